@@ -1,0 +1,2 @@
+//! Dev tasks.
+fn main() {}
