@@ -1,1 +1,28 @@
-//! core
+//! The rules of Tenure, and nothing else.
+//!
+//! This crate has no I/O, no clock, no randomness and no runtime: time and entropy are arguments.
+//! It holds the words of the project as types ([`Epoch`], [`DutyKey`], [`Hold`], [`Deadline`],
+//! ...), the arithmetic that keeps a holder honest ([`Ttl`]), the [`invariant`]s that every test
+//! judges by, and the [`Store`] trait whose doc comment is the contract of every backend.
+
+mod clock;
+mod deadline;
+mod document;
+mod epoch;
+mod error;
+mod escape;
+mod hold;
+mod instance;
+pub mod invariant;
+mod name;
+pub mod store;
+
+pub use clock::{Clock, LocalInstant};
+pub use deadline::{Deadline, Jitter, Ttl, is_pause};
+pub use document::{Document, Note, Reason};
+pub use epoch::{Epoch, Version};
+pub use error::{Code, Problem, StoreError};
+pub use hold::{Hold, Mark, Session};
+pub use instance::{Instance, Nonce};
+pub use name::{DutyId, DutyKey, GroupName, InstanceId};
+pub use store::Store;

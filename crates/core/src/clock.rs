@@ -1,0 +1,40 @@
+//! Local time as an argument.
+
+use std::fmt;
+use std::time::Duration;
+
+/// An instant on a local clock that counts suspended time (`CLOCK_BOOTTIME` on Linux), in
+/// nanoseconds since an origin that only that clock knows. It never leaves the machine (R4, R5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LocalInstant(u64);
+
+impl LocalInstant {
+    /// The instant that many nanoseconds after the clock's origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the clock's origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// This instant moved on by `by`; stops at the end of the clock's range.
+    pub fn plus(self, by: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)),
+        )
+    }
+
+    /// How long after `earlier` this instant is; zero when it is not after.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Where local time comes from. Below the composition root time is always passed in like this.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// The instant now, on a clock that counts suspended time.
+    fn now(&self) -> LocalInstant;
+}

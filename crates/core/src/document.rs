@@ -1,0 +1,127 @@
+//! What members and holders write: notes, documents, reasons.
+
+use std::fmt;
+
+use crate::{Code, StoreError};
+
+fn too_large(word: &str, len: usize, most: usize) -> StoreError {
+    StoreError::refused(
+        Code::BadInput,
+        format!("a {word} of {len} bytes, the limit is {most} bytes"),
+    )
+}
+
+/// What a member says of itself (weight, zone, draining, versions, ...): text of at most 4 KiB
+/// that travels with its session. The store does not read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Note(String);
+
+impl Note {
+    /// The longest note.
+    pub const MAX_BYTES: usize = 4096;
+
+    /// A note of at most [`Note::MAX_BYTES`].
+    pub fn new(text: impl Into<String>) -> Result<Self, StoreError> {
+        let text = text.into();
+        match text.len() {
+            len if len > Self::MAX_BYTES => Err(too_large("note", len, Self::MAX_BYTES)),
+            _ => Ok(Self(text)),
+        }
+    }
+
+    /// Reads a note back from a store that keeps bytes.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, StoreError> {
+        let text = String::from_utf8(bytes)
+            .map_err(|_| StoreError::refused(Code::Damaged, "a stored note is not UTF-8"))?;
+        Self::new(text)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A checkpoint's or a group's document: bytes that the store keeps exactly and does not read.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Document(Vec<u8>);
+
+impl Document {
+    /// The largest document.
+    pub const MAX_BYTES: usize = 256 * 1024;
+
+    /// A document of at most [`Document::MAX_BYTES`].
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, StoreError> {
+        let bytes = bytes.into();
+        match bytes.len() {
+            len if len > Self::MAX_BYTES => Err(too_large("document", len, Self::MAX_BYTES)),
+            _ => Ok(Self(bytes)),
+        }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A cursor may carry what its owner would not log, so only the size shows.
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Document({} bytes)", self.0.len())
+    }
+}
+
+/// Why something happened, for the audit: a short word or sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason(String);
+
+impl Reason {
+    /// The longest reason.
+    pub const MAX_BYTES: usize = 256;
+
+    /// Text without control characters, 1 to [`Reason::MAX_BYTES`] bytes.
+    pub fn new(text: impl Into<String>) -> Result<Self, StoreError> {
+        let text = text.into();
+        if text.is_empty() || text.len() > Self::MAX_BYTES || text.chars().any(char::is_control) {
+            return Err(StoreError::refused(
+                Code::BadInput,
+                format!(
+                    "a reason is 1 to {} bytes without control characters",
+                    Self::MAX_BYTES
+                ),
+            ));
+        }
+        Ok(Self(text))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_above_the_limit_is_refused() {
+        assert!(Note::new("n".repeat(4096)).is_ok());
+        assert_eq!(
+            Note::new("n".repeat(4097)).unwrap_err().code(),
+            Code::BadInput
+        );
+        assert!(Document::new(vec![0; 256 * 1024]).is_ok());
+        assert!(Document::new(vec![0; 256 * 1024 + 1]).is_err());
+        for bad in ["", "two\nlines", &"r".repeat(257)] {
+            assert!(Reason::new(bad).is_err());
+        }
+    }
+
+    #[test]
+    fn a_document_s_bytes_do_not_reach_a_log() {
+        let document = Document::new(*b"secret").unwrap();
+        assert_eq!(format!("{document:?}"), "Document(6 bytes)");
+    }
+}

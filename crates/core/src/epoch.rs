@@ -1,0 +1,103 @@
+//! Counters that only grow.
+
+use std::fmt;
+
+use crate::{Code, StoreError};
+
+/// The largest number that Lua and JSON keep exactly.
+const LARGEST: u64 = (1 << 53) - 1;
+
+macro_rules! counter {
+    ($(#[$doc:meta])* $name:ident, $zero:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u64);
+
+        impl $name {
+            #[doc = $zero]
+            pub const ZERO: Self = Self(0);
+            /// The largest: 2^53 - 1, which Lua and JSON still keep exactly.
+            pub const MAX: Self = Self(LARGEST);
+
+            /// Reads a counter back from where it was stored; refuses what no store can grant.
+            pub fn new(value: u64) -> Result<Self, StoreError> {
+                if value > LARGEST {
+                    return Err(StoreError::refused(
+                        Code::BadInput,
+                        format!("{value} is above the largest {} ({LARGEST})", Self::WORD),
+                    ));
+                }
+                Ok(Self(value))
+            }
+
+            /// Reads a counter that a SQL store keeps in a signed column.
+            pub fn from_i64(value: i64) -> Result<Self, StoreError> {
+                let value = u64::try_from(value).map_err(|_| {
+                    StoreError::refused(Code::Damaged, format!("a negative {}", Self::WORD))
+                })?;
+                Self::new(value)
+            }
+
+            /// The number, for storing and showing; never for arithmetic.
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+
+            /// The number for a signed column; it always fits, being at most 2^53 - 1.
+            pub const fn as_i64(self) -> i64 {
+                self.0 as i64
+            }
+
+            /// The next one; refused at the end of the range, never wrapped.
+            pub fn next(self) -> Result<Self, StoreError> {
+                if self.0 >= LARGEST {
+                    return Err(StoreError::refused(
+                        Code::Exhausted,
+                        format!("no {} is left after {}", Self::WORD, self.0),
+                    ));
+                }
+                Ok(Self(self.0 + 1))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+counter!(
+    /// A counter per duty that grows with every grant and survives release, expiry, restarts and
+    /// moves (R2). `(epoch, instance)` is the fence.
+    Epoch,
+    "Before the first grant. No hold ever has it."
+);
+
+counter!(
+    /// A counter per checkpoint or group document that grows by one with every write.
+    Version,
+    "Nothing was written yet."
+);
+
+impl Epoch {
+    const WORD: &'static str = "epoch";
+}
+
+impl Version {
+    const WORD: &'static str = "version";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_stops_at_the_end_of_its_range() {
+        assert_eq!(Epoch::ZERO.next().unwrap().get(), 1);
+        assert_eq!(Epoch::MAX.next().unwrap_err().code(), Code::Exhausted);
+        assert_eq!(Epoch::new(1 << 53).unwrap_err().code(), Code::BadInput);
+        assert_eq!(Epoch::from_i64(-1).unwrap_err().code(), Code::Damaged);
+    }
+}

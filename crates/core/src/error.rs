@@ -1,0 +1,173 @@
+//! Errors that say what the caller may do next.
+
+use std::fmt;
+
+macro_rules! codes {
+    ($($name:ident $text:literal $sentence:literal $hint:literal)*) => {
+        /// A stable name for a kind of trouble; each has a page under `docs/errors/`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code { $(#[doc = $sentence] $name,)* }
+
+        impl Code {
+            /// Every code there is.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The code as it is printed, e.g. `ST002`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// What happened, in one sentence.
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$name => $sentence,)* }
+            }
+
+            /// What to do next.
+            pub const fn hint(self) -> &'static str {
+                match self { $(Self::$name => $hint,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    BadUrl "ST001" "the store URL cannot be used"
+        "use sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST:PORT/NUMBER"
+    Unreachable "ST002" "the store cannot be reached"
+        "check that the server runs and that host and port in the URL are right"
+    Denied "ST003" "the store refused the credentials or the rights"
+        "check user, password and rights; secrets are not printed here"
+    NewerSchema "ST004" "the store was changed by a newer version that this one cannot read"
+        "run the newer version of tenure everywhere, or open another schema or prefix"
+    NeedsMigration "ST005" "the store lacks tables that this version needs"
+        "run `tenure migrate`, or give an administrator the script of `tenure migrate --print`"
+    ReadOnly "ST006" "the store does not take writes"
+        "connect to the primary: leases are never read from or written to a replica"
+    Cluster "ST007" "this Redis is a cluster, which cannot keep a lease and its fence together"
+        "use a single Redis with append-only file, or PostgreSQL"
+    Full "ST008" "the store has no room left"
+        "free disk or memory; sessions, holds and checkpoints stored before are untouched"
+    Reset "ST009" "the store has lost its state since this process opened it"
+        "stop all work, open the store again and claim with the last known epochs as floors"
+    Lost "ST010" "the connection broke or the answer did not come in time"
+        "read the state again before deciding; it may have happened"
+    BadInput "ST011" "a name, a value or a batch is outside the limits"
+        "see the limits on this page; nothing was sent to the store"
+    Busy "ST012" "the store stayed locked by others"
+        "try again; if it lasts, look for long transactions on the store"
+    OtherBoot "ST013" "another boot or time namespace is using this SQLite file"
+        "use SQLite from one host and one time namespace only; share PostgreSQL or Redis instead"
+    Damaged "ST014" "the store holds something that Tenure did not write"
+        "check that path, schema or prefix belong to Tenure; restore from a backup if it does"
+    Absent "ST015" "there is no store at this place yet"
+        "check the path; `tenure migrate` creates a new store"
+    Failed "ST016" "the store answered with an error that Tenure does not know"
+        "look at the server's log for the same moment"
+    Exhausted "ST017" "a counter has reached its end"
+        "the largest epoch and version is 2^53 - 1; look for a floor that was set by mistake"
+    NoTls "ST018" "the URL asks for an encrypted connection, which this build does not have"
+        "use a private network or a local proxy, and say sslmode=disable to accept it"
+    NotBuilt "ST019" "this build has no support for that kind of store"
+        "build with the cargo feature of that name"
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What went wrong: a code and the details of this case. Never contains a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The kind of trouble.
+    pub code: Code,
+    /// This case of it.
+    pub detail: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {}: {}",
+            self.code,
+            self.code.sentence(),
+            self.detail
+        )
+    }
+}
+
+/// Why a store call gave no answer, sorted by what the caller may do next (R17).
+///
+/// Losing a race is not among them: that is an `Ok` value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// It did not happen; nothing was changed. It may be tried again, with a pause.
+    #[error("{0} (nothing was changed)")]
+    Refused(Problem),
+    /// It may have happened. Read again before deciding; never repeat it blindly.
+    #[error("{0} (it may have happened)")]
+    Unknown(Problem),
+}
+
+impl StoreError {
+    /// It surely did not happen.
+    pub fn refused(code: Code, detail: impl Into<String>) -> Self {
+        Self::Refused(Problem {
+            code,
+            detail: detail.into(),
+        })
+    }
+
+    /// It may have happened.
+    pub fn unknown(code: Code, detail: impl Into<String>) -> Self {
+        Self::Unknown(Problem {
+            code,
+            detail: detail.into(),
+        })
+    }
+
+    /// The code, whatever became of the call.
+    pub fn code(&self) -> Code {
+        self.problem().code
+    }
+
+    /// The code and the details.
+    pub fn problem(&self) -> &Problem {
+        match self {
+            Self::Refused(problem) | Self::Unknown(problem) => problem,
+        }
+    }
+
+    /// Whether it may have happened.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn codes_are_told_apart() {
+        let texts: BTreeSet<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(texts.len(), Code::ALL.len());
+    }
+
+    #[test]
+    fn an_error_says_what_became_of_the_call() {
+        let text = StoreError::refused(Code::Full, "disk").to_string();
+        assert_eq!(
+            text,
+            "ST008: the store has no room left: disk (nothing was changed)"
+        );
+        assert!(
+            StoreError::unknown(Code::Lost, "x")
+                .to_string()
+                .ends_with("(it may have happened)")
+        );
+    }
+}

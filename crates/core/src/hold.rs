@@ -1,0 +1,56 @@
+//! The right to act, as the store granted it.
+
+use crate::{DutyKey, Epoch, GroupName, InstanceId, Nonce, Ttl};
+
+/// An instance's liveness in one group: one record with a TTL in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The group whose member this makes the instance.
+    pub group: GroupName,
+    /// The instance.
+    pub instance: InstanceId,
+    /// Minted for this session alone: a session that ended never comes back (R3, R9).
+    pub nonce: Nonce,
+    /// How long the store keeps it without hearing from it.
+    pub ttl: Ttl,
+}
+
+/// How many holds had left a session when a hold of it was last confirmed.
+///
+/// While the number stands still nothing can have left, so a store that counts can confirm any
+/// number of holds by reading one row. A stale mark costs a look at the hold, never a wrong answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(pub u64);
+
+/// The right to a duty: granted by the store under an epoch, bound to a session (R1).
+///
+/// Only what a [`crate::Store`] answers to `claim` should become one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The duty.
+    pub duty: DutyKey,
+    /// The epoch of this grant; with `instance` it is the fence (R11).
+    pub epoch: Epoch,
+    /// Who holds it.
+    pub instance: InstanceId,
+    /// The session it lives and dies with.
+    pub nonce: Nonce,
+    /// See [`Mark`].
+    pub mark: Mark,
+}
+
+impl Hold {
+    /// The same hold with the mark of the keep-alive that has just confirmed it.
+    #[must_use]
+    pub fn confirmed(mut self, mark: Mark) -> Self {
+        self.mark = mark;
+        self
+    }
+
+    /// Whether this hold was granted to that session.
+    pub fn is_of(&self, session: &Session) -> bool {
+        self.nonce == session.nonce
+            && self.instance == session.instance
+            && self.duty.group == session.group
+    }
+}

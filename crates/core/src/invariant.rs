@@ -1,0 +1,275 @@
+//! What must never happen, named once. Tests, simulation and chaos judge histories by these.
+//!
+//! | name | sentence |
+//! |---|---|
+//! | L1 | at most one instance is granted a duty under one epoch |
+//! | L2 | the epochs of a duty strictly grow from grant to grant |
+//! | L3 | no effect is accepted under an older epoch once one under a newer epoch was |
+//! | C1 | a checkpoint's version and epoch never go back |
+//! | D1 | no event takes effect twice |
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::{DutyKey, Epoch, InstanceId, Version};
+
+/// One accepted step of a history, in the order in which the store or the resource took it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The store granted a duty.
+    Granted {
+        /// The duty.
+        duty: DutyKey,
+        /// Under this epoch.
+        epoch: Epoch,
+        /// To this instance.
+        instance: InstanceId,
+    },
+    /// A resource accepted an effect.
+    Effect {
+        /// On behalf of this duty.
+        duty: DutyKey,
+        /// Under this epoch.
+        epoch: Epoch,
+        /// From this instance.
+        instance: InstanceId,
+        /// Of this event.
+        event: String,
+    },
+    /// The store took a checkpoint.
+    Committed {
+        /// The duty.
+        duty: DutyKey,
+        /// Under this epoch.
+        epoch: Epoch,
+        /// As this version.
+        version: Version,
+    },
+}
+
+/// A broken invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which one: `L1`, `L2`, `L3`, `C1` or `D1`.
+    pub rule: &'static str,
+    /// The position of the step that broke it.
+    pub at: usize,
+    /// What happened.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} broken at step {}: {}", self.rule, self.at, self.what)
+    }
+}
+
+/// Judges a history by all invariants; the first violation of each rule is reported.
+pub fn check(history: &[Step]) -> Result<(), Vec<Violation>> {
+    let checks = [
+        one_instance_per_epoch,
+        epochs_grow,
+        effects_never_go_back,
+        checkpoint_never_goes_back,
+        no_event_twice,
+    ];
+    let broken: Vec<_> = checks
+        .iter()
+        .filter_map(|check| check(history).err())
+        .collect();
+    if broken.is_empty() {
+        Ok(())
+    } else {
+        Err(broken)
+    }
+}
+
+/// L1.
+pub fn one_instance_per_epoch(history: &[Step]) -> Result<(), Violation> {
+    let mut owner = BTreeMap::new();
+    for (at, step) in history.iter().enumerate() {
+        let (Step::Granted {
+            duty,
+            epoch,
+            instance,
+        }
+        | Step::Effect {
+            duty,
+            epoch,
+            instance,
+            ..
+        }) = step
+        else {
+            continue;
+        };
+        let first = *owner.entry((duty, epoch)).or_insert(instance);
+        if first != instance {
+            let what = format!("{duty} epoch {epoch} belongs to {first} and to {instance}");
+            return Err(Violation {
+                rule: "L1",
+                at,
+                what,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// L2.
+pub fn epochs_grow(history: &[Step]) -> Result<(), Violation> {
+    let mut newest = BTreeMap::new();
+    for (at, step) in history.iter().enumerate() {
+        let Step::Granted { duty, epoch, .. } = step else {
+            continue;
+        };
+        if let Some(before) = newest.insert(duty, epoch).filter(|before| *before >= epoch) {
+            let what = format!("{duty} was granted epoch {epoch} after {before}");
+            return Err(Violation {
+                rule: "L2",
+                at,
+                what,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// L3.
+pub fn effects_never_go_back(history: &[Step]) -> Result<(), Violation> {
+    let mut newest = BTreeMap::new();
+    for (at, step) in history.iter().enumerate() {
+        let Step::Effect { duty, epoch, .. } = step else {
+            continue;
+        };
+        if let Some(before) = newest.insert(duty, epoch).filter(|before| *before > epoch) {
+            let what = format!("{duty} took an effect under epoch {epoch} after {before}");
+            return Err(Violation {
+                rule: "L3",
+                at,
+                what,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// C1.
+pub fn checkpoint_never_goes_back(history: &[Step]) -> Result<(), Violation> {
+    let mut newest = BTreeMap::new();
+    for (at, step) in history.iter().enumerate() {
+        let Step::Committed {
+            duty,
+            epoch,
+            version,
+        } = step
+        else {
+            continue;
+        };
+        let now = (version, epoch);
+        if let Some(before) = newest
+            .insert(duty, now)
+            .filter(|b| b.0 >= version || b.1 > epoch)
+        {
+            let what = format!(
+                "{duty} was committed as version {version} epoch {epoch} after version {} epoch {}",
+                before.0, before.1
+            );
+            return Err(Violation {
+                rule: "C1",
+                at,
+                what,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// D1.
+pub fn no_event_twice(history: &[Step]) -> Result<(), Violation> {
+    let mut seen = BTreeSet::new();
+    for (at, step) in history.iter().enumerate() {
+        let Step::Effect { duty, event, .. } = step else {
+            continue;
+        };
+        if !seen.insert((duty, event)) {
+            let what = format!("event {event:?} of {duty} took effect twice");
+            return Err(Violation {
+                rule: "D1",
+                at,
+                what,
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn duty() -> DutyKey {
+        DutyKey::new("g", "d").unwrap()
+    }
+
+    fn granted(epoch: u64, instance: &str) -> Step {
+        let instance = InstanceId::new(instance).unwrap();
+        Step::Granted {
+            duty: duty(),
+            epoch: Epoch::new(epoch).unwrap(),
+            instance,
+        }
+    }
+
+    fn effect(epoch: u64, instance: &str, event: &str) -> Step {
+        let instance = InstanceId::new(instance).unwrap();
+        let event = event.to_owned();
+        Step::Effect {
+            duty: duty(),
+            epoch: Epoch::new(epoch).unwrap(),
+            instance,
+            event,
+        }
+    }
+
+    fn committed(epoch: u64, version: u64) -> Step {
+        let version = Version::new(version).unwrap();
+        Step::Committed {
+            duty: duty(),
+            epoch: Epoch::new(epoch).unwrap(),
+            version,
+        }
+    }
+
+    fn broken(history: &[Step]) -> Vec<&'static str> {
+        check(history)
+            .err()
+            .unwrap_or_default()
+            .iter()
+            .map(|v| v.rule)
+            .collect()
+    }
+
+    #[test]
+    fn a_sound_history_passes() {
+        let history = [
+            granted(1, "a"),
+            effect(1, "a", "x"),
+            committed(1, 1),
+            granted(2, "b"),
+            effect(2, "b", "y"),
+            committed(2, 2),
+        ];
+        assert_eq!(check(&history), Ok(()));
+    }
+
+    #[test]
+    fn each_planted_fault_is_caught_by_its_own_rule() {
+        assert_eq!(broken(&[granted(1, "a"), effect(1, "b", "x")]), ["L1"]);
+        assert_eq!(broken(&[granted(2, "a"), granted(1, "a")]), ["L2"]);
+        assert_eq!(broken(&[granted(2, "a"), granted(2, "a")]), ["L2"]);
+        assert_eq!(broken(&[effect(2, "b", "x"), effect(1, "a", "y")]), ["L3"]);
+        assert_eq!(broken(&[committed(1, 2), committed(1, 2)]), ["C1"]);
+        assert_eq!(broken(&[committed(2, 1), committed(1, 2)]), ["C1"]);
+        assert_eq!(broken(&[effect(1, "a", "x"), effect(1, "a", "x")]), ["D1"]);
+    }
+}

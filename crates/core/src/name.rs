@@ -1,0 +1,197 @@
+//! Names: groups, duties, instances.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Code, StoreError, escape};
+
+fn check(word: &str, raw: &str, most: usize) -> Result<(), StoreError> {
+    let problem = if raw.is_empty() {
+        "is empty".to_owned()
+    } else if raw.len() > most {
+        format!("has {} bytes, the limit is {most}", raw.len())
+    } else if raw.chars().any(char::is_control) {
+        "contains a control character".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::refused(
+        Code::BadInput,
+        format!("a {word} {problem}"),
+    ))
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $word:literal, $most:literal, $escape:path) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The longest, in bytes before escaping.
+            pub const MAX_BYTES: usize = $most;
+
+            /// Text without control characters, 1 to [`Self::MAX_BYTES`] bytes.
+            pub fn new(raw: impl Into<String>) -> Result<Self, StoreError> {
+                let raw = raw.into();
+                check($word, &raw, $most)?;
+                Ok(Self(raw))
+            }
+
+            /// The name as it was given.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// The name as it stands in keys and in `group/id`: percent-escaped where needed.
+            pub fn escaped(&self) -> std::borrow::Cow<'_, str> {
+                $escape(&self.0)
+            }
+
+            /// Reads the escaped form back.
+            pub fn unescape(escaped: &str) -> Result<Self, StoreError> {
+                let raw = escape::undo(escaped).ok_or_else(|| {
+                    StoreError::refused(
+                        Code::BadInput,
+                        format!("{escaped:?} is not a percent-escaped {}", $word),
+                    )
+                })?;
+                Self::new(raw)
+            }
+        }
+
+        /// The escaped form.
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.escaped())
+            }
+        }
+    };
+}
+
+name!(
+    /// The name of a group of duties that the same members share.
+    GroupName, "group name", 128, escape::group
+);
+name!(
+    /// The name of a duty inside its group.
+    DutyId, "duty id", 512, escape::id
+);
+name!(
+    /// The readable id of one process from start to exit: `hostname-bootUnixNanos-8hex`.
+    /// Foreign members of spec 2 may look otherwise, so any text is read back.
+    InstanceId, "instance id", 512, escape::id
+);
+
+/// A duty's full name, written `group/id` with each part percent-escaped.
+///
+/// ```
+/// # use tenure_core::DutyKey;
+/// let key = DutyKey::new("telegram", "bot/42 %").unwrap();
+/// assert_eq!(key.to_string(), "telegram/bot%2F42%20%25");
+/// assert_eq!(key.to_string().parse::<DutyKey>().unwrap(), key);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DutyKey {
+    /// The group it belongs to.
+    pub group: GroupName,
+    /// Its name there.
+    pub id: DutyId,
+}
+
+impl DutyKey {
+    /// The duty `id` of `group`, both unescaped.
+    pub fn new(group: impl Into<String>, id: impl Into<String>) -> Result<Self, StoreError> {
+        Ok(Self {
+            group: GroupName::new(group)?,
+            id: DutyId::new(id)?,
+        })
+    }
+}
+
+impl fmt::Display for DutyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.group, self.id)
+    }
+}
+
+impl FromStr for DutyKey {
+    type Err = StoreError;
+
+    /// Splits at the first `/`; characters that need no escape may also be given unescaped.
+    fn from_str(text: &str) -> Result<Self, StoreError> {
+        let (group, id) = text.split_once('/').ok_or_else(|| {
+            StoreError::refused(Code::BadInput, format!("{text:?} is not GROUP/DUTY"))
+        })?;
+        Ok(Self {
+            group: GroupName::unescape(group)?,
+            id: DutyId::unescape(id)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn spec_2_ids_stay_as_they_are() {
+        let plain = "Az09._:@-";
+        assert_eq!(DutyId::new(plain).unwrap().escaped(), plain);
+        assert_eq!(
+            InstanceId::new("api-7f-1736598400000000000-a1b2c3d4")
+                .unwrap()
+                .to_string()
+                .len(),
+            35
+        );
+    }
+
+    #[test]
+    fn what_acts_as_syntax_is_escaped() {
+        assert_eq!(
+            DutyId::new("{a}/b %").unwrap().to_string(),
+            "%7Ba%7D%2Fb%20%25"
+        );
+        assert_eq!(GroupName::new("a:b").unwrap().to_string(), "a%3Ab");
+        assert_eq!(DutyId::new("🦀").unwrap().to_string(), "%F0%9F%A6%80");
+    }
+
+    #[test]
+    fn names_outside_the_limits_are_refused() {
+        for bad in ["", "a\0b", "a\nb", &"x".repeat(513)] {
+            assert_eq!(
+                DutyId::new(bad).unwrap_err().code(),
+                Code::BadInput,
+                "{bad:?}"
+            );
+        }
+        assert!(DutyId::new("x".repeat(512)).is_ok());
+        assert!(GroupName::new("x".repeat(129)).is_err());
+    }
+
+    #[test]
+    fn text_that_is_no_key_is_refused() {
+        for bad in [
+            "poll", "/x", "poll/", "poll/%", "poll/%4", "poll/%zz", "poll/%FF",
+        ] {
+            assert_eq!(
+                bad.parse::<DutyKey>().unwrap_err().code(),
+                Code::BadInput,
+                "{bad}"
+            );
+        }
+    }
+
+    proptest! {
+        /// Every key survives its written form, and two keys never share one.
+        #[test]
+        fn keys_round_trip(group in "\\PC{1,30}", id in "\\PC{1,120}", other in "\\PC{1,30}") {
+            let key = DutyKey::new(group, id.clone()).unwrap();
+            prop_assert_eq!(key.to_string().parse::<DutyKey>().unwrap(), key.clone());
+            let neighbour = DutyKey::new(other, id).unwrap();
+            prop_assert_eq!(neighbour == key, neighbour.to_string() == key.to_string());
+        }
+    }
+}

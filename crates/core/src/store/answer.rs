@@ -1,0 +1,315 @@
+//! What a store answers.
+
+use std::time::Duration;
+
+use crate::{Document, DutyKey, Epoch, Hold, InstanceId, Mark, Nonce, Note, Session, Version};
+
+/// What a backend can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// The first epoch is 1 and each further grant adds exactly one.
+    pub dense_epochs: bool,
+    /// State survives the end of every process that uses it.
+    pub durable: bool,
+    /// Up to so many items of one call take effect together.
+    pub atomic_batch: usize,
+    /// How many checkpoints of a duty stay readable.
+    pub history_slots: usize,
+    /// Effects in a user's own transaction can be fenced by the same database (R12).
+    pub exclusive_effects: bool,
+}
+
+/// What became of opening a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// It is open.
+    Open(Session),
+    /// The instance has another live session in this group.
+    Taken,
+    /// The nonce belongs to a session that has ended.
+    Spent,
+    /// The instance was evicted from this group.
+    Evicted,
+}
+
+/// What became of closing a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// It was open until now.
+    Closed,
+    /// It had ended before.
+    AlreadyEnded,
+}
+
+/// What a keep-alive found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeptAlive {
+    /// The session lives on for a whole TTL.
+    Kept {
+        /// For [`Hold::confirmed`].
+        mark: Mark,
+        /// The fate of each hold given, in their order.
+        holds: Vec<HoldFate>,
+    },
+    /// The session has ended, and every hold with it.
+    Ended,
+}
+
+/// The fate of one hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldFate {
+    /// It stands for as long as the session.
+    Kept,
+    /// It is gone: stop at once.
+    Lost,
+    /// It was not looked at: its earlier deadline stands.
+    Unknown,
+}
+
+/// Who holds a duty now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderNow {
+    /// The instance.
+    pub instance: InstanceId,
+    /// What is left of its TTL.
+    pub remaining: Duration,
+}
+
+/// What became of asking for a duty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// Granted under a new epoch.
+    Granted(Hold),
+    /// This session held it already, under this epoch.
+    Already(Hold),
+    /// Somebody else holds it, or is about to.
+    HeldBy(Option<HolderNow>),
+    /// The asking session has ended.
+    SessionEnded,
+}
+
+/// What became of giving a hold back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// It is free now.
+    Freed,
+    /// This very hold had ended before, and nobody was granted the duty since.
+    Already,
+    /// The duty was granted to somebody else, or this hold was never granted.
+    NotYours,
+}
+
+/// What became of an eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evicted {
+    /// The instance is out; so many holds ended at once (none with `AtTtl`).
+    Evicted {
+        /// Holds that ended with it.
+        ended: u64,
+    },
+    /// No live session of that instance; it is barred from opening one.
+    NotAMember,
+}
+
+/// A live member of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The instance.
+    pub instance: InstanceId,
+    /// Its session's nonce; `None` for a foreign member that only shares the keys (spec 2).
+    pub nonce: Option<Nonce>,
+    /// What it says of itself.
+    pub note: Note,
+    /// What is left of its TTL.
+    pub remaining: Duration,
+    /// It was evicted and ends at its TTL.
+    pub evicted: bool,
+}
+
+/// A duty and who holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The duty.
+    pub duty: DutyKey,
+    /// The newest epoch granted; `None` while a foreign instance holds it without one.
+    pub epoch: Option<Epoch>,
+    /// `None` when it is free.
+    pub holder: Option<HolderNow>,
+}
+
+/// A stored checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Counts the writes.
+    pub version: Version,
+    /// The epoch under which it was written.
+    pub epoch: Epoch,
+    /// Who wrote it.
+    pub instance: InstanceId,
+    /// What was written.
+    pub document: Document,
+    /// The store's wall clock at the write, for people.
+    pub unix_ms: u64,
+}
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// Stored, durable, under this version.
+    Saved(Version),
+    /// The hold does not stand: stop, and never retry. Nothing was changed.
+    Fenced {
+        /// The newest epoch granted for the duty.
+        newest: Epoch,
+    },
+    /// The stored version is another one. Nothing was changed.
+    Conflict {
+        /// The version that is stored.
+        stored: Version,
+    },
+}
+
+/// A group's document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupDocument {
+    /// Counts the replacements.
+    pub version: Version,
+    /// What all members see.
+    pub document: Document,
+}
+
+/// What became of replacing a group's document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// Stored under this version.
+    Saved(Version),
+    /// The stored version is another one. Nothing was changed.
+    Conflict {
+        /// The version that is stored.
+        stored: Version,
+    },
+}
+
+macro_rules! audit_kinds {
+    ($($name:ident $text:literal $doc:literal)*) => {
+        /// What an audit entry records.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum AuditKind { $(#[doc = $doc] $name,)* }
+
+        impl AuditKind {
+            /// The word that is stored and shown.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// Reads the word back.
+            pub fn parse(word: &str) -> Option<Self> {
+                match word { $($text => Some(Self::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+audit_kinds! {
+    Joined "joined" "A session opened."
+    Left "left" "A session was closed."
+    Granted "granted" "A duty was granted under a new epoch."
+    Expired "expired" "A hold was found expired by the next one to claim the duty (B16)."
+    Released "released" "A hold was given back."
+    Evicted "evicted" "An instance was evicted; with a duty: its hold ended by that."
+}
+
+/// One entry of the audit trail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// Grows with every entry of the group.
+    pub seq: u64,
+    /// The store's wall clock, for people.
+    pub unix_ms: u64,
+    /// What happened.
+    pub kind: AuditKind,
+    /// To whom.
+    pub instance: InstanceId,
+    /// To which duty; `None` for sessions.
+    pub duty: Option<DutyKey>,
+    /// Under which epoch; `None` for sessions.
+    pub epoch: Option<Epoch>,
+    /// Why.
+    pub reason: String,
+}
+
+/// A number that two readers share exactly when they saw the same members with the same notes and
+/// the same holders (R20). Remaining times do not enter it.
+pub fn view_hash(members: &[Member], holders: &[Holder]) -> u64 {
+    let mut hash = Fnv::new();
+    for member in members {
+        hash.write(b"m");
+        hash.write(member.instance.as_str().as_bytes());
+        hash.write(&member.nonce.map_or(0, Nonce::as_u128).to_le_bytes());
+        hash.write(member.note.as_str().as_bytes());
+        hash.write(&[u8::from(member.evicted)]);
+    }
+    for holder in holders {
+        hash.write(b"h");
+        hash.write(holder.duty.id.as_str().as_bytes());
+        hash.write(&holder.epoch.map_or(0, Epoch::get).to_le_bytes());
+        if let Some(now) = &holder.holder {
+            hash.write(now.instance.as_str().as_bytes());
+        }
+    }
+    hash.0
+}
+
+/// FNV-1a with 64 bits: small, fixed for ever, and good enough to notice a difference.
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    /// Adds a field and its length, so that two fields never run into each other.
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(instance: &str, note: &str, remaining: u64) -> Member {
+        Member {
+            instance: InstanceId::new(instance).unwrap(),
+            nonce: Some(Nonce::from_entropy(7)),
+            note: Note::new(note).unwrap(),
+            remaining: Duration::from_millis(remaining),
+            evicted: false,
+        }
+    }
+
+    #[test]
+    fn a_view_hash_sees_what_matters_and_nothing_else() {
+        let view = [member("a", "w=1", 10), member("b", "", 10)];
+        let later = [member("a", "w=1", 5), member("b", "", 3)];
+        assert_eq!(view_hash(&view, &[]), view_hash(&later, &[]));
+        let moved = [member("a", "w=", 10), member("1b", "", 10)];
+        assert_ne!(view_hash(&view, &[]), view_hash(&moved, &[]));
+        let held = Holder {
+            duty: DutyKey::new("g", "d").unwrap(),
+            epoch: Epoch::new(3).ok(),
+            holder: None,
+        };
+        assert_ne!(view_hash(&view, &[]), view_hash(&view, &[held]));
+    }
+
+    #[test]
+    fn audit_words_round_trip() {
+        for kind in [AuditKind::Joined, AuditKind::Granted, AuditKind::Evicted] {
+            assert_eq!(AuditKind::parse(kind.as_str()), Some(kind));
+        }
+        assert_eq!(AuditKind::parse("other"), None);
+    }
+}

@@ -1,0 +1,164 @@
+//! What callers ask of a store, and what is refused before anything is sent.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Note, Session, StoreError,
+    Ttl, Version,
+};
+
+/// The largest number of items in one call.
+pub const MAX_BATCH: usize = 10_000;
+
+/// The wish to become a member of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenSession {
+    /// The group.
+    pub group: GroupName,
+    /// Who asks.
+    pub instance: InstanceId,
+    /// Minted for this session alone.
+    pub nonce: Nonce,
+    /// How long the store keeps the session without hearing from it.
+    pub ttl: Ttl,
+    /// What the member says of itself.
+    pub note: Note,
+}
+
+impl OpenSession {
+    /// The session as it is once it is opened.
+    pub fn session(&self) -> Session {
+        Session {
+            group: self.group.clone(),
+            instance: self.instance.clone(),
+            nonce: self.nonce,
+            ttl: self.ttl,
+        }
+    }
+}
+
+/// A duty that a session asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// The duty.
+    pub duty: DutyKey,
+    /// The grant's epoch will be larger than this: the newest epoch the caller knows from a
+    /// resource, a checkpoint elsewhere, or an earlier hold.
+    pub floor: Epoch,
+}
+
+impl Want {
+    /// A wish without a floor.
+    pub fn new(duty: DutyKey) -> Self {
+        Self {
+            duty,
+            floor: Epoch::ZERO,
+        }
+    }
+}
+
+/// When the holds of an evicted instance end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evict {
+    /// When their TTL is over: a healthy holder stops by itself before that.
+    AtTtl,
+    /// At once; the holder learns it when it is fenced.
+    Now,
+}
+
+/// A checkpoint to store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The hold under which it is written.
+    pub hold: Hold,
+    /// The version that it replaces; [`Version::ZERO`] for the first.
+    pub expected: Version,
+    /// The document.
+    pub document: Document,
+}
+
+/// Which part of the audit trail to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditRange {
+    /// Only entries after this sequence number; zero for the oldest kept.
+    pub after: u64,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl AuditRange {
+    /// From the oldest entry that is kept.
+    pub const fn first(limit: usize) -> Self {
+        Self { after: 0, limit }
+    }
+}
+
+/// Checks that every backend makes before it sends anything.
+pub mod check {
+    use super::*;
+
+    fn refused(detail: String) -> StoreError {
+        StoreError::refused(Code::BadInput, detail)
+    }
+
+    fn length(len: usize) -> Result<(), StoreError> {
+        if len > MAX_BATCH {
+            return Err(refused(format!(
+                "a batch of {len} items, the limit is {MAX_BATCH}"
+            )));
+        }
+        Ok(())
+    }
+
+    fn batch<'a>(duties: impl ExactSizeIterator<Item = &'a DutyKey>) -> Result<(), StoreError> {
+        length(duties.len())?;
+        let mut seen = BTreeSet::new();
+        for duty in duties {
+            if !seen.insert(duty) {
+                return Err(refused(format!("{duty} appears twice in one batch")));
+            }
+        }
+        Ok(())
+    }
+
+    fn group(session: &Session, duty: &DutyKey) -> Result<(), StoreError> {
+        if duty.group == session.group {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "{duty} is not in the session's group {}",
+            session.group
+        )))
+    }
+
+    /// Checks the wishes of a claim.
+    pub fn claim(session: &Session, wants: &[Want]) -> Result<(), StoreError> {
+        batch(wants.iter().map(|want| &want.duty))?;
+        wants.iter().try_for_each(|want| group(session, &want.duty))
+    }
+
+    /// Checks the holds of a keep-alive. Naming one twice does no harm there.
+    pub fn keep_alive(session: &Session, holds: &[Hold]) -> Result<(), StoreError> {
+        length(holds.len())?;
+        holds.iter().try_for_each(|hold| group(session, &hold.duty))
+    }
+
+    /// Checks the holds of a release.
+    pub fn release(session: &Session, holds: &[Hold]) -> Result<(), StoreError> {
+        batch(holds.iter().map(|hold| &hold.duty))?;
+        holds.iter().try_for_each(|hold| group(session, &hold.duty))
+    }
+
+    /// Checks the checkpoints of a commit.
+    pub fn commit(session: &Session, commits: &[Commit]) -> Result<(), StoreError> {
+        batch(commits.iter().map(|commit| &commit.hold.duty))?;
+        commits
+            .iter()
+            .try_for_each(|commit| group(session, &commit.hold.duty))
+    }
+
+    /// Checks the duties of a load.
+    pub fn load(duties: &[DutyKey]) -> Result<(), StoreError> {
+        batch(duties.iter())
+    }
+}
