@@ -1,1 +1,27 @@
-//! store
+//! The stores behind Tenure.
+//!
+//! Each backend implements [`tenure_core::Store`], whose doc comment is the contract; the suite in
+//! `conformance` holds all of them, and the wrappers, to every sentence of it.
+//!
+//! | URL | backend | cargo feature |
+//! |---|---|---|
+//! | (none: made in code) | [`Memory`] | always there |
+//! | `sqlite:PATH` | `sqlite` | `sqlite` |
+//! | `postgres://...` | `postgres` | `postgres` |
+//! | `redis://...` | `redis` | `redis` |
+
+mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod memory;
+pub mod wrap;
+
+pub use clock::BootClock;
+pub use memory::Memory;
+
+/// How many checkpoints of a duty stay readable.
+pub const HISTORY_SLOTS: usize = 32;
+
+/// How many audit entries are kept (of a group in memory and Redis, of a store in SQL); the
+/// oldest go first.
+pub const AUDIT_KEPT: usize = 100_000;

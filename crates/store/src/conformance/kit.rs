@@ -1,0 +1,190 @@
+//! What a case works with.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_core::store::{
+    Checkpoint, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened, Want,
+};
+use tenure_core::{
+    Document, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session, Store, Ttl,
+    Version,
+};
+
+use super::Boxed;
+
+/// One store somewhere, which can be opened as often as a case wants.
+pub trait Place: Debug + Send + Sync + 'static {
+    /// Another client of the same store.
+    fn open(&self) -> Boxed<Arc<dyn Store>>;
+
+    /// Makes the store believe that the TTL of this session is over, and of no other.
+    fn lapse(&self, session: Session) -> Boxed<()>;
+
+    /// Takes away the store's memory of who held this duty under which epoch, as a restore or
+    /// an eviction of keys would. The checkpoint stays.
+    fn lose_epoch(&self, duty: DutyKey) -> Boxed<()>;
+}
+
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// A number that no other case of any process gets.
+fn unique() -> u128 {
+    u128::from(std::process::id()) << 96
+        | u128::from(super::super::clock::boot_nanos()) << 32
+        | u128::from(LAST.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A place, a client, and a group that no other case uses.
+#[derive(Clone, Debug)]
+pub struct Kit {
+    pub place: Arc<dyn Place>,
+    pub store: Arc<dyn Store>,
+    pub group: GroupName,
+}
+
+impl Kit {
+    pub async fn new(place: Arc<dyn Place>) -> Self {
+        let group = GroupName::new(format!("case-{:x}", unique())).unwrap();
+        Self {
+            store: place.open().await,
+            place,
+            group,
+        }
+    }
+
+    /// The same group seen by another client.
+    pub async fn other_client(&self) -> Self {
+        Self {
+            store: self.place.open().await,
+            ..self.clone()
+        }
+    }
+
+    pub fn duty(&self, id: &str) -> DutyKey {
+        DutyKey::new(self.group.as_str(), id).unwrap()
+    }
+
+    pub fn duties(&self, count: usize) -> Vec<DutyKey> {
+        (0..count).map(|n| self.duty(&format!("d{n:05}"))).collect()
+    }
+
+    /// A wish to join, long-lived enough that nothing expires unless the case says so.
+    pub fn wish(&self, name: &str) -> OpenSession {
+        OpenSession {
+            group: self.group.clone(),
+            instance: InstanceId::new(format!("{name}-{:x}", unique())).unwrap(),
+            nonce: Nonce::from_entropy(unique()),
+            ttl: Ttl::new(Duration::from_secs(3600)).unwrap(),
+            note: Note::default(),
+        }
+    }
+
+    pub async fn open(&self, wish: &OpenSession) -> Opened {
+        self.store.open_session(wish).await.unwrap()
+    }
+
+    pub async fn join(&self, name: &str) -> Session {
+        let wish = self.wish(name);
+        assert_eq!(self.open(&wish).await, Opened::Open(wish.session()));
+        wish.session()
+    }
+
+    pub async fn lapse(&self, session: &Session) {
+        self.place.lapse(session.clone()).await;
+    }
+
+    pub async fn claim(&self, session: &Session, duties: &[DutyKey]) -> Vec<Claimed> {
+        let wants: Vec<_> = duties.iter().cloned().map(Want::new).collect();
+        let claimed = self
+            .store
+            .claim(session, &wants, &reason("case"))
+            .await
+            .unwrap();
+        assert_eq!(claimed.len(), duties.len());
+        claimed
+    }
+
+    /// Claims duties that must all be granted.
+    pub async fn hold_all(&self, session: &Session, duties: &[DutyKey]) -> Vec<Hold> {
+        let claimed = self.claim(session, duties).await;
+        claimed.into_iter().map(granted).collect()
+    }
+
+    pub async fn hold(&self, session: &Session, id: &str) -> Hold {
+        self.hold_all(session, &[self.duty(id)]).await.remove(0)
+    }
+
+    pub async fn keep_alive(&self, session: &Session, holds: &[Hold]) -> KeptAlive {
+        self.store.keep_alive(session, None, holds).await.unwrap()
+    }
+
+    /// The fates of holds whose session must live.
+    pub async fn fates(&self, session: &Session, holds: &[Hold]) -> Vec<HoldFate> {
+        match self.keep_alive(session, holds).await {
+            KeptAlive::Kept { holds: fates, .. } => fates,
+            KeptAlive::Ended => panic!("the session has ended"),
+        }
+    }
+
+    pub async fn release(&self, session: &Session, hold: &Hold) -> tenure_core::store::Released {
+        let holds = std::slice::from_ref(hold);
+        self.store
+            .release(session, holds, &reason("case"))
+            .await
+            .unwrap()[0]
+    }
+
+    pub async fn commit(
+        &self,
+        session: &Session,
+        hold: &Hold,
+        expected: u64,
+        document: &str,
+    ) -> Committed {
+        let commit = Commit {
+            hold: hold.clone(),
+            expected: version(expected),
+            document: doc(document),
+        };
+        self.store.commit(session, &[commit]).await.unwrap()[0]
+    }
+
+    pub async fn load(&self, duty: &DutyKey) -> Option<Checkpoint> {
+        self.store
+            .load(std::slice::from_ref(duty))
+            .await
+            .unwrap()
+            .remove(0)
+    }
+
+    pub async fn member_ids(&self) -> Vec<InstanceId> {
+        let members = self.store.members(&self.group).await.unwrap();
+        members.into_iter().map(|member| member.instance).collect()
+    }
+}
+
+pub fn reason(text: &str) -> Reason {
+    Reason::new(text).unwrap()
+}
+
+pub fn version(number: u64) -> Version {
+    Version::new(number).unwrap()
+}
+
+pub fn doc(text: &str) -> Document {
+    Document::new(text.as_bytes()).unwrap()
+}
+
+pub fn granted(claimed: Claimed) -> Hold {
+    match claimed {
+        Claimed::Granted(hold) => hold,
+        other => panic!("not granted but {other:?}"),
+    }
+}
+
+pub fn is_held(claimed: &Claimed) -> bool {
+    matches!(claimed, Claimed::HeldBy(_))
+}

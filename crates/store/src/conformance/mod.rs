@@ -1,0 +1,73 @@
+//! One suite for every backend and every wrapper.
+//!
+//! A case is an async function that gets a [`Kit`]: a place to open stores at, and a group of its
+//! own there. Names are `topic::case`; a test target registers each for each backend. A case proves
+//! one sentence of the contract on [`tenure_core::Store`].
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    reason = "this is the tests' side: a case fails by panicking"
+)]
+
+mod audit;
+mod checkpoint;
+mod evict;
+mod group;
+mod hold;
+mod kit;
+mod limits;
+mod names;
+mod race;
+mod session;
+mod settled;
+mod watch;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use kit::{Kit, Place};
+pub use settled::Settled;
+
+/// A boxed future, so that cases can stand in a table.
+pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A named case.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub topic: &'static str,
+    pub name: &'static str,
+    pub run: fn(Kit) -> Boxed<()>,
+}
+
+/// Makes the table of a topic out of the names of its functions.
+macro_rules! cases {
+    ($topic:literal: $($case:ident,)*) => {
+        pub(super) const CASES: &[$crate::conformance::Case] = &[$(
+            $crate::conformance::Case {
+                topic: $topic,
+                name: stringify!($case),
+                run: |kit| Box::pin($case(kit)),
+            },
+        )*];
+    };
+}
+use cases;
+
+/// Every case.
+pub fn all() -> impl Iterator<Item = Case> {
+    let topics = [
+        session::CASES,
+        hold::CASES,
+        race::CASES,
+        evict::CASES,
+        checkpoint::CASES,
+        group::CASES,
+        watch::CASES,
+        audit::CASES,
+        names::CASES,
+        limits::CASES,
+    ];
+    topics.into_iter().flatten().copied()
+}

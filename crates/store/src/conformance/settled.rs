@@ -1,0 +1,278 @@
+//! A caller that follows the contract: it repeats what was refused, and reads again after an
+//! unknown outcome. Behind it a flaky store must look like a sound one.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use tenure_core::store::{
+    Abilities, AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed,
+    Evict, Evicted, GroupDocument, Holder, KeptAlive, Member, OpenSession, Opened, Released,
+    Replaced, Want, Watch,
+};
+use tenure_core::{
+    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session,
+    Store, StoreError, Version,
+};
+
+/// Settles the outcomes of the store inside.
+#[derive(Debug)]
+pub struct Settled {
+    inner: Arc<dyn Store>,
+    known: Mutex<Known>,
+}
+
+/// What this caller was told, to tell an old answer from one that got lost.
+#[derive(Debug, Default)]
+struct Known {
+    granted: BTreeSet<(DutyKey, Epoch)>,
+    released: BTreeSet<(DutyKey, Epoch)>,
+    closed: BTreeSet<Nonce>,
+}
+
+/// A try's answer, and whether an earlier try may have happened.
+struct Tried<T> {
+    answer: T,
+    unsure: bool,
+}
+
+/// Injected faults are retried; what a sound store would answer too is passed on.
+fn injected(error: &StoreError) -> bool {
+    matches!(error.code(), Code::Lost | Code::Unreachable)
+}
+
+/// Repeats a call that is safe to repeat.
+async fn repeat<T, F: Future<Output = Result<T, StoreError>>>(
+    mut call: impl FnMut() -> F,
+) -> Result<Tried<T>, StoreError> {
+    let mut unsure = false;
+    for _ in 0..64 {
+        match call().await {
+            Ok(answer) => return Ok(Tried { answer, unsure }),
+            Err(error) if injected(&error) => unsure |= error.is_unknown(),
+            Err(error) => return Err(error),
+        }
+    }
+    panic!("64 faults in a row");
+}
+
+impl Settled {
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        Self {
+            inner,
+            known: Mutex::default(),
+        }
+    }
+
+    async fn entries(&self, group: &GroupName) -> Result<Vec<AuditEntry>, StoreError> {
+        let range = AuditRange::first(usize::MAX >> 1);
+        Ok(repeat(|| self.inner.audit(group, range)).await?.answer)
+    }
+}
+
+fn entry_of(entry: &AuditEntry, kind: AuditKind, hold: &Hold) -> bool {
+    entry.kind == kind && entry.duty.as_ref() == Some(&hold.duty) && entry.epoch == Some(hold.epoch)
+}
+
+#[async_trait]
+impl Store for Settled {
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+
+    /// The same nonce again is the same opening.
+    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
+        Ok(repeat(|| self.inner.open_session(open)).await?.answer)
+    }
+
+    /// The audit tells whether a lost close was the one that closed.
+    async fn close_session(
+        &self,
+        session: &Session,
+        reason: &Reason,
+    ) -> Result<Closed, StoreError> {
+        let tried = repeat(|| self.inner.close_session(session, reason)).await?;
+        let left = |entry: &AuditEntry| {
+            entry.instance == session.instance && entry.kind == AuditKind::Left
+        };
+        let ours = tried.unsure
+            && self.entries(&session.group).await?.iter().any(left)
+            && !self.known.lock().unwrap().closed.contains(&session.nonce);
+        if tried.answer == Closed::Closed || ours {
+            self.known.lock().unwrap().closed.insert(session.nonce);
+            return Ok(Closed::Closed);
+        }
+        Ok(tried.answer)
+    }
+
+    /// Extending twice does no harm.
+    async fn keep_alive(
+        &self,
+        session: &Session,
+        note: Option<&Note>,
+        holds: &[Hold],
+    ) -> Result<KeptAlive, StoreError> {
+        Ok(repeat(|| self.inner.keep_alive(session, note, holds))
+            .await?
+            .answer)
+    }
+
+    /// A grant whose reply was lost shows as `Already` under an epoch that we never heard of.
+    async fn claim(
+        &self,
+        session: &Session,
+        wants: &[Want],
+        reason: &Reason,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let tried = repeat(|| self.inner.claim(session, wants, reason)).await?;
+        let mut known = self.known.lock().unwrap();
+        let settle = |claimed: Claimed| match claimed {
+            Claimed::Granted(hold) => {
+                known.granted.insert((hold.duty.clone(), hold.epoch));
+                Claimed::Granted(hold)
+            }
+            Claimed::Already(hold)
+                if tried.unsure && known.granted.insert((hold.duty.clone(), hold.epoch)) =>
+            {
+                Claimed::Granted(hold)
+            }
+            other => other,
+        };
+        Ok(tried.answer.into_iter().map(settle).collect())
+    }
+
+    /// A release whose reply was lost stands in the audit.
+    async fn release(
+        &self,
+        session: &Session,
+        holds: &[Hold],
+        reason: &Reason,
+    ) -> Result<Vec<Released>, StoreError> {
+        let tried = repeat(|| self.inner.release(session, holds, reason)).await?;
+        let entries = if tried.unsure {
+            self.entries(&session.group).await?
+        } else {
+            Vec::new()
+        };
+        let mut known = self.known.lock().unwrap();
+        let settle = |(hold, released): (&Hold, Released)| {
+            let stands = entries
+                .iter()
+                .any(|entry| entry_of(entry, AuditKind::Released, hold));
+            let freed = released == Released::Freed || (released == Released::Already && stands);
+            match freed && known.released.insert((hold.duty.clone(), hold.epoch)) {
+                true => Released::Freed,
+                false => released,
+            }
+        };
+        Ok(holds.iter().zip(tried.answer).map(settle).collect())
+    }
+
+    /// The audit tells how many holds a lost eviction ended.
+    async fn evict(
+        &self,
+        group: &GroupName,
+        instance: &InstanceId,
+        when: Evict,
+        reason: &Reason,
+    ) -> Result<Evicted, StoreError> {
+        let tried = repeat(|| self.inner.evict(group, instance, when, reason)).await?;
+        if !tried.unsure || when == Evict::AtTtl {
+            return Ok(tried.answer);
+        }
+        let entries = self.entries(group).await?;
+        let ended = entries.iter().filter(|entry| {
+            entry.kind == AuditKind::Evicted && &entry.instance == instance && entry.duty.is_some()
+        });
+        match ended.count() as u64 {
+            0 => Ok(tried.answer),
+            ended => Ok(Evicted::Evicted { ended }),
+        }
+    }
+
+    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
+        Ok(repeat(|| self.inner.groups()).await?.answer)
+    }
+
+    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
+        Ok(repeat(|| self.inner.members(group)).await?.answer)
+    }
+
+    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
+        Ok(repeat(|| self.inner.holders(group)).await?.answer)
+    }
+
+    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+        Ok(repeat(|| self.inner.load(duties)).await?.answer)
+    }
+
+    /// Reads back after each unknown outcome and commits again only what is not there (R17).
+    async fn commit(
+        &self,
+        session: &Session,
+        commits: &[Commit],
+    ) -> Result<Vec<Committed>, StoreError> {
+        let tried = repeat(|| self.inner.commit(session, commits)).await?;
+        if !tried.unsure {
+            return Ok(tried.answer);
+        }
+        let duties: Vec<_> = commits
+            .iter()
+            .map(|commit| commit.hold.duty.clone())
+            .collect();
+        let stored = self.load(&duties).await?;
+        let settle = |((commit, answer), stored): ((&Commit, Committed), Option<Checkpoint>)| {
+            let ours = stored.filter(|stored| {
+                Ok(stored.version) == commit.expected.next()
+                    && stored.epoch == commit.hold.epoch
+                    && stored.instance == commit.hold.instance
+                    && stored.document == commit.document
+            });
+            ours.map_or(answer, |stored| Committed::Saved(stored.version))
+        };
+        Ok(commits
+            .iter()
+            .zip(tried.answer)
+            .zip(stored)
+            .map(settle)
+            .collect())
+    }
+
+    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+        Ok(repeat(|| self.inner.history(duty)).await?.answer)
+    }
+
+    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
+        Ok(repeat(|| self.inner.group_document(group)).await?.answer)
+    }
+
+    async fn replace_group_document(
+        &self,
+        group: &GroupName,
+        expected: Version,
+        document: &Document,
+    ) -> Result<Replaced, StoreError> {
+        let call = || self.inner.replace_group_document(group, expected, document);
+        let tried = repeat(call).await?;
+        let stored = self.group_document(group).await?;
+        let ours = Ok(stored.version) == expected.next() && &stored.document == document;
+        Ok(if tried.unsure && ours {
+            Replaced::Saved(stored.version)
+        } else {
+            tried.answer
+        })
+    }
+
+    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
+        Ok(repeat(|| self.inner.watch(group)).await?.answer)
+    }
+
+    async fn audit(
+        &self,
+        group: &GroupName,
+        range: AuditRange,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        Ok(repeat(|| self.inner.audit(group, range)).await?.answer)
+    }
+}

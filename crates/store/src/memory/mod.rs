@@ -1,0 +1,230 @@
+//! The store that lives in the process: for tests, simulation and a single instance.
+//!
+//! One lock around one [`State`], so each call is one atomic step. Its clock is an argument, which
+//! makes it the reference that the others are compared with.
+
+mod state;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use tenure_core::store::{
+    Abilities, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed, Evict,
+    Evicted, GroupDocument, Holder, KeptAlive, Member, OpenSession, Opened, Released, Replaced,
+    Want, Watch, check,
+};
+use tenure_core::{
+    Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, LocalInstant, Note, Reason,
+    Session, Store, StoreError, Version,
+};
+use tokio::sync::watch;
+
+use crate::HISTORY_SLOTS;
+use state::State;
+
+/// A store in memory.
+pub struct Memory {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    hints: Mutex<BTreeMap<GroupName, watch::Sender<()>>>,
+}
+
+impl Memory {
+    /// An empty store that judges expiry by `clock`.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            state: Mutex::default(),
+            hints: Mutex::default(),
+        }
+    }
+
+    /// Runs one atomic step. A poisoned lock is taken over: no step leaves the state half
+    /// changed, because each one decides before it writes.
+    fn step<T>(&self, step: impl FnOnce(&mut State, LocalInstant) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read under the lock, so that time does not go back from one step to the next.
+        let now = self.clock.now();
+        step(&mut state, now)
+    }
+
+    fn hint(&self, group: &GroupName) {
+        let hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(hint) = hints.get(group) {
+            hint.send_replace(());
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            dense_epochs: true,
+            durable: false,
+            atomic_batch: usize::MAX,
+            history_slots: HISTORY_SLOTS,
+            exclusive_effects: false,
+        }
+    }
+
+    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
+        let opened = self.step(|state, now| state.open(open, now));
+        self.hint(&open.group);
+        Ok(opened)
+    }
+
+    async fn close_session(
+        &self,
+        session: &Session,
+        reason: &Reason,
+    ) -> Result<Closed, StoreError> {
+        let closed = self.step(|state, now| state.close(session, reason, now));
+        self.hint(&session.group);
+        Ok(closed)
+    }
+
+    async fn keep_alive(
+        &self,
+        session: &Session,
+        note: Option<&Note>,
+        holds: &[Hold],
+    ) -> Result<KeptAlive, StoreError> {
+        check::keep_alive(session, holds)?;
+        let kept = self.step(|state, now| state.keep_alive(session, note, holds, now));
+        if note.is_some() {
+            self.hint(&session.group);
+        }
+        Ok(kept)
+    }
+
+    async fn claim(
+        &self,
+        session: &Session,
+        wants: &[Want],
+        reason: &Reason,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        check::claim(session, wants)?;
+        let claimed = self.step(|state, now| state.claim(session, wants, reason, now))?;
+        self.hint(&session.group);
+        Ok(claimed)
+    }
+
+    async fn release(
+        &self,
+        session: &Session,
+        holds: &[Hold],
+        reason: &Reason,
+    ) -> Result<Vec<Released>, StoreError> {
+        check::release(session, holds)?;
+        let released = self.step(|state, now| state.release(session, holds, reason, now));
+        self.hint(&session.group);
+        Ok(released)
+    }
+
+    async fn evict(
+        &self,
+        group: &GroupName,
+        instance: &InstanceId,
+        when: Evict,
+        reason: &Reason,
+    ) -> Result<Evicted, StoreError> {
+        let evicted = self.step(|state, now| state.evict(group, instance, when, reason, now));
+        self.hint(group);
+        Ok(evicted)
+    }
+
+    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
+        Ok(self.step(|state, _| state.groups()))
+    }
+
+    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
+        Ok(self.step(|state, now| state.members(group, now)))
+    }
+
+    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
+        Ok(self.step(|state, now| state.holders(group, now)))
+    }
+
+    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+        check::load(duties)?;
+        Ok(self.step(|state, _| duties.iter().map(|duty| state.load(duty)).collect()))
+    }
+
+    async fn commit(
+        &self,
+        session: &Session,
+        commits: &[Commit],
+    ) -> Result<Vec<Committed>, StoreError> {
+        check::commit(session, commits)?;
+        self.step(|state, now| state.commit(session, commits, now))
+    }
+
+    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+        Ok(self.step(|state, _| state.history(duty)))
+    }
+
+    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
+        Ok(self.step(|state, _| state.document(group)))
+    }
+
+    async fn replace_group_document(
+        &self,
+        group: &GroupName,
+        expected: Version,
+        document: &Document,
+    ) -> Result<Replaced, StoreError> {
+        let replaced = self.step(|state, _| state.replace_document(group, expected, document))?;
+        self.hint(group);
+        Ok(replaced)
+    }
+
+    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
+        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = hints
+            .entry(group.clone())
+            .or_insert_with(|| watch::channel(()).0);
+        Ok(Box::new(MemoryWatch(sender.subscribe())))
+    }
+
+    async fn audit(
+        &self,
+        group: &GroupName,
+        range: AuditRange,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        Ok(self.step(|state, _| state.audit(group, range)))
+    }
+}
+
+#[derive(Debug)]
+struct MemoryWatch(watch::Receiver<()>);
+
+#[async_trait]
+impl Watch for MemoryWatch {
+    async fn changed(&mut self) -> Result<(), StoreError> {
+        let gone = |_| StoreError::refused(Code::Lost, "the store was dropped");
+        self.0.changed().await.map_err(gone)
+    }
+}
+
+/// What only the suite may do to a store.
+#[cfg(feature = "conformance")]
+impl Memory {
+    /// Ends the TTL of a session.
+    pub fn lapse(&self, session: &Session) {
+        self.step(|state, now| state.lapse(session, now));
+    }
+
+    /// Forgets who held a duty.
+    pub fn lose_epoch(&self, duty: &DutyKey) {
+        self.step(|state, _| state.lose_epoch(duty));
+    }
+}

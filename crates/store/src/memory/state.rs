@@ -1,0 +1,529 @@
+//! What the memory store remembers, and each call as one step on it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tenure_core::store::{
+    AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed, Evict,
+    Evicted, GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, OpenSession, Opened,
+    Released, Replaced, Want,
+};
+use tenure_core::{
+    Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, LocalInstant, Mark, Nonce, Note,
+    Reason, Session, StoreError, Version,
+};
+
+use crate::{AUDIT_KEPT, HISTORY_SLOTS};
+
+#[derive(Default)]
+pub(super) struct State {
+    groups: BTreeMap<GroupName, Group>,
+}
+
+#[derive(Default)]
+struct Group {
+    sessions: BTreeMap<InstanceId, SessionRow>,
+    holds: BTreeMap<DutyId, HoldRow>,
+    /// Newest first, at most [`HISTORY_SLOTS`].
+    checkpoints: BTreeMap<DutyId, VecDeque<Checkpoint>>,
+    document: GroupDocument,
+    audit: VecDeque<AuditEntry>,
+    last_seq: u64,
+}
+
+struct SessionRow {
+    nonce: Nonce,
+    note: Note,
+    expires: LocalInstant,
+    /// How many holds have left this session.
+    left: u64,
+    evicted: bool,
+}
+
+/// The last grant of a duty; the row stays when the hold ends, so the epoch does (R2).
+struct HoldRow {
+    epoch: Epoch,
+    instance: InstanceId,
+    nonce: Nonce,
+    held: bool,
+}
+
+impl Group {
+    fn live(&self, instance: &InstanceId, nonce: Nonce, now: LocalInstant) -> Option<&SessionRow> {
+        self.sessions
+            .get(instance)
+            .filter(|row| row.nonce == nonce && now < row.expires)
+    }
+
+    fn holder(&self, row: &HoldRow, now: LocalInstant) -> Option<HolderNow> {
+        let session = self
+            .live(&row.instance, row.nonce, now)
+            .filter(|_| row.held)?;
+        let remaining = session.expires.since(now);
+        Some(HolderNow {
+            instance: row.instance.clone(),
+            remaining,
+        })
+    }
+
+    fn stands(&self, hold: &Hold, now: LocalInstant) -> bool {
+        self.holds
+            .get(&hold.duty.id)
+            .is_some_and(|row| row.held && row.epoch == hold.epoch && row.nonce == hold.nonce)
+            && self.live(&hold.instance, hold.nonce, now).is_some()
+    }
+
+    fn newest_epoch(&self, duty: &DutyId) -> Epoch {
+        let granted = self.holds.get(duty).map_or(Epoch::ZERO, |row| row.epoch);
+        let committed = self.checkpoints.get(duty).and_then(VecDeque::front);
+        granted.max(committed.map_or(Epoch::ZERO, |checkpoint| checkpoint.epoch))
+    }
+
+    fn record(
+        &mut self,
+        kind: AuditKind,
+        instance: &InstanceId,
+        hold: Option<(DutyKey, Epoch)>,
+        reason: &str,
+        now: LocalInstant,
+    ) {
+        self.last_seq += 1;
+        let (duty, epoch) = hold.unzip();
+        self.audit.push_back(AuditEntry {
+            seq: self.last_seq,
+            unix_ms: now.as_nanos() / 1_000_000,
+            kind,
+            instance: instance.clone(),
+            duty,
+            epoch,
+            reason: reason.to_owned(),
+        });
+        if self.audit.len() > AUDIT_KEPT {
+            self.audit.pop_front();
+        }
+    }
+
+    /// Frees every hold of a session and says how many there were.
+    fn free_all(
+        &mut self,
+        group: &GroupName,
+        (instance, nonce): (&InstanceId, Nonce),
+        (kind, reason): (AuditKind, &Reason),
+        now: LocalInstant,
+    ) -> u64 {
+        let mut freed = Vec::new();
+        for (id, row) in &mut self.holds {
+            if row.held && row.nonce == nonce && &row.instance == instance {
+                row.held = false;
+                freed.push((
+                    DutyKey {
+                        group: group.clone(),
+                        id: id.clone(),
+                    },
+                    row.epoch,
+                ));
+            }
+        }
+        let count = freed.len() as u64;
+        for hold in freed {
+            self.record(kind, instance, Some(hold), reason.as_str(), now);
+        }
+        count
+    }
+}
+
+impl State {
+    fn group(&mut self, name: &GroupName) -> &mut Group {
+        self.groups.entry(name.clone()).or_default()
+    }
+
+    pub(super) fn open(&mut self, open: &OpenSession, now: LocalInstant) -> Opened {
+        let group = self.group(&open.group);
+        let expires = now.plus(open.ttl.get());
+        if let Some(row) = group.sessions.get_mut(&open.instance) {
+            let live = now < row.expires;
+            match (row.evicted, live, row.nonce == open.nonce) {
+                (true, _, _) => return Opened::Evicted,
+                (false, true, false) => return Opened::Taken,
+                (false, false, true) => return Opened::Spent,
+                (false, true, true) => {
+                    row.expires = expires;
+                    row.note = open.note.clone();
+                    return Opened::Open(open.session());
+                }
+                (false, false, false) => {}
+            }
+        }
+        let row = SessionRow {
+            nonce: open.nonce,
+            note: open.note.clone(),
+            expires,
+            left: 0,
+            evicted: false,
+        };
+        group.sessions.insert(open.instance.clone(), row);
+        group.record(AuditKind::Joined, &open.instance, None, "open", now);
+        Opened::Open(open.session())
+    }
+
+    pub(super) fn close(
+        &mut self,
+        session: &Session,
+        reason: &Reason,
+        now: LocalInstant,
+    ) -> Closed {
+        let group = self.group(&session.group);
+        if group.live(&session.instance, session.nonce, now).is_none() {
+            return Closed::AlreadyEnded;
+        }
+        let who = (&session.instance, session.nonce);
+        group.free_all(&session.group, who, (AuditKind::Released, reason), now);
+        if let Some(row) = group.sessions.get_mut(&session.instance) {
+            row.expires = now;
+        }
+        group.record(
+            AuditKind::Left,
+            &session.instance,
+            None,
+            reason.as_str(),
+            now,
+        );
+        Closed::Closed
+    }
+
+    pub(super) fn keep_alive(
+        &mut self,
+        session: &Session,
+        note: Option<&Note>,
+        holds: &[Hold],
+        now: LocalInstant,
+    ) -> KeptAlive {
+        let group = self.group(&session.group);
+        let live = group.live(&session.instance, session.nonce, now).is_some();
+        let Some(row) = group
+            .sessions
+            .get_mut(&session.instance)
+            .filter(|row| !row.evicted)
+        else {
+            return KeptAlive::Ended;
+        };
+        if !live {
+            return KeptAlive::Ended;
+        }
+        row.expires = now.plus(session.ttl.get());
+        if let Some(note) = note {
+            row.note = note.clone();
+        }
+        let mark = Mark(row.left);
+        let fate = |hold: &Hold| match hold.is_of(session) && group.stands(hold, now) {
+            true => HoldFate::Kept,
+            false => HoldFate::Lost,
+        };
+        KeptAlive::Kept {
+            mark,
+            holds: holds.iter().map(fate).collect(),
+        }
+    }
+
+    pub(super) fn claim(
+        &mut self,
+        session: &Session,
+        wants: &[Want],
+        reason: &Reason,
+        now: LocalInstant,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let group = self.group(&session.group);
+        // An evicted member may keep what it has until its TTL, but gets nothing new.
+        let live = group.live(&session.instance, session.nonce, now);
+        let Some(mark) = live.filter(|row| !row.evicted).map(|row| Mark(row.left)) else {
+            return Ok(vec![Claimed::SessionEnded; wants.len()]);
+        };
+        // All epochs first: an exhausted one refuses the batch before anything is written.
+        let epochs: Result<Vec<Epoch>, StoreError> = wants
+            .iter()
+            .map(|want| group.newest_epoch(&want.duty.id).max(want.floor).next())
+            .collect();
+        let claims = wants.iter().zip(epochs?);
+        Ok(claims
+            .map(|(want, epoch)| group.grant(session, want, epoch, mark, reason, now))
+            .collect())
+    }
+
+    pub(super) fn release(
+        &mut self,
+        session: &Session,
+        holds: &[Hold],
+        reason: &Reason,
+        now: LocalInstant,
+    ) -> Vec<Released> {
+        let group = self.group(&session.group);
+        holds
+            .iter()
+            .map(|hold| group.release(session, hold, reason, now))
+            .collect()
+    }
+
+    pub(super) fn evict(
+        &mut self,
+        name: &GroupName,
+        instance: &InstanceId,
+        when: Evict,
+        reason: &Reason,
+        now: LocalInstant,
+    ) -> Evicted {
+        let group = self.group(name);
+        let row = group
+            .sessions
+            .entry(instance.clone())
+            .or_insert_with(|| SessionRow {
+                nonce: Nonce::from_entropy(0),
+                note: Note::default(),
+                expires: now,
+                left: 0,
+                evicted: false,
+            });
+        let (first, live, nonce) = (!row.evicted, now < row.expires, row.nonce);
+        row.evicted = true;
+        if when == Evict::Now {
+            row.expires = row.expires.min(now);
+        }
+        if first {
+            group.record(AuditKind::Evicted, instance, None, reason.as_str(), now);
+        }
+        if !live {
+            return Evicted::NotAMember;
+        }
+        let ended = match when {
+            Evict::AtTtl => 0,
+            Evict::Now => {
+                group.free_all(name, (instance, nonce), (AuditKind::Evicted, reason), now)
+            }
+        };
+        Evicted::Evicted { ended }
+    }
+
+    pub(super) fn groups(&self) -> Vec<GroupName> {
+        let used = |group: &Group| {
+            !group.sessions.is_empty()
+                || !group.holds.is_empty()
+                || group.document.version > Version::ZERO
+        };
+        self.groups
+            .iter()
+            .filter(|(_, group)| used(group))
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
+    pub(super) fn members(&mut self, name: &GroupName, now: LocalInstant) -> Vec<Member> {
+        let group = self.group(name);
+        let live = group.sessions.iter().filter(|(_, row)| now < row.expires);
+        live.map(|(instance, row)| Member {
+            instance: instance.clone(),
+            nonce: Some(row.nonce),
+            note: row.note.clone(),
+            remaining: row.expires.since(now),
+            evicted: row.evicted,
+        })
+        .collect()
+    }
+
+    pub(super) fn holders(&mut self, name: &GroupName, now: LocalInstant) -> Vec<Holder> {
+        let group = self.group(name);
+        let holders = group.holds.iter().map(|(id, row)| Holder {
+            duty: DutyKey {
+                group: name.clone(),
+                id: id.clone(),
+            },
+            epoch: Some(row.epoch),
+            holder: group.holder(row, now),
+        });
+        holders.collect()
+    }
+
+    pub(super) fn load(&mut self, duty: &DutyKey) -> Option<Checkpoint> {
+        self.group(&duty.group)
+            .checkpoints
+            .get(&duty.id)?
+            .front()
+            .cloned()
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        session: &Session,
+        commits: &[Commit],
+        now: LocalInstant,
+    ) -> Result<Vec<Committed>, StoreError> {
+        let group = self.group(&session.group);
+        commits
+            .iter()
+            .map(|commit| group.commit(session, commit, now))
+            .collect()
+    }
+
+    pub(super) fn history(&mut self, duty: &DutyKey) -> Vec<Checkpoint> {
+        let ring = self.group(&duty.group).checkpoints.get(&duty.id);
+        ring.map(|ring| ring.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn document(&mut self, name: &GroupName) -> GroupDocument {
+        self.group(name).document.clone()
+    }
+
+    pub(super) fn replace_document(
+        &mut self,
+        name: &GroupName,
+        expected: Version,
+        document: &Document,
+    ) -> Result<Replaced, StoreError> {
+        let group = self.group(name);
+        let stored = group.document.version;
+        if stored != expected {
+            return Ok(Replaced::Conflict { stored });
+        }
+        let version = expected.next()?;
+        group.document = GroupDocument {
+            version,
+            document: document.clone(),
+        };
+        Ok(Replaced::Saved(version))
+    }
+
+    pub(super) fn audit(&mut self, name: &GroupName, range: AuditRange) -> Vec<AuditEntry> {
+        let entries = self.group(name).audit.iter();
+        entries
+            .filter(|entry| entry.seq > range.after)
+            .take(range.limit)
+            .cloned()
+            .collect()
+    }
+}
+
+impl Group {
+    fn grant(
+        &mut self,
+        session: &Session,
+        want: &Want,
+        epoch: Epoch,
+        mark: Mark,
+        reason: &Reason,
+        now: LocalInstant,
+    ) -> Claimed {
+        let hold = |epoch| Hold {
+            duty: want.duty.clone(),
+            epoch,
+            instance: session.instance.clone(),
+            nonce: session.nonce,
+            mark,
+        };
+        if let Some(row) = self.holds.get(&want.duty.id).filter(|row| row.held) {
+            if let Some(holder) = self.holder(row, now) {
+                return match row.nonce == session.nonce {
+                    true => Claimed::Already(hold(row.epoch)),
+                    false => Claimed::HeldBy(Some(holder)),
+                };
+            }
+            let (old, before) = (row.instance.clone(), (want.duty.clone(), row.epoch));
+            self.record(AuditKind::Expired, &old, Some(before), reason.as_str(), now);
+        }
+        let (instance, nonce) = (session.instance.clone(), session.nonce);
+        let row = HoldRow {
+            epoch,
+            instance,
+            nonce,
+            held: true,
+        };
+        self.holds.insert(want.duty.id.clone(), row);
+        let granted = Some((want.duty.clone(), epoch));
+        self.record(
+            AuditKind::Granted,
+            &session.instance,
+            granted,
+            reason.as_str(),
+            now,
+        );
+        Claimed::Granted(hold(epoch))
+    }
+
+    fn release(
+        &mut self,
+        session: &Session,
+        hold: &Hold,
+        reason: &Reason,
+        now: LocalInstant,
+    ) -> Released {
+        let stands = hold.is_of(session) && self.stands(hold, now);
+        let Some(row) = self.holds.get_mut(&hold.duty.id) else {
+            return Released::NotYours;
+        };
+        let same = hold.is_of(session) && row.epoch == hold.epoch && row.nonce == hold.nonce;
+        if !stands {
+            return if same {
+                Released::Already
+            } else {
+                Released::NotYours
+            };
+        }
+        row.held = false;
+        if let Some(session) = self.sessions.get_mut(&session.instance) {
+            session.left += 1;
+        }
+        let freed = Some((hold.duty.clone(), hold.epoch));
+        self.record(
+            AuditKind::Released,
+            &session.instance,
+            freed,
+            reason.as_str(),
+            now,
+        );
+        Released::Freed
+    }
+
+    fn commit(
+        &mut self,
+        session: &Session,
+        commit: &Commit,
+        now: LocalInstant,
+    ) -> Result<Committed, StoreError> {
+        let hold = &commit.hold;
+        let newest = self.newest_epoch(&hold.duty.id);
+        if !hold.is_of(session) || !self.stands(hold, now) || newest != hold.epoch {
+            return Ok(Committed::Fenced { newest });
+        }
+        let ring = self.checkpoints.entry(hold.duty.id.clone()).or_default();
+        let stored = ring
+            .front()
+            .map_or(Version::ZERO, |checkpoint| checkpoint.version);
+        if stored != commit.expected {
+            return Ok(Committed::Conflict { stored });
+        }
+        let version = stored.next()?;
+        ring.push_front(Checkpoint {
+            version,
+            epoch: hold.epoch,
+            instance: hold.instance.clone(),
+            document: commit.document.clone(),
+            unix_ms: now.as_nanos() / 1_000_000,
+        });
+        ring.truncate(HISTORY_SLOTS);
+        Ok(Committed::Saved(version))
+    }
+}
+
+#[cfg(feature = "conformance")]
+impl State {
+    pub(super) fn lapse(&mut self, session: &Session, now: LocalInstant) {
+        if let Some(row) = self
+            .group(&session.group)
+            .sessions
+            .get_mut(&session.instance)
+        {
+            row.expires = row.expires.min(now);
+        }
+    }
+
+    pub(super) fn lose_epoch(&mut self, duty: &DutyKey) {
+        self.group(&duty.group).holds.remove(&duty.id);
+    }
+}

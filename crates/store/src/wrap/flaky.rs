@@ -1,0 +1,149 @@
+//! Faults as a backend: did it happen, and was it reported?
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use tenure_core::{Code, Store, StoreError};
+
+use super::Op;
+use super::around::{Around, pass_on};
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It happens and is reported.
+    None,
+    /// It happens, but the reply is lost.
+    HappenedButLost,
+    /// It does not happen, and nobody says so.
+    LostBeforeItHappened,
+    /// It does not happen, and that is known.
+    Refused,
+}
+
+/// A store whose calls go wrong by seed, or as a test says.
+#[derive(Debug)]
+pub struct Flaky {
+    inner: Arc<dyn Store>,
+    plan: Mutex<Plan>,
+}
+
+#[derive(Debug)]
+struct Plan {
+    /// State of a SplitMix64 generator; zero faults when `None`.
+    random: Option<u64>,
+    planned: BTreeMap<Op, VecDeque<Fault>>,
+}
+
+impl Flaky {
+    /// About every fourth call goes wrong, in one of three ways; the same seed gives the same
+    /// faults to the same calls.
+    pub fn seeded(inner: Arc<dyn Store>, seed: u64) -> Self {
+        Self {
+            inner,
+            plan: Mutex::new(Plan {
+                random: Some(seed),
+                planned: BTreeMap::new(),
+            }),
+        }
+    }
+
+    /// Nothing goes wrong but what [`Flaky::on`] says.
+    pub fn planned(inner: Arc<dyn Store>) -> Self {
+        Self {
+            inner,
+            plan: Mutex::new(Plan {
+                random: None,
+                planned: BTreeMap::new(),
+            }),
+        }
+    }
+
+    /// The next call of `op` that is not yet spoken for meets `fault`.
+    #[must_use]
+    pub fn on(self, op: Op, fault: Fault) -> Self {
+        self.lock().planned.entry(op).or_default().push_back(fault);
+        self
+    }
+
+    /// The store inside, to look at what really happened.
+    pub fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Plan {
+    fn next(&mut self, op: Op) -> Fault {
+        if let Some(fault) = self.planned.get_mut(&op).and_then(VecDeque::pop_front) {
+            return fault;
+        }
+        let Some(state) = &mut self.random else {
+            return Fault::None;
+        };
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = *state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        match (mixed ^ (mixed >> 31)) % 12 {
+            0 => Fault::HappenedButLost,
+            1 => Fault::LostBeforeItHappened,
+            2 => Fault::Refused,
+            _ => Fault::None,
+        }
+    }
+}
+
+#[async_trait]
+impl Around for Flaky {
+    async fn around<T: Send>(
+        &self,
+        op: Op,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let fault = self.lock().next(op);
+        let lost =
+            || StoreError::unknown(Code::Lost, format!("the reply to {} is lost", op.as_str()));
+        match fault {
+            Fault::None => call.await,
+            // What the store refuses did not happen, so there is no reply worth losing.
+            Fault::HappenedButLost => call.await.and_then(|_| Err(lost())),
+            Fault::LostBeforeItHappened => Err(lost()),
+            Fault::Refused => Err(StoreError::refused(
+                Code::Unreachable,
+                format!("no {} today", op.as_str()),
+            )),
+        }
+    }
+}
+
+pass_on!(Flaky);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BootClock, Memory};
+
+    fn faults(seed: u64) -> Vec<Fault> {
+        let flaky = Flaky::seeded(Arc::new(Memory::new(Arc::new(BootClock))), seed);
+        (0..200).map(|_| flaky.lock().next(Op::Claim)).collect()
+    }
+
+    #[test]
+    fn a_seed_replays_and_every_fault_comes_up() {
+        assert_eq!(faults(7), faults(7));
+        assert_ne!(faults(7), faults(8));
+        for fault in [
+            Fault::HappenedButLost,
+            Fault::LostBeforeItHappened,
+            Fault::Refused,
+        ] {
+            assert!(faults(7).contains(&fault));
+        }
+    }
+}
