@@ -22,6 +22,14 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(pub u64);
 
+impl Mark {
+    /// Where the count of a session starts: elsewhere for each session, so that a mark of another
+    /// one does not fit by accident.
+    pub const fn first(nonce: Nonce) -> Self {
+        Self(nonce.as_u128() as u64 >> 32)
+    }
+}
+
 /// The right to a duty: granted by the store under an epoch, bound to a session (R1).
 ///
 /// Only what a [`crate::Store`] answers to `claim` should become one.

@@ -14,10 +14,16 @@ mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod memory;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod migration;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+mod url;
 pub mod wrap;
 
 pub use clock::BootClock;
 pub use memory::Memory;
+pub use url::{IfAbsent, StoreUrl};
 
 /// How many checkpoints of a duty stay readable.
 pub const HISTORY_SLOTS: usize = 32;

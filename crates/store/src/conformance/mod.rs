@@ -7,6 +7,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::cloned_ref_to_slice_refs,
     missing_docs,
     reason = "this is the tests' side: a case fails by panicking"
 )]

@@ -157,7 +157,7 @@ impl State {
             nonce: open.nonce,
             note: open.note.clone(),
             expires,
-            left: 0,
+            left: Mark::first(open.nonce).0,
             evicted: false,
         };
         group.sessions.insert(open.instance.clone(), row);

@@ -1,0 +1,111 @@
+//! Migrations: append-only files, each applied once, some of them breaking.
+
+use tenure_core::{Code, StoreError};
+
+/// A numbered file. Its first line may be `--! breaking: why`: a binary that does not know such a
+/// migration must not touch a store that has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Migration {
+    pub(crate) number: i64,
+    pub(crate) name: &'static str,
+    pub(crate) sql: &'static str,
+}
+
+impl Migration {
+    /// Why binaries from before this migration must stop; empty when they may go on.
+    pub(crate) fn breaking(&self) -> &'static str {
+        let first = self.sql.lines().next().unwrap_or_default();
+        first.strip_prefix("--! breaking: ").unwrap_or_default()
+    }
+}
+
+/// A migration that a store remembers.
+#[derive(Clone, Debug)]
+pub(crate) struct Applied {
+    pub(crate) number: i64,
+    pub(crate) name: String,
+    pub(crate) breaking: String,
+}
+
+/// Which of `known` are still to be applied, or why this binary must not go on.
+pub(crate) fn pending<'a>(
+    known: &'a [Migration],
+    applied: &[Applied],
+) -> Result<Vec<&'a Migration>, StoreError> {
+    let is_known = |number: i64| known.iter().any(|migration| migration.number == number);
+    for newer in applied.iter().filter(|applied| !is_known(applied.number)) {
+        if !newer.breaking.is_empty() {
+            let Applied {
+                number,
+                name,
+                breaking,
+            } = newer;
+            return Err(StoreError::refused(
+                Code::NewerSchema,
+                format!("migration {number} ({name}) is breaking: {breaking}"),
+            ));
+        }
+    }
+    let is_applied = |migration: &&Migration| {
+        applied
+            .iter()
+            .any(|applied| applied.number == migration.number)
+    };
+    Ok(known
+        .iter()
+        .filter(|migration| !is_applied(migration))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [Migration; 2] = [
+        Migration {
+            number: 1,
+            name: "ground",
+            sql: "SELECT 1",
+        },
+        Migration {
+            number: 2,
+            name: "zones",
+            sql: "--! breaking: holds moved\nSELECT 2",
+        },
+    ];
+
+    fn applied(number: i64, breaking: &str) -> Applied {
+        Applied {
+            number,
+            name: "x".to_owned(),
+            breaking: breaking.to_owned(),
+        }
+    }
+
+    fn numbers(applied: &[Applied]) -> Vec<i64> {
+        pending(&KNOWN, applied)
+            .unwrap()
+            .iter()
+            .map(|migration| migration.number)
+            .collect()
+    }
+
+    #[test]
+    fn what_is_missing_is_pending() {
+        assert_eq!(numbers(&[]), [1, 2]);
+        assert_eq!(numbers(&[applied(1, "")]), [2]);
+        assert_eq!(KNOWN[0].breaking(), "");
+        assert_eq!(KNOWN[1].breaking(), "holds moved");
+    }
+
+    #[test]
+    fn a_newer_store_is_refused_only_when_it_broke_something() {
+        assert_eq!(
+            numbers(&[applied(1, ""), applied(2, ""), applied(3, "")]),
+            [0_i64; 0]
+        );
+        let error = pending(&KNOWN, &[applied(3, "cursors are signed")]).unwrap_err();
+        assert_eq!(error.code(), Code::NewerSchema);
+        assert!(error.to_string().contains("cursors are signed"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Which boot the clock of a file belongs to.
+//!
+//! Expiry in SQLite is counted by `CLOCK_BOOTTIME`, which means the same to all processes of one
+//! boot and one time namespace, and nothing to anybody else. A file remembers whose time it is in.
+//! Every open store holds a shared lock on `PATH-boot`; a process from another boot may take the
+//! file over only while nobody holds that lock, and then every session of before has ended.
+
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension};
+use tenure_core::{Code, StoreError};
+
+use super::worker::refused;
+
+/// Kept open for as long as the store is: the lock goes with it.
+#[derive(Debug)]
+pub(super) struct BootLock {
+    _shared: File,
+}
+
+/// The boot and the time namespace this process lives in.
+pub(super) fn identity() -> Result<String, StoreError> {
+    let unreadable = |what: &str, error: std::io::Error| {
+        StoreError::refused(Code::OtherBoot, format!("cannot read {what}: {error}"))
+    };
+    let boot_file = "/proc/sys/kernel/random/boot_id";
+    let boot = std::fs::read_to_string(boot_file).map_err(|e| unreadable(boot_file, e))?;
+    // Kernels before 5.6 have no time namespaces: then all processes share one.
+    let namespace = std::fs::read_link("/proc/self/ns/time").map_or_else(
+        |_| "time:[none]".to_owned(),
+        |link| link.display().to_string(),
+    );
+    Ok(format!("{} {namespace}", boot.trim()))
+}
+
+fn io_error(error: &std::io::Error) -> StoreError {
+    StoreError::refused(
+        Code::Unreachable,
+        format!("the lock file of the database: {error}"),
+    )
+}
+
+/// Takes the shared lock, after taking the file over from an earlier boot if need be.
+pub(super) fn enter(
+    path: &Path,
+    connection: &Connection,
+    identity: &str,
+) -> Result<BootLock, StoreError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-boot");
+    let open = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(name);
+    let file = open.map_err(|error| io_error(&error))?;
+    loop {
+        file.lock_shared().map_err(|error| io_error(&error))?;
+        if stored(connection)?.as_deref() == Some(identity) {
+            return Ok(BootLock { _shared: file });
+        }
+        file.unlock().map_err(|error| io_error(&error))?;
+        // Somebody who holds the lock lives in the time that the file is in, and that is not ours.
+        if file.try_lock().is_err() {
+            return match stored(connection)?.as_deref() == Some(identity) {
+                true => continue,
+                false => Err(StoreError::refused(
+                    Code::OtherBoot,
+                    format!(
+                        "{} is open in another boot or time namespace",
+                        path.display()
+                    ),
+                )),
+            };
+        }
+        take_over(connection, identity)?;
+        file.unlock().map_err(|error| io_error(&error))?;
+    }
+}
+
+fn stored(connection: &Connection) -> Result<Option<String>, StoreError> {
+    let query = "SELECT value FROM meta WHERE key = 'boot'";
+    connection
+        .query_row(query, [], |row| row.get(0))
+        .optional()
+        .map_err(refused)
+}
+
+/// Every session of another boot has ended; its nanoseconds mean nothing here.
+fn take_over(connection: &Connection, identity: &str) -> Result<(), StoreError> {
+    let run = || {
+        connection.execute("UPDATE session SET expires_ns = 0", [])?;
+        let upsert = "INSERT INTO meta VALUES ('boot', ?1)
+            ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        connection.execute(upsert, [identity])
+    };
+    connection
+        .execute_batch("BEGIN IMMEDIATE")
+        .map_err(refused)?;
+    let done = run().and_then(|_| connection.execute_batch("COMMIT"));
+    if done.is_err() {
+        // The error is what counts; without a commit nothing has changed.
+        let _ = connection.execute_batch("ROLLBACK");
+    }
+    done.map_err(refused)
+}

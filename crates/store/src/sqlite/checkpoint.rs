@@ -1,0 +1,105 @@
+//! Checkpoints, each call inside one transaction.
+
+use rusqlite::Connection;
+use tenure_core::store::{Checkpoint, Commit, Committed};
+use tenure_core::{
+    Document, DutyKey, Epoch, InstanceId, LocalInstant, Session, StoreError, Version,
+};
+
+use super::{all, execute, first, hold};
+use crate::HISTORY_SLOTS;
+
+/// Version and epoch of a duty's checkpoint.
+pub(super) fn find(
+    db: &Connection,
+    duty: &DutyKey,
+) -> Result<Option<(Version, Epoch)>, StoreError> {
+    let key = (duty.group.as_str(), duty.id.as_str());
+    let row = first(db, include_str!("sql/checkpoint_find.sql"), key, |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?;
+    row.map(|(version, epoch)| Ok((Version::from_i64(version)?, Epoch::from_i64(epoch)?)))
+        .transpose()
+}
+
+fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Result<Checkpoint, StoreError>> {
+    let (version, epoch): (i64, i64) = (row.get(0)?, row.get(1)?);
+    let (instance, document): (String, Vec<u8>) = (row.get(2)?, row.get(3)?);
+    let unix_ms: i64 = row.get(4)?;
+    let checkpoint = || {
+        Ok(Checkpoint {
+            version: Version::from_i64(version)?,
+            epoch: Epoch::from_i64(epoch)?,
+            instance: InstanceId::new(instance)?,
+            document: Document::new(document)?,
+            unix_ms: unix_ms.max(0) as u64,
+        })
+    };
+    Ok(checkpoint())
+}
+
+pub(super) fn load(
+    db: &Connection,
+    duties: &[DutyKey],
+) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+    let sql = include_str!("sql/checkpoint_load.sql");
+    let load =
+        |duty: &DutyKey| first(db, sql, (duty.group.as_str(), duty.id.as_str()), read)?.transpose();
+    duties.iter().map(load).collect()
+}
+
+pub(super) fn history(db: &Connection, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+    let key = (duty.group.as_str(), duty.id.as_str());
+    all(db, include_str!("sql/history_read.sql"), key, read)
+}
+
+pub(super) fn commit(
+    db: &Connection,
+    session: &Session,
+    commits: &[Commit],
+    now: LocalInstant,
+) -> Result<Vec<Committed>, StoreError> {
+    commits
+        .iter()
+        .map(|commit| commit_one(db, session, commit, now))
+        .collect()
+}
+
+fn commit_one(
+    db: &Connection,
+    session: &Session,
+    commit: &Commit,
+    now: LocalInstant,
+) -> Result<Committed, StoreError> {
+    let hold = &commit.hold;
+    let granted = hold::find(db, &hold.duty, now)?;
+    let (stored, committed) = find(db, &hold.duty)?.unwrap_or_default();
+    let newest = granted
+        .as_ref()
+        .map_or(Epoch::ZERO, |row| row.epoch)
+        .max(committed);
+    let live = hold.is_of(session) && granted.is_some_and(|row| row.is_live(hold));
+    if !live || newest != hold.epoch {
+        return Ok(Committed::Fenced { newest });
+    }
+    if stored != commit.expected {
+        return Ok(Committed::Conflict { stored });
+    }
+    let version = stored.next()?;
+    let (group, duty) = (hold.duty.group.as_str(), hold.duty.id.as_str());
+    let (version_column, epoch) = (version.as_i64(), hold.epoch.as_i64());
+    let (instance, document) = (hold.instance.as_str(), commit.document.as_bytes());
+    let row = (group, duty, version_column, epoch, instance, document);
+    execute(db, include_str!("sql/checkpoint_save.sql"), row)?;
+    let row = (
+        group,
+        duty,
+        version_column,
+        epoch,
+        instance,
+        document,
+        HISTORY_SLOTS as i64,
+    );
+    execute(db, include_str!("sql/history_save.sql"), row)?;
+    Ok(Committed::Saved(version))
+}

@@ -1,0 +1,370 @@
+//! SQLite: one host, any number of processes, nothing to run.
+//!
+//! Every change is one `BEGIN IMMEDIATE` transaction, so changes happen one after another. Time is
+//! `CLOCK_BOOTTIME`, read once the transaction has the database: the wall clock plays no part.
+//! Sessions and holds have a connection and thread of their own, apart from checkpoints (R7); no
+//! user code runs inside a transaction.
+
+mod boot;
+mod checkpoint;
+mod hold;
+mod schema;
+mod session;
+mod view;
+mod watch;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+use tenure_core::store::{
+    Abilities, AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed,
+    Evict, Evicted, GroupDocument, Holder, KeptAlive, Member, OpenSession, Opened, Released,
+    Replaced, Want, Watch, check,
+};
+use tenure_core::{
+    Clock, Code, Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason,
+    Session, Store, StoreError, Version,
+};
+
+use crate::{AUDIT_KEPT, BootClock, HISTORY_SLOTS, IfAbsent};
+use watch::Watcher;
+use worker::{Line, Manners, Worker, refused};
+
+/// How to open a SQLite store.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The file; `-wal`, `-shm` and `-boot` appear beside it.
+    pub path: PathBuf,
+    /// Whether to make the file.
+    pub if_absent: IfAbsent,
+    /// The clock that judges expiry; all processes on one file must use the same.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Settings {
+    /// `tenure.db`, made when absent, on the boot clock.
+    fn default() -> Self {
+        Self {
+            path: "tenure.db".into(),
+            if_absent: IfAbsent::Create,
+            clock: Arc::new(BootClock),
+        }
+    }
+}
+
+/// A store in a SQLite file.
+#[derive(Debug)]
+pub struct Sqlite {
+    path: PathBuf,
+    /// Sessions and holds.
+    vital: Worker,
+    /// Checkpoints, documents and everything that only reads.
+    data: Worker,
+    watcher: Mutex<Option<Arc<Watcher>>>,
+    _boot: boot::BootLock,
+}
+
+/// The schema as a script.
+pub(crate) fn script() -> String {
+    schema::script()
+}
+
+impl Sqlite {
+    /// Opens the file, updates its tables and starts the threads.
+    pub async fn open(settings: Settings) -> Result<Self, StoreError> {
+        let open = move || Self::open_blocking(settings);
+        let opened = tokio::task::spawn_blocking(open).await;
+        opened.map_err(|error| StoreError::unknown(Code::Failed, error.to_string()))?
+    }
+
+    fn open_blocking(settings: Settings) -> Result<Self, StoreError> {
+        let Settings {
+            path,
+            if_absent,
+            clock,
+        } = settings;
+        if if_absent == IfAbsent::Refuse && !path.exists() {
+            return Err(StoreError::refused(
+                Code::Absent,
+                path.display().to_string(),
+            ));
+        }
+        let line = |manners| {
+            let connection = worker::connect(&path).map_err(refused)?;
+            Ok::<_, StoreError>(Line::new(connection, clock.clone(), manners))
+        };
+        let mut vital = line(Manners::Vital)?;
+        schema::migrate(&mut vital)?;
+        let boot = boot::enter(&path, &vital.connection, &boot::identity()?)?;
+        trim_audit(&mut vital)?;
+        Ok(Self {
+            vital: Worker::start("vital", vital)?,
+            data: Worker::start("data", line(Manners::Yielding)?)?,
+            watcher: Mutex::new(None),
+            _boot: boot,
+            path,
+        })
+    }
+
+    fn watcher(&self) -> Result<Arc<Watcher>, StoreError> {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watcher) = &*watcher {
+            return Ok(watcher.clone());
+        }
+        Ok(watcher
+            .insert(Arc::new(Watcher::start(&self.path)?))
+            .clone())
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            dense_epochs: true,
+            durable: true,
+            atomic_batch: usize::MAX,
+            history_slots: HISTORY_SLOTS,
+            exclusive_effects: false,
+        }
+    }
+
+    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
+        let open = open.clone();
+        self.vital
+            .run(move |line| line.write(|db, now| session::open(db, &open, now)))
+            .await
+    }
+
+    async fn close_session(
+        &self,
+        session: &Session,
+        reason: &Reason,
+    ) -> Result<Closed, StoreError> {
+        let (session, reason) = (session.clone(), reason.clone());
+        let job =
+            move |line: &mut Line| line.write(|db, now| session::close(db, &session, &reason, now));
+        self.vital.run(job).await
+    }
+
+    async fn keep_alive(
+        &self,
+        session: &Session,
+        note: Option<&Note>,
+        holds: &[Hold],
+    ) -> Result<KeptAlive, StoreError> {
+        check::keep_alive(session, holds)?;
+        let (session, note, holds) = (session.clone(), note.cloned(), holds.to_vec());
+        let job = move |line: &mut Line| {
+            line.write(|db, now| session::keep_alive(db, &session, note.as_ref(), &holds, now))
+        };
+        self.vital.run(job).await
+    }
+
+    async fn claim(
+        &self,
+        session: &Session,
+        wants: &[Want],
+        reason: &Reason,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        check::claim(session, wants)?;
+        let (session, wants, reason) = (session.clone(), wants.to_vec(), reason.clone());
+        let job = move |line: &mut Line| {
+            line.write(|db, now| hold::claim(db, &session, &wants, &reason, now))
+        };
+        self.vital.run(job).await
+    }
+
+    async fn release(
+        &self,
+        session: &Session,
+        holds: &[Hold],
+        reason: &Reason,
+    ) -> Result<Vec<Released>, StoreError> {
+        check::release(session, holds)?;
+        let (session, holds, reason) = (session.clone(), holds.to_vec(), reason.clone());
+        let job = move |line: &mut Line| {
+            line.write(|db, now| hold::release(db, &session, &holds, &reason, now))
+        };
+        self.vital.run(job).await
+    }
+
+    async fn evict(
+        &self,
+        group: &GroupName,
+        instance: &InstanceId,
+        when: Evict,
+        reason: &Reason,
+    ) -> Result<Evicted, StoreError> {
+        let (group, instance, reason) = (group.clone(), instance.clone(), reason.clone());
+        let job = move |line: &mut Line| {
+            line.write(|db, now| session::evict(db, &group, &instance, when, &reason, now))
+        };
+        self.vital.run(job).await
+    }
+
+    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
+        self.data
+            .run(|line| line.read(|db, _| view::groups(db)))
+            .await
+    }
+
+    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
+        let group = group.clone();
+        self.data
+            .run(move |line| line.read(|db, now| view::members(db, &group, now)))
+            .await
+    }
+
+    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
+        let group = group.clone();
+        self.data
+            .run(move |line| line.read(|db, now| view::holders(db, &group, now)))
+            .await
+    }
+
+    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+        check::load(duties)?;
+        let duties = duties.to_vec();
+        self.data
+            .run(move |line| line.read(|db, _| checkpoint::load(db, &duties)))
+            .await
+    }
+
+    async fn commit(
+        &self,
+        session: &Session,
+        commits: &[Commit],
+    ) -> Result<Vec<Committed>, StoreError> {
+        check::commit(session, commits)?;
+        let (session, commits) = (session.clone(), commits.to_vec());
+        let job = move |line: &mut Line| {
+            line.write(|db, now| checkpoint::commit(db, &session, &commits, now))
+        };
+        self.data.run(job).await
+    }
+
+    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+        let duty = duty.clone();
+        self.data
+            .run(move |line| line.read(|db, _| checkpoint::history(db, &duty)))
+            .await
+    }
+
+    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
+        let group = group.clone();
+        self.data
+            .run(move |line| line.read(|db, _| view::document(db, &group)))
+            .await
+    }
+
+    async fn replace_group_document(
+        &self,
+        group: &GroupName,
+        expected: Version,
+        document: &Document,
+    ) -> Result<Replaced, StoreError> {
+        let (group, document) = (group.clone(), document.clone());
+        let job = move |line: &mut Line| {
+            line.write(|db, _| view::replace_document(db, &group, expected, &document))
+        };
+        self.data.run(job).await
+    }
+
+    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
+        self.watcher()?.watch(group).await
+    }
+
+    async fn audit(
+        &self,
+        group: &GroupName,
+        range: AuditRange,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let group = group.clone();
+        self.data
+            .run(move |line| line.read(|db, _| view::audit(db, &group, range)))
+            .await
+    }
+}
+
+fn trim_audit(line: &mut Line) -> Result<(), StoreError> {
+    let trim = include_str!("sql/audit_trim.sql");
+    line.write(|db, _| {
+        db.execute(trim, [AUDIT_KEPT as i64]).map_err(refused)?;
+        Ok(())
+    })
+}
+
+/// Tells the watchers of a group.
+fn hint(db: &Connection, group: &GroupName) -> Result<(), StoreError> {
+    execute(db, include_str!("sql/change_count.sql"), [group.as_str()])?;
+    Ok(())
+}
+
+/// What an audit entry is about.
+struct Entry<'a> {
+    kind: AuditKind,
+    group: &'a GroupName,
+    instance: &'a InstanceId,
+    hold: Option<(&'a DutyId, Epoch)>,
+    reason: &'a str,
+}
+
+fn record(db: &Connection, entry: &Entry<'_>) -> Result<(), StoreError> {
+    let (duty, epoch) = entry.hold.unzip();
+    let row = (
+        entry.group.as_str(),
+        entry.kind.as_str(),
+        entry.instance.as_str(),
+        duty.map(DutyId::as_str),
+        epoch.map(Epoch::as_i64),
+        entry.reason,
+    );
+    execute(db, include_str!("sql/audit_record.sql"), row)?;
+    Ok(())
+}
+
+/// Runs a statement through the cache of prepared ones and says how many rows it changed.
+fn execute(
+    db: &Connection,
+    sql: &str,
+    parameters: impl rusqlite::Params,
+) -> Result<usize, StoreError> {
+    let run = || db.prepare_cached(sql)?.execute(parameters);
+    run().map_err(refused)
+}
+
+/// Reads the row of a statement, if there is one.
+fn first<T>(
+    db: &Connection,
+    sql: &str,
+    parameters: impl rusqlite::Params,
+    read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Option<T>, StoreError> {
+    use rusqlite::OptionalExtension;
+    let run = || {
+        db.prepare_cached(sql)?
+            .query_row(parameters, read)
+            .optional()
+    };
+    run().map_err(refused)
+}
+
+/// Reads all rows of a statement.
+fn all<T>(
+    db: &Connection,
+    sql: &str,
+    parameters: impl rusqlite::Params,
+    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<Result<T, StoreError>>,
+) -> Result<Vec<T>, StoreError> {
+    let run = || {
+        let mut statement = db.prepare_cached(sql)?;
+        statement
+            .query_map(parameters, read)?
+            .collect::<rusqlite::Result<Vec<_>>>()
+    };
+    run().map_err(refused)?.into_iter().collect()
+}

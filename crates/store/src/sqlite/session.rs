@@ -1,0 +1,230 @@
+//! Sessions, each call inside one transaction.
+
+use rusqlite::Connection;
+use tenure_core::store::{
+    AuditKind, Closed, Evict, Evicted, HoldFate, KeptAlive, OpenSession, Opened,
+};
+use tenure_core::{
+    GroupName, Hold, InstanceId, LocalInstant, Mark, Nonce, Note, Reason, Session, StoreError, Ttl,
+};
+
+use super::{Entry, execute, first, hint, hold, record};
+
+const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
+
+/// Nanoseconds since boot stay below 2^63 for 292 years.
+pub(super) fn ns(instant: LocalInstant) -> i64 {
+    instant.as_nanos() as i64
+}
+
+fn expiry(now: LocalInstant, ttl: Ttl) -> i64 {
+    ns(now.plus(ttl.get()))
+}
+
+struct Row {
+    nonce: String,
+    live: bool,
+    left: u64,
+    evicted: bool,
+}
+
+fn find(
+    db: &Connection,
+    group: &GroupName,
+    instance: &InstanceId,
+    now: LocalInstant,
+) -> Result<Option<Row>, StoreError> {
+    let key = (group.as_str(), instance.as_str());
+    first(db, include_str!("sql/session_find.sql"), key, |row| {
+        Ok(Row {
+            nonce: row.get(0)?,
+            live: row.get::<_, i64>(1)? > ns(now),
+            left: row.get::<_, i64>(2)? as u64,
+            evicted: row.get(3)?,
+        })
+    })
+}
+
+/// The mark of a session that may claim: live, this very one, and not evicted.
+pub(super) fn claimant(
+    db: &Connection,
+    session: &Session,
+    now: LocalInstant,
+) -> Result<Option<Mark>, StoreError> {
+    let row = find(db, &session.group, &session.instance, now)?;
+    let nonce = session.nonce.to_string();
+    Ok(row
+        .filter(|row| row.live && !row.evicted && row.nonce == nonce)
+        .map(|row| Mark(row.left)))
+}
+
+pub(super) fn open(
+    db: &Connection,
+    open: &OpenSession,
+    now: LocalInstant,
+) -> Result<Opened, StoreError> {
+    let nonce = open.nonce.to_string();
+    let row = find(db, &open.group, &open.instance, now)?;
+    if let Some(row) = &row {
+        match (row.evicted, row.live, row.nonce == nonce) {
+            (true, _, _) => return Ok(Opened::Evicted),
+            (false, true, false) => return Ok(Opened::Taken),
+            (false, false, true) => return Ok(Opened::Spent),
+            (false, true, true) => {
+                keep_alive(db, &open.session(), Some(&open.note), &[], now)?;
+                return Ok(Opened::Open(open.session()));
+            }
+            (false, false, false) => {}
+        }
+    }
+    let (group, instance) = (&open.group, &open.instance);
+    execute(
+        db,
+        include_str!("sql/session_sweep.sql"),
+        (group.as_str(), ns(now) - DAY_NS),
+    )?;
+    let (note, expires) = (open.note.as_str().as_bytes(), expiry(now, open.ttl));
+    let first_mark = Mark::first(open.nonce).0 as i64;
+    let row = (
+        group.as_str(),
+        instance.as_str(),
+        nonce,
+        note,
+        expires,
+        first_mark,
+    );
+    execute(db, include_str!("sql/session_open.sql"), row)?;
+    let (kind, reason) = (AuditKind::Joined, "open");
+    record(
+        db,
+        &Entry {
+            kind,
+            group,
+            instance,
+            hold: None,
+            reason,
+        },
+    )?;
+    hint(db, group)?;
+    Ok(Opened::Open(open.session()))
+}
+
+pub(super) fn close(
+    db: &Connection,
+    session: &Session,
+    reason: &Reason,
+    now: LocalInstant,
+) -> Result<Closed, StoreError> {
+    let Session {
+        group,
+        instance,
+        nonce,
+        ..
+    } = session;
+    let row = find(db, group, instance, now)?;
+    if !row.is_some_and(|row| row.live && row.nonce == nonce.to_string()) {
+        return Ok(Closed::AlreadyEnded);
+    }
+    hold::free_all(db, session, AuditKind::Released, reason)?;
+    let key = (group.as_str(), instance.as_str(), ns(now));
+    execute(db, include_str!("sql/session_end.sql"), key)?;
+    let (kind, reason) = (AuditKind::Left, reason.as_str());
+    record(
+        db,
+        &Entry {
+            kind,
+            group,
+            instance,
+            hold: None,
+            reason,
+        },
+    )?;
+    hint(db, group)?;
+    Ok(Closed::Closed)
+}
+
+pub(super) fn keep_alive(
+    db: &Connection,
+    session: &Session,
+    note: Option<&Note>,
+    holds: &[Hold],
+    now: LocalInstant,
+) -> Result<KeptAlive, StoreError> {
+    let row = (
+        session.group.as_str(),
+        session.instance.as_str(),
+        session.nonce.to_string(),
+        ns(now),
+        expiry(now, session.ttl),
+        note.map(|note| note.as_str().as_bytes()),
+    );
+    let sql = include_str!("sql/session_keep_alive.sql");
+    let Some(left) = first(db, sql, row, |row| row.get::<_, i64>(0))? else {
+        return Ok(KeptAlive::Ended);
+    };
+    if note.is_some() {
+        hint(db, &session.group)?;
+    }
+    let mark = Mark(left as u64);
+    let fate = |hold: &Hold| {
+        let stands = hold.is_of(session) && (hold.mark == mark || hold::stands(db, hold, now)?);
+        Ok(if stands {
+            HoldFate::Kept
+        } else {
+            HoldFate::Lost
+        })
+    };
+    let holds: Result<_, StoreError> = holds.iter().map(fate).collect();
+    Ok(KeptAlive::Kept {
+        mark,
+        holds: holds?,
+    })
+}
+
+pub(super) fn evict(
+    db: &Connection,
+    group: &GroupName,
+    instance: &InstanceId,
+    when: Evict,
+    reason: &Reason,
+    now: LocalInstant,
+) -> Result<Evicted, StoreError> {
+    let row = find(db, group, instance, now)?;
+    let nobody = Nonce::from_entropy(0);
+    let key = (group.as_str(), instance.as_str());
+    let barred = (key.0, key.1, nobody.to_string(), ns(now));
+    execute(db, include_str!("sql/session_evict.sql"), barred)?;
+    if row.as_ref().is_none_or(|row| !row.evicted) {
+        let (kind, reason) = (AuditKind::Evicted, reason.as_str());
+        record(
+            db,
+            &Entry {
+                kind,
+                group,
+                instance,
+                hold: None,
+                reason,
+            },
+        )?;
+    }
+    hint(db, group)?;
+    let Some(row) = row.filter(|row| row.live) else {
+        return Ok(Evicted::NotAMember);
+    };
+    if when == Evict::AtTtl {
+        return Ok(Evicted::Evicted { ended: 0 });
+    }
+    execute(
+        db,
+        include_str!("sql/session_end.sql"),
+        (key.0, key.1, ns(now)),
+    )?;
+    let session = Session {
+        group: group.clone(),
+        instance: instance.clone(),
+        nonce: Nonce::parse(&row.nonce)?,
+        ttl: Ttl::new(Ttl::MIN)?,
+    };
+    let ended = hold::free_all(db, &session, AuditKind::Evicted, reason)?;
+    Ok(Evicted::Evicted { ended })
+}

@@ -1,0 +1,137 @@
+//! Hints: a thread that looks at a counter per group.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension};
+use tenure_core::store::Watch;
+use tenure_core::{Code, GroupName, StoreError};
+use tokio::sync::{oneshot, watch};
+
+use super::worker::{connect, refused};
+
+/// How often the thread looks. One look costs a few microseconds while nothing has changed.
+const LOOK: Duration = Duration::from_millis(5);
+
+type Receiver = watch::Receiver<i64>;
+type Subscribed = Result<Receiver, StoreError>;
+
+struct Subscribe {
+    group: GroupName,
+    answer: oneshot::Sender<Subscribed>,
+}
+
+/// The thread; it ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    subscribe: Sender<Subscribe>,
+}
+
+impl Watcher {
+    pub(super) fn start(path: &PathBuf) -> Result<Self, StoreError> {
+        let connection = connect(path).map_err(refused)?;
+        let (subscribe, requests) = channel::<Subscribe>();
+        let run = move || {
+            let mut looker = Looker {
+                connection,
+                seen: None,
+                groups: BTreeMap::new(),
+            };
+            loop {
+                match requests.recv_timeout(LOOK) {
+                    Ok(Subscribe { group, answer }) => drop(answer.send(looker.subscribe(group))),
+                    Err(RecvTimeoutError::Timeout) => looker.look(),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("tenure-watch".to_owned());
+        thread.spawn(run).map_err(|error| {
+            StoreError::refused(Code::Failed, format!("no thread for SQLite: {error}"))
+        })?;
+        Ok(Self { subscribe })
+    }
+
+    pub(super) async fn watch(
+        self: Arc<Self>,
+        group: &GroupName,
+    ) -> Result<Box<dyn Watch>, StoreError> {
+        let (answer, wait) = oneshot::channel();
+        let gone = || StoreError::refused(Code::Failed, "the watching thread has ended");
+        let request = Subscribe {
+            group: group.clone(),
+            answer,
+        };
+        self.subscribe.send(request).map_err(|_| gone())?;
+        let hints = wait.await.map_err(|_| gone())??;
+        Ok(Box::new(SqliteWatch {
+            hints,
+            _thread: self,
+        }))
+    }
+}
+
+struct Looker {
+    connection: Connection,
+    /// SQLite's own counter of commits by others: a cheap first look.
+    seen: Option<i64>,
+    groups: BTreeMap<GroupName, watch::Sender<i64>>,
+}
+
+impl Looker {
+    fn count(&self, group: &GroupName) -> rusqlite::Result<i64> {
+        let query = "SELECT count FROM change WHERE group_name = ?1";
+        let mut statement = self.connection.prepare_cached(query)?;
+        Ok(statement
+            .query_row([group.as_str()], |row| row.get(0))
+            .optional()?
+            .unwrap_or(0))
+    }
+
+    fn subscribe(&mut self, group: GroupName) -> Subscribed {
+        let count = self.count(&group).map_err(refused)?;
+        let sender = self
+            .groups
+            .entry(group)
+            .or_insert_with(|| watch::channel(count).0);
+        // A late subscriber starts from now; those before it still get what they have not seen.
+        sender.send_if_modified(|seen| std::mem::replace(seen, count) != count);
+        Ok(sender.subscribe())
+    }
+
+    /// A failing look is tried again at the next tick; the counter does not forget.
+    fn look(&mut self) {
+        self.groups.retain(|_, sender| sender.receiver_count() > 0);
+        let version = self
+            .connection
+            .query_row("PRAGMA data_version", [], |row| row.get(0));
+        let Ok(version) = version else { return };
+        if self.groups.is_empty() || self.seen == Some(version) {
+            return;
+        }
+        for (group, sender) in &self.groups {
+            let Ok(count) = self.count(group) else { return };
+            sender.send_if_modified(|seen| std::mem::replace(seen, count) != count);
+        }
+        self.seen = Some(version);
+    }
+}
+
+#[derive(Debug)]
+struct SqliteWatch {
+    hints: Receiver,
+    /// A watch may outlive the store that made it.
+    _thread: Arc<Watcher>,
+}
+
+#[async_trait]
+impl Watch for SqliteWatch {
+    async fn changed(&mut self) -> Result<(), StoreError> {
+        let gone = |_| StoreError::refused(Code::Lost, "the store was closed");
+        self.hints.changed().await.map_err(gone)
+    }
+}

@@ -1,0 +1,214 @@
+//! A thread that owns a connection.
+//!
+//! SQLite has one writer at a time and blocks, so each connection lives on a thread of its own and
+//! takes jobs. How it waits for its turn is ours: SQLite's own busy handler backs off up to a
+//! tenth of a second at a time, and a busy neighbour then starves it for seconds.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
+use tenure_core::{Clock, Code, LocalInstant, StoreError};
+use tokio::sync::{mpsc, oneshot};
+
+/// How often a waiting writer looks whether it is its turn.
+const RETRY: Duration = Duration::from_micros(500);
+/// How long a writer waits for its turn before it gives up.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a caller waits for a job, its place in the queue included.
+const ANSWER: Duration = Duration::from_secs(15);
+/// Jobs that may wait for a thread.
+const QUEUE: usize = 1024;
+
+type Job = Box<dyn FnOnce(&mut Line) + Send>;
+
+/// A handle to the thread; it ends when the last handle is dropped.
+#[derive(Clone, Debug)]
+pub(super) struct Worker {
+    jobs: mpsc::Sender<Job>,
+}
+
+/// Whether a connection steps aside for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manners {
+    /// It keeps sessions alive: it is who the others step aside for.
+    Vital,
+    /// After [`STREAK`] of back-to-back writing it leaves a [`GAP`], longer than [`RETRY`], in
+    /// which everybody who waits finds the database free.
+    Yielding,
+}
+
+/// How long a yielding connection may write without a pause.
+const STREAK: Duration = Duration::from_millis(4);
+/// How long it then leaves the database free.
+const GAP: Duration = Duration::from_millis(1);
+
+/// The connection and what it knows of its own writing.
+pub(super) struct Line {
+    pub(super) connection: Connection,
+    pub(super) clock: Arc<dyn Clock>,
+    manners: Manners,
+    streak_began: LocalInstant,
+    last_write: LocalInstant,
+}
+
+pub(super) fn connect(path: &PathBuf) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    // Durable at each commit: a lease that power loss takes back would be granted twice.
+    retry(|| connection.pragma_update(None, "journal_mode", "WAL"))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    Ok(connection)
+}
+
+/// Waits for its turn in small steps; [`std::thread::park_timeout`] because nobody unparks us.
+fn retry<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    let mut left = PATIENCE.as_micros() / RETRY.as_micros();
+    loop {
+        match attempt() {
+            Err(error) if is_busy(&error) && left > 0 => std::thread::park_timeout(RETRY),
+            answer => return answer,
+        }
+        left -= 1;
+    }
+}
+
+fn is_busy(error: &Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}
+
+impl Line {
+    pub(super) fn new(connection: Connection, clock: Arc<dyn Clock>, manners: Manners) -> Self {
+        let now = clock.now();
+        Self {
+            connection,
+            clock,
+            manners,
+            streak_began: now,
+            last_write: now,
+        }
+    }
+
+    /// Runs `write` as one transaction. Time is read once the database is ours (R4).
+    pub(super) fn write<T>(
+        &mut self,
+        write: impl FnOnce(&Connection, LocalInstant) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        retry(|| self.connection.execute_batch("BEGIN IMMEDIATE")).map_err(refused)?;
+        let began = self.clock.now();
+        let written = write(&self.connection, began).and_then(|answer| {
+            self.connection
+                .execute_batch("COMMIT")
+                .map_err(not_committed)?;
+            Ok(answer)
+        });
+        if !self.connection.is_autocommit() {
+            // Failing to roll back changes nothing: the transaction ends with the connection.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        self.note_write(began);
+        written
+    }
+
+    /// Runs `read` on one snapshot.
+    pub(super) fn read<T>(
+        &mut self,
+        read: impl FnOnce(&Connection, LocalInstant) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let snapshot = self.connection.transaction().map_err(refused)?;
+        read(&snapshot, self.clock.now())
+    }
+
+    fn note_write(&mut self, began: LocalInstant) {
+        if began.since(self.last_write) >= GAP {
+            self.streak_began = began;
+        }
+        self.last_write = self.clock.now();
+    }
+
+    /// Called between jobs, after the last one was answered.
+    fn step_aside(&mut self) {
+        let streak = self.last_write.since(self.streak_began);
+        if self.manners == Manners::Yielding && streak >= STREAK {
+            std::thread::park_timeout(GAP);
+            self.streak_began = self.clock.now();
+            self.last_write = self.streak_began;
+        }
+    }
+}
+
+impl Worker {
+    pub(super) fn start(name: &str, mut line: Line) -> Result<Self, StoreError> {
+        let (jobs, mut queue) = mpsc::channel::<Job>(QUEUE);
+        let run = move || {
+            while let Some(job) = queue.blocking_recv() {
+                job(&mut line);
+                line.step_aside();
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("tenure-{name}"));
+        thread.spawn(run).map_err(|error| {
+            StoreError::refused(Code::Failed, format!("no thread for SQLite: {error}"))
+        })?;
+        Ok(Self { jobs })
+    }
+
+    /// Runs a job on the thread and waits for its answer.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Line) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (answer, wait) = oneshot::channel();
+        let job: Job = Box::new(move |line| drop(answer.send(job(line))));
+        let gone = || StoreError::refused(Code::Failed, "the SQLite thread has ended");
+        let queued = tokio::time::timeout(ANSWER, self.jobs.send(job)).await;
+        match queued {
+            Err(_) => return Err(StoreError::refused(Code::Busy, "the queue stayed full")),
+            Ok(sent) => sent.map_err(|_| gone())?,
+        }
+        match tokio::time::timeout(ANSWER, wait).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(StoreError::unknown(
+                Code::Failed,
+                "the SQLite thread has ended",
+            )),
+            Err(_) => Err(StoreError::unknown(
+                Code::Lost,
+                format!("no answer in {ANSWER:?}"),
+            )),
+        }
+    }
+}
+
+/// An error before `COMMIT`: the transaction is rolled back, so it did not happen.
+pub(super) fn refused(error: Error) -> StoreError {
+    let code = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Code::Busy,
+        Some(ErrorCode::DiskFull) => Code::Full,
+        Some(ErrorCode::ReadOnly) => Code::ReadOnly,
+        Some(ErrorCode::CannotOpen) => Code::Unreachable,
+        Some(ErrorCode::PermissionDenied) => Code::Denied,
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Code::Damaged,
+        _ => Code::Failed,
+    };
+    StoreError::refused(code, error.to_string())
+}
+
+/// An error of `COMMIT` itself. When the disk was full or the lock was not to be had, SQLite has
+/// rolled back; after anything else the pages may be on disk.
+fn not_committed(error: Error) -> StoreError {
+    match refused(error) {
+        StoreError::Refused(problem) if !matches!(problem.code, Code::Full | Code::Busy) => {
+            StoreError::Unknown(problem)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,271 @@
+//! Stores by URL.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tenure_core::{Code, Store, StoreError};
+
+/// Where a store is, as the user wrote it. It may carry a password, so it prints without one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreUrl {
+    kind: Kind,
+    /// What comes after the scheme and its separator, without our own parameters.
+    rest: String,
+    /// `schema` or `prefix`, when given.
+    namespace: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Sqlite,
+    Postgres,
+    Redis,
+}
+
+/// What may be done to a place that holds no store yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfAbsent {
+    /// Make one.
+    Create,
+    /// Say so ([`Code::Absent`]): for commands that only look.
+    Refuse,
+}
+
+fn bad(detail: impl Into<String>) -> StoreError {
+    StoreError::refused(Code::BadUrl, detail)
+}
+
+impl StoreUrl {
+    /// Reads `sqlite:PATH`, `postgres://...[?schema=NAME]` or `redis://...[?prefix=TEXT]`.
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
+        let (scheme, rest) = text
+            .split_once(':')
+            .ok_or_else(|| bad("it has no scheme"))?;
+        let known = match scheme {
+            "sqlite" => return Self::sqlite(rest),
+            "postgres" | "postgresql" => Some((Kind::Postgres, "schema")),
+            "redis" => Some((Kind::Redis, "prefix")),
+            "rediss" => {
+                return Err(StoreError::refused(Code::NoTls, "rediss:// means TLS"));
+            }
+            _ => None,
+        };
+        let Some((kind, own)) = known else {
+            // The rest may hold a password; the scheme cannot, unless it is not one.
+            let plain = scheme.len() <= 16 && scheme.chars().all(|c| c.is_ascii_alphanumeric());
+            let scheme = if plain { scheme } else { "(not shown)" };
+            return Err(bad(format!("unknown scheme {scheme}")));
+        };
+        let rest = rest
+            .strip_prefix("//")
+            .ok_or_else(|| bad(format!("{scheme}: lacks //")))?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut namespace = None;
+        let mut passed_on = Vec::new();
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some((name, value)) if name == own => namespace = Some(namespace_text(value)?),
+                _ => passed_on.push(parameter),
+            }
+        }
+        let rest = match passed_on.is_empty() {
+            true => place.to_owned(),
+            false => format!("{place}?{}", passed_on.join("&")),
+        };
+        Ok(Self {
+            kind,
+            rest,
+            namespace,
+        })
+    }
+
+    fn sqlite(path: &str) -> Result<Self, StoreError> {
+        if path.is_empty() || path.contains('\0') || path.starts_with(':') {
+            return Err(bad("sqlite: needs the path of a file"));
+        }
+        Ok(Self {
+            kind: Kind::Sqlite,
+            rest: path.to_owned(),
+            namespace: None,
+        })
+    }
+
+    /// Opens the store and brings its schema up to date.
+    ///
+    /// `entropy` is 128 random bits of the caller, used where a store must be told apart from an
+    /// earlier one at the same place.
+    pub async fn open(
+        &self,
+        if_absent: IfAbsent,
+        entropy: u128,
+    ) -> Result<Arc<dyn Store>, StoreError> {
+        let _ = (if_absent, entropy);
+        match self.kind {
+            #[cfg(feature = "sqlite")]
+            Kind::Sqlite => {
+                let path = self.rest.clone().into();
+                let settings = crate::sqlite::Settings {
+                    path,
+                    if_absent,
+                    ..Default::default()
+                };
+                Ok(Arc::new(crate::sqlite::Sqlite::open(settings).await?))
+            }
+            #[cfg(feature = "postgres")]
+            Kind::Postgres => Ok(Arc::new(
+                crate::postgres::Postgres::open(self.postgres()).await?,
+            )),
+            #[cfg(feature = "redis")]
+            Kind::Redis => {
+                let prefix = self.namespace.clone().unwrap_or_default();
+                let url = format!("redis://{}", self.rest);
+                let settings = crate::redis::Settings {
+                    url,
+                    prefix,
+                    entropy,
+                };
+                Ok(Arc::new(crate::redis::Redis::open(settings).await?))
+            }
+            #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
+            other => Err(not_built(other)),
+        }
+    }
+
+    /// The statements that make or update the schema, for those who may not run them through us.
+    pub fn migration_script(&self) -> Result<String, StoreError> {
+        match self.kind {
+            #[cfg(feature = "sqlite")]
+            Kind::Sqlite => Ok(crate::sqlite::script()),
+            #[cfg(feature = "postgres")]
+            Kind::Postgres => crate::postgres::script(&self.postgres()),
+            #[cfg(feature = "redis")]
+            Kind::Redis => Ok("# Redis has no schema: nothing to run.\n".to_owned()),
+            #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
+            other => Err(not_built(other)),
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    fn postgres(&self) -> crate::postgres::Settings {
+        let schema = self
+            .namespace
+            .clone()
+            .unwrap_or_else(|| "tenure".to_owned());
+        crate::postgres::Settings {
+            url: format!("postgres://{}", self.rest),
+            schema,
+        }
+    }
+}
+
+#[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
+fn not_built(kind: Kind) -> StoreError {
+    let feature = format!("{kind:?}").to_lowercase();
+    StoreError::refused(Code::NotBuilt, format!("cargo feature {feature}"))
+}
+
+fn namespace_text(escaped: &str) -> Result<String, StoreError> {
+    let text = percent_encoding::percent_decode_str(escaped).decode_utf8();
+    let text = text.map_err(|_| bad("schema or prefix is not UTF-8"))?;
+    if text.is_empty() || text.len() > 63 || text.chars().any(char::is_control) {
+        return Err(bad(
+            "schema or prefix is 1 to 63 bytes without control characters",
+        ));
+    }
+    Ok(text.into_owned())
+}
+
+/// Without password and without parameters, which may carry one too.
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, own) = match self.kind {
+            Kind::Sqlite => return write!(f, "sqlite:{}", self.rest),
+            Kind::Postgres => ("postgres", "schema"),
+            Kind::Redis => ("redis", "prefix"),
+        };
+        let place = self.rest.split('?').next().unwrap_or_default();
+        let place = match place.rsplit_once('@') {
+            None => place.to_owned(),
+            Some((credentials, host)) => {
+                let user = credentials.split(':').next().unwrap_or_default();
+                format!("{user}@{host}")
+            }
+        };
+        write!(f, "{scheme}://{place}")?;
+        match &self.namespace {
+            Some(namespace) => write!(f, "?{own}={namespace}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// As it prints.
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(url: &str) -> String {
+        StoreUrl::parse(url).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_url_prints_without_its_secrets() {
+        for (url, expected) in [
+            ("sqlite:tenure.db", "sqlite:tenure.db"),
+            (
+                "postgres://me:s3cret@h/db?schema=lease",
+                "postgres://me@h/db?schema=lease",
+            ),
+            (
+                "postgres://me:s3@cret@h1:1,h2:2/db",
+                "postgres://me@h1:1,h2:2/db",
+            ),
+            (
+                "postgresql://h/db?password=s3cret&user=me",
+                "postgres://h/db",
+            ),
+            (
+                "redis://:s3cret@h:6379/0?prefix=app:",
+                "redis://@h:6379/0?prefix=app:",
+            ),
+        ] {
+            assert_eq!(shown(url), expected);
+            assert!(!format!("{:?}", StoreUrl::parse(url).unwrap()).contains("cret"));
+        }
+    }
+
+    #[test]
+    fn our_own_parameters_do_not_reach_the_driver() {
+        let url =
+            StoreUrl::parse("postgres://h/db?connect_timeout=3&schema=a%20b&user=me").unwrap();
+        assert_eq!(url.rest, "h/db?connect_timeout=3&user=me");
+        assert_eq!(url.namespace.as_deref(), Some("a b"));
+    }
+
+    #[test]
+    fn what_is_no_store_url_is_refused_without_being_shown() {
+        for (url, code) in [
+            ("", Code::BadUrl),
+            ("tenure.db", Code::BadUrl),
+            ("sqlite:", Code::BadUrl),
+            ("sqlite::memory:", Code::BadUrl),
+            ("mysql://me:s3cret@h/db", Code::BadUrl),
+            ("me:s3cret@h", Code::BadUrl),
+            ("me%40x,s3cret:h", Code::BadUrl),
+            ("postgres:h", Code::BadUrl),
+            ("postgres://h/db?schema=", Code::BadUrl),
+            ("redis://h?prefix=%FF", Code::BadUrl),
+            ("rediss://:s3cret@h", Code::NoTls),
+        ] {
+            let error = StoreUrl::parse(url).unwrap_err();
+            assert_eq!(error.code(), code, "{url}");
+            assert!(!error.to_string().contains("s3cret"), "{error}");
+        }
+    }
+}
