@@ -69,6 +69,8 @@ codes! {
         "use a private network or a local proxy, and say sslmode=disable to accept it"
     NotBuilt "ST019" "this build has no support for that kind of store"
         "build with the cargo feature of that name"
+    Fenced "ST020" "the hold does not stand any more"
+        "stop this work: the duty may belong to somebody else; never retry under this hold"
 }
 
 impl fmt::Display for Code {

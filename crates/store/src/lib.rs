@@ -16,6 +16,8 @@ pub mod conformance;
 mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migration;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod url;

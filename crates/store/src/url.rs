@@ -113,7 +113,7 @@ impl StoreUrl {
             }
             #[cfg(feature = "postgres")]
             Kind::Postgres => Ok(Arc::new(
-                crate::postgres::Postgres::open(self.postgres()).await?,
+                crate::postgres::Postgres::open(self.postgres(if_absent)).await?,
             )),
             #[cfg(feature = "redis")]
             Kind::Redis => {
@@ -137,7 +137,7 @@ impl StoreUrl {
             #[cfg(feature = "sqlite")]
             Kind::Sqlite => Ok(crate::sqlite::script()),
             #[cfg(feature = "postgres")]
-            Kind::Postgres => crate::postgres::script(&self.postgres()),
+            Kind::Postgres => crate::postgres::script(&self.postgres(IfAbsent::Create)),
             #[cfg(feature = "redis")]
             Kind::Redis => Ok("# Redis has no schema: nothing to run.\n".to_owned()),
             #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
@@ -146,7 +146,7 @@ impl StoreUrl {
     }
 
     #[cfg(feature = "postgres")]
-    fn postgres(&self) -> crate::postgres::Settings {
+    fn postgres(&self, if_absent: IfAbsent) -> crate::postgres::Settings {
         let schema = self
             .namespace
             .clone()
@@ -154,6 +154,7 @@ impl StoreUrl {
         crate::postgres::Settings {
             url: format!("postgres://{}", self.rest),
             schema,
+            if_absent,
         }
     }
 }

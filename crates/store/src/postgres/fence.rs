@@ -1,0 +1,48 @@
+//! Effects in the user's own transaction.
+
+use tenure_core::{Hold, StoreError};
+use tokio_postgres::Transaction;
+use tokio_postgres::types::Type;
+
+use super::{error, schema};
+
+/// Makes a transaction stand or fall with a hold in the schema `tenure` of the same database.
+///
+/// Call it before the first effect. While the transaction runs, the duty is granted to nobody
+/// else (R12); when the hold does not stand, the error has [`tenure_core::Code::Fenced`] and
+/// PostgreSQL refuses everything further in this transaction. The server ends the transaction
+/// when it stands idle for longer than the hold is valid, so that a paused client blocks a takeover no
+/// longer than its TTL.
+///
+/// ```no_run
+/// # async fn example(client: &mut tokio_postgres::Client, hold: &tenure_core::Hold)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
+/// let transaction = client.transaction().await?;
+/// tenure_store::postgres::fence(&transaction, hold).await?;
+/// transaction.execute("UPDATE account SET balance = balance - 1 WHERE id = 7", &[]).await?;
+/// transaction.commit().await?;
+/// # Ok(()) }
+/// ```
+pub async fn fence(transaction: &Transaction<'_>, hold: &Hold) -> Result<(), StoreError> {
+    fence_in(transaction, "tenure", hold).await
+}
+
+/// The same for another schema.
+pub async fn fence_in(
+    transaction: &Transaction<'_>,
+    schema_name: &str,
+    hold: &Hold,
+) -> Result<(), StoreError> {
+    schema::check_name(schema_name)?;
+    let sql = schema::in_schema("SELECT tenure.assert_hold($1, $2, $3)", schema_name);
+    let (duty, epoch) = (hold.duty.to_string(), hold.epoch.as_i64());
+    let parameters: [super::Parameter<'_>; 3] = [
+        (&duty, Type::TEXT),
+        (&epoch, Type::INT8),
+        (&hold.instance.as_str(), Type::TEXT),
+    ];
+    let answer = transaction.query_typed(&sql, &parameters).await;
+    answer
+        .map(|_| ())
+        .map_err(|error| error::of_statement(&error))
+}

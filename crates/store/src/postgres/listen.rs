@@ -1,0 +1,134 @@
+//! Hints by `LISTEN`, on a connection of its own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use futures_util::stream::poll_fn;
+use tenure_core::store::Watch;
+use tenure_core::{Code, GroupName, StoreError};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+
+use super::connect::within;
+use super::error;
+
+/// Between attempts to get the connection back.
+const RETRY: Duration = Duration::from_millis(500);
+
+type Groups = Mutex<BTreeMap<GroupName, watch::Sender<()>>>;
+
+/// The listening connection; it ends when the last watch and the store are gone.
+#[derive(Debug)]
+pub(super) struct Listener {
+    groups: Arc<Groups>,
+    task: JoinHandle<()>,
+}
+
+impl Listener {
+    /// Returns once the server has confirmed that it will tell.
+    pub(super) async fn start(config: Config, channel: String) -> Result<Self, StoreError> {
+        let groups = Arc::new(Groups::default());
+        let line = Line::open(&config, &channel, groups.clone()).await?;
+        let task = tokio::spawn(listen(config, channel, groups.clone(), line));
+        Ok(Self { groups, task })
+    }
+
+    pub(super) fn watch(self: &Arc<Self>, group: &GroupName) -> Box<dyn Watch> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.retain(|_, hints| hints.receiver_count() > 0);
+        let hints = groups
+            .entry(group.clone())
+            .or_insert_with(|| watch::channel(()).0);
+        Box::new(PostgresWatch {
+            hints: hints.subscribe(),
+            _listener: self.clone(),
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A connection that listens; `ended` finishes when it breaks.
+struct Line {
+    _client: Client,
+    ended: JoinHandle<()>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.ended.abort();
+    }
+}
+
+impl Line {
+    async fn open(config: &Config, channel: &str, groups: Arc<Groups>) -> Result<Self, StoreError> {
+        let (client, mut connection) = config
+            .connect(NoTls)
+            .await
+            .map_err(|error| error::of_connect(&error))?;
+        let ended = tokio::spawn(async move {
+            let mut messages = poll_fn(move |context| connection.poll_message(context));
+            while let Some(Ok(message)) = messages.next().await {
+                let AsyncMessage::Notification(notice) = message else {
+                    continue;
+                };
+                let Ok(group) = GroupName::new(notice.payload()) else {
+                    continue;
+                };
+                let groups = groups.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(hints) = groups.get(&group) {
+                    hints.send_replace(());
+                }
+            }
+        });
+        let line = Self {
+            _client: client,
+            ended,
+        };
+        within(line._client.batch_execute(&format!("LISTEN \"{channel}\""))).await?;
+        Ok(line)
+    }
+}
+
+/// Keeps a line open. What happened while it was down is unknown, so everybody gets one hint.
+async fn listen(config: Config, channel: String, groups: Arc<Groups>, mut line: Line) {
+    loop {
+        let _ = (&mut line.ended).await;
+        line = loop {
+            match Line::open(&config, &channel, groups.clone()).await {
+                Ok(line) => break line,
+                Err(_) => tokio::time::sleep(RETRY).await,
+            }
+        };
+        for hints in groups
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+        {
+            hints.send_replace(());
+        }
+    }
+}
+
+#[derive(Debug)]
+struct PostgresWatch {
+    hints: watch::Receiver<()>,
+    /// A watch may outlive the store that made it.
+    _listener: Arc<Listener>,
+}
+
+#[async_trait]
+impl Watch for PostgresWatch {
+    async fn changed(&mut self) -> Result<(), StoreError> {
+        let gone = |_| StoreError::refused(Code::Lost, "the store was closed");
+        self.hints.changed().await.map_err(gone)
+    }
+}

@@ -1,0 +1,559 @@
+//! PostgreSQL: many hosts, and effects that share the lease's own transaction.
+//!
+//! Each change is one statement that commits by itself: a client that is paused between two
+//! statements could block a takeover for ever. What needs several steps is a function in the
+//! database, so it still is one round trip. Locks are taken in one order everywhere: holds by key,
+//! sessions by instance, checkpoints by key. Time is `clock_timestamp()`.
+
+mod connect;
+mod error;
+mod fence;
+mod listen;
+mod read;
+mod schema;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use deadpool_postgres::Pool;
+use tenure_core::store::{
+    Abilities, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed, Evict,
+    Evicted, GroupDocument, HoldFate, Holder, KeptAlive, Member, OpenSession, Opened, Released,
+    Replaced, Want, Watch, check,
+};
+use tenure_core::{
+    Code, Document, DutyKey, GroupName, Hold, InstanceId, Mark, Note, Reason, Session, Store,
+    StoreError, Version,
+};
+use tokio::sync::OnceCell;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Config, Row};
+
+use crate::{AUDIT_KEPT, HISTORY_SLOTS, IfAbsent};
+use connect::{Parameter, query};
+use listen::Listener;
+use read::column;
+
+pub use fence::{fence, fence_in};
+
+/// Connections for everything but keep-alives.
+const DATA_CONNECTIONS: usize = 8;
+/// Connections for keep-alives alone: one that works, one while the other is being replaced (R7).
+const PULSE_CONNECTIONS: usize = 2;
+
+/// How to open a PostgreSQL store.
+#[derive(Clone)]
+pub struct Settings {
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; several hosts by commas.
+    pub url: String,
+    /// The schema that holds the tables.
+    pub schema: String,
+    /// Whether to make the schema.
+    pub if_absent: IfAbsent,
+}
+
+/// The URL may carry a password.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A store in a PostgreSQL schema.
+pub struct Postgres {
+    data: Pool,
+    pulse: Pool,
+    config: Config,
+    schema: String,
+    statements: Statements,
+    listener: OnceCell<Arc<Listener>>,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+macro_rules! statements {
+    ($($name:ident: $sql:expr,)*) => {
+        /// Our statements, in the store's schema.
+        struct Statements { $($name: String,)* }
+
+        impl Statements {
+            fn new(schema: &str) -> Self {
+                Self { $($name: schema::in_schema($sql, schema),)* }
+            }
+
+            /// Every statement by name, so that a test can have the server read them all.
+            #[cfg(feature = "conformance")]
+            fn all(&self) -> Vec<(&'static str, &str)> {
+                vec![$((stringify!($name), &self.$name),)*]
+            }
+        }
+    };
+}
+
+statements! {
+    session_open: "SELECT tenure.session_open($1, $2, $3::text::uuid, $4, $5, $6)",
+    session_close: "SELECT tenure.session_close($1, $2, $3::text::uuid, $4)",
+    session_evict: "SELECT tenure.session_evict($1, $2, $3, $4)",
+    keep_alive: include_str!("sql/session/keep_alive.sql"),
+    standing: include_str!("sql/hold/standing.sql"),
+    claim: "SELECT * FROM tenure.hold_claim($1, $2, $3::text::uuid, $4, $5, $6)",
+    release: "SELECT * FROM tenure.hold_release($1, $2, $3::text::uuid, $4, $5, $6)",
+    commit: "SELECT * FROM tenure.checkpoint_commit($1, $2, $3::text::uuid, $4, $5, $6, $7, $8)",
+    load: include_str!("sql/checkpoint/load.sql"),
+    history: include_str!("sql/checkpoint/history.sql"),
+    groups: include_str!("sql/group/names.sql"),
+    members: include_str!("sql/group/members.sql"),
+    holders: include_str!("sql/group/holders.sql"),
+    document: include_str!("sql/group/document.sql"),
+    replace_document: include_str!("sql/group/replace_document.sql"),
+    audit: include_str!("sql/audit/read.sql"),
+    audit_trim: include_str!("sql/audit/trim.sql"),
+}
+
+/// The schema as a script.
+pub(crate) fn script(settings: &Settings) -> Result<String, StoreError> {
+    schema::check_name(&settings.schema)?;
+    Ok(schema::script(&settings.schema))
+}
+
+impl Postgres {
+    /// Connects, looks at the server, and brings the schema up to date.
+    pub async fn open(settings: Settings) -> Result<Self, StoreError> {
+        schema::check_name(&settings.schema)?;
+        let config = connect::config(&settings.url)?;
+        let data = connect::pool(&config, DATA_CONNECTIONS)?;
+        let mut client = data.get().await.map_err(|error| error::of_pool(&error))?;
+        let standby =
+            connect::within(client.query_typed("SELECT pg_is_in_recovery()", &[])).await?;
+        if standby.first().is_some_and(|row| row.get(0)) {
+            return Err(StoreError::refused(
+                Code::ReadOnly,
+                "this server is a standby",
+            ));
+        }
+        schema::migrate(&mut client, &settings).await?;
+        drop(client);
+        let store = Self {
+            data,
+            pulse: connect::pool(&config, PULSE_CONNECTIONS)?,
+            config,
+            statements: Statements::new(&settings.schema),
+            schema: settings.schema,
+            listener: OnceCell::new(),
+        };
+        let kept = AUDIT_KEPT as i64;
+        store
+            .query(&store.statements.audit_trim, &[(&kept, Type::INT8)])
+            .await?;
+        Ok(store)
+    }
+
+    async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, StoreError> {
+        query(&self.data, sql, parameters).await
+    }
+
+    /// The single value of a statement that always answers one row.
+    async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<T, StoreError> {
+        let rows = self.query(sql, parameters).await?;
+        let row = rows
+            .first()
+            .ok_or_else(|| StoreError::unknown(Code::Failed, "no answer row"))?;
+        column(row, 0)
+    }
+
+    /// Which of the holds stand whose mark does not already say so.
+    async fn look_at(
+        &self,
+        session: &Session,
+        holds: &[Hold],
+        mark: Mark,
+    ) -> Result<Vec<HoldFate>, StoreError> {
+        let stands = |hold: &Hold| hold.is_of(session) && hold.mark == mark;
+        let mut fates: Vec<_> = holds
+            .iter()
+            .map(|hold| {
+                if stands(hold) {
+                    HoldFate::Kept
+                } else {
+                    HoldFate::Lost
+                }
+            })
+            .collect();
+        let unsure: Vec<usize> = (0..holds.len())
+            .filter(|n| fates[*n] == HoldFate::Lost && holds[*n].is_of(session))
+            .collect();
+        if unsure.is_empty() {
+            return Ok(fates);
+        }
+        let who = Who::of(session);
+        let duties: Vec<&str> = unsure.iter().map(|n| holds[*n].duty.id.as_str()).collect();
+        let epochs: Vec<i64> = unsure.iter().map(|n| holds[*n].epoch.as_i64()).collect();
+        let [group, instance, nonce] = who.parameters();
+        let (duties, epochs) = (
+            (&duties as _, Type::TEXT_ARRAY),
+            (&epochs as _, Type::INT8_ARRAY),
+        );
+        let parameters = [group, instance, nonce, duties, epochs];
+        for row in query(&self.pulse, &self.statements.standing, &parameters).await? {
+            if let Some(n) = unsure.get(read::index(&row)?) {
+                fates[*n] = HoldFate::Kept;
+            }
+        }
+        Ok(fates)
+    }
+
+    /// Every statement by name.
+    #[cfg(feature = "conformance")]
+    pub fn statements(&self) -> Vec<(&'static str, &str)> {
+        self.statements.all()
+    }
+}
+
+/// A session as the first three parameters of most statements.
+struct Who<'a> {
+    group: &'a str,
+    instance: &'a str,
+    nonce: String,
+}
+
+impl<'a> Who<'a> {
+    fn of(session: &'a Session) -> Self {
+        let (group, instance) = (session.group.as_str(), session.instance.as_str());
+        Self {
+            group,
+            instance,
+            nonce: session.nonce.to_string(),
+        }
+    }
+
+    fn parameters(&self) -> [Parameter<'_>; 3] {
+        [
+            (&self.group, Type::TEXT),
+            (&self.instance, Type::TEXT),
+            (&self.nonce, Type::TEXT),
+        ]
+    }
+}
+
+/// One answer per item: a batch that came back short is not an answer.
+fn complete<T>(answers: Vec<T>, expected: usize) -> Result<Vec<T>, StoreError> {
+    if answers.len() == expected {
+        return Ok(answers);
+    }
+    let detail = format!("{} answers to {expected} items", answers.len());
+    Err(StoreError::unknown(Code::Failed, detail))
+}
+
+#[async_trait]
+impl Store for Postgres {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            dense_epochs: true,
+            durable: true,
+            atomic_batch: usize::MAX,
+            history_slots: HISTORY_SLOTS,
+            exclusive_effects: true,
+        }
+    }
+
+    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
+        let session = open.session();
+        let who = Who::of(&session);
+        let [group, instance, nonce] = who.parameters();
+        let (ttl, note) = (open.ttl.as_millis() as i64, open.note.as_str().as_bytes());
+        let mark = Mark::first(open.nonce).0 as i64;
+        let (ttl, note) = ((&ttl as _, Type::INT8), (&note as _, Type::BYTEA));
+        let parameters = [group, instance, nonce, ttl, note, (&mark, Type::INT8)];
+        let outcome: String = self
+            .value(&self.statements.session_open, &parameters)
+            .await?;
+        match outcome.as_str() {
+            "open" => Ok(Opened::Open(open.session())),
+            "taken" => Ok(Opened::Taken),
+            "spent" => Ok(Opened::Spent),
+            "evicted" => Ok(Opened::Evicted),
+            other => Err(StoreError::unknown(
+                Code::Damaged,
+                format!("answer {other:?}"),
+            )),
+        }
+    }
+
+    async fn close_session(
+        &self,
+        session: &Session,
+        reason: &Reason,
+    ) -> Result<Closed, StoreError> {
+        let who = Who::of(session);
+        let [group, instance, nonce] = who.parameters();
+        let parameters = [group, instance, nonce, (&reason.as_str(), Type::TEXT)];
+        let outcome: String = self
+            .value(&self.statements.session_close, &parameters)
+            .await?;
+        Ok(if outcome == "closed" {
+            Closed::Closed
+        } else {
+            Closed::AlreadyEnded
+        })
+    }
+
+    async fn keep_alive(
+        &self,
+        session: &Session,
+        note: Option<&Note>,
+        holds: &[Hold],
+    ) -> Result<KeptAlive, StoreError> {
+        check::keep_alive(session, holds)?;
+        let who = Who::of(session);
+        let [group, instance, nonce] = who.parameters();
+        let note = note.map(|note| note.as_str().as_bytes());
+        let parameters = [group, instance, nonce, (&note, Type::BYTEA)];
+        let rows = query(&self.pulse, &self.statements.keep_alive, &parameters).await?;
+        let Some(row) = rows.first() else {
+            return Ok(KeptAlive::Ended);
+        };
+        let mark = Mark(column::<i64>(row, 0)? as u64);
+        Ok(KeptAlive::Kept {
+            mark,
+            holds: self.look_at(session, holds, mark).await?,
+        })
+    }
+
+    async fn claim(
+        &self,
+        session: &Session,
+        wants: &[Want],
+        reason: &Reason,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        check::claim(session, wants)?;
+        let who = Who::of(session);
+        let [group, instance, nonce] = who.parameters();
+        let duties: Vec<&str> = wants.iter().map(|want| want.duty.id.as_str()).collect();
+        let floors: Vec<i64> = wants.iter().map(|want| want.floor.as_i64()).collect();
+        let (duties, floors) = (
+            (&duties as _, Type::TEXT_ARRAY),
+            (&floors as _, Type::INT8_ARRAY),
+        );
+        let reason = (&reason.as_str() as _, Type::TEXT);
+        let parameters = [group, instance, nonce, duties, floors, reason];
+        let rows = self.query(&self.statements.claim, &parameters).await?;
+        let rows = complete(rows, wants.len())?;
+        rows.iter()
+            .zip(wants)
+            .map(|(row, want)| read::claimed(row, session, want))
+            .collect()
+    }
+
+    async fn release(
+        &self,
+        session: &Session,
+        holds: &[Hold],
+        reason: &Reason,
+    ) -> Result<Vec<Released>, StoreError> {
+        check::release(session, holds)?;
+        let who = Who::of(session);
+        let [group, instance, nonce] = who.parameters();
+        let duties: Vec<&str> = holds.iter().map(|hold| hold.duty.id.as_str()).collect();
+        // A hold of somebody else is asked for under an epoch that was never granted.
+        let epoch = |hold: &Hold| {
+            if hold.is_of(session) {
+                hold.epoch.as_i64()
+            } else {
+                -1
+            }
+        };
+        let epochs: Vec<i64> = holds.iter().map(epoch).collect();
+        let (duties, epochs) = (
+            (&duties as _, Type::TEXT_ARRAY),
+            (&epochs as _, Type::INT8_ARRAY),
+        );
+        let reason = (&reason.as_str() as _, Type::TEXT);
+        let parameters = [group, instance, nonce, duties, epochs, reason];
+        let rows = self.query(&self.statements.release, &parameters).await?;
+        complete(rows, holds.len())?
+            .iter()
+            .map(read::released)
+            .collect()
+    }
+
+    async fn evict(
+        &self,
+        group: &GroupName,
+        instance: &InstanceId,
+        when: Evict,
+        reason: &Reason,
+    ) -> Result<Evicted, StoreError> {
+        let now = when == Evict::Now;
+        let parameters: [Parameter<'_>; 4] = [
+            (&group.as_str(), Type::TEXT),
+            (&instance.as_str(), Type::TEXT),
+            (&now, Type::BOOL),
+            (&reason.as_str(), Type::TEXT),
+        ];
+        let ended: Option<i64> = self
+            .value(&self.statements.session_evict, &parameters)
+            .await?;
+        Ok(match ended {
+            Some(ended) => Evicted::Evicted {
+                ended: ended as u64,
+            },
+            None => Evicted::NotAMember,
+        })
+    }
+
+    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
+        let rows = self.query(&self.statements.groups, &[]).await?;
+        rows.iter()
+            .map(|row| GroupName::new(column::<String>(row, 0)?))
+            .collect()
+    }
+
+    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
+        let group = (&group.as_str() as _, Type::TEXT);
+        let rows = self.query(&self.statements.members, &[group]).await?;
+        rows.iter().map(read::member).collect()
+    }
+
+    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
+        let parameters: [Parameter<'_>; 1] = [(&group.as_str(), Type::TEXT)];
+        let rows = self.query(&self.statements.holders, &parameters).await?;
+        rows.iter().map(|row| read::holder(row, group)).collect()
+    }
+
+    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+        check::load(duties)?;
+        let groups: Vec<&str> = duties.iter().map(|duty| duty.group.as_str()).collect();
+        let ids: Vec<&str> = duties.iter().map(|duty| duty.id.as_str()).collect();
+        let parameters: [Parameter<'_>; 2] =
+            [(&groups, Type::TEXT_ARRAY), (&ids, Type::TEXT_ARRAY)];
+        let mut answers = vec![None; duties.len()];
+        for row in self.query(&self.statements.load, &parameters).await? {
+            if let Some(answer) = answers.get_mut(read::index(&row)?) {
+                *answer = Some(read::checkpoint(&row)?);
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn commit(
+        &self,
+        session: &Session,
+        commits: &[Commit],
+    ) -> Result<Vec<Committed>, StoreError> {
+        check::commit(session, commits)?;
+        let who = Who::of(session);
+        let [group, instance, nonce] = who.parameters();
+        let duties: Vec<&str> = commits.iter().map(|c| c.hold.duty.id.as_str()).collect();
+        let epoch = |c: &Commit| {
+            if c.hold.is_of(session) {
+                c.hold.epoch.as_i64()
+            } else {
+                -1
+            }
+        };
+        let epochs: Vec<i64> = commits.iter().map(epoch).collect();
+        let expected: Vec<i64> = commits.iter().map(|c| c.expected.as_i64()).collect();
+        let documents: Vec<&[u8]> = commits.iter().map(|c| c.document.as_bytes()).collect();
+        let slots = HISTORY_SLOTS as i32;
+        let parameters = [
+            group,
+            instance,
+            nonce,
+            (&duties as _, Type::TEXT_ARRAY),
+            (&epochs as _, Type::INT8_ARRAY),
+            (&expected as _, Type::INT8_ARRAY),
+            (&documents as _, Type::BYTEA_ARRAY),
+            (&slots as _, Type::INT4),
+        ];
+        let rows = self.query(&self.statements.commit, &parameters).await?;
+        complete(rows, commits.len())?
+            .iter()
+            .map(read::committed)
+            .collect()
+    }
+
+    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+        let parameters: [Parameter<'_>; 2] = [
+            (&duty.group.as_str(), Type::TEXT),
+            (&duty.id.as_str(), Type::TEXT),
+        ];
+        let rows = self.query(&self.statements.history, &parameters).await?;
+        rows.iter().map(read::checkpoint).collect()
+    }
+
+    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
+        let parameters: [Parameter<'_>; 1] = [(&group.as_str(), Type::TEXT)];
+        let rows = self.query(&self.statements.document, &parameters).await?;
+        let Some(row) = rows.first() else {
+            return Ok(GroupDocument::default());
+        };
+        let version = Version::from_i64(column(row, 0)?)?;
+        Ok(GroupDocument {
+            version,
+            document: Document::new(column::<Vec<u8>>(row, 1)?)?,
+        })
+    }
+
+    async fn replace_group_document(
+        &self,
+        group: &GroupName,
+        expected: Version,
+        document: &Document,
+    ) -> Result<Replaced, StoreError> {
+        let parameters: [Parameter<'_>; 3] = [
+            (&group.as_str(), Type::TEXT),
+            (&expected.as_i64(), Type::INT8),
+            (&document.as_bytes(), Type::BYTEA),
+        ];
+        let rows = self
+            .query(&self.statements.replace_document, &parameters)
+            .await?;
+        match rows.first() {
+            Some(row) => Ok(Replaced::Saved(Version::from_i64(column(row, 0)?)?)),
+            None => Ok(Replaced::Conflict {
+                stored: self.group_document(group).await?.version,
+            }),
+        }
+    }
+
+    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
+        let start = || async {
+            let channel = format!("{}.changes", self.schema);
+            Listener::start(self.config.clone(), channel)
+                .await
+                .map(Arc::new)
+        };
+        Ok(self.listener.get_or_try_init(start).await?.watch(group))
+    }
+
+    async fn audit(
+        &self,
+        group: &GroupName,
+        range: AuditRange,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let after = i64::try_from(range.after).unwrap_or(i64::MAX);
+        let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
+        let parameters: [Parameter<'_>; 3] = [
+            (&group.as_str(), Type::TEXT),
+            (&after, Type::INT8),
+            (&limit, Type::INT8),
+        ];
+        let rows = self.query(&self.statements.audit, &parameters).await?;
+        rows.iter()
+            .map(|row| read::audit_entry(row, group))
+            .collect()
+    }
+}

@@ -1,0 +1,180 @@
+//! Making and updating the tables and functions.
+
+use tenure_core::{Code, StoreError};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, GenericClient};
+
+use super::Settings;
+use super::error;
+use crate::migration::{Applied, Migration, pending};
+
+const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
+
+const MIGRATIONS: &[Migration] = &[Migration {
+    number: 1,
+    name: "ground",
+    sql: concat!(
+        include_str!("migrations/0001_ground.sql"),
+        include_str!("sql/routine/session_open.sql"),
+        include_str!("sql/routine/session_end.sql"),
+        include_str!("sql/routine/hold_claim.sql"),
+        include_str!("sql/routine/hold_release.sql"),
+        include_str!("sql/routine/checkpoint_commit.sql"),
+        include_str!("sql/routine/assert_hold.sql"),
+    ),
+}];
+
+/// The files are written for the schema `tenure`, so that they can be read and run as they are.
+/// A schema's name is plain (see [`check_name`]), so it needs no quotes.
+pub(super) fn in_schema(sql: &str, schema: &str) -> String {
+    match schema {
+        "tenure" => sql.to_owned(),
+        _ => sql
+            .replace("tenure.", &format!("{schema}."))
+            .replace("EXISTS tenure;", &format!("EXISTS {schema};")),
+    }
+}
+
+/// A plain name: it stands in statements, function bodies and channel names.
+pub(super) fn check_name(schema: &str) -> Result<(), StoreError> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let starts = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    if schema.len() <= 40 && starts && schema.chars().all(plain) && !schema.starts_with("pg_") {
+        return Ok(());
+    }
+    Err(StoreError::refused(
+        Code::BadUrl,
+        "a schema name is 1 to 40 of a-z, 0-9 and _, begins with no digit and not with pg_",
+    ))
+}
+
+async fn applied(
+    client: &impl GenericClient,
+    schema: &str,
+) -> Result<Vec<Applied>, tokio_postgres::Error> {
+    let there = "SELECT to_regclass($1) IS NOT NULL";
+    let table = format!("{schema}.migration");
+    if !client.query_typed(there, &[(&table, Type::TEXT)]).await?[0].get::<_, bool>(0) {
+        return Ok(Vec::new());
+    }
+    let list = in_schema(
+        "SELECT number, name, breaking FROM tenure.migration",
+        schema,
+    );
+    let rows = client.query_typed(&list, &[]).await?;
+    let read = |row: &tokio_postgres::Row| Applied {
+        number: row.get(0),
+        name: row.get(1),
+        breaking: row.get(2),
+    };
+    Ok(rows.iter().map(read).collect())
+}
+
+fn record(migration: &Migration) -> String {
+    let Migration { number, name, .. } = migration;
+    let breaking = migration.breaking().replace('\'', "''");
+    format!(
+        "INSERT INTO tenure.migration (number, name, breaking)\n\
+         VALUES ({number}, '{name}', '{breaking}') ON CONFLICT (number) DO NOTHING;\n"
+    )
+}
+
+/// Applies what is missing. Starters take turns under an advisory lock; those who find nothing
+/// missing do not take it and need no rights to make tables.
+pub(super) async fn migrate(client: &mut Client, settings: &Settings) -> Result<(), StoreError> {
+    let schema = &settings.schema;
+    let known = applied(client, schema)
+        .await
+        .map_err(|e| error::of_statement(&e))?;
+    if pending(MIGRATIONS, &known)?.is_empty() {
+        return Ok(());
+    }
+    if known.is_empty() && settings.if_absent == crate::IfAbsent::Refuse {
+        return Err(StoreError::refused(
+            Code::Absent,
+            format!("schema {schema}"),
+        ));
+    }
+    run(client, schema)
+        .await
+        .map_err(|error| match error::of_statement(&error) {
+            StoreError::Refused(problem) if problem.code == Code::Denied => {
+                StoreError::refused(Code::NeedsMigration, problem.detail)
+            }
+            other => other,
+        })
+}
+
+async fn run(client: &mut Client, schema: &str) -> Result<(), tokio_postgres::Error> {
+    let transaction = client.transaction().await?;
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('tenure migration ' || $1, 0))";
+    transaction
+        .query_typed(lock, &[(&schema, Type::TEXT)])
+        .await?;
+    transaction
+        .batch_execute(&in_schema(BOOTSTRAP, schema))
+        .await?;
+    let known = applied(&transaction, schema).await?;
+    // A newer store was ruled out before the lock; another one cannot appear under it.
+    for migration in pending(MIGRATIONS, &known).unwrap_or_default() {
+        transaction
+            .batch_execute(&in_schema(migration.sql, schema))
+            .await?;
+        transaction
+            .batch_execute(&in_schema(&record(migration), schema))
+            .await?;
+    }
+    transaction.commit().await
+}
+
+/// The same as a script, for an administrator.
+pub(super) fn script(schema: &str) -> String {
+    let mut script = format!("BEGIN;\n{BOOTSTRAP}");
+    for migration in MIGRATIONS {
+        let Migration { number, name, sql } = migration;
+        script.push_str(&format!(
+            "\n-- {number:04} {name}\n{sql}{}",
+            record(migration)
+        ));
+    }
+    script.push_str(
+        "COMMIT;\n\n-- For each role that runs Tenure:\n\
+         -- GRANT USAGE ON SCHEMA tenure TO role;\n\
+         -- GRANT SELECT ON tenure.migration TO role;\n\
+         -- GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.session, tenure.hold,\n\
+         --     tenure.checkpoint, tenure.history, tenure.group_document, tenure.audit TO role;\n",
+    );
+    in_schema(&script, schema).replace("SCHEMA tenure TO", &format!("SCHEMA {schema} TO"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_schema_leaves_nothing_of_the_default_one() {
+        let script = script("lease_2");
+        for left in ["tenure.", "SCHEMA IF NOT EXISTS tenure", "SCHEMA tenure TO"] {
+            assert!(!script.contains(left), "{left}");
+        }
+        assert!(script.contains("lease_2.hold_claim(") && script.contains("'lease_2.changes'"));
+    }
+
+    #[test]
+    fn a_schema_that_would_need_quotes_is_refused() {
+        for bad in [
+            "",
+            "A",
+            "1a",
+            "a b",
+            "a\"b",
+            "a'b",
+            "pg_x",
+            "ü",
+            &"x".repeat(41),
+        ] {
+            assert_eq!(check_name(bad).unwrap_err().code(), Code::BadUrl, "{bad}");
+        }
+        assert!(check_name("tenure_2").is_ok());
+    }
+}

@@ -1,0 +1,41 @@
+-- Undoes the percent escapes of one part of `group/duty`.
+CREATE OR REPLACE FUNCTION tenure.unescape(p_text text) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT convert_from(string_agg(
+        CASE WHEN part[1] LIKE '\%__' THEN decode(substr(part[1], 2), 'hex')
+            ELSE convert_to(part[1], 'UTF8') END,
+        ''::bytea ORDER BY position), 'UTF8')
+    FROM regexp_matches(p_text, '%[0-9A-Fa-f]{2}|[^%]+', 'g')
+        WITH ORDINALITY AS match(part, position)
+$$;
+
+-- For effects in your own transaction: raises TN001 unless `p_instance` holds `p_duty`, written
+-- `group/duty`, under `p_epoch`. Until your transaction ends nobody else can be granted the duty
+-- (R12), so it must end: when it stands idle for longer than the hold is valid, the server ends it.
+CREATE OR REPLACE FUNCTION tenure.assert_hold(
+    p_duty text, p_epoch bigint, p_instance text
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_group text := tenure.unescape(split_part(p_duty, '/', 1));
+    v_duty text := tenure.unescape(substr(p_duty, strpos(p_duty, '/') + 1));
+    v_nonce uuid;
+    v_left_ms bigint;
+    v_limit_ms bigint;
+BEGIN
+    SELECT nonce INTO v_nonce FROM tenure.hold
+    WHERE group_name = v_group AND duty = v_duty AND epoch = p_epoch
+        AND instance = p_instance AND held
+    FOR KEY SHARE;
+    SELECT extract(epoch FROM expires_at - clock_timestamp()) * 900 INTO v_left_ms
+    FROM tenure.session
+    WHERE group_name = v_group AND instance = p_instance AND nonce = v_nonce AND NOT ended;
+    IF v_left_ms IS NULL OR v_left_ms < 1 THEN
+        RAISE EXCEPTION '% is not held by % under epoch %', p_duty, p_instance, p_epoch
+            USING ERRCODE = 'TN001', HINT = 'Stop this work: the duty belongs to somebody else.';
+    END IF;
+    SELECT setting::bigint INTO v_limit_ms FROM pg_settings
+    WHERE name = 'idle_in_transaction_session_timeout';
+    IF v_limit_ms = 0 OR v_limit_ms > v_left_ms THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', v_left_ms::text, true);
+    END IF;
+END $$;

@@ -1,0 +1,61 @@
+//! A schema of its own on the server that the tests are given.
+
+use std::sync::Arc;
+
+use tenure_core::{DutyKey, Session, Store};
+use tenure_store::IfAbsent;
+use tenure_store::conformance::{Boxed, Place};
+use tenure_store::postgres::{Postgres, Settings};
+use tokio_postgres::NoTls;
+
+#[derive(Debug)]
+pub struct Schema {
+    settings: Settings,
+}
+
+impl Schema {
+    pub fn new(url: String) -> Self {
+        let schema = format!("suite_{}", std::process::id());
+        Self {
+            settings: Settings {
+                url,
+                schema,
+                if_absent: IfAbsent::Create,
+            },
+        }
+    }
+
+    fn edit(&self, sql: &str) -> Boxed<()> {
+        let sql = sql.replace("tenure.", &format!("{}.", self.settings.schema));
+        let url = self.settings.url.clone();
+        Box::pin(async move {
+            let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+            let running = tokio::spawn(connection);
+            client.batch_execute(&sql).await.unwrap();
+            drop(client);
+            running.await.unwrap().unwrap();
+        })
+    }
+}
+
+impl Place for Schema {
+    fn open(&self) -> Boxed<Arc<dyn Store>> {
+        let settings = self.settings.clone();
+        Box::pin(async { Arc::new(Postgres::open(settings).await.unwrap()) as Arc<dyn Store> })
+    }
+
+    fn lapse(&self, session: Session) -> Boxed<()> {
+        self.edit(&format!(
+            "UPDATE tenure.session SET expires_at = least(expires_at, clock_timestamp())
+             WHERE group_name = '{}' AND nonce = '{}'",
+            session.group, session.nonce
+        ))
+    }
+
+    fn lose_epoch(&self, duty: DutyKey) -> Boxed<()> {
+        self.edit(&format!(
+            "DELETE FROM tenure.hold WHERE group_name = '{}' AND duty = '{}'",
+            duty.group, duty.id
+        ))
+    }
+}
