@@ -30,7 +30,7 @@ pub(crate) fn check(file: &File, forbidden: &[String]) -> Vec<Finding> {
         .iter()
         .flat_map(|path| file.text.match_indices(path.as_str()))
         .filter(|(offset, path)| {
-            // `/work` is neither in `home/work` nor in `/workers`.
+            // `/desk` is neither in `home/desk` nor in `/desktop`.
             let before = &file.text[..*offset];
             let after = &file.text[offset + path.len()..];
             let continues = |next: char| is_word(next) || next == '-';
@@ -56,18 +56,18 @@ mod tests {
     use super::*;
 
     fn count(text: &str) -> usize {
-        check(&File::new("a.md", text.to_owned()), &["/work".to_owned()]).len()
+        check(&File::new("a.md", text.to_owned()), &["/desk".to_owned()]).len()
     }
 
     #[test]
     fn a_path_of_this_machine_is_found() {
-        assert_eq!(count("see /work/tenure/a.rs"), 1);
-        assert_eq!(count("cd \"/work\""), 1);
+        assert_eq!(count("see /desk/tenure/a.rs"), 1);
+        assert_eq!(count("cd \"/desk\""), 1);
     }
 
     #[test]
     fn a_path_that_only_looks_like_it_is_not() {
-        assert_eq!(count("see home/work, ./work, /workers and /work-shop"), 0);
+        assert_eq!(count("see home/desk, ./desk, /desktop and /desk-lamp"), 0);
     }
 
     #[test]
