@@ -21,10 +21,7 @@ impl LocalInstant {
 
     /// This instant moved on by `by`; stops at the end of the clock's range.
     pub fn plus(self, by: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
     }
 
     /// How long after `earlier` this instant is; zero when it is not after.

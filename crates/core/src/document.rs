@@ -86,10 +86,7 @@ impl Reason {
         if text.is_empty() || text.len() > Self::MAX_BYTES || text.chars().any(char::is_control) {
             return Err(StoreError::refused(
                 Code::BadInput,
-                format!(
-                    "a reason is 1 to {} bytes without control characters",
-                    Self::MAX_BYTES
-                ),
+                format!("a reason is 1 to {} bytes without control characters", Self::MAX_BYTES),
             ));
         }
         Ok(Self(text))
@@ -108,10 +105,7 @@ mod tests {
     #[test]
     fn what_is_above_the_limit_is_refused() {
         assert!(Note::new("n".repeat(4096)).is_ok());
-        assert_eq!(
-            Note::new("n".repeat(4097)).unwrap_err().code(),
-            Code::BadInput
-        );
+        assert_eq!(Note::new("n".repeat(4097)).unwrap_err().code(), Code::BadInput);
         assert!(Document::new(vec![0; 256 * 1024]).is_ok());
         assert!(Document::new(vec![0; 256 * 1024 + 1]).is_err());
         for bad in ["", "two\nlines", &"r".repeat(257)] {

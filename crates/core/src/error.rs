@@ -90,13 +90,7 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {}: {}",
-            self.code,
-            self.code.sentence(),
-            self.detail
-        )
+        write!(f, "{}: {}: {}", self.code, self.code.sentence(), self.detail)
     }
 }
 
@@ -116,18 +110,12 @@ pub enum StoreError {
 impl StoreError {
     /// It surely did not happen.
     pub fn refused(code: Code, detail: impl Into<String>) -> Self {
-        Self::Refused(Problem {
-            code,
-            detail: detail.into(),
-        })
+        Self::Refused(Problem { code, detail: detail.into() })
     }
 
     /// It may have happened.
     pub fn unknown(code: Code, detail: impl Into<String>) -> Self {
-        Self::Unknown(Problem {
-            code,
-            detail: detail.into(),
-        })
+        Self::Unknown(Problem { code, detail: detail.into() })
     }
 
     /// The code, whatever became of the call.
@@ -162,14 +150,9 @@ mod tests {
     #[test]
     fn an_error_says_what_became_of_the_call() {
         let text = StoreError::refused(Code::Full, "disk").to_string();
-        assert_eq!(
-            text,
-            "ST008: the store has no room left: disk (nothing was changed)"
-        );
+        assert_eq!(text, "ST008: the store has no room left: disk (nothing was changed)");
         assert!(
-            StoreError::unknown(Code::Lost, "x")
-                .to_string()
-                .ends_with("(it may have happened)")
+            StoreError::unknown(Code::Lost, "x").to_string().ends_with("(it may have happened)")
         );
     }
 }

@@ -5,12 +5,8 @@ use std::borrow::Cow;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// `[A-Za-z0-9._:@-]` stay as they are: spec 2's key names hold exactly for such ids.
-const IN_ID: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b':')
-    .remove(b'@')
-    .remove(b'-');
+const IN_ID: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b':').remove(b'@').remove(b'-');
 
 /// A group comes first in every key, so it must not contain the `:` that ends it.
 const IN_GROUP: &AsciiSet = &IN_ID.add(b':');
@@ -34,8 +30,5 @@ pub(crate) fn undo(escaped: &str) -> Option<String> {
         }
         rest = rest.get(at + 3..)?;
     }
-    percent_decode_str(escaped)
-        .decode_utf8()
-        .ok()
-        .map(Cow::into_owned)
+    percent_decode_str(escaped).decode_utf8().ok().map(Cow::into_owned)
 }

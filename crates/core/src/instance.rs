@@ -21,10 +21,7 @@ impl Nonce {
         let digits: String = text.chars().filter(|c| *c != '-').collect();
         match u128::from_str_radix(&digits, 16) {
             Ok(bits) if digits.len() == 32 => Ok(Self(bits)),
-            _ => Err(StoreError::refused(
-                Code::Damaged,
-                format!("{text:?} is not a UUID"),
-            )),
+            _ => Err(StoreError::refused(Code::Damaged, format!("{text:?} is not a UUID"))),
         }
     }
 
@@ -39,12 +36,7 @@ impl fmt::Display for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let b = self.0;
         let (low, d, c) = (b & 0xffff_ffff_ffff, b >> 48 & 0xffff, b >> 64 & 0xffff);
-        write!(
-            f,
-            "{:08x}-{:04x}-{c:04x}-{d:04x}-{low:012x}",
-            b >> 96,
-            b >> 80 & 0xffff
-        )
+        write!(f, "{:08x}-{:04x}-{c:04x}-{d:04x}-{low:012x}", b >> 96, b >> 80 & 0xffff)
     }
 }
 
@@ -65,20 +57,10 @@ impl Instance {
         let uuid = Nonce::from_entropy(entropy);
         let host: String = hostname
             .chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() || c == '.' || c == '-' {
-                    c
-                } else {
-                    '-'
-                }
-            })
+            .map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '-' })
             .take(253)
             .collect();
-        let host = if host.is_empty() {
-            "host".to_owned()
-        } else {
-            host
-        };
+        let host = if host.is_empty() { "host".to_owned() } else { host };
         let text = format!("{host}-{boot_unix_nanos}-{:08x}", uuid.0 >> 96);
         // At most 253 + 39 + 8 + 2 bytes of letters, digits, dots and dashes: always a valid id.
         #[expect(clippy::expect_used)]
@@ -105,14 +87,8 @@ mod tests {
     fn a_minted_id_has_spec_2_s_form_and_a_uuid() {
         let entropy = 0xa1b2_c3d4_0000_0000_0000_0000_0000_0001;
         let instance = Instance::mint("api-7fd8c9", 1_736_598_400_000_000_000, entropy);
-        assert_eq!(
-            instance.id().as_str(),
-            "api-7fd8c9-1736598400000000000-a1b2c3d4"
-        );
-        assert_eq!(
-            instance.uuid().to_string(),
-            "a1b2c3d4-0000-4000-8000-000000000001"
-        );
+        assert_eq!(instance.id().as_str(), "api-7fd8c9-1736598400000000000-a1b2c3d4");
+        assert_eq!(instance.uuid().to_string(), "a1b2c3d4-0000-4000-8000-000000000001");
     }
 
     #[test]

@@ -73,43 +73,23 @@ pub fn check(history: &[Step]) -> Result<(), Vec<Violation>> {
         checkpoint_never_goes_back,
         no_event_twice,
     ];
-    let broken: Vec<_> = checks
-        .iter()
-        .filter_map(|check| check(history).err())
-        .collect();
-    if broken.is_empty() {
-        Ok(())
-    } else {
-        Err(broken)
-    }
+    let broken: Vec<_> = checks.iter().filter_map(|check| check(history).err()).collect();
+    if broken.is_empty() { Ok(()) } else { Err(broken) }
 }
 
 /// L1.
 pub fn one_instance_per_epoch(history: &[Step]) -> Result<(), Violation> {
     let mut owner = BTreeMap::new();
     for (at, step) in history.iter().enumerate() {
-        let (Step::Granted {
-            duty,
-            epoch,
-            instance,
-        }
-        | Step::Effect {
-            duty,
-            epoch,
-            instance,
-            ..
-        }) = step
+        let (Step::Granted { duty, epoch, instance } | Step::Effect { duty, epoch, instance, .. }) =
+            step
         else {
             continue;
         };
         let first = *owner.entry((duty, epoch)).or_insert(instance);
         if first != instance {
             let what = format!("{duty} epoch {epoch} belongs to {first} and to {instance}");
-            return Err(Violation {
-                rule: "L1",
-                at,
-                what,
-            });
+            return Err(Violation { rule: "L1", at, what });
         }
     }
     Ok(())
@@ -124,11 +104,7 @@ pub fn epochs_grow(history: &[Step]) -> Result<(), Violation> {
         };
         if let Some(before) = newest.insert(duty, epoch).filter(|before| *before >= epoch) {
             let what = format!("{duty} was granted epoch {epoch} after {before}");
-            return Err(Violation {
-                rule: "L2",
-                at,
-                what,
-            });
+            return Err(Violation { rule: "L2", at, what });
         }
     }
     Ok(())
@@ -143,11 +119,7 @@ pub fn effects_never_go_back(history: &[Step]) -> Result<(), Violation> {
         };
         if let Some(before) = newest.insert(duty, epoch).filter(|before| *before > epoch) {
             let what = format!("{duty} took an effect under epoch {epoch} after {before}");
-            return Err(Violation {
-                rule: "L3",
-                at,
-                what,
-            });
+            return Err(Violation { rule: "L3", at, what });
         }
     }
     Ok(())
@@ -157,28 +129,16 @@ pub fn effects_never_go_back(history: &[Step]) -> Result<(), Violation> {
 pub fn checkpoint_never_goes_back(history: &[Step]) -> Result<(), Violation> {
     let mut newest = BTreeMap::new();
     for (at, step) in history.iter().enumerate() {
-        let Step::Committed {
-            duty,
-            epoch,
-            version,
-        } = step
-        else {
+        let Step::Committed { duty, epoch, version } = step else {
             continue;
         };
         let now = (version, epoch);
-        if let Some(before) = newest
-            .insert(duty, now)
-            .filter(|b| b.0 >= version || b.1 > epoch)
-        {
+        if let Some(before) = newest.insert(duty, now).filter(|b| b.0 >= version || b.1 > epoch) {
             let what = format!(
                 "{duty} was committed as version {version} epoch {epoch} after version {} epoch {}",
                 before.0, before.1
             );
-            return Err(Violation {
-                rule: "C1",
-                at,
-                what,
-            });
+            return Err(Violation { rule: "C1", at, what });
         }
     }
     Ok(())
@@ -193,11 +153,7 @@ pub fn no_event_twice(history: &[Step]) -> Result<(), Violation> {
         };
         if !seen.insert((duty, event)) {
             let what = format!("event {event:?} of {duty} took effect twice");
-            return Err(Violation {
-                rule: "D1",
-                at,
-                what,
-            });
+            return Err(Violation { rule: "D1", at, what });
         }
     }
     Ok(())
@@ -213,40 +169,22 @@ mod tests {
 
     fn granted(epoch: u64, instance: &str) -> Step {
         let instance = InstanceId::new(instance).unwrap();
-        Step::Granted {
-            duty: duty(),
-            epoch: Epoch::new(epoch).unwrap(),
-            instance,
-        }
+        Step::Granted { duty: duty(), epoch: Epoch::new(epoch).unwrap(), instance }
     }
 
     fn effect(epoch: u64, instance: &str, event: &str) -> Step {
         let instance = InstanceId::new(instance).unwrap();
         let event = event.to_owned();
-        Step::Effect {
-            duty: duty(),
-            epoch: Epoch::new(epoch).unwrap(),
-            instance,
-            event,
-        }
+        Step::Effect { duty: duty(), epoch: Epoch::new(epoch).unwrap(), instance, event }
     }
 
     fn committed(epoch: u64, version: u64) -> Step {
         let version = Version::new(version).unwrap();
-        Step::Committed {
-            duty: duty(),
-            epoch: Epoch::new(epoch).unwrap(),
-            version,
-        }
+        Step::Committed { duty: duty(), epoch: Epoch::new(epoch).unwrap(), version }
     }
 
     fn broken(history: &[Step]) -> Vec<&'static str> {
-        check(history)
-            .err()
-            .unwrap_or_default()
-            .iter()
-            .map(|v| v.rule)
-            .collect()
+        check(history).err().unwrap_or_default().iter().map(|v| v.rule).collect()
     }
 
     #[test]

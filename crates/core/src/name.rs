@@ -15,10 +15,7 @@ fn check(word: &str, raw: &str, most: usize) -> Result<(), StoreError> {
     } else {
         return Ok(());
     };
-    Err(StoreError::refused(
-        Code::BadInput,
-        format!("a {word} {problem}"),
-    ))
+    Err(StoreError::refused(Code::BadInput, format!("a {word} {problem}")))
 }
 
 macro_rules! name {
@@ -102,10 +99,7 @@ pub struct DutyKey {
 impl DutyKey {
     /// The duty `id` of `group`, both unescaped.
     pub fn new(group: impl Into<String>, id: impl Into<String>) -> Result<Self, StoreError> {
-        Ok(Self {
-            group: GroupName::new(group)?,
-            id: DutyId::new(id)?,
-        })
+        Ok(Self { group: GroupName::new(group)?, id: DutyId::new(id)? })
     }
 }
 
@@ -123,10 +117,7 @@ impl FromStr for DutyKey {
         let (group, id) = text.split_once('/').ok_or_else(|| {
             StoreError::refused(Code::BadInput, format!("{text:?} is not GROUP/DUTY"))
         })?;
-        Ok(Self {
-            group: GroupName::unescape(group)?,
-            id: DutyId::unescape(id)?,
-        })
+        Ok(Self { group: GroupName::unescape(group)?, id: DutyId::unescape(id)? })
     }
 }
 
@@ -140,20 +131,14 @@ mod tests {
         let plain = "Az09._:@-";
         assert_eq!(DutyId::new(plain).unwrap().escaped(), plain);
         assert_eq!(
-            InstanceId::new("api-7f-1736598400000000000-a1b2c3d4")
-                .unwrap()
-                .to_string()
-                .len(),
+            InstanceId::new("api-7f-1736598400000000000-a1b2c3d4").unwrap().to_string().len(),
             35
         );
     }
 
     #[test]
     fn what_acts_as_syntax_is_escaped() {
-        assert_eq!(
-            DutyId::new("{a}/b %").unwrap().to_string(),
-            "%7Ba%7D%2Fb%20%25"
-        );
+        assert_eq!(DutyId::new("{a}/b %").unwrap().to_string(), "%7Ba%7D%2Fb%20%25");
         assert_eq!(GroupName::new("a:b").unwrap().to_string(), "a%3Ab");
         assert_eq!(DutyId::new("🦀").unwrap().to_string(), "%F0%9F%A6%80");
     }
@@ -161,11 +146,7 @@ mod tests {
     #[test]
     fn names_outside_the_limits_are_refused() {
         for bad in ["", "a\0b", "a\nb", &"x".repeat(513)] {
-            assert_eq!(
-                DutyId::new(bad).unwrap_err().code(),
-                Code::BadInput,
-                "{bad:?}"
-            );
+            assert_eq!(DutyId::new(bad).unwrap_err().code(), Code::BadInput, "{bad:?}");
         }
         assert!(DutyId::new("x".repeat(512)).is_ok());
         assert!(GroupName::new("x".repeat(129)).is_err());
@@ -173,14 +154,8 @@ mod tests {
 
     #[test]
     fn text_that_is_no_key_is_refused() {
-        for bad in [
-            "poll", "/x", "poll/", "poll/%", "poll/%4", "poll/%zz", "poll/%FF",
-        ] {
-            assert_eq!(
-                bad.parse::<DutyKey>().unwrap_err().code(),
-                Code::BadInput,
-                "{bad}"
-            );
+        for bad in ["poll", "/x", "poll/", "poll/%", "poll/%4", "poll/%zz", "poll/%FF"] {
+            assert_eq!(bad.parse::<DutyKey>().unwrap_err().code(), Code::BadInput, "{bad}");
         }
     }
 

@@ -35,26 +35,16 @@ pub(crate) fn pending<'a>(
     let is_known = |number: i64| known.iter().any(|migration| migration.number == number);
     for newer in applied.iter().filter(|applied| !is_known(applied.number)) {
         if !newer.breaking.is_empty() {
-            let Applied {
-                number,
-                name,
-                breaking,
-            } = newer;
+            let Applied { number, name, breaking } = newer;
             return Err(StoreError::refused(
                 Code::NewerSchema,
                 format!("migration {number} ({name}) is breaking: {breaking}"),
             ));
         }
     }
-    let is_applied = |migration: &&Migration| {
-        applied
-            .iter()
-            .any(|applied| applied.number == migration.number)
-    };
-    Ok(known
-        .iter()
-        .filter(|migration| !is_applied(migration))
-        .collect())
+    let is_applied =
+        |migration: &&Migration| applied.iter().any(|applied| applied.number == migration.number);
+    Ok(known.iter().filter(|migration| !is_applied(migration)).collect())
 }
 
 #[cfg(test)]
@@ -62,32 +52,16 @@ mod tests {
     use super::*;
 
     const KNOWN: [Migration; 2] = [
-        Migration {
-            number: 1,
-            name: "ground",
-            sql: "SELECT 1",
-        },
-        Migration {
-            number: 2,
-            name: "zones",
-            sql: "--! breaking: holds moved\nSELECT 2",
-        },
+        Migration { number: 1, name: "ground", sql: "SELECT 1" },
+        Migration { number: 2, name: "zones", sql: "--! breaking: holds moved\nSELECT 2" },
     ];
 
     fn applied(number: i64, breaking: &str) -> Applied {
-        Applied {
-            number,
-            name: "x".to_owned(),
-            breaking: breaking.to_owned(),
-        }
+        Applied { number, name: "x".to_owned(), breaking: breaking.to_owned() }
     }
 
     fn numbers(applied: &[Applied]) -> Vec<i64> {
-        pending(&KNOWN, applied)
-            .unwrap()
-            .iter()
-            .map(|migration| migration.number)
-            .collect()
+        pending(&KNOWN, applied).unwrap().iter().map(|migration| migration.number).collect()
     }
 
     #[test]
@@ -100,10 +74,7 @@ mod tests {
 
     #[test]
     fn a_newer_store_is_refused_only_when_it_broke_something() {
-        assert_eq!(
-            numbers(&[applied(1, ""), applied(2, ""), applied(3, "")]),
-            [0_i64; 0]
-        );
+        assert_eq!(numbers(&[applied(1, ""), applied(2, ""), applied(3, "")]), [0_i64; 0]);
         let error = pending(&KNOWN, &[applied(3, "cursors are signed")]).unwrap_err();
         assert_eq!(error.code(), Code::NewerSchema);
         assert!(error.to_string().contains("cursors are signed"));

@@ -38,9 +38,7 @@ fn bad(detail: impl Into<String>) -> StoreError {
 impl StoreUrl {
     /// Reads `sqlite:PATH`, `postgres://...[?schema=NAME]` or `redis://...[?prefix=TEXT]`.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
-        let (scheme, rest) = text
-            .split_once(':')
-            .ok_or_else(|| bad("it has no scheme"))?;
+        let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("it has no scheme"))?;
         let known = match scheme {
             "sqlite" => return Self::sqlite(rest),
             "postgres" | "postgresql" => Some((Kind::Postgres, "schema")),
@@ -56,9 +54,7 @@ impl StoreUrl {
             let scheme = if plain { scheme } else { "(not shown)" };
             return Err(bad(format!("unknown scheme {scheme}")));
         };
-        let rest = rest
-            .strip_prefix("//")
-            .ok_or_else(|| bad(format!("{scheme}: lacks //")))?;
+        let rest = rest.strip_prefix("//").ok_or_else(|| bad(format!("{scheme}: lacks //")))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut namespace = None;
         let mut passed_on = Vec::new();
@@ -72,22 +68,14 @@ impl StoreUrl {
             true => place.to_owned(),
             false => format!("{place}?{}", passed_on.join("&")),
         };
-        Ok(Self {
-            kind,
-            rest,
-            namespace,
-        })
+        Ok(Self { kind, rest, namespace })
     }
 
     fn sqlite(path: &str) -> Result<Self, StoreError> {
         if path.is_empty() || path.contains('\0') || path.starts_with(':') {
             return Err(bad("sqlite: needs the path of a file"));
         }
-        Ok(Self {
-            kind: Kind::Sqlite,
-            rest: path.to_owned(),
-            namespace: None,
-        })
+        Ok(Self { kind: Kind::Sqlite, rest: path.to_owned(), namespace: None })
     }
 
     /// Opens the store and brings its schema up to date.
@@ -104,26 +92,18 @@ impl StoreUrl {
             #[cfg(feature = "sqlite")]
             Kind::Sqlite => {
                 let path = self.rest.clone().into();
-                let settings = crate::sqlite::Settings {
-                    path,
-                    if_absent,
-                    ..Default::default()
-                };
+                let settings = crate::sqlite::Settings { path, if_absent, ..Default::default() };
                 Ok(Arc::new(crate::sqlite::Sqlite::open(settings).await?))
             }
             #[cfg(feature = "postgres")]
-            Kind::Postgres => Ok(Arc::new(
-                crate::postgres::Postgres::open(self.postgres(if_absent)).await?,
-            )),
+            Kind::Postgres => {
+                Ok(Arc::new(crate::postgres::Postgres::open(self.postgres(if_absent)).await?))
+            }
             #[cfg(feature = "redis")]
             Kind::Redis => {
                 let prefix = self.namespace.clone().unwrap_or_default();
                 let url = format!("redis://{}", self.rest);
-                let settings = crate::redis::Settings {
-                    url,
-                    prefix,
-                    entropy,
-                };
+                let settings = crate::redis::Settings { url, prefix, entropy };
                 Ok(Arc::new(crate::redis::Redis::open(settings).await?))
             }
             #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
@@ -147,15 +127,8 @@ impl StoreUrl {
 
     #[cfg(feature = "postgres")]
     fn postgres(&self, if_absent: IfAbsent) -> crate::postgres::Settings {
-        let schema = self
-            .namespace
-            .clone()
-            .unwrap_or_else(|| "tenure".to_owned());
-        crate::postgres::Settings {
-            url: format!("postgres://{}", self.rest),
-            schema,
-            if_absent,
-        }
+        let schema = self.namespace.clone().unwrap_or_else(|| "tenure".to_owned());
+        crate::postgres::Settings { url: format!("postgres://{}", self.rest), schema, if_absent }
     }
 }
 
@@ -169,9 +142,7 @@ fn namespace_text(escaped: &str) -> Result<String, StoreError> {
     let text = percent_encoding::percent_decode_str(escaped).decode_utf8();
     let text = text.map_err(|_| bad("schema or prefix is not UTF-8"))?;
     if text.is_empty() || text.len() > 63 || text.chars().any(char::is_control) {
-        return Err(bad(
-            "schema or prefix is 1 to 63 bytes without control characters",
-        ));
+        return Err(bad("schema or prefix is 1 to 63 bytes without control characters"));
     }
     Ok(text.into_owned())
 }
@@ -219,22 +190,10 @@ mod tests {
     fn a_url_prints_without_its_secrets() {
         for (url, expected) in [
             ("sqlite:tenure.db", "sqlite:tenure.db"),
-            (
-                "postgres://me:s3cret@h/db?schema=lease",
-                "postgres://me@h/db?schema=lease",
-            ),
-            (
-                "postgres://me:s3@cret@h1:1,h2:2/db",
-                "postgres://me@h1:1,h2:2/db",
-            ),
-            (
-                "postgresql://h/db?password=s3cret&user=me",
-                "postgres://h/db",
-            ),
-            (
-                "redis://:s3cret@h:6379/0?prefix=app:",
-                "redis://@h:6379/0?prefix=app:",
-            ),
+            ("postgres://me:s3cret@h/db?schema=lease", "postgres://me@h/db?schema=lease"),
+            ("postgres://me:s3@cret@h1:1,h2:2/db", "postgres://me@h1:1,h2:2/db"),
+            ("postgresql://h/db?password=s3cret&user=me", "postgres://h/db"),
+            ("redis://:s3cret@h:6379/0?prefix=app:", "redis://@h:6379/0?prefix=app:"),
         ] {
             assert_eq!(shown(url), expected);
             assert!(!format!("{:?}", StoreUrl::parse(url).unwrap()).contains("cret"));

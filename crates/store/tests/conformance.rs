@@ -1,10 +1,5 @@
 //! Every case of the suite on every backend and wrapper: `backend::topic::case`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "these are tests"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod places;
 
@@ -19,13 +14,10 @@ fn main() {
     for (backend, place) in runtime.block_on(places::under_test()) {
         trials.extend(conformance::all().map(|case| {
             let (runtime, place): (_, Arc<dyn Place>) = (runtime.clone(), place.clone());
-            Trial::test(
-                format!("{backend}::{}::{}", case.topic, case.name),
-                move || {
-                    runtime.block_on(async { (case.run)(Kit::new(place).await).await });
-                    Ok(())
-                },
-            )
+            Trial::test(format!("{backend}::{}::{}", case.topic, case.name), move || {
+                runtime.block_on(async { (case.run)(Kit::new(place).await).await });
+                Ok(())
+            })
         }));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();

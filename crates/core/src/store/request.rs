@@ -50,10 +50,7 @@ pub struct Want {
 impl Want {
     /// A wish without a floor.
     pub fn new(duty: DutyKey) -> Self {
-        Self {
-            duty,
-            floor: Epoch::ZERO,
-        }
+        Self { duty, floor: Epoch::ZERO }
     }
 }
 
@@ -103,9 +100,7 @@ pub mod check {
 
     fn length(len: usize) -> Result<(), StoreError> {
         if len > MAX_BATCH {
-            return Err(refused(format!(
-                "a batch of {len} items, the limit is {MAX_BATCH}"
-            )));
+            return Err(refused(format!("a batch of {len} items, the limit is {MAX_BATCH}")));
         }
         Ok(())
     }
@@ -125,10 +120,7 @@ pub mod check {
         if duty.group == session.group {
             return Ok(());
         }
-        Err(refused(format!(
-            "{duty} is not in the session's group {}",
-            session.group
-        )))
+        Err(refused(format!("{duty} is not in the session's group {}", session.group)))
     }
 
     /// Checks the wishes of a claim.
@@ -152,9 +144,7 @@ pub mod check {
     /// Checks the checkpoints of a commit.
     pub fn commit(session: &Session, commits: &[Commit]) -> Result<(), StoreError> {
         batch(commits.iter().map(|commit| &commit.hold.duty))?;
-        commits
-            .iter()
-            .try_for_each(|commit| group(session, &commit.hold.duty))
+        commits.iter().try_for_each(|commit| group(session, &commit.hold.duty))
     }
 
     /// Checks the duties of a load.

@@ -16,18 +16,11 @@ super::cases! { "audit":
 }
 
 async fn entries(kit: &Kit) -> Vec<AuditEntry> {
-    kit.store
-        .audit(&kit.group, AuditRange::first(1_000))
-        .await
-        .unwrap()
+    kit.store.audit(&kit.group, AuditRange::first(1_000)).await.unwrap()
 }
 
 async fn kinds(kit: &Kit) -> Vec<&'static str> {
-    entries(kit)
-        .await
-        .iter()
-        .map(|entry| entry.kind.as_str())
-        .collect()
+    entries(kit).await.iter().map(|entry| entry.kind.as_str()).collect()
 }
 
 async fn the_life_of_a_duty_is_recorded_in_order(kit: Kit) {
@@ -36,22 +29,13 @@ async fn the_life_of_a_duty_is_recorded_in_order(kit: Kit) {
     kit.release(&a, &first).await;
     let second = kit.hold(&a, "d").await;
     kit.store.close_session(&a, &reason("done")).await.unwrap();
-    let expected = [
-        "joined", "granted", "released", "granted", "released", "left",
-    ];
+    let expected = ["joined", "granted", "released", "granted", "released", "left"];
     assert_eq!(kinds(&kit).await, expected);
     let entries = entries(&kit).await;
     let epochs: Vec<_> = entries.iter().filter_map(|entry| entry.epoch).collect();
-    assert_eq!(
-        epochs,
-        [first.epoch, first.epoch, second.epoch, second.epoch]
-    );
+    assert_eq!(epochs, [first.epoch, first.epoch, second.epoch, second.epoch]);
     assert!(entries.iter().all(|entry| entry.instance == a.instance));
-    assert!(
-        entries[1..5]
-            .iter()
-            .all(|entry| entry.duty == Some(kit.duty("d")))
-    );
+    assert!(entries[1..5].iter().all(|entry| entry.duty == Some(kit.duty("d"))));
     assert!(entries.is_sorted_by(|left, right| left.seq < right.seq));
 }
 
@@ -60,16 +44,9 @@ async fn reasons_are_kept(kit: Kit) {
     let want = Want::new(kit.duty("d"));
     let why = reason("rebalance: ü is over quota");
     kit.store.claim(&a, &[want], &why).await.unwrap();
-    kit.store
-        .close_session(&a, &reason("shutdown"))
-        .await
-        .unwrap();
+    kit.store.close_session(&a, &reason("shutdown")).await.unwrap();
     let entries = entries(&kit).await;
-    let reasons: Vec<_> = entries
-        .iter()
-        .skip(1)
-        .map(|entry| entry.reason.as_str())
-        .collect();
+    let reasons: Vec<_> = entries.iter().skip(1).map(|entry| entry.reason.as_str()).collect();
     assert_eq!(reasons, [why.as_str(), "shutdown", "shutdown"]);
 }
 
@@ -79,18 +56,10 @@ async fn an_expiry_is_recorded_by_the_next_holder(kit: Kit) {
     kit.lapse(&a).await;
     let new = kit.hold(&b, "d").await;
     let entries = entries(&kit).await;
-    let [.., expired, granted] = entries.as_slice() else {
-        panic!("{entries:?}")
-    };
-    assert_eq!(
-        (expired.kind, &expired.instance),
-        (AuditKind::Expired, &a.instance)
-    );
+    let [.., expired, granted] = entries.as_slice() else { panic!("{entries:?}") };
+    assert_eq!((expired.kind, &expired.instance), (AuditKind::Expired, &a.instance));
     assert_eq!(expired.epoch, Some(old.epoch));
-    assert_eq!(
-        (granted.kind, &granted.instance),
-        (AuditKind::Granted, &b.instance)
-    );
+    assert_eq!((granted.kind, &granted.instance), (AuditKind::Granted, &b.instance));
     assert_eq!(granted.epoch, Some(new.epoch));
 }
 
@@ -98,27 +67,13 @@ async fn an_eviction_is_recorded_with_its_holds(kit: Kit) {
     let a = kit.join("a").await;
     let hold = kit.hold(&a, "d").await;
     let why = reason("gray failure");
-    kit.store
-        .evict(&kit.group, &a.instance, Evict::Now, &why)
-        .await
-        .unwrap();
+    kit.store.evict(&kit.group, &a.instance, Evict::Now, &why).await.unwrap();
     let entries = entries(&kit).await;
-    let evicted: Vec<_> = entries
-        .iter()
-        .filter(|e| e.kind == AuditKind::Evicted)
-        .collect();
+    let evicted: Vec<_> = entries.iter().filter(|e| e.kind == AuditKind::Evicted).collect();
     assert_eq!(evicted.len(), 2, "{entries:?}");
-    assert!(
-        evicted
-            .iter()
-            .all(|e| e.reason == "gray failure" && e.instance == a.instance)
-    );
+    assert!(evicted.iter().all(|e| e.reason == "gray failure" && e.instance == a.instance));
     assert!(evicted.iter().any(|e| e.duty.is_none()));
-    assert!(
-        evicted
-            .iter()
-            .any(|e| e.duty == Some(kit.duty("d")) && e.epoch == Some(hold.epoch))
-    );
+    assert!(evicted.iter().any(|e| e.duty == Some(kit.duty("d")) && e.epoch == Some(hold.epoch)));
 }
 
 async fn what_did_not_happen_is_not_recorded(kit: Kit) {
@@ -131,10 +86,7 @@ async fn what_did_not_happen_is_not_recorded(kit: Kit) {
     kit.commit(&a, &hold, 0, "x").await;
     kit.release(&a, &hold).await;
     kit.release(&a, &hold).await;
-    assert_eq!(
-        kinds(&kit).await,
-        ["joined", "joined", "granted", "released"]
-    );
+    assert_eq!(kinds(&kit).await, ["joined", "joined", "granted", "released"]);
 }
 
 async fn a_range_goes_on_where_it_ended(kit: Kit) {
@@ -145,11 +97,7 @@ async fn a_range_goes_on_where_it_ended(kit: Kit) {
     let mut read = Vec::new();
     loop {
         let after = read.last().map_or(0, |entry: &AuditEntry| entry.seq);
-        let part = kit
-            .store
-            .audit(&kit.group, AuditRange { after, limit: 4 })
-            .await
-            .unwrap();
+        let part = kit.store.audit(&kit.group, AuditRange { after, limit: 4 }).await.unwrap();
         assert!(part.len() <= 4);
         if part.is_empty() {
             break;

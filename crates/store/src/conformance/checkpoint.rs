@@ -49,32 +49,21 @@ async fn a_first_commit_can_be_read_back(kit: Kit) {
     assert_eq!(kit.commit(&a, &hold, 0, "cursor 1").await, saved(1));
     let stored = kit.other_client().await.load(&hold.duty).await.unwrap();
     assert_eq!((stored.version, stored.epoch), (version(1), hold.epoch));
-    assert_eq!(
-        (stored.instance, stored.document),
-        (a.instance, doc("cursor 1"))
-    );
+    assert_eq!((stored.instance, stored.document), (a.instance, doc("cursor 1")));
 }
 
 async fn versions_count_the_writes(kit: Kit) {
     let (a, hold) = held(&kit).await;
     for number in 0..5 {
-        let committed = kit
-            .commit(&a, &hold, number, &format!("cursor {number}"))
-            .await;
+        let committed = kit.commit(&a, &hold, number, &format!("cursor {number}")).await;
         assert_eq!(committed, saved(number + 1));
     }
 }
 
 async fn a_commit_without_a_hold_is_fenced(kit: Kit) {
     let (a, hold) = held(&kit).await;
-    let forged = Hold {
-        duty: kit.duty("never"),
-        ..hold
-    };
-    assert!(matches!(
-        kit.commit(&a, &forged, 0, "x").await,
-        Committed::Fenced { .. }
-    ));
+    let forged = Hold { duty: kit.duty("never"), ..hold };
+    assert!(matches!(kit.commit(&a, &forged, 0, "x").await, Committed::Fenced { .. }));
     assert_eq!(kit.load(&forged.duty).await, None);
 }
 
@@ -100,29 +89,16 @@ async fn a_commit_after_an_expiry_is_fenced(kit: Kit) {
 async fn a_commit_after_a_release_is_fenced(kit: Kit) {
     let (a, hold) = held(&kit).await;
     kit.release(&a, &hold).await;
-    assert!(matches!(
-        kit.commit(&a, &hold, 0, "late").await,
-        Committed::Fenced { .. }
-    ));
+    assert!(matches!(kit.commit(&a, &hold, 0, "late").await, Committed::Fenced { .. }));
     assert_eq!(kit.load(&hold.duty).await, None);
 }
 
 async fn a_commit_by_another_session_is_fenced(kit: Kit) {
     let (_, hold) = held(&kit).await;
     let b = kit.join("b").await;
-    assert!(matches!(
-        kit.commit(&b, &hold, 0, "x").await,
-        Committed::Fenced { .. }
-    ));
-    let stolen = Hold {
-        instance: b.instance.clone(),
-        nonce: b.nonce,
-        ..hold.clone()
-    };
-    assert!(matches!(
-        kit.commit(&b, &stolen, 0, "x").await,
-        Committed::Fenced { .. }
-    ));
+    assert!(matches!(kit.commit(&b, &hold, 0, "x").await, Committed::Fenced { .. }));
+    let stolen = Hold { instance: b.instance.clone(), nonce: b.nonce, ..hold.clone() };
+    assert!(matches!(kit.commit(&b, &stolen, 0, "x").await, Committed::Fenced { .. }));
     assert_eq!(kit.load(&hold.duty).await, None);
 }
 
@@ -136,10 +112,7 @@ async fn a_commit_under_an_older_epoch_is_fenced(kit: Kit) {
 }
 
 async fn state(kit: &Kit, hold: &Hold) -> (Option<Checkpoint>, Vec<Checkpoint>) {
-    (
-        kit.load(&hold.duty).await,
-        kit.store.history(&hold.duty).await.unwrap(),
-    )
+    (kit.load(&hold.duty).await, kit.store.history(&hold.duty).await.unwrap())
 }
 
 async fn a_conflicting_commit_changes_nothing(kit: Kit) {
@@ -195,22 +168,13 @@ async fn a_lost_reply_can_be_read_again(kit: Kit) {
     use crate::wrap::{Fault, Flaky, Op};
     let (a, hold) = held(&kit).await;
     let lossy = Flaky::planned(kit.store.clone()).on(Op::Commit, Fault::HappenedButLost);
-    let commit = Commit {
-        hold: hold.clone(),
-        expected: version(0),
-        document: doc("mine"),
-    };
+    let commit = Commit { hold: hold.clone(), expected: version(0), document: doc("mine") };
     let commits = std::slice::from_ref(&commit);
-    let error = tenure_core::Store::commit(&lossy, &a, commits)
-        .await
-        .unwrap_err();
+    let error = tenure_core::Store::commit(&lossy, &a, commits).await.unwrap_err();
     assert!(error.is_unknown());
     let stored = kit.load(&hold.duty).await.unwrap();
     assert_eq!((stored.version, stored.epoch), (version(1), hold.epoch));
-    assert_eq!(
-        (stored.instance, stored.document),
-        (a.instance.clone(), doc("mine"))
-    );
+    assert_eq!((stored.instance, stored.document), (a.instance.clone(), doc("mine")));
     // Repeating it blindly would have been refused, not applied twice.
     let again = kit.commit(&a, &hold, 0, "again").await;
     assert_eq!(again, Committed::Conflict { stored: version(1) });
@@ -222,11 +186,7 @@ async fn every_byte_is_kept(kit: Kit) {
     for (expected, bytes) in [Vec::new(), bytes].into_iter().enumerate() {
         let document = Document::new(bytes).unwrap();
         let expected = version(expected as u64);
-        let commit = Commit {
-            hold: hold.clone(),
-            expected,
-            document: document.clone(),
-        };
+        let commit = Commit { hold: hold.clone(), expected, document: document.clone() };
         kit.store.commit(&a, &[commit]).await.unwrap();
         assert_eq!(kit.load(&hold.duty).await.unwrap().document, document);
     }
@@ -235,11 +195,7 @@ async fn every_byte_is_kept(kit: Kit) {
 async fn the_largest_document_is_kept(kit: Kit) {
     let (a, hold) = held(&kit).await;
     let document = Document::new(vec![b'x'; Document::MAX_BYTES]).unwrap();
-    let commit = Commit {
-        hold: hold.clone(),
-        expected: version(0),
-        document: document.clone(),
-    };
+    let commit = Commit { hold: hold.clone(), expected: version(0), document: document.clone() };
     assert_eq!(kit.store.commit(&a, &[commit]).await.unwrap(), [saved(1)]);
     assert_eq!(kit.load(&hold.duty).await.unwrap().document, document);
 }
@@ -247,22 +203,11 @@ async fn the_largest_document_is_kept(kit: Kit) {
 async fn history_is_newest_first(kit: Kit) {
     let (a, hold) = held(&kit).await;
     for number in 0..3 {
-        kit.commit(&a, &hold, number, &format!("cursor {number}"))
-            .await;
+        kit.commit(&a, &hold, number, &format!("cursor {number}")).await;
     }
     let history = kit.store.history(&hold.duty).await.unwrap();
-    let seen: Vec<_> = history
-        .iter()
-        .map(|c| (c.version.get(), c.document.clone()))
-        .collect();
-    assert_eq!(
-        seen,
-        [
-            (3, doc("cursor 2")),
-            (2, doc("cursor 1")),
-            (1, doc("cursor 0"))
-        ]
-    );
+    let seen: Vec<_> = history.iter().map(|c| (c.version.get(), c.document.clone())).collect();
+    assert_eq!(seen, [(3, doc("cursor 2")), (2, doc("cursor 1")), (1, doc("cursor 0"))]);
     assert_eq!(kit.load(&hold.duty).await.as_ref(), history.first());
 }
 
@@ -271,30 +216,17 @@ async fn history_is_a_ring(kit: Kit) {
     let slots = kit.store.abilities().history_slots as u64;
     let last = slots * 2 + 3;
     for number in 0..last {
-        kit.commit(&a, &hold, number, &format!("cursor {number}"))
-            .await;
+        kit.commit(&a, &hold, number, &format!("cursor {number}")).await;
     }
     let history = kit.store.history(&hold.duty).await.unwrap();
-    let versions: Vec<_> = history
-        .iter()
-        .map(|checkpoint| checkpoint.version.get())
-        .collect();
-    assert_eq!(
-        versions,
-        (last - slots + 1..=last).rev().collect::<Vec<_>>()
-    );
+    let versions: Vec<_> = history.iter().map(|checkpoint| checkpoint.version.get()).collect();
+    assert_eq!(versions, (last - slots + 1..=last).rev().collect::<Vec<_>>());
     let oldest = history.last().unwrap();
     assert_eq!(oldest.document, doc(&format!("cursor {}", last - slots)));
 }
 
 async fn history_of_nothing_is_empty(kit: Kit) {
-    assert!(
-        kit.store
-            .history(&kit.duty("never"))
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(kit.store.history(&kit.duty("never")).await.unwrap().is_empty());
 }
 
 async fn a_batch_answers_per_item(kit: Kit) {
@@ -304,11 +236,7 @@ async fn a_batch_answers_per_item(kit: Kit) {
     kit.release(&a, &holds[2]).await;
     let commits: Vec<_> = holds
         .iter()
-        .map(|hold| Commit {
-            hold: hold.clone(),
-            expected: version(0),
-            document: doc("batch"),
-        })
+        .map(|hold| Commit { hold: hold.clone(), expected: version(0), document: doc("batch") })
         .collect();
     let committed = kit.store.commit(&a, &commits).await.unwrap();
     assert_eq!(
@@ -316,27 +244,14 @@ async fn a_batch_answers_per_item(kit: Kit) {
         [
             saved(1),
             Committed::Conflict { stored: version(1) },
-            Committed::Fenced {
-                newest: holds[2].epoch
-            },
+            Committed::Fenced { newest: holds[2].epoch },
             saved(1),
         ]
     );
     let duties: Vec<_> = holds.iter().map(|hold| hold.duty.clone()).collect();
     let stored = kit.store.load(&duties).await.unwrap();
-    let seen: Vec<_> = stored
-        .iter()
-        .map(|c| c.as_ref().map(|c| c.document.clone()))
-        .collect();
-    assert_eq!(
-        seen,
-        [
-            Some(doc("batch")),
-            Some(doc("ahead")),
-            None,
-            Some(doc("batch"))
-        ]
-    );
+    let seen: Vec<_> = stored.iter().map(|c| c.as_ref().map(|c| c.document.clone())).collect();
+    assert_eq!(seen, [Some(doc("batch")), Some(doc("ahead")), None, Some(doc("batch"))]);
 }
 
 async fn load_answers_in_order(kit: Kit) {
@@ -344,15 +259,8 @@ async fn load_answers_in_order(kit: Kit) {
     let holds = kit.hold_all(&a, &kit.duties(3)).await;
     kit.commit(&a, &holds[2], 0, "two").await;
     kit.commit(&a, &holds[0], 0, "zero").await;
-    let asked = [
-        holds[2].duty.clone(),
-        kit.duty("never"),
-        holds[0].duty.clone(),
-    ];
+    let asked = [holds[2].duty.clone(), kit.duty("never"), holds[0].duty.clone()];
     let stored = kit.store.load(&asked).await.unwrap();
-    let seen: Vec<_> = stored
-        .iter()
-        .map(|c| c.as_ref().map(|c| c.document.clone()))
-        .collect();
+    let seen: Vec<_> = stored.iter().map(|c| c.as_ref().map(|c| c.document.clone())).collect();
     assert_eq!(seen, [Some(doc("two")), None, Some(doc("zero"))]);
 }

@@ -75,9 +75,7 @@ async fn a_held_duty_names_its_holder(kit: Kit) {
     let (a, b) = (kit.join("a").await, kit.join("b").await);
     kit.hold(&a, "d").await;
     let claimed = kit.claim(&b, &[kit.duty("d")]).await.remove(0);
-    let Claimed::HeldBy(Some(holder)) = claimed else {
-        panic!("{claimed:?}")
-    };
+    let Claimed::HeldBy(Some(holder)) = claimed else { panic!("{claimed:?}") };
     assert_eq!(holder.instance, a.instance);
     assert!(holder.remaining <= a.ttl.get());
 }
@@ -86,9 +84,7 @@ async fn claiming_again_is_the_same_hold(kit: Kit) {
     let session = kit.join("a").await;
     let hold = kit.hold(&session, "d").await;
     let again = kit.claim(&session, &[kit.duty("d")]).await.remove(0);
-    let Claimed::Already(same) = again else {
-        panic!("{again:?}")
-    };
+    let Claimed::Already(same) = again else { panic!("{again:?}") };
     assert_eq!((same.epoch, same.nonce), (hold.epoch, hold.nonce));
     assert_eq!(kit.fates(&session, &[same]).await, [HoldFate::Kept]);
 }
@@ -118,24 +114,14 @@ async fn the_epoch_grows_when_the_same_instance_returns(kit: Kit) {
     let a = kit.join("a").await;
     let first = kit.hold(&a, "d").await;
     kit.lapse(&a).await;
-    let again = OpenSession {
-        instance: a.instance.clone(),
-        ..kit.wish("a")
-    };
+    let again = OpenSession { instance: a.instance.clone(), ..kit.wish("a") };
     kit.open(&again).await;
     assert!(kit.hold(&again.session(), "d").await.epoch > first.epoch);
 }
 
 async fn claim_with_floor(kit: &Kit, session: &tenure_core::Session, floor: Epoch) -> Hold {
-    let want = Want {
-        duty: kit.duty("d"),
-        floor,
-    };
-    let claimed = kit
-        .store
-        .claim(session, &[want], &reason("case"))
-        .await
-        .unwrap();
+    let want = Want { duty: kit.duty("d"), floor };
+    let claimed = kit.store.claim(session, &[want], &reason("case")).await.unwrap();
     granted(claimed.into_iter().next().unwrap())
 }
 
@@ -171,36 +157,20 @@ async fn the_checkpoint_s_epoch_is_a_floor(kit: Kit) {
 
 async fn a_floor_at_the_end_of_the_range_is_refused_whole(kit: Kit) {
     let a = kit.join("a").await;
-    let wants = [
-        Want::new(kit.duty("fine")),
-        Want {
-            duty: kit.duty("exhausted"),
-            floor: Epoch::MAX,
-        },
-    ];
-    let error = kit
-        .store
-        .claim(&a, &wants, &reason("case"))
-        .await
-        .unwrap_err();
+    let wants =
+        [Want::new(kit.duty("fine")), Want { duty: kit.duty("exhausted"), floor: Epoch::MAX }];
+    let error = kit.store.claim(&a, &wants, &reason("case")).await.unwrap_err();
     assert!(matches!(&error, StoreError::Refused(_)), "{error}");
     assert_eq!(error.code(), Code::Exhausted);
     let holders = kit.store.holders(&kit.group).await.unwrap();
-    assert!(
-        holders.iter().all(|holder| holder.holder.is_none()),
-        "{holders:?}"
-    );
+    assert!(holders.iter().all(|holder| holder.holder.is_none()), "{holders:?}");
 }
 
 async fn release_by_another_is_refused(kit: Kit) {
     let (a, b) = (kit.join("a").await, kit.join("b").await);
     let hold = kit.hold(&a, "d").await;
     assert_eq!(kit.release(&b, &hold).await, Released::NotYours);
-    let stolen = Hold {
-        instance: b.instance.clone(),
-        nonce: b.nonce,
-        ..hold.clone()
-    };
+    let stolen = Hold { instance: b.instance.clone(), nonce: b.nonce, ..hold.clone() };
     assert_eq!(kit.release(&b, &stolen).await, Released::NotYours);
     assert_eq!(kit.fates(&a, &[hold]).await, [HoldFate::Kept]);
 }
@@ -247,17 +217,11 @@ async fn a_hold_of_an_ended_session_is_not_inherited(kit: Kit) {
     let a = kit.join("a").await;
     let old = kit.hold(&a, "d").await;
     kit.lapse(&a).await;
-    let again = OpenSession {
-        instance: a.instance.clone(),
-        ..kit.wish("a")
-    };
+    let again = OpenSession { instance: a.instance.clone(), ..kit.wish("a") };
     kit.open(&again).await;
     let session = again.session();
     assert_eq!(kit.fates(&session, &[old.clone()]).await, [HoldFate::Lost]);
-    let dressed_up = Hold {
-        nonce: session.nonce,
-        ..old
-    };
+    let dressed_up = Hold { nonce: session.nonce, ..old };
     assert_eq!(kit.fates(&session, &[dressed_up]).await, [HoldFate::Lost]);
 }
 
@@ -285,11 +249,7 @@ async fn a_stale_mark_never_hides_a_loss(kit: Kit) {
             panic!("ended")
         };
         for (index, fate) in fates.iter().enumerate() {
-            let expected = if index <= lost {
-                HoldFate::Lost
-            } else {
-                HoldFate::Kept
-            };
+            let expected = if index <= lost { HoldFate::Lost } else { HoldFate::Kept };
             assert_eq!(*fate, expected, "hold {index} after losing {lost}");
         }
         for hold in &mut holds[lost + 1..] {
@@ -302,15 +262,8 @@ async fn a_hold_that_was_never_granted_is_lost(kit: Kit) {
     let a = kit.join("a").await;
     let hold = kit.hold(&a, "d").await;
     let stale = Mark(hold.mark.0.wrapping_sub(1));
-    let forged = Hold {
-        duty: kit.duty("never"),
-        ..hold.clone()
-    }
-    .confirmed(stale);
-    assert_eq!(
-        kit.fates(&a, &[forged, hold]).await,
-        [HoldFate::Lost, HoldFate::Kept]
-    );
+    let forged = Hold { duty: kit.duty("never"), ..hold.clone() }.confirmed(stale);
+    assert_eq!(kit.fates(&a, &[forged, hold]).await, [HoldFate::Lost, HoldFate::Kept]);
 }
 
 async fn a_hold_with_another_epoch_is_lost(kit: Kit) {
@@ -324,27 +277,14 @@ async fn a_hold_with_another_epoch_is_lost(kit: Kit) {
 
 async fn claiming_without_a_session_gives_nothing(kit: Kit) {
     let never = kit.wish("never").session();
-    assert_eq!(
-        kit.claim(&never, &[kit.duty("d")]).await,
-        [Claimed::SessionEnded]
-    );
-    assert!(
-        kit.store
-            .holders(&kit.group)
-            .await
-            .unwrap()
-            .iter()
-            .all(|h| h.holder.is_none())
-    );
+    assert_eq!(kit.claim(&never, &[kit.duty("d")]).await, [Claimed::SessionEnded]);
+    assert!(kit.store.holders(&kit.group).await.unwrap().iter().all(|h| h.holder.is_none()));
 }
 
 async fn claiming_with_an_expired_session_gives_nothing(kit: Kit) {
     let (a, b) = (kit.join("a").await, kit.join("b").await);
     kit.lapse(&a).await;
-    assert_eq!(
-        kit.claim(&a, &[kit.duty("d")]).await,
-        [Claimed::SessionEnded]
-    );
+    assert_eq!(kit.claim(&a, &[kit.duty("d")]).await, [Claimed::SessionEnded]);
     kit.hold(&b, "d").await;
 }
 
@@ -354,24 +294,14 @@ async fn closing_frees_every_hold(kit: Kit) {
     let first = kit.hold_all(&a, &duties).await;
     kit.store.close_session(&a, &reason("done")).await.unwrap();
     let second = kit.hold_all(&b, &duties).await;
-    assert!(
-        first
-            .iter()
-            .zip(&second)
-            .all(|(old, new)| new.epoch > old.epoch)
-    );
+    assert!(first.iter().zip(&second).all(|(old, new)| new.epoch > old.epoch));
 }
 
 async fn a_batch_answers_in_order(kit: Kit) {
     let (a, b) = (kit.join("a").await, kit.join("b").await);
     kit.hold(&a, "theirs").await;
     kit.hold(&b, "mine").await;
-    let asked = [
-        kit.duty("z-new"),
-        kit.duty("theirs"),
-        kit.duty("a-new"),
-        kit.duty("mine"),
-    ];
+    let asked = [kit.duty("z-new"), kit.duty("theirs"), kit.duty("a-new"), kit.duty("mine")];
     let claimed = kit.claim(&b, &asked).await;
     assert_eq!(granted(claimed[0].clone()).duty, asked[0]);
     assert!(is_held(&claimed[1]));
@@ -383,13 +313,7 @@ async fn empty_batches_are_answered(kit: Kit) {
     let a = kit.join("a").await;
     assert!(kit.claim(&a, &[]).await.is_empty());
     assert!(kit.fates(&a, &[]).await.is_empty());
-    assert!(
-        kit.store
-            .release(&a, &[], &reason("case"))
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(kit.store.release(&a, &[], &reason("case")).await.unwrap().is_empty());
     assert!(kit.store.commit(&a, &[]).await.unwrap().is_empty());
     assert!(kit.store.load(&[]).await.unwrap().is_empty());
 }
@@ -398,25 +322,14 @@ async fn ten_thousand_holds_live_on_by_one_call(kit: Kit) {
     let a = kit.join("a").await;
     let duties = kit.duties(10_000);
     let mut holds = kit.hold_all(&a, &duties).await;
-    assert!(
-        kit.fates(&a, &holds)
-            .await
-            .iter()
-            .all(|fate| *fate == HoldFate::Kept)
-    );
+    assert!(kit.fates(&a, &holds).await.iter().all(|fate| *fate == HoldFate::Kept));
     // One is lost in the middle: the answer must name exactly that one.
     kit.release(&a, &holds[5_000]).await;
     let fates = kit.fates(&a, &holds).await;
-    let lost: Vec<_> = (0..10_000)
-        .filter(|n| fates[*n] != HoldFate::Kept)
-        .collect();
+    let lost: Vec<_> = (0..10_000).filter(|n| fates[*n] != HoldFate::Kept).collect();
     assert_eq!(lost, [5_000]);
     holds.remove(5_000);
-    let released = kit
-        .store
-        .release(&a, &holds, &reason("case"))
-        .await
-        .unwrap();
+    let released = kit.store.release(&a, &holds, &reason("case")).await.unwrap();
     assert!(released.iter().all(|released| *released == Released::Freed));
 }
 
@@ -424,22 +337,10 @@ async fn holders_lists_held_and_free_duties(kit: Kit) {
     let a = kit.join("a").await;
     let holds = kit.hold_all(&a, &kit.duties(3)).await;
     kit.release(&a, &holds[1]).await;
-    let holders = kit
-        .other_client()
-        .await
-        .store
-        .holders(&kit.group)
-        .await
-        .unwrap();
+    let holders = kit.other_client().await.store.holders(&kit.group).await.unwrap();
     let seen: Vec<_> = holders
         .iter()
-        .map(|h| {
-            (
-                h.duty.id.as_str(),
-                h.epoch,
-                h.holder.as_ref().map(|now| &now.instance),
-            )
-        })
+        .map(|h| (h.duty.id.as_str(), h.epoch, h.holder.as_ref().map(|now| &now.instance)))
         .collect();
     assert_eq!(
         seen,
@@ -460,11 +361,7 @@ async fn duties_of_two_groups_are_apart(kit: Kit) {
 }
 
 async fn an_expired_holder_does_not_block_another_duty(kit: Kit) {
-    let (a, b, c) = (
-        kit.join("a").await,
-        kit.join("b").await,
-        kit.join("c").await,
-    );
+    let (a, b, c) = (kit.join("a").await, kit.join("b").await, kit.join("c").await);
     kit.hold(&a, "dead").await;
     kit.hold(&c, "live").await;
     kit.lapse(&a).await;

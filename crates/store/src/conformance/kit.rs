@@ -48,19 +48,12 @@ pub struct Kit {
 impl Kit {
     pub async fn new(place: Arc<dyn Place>) -> Self {
         let group = GroupName::new(format!("case-{:x}", unique())).unwrap();
-        Self {
-            store: place.open().await,
-            place,
-            group,
-        }
+        Self { store: place.open().await, place, group }
     }
 
     /// The same group seen by another client.
     pub async fn other_client(&self) -> Self {
-        Self {
-            store: self.place.open().await,
-            ..self.clone()
-        }
+        Self { store: self.place.open().await, ..self.clone() }
     }
 
     pub fn duty(&self, id: &str) -> DutyKey {
@@ -98,11 +91,7 @@ impl Kit {
 
     pub async fn claim(&self, session: &Session, duties: &[DutyKey]) -> Vec<Claimed> {
         let wants: Vec<_> = duties.iter().cloned().map(Want::new).collect();
-        let claimed = self
-            .store
-            .claim(session, &wants, &reason("case"))
-            .await
-            .unwrap();
+        let claimed = self.store.claim(session, &wants, &reason("case")).await.unwrap();
         assert_eq!(claimed.len(), duties.len());
         claimed
     }
@@ -131,10 +120,7 @@ impl Kit {
 
     pub async fn release(&self, session: &Session, hold: &Hold) -> tenure_core::store::Released {
         let holds = std::slice::from_ref(hold);
-        self.store
-            .release(session, holds, &reason("case"))
-            .await
-            .unwrap()[0]
+        self.store.release(session, holds, &reason("case")).await.unwrap()[0]
     }
 
     pub async fn commit(
@@ -144,20 +130,13 @@ impl Kit {
         expected: u64,
         document: &str,
     ) -> Committed {
-        let commit = Commit {
-            hold: hold.clone(),
-            expected: version(expected),
-            document: doc(document),
-        };
+        let commit =
+            Commit { hold: hold.clone(), expected: version(expected), document: doc(document) };
         self.store.commit(session, &[commit]).await.unwrap()[0]
     }
 
     pub async fn load(&self, duty: &DutyKey) -> Option<Checkpoint> {
-        self.store
-            .load(std::slice::from_ref(duty))
-            .await
-            .unwrap()
-            .remove(0)
+        self.store.load(std::slice::from_ref(duty)).await.unwrap().remove(0)
     }
 
     pub async fn member_ids(&self) -> Vec<InstanceId> {

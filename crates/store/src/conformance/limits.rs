@@ -22,23 +22,13 @@ fn case() -> Reason {
 }
 
 fn commits(holds: &[Hold]) -> Vec<Commit> {
-    let commit = |hold: &Hold| Commit {
-        hold: hold.clone(),
-        expected: version(0),
-        document: doc("x"),
-    };
+    let commit =
+        |hold: &Hold| Commit { hold: hold.clone(), expected: version(0), document: doc("x") };
     holds.iter().map(commit).collect()
 }
 
 async fn nothing_was_stored(kit: &Kit) {
-    assert!(
-        kit.store
-            .holders(&kit.group)
-            .await
-            .unwrap()
-            .iter()
-            .all(|h| h.holder.is_none())
-    );
+    assert!(kit.store.holders(&kit.group).await.unwrap().iter().all(|h| h.holder.is_none()));
 }
 
 async fn a_batch_above_the_limit_is_refused(kit: Kit) {
@@ -46,13 +36,8 @@ async fn a_batch_above_the_limit_is_refused(kit: Kit) {
     let hold = kit.hold(&a, "d").await;
     let duties = kit.duties(MAX_BATCH + 1);
     let wants: Vec<_> = duties.iter().cloned().map(Want::new).collect();
-    let holds: Vec<_> = duties
-        .iter()
-        .map(|duty| Hold {
-            duty: duty.clone(),
-            ..hold.clone()
-        })
-        .collect();
+    let holds: Vec<_> =
+        duties.iter().map(|duty| Hold { duty: duty.clone(), ..hold.clone() }).collect();
     bad_input(kit.store.claim(&a, &wants, &case()).await);
     bad_input(kit.store.keep_alive(&a, None, &holds).await);
     bad_input(kit.store.release(&a, &holds, &case()).await);
@@ -78,10 +63,7 @@ async fn a_duty_of_another_group_is_refused(kit: Kit) {
     let a = kit.join("a").await;
     let hold = kit.hold(&a, "d").await;
     let elsewhere = DutyKey::new("elsewhere", "d").unwrap();
-    let foreign = [Hold {
-        duty: elsewhere.clone(),
-        ..hold
-    }];
+    let foreign = [Hold { duty: elsewhere.clone(), ..hold }];
     let wants = [Want::new(kit.duty("fine")), Want::new(elsewhere.clone())];
     bad_input(kit.store.claim(&a, &wants, &case()).await);
     bad_input(kit.store.keep_alive(&a, None, &foreign).await);

@@ -16,31 +16,16 @@ super::cases! { "names":
 async fn lives(kit: Kit, id: &str) {
     let duty = DutyKey::new(kit.group.as_str(), id).unwrap();
     let (a, b) = (kit.join("a").await, kit.join("b").await);
-    let hold = kit
-        .hold_all(&a, std::slice::from_ref(&duty))
-        .await
-        .remove(0);
+    let hold = kit.hold_all(&a, std::slice::from_ref(&duty)).await.remove(0);
     assert_eq!(hold.duty, duty);
     let refused = kit.claim(&b, std::slice::from_ref(&duty)).await.remove(0);
     assert!(matches!(refused, Claimed::HeldBy(Some(by)) if by.instance == a.instance));
-    assert!(matches!(
-        kit.commit(&a, &hold, 0, id).await,
-        Committed::Saved(_)
-    ));
-    assert_eq!(
-        kit.load(&duty).await.unwrap().document.as_bytes(),
-        id.as_bytes()
-    );
+    assert!(matches!(kit.commit(&a, &hold, 0, id).await, Committed::Saved(_)));
+    assert_eq!(kit.load(&duty).await.unwrap().document.as_bytes(), id.as_bytes());
     assert_eq!(kit.store.history(&duty).await.unwrap().len(), 1);
     kit.release(&a, &hold).await;
     let holders = kit.store.holders(&kit.group).await.unwrap();
-    assert_eq!(
-        holders
-            .iter()
-            .map(|holder| &holder.duty)
-            .collect::<Vec<_>>(),
-        [&duty]
-    );
+    assert_eq!(holders.iter().map(|holder| &holder.duty).collect::<Vec<_>>(), [&duty]);
     assert!(kit.hold_all(&b, &[duty]).await[0].epoch > hold.epoch);
 }
 
@@ -82,40 +67,26 @@ async fn five_hundred_and_twelve_bytes(kit: Kit) {
 
 async fn names_that_look_alike_stay_apart(kit: Kit) {
     let a = kit.join("a").await;
-    let ids = [
-        "x", "X", "x ", "%78", "x:1", "x%3A1", "lease:x", "fence:x", "é", "e\u{301}",
-    ];
+    let ids = ["x", "X", "x ", "%78", "x:1", "x%3A1", "lease:x", "fence:x", "é", "e\u{301}"];
     let duties: Vec<_> = ids.iter().map(|id| kit.duty(id)).collect();
     let holds = kit.hold_all(&a, &duties).await;
     for (hold, id) in holds.iter().zip(ids) {
         kit.commit(&a, hold, 0, id).await;
     }
     for (duty, id) in duties.iter().zip(ids) {
-        assert_eq!(
-            kit.load(duty).await.unwrap().document.as_bytes(),
-            id.as_bytes()
-        );
+        assert_eq!(kit.load(duty).await.unwrap().document.as_bytes(), id.as_bytes());
     }
-    assert_eq!(
-        kit.store.holders(&kit.group).await.unwrap().len(),
-        ids.len()
-    );
+    assert_eq!(kit.store.holders(&kit.group).await.unwrap().len(), ids.len());
 }
 
 async fn instance_ids_with_any_character(kit: Kit) {
     let wish = kit.wish("x");
     let odd = format!("{} : / % {{}} 🦀 '\"", wish.instance.as_str());
-    let wish = OpenSession {
-        instance: InstanceId::new(odd).unwrap(),
-        ..wish
-    };
+    let wish = OpenSession { instance: InstanceId::new(odd).unwrap(), ..wish };
     assert_eq!(kit.open(&wish).await, Opened::Open(wish.session()));
     let hold = kit.hold(&wish.session(), "d").await;
     kit.commit(&wish.session(), &hold, 0, "x").await;
     assert_eq!(kit.load(&hold.duty).await.unwrap().instance, wish.instance);
     assert_eq!(kit.member_ids().await, [wish.instance.clone()]);
-    kit.store
-        .close_session(&wish.session(), &reason("done"))
-        .await
-        .unwrap();
+    kit.store.close_session(&wish.session(), &reason("done")).await.unwrap();
 }

@@ -35,11 +35,7 @@ where
 {
     let mut tasks = JoinSet::new();
     // Stores limit their connections: a few clients are shared by all racers.
-    let clients = [
-        kit.clone(),
-        kit.other_client().await,
-        kit.other_client().await,
-    ];
+    let clients = [kit.clone(), kit.other_client().await, kit.other_client().await];
     for racer in 0..racers {
         tasks.spawn(run(clients[racer % clients.len()].clone(), racer));
     }
@@ -57,10 +53,7 @@ fn one_winner_each(answers: Vec<Vec<Claimed>>, before: &BTreeMap<DutyKey, Hold>)
     }
     assert_eq!(winners.len(), DUTIES);
     for (duty, hold) in &winners {
-        assert!(
-            before.get(duty).is_none_or(|old| hold.epoch > old.epoch),
-            "{hold:?}"
-        );
+        assert!(before.get(duty).is_none_or(|old| hold.epoch > old.epoch), "{hold:?}");
     }
 }
 
@@ -78,10 +71,7 @@ async fn twenty_racers_for_fifty_expired_duties(kit: Kit) {
     let (dead, also_dead) = (kit.join("dead").await, kit.join("also-dead").await);
     let mut before = kit.hold_all(&dead, &duties[..25]).await;
     before.extend(kit.hold_all(&also_dead, &duties[25..]).await);
-    let before = before
-        .into_iter()
-        .map(|hold| (hold.duty.clone(), hold))
-        .collect();
+    let before = before.into_iter().map(|hold| (hold.duty.clone(), hold)).collect();
     kit.lapse(&dead).await;
     kit.lapse(&also_dead).await;
     let sessions = contenders(&kit).await;
@@ -109,21 +99,12 @@ async fn twenty_racers_for_fifty_new_duties(kit: Kit) {
 async fn one_instance_opened_by_many(kit: Kit) {
     let instance = kit.wish("same").instance;
     let answers = race(&kit, RACERS, |kit, _| {
-        let wish = OpenSession {
-            instance: instance.clone(),
-            ..kit.wish("x")
-        };
+        let wish = OpenSession { instance: instance.clone(), ..kit.wish("x") };
         async move { kit.open(&wish).await }
     })
     .await;
-    let open = answers
-        .iter()
-        .filter(|opened| matches!(opened, Opened::Open(_)))
-        .count();
-    let taken = answers
-        .iter()
-        .filter(|opened| **opened == Opened::Taken)
-        .count();
+    let open = answers.iter().filter(|opened| matches!(opened, Opened::Open(_))).count();
+    let taken = answers.iter().filter(|opened| **opened == Opened::Taken).count();
     assert_eq!((open, taken), (1, RACERS - 1));
 }
 
@@ -134,16 +115,8 @@ async fn one_nonce_opened_by_many(kit: Kit) {
         async move { kit.open(&wish).await }
     })
     .await;
-    assert!(
-        answers
-            .iter()
-            .all(|opened| *opened == Opened::Open(wish.session()))
-    );
-    let joined = kit
-        .store
-        .audit(&kit.group, AuditRange::first(100))
-        .await
-        .unwrap();
+    assert!(answers.iter().all(|opened| *opened == Opened::Open(wish.session())));
+    let joined = kit.store.audit(&kit.group, AuditRange::first(100)).await.unwrap();
     assert_eq!(joined.len(), 1, "{joined:?}");
 }
 
@@ -155,9 +128,8 @@ async fn one_version_committed_by_many(kit: Kit) {
         async move { kit.commit(&a, &hold, 0, &format!("writer {racer}")).await }
     })
     .await;
-    let saved: Vec<_> = (0..RACERS)
-        .filter(|racer| answers[*racer] == Committed::Saved(version(1)))
-        .collect();
+    let saved: Vec<_> =
+        (0..RACERS).filter(|racer| answers[*racer] == Committed::Saved(version(1))).collect();
     assert_eq!(saved.len(), 1, "{answers:?}");
     let stored = kit.load(&hold.duty).await.unwrap();
     assert_eq!(stored.document, doc(&format!("writer {}", saved[0])));
@@ -174,9 +146,7 @@ async fn a_group_document_counts_every_writer(kit: Kit) {
             let mut bytes = read.document.as_bytes().to_vec();
             bytes.extend(line.as_bytes());
             let document = tenure_core::Document::new(bytes).unwrap();
-            let replaced = kit
-                .store
-                .replace_group_document(&kit.group, read.version, &document);
+            let replaced = kit.store.replace_group_document(&kit.group, read.version, &document);
             if matches!(replaced.await.unwrap(), Replaced::Saved(_)) {
                 done += 1;
             }
@@ -227,19 +197,10 @@ async fn claims_and_releases_keep_every_invariant(kit: Kit) {
     })
     .await;
     let mut history = Vec::new();
-    for entry in kit
-        .store
-        .audit(&kit.group, AuditRange::first(10_000))
-        .await
-        .unwrap()
-    {
+    for entry in kit.store.audit(&kit.group, AuditRange::first(10_000)).await.unwrap() {
         if entry.kind == AuditKind::Granted {
             let (duty, epoch) = (entry.duty.unwrap(), entry.epoch.unwrap());
-            history.push(Step::Granted {
-                duty,
-                epoch,
-                instance: entry.instance,
-            });
+            history.push(Step::Granted { duty, epoch, instance: entry.instance });
         }
     }
     assert!(history.len() >= 6, "{history:?}");
@@ -262,11 +223,7 @@ async fn a_closing_session_leaves_no_hold_behind(kit: Kit) {
         let (claimer, closer) = (kit.clone(), kit.other_client().await);
         let (session, wanted) = (a.clone(), duties.clone());
         let claiming = tokio::spawn(async move { claimer.claim(&session, &wanted).await });
-        closer
-            .store
-            .close_session(&a, &reason("done"))
-            .await
-            .unwrap();
+        closer.store.close_session(&a, &reason("done")).await.unwrap();
         claiming.await.unwrap();
         // Whichever came first, nothing of a closed session may block the next one.
         let b = kit.join(&format!("b{round}")).await;
@@ -296,9 +253,7 @@ async fn keep_alive_and_takeover_never_both_win(kit: Kit) {
                 taken += 1;
             }
             Claimed::HeldBy(_) => {
-                let KeptAlive::Kept { holds, .. } = still else {
-                    panic!("{still:?}")
-                };
+                let KeptAlive::Kept { holds, .. } = still else { panic!("{still:?}") };
                 assert_eq!(holds, [HoldFate::Kept]);
             }
             other => panic!("{other:?}"),
@@ -306,8 +261,6 @@ async fn keep_alive_and_takeover_never_both_win(kit: Kit) {
     }
     // The lapse is the later of the two unless the keep-alive waited for it.
     assert!(taken <= 10);
-    let free = kit
-        .hold_all(&kit.join("last").await, &[kit.duty("fresh")])
-        .await;
+    let free = kit.hold_all(&kit.join("last").await, &[kit.duty("fresh")]).await;
     granted(Claimed::Granted(free[0].clone()));
 }

@@ -30,10 +30,7 @@ super::cases! { "session":
 }
 
 async fn opening_makes_a_member_with_its_note(kit: Kit) {
-    let wish = OpenSession {
-        note: Note::new("weight=2 \0 zone=ü").unwrap(),
-        ..kit.wish("a")
-    };
+    let wish = OpenSession { note: Note::new("weight=2 \0 zone=ü").unwrap(), ..kit.wish("a") };
     assert_eq!(kit.open(&wish).await, Opened::Open(wish.session()));
     let members = kit.store.members(&kit.group).await.unwrap();
     assert_eq!(members.len(), 1);
@@ -46,19 +43,10 @@ async fn opening_makes_a_member_with_its_note(kit: Kit) {
 
 async fn a_live_instance_cannot_open_a_second_session(kit: Kit) {
     let first = kit.join("a").await;
-    let second = OpenSession {
-        instance: first.instance.clone(),
-        ..kit.wish("b")
-    };
+    let second = OpenSession { instance: first.instance.clone(), ..kit.wish("b") };
     assert_eq!(kit.open(&second).await, Opened::Taken);
-    assert_eq!(
-        kit.keep_alive(&second.session(), &[]).await,
-        KeptAlive::Ended
-    );
-    assert!(matches!(
-        kit.keep_alive(&first, &[]).await,
-        KeptAlive::Kept { .. }
-    ));
+    assert_eq!(kit.keep_alive(&second.session(), &[]).await, KeptAlive::Ended);
+    assert!(matches!(kit.keep_alive(&first, &[]).await, KeptAlive::Kept { .. }));
 }
 
 async fn a_lost_reply_at_start_up_is_no_stranger(kit: Kit) {
@@ -67,19 +55,13 @@ async fn a_lost_reply_at_start_up_is_no_stranger(kit: Kit) {
     let hold = kit.hold(&wish.session(), "d").await;
     assert_eq!(kit.open(&wish).await, Opened::Open(wish.session()));
     assert_eq!(kit.member_ids().await, [wish.instance.clone()]);
-    assert_eq!(
-        kit.fates(&wish.session(), &[hold]).await,
-        [tenure_core::store::HoldFate::Kept]
-    );
+    assert_eq!(kit.fates(&wish.session(), &[hold]).await, [tenure_core::store::HoldFate::Kept]);
 }
 
 async fn a_closed_session_does_not_come_back(kit: Kit) {
     let wish = kit.wish("a");
     kit.open(&wish).await;
-    kit.store
-        .close_session(&wish.session(), &reason("done"))
-        .await
-        .unwrap();
+    kit.store.close_session(&wish.session(), &reason("done")).await.unwrap();
     assert_eq!(kit.open(&wish).await, Opened::Spent);
     assert!(kit.member_ids().await.is_empty());
 }
@@ -95,16 +77,10 @@ async fn an_expired_session_does_not_come_back(kit: Kit) {
 async fn an_instance_may_open_anew_once_its_session_ended(kit: Kit) {
     let first = kit.join("a").await;
     kit.lapse(&first).await;
-    let again = OpenSession {
-        instance: first.instance.clone(),
-        ..kit.wish("a")
-    };
+    let again = OpenSession { instance: first.instance.clone(), ..kit.wish("a") };
     assert_eq!(kit.open(&again).await, Opened::Open(again.session()));
     assert_eq!(kit.keep_alive(&first, &[]).await, KeptAlive::Ended);
-    assert!(matches!(
-        kit.keep_alive(&again.session(), &[]).await,
-        KeptAlive::Kept { .. }
-    ));
+    assert!(matches!(kit.keep_alive(&again.session(), &[]).await, KeptAlive::Kept { .. }));
 }
 
 async fn closing_twice_says_so(kit: Kit) {
@@ -137,69 +113,40 @@ async fn an_expired_session_cannot_be_kept_alive(kit: Kit) {
 
 async fn a_closed_session_cannot_be_kept_alive(kit: Kit) {
     let session = kit.join("a").await;
-    kit.store
-        .close_session(&session, &reason("done"))
-        .await
-        .unwrap();
+    kit.store.close_session(&session, &reason("done")).await.unwrap();
     assert_eq!(kit.keep_alive(&session, &[]).await, KeptAlive::Ended);
 }
 
 async fn another_nonce_cannot_keep_a_session_alive(kit: Kit) {
     let session = kit.join("a").await;
-    let stranger = tenure_core::Session {
-        nonce: kit.wish("x").nonce,
-        ..session.clone()
-    };
+    let stranger = tenure_core::Session { nonce: kit.wish("x").nonce, ..session.clone() };
     assert_eq!(kit.keep_alive(&stranger, &[]).await, KeptAlive::Ended);
-    assert!(matches!(
-        kit.keep_alive(&session, &[]).await,
-        KeptAlive::Kept { .. }
-    ));
+    assert!(matches!(kit.keep_alive(&session, &[]).await, KeptAlive::Kept { .. }));
 }
 
 async fn another_nonce_cannot_close_a_session(kit: Kit) {
     let session = kit.join("a").await;
-    let stranger = tenure_core::Session {
-        nonce: kit.wish("x").nonce,
-        ..session.clone()
-    };
-    let closed = kit
-        .store
-        .close_session(&stranger, &reason("mistake"))
-        .await
-        .unwrap();
+    let stranger = tenure_core::Session { nonce: kit.wish("x").nonce, ..session.clone() };
+    let closed = kit.store.close_session(&stranger, &reason("mistake")).await.unwrap();
     assert_eq!(closed, Closed::AlreadyEnded);
     assert_eq!(kit.member_ids().await, [session.instance]);
 }
 
 async fn keep_alive_replaces_the_note_only_when_given(kit: Kit) {
-    let wish = OpenSession {
-        note: Note::new("first").unwrap(),
-        ..kit.wish("a")
-    };
+    let wish = OpenSession { note: Note::new("first").unwrap(), ..kit.wish("a") };
     kit.open(&wish).await;
-    let note = || async {
-        kit.store.members(&kit.group).await.unwrap()[0]
-            .note
-            .as_str()
-            .to_owned()
-    };
+    let note =
+        || async { kit.store.members(&kit.group).await.unwrap()[0].note.as_str().to_owned() };
     kit.keep_alive(&wish.session(), &[]).await;
     assert_eq!(note().await, "first");
     let second = Note::new("second").unwrap();
-    kit.store
-        .keep_alive(&wish.session(), Some(&second), &[])
-        .await
-        .unwrap();
+    kit.store.keep_alive(&wish.session(), Some(&second), &[]).await.unwrap();
     assert_eq!(note().await, "second");
 }
 
 async fn a_note_of_four_kib_is_kept(kit: Kit) {
     let note = Note::new("ü".repeat(2048)).unwrap();
-    let wish = OpenSession {
-        note: note.clone(),
-        ..kit.wish("a")
-    };
+    let wish = OpenSession { note: note.clone(), ..kit.wish("a") };
     kit.open(&wish).await;
     assert_eq!(kit.store.members(&kit.group).await.unwrap()[0].note, note);
 }
@@ -208,19 +155,13 @@ async fn a_note_of_four_kib_is_kept(kit: Kit) {
 async fn the_store_s_clock_ends_a_session(kit: Kit) {
     let watcher = kit.other_client().await;
     let long = kit.join("long").await;
-    let short = OpenSession {
-        ttl: Ttl::new(Ttl::MIN).unwrap(),
-        ..kit.wish("short")
-    };
+    let short = OpenSession { ttl: Ttl::new(Ttl::MIN).unwrap(), ..kit.wish("short") };
     kit.open(&short).await;
     let held = kit.hold(&short.session(), "d").await;
     while watcher.member_ids().await.contains(&short.instance) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(
-        kit.keep_alive(&short.session(), &[held]).await,
-        KeptAlive::Ended
-    );
+    assert_eq!(kit.keep_alive(&short.session(), &[held]).await, KeptAlive::Ended);
     assert_eq!(watcher.member_ids().await, [long.instance]);
 }
 
@@ -243,11 +184,8 @@ async fn keep_alive_gives_a_whole_ttl_again(kit: Kit) {
 async fn two_groups_are_two_memberships(kit: Kit) {
     let here = kit.join("a").await;
     let other = GroupName::new(format!("{}-other", kit.group.as_str())).unwrap();
-    let there = OpenSession {
-        group: other.clone(),
-        instance: here.instance.clone(),
-        ..kit.wish("a")
-    };
+    let there =
+        OpenSession { group: other.clone(), instance: here.instance.clone(), ..kit.wish("a") };
     assert_eq!(kit.open(&there).await, Opened::Open(there.session()));
     kit.lapse(&here).await;
     assert!(kit.member_ids().await.is_empty());

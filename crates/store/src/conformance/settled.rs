@@ -59,10 +59,7 @@ async fn repeat<T, F: Future<Output = Result<T, StoreError>>>(
 
 impl Settled {
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self {
-            inner,
-            known: Mutex::default(),
-        }
+        Self { inner, known: Mutex::default() }
     }
 
     async fn entries(&self, group: &GroupName) -> Result<Vec<AuditEntry>, StoreError> {
@@ -113,9 +110,7 @@ impl Store for Settled {
         note: Option<&Note>,
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
-        Ok(repeat(|| self.inner.keep_alive(session, note, holds))
-            .await?
-            .answer)
+        Ok(repeat(|| self.inner.keep_alive(session, note, holds)).await?.answer)
     }
 
     /// A grant whose reply was lost shows as `Already` under an epoch that we never heard of.
@@ -150,16 +145,10 @@ impl Store for Settled {
         reason: &Reason,
     ) -> Result<Vec<Released>, StoreError> {
         let tried = repeat(|| self.inner.release(session, holds, reason)).await?;
-        let entries = if tried.unsure {
-            self.entries(&session.group).await?
-        } else {
-            Vec::new()
-        };
+        let entries = if tried.unsure { self.entries(&session.group).await? } else { Vec::new() };
         let mut known = self.known.lock().unwrap();
         let settle = |(hold, released): (&Hold, Released)| {
-            let stands = entries
-                .iter()
-                .any(|entry| entry_of(entry, AuditKind::Released, hold));
+            let stands = entries.iter().any(|entry| entry_of(entry, AuditKind::Released, hold));
             let freed = released == Released::Freed || (released == Released::Already && stands);
             match freed && known.released.insert((hold.duty.clone(), hold.epoch)) {
                 true => Released::Freed,
@@ -217,10 +206,7 @@ impl Store for Settled {
         if !tried.unsure {
             return Ok(tried.answer);
         }
-        let duties: Vec<_> = commits
-            .iter()
-            .map(|commit| commit.hold.duty.clone())
-            .collect();
+        let duties: Vec<_> = commits.iter().map(|commit| commit.hold.duty.clone()).collect();
         let stored = self.load(&duties).await?;
         let settle = |((commit, answer), stored): ((&Commit, Committed), Option<Checkpoint>)| {
             let ours = stored.filter(|stored| {
@@ -231,12 +217,7 @@ impl Store for Settled {
             });
             ours.map_or(answer, |stored| Committed::Saved(stored.version))
         };
-        Ok(commits
-            .iter()
-            .zip(tried.answer)
-            .zip(stored)
-            .map(settle)
-            .collect())
+        Ok(commits.iter().zip(tried.answer).zip(stored).map(settle).collect())
     }
 
     async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
@@ -257,11 +238,7 @@ impl Store for Settled {
         let tried = repeat(call).await?;
         let stored = self.group_document(group).await?;
         let ours = Ok(stored.version) == expected.next() && &stored.document == document;
-        Ok(if tried.unsure && ours {
-            Replaced::Saved(stored.version)
-        } else {
-            tried.answer
-        })
+        Ok(if tried.unsure && ours { Replaced::Saved(stored.version) } else { tried.answer })
     }
 
     async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {

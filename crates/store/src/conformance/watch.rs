@@ -20,22 +20,14 @@ super::cases! { "watch":
 }
 
 async fn watch(kit: &Kit) -> Box<dyn Watch> {
-    kit.other_client()
-        .await
-        .store
-        .watch(&kit.group)
-        .await
-        .unwrap()
+    kit.other_client().await.store.watch(&kit.group).await.unwrap()
 }
 
 /// Far above what any store needs: it only keeps a failing case from hanging.
 const HANG: Duration = Duration::from_secs(60);
 
 async fn hinted(watch: &mut Box<dyn Watch>) {
-    tokio::time::timeout(HANG, watch.changed())
-        .await
-        .expect("no hint came")
-        .unwrap();
+    tokio::time::timeout(HANG, watch.changed()).await.expect("no hint came").unwrap();
 }
 
 async fn a_release_makes_a_hint(kit: Kit) {
@@ -53,11 +45,7 @@ async fn a_grant_makes_a_hint(kit: Kit) {
     let mut watch = watch(&kit).await;
     kit.hold(&a, "d").await;
     hinted(&mut watch).await;
-    assert!(
-        kit.store.holders(&kit.group).await.unwrap()[0]
-            .holder
-            .is_some()
-    );
+    assert!(kit.store.holders(&kit.group).await.unwrap()[0].holder.is_some());
 }
 
 async fn a_join_makes_a_hint(kit: Kit) {
@@ -88,25 +76,16 @@ async fn an_eviction_makes_a_hint(kit: Kit) {
     let a = kit.join("a").await;
     let mut watch = watch(&kit).await;
     let now = tenure_core::store::Evict::Now;
-    kit.store
-        .evict(&kit.group, &a.instance, now, &reason("case"))
-        .await
-        .unwrap();
+    kit.store.evict(&kit.group, &a.instance, now, &reason("case")).await.unwrap();
     hinted(&mut watch).await;
     assert!(kit.member_ids().await.is_empty());
 }
 
 async fn a_group_document_makes_a_hint(kit: Kit) {
     let mut watch = watch(&kit).await;
-    kit.store
-        .replace_group_document(&kit.group, version(0), &doc("x"))
-        .await
-        .unwrap();
+    kit.store.replace_group_document(&kit.group, version(0), &doc("x")).await.unwrap();
     hinted(&mut watch).await;
-    assert_eq!(
-        kit.store.group_document(&kit.group).await.unwrap().version,
-        version(1)
-    );
+    assert_eq!(kit.store.group_document(&kit.group).await.unwrap().version, version(1));
 }
 
 async fn every_watcher_gets_the_hint(kit: Kit) {

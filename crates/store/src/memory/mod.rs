@@ -34,11 +34,7 @@ pub struct Memory {
 impl Memory {
     /// An empty store that judges expiry by `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            clock,
-            state: Mutex::default(),
-            hints: Mutex::default(),
-        }
+        Self { clock, state: Mutex::default(), hints: Mutex::default() }
     }
 
     /// Runs one atomic step. A poisoned lock is taken over: no step leaves the state half
@@ -189,9 +185,7 @@ impl Store for Memory {
 
     async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
         let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = hints
-            .entry(group.clone())
-            .or_insert_with(|| watch::channel(()).0);
+        let sender = hints.entry(group.clone()).or_insert_with(|| watch::channel(()).0);
         Ok(Box::new(MemoryWatch(sender.subscribe())))
     }
 

@@ -49,20 +49,13 @@ struct HoldRow {
 
 impl Group {
     fn live(&self, instance: &InstanceId, nonce: Nonce, now: LocalInstant) -> Option<&SessionRow> {
-        self.sessions
-            .get(instance)
-            .filter(|row| row.nonce == nonce && now < row.expires)
+        self.sessions.get(instance).filter(|row| row.nonce == nonce && now < row.expires)
     }
 
     fn holder(&self, row: &HoldRow, now: LocalInstant) -> Option<HolderNow> {
-        let session = self
-            .live(&row.instance, row.nonce, now)
-            .filter(|_| row.held)?;
+        let session = self.live(&row.instance, row.nonce, now).filter(|_| row.held)?;
         let remaining = session.expires.since(now);
-        Some(HolderNow {
-            instance: row.instance.clone(),
-            remaining,
-        })
+        Some(HolderNow { instance: row.instance.clone(), remaining })
     }
 
     fn stands(&self, hold: &Hold, now: LocalInstant) -> bool {
@@ -114,13 +107,7 @@ impl Group {
         for (id, row) in &mut self.holds {
             if row.held && row.nonce == nonce && &row.instance == instance {
                 row.held = false;
-                freed.push((
-                    DutyKey {
-                        group: group.clone(),
-                        id: id.clone(),
-                    },
-                    row.epoch,
-                ));
+                freed.push((DutyKey { group: group.clone(), id: id.clone() }, row.epoch));
             }
         }
         let count = freed.len() as u64;
@@ -180,13 +167,7 @@ impl State {
         if let Some(row) = group.sessions.get_mut(&session.instance) {
             row.expires = now;
         }
-        group.record(
-            AuditKind::Left,
-            &session.instance,
-            None,
-            reason.as_str(),
-            now,
-        );
+        group.record(AuditKind::Left, &session.instance, None, reason.as_str(), now);
         Closed::Closed
     }
 
@@ -199,11 +180,7 @@ impl State {
     ) -> KeptAlive {
         let group = self.group(&session.group);
         let live = group.live(&session.instance, session.nonce, now).is_some();
-        let Some(row) = group
-            .sessions
-            .get_mut(&session.instance)
-            .filter(|row| !row.evicted)
-        else {
+        let Some(row) = group.sessions.get_mut(&session.instance).filter(|row| !row.evicted) else {
             return KeptAlive::Ended;
         };
         if !live {
@@ -218,10 +195,7 @@ impl State {
             true => HoldFate::Kept,
             false => HoldFate::Lost,
         };
-        KeptAlive::Kept {
-            mark,
-            holds: holds.iter().map(fate).collect(),
-        }
+        KeptAlive::Kept { mark, holds: holds.iter().map(fate).collect() }
     }
 
     pub(super) fn claim(
@@ -256,10 +230,7 @@ impl State {
         now: LocalInstant,
     ) -> Vec<Released> {
         let group = self.group(&session.group);
-        holds
-            .iter()
-            .map(|hold| group.release(session, hold, reason, now))
-            .collect()
+        holds.iter().map(|hold| group.release(session, hold, reason, now)).collect()
     }
 
     pub(super) fn evict(
@@ -271,16 +242,13 @@ impl State {
         now: LocalInstant,
     ) -> Evicted {
         let group = self.group(name);
-        let row = group
-            .sessions
-            .entry(instance.clone())
-            .or_insert_with(|| SessionRow {
-                nonce: Nonce::from_entropy(0),
-                note: Note::default(),
-                expires: now,
-                left: 0,
-                evicted: false,
-            });
+        let row = group.sessions.entry(instance.clone()).or_insert_with(|| SessionRow {
+            nonce: Nonce::from_entropy(0),
+            note: Note::default(),
+            expires: now,
+            left: 0,
+            evicted: false,
+        });
         let (first, live, nonce) = (!row.evicted, now < row.expires, row.nonce);
         row.evicted = true;
         if when == Evict::Now {
@@ -307,11 +275,7 @@ impl State {
                 || !group.holds.is_empty()
                 || group.document.version > Version::ZERO
         };
-        self.groups
-            .iter()
-            .filter(|(_, group)| used(group))
-            .map(|(name, _)| name.clone())
-            .collect()
+        self.groups.iter().filter(|(_, group)| used(group)).map(|(name, _)| name.clone()).collect()
     }
 
     pub(super) fn members(&mut self, name: &GroupName, now: LocalInstant) -> Vec<Member> {
@@ -330,10 +294,7 @@ impl State {
     pub(super) fn holders(&mut self, name: &GroupName, now: LocalInstant) -> Vec<Holder> {
         let group = self.group(name);
         let holders = group.holds.iter().map(|(id, row)| Holder {
-            duty: DutyKey {
-                group: name.clone(),
-                id: id.clone(),
-            },
+            duty: DutyKey { group: name.clone(), id: id.clone() },
             epoch: Some(row.epoch),
             holder: group.holder(row, now),
         });
@@ -341,11 +302,7 @@ impl State {
     }
 
     pub(super) fn load(&mut self, duty: &DutyKey) -> Option<Checkpoint> {
-        self.group(&duty.group)
-            .checkpoints
-            .get(&duty.id)?
-            .front()
-            .cloned()
+        self.group(&duty.group).checkpoints.get(&duty.id)?.front().cloned()
     }
 
     pub(super) fn commit(
@@ -355,16 +312,12 @@ impl State {
         now: LocalInstant,
     ) -> Result<Vec<Committed>, StoreError> {
         let group = self.group(&session.group);
-        commits
-            .iter()
-            .map(|commit| group.commit(session, commit, now))
-            .collect()
+        commits.iter().map(|commit| group.commit(session, commit, now)).collect()
     }
 
     pub(super) fn history(&mut self, duty: &DutyKey) -> Vec<Checkpoint> {
         let ring = self.group(&duty.group).checkpoints.get(&duty.id);
-        ring.map(|ring| ring.iter().cloned().collect())
-            .unwrap_or_default()
+        ring.map(|ring| ring.iter().cloned().collect()).unwrap_or_default()
     }
 
     pub(super) fn document(&mut self, name: &GroupName) -> GroupDocument {
@@ -383,20 +336,13 @@ impl State {
             return Ok(Replaced::Conflict { stored });
         }
         let version = expected.next()?;
-        group.document = GroupDocument {
-            version,
-            document: document.clone(),
-        };
+        group.document = GroupDocument { version, document: document.clone() };
         Ok(Replaced::Saved(version))
     }
 
     pub(super) fn audit(&mut self, name: &GroupName, range: AuditRange) -> Vec<AuditEntry> {
         let entries = self.group(name).audit.iter();
-        entries
-            .filter(|entry| entry.seq > range.after)
-            .take(range.limit)
-            .cloned()
-            .collect()
+        entries.filter(|entry| entry.seq > range.after).take(range.limit).cloned().collect()
     }
 }
 
@@ -428,21 +374,10 @@ impl Group {
             self.record(AuditKind::Expired, &old, Some(before), reason.as_str(), now);
         }
         let (instance, nonce) = (session.instance.clone(), session.nonce);
-        let row = HoldRow {
-            epoch,
-            instance,
-            nonce,
-            held: true,
-        };
+        let row = HoldRow { epoch, instance, nonce, held: true };
         self.holds.insert(want.duty.id.clone(), row);
         let granted = Some((want.duty.clone(), epoch));
-        self.record(
-            AuditKind::Granted,
-            &session.instance,
-            granted,
-            reason.as_str(),
-            now,
-        );
+        self.record(AuditKind::Granted, &session.instance, granted, reason.as_str(), now);
         Claimed::Granted(hold(epoch))
     }
 
@@ -459,24 +394,14 @@ impl Group {
         };
         let same = hold.is_of(session) && row.epoch == hold.epoch && row.nonce == hold.nonce;
         if !stands {
-            return if same {
-                Released::Already
-            } else {
-                Released::NotYours
-            };
+            return if same { Released::Already } else { Released::NotYours };
         }
         row.held = false;
         if let Some(session) = self.sessions.get_mut(&session.instance) {
             session.left += 1;
         }
         let freed = Some((hold.duty.clone(), hold.epoch));
-        self.record(
-            AuditKind::Released,
-            &session.instance,
-            freed,
-            reason.as_str(),
-            now,
-        );
+        self.record(AuditKind::Released, &session.instance, freed, reason.as_str(), now);
         Released::Freed
     }
 
@@ -492,9 +417,7 @@ impl Group {
             return Ok(Committed::Fenced { newest });
         }
         let ring = self.checkpoints.entry(hold.duty.id.clone()).or_default();
-        let stored = ring
-            .front()
-            .map_or(Version::ZERO, |checkpoint| checkpoint.version);
+        let stored = ring.front().map_or(Version::ZERO, |checkpoint| checkpoint.version);
         if stored != commit.expected {
             return Ok(Committed::Conflict { stored });
         }
@@ -514,11 +437,7 @@ impl Group {
 #[cfg(feature = "conformance")]
 impl State {
     pub(super) fn lapse(&mut self, session: &Session, now: LocalInstant) {
-        if let Some(row) = self
-            .group(&session.group)
-            .sessions
-            .get_mut(&session.instance)
-        {
+        if let Some(row) = self.group(&session.group).sessions.get_mut(&session.instance) {
             row.expires = row.expires.min(now);
         }
     }

@@ -22,9 +22,8 @@ pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// Reads the URL. The driver's words for a bad one never repeat it.
 pub(super) fn config(url: &str) -> Result<Config, StoreError> {
-    let mut config: Config = url
-        .parse()
-        .map_err(|error| StoreError::refused(Code::BadUrl, cause(&error)))?;
+    let mut config: Config =
+        url.parse().map_err(|error| StoreError::refused(Code::BadUrl, cause(&error)))?;
     if config.get_ssl_mode() == SslMode::Require {
         return Err(StoreError::refused(Code::NoTls, "sslmode=require"));
     }
@@ -37,21 +36,13 @@ pub(super) fn config(url: &str) -> Result<Config, StoreError> {
 
 fn cause(error: &tokio_postgres::Error) -> String {
     use std::error::Error;
-    error
-        .source()
-        .map_or_else(|| "not a connection string".to_owned(), ToString::to_string)
+    error.source().map_or_else(|| "not a connection string".to_owned(), ToString::to_string)
 }
 
 pub(super) fn pool(config: &Config, size: usize) -> Result<Pool, StoreError> {
-    let recycling = ManagerConfig {
-        recycling_method: RecyclingMethod::Fast,
-    };
+    let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let manager = Manager::from_config(config.clone(), NoTls, recycling);
-    let timeouts = Timeouts {
-        wait: Some(CONNECT),
-        create: Some(CONNECT),
-        recycle: Some(CONNECT),
-    };
+    let timeouts = Timeouts { wait: Some(CONNECT), create: Some(CONNECT), recycle: Some(CONNECT) };
     Pool::builder(manager)
         .max_size(size)
         .timeouts(timeouts)
@@ -84,9 +75,6 @@ pub(super) async fn within<T>(
 ) -> Result<T, StoreError> {
     match tokio::time::timeout(ANSWER, statement).await {
         Ok(answer) => answer.map_err(|error| error::of_statement(&error)),
-        Err(_) => Err(StoreError::unknown(
-            Code::Lost,
-            format!("no answer in {ANSWER:?}"),
-        )),
+        Err(_) => Err(StoreError::unknown(Code::Lost, format!("no answer in {ANSWER:?}"))),
     }
 }

@@ -53,19 +53,16 @@ pub(super) fn of_connect(error: &Error) -> StoreError {
         None if describe(error).contains("password") => Code::Denied,
         None => Code::Unreachable,
     };
-    let detail = error
-        .as_db_error()
-        .map_or_else(|| describe(error), |db| db.message().to_owned());
+    let detail = error.as_db_error().map_or_else(|| describe(error), |db| db.message().to_owned());
     StoreError::refused(code, detail)
 }
 
 pub(super) fn of_pool(error: &PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => of_connect(error),
-        PoolError::Timeout(kind) => StoreError::refused(
-            Code::Unreachable,
-            format!("no connection in time ({kind:?})"),
-        ),
+        PoolError::Timeout(kind) => {
+            StoreError::refused(Code::Unreachable, format!("no connection in time ({kind:?})"))
+        }
         other => StoreError::refused(Code::Unreachable, other.to_string()),
     }
 }

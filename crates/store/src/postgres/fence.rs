@@ -36,13 +36,8 @@ pub async fn fence_in(
     schema::check_name(schema_name)?;
     let sql = schema::in_schema("SELECT tenure.assert_hold($1, $2, $3)", schema_name);
     let (duty, epoch) = (hold.duty.to_string(), hold.epoch.as_i64());
-    let parameters: [super::Parameter<'_>; 3] = [
-        (&duty, Type::TEXT),
-        (&epoch, Type::INT8),
-        (&hold.instance.as_str(), Type::TEXT),
-    ];
+    let parameters: [super::Parameter<'_>; 3] =
+        [(&duty, Type::TEXT), (&epoch, Type::INT8), (&hold.instance.as_str(), Type::TEXT)];
     let answer = transaction.query_typed(&sql, &parameters).await;
-    answer
-        .map(|_| ())
-        .map_err(|error| error::of_statement(&error))
+    answer.map(|_| ()).map_err(|error| error::of_statement(&error))
 }

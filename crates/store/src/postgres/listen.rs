@@ -40,13 +40,8 @@ impl Listener {
     pub(super) fn watch(self: &Arc<Self>, group: &GroupName) -> Box<dyn Watch> {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.retain(|_, hints| hints.receiver_count() > 0);
-        let hints = groups
-            .entry(group.clone())
-            .or_insert_with(|| watch::channel(()).0);
-        Box::new(PostgresWatch {
-            hints: hints.subscribe(),
-            _listener: self.clone(),
-        })
+        let hints = groups.entry(group.clone()).or_insert_with(|| watch::channel(()).0);
+        Box::new(PostgresWatch { hints: hints.subscribe(), _listener: self.clone() })
     }
 }
 
@@ -70,10 +65,8 @@ impl Drop for Line {
 
 impl Line {
     async fn open(config: &Config, channel: &str, groups: Arc<Groups>) -> Result<Self, StoreError> {
-        let (client, mut connection) = config
-            .connect(NoTls)
-            .await
-            .map_err(|error| error::of_connect(&error))?;
+        let (client, mut connection) =
+            config.connect(NoTls).await.map_err(|error| error::of_connect(&error))?;
         let ended = tokio::spawn(async move {
             let mut messages = poll_fn(move |context| connection.poll_message(context));
             while let Some(Ok(message)) = messages.next().await {
@@ -89,10 +82,7 @@ impl Line {
                 }
             }
         });
-        let line = Self {
-            _client: client,
-            ended,
-        };
+        let line = Self { _client: client, ended };
         within(line._client.batch_execute(&format!("LISTEN \"{channel}\""))).await?;
         Ok(line)
     }
@@ -108,11 +98,7 @@ async fn listen(config: Config, channel: String, groups: Arc<Groups>, mut line: 
                 Err(_) => tokio::time::sleep(RETRY).await,
             }
         };
-        for hints in groups
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-        {
+        for hints in groups.lock().unwrap_or_else(PoisonError::into_inner).values() {
             hints.send_replace(());
         }
     }

@@ -56,9 +56,7 @@ pub struct Settings {
 /// The URL may carry a password.
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("schema", &self.schema)
-            .finish_non_exhaustive()
+        f.debug_struct("Settings").field("schema", &self.schema).finish_non_exhaustive()
     }
 }
 
@@ -74,9 +72,7 @@ pub struct Postgres {
 
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Postgres")
-            .field("schema", &self.schema)
-            .finish_non_exhaustive()
+        f.debug_struct("Postgres").field("schema", &self.schema).finish_non_exhaustive()
     }
 }
 
@@ -135,10 +131,7 @@ impl Postgres {
         let standby =
             connect::within(client.query_typed("SELECT pg_is_in_recovery()", &[])).await?;
         if standby.first().is_some_and(|row| row.get(0)) {
-            return Err(StoreError::refused(
-                Code::ReadOnly,
-                "this server is a standby",
-            ));
+            return Err(StoreError::refused(Code::ReadOnly, "this server is a standby"));
         }
         schema::migrate(&mut client, &settings).await?;
         drop(client);
@@ -151,9 +144,7 @@ impl Postgres {
             listener: OnceCell::new(),
         };
         let kept = AUDIT_KEPT as i64;
-        store
-            .query(&store.statements.audit_trim, &[(&kept, Type::INT8)])
-            .await?;
+        store.query(&store.statements.audit_trim, &[(&kept, Type::INT8)]).await?;
         Ok(store)
     }
 
@@ -168,9 +159,7 @@ impl Postgres {
         parameters: &[Parameter<'_>],
     ) -> Result<T, StoreError> {
         let rows = self.query(sql, parameters).await?;
-        let row = rows
-            .first()
-            .ok_or_else(|| StoreError::unknown(Code::Failed, "no answer row"))?;
+        let row = rows.first().ok_or_else(|| StoreError::unknown(Code::Failed, "no answer row"))?;
         column(row, 0)
     }
 
@@ -184,13 +173,7 @@ impl Postgres {
         let stands = |hold: &Hold| hold.is_of(session) && hold.mark == mark;
         let mut fates: Vec<_> = holds
             .iter()
-            .map(|hold| {
-                if stands(hold) {
-                    HoldFate::Kept
-                } else {
-                    HoldFate::Lost
-                }
-            })
+            .map(|hold| if stands(hold) { HoldFate::Kept } else { HoldFate::Lost })
             .collect();
         let unsure: Vec<usize> = (0..holds.len())
             .filter(|n| fates[*n] == HoldFate::Lost && holds[*n].is_of(session))
@@ -202,10 +185,7 @@ impl Postgres {
         let duties: Vec<&str> = unsure.iter().map(|n| holds[*n].duty.id.as_str()).collect();
         let epochs: Vec<i64> = unsure.iter().map(|n| holds[*n].epoch.as_i64()).collect();
         let [group, instance, nonce] = who.parameters();
-        let (duties, epochs) = (
-            (&duties as _, Type::TEXT_ARRAY),
-            (&epochs as _, Type::INT8_ARRAY),
-        );
+        let (duties, epochs) = ((&duties as _, Type::TEXT_ARRAY), (&epochs as _, Type::INT8_ARRAY));
         let parameters = [group, instance, nonce, duties, epochs];
         for row in query(&self.pulse, &self.statements.standing, &parameters).await? {
             if let Some(n) = unsure.get(read::index(&row)?) {
@@ -232,19 +212,11 @@ struct Who<'a> {
 impl<'a> Who<'a> {
     fn of(session: &'a Session) -> Self {
         let (group, instance) = (session.group.as_str(), session.instance.as_str());
-        Self {
-            group,
-            instance,
-            nonce: session.nonce.to_string(),
-        }
+        Self { group, instance, nonce: session.nonce.to_string() }
     }
 
     fn parameters(&self) -> [Parameter<'_>; 3] {
-        [
-            (&self.group, Type::TEXT),
-            (&self.instance, Type::TEXT),
-            (&self.nonce, Type::TEXT),
-        ]
+        [(&self.group, Type::TEXT), (&self.instance, Type::TEXT), (&self.nonce, Type::TEXT)]
     }
 }
 
@@ -277,18 +249,13 @@ impl Store for Postgres {
         let mark = Mark::first(open.nonce).0 as i64;
         let (ttl, note) = ((&ttl as _, Type::INT8), (&note as _, Type::BYTEA));
         let parameters = [group, instance, nonce, ttl, note, (&mark, Type::INT8)];
-        let outcome: String = self
-            .value(&self.statements.session_open, &parameters)
-            .await?;
+        let outcome: String = self.value(&self.statements.session_open, &parameters).await?;
         match outcome.as_str() {
             "open" => Ok(Opened::Open(open.session())),
             "taken" => Ok(Opened::Taken),
             "spent" => Ok(Opened::Spent),
             "evicted" => Ok(Opened::Evicted),
-            other => Err(StoreError::unknown(
-                Code::Damaged,
-                format!("answer {other:?}"),
-            )),
+            other => Err(StoreError::unknown(Code::Damaged, format!("answer {other:?}"))),
         }
     }
 
@@ -300,14 +267,8 @@ impl Store for Postgres {
         let who = Who::of(session);
         let [group, instance, nonce] = who.parameters();
         let parameters = [group, instance, nonce, (&reason.as_str(), Type::TEXT)];
-        let outcome: String = self
-            .value(&self.statements.session_close, &parameters)
-            .await?;
-        Ok(if outcome == "closed" {
-            Closed::Closed
-        } else {
-            Closed::AlreadyEnded
-        })
+        let outcome: String = self.value(&self.statements.session_close, &parameters).await?;
+        Ok(if outcome == "closed" { Closed::Closed } else { Closed::AlreadyEnded })
     }
 
     async fn keep_alive(
@@ -326,10 +287,7 @@ impl Store for Postgres {
             return Ok(KeptAlive::Ended);
         };
         let mark = Mark(column::<i64>(row, 0)? as u64);
-        Ok(KeptAlive::Kept {
-            mark,
-            holds: self.look_at(session, holds, mark).await?,
-        })
+        Ok(KeptAlive::Kept { mark, holds: self.look_at(session, holds, mark).await? })
     }
 
     async fn claim(
@@ -343,18 +301,12 @@ impl Store for Postgres {
         let [group, instance, nonce] = who.parameters();
         let duties: Vec<&str> = wants.iter().map(|want| want.duty.id.as_str()).collect();
         let floors: Vec<i64> = wants.iter().map(|want| want.floor.as_i64()).collect();
-        let (duties, floors) = (
-            (&duties as _, Type::TEXT_ARRAY),
-            (&floors as _, Type::INT8_ARRAY),
-        );
+        let (duties, floors) = ((&duties as _, Type::TEXT_ARRAY), (&floors as _, Type::INT8_ARRAY));
         let reason = (&reason.as_str() as _, Type::TEXT);
         let parameters = [group, instance, nonce, duties, floors, reason];
         let rows = self.query(&self.statements.claim, &parameters).await?;
         let rows = complete(rows, wants.len())?;
-        rows.iter()
-            .zip(wants)
-            .map(|(row, want)| read::claimed(row, session, want))
-            .collect()
+        rows.iter().zip(wants).map(|(row, want)| read::claimed(row, session, want)).collect()
     }
 
     async fn release(
@@ -369,24 +321,14 @@ impl Store for Postgres {
         let duties: Vec<&str> = holds.iter().map(|hold| hold.duty.id.as_str()).collect();
         // A hold of somebody else is asked for under an epoch that was never granted.
         let epoch = |hold: &Hold| {
-            if hold.is_of(session) {
-                hold.epoch.as_i64()
-            } else {
-                -1
-            }
+            if hold.is_of(session) { hold.epoch.as_i64() } else { -1 }
         };
         let epochs: Vec<i64> = holds.iter().map(epoch).collect();
-        let (duties, epochs) = (
-            (&duties as _, Type::TEXT_ARRAY),
-            (&epochs as _, Type::INT8_ARRAY),
-        );
+        let (duties, epochs) = ((&duties as _, Type::TEXT_ARRAY), (&epochs as _, Type::INT8_ARRAY));
         let reason = (&reason.as_str() as _, Type::TEXT);
         let parameters = [group, instance, nonce, duties, epochs, reason];
         let rows = self.query(&self.statements.release, &parameters).await?;
-        complete(rows, holds.len())?
-            .iter()
-            .map(read::released)
-            .collect()
+        complete(rows, holds.len())?.iter().map(read::released).collect()
     }
 
     async fn evict(
@@ -403,22 +345,16 @@ impl Store for Postgres {
             (&now, Type::BOOL),
             (&reason.as_str(), Type::TEXT),
         ];
-        let ended: Option<i64> = self
-            .value(&self.statements.session_evict, &parameters)
-            .await?;
+        let ended: Option<i64> = self.value(&self.statements.session_evict, &parameters).await?;
         Ok(match ended {
-            Some(ended) => Evicted::Evicted {
-                ended: ended as u64,
-            },
+            Some(ended) => Evicted::Evicted { ended: ended as u64 },
             None => Evicted::NotAMember,
         })
     }
 
     async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
         let rows = self.query(&self.statements.groups, &[]).await?;
-        rows.iter()
-            .map(|row| GroupName::new(column::<String>(row, 0)?))
-            .collect()
+        rows.iter().map(|row| GroupName::new(column::<String>(row, 0)?)).collect()
     }
 
     async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
@@ -458,11 +394,7 @@ impl Store for Postgres {
         let [group, instance, nonce] = who.parameters();
         let duties: Vec<&str> = commits.iter().map(|c| c.hold.duty.id.as_str()).collect();
         let epoch = |c: &Commit| {
-            if c.hold.is_of(session) {
-                c.hold.epoch.as_i64()
-            } else {
-                -1
-            }
+            if c.hold.is_of(session) { c.hold.epoch.as_i64() } else { -1 }
         };
         let epochs: Vec<i64> = commits.iter().map(epoch).collect();
         let expected: Vec<i64> = commits.iter().map(|c| c.expected.as_i64()).collect();
@@ -479,17 +411,12 @@ impl Store for Postgres {
             (&slots as _, Type::INT4),
         ];
         let rows = self.query(&self.statements.commit, &parameters).await?;
-        complete(rows, commits.len())?
-            .iter()
-            .map(read::committed)
-            .collect()
+        complete(rows, commits.len())?.iter().map(read::committed).collect()
     }
 
     async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
-        let parameters: [Parameter<'_>; 2] = [
-            (&duty.group.as_str(), Type::TEXT),
-            (&duty.id.as_str(), Type::TEXT),
-        ];
+        let parameters: [Parameter<'_>; 2] =
+            [(&duty.group.as_str(), Type::TEXT), (&duty.id.as_str(), Type::TEXT)];
         let rows = self.query(&self.statements.history, &parameters).await?;
         rows.iter().map(read::checkpoint).collect()
     }
@@ -501,10 +428,7 @@ impl Store for Postgres {
             return Ok(GroupDocument::default());
         };
         let version = Version::from_i64(column(row, 0)?)?;
-        Ok(GroupDocument {
-            version,
-            document: Document::new(column::<Vec<u8>>(row, 1)?)?,
-        })
+        Ok(GroupDocument { version, document: Document::new(column::<Vec<u8>>(row, 1)?)? })
     }
 
     async fn replace_group_document(
@@ -518,23 +442,17 @@ impl Store for Postgres {
             (&expected.as_i64(), Type::INT8),
             (&document.as_bytes(), Type::BYTEA),
         ];
-        let rows = self
-            .query(&self.statements.replace_document, &parameters)
-            .await?;
+        let rows = self.query(&self.statements.replace_document, &parameters).await?;
         match rows.first() {
             Some(row) => Ok(Replaced::Saved(Version::from_i64(column(row, 0)?)?)),
-            None => Ok(Replaced::Conflict {
-                stored: self.group_document(group).await?.version,
-            }),
+            None => Ok(Replaced::Conflict { stored: self.group_document(group).await?.version }),
         }
     }
 
     async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
         let start = || async {
             let channel = format!("{}.changes", self.schema);
-            Listener::start(self.config.clone(), channel)
-                .await
-                .map(Arc::new)
+            Listener::start(self.config.clone(), channel).await.map(Arc::new)
         };
         Ok(self.listener.get_or_try_init(start).await?.watch(group))
     }
@@ -546,14 +464,9 @@ impl Store for Postgres {
     ) -> Result<Vec<AuditEntry>, StoreError> {
         let after = i64::try_from(range.after).unwrap_or(i64::MAX);
         let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
-        let parameters: [Parameter<'_>; 3] = [
-            (&group.as_str(), Type::TEXT),
-            (&after, Type::INT8),
-            (&limit, Type::INT8),
-        ];
+        let parameters: [Parameter<'_>; 3] =
+            [(&group.as_str(), Type::TEXT), (&after, Type::INT8), (&limit, Type::INT8)];
         let rows = self.query(&self.statements.audit, &parameters).await?;
-        rows.iter()
-            .map(|row| read::audit_entry(row, group))
-            .collect()
+        rows.iter().map(|row| read::audit_entry(row, group)).collect()
     }
 }

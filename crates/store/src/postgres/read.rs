@@ -19,8 +19,7 @@ fn damaged(detail: impl Into<String>) -> StoreError {
 
 /// A column by position, or an error instead of the driver's panic.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, StoreError> {
-    row.try_get(index)
-        .map_err(|error| damaged(error.to_string()))
+    row.try_get(index).map_err(|error| damaged(error.to_string()))
 }
 
 /// A position that counts from 1, as an index.
@@ -51,10 +50,7 @@ pub(super) fn claimed(row: &Row, session: &Session, want: &Want) -> Result<Claim
             let remaining: Option<i64> = column(row, 5)?;
             let holder = holder.map(|instance| {
                 let remaining = micros(remaining.unwrap_or(0).saturating_mul(1000));
-                Ok::<_, StoreError>(HolderNow {
-                    instance: InstanceId::new(instance)?,
-                    remaining,
-                })
+                Ok::<_, StoreError>(HolderNow { instance: InstanceId::new(instance)?, remaining })
             });
             Ok(Claimed::HeldBy(holder.transpose()?))
         }
@@ -76,12 +72,8 @@ pub(super) fn committed(row: &Row) -> Result<Committed, StoreError> {
     let number: i64 = column(row, 2)?;
     match column::<&str>(row, 1)? {
         "saved" => Ok(Committed::Saved(Version::from_i64(number)?)),
-        "fenced" => Ok(Committed::Fenced {
-            newest: Epoch::from_i64(number)?,
-        }),
-        "conflict" => Ok(Committed::Conflict {
-            stored: Version::from_i64(number)?,
-        }),
+        "fenced" => Ok(Committed::Fenced { newest: Epoch::from_i64(number)? }),
+        "conflict" => Ok(Committed::Conflict { stored: Version::from_i64(number)? }),
         other => Err(damaged(format!("checkpoint_commit answered {other:?}"))),
     }
 }
@@ -111,17 +103,11 @@ pub(super) fn holder(row: &Row, group: &GroupName) -> Result<Holder, StoreError>
     let remaining: Option<i64> = column(row, 3)?;
     let holder = instance.zip(remaining).map(|(instance, remaining)| {
         let instance = InstanceId::new(instance)?;
-        Ok::<_, StoreError>(HolderNow {
-            instance,
-            remaining: micros(remaining),
-        })
+        Ok::<_, StoreError>(HolderNow { instance, remaining: micros(remaining) })
     });
     let id = DutyId::new(column::<String>(row, 0)?)?;
     Ok(Holder {
-        duty: DutyKey {
-            group: group.clone(),
-            id,
-        },
+        duty: DutyKey { group: group.clone(), id },
         epoch: Some(Epoch::from_i64(column(row, 1)?)?),
         holder: holder.transpose()?,
     })
@@ -130,21 +116,15 @@ pub(super) fn holder(row: &Row, group: &GroupName) -> Result<Holder, StoreError>
 pub(super) fn audit_entry(row: &Row, group: &GroupName) -> Result<AuditEntry, StoreError> {
     let kind: &str = column(row, 2)?;
     let duty: Option<String> = column(row, 4)?;
-    let duty = duty.map(|id| {
-        Ok::<_, StoreError>(DutyKey {
-            group: group.clone(),
-            id: DutyId::new(id)?,
-        })
-    });
+    let duty =
+        duty.map(|id| Ok::<_, StoreError>(DutyKey { group: group.clone(), id: DutyId::new(id)? }));
     Ok(AuditEntry {
         seq: column::<i64>(row, 0)? as u64,
         unix_ms: column::<i64>(row, 1)?.max(0) as u64,
         kind: AuditKind::parse(kind).ok_or_else(|| damaged(format!("audit kind {kind:?}")))?,
         instance: InstanceId::new(column::<String>(row, 3)?)?,
         duty: duty.transpose()?,
-        epoch: column::<Option<i64>>(row, 5)?
-            .map(Epoch::from_i64)
-            .transpose()?,
+        epoch: column::<Option<i64>>(row, 5)?.map(Epoch::from_i64).transpose()?,
         reason: column(row, 6)?,
     })
 }

@@ -57,10 +57,7 @@ async fn applied(
     if !client.query_typed(there, &[(&table, Type::TEXT)]).await?[0].get::<_, bool>(0) {
         return Ok(Vec::new());
     }
-    let list = in_schema(
-        "SELECT number, name, breaking FROM tenure.migration",
-        schema,
-    );
+    let list = in_schema("SELECT number, name, breaking FROM tenure.migration", schema);
     let rows = client.query_typed(&list, &[]).await?;
     let read = |row: &tokio_postgres::Row| Applied {
         number: row.get(0),
@@ -83,46 +80,31 @@ fn record(migration: &Migration) -> String {
 /// missing do not take it and need no rights to make tables.
 pub(super) async fn migrate(client: &mut Client, settings: &Settings) -> Result<(), StoreError> {
     let schema = &settings.schema;
-    let known = applied(client, schema)
-        .await
-        .map_err(|e| error::of_statement(&e))?;
+    let known = applied(client, schema).await.map_err(|e| error::of_statement(&e))?;
     if pending(MIGRATIONS, &known)?.is_empty() {
         return Ok(());
     }
     if known.is_empty() && settings.if_absent == crate::IfAbsent::Refuse {
-        return Err(StoreError::refused(
-            Code::Absent,
-            format!("schema {schema}"),
-        ));
+        return Err(StoreError::refused(Code::Absent, format!("schema {schema}")));
     }
-    run(client, schema)
-        .await
-        .map_err(|error| match error::of_statement(&error) {
-            StoreError::Refused(problem) if problem.code == Code::Denied => {
-                StoreError::refused(Code::NeedsMigration, problem.detail)
-            }
-            other => other,
-        })
+    run(client, schema).await.map_err(|error| match error::of_statement(&error) {
+        StoreError::Refused(problem) if problem.code == Code::Denied => {
+            StoreError::refused(Code::NeedsMigration, problem.detail)
+        }
+        other => other,
+    })
 }
 
 async fn run(client: &mut Client, schema: &str) -> Result<(), tokio_postgres::Error> {
     let transaction = client.transaction().await?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('tenure migration ' || $1, 0))";
-    transaction
-        .query_typed(lock, &[(&schema, Type::TEXT)])
-        .await?;
-    transaction
-        .batch_execute(&in_schema(BOOTSTRAP, schema))
-        .await?;
+    transaction.query_typed(lock, &[(&schema, Type::TEXT)]).await?;
+    transaction.batch_execute(&in_schema(BOOTSTRAP, schema)).await?;
     let known = applied(&transaction, schema).await?;
     // A newer store was ruled out before the lock; another one cannot appear under it.
     for migration in pending(MIGRATIONS, &known).unwrap_or_default() {
-        transaction
-            .batch_execute(&in_schema(migration.sql, schema))
-            .await?;
-        transaction
-            .batch_execute(&in_schema(&record(migration), schema))
-            .await?;
+        transaction.batch_execute(&in_schema(migration.sql, schema)).await?;
+        transaction.batch_execute(&in_schema(&record(migration), schema)).await?;
     }
     transaction.commit().await
 }
@@ -132,10 +114,7 @@ pub(super) fn script(schema: &str) -> String {
     let mut script = format!("BEGIN;\n{BOOTSTRAP}");
     for migration in MIGRATIONS {
         let Migration { number, name, sql } = migration;
-        script.push_str(&format!(
-            "\n-- {number:04} {name}\n{sql}{}",
-            record(migration)
-        ));
+        script.push_str(&format!("\n-- {number:04} {name}\n{sql}{}", record(migration)));
     }
     script.push_str(
         "COMMIT;\n\n-- For each role that runs Tenure:\n\
@@ -162,17 +141,7 @@ mod tests {
 
     #[test]
     fn a_schema_that_would_need_quotes_is_refused() {
-        for bad in [
-            "",
-            "A",
-            "1a",
-            "a b",
-            "a\"b",
-            "a'b",
-            "pg_x",
-            "ü",
-            &"x".repeat(41),
-        ] {
+        for bad in ["", "A", "1a", "a b", "a\"b", "a'b", "pg_x", "ü", &"x".repeat(41)] {
             assert_eq!(check_name(bad).unwrap_err().code(), Code::BadUrl, "{bad}");
         }
         assert!(check_name("tenure_2").is_ok());

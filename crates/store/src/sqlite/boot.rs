@@ -27,18 +27,13 @@ pub(super) fn identity() -> Result<String, StoreError> {
     let boot_file = "/proc/sys/kernel/random/boot_id";
     let boot = std::fs::read_to_string(boot_file).map_err(|e| unreadable(boot_file, e))?;
     // Kernels before 5.6 have no time namespaces: then all processes share one.
-    let namespace = std::fs::read_link("/proc/self/ns/time").map_or_else(
-        |_| "time:[none]".to_owned(),
-        |link| link.display().to_string(),
-    );
+    let namespace = std::fs::read_link("/proc/self/ns/time")
+        .map_or_else(|_| "time:[none]".to_owned(), |link| link.display().to_string());
     Ok(format!("{} {namespace}", boot.trim()))
 }
 
 fn io_error(error: &std::io::Error) -> StoreError {
-    StoreError::refused(
-        Code::Unreachable,
-        format!("the lock file of the database: {error}"),
-    )
+    StoreError::refused(Code::Unreachable, format!("the lock file of the database: {error}"))
 }
 
 /// Takes the shared lock, after taking the file over from an earlier boot if need be.
@@ -49,12 +44,7 @@ pub(super) fn enter(
 ) -> Result<BootLock, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push("-boot");
-    let open = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(name);
+    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name);
     let file = open.map_err(|error| io_error(&error))?;
     loop {
         file.lock_shared().map_err(|error| io_error(&error))?;
@@ -68,10 +58,7 @@ pub(super) fn enter(
                 true => continue,
                 false => Err(StoreError::refused(
                     Code::OtherBoot,
-                    format!(
-                        "{} is open in another boot or time namespace",
-                        path.display()
-                    ),
+                    format!("{} is open in another boot or time namespace", path.display()),
                 )),
             };
         }
@@ -82,10 +69,7 @@ pub(super) fn enter(
 
 fn stored(connection: &Connection) -> Result<Option<String>, StoreError> {
     let query = "SELECT value FROM meta WHERE key = 'boot'";
-    connection
-        .query_row(query, [], |row| row.get(0))
-        .optional()
-        .map_err(refused)
+    connection.query_row(query, [], |row| row.get(0)).optional().map_err(refused)
 }
 
 /// Every session of another boot has ended; its nanoseconds mean nothing here.
@@ -96,9 +80,7 @@ fn take_over(connection: &Connection, identity: &str) -> Result<(), StoreError> 
             ON CONFLICT (key) DO UPDATE SET value = excluded.value";
         connection.execute(upsert, [identity])
     };
-    connection
-        .execute_batch("BEGIN IMMEDIATE")
-        .map_err(refused)?;
+    connection.execute_batch("BEGIN IMMEDIATE").map_err(refused)?;
     let done = run().and_then(|_| connection.execute_batch("COMMIT"));
     if done.is_err() {
         // The error is what counts; without a commit nothing has changed.

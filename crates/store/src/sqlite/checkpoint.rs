@@ -59,10 +59,7 @@ pub(super) fn commit(
     commits: &[Commit],
     now: LocalInstant,
 ) -> Result<Vec<Committed>, StoreError> {
-    commits
-        .iter()
-        .map(|commit| commit_one(db, session, commit, now))
-        .collect()
+    commits.iter().map(|commit| commit_one(db, session, commit, now)).collect()
 }
 
 fn commit_one(
@@ -74,10 +71,7 @@ fn commit_one(
     let hold = &commit.hold;
     let granted = hold::find(db, &hold.duty, now)?;
     let (stored, committed) = find(db, &hold.duty)?.unwrap_or_default();
-    let newest = granted
-        .as_ref()
-        .map_or(Epoch::ZERO, |row| row.epoch)
-        .max(committed);
+    let newest = granted.as_ref().map_or(Epoch::ZERO, |row| row.epoch).max(committed);
     let live = hold.is_of(session) && granted.is_some_and(|row| row.is_live(hold));
     if !live || newest != hold.epoch {
         return Ok(Committed::Fenced { newest });
@@ -91,15 +85,7 @@ fn commit_one(
     let (instance, document) = (hold.instance.as_str(), commit.document.as_bytes());
     let row = (group, duty, version_column, epoch, instance, document);
     execute(db, include_str!("sql/checkpoint_save.sql"), row)?;
-    let row = (
-        group,
-        duty,
-        version_column,
-        epoch,
-        instance,
-        document,
-        HISTORY_SLOTS as i64,
-    );
+    let row = (group, duty, version_column, epoch, instance, document, HISTORY_SLOTS as i64);
     execute(db, include_str!("sql/history_save.sql"), row)?;
     Ok(Committed::Saved(version))
 }

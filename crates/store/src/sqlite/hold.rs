@@ -46,13 +46,7 @@ pub(super) fn find(
         return Ok(None);
     };
     let (epoch, instance) = (Epoch::from_i64(epoch)?, InstanceId::new(instance)?);
-    Ok(Some(Row {
-        epoch,
-        instance,
-        nonce,
-        held,
-        remaining_ns,
-    }))
+    Ok(Some(Row { epoch, instance, nonce, held, remaining_ns }))
 }
 
 pub(super) fn stands(db: &Connection, hold: &Hold, now: LocalInstant) -> Result<bool, StoreError> {
@@ -103,45 +97,18 @@ fn claim_one(
                 return Ok(Claimed::Already(hold(row.epoch)));
             }
             let remaining = std::time::Duration::from_nanos(remaining.max(0) as u64);
-            return Ok(Claimed::HeldBy(Some(HolderNow {
-                instance: row.instance,
-                remaining,
-            })));
+            return Ok(Claimed::HeldBy(Some(HolderNow { instance: row.instance, remaining })));
         }
         let (kind, instance) = (AuditKind::Expired, &row.instance);
         let hold = Some((id, row.epoch));
-        record(
-            db,
-            &Entry {
-                kind,
-                group,
-                instance,
-                hold,
-                reason,
-            },
-        )?;
+        record(db, &Entry { kind, group, instance, hold, reason })?;
     }
     let instance = &session.instance;
     let nonce = session.nonce.to_string();
-    let row = (
-        group.as_str(),
-        id.as_str(),
-        epoch.as_i64(),
-        instance.as_str(),
-        nonce,
-    );
+    let row = (group.as_str(), id.as_str(), epoch.as_i64(), instance.as_str(), nonce);
     execute(db, include_str!("sql/hold_grant.sql"), row)?;
     let (kind, granted) = (AuditKind::Granted, Some((id, epoch)));
-    record(
-        db,
-        &Entry {
-            kind,
-            group,
-            instance,
-            hold: granted,
-            reason,
-        },
-    )?;
+    record(db, &Entry { kind, group, instance, hold: granted, reason })?;
     Ok(Claimed::Granted(hold(epoch)))
 }
 
@@ -152,9 +119,7 @@ pub(super) fn release(
     reason: &Reason,
     now: LocalInstant,
 ) -> Result<Vec<Released>, StoreError> {
-    let Session {
-        group, instance, ..
-    } = session;
+    let Session { group, instance, .. } = session;
     let mut answers = Vec::with_capacity(holds.len());
     for hold in holds {
         let row = find(db, &hold.duty, now)?.filter(|row| hold.is_of(session) && row.is(hold));
@@ -163,31 +128,15 @@ pub(super) fn release(
             Some(row) if !row.is_live(hold) => Released::Already,
             Some(_) => {
                 let id = &hold.duty.id;
-                execute(
-                    db,
-                    include_str!("sql/hold_free.sql"),
-                    (group.as_str(), id.as_str()),
-                )?;
+                execute(db, include_str!("sql/hold_free.sql"), (group.as_str(), id.as_str()))?;
                 let (kind, freed) = (AuditKind::Released, Some((id, hold.epoch)));
                 let reason = reason.as_str();
-                record(
-                    db,
-                    &Entry {
-                        kind,
-                        group,
-                        instance,
-                        hold: freed,
-                        reason,
-                    },
-                )?;
+                record(db, &Entry { kind, group, instance, hold: freed, reason })?;
                 Released::Freed
             }
         });
     }
-    let freed = answers
-        .iter()
-        .filter(|answer| **answer == Released::Freed)
-        .count();
+    let freed = answers.iter().filter(|answer| **answer == Released::Freed).count();
     if freed > 0 {
         let key = (group.as_str(), instance.as_str(), freed as i64);
         execute(db, include_str!("sql/session_lose.sql"), key)?;
@@ -203,12 +152,7 @@ pub(super) fn free_all(
     kind: AuditKind,
     reason: &Reason,
 ) -> Result<u64, StoreError> {
-    let Session {
-        group,
-        instance,
-        nonce,
-        ..
-    } = session;
+    let Session { group, instance, nonce, .. } = session;
     let key = (group.as_str(), instance.as_str(), nonce.to_string());
     let mut freed = all(db, include_str!("sql/hold_free_all.sql"), key, |row| {
         let (duty, epoch): (String, i64) = (row.get(0)?, row.get(1)?);
@@ -217,16 +161,7 @@ pub(super) fn free_all(
     freed.sort();
     for (duty, epoch) in &freed {
         let (hold, reason) = (Some((duty, *epoch)), reason.as_str());
-        record(
-            db,
-            &Entry {
-                kind,
-                group,
-                instance,
-                hold,
-                reason,
-            },
-        )?;
+        record(db, &Entry { kind, group, instance, hold, reason })?;
     }
     Ok(freed.len() as u64)
 }

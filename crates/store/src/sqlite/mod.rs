@@ -47,11 +47,7 @@ pub struct Settings {
 impl Default for Settings {
     /// `tenure.db`, made when absent, on the boot clock.
     fn default() -> Self {
-        Self {
-            path: "tenure.db".into(),
-            if_absent: IfAbsent::Create,
-            clock: Arc::new(BootClock),
-        }
+        Self { path: "tenure.db".into(), if_absent: IfAbsent::Create, clock: Arc::new(BootClock) }
     }
 }
 
@@ -81,16 +77,9 @@ impl Sqlite {
     }
 
     fn open_blocking(settings: Settings) -> Result<Self, StoreError> {
-        let Settings {
-            path,
-            if_absent,
-            clock,
-        } = settings;
+        let Settings { path, if_absent, clock } = settings;
         if if_absent == IfAbsent::Refuse && !path.exists() {
-            return Err(StoreError::refused(
-                Code::Absent,
-                path.display().to_string(),
-            ));
+            return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
         let line = |manners| {
             let connection = worker::connect(&path).map_err(refused)?;
@@ -114,9 +103,7 @@ impl Sqlite {
         if let Some(watcher) = &*watcher {
             return Ok(watcher.clone());
         }
-        Ok(watcher
-            .insert(Arc::new(Watcher::start(&self.path)?))
-            .clone())
+        Ok(watcher.insert(Arc::new(Watcher::start(&self.path)?)).clone())
     }
 }
 
@@ -134,9 +121,7 @@ impl Store for Sqlite {
 
     async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
         let open = open.clone();
-        self.vital
-            .run(move |line| line.write(|db, now| session::open(db, &open, now)))
-            .await
+        self.vital.run(move |line| line.write(|db, now| session::open(db, &open, now))).await
     }
 
     async fn close_session(
@@ -207,31 +192,23 @@ impl Store for Sqlite {
     }
 
     async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
-        self.data
-            .run(|line| line.read(|db, _| view::groups(db)))
-            .await
+        self.data.run(|line| line.read(|db, _| view::groups(db))).await
     }
 
     async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
         let group = group.clone();
-        self.data
-            .run(move |line| line.read(|db, now| view::members(db, &group, now)))
-            .await
+        self.data.run(move |line| line.read(|db, now| view::members(db, &group, now))).await
     }
 
     async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
         let group = group.clone();
-        self.data
-            .run(move |line| line.read(|db, now| view::holders(db, &group, now)))
-            .await
+        self.data.run(move |line| line.read(|db, now| view::holders(db, &group, now))).await
     }
 
     async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
         check::load(duties)?;
         let duties = duties.to_vec();
-        self.data
-            .run(move |line| line.read(|db, _| checkpoint::load(db, &duties)))
-            .await
+        self.data.run(move |line| line.read(|db, _| checkpoint::load(db, &duties))).await
     }
 
     async fn commit(
@@ -249,16 +226,12 @@ impl Store for Sqlite {
 
     async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
         let duty = duty.clone();
-        self.data
-            .run(move |line| line.read(|db, _| checkpoint::history(db, &duty)))
-            .await
+        self.data.run(move |line| line.read(|db, _| checkpoint::history(db, &duty))).await
     }
 
     async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
         let group = group.clone();
-        self.data
-            .run(move |line| line.read(|db, _| view::document(db, &group)))
-            .await
+        self.data.run(move |line| line.read(|db, _| view::document(db, &group))).await
     }
 
     async fn replace_group_document(
@@ -284,9 +257,7 @@ impl Store for Sqlite {
         range: AuditRange,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         let group = group.clone();
-        self.data
-            .run(move |line| line.read(|db, _| view::audit(db, &group, range)))
-            .await
+        self.data.run(move |line| line.read(|db, _| view::audit(db, &group, range))).await
     }
 }
 
@@ -345,11 +316,7 @@ fn first<T>(
     read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
 ) -> Result<Option<T>, StoreError> {
     use rusqlite::OptionalExtension;
-    let run = || {
-        db.prepare_cached(sql)?
-            .query_row(parameters, read)
-            .optional()
-    };
+    let run = || db.prepare_cached(sql)?.query_row(parameters, read).optional();
     run().map_err(refused)
 }
 
@@ -362,9 +329,7 @@ fn all<T>(
 ) -> Result<Vec<T>, StoreError> {
     let run = || {
         let mut statement = db.prepare_cached(sql)?;
-        statement
-            .query_map(parameters, read)?
-            .collect::<rusqlite::Result<Vec<_>>>()
+        statement.query_map(parameters, read)?.collect::<rusqlite::Result<Vec<_>>>()
     };
     run().map_err(refused)?.into_iter().collect()
 }

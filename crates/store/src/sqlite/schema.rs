@@ -8,11 +8,8 @@ use crate::migration::{Applied, Migration, pending};
 
 const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "ground",
-    sql: include_str!("migrations/0001_ground.sql"),
-}];
+const MIGRATIONS: &[Migration] =
+    &[Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") }];
 
 const RECORD: &str = "INSERT INTO migration (number, name, breaking) VALUES";
 
@@ -20,15 +17,9 @@ fn applied(connection: &Connection) -> Result<Vec<Applied>, StoreError> {
     let query = "SELECT number, name, breaking FROM migration ORDER BY number";
     let mut statement = connection.prepare(query).map_err(refused)?;
     let rows = statement.query_map([], |row| {
-        Ok(Applied {
-            number: row.get(0)?,
-            name: row.get(1)?,
-            breaking: row.get(2)?,
-        })
+        Ok(Applied { number: row.get(0)?, name: row.get(1)?, breaking: row.get(2)? })
     });
-    rows.map_err(refused)?
-        .collect::<Result<_, _>>()
-        .map_err(refused)
+    rows.map_err(refused)?.collect::<Result<_, _>>().map_err(refused)
 }
 
 /// Applies what is missing, in one transaction under the write lock: starters take turns.
@@ -38,9 +29,7 @@ pub(super) fn migrate(line: &mut Line) -> Result<(), StoreError> {
         for migration in pending(MIGRATIONS, &applied(connection)?)? {
             connection.execute_batch(migration.sql).map_err(refused)?;
             let row = (migration.number, migration.name, migration.breaking());
-            connection
-                .execute(&format!("{RECORD} (?1, ?2, ?3)"), row)
-                .map_err(refused)?;
+            connection.execute(&format!("{RECORD} (?1, ?2, ?3)"), row).map_err(refused)?;
         }
         Ok(())
     })

@@ -53,9 +53,7 @@ pub(super) fn claimant(
 ) -> Result<Option<Mark>, StoreError> {
     let row = find(db, &session.group, &session.instance, now)?;
     let nonce = session.nonce.to_string();
-    Ok(row
-        .filter(|row| row.live && !row.evicted && row.nonce == nonce)
-        .map(|row| Mark(row.left)))
+    Ok(row.filter(|row| row.live && !row.evicted && row.nonce == nonce).map(|row| Mark(row.left)))
 }
 
 pub(super) fn open(
@@ -78,33 +76,13 @@ pub(super) fn open(
         }
     }
     let (group, instance) = (&open.group, &open.instance);
-    execute(
-        db,
-        include_str!("sql/session_sweep.sql"),
-        (group.as_str(), ns(now) - DAY_NS),
-    )?;
+    execute(db, include_str!("sql/session_sweep.sql"), (group.as_str(), ns(now) - DAY_NS))?;
     let (note, expires) = (open.note.as_str().as_bytes(), expiry(now, open.ttl));
     let first_mark = Mark::first(open.nonce).0 as i64;
-    let row = (
-        group.as_str(),
-        instance.as_str(),
-        nonce,
-        note,
-        expires,
-        first_mark,
-    );
+    let row = (group.as_str(), instance.as_str(), nonce, note, expires, first_mark);
     execute(db, include_str!("sql/session_open.sql"), row)?;
     let (kind, reason) = (AuditKind::Joined, "open");
-    record(
-        db,
-        &Entry {
-            kind,
-            group,
-            instance,
-            hold: None,
-            reason,
-        },
-    )?;
+    record(db, &Entry { kind, group, instance, hold: None, reason })?;
     hint(db, group)?;
     Ok(Opened::Open(open.session()))
 }
@@ -115,12 +93,7 @@ pub(super) fn close(
     reason: &Reason,
     now: LocalInstant,
 ) -> Result<Closed, StoreError> {
-    let Session {
-        group,
-        instance,
-        nonce,
-        ..
-    } = session;
+    let Session { group, instance, nonce, .. } = session;
     let row = find(db, group, instance, now)?;
     if !row.is_some_and(|row| row.live && row.nonce == nonce.to_string()) {
         return Ok(Closed::AlreadyEnded);
@@ -129,16 +102,7 @@ pub(super) fn close(
     let key = (group.as_str(), instance.as_str(), ns(now));
     execute(db, include_str!("sql/session_end.sql"), key)?;
     let (kind, reason) = (AuditKind::Left, reason.as_str());
-    record(
-        db,
-        &Entry {
-            kind,
-            group,
-            instance,
-            hold: None,
-            reason,
-        },
-    )?;
+    record(db, &Entry { kind, group, instance, hold: None, reason })?;
     hint(db, group)?;
     Ok(Closed::Closed)
 }
@@ -168,17 +132,10 @@ pub(super) fn keep_alive(
     let mark = Mark(left as u64);
     let fate = |hold: &Hold| {
         let stands = hold.is_of(session) && (hold.mark == mark || hold::stands(db, hold, now)?);
-        Ok(if stands {
-            HoldFate::Kept
-        } else {
-            HoldFate::Lost
-        })
+        Ok(if stands { HoldFate::Kept } else { HoldFate::Lost })
     };
     let holds: Result<_, StoreError> = holds.iter().map(fate).collect();
-    Ok(KeptAlive::Kept {
-        mark,
-        holds: holds?,
-    })
+    Ok(KeptAlive::Kept { mark, holds: holds? })
 }
 
 pub(super) fn evict(
@@ -196,16 +153,7 @@ pub(super) fn evict(
     execute(db, include_str!("sql/session_evict.sql"), barred)?;
     if row.as_ref().is_none_or(|row| !row.evicted) {
         let (kind, reason) = (AuditKind::Evicted, reason.as_str());
-        record(
-            db,
-            &Entry {
-                kind,
-                group,
-                instance,
-                hold: None,
-                reason,
-            },
-        )?;
+        record(db, &Entry { kind, group, instance, hold: None, reason })?;
     }
     hint(db, group)?;
     let Some(row) = row.filter(|row| row.live) else {
@@ -214,11 +162,7 @@ pub(super) fn evict(
     if when == Evict::AtTtl {
         return Ok(Evicted::Evicted { ended: 0 });
     }
-    execute(
-        db,
-        include_str!("sql/session_end.sql"),
-        (key.0, key.1, ns(now)),
-    )?;
+    execute(db, include_str!("sql/session_end.sql"), (key.0, key.1, ns(now)))?;
     let session = Session {
         group: group.clone(),
         instance: instance.clone(),

@@ -19,9 +19,7 @@ fn remaining(expires: i64, now: LocalInstant) -> Duration {
 }
 
 pub(super) fn groups(db: &Connection) -> Result<Vec<GroupName>, StoreError> {
-    all(db, include_str!("sql/groups.sql"), [], |row| {
-        Ok(GroupName::new(row.get::<_, String>(0)?))
-    })
+    all(db, include_str!("sql/groups.sql"), [], |row| Ok(GroupName::new(row.get::<_, String>(0)?)))
 }
 
 pub(super) fn members(
@@ -29,26 +27,21 @@ pub(super) fn members(
     group: &GroupName,
     now: LocalInstant,
 ) -> Result<Vec<Member>, StoreError> {
-    all(
-        db,
-        include_str!("sql/members.sql"),
-        (group.as_str(), ns(now)),
-        |row| {
-            let (instance, nonce): (String, String) = (row.get(0)?, row.get(1)?);
-            let (note, expires, evicted): (Vec<u8>, i64, bool) =
-                (row.get(2)?, row.get(3)?, row.get(4)?);
-            let member = || {
-                Ok(Member {
-                    instance: InstanceId::new(instance)?,
-                    nonce: Some(Nonce::parse(&nonce)?),
-                    note: Note::from_bytes(note)?,
-                    remaining: remaining(expires, now),
-                    evicted,
-                })
-            };
-            Ok(member())
-        },
-    )
+    all(db, include_str!("sql/members.sql"), (group.as_str(), ns(now)), |row| {
+        let (instance, nonce): (String, String) = (row.get(0)?, row.get(1)?);
+        let (note, expires, evicted): (Vec<u8>, i64, bool) =
+            (row.get(2)?, row.get(3)?, row.get(4)?);
+        let member = || {
+            Ok(Member {
+                instance: InstanceId::new(instance)?,
+                nonce: Some(Nonce::parse(&nonce)?),
+                note: Note::from_bytes(note)?,
+                remaining: remaining(expires, now),
+                evicted,
+            })
+        };
+        Ok(member())
+    })
 }
 
 pub(super) fn holders(
@@ -56,50 +49,33 @@ pub(super) fn holders(
     group: &GroupName,
     now: LocalInstant,
 ) -> Result<Vec<Holder>, StoreError> {
-    all(
-        db,
-        include_str!("sql/holders.sql"),
-        (group.as_str(), ns(now)),
-        |row| {
-            let (duty, epoch): (String, i64) = (row.get(0)?, row.get(1)?);
-            let (instance, expires): (Option<String>, Option<i64>) = (row.get(2)?, row.get(3)?);
-            let holder = || {
-                let holder = instance.zip(expires).map(|(instance, expires)| {
-                    let instance = InstanceId::new(instance)?;
-                    Ok(HolderNow {
-                        instance,
-                        remaining: remaining(expires, now),
-                    })
-                });
-                Ok(Holder {
-                    duty: DutyKey {
-                        group: group.clone(),
-                        id: DutyId::new(duty)?,
-                    },
-                    epoch: Some(Epoch::from_i64(epoch)?),
-                    holder: holder.transpose()?,
-                })
-            };
-            Ok(holder())
-        },
-    )
+    all(db, include_str!("sql/holders.sql"), (group.as_str(), ns(now)), |row| {
+        let (duty, epoch): (String, i64) = (row.get(0)?, row.get(1)?);
+        let (instance, expires): (Option<String>, Option<i64>) = (row.get(2)?, row.get(3)?);
+        let holder = || {
+            let holder = instance.zip(expires).map(|(instance, expires)| {
+                let instance = InstanceId::new(instance)?;
+                Ok(HolderNow { instance, remaining: remaining(expires, now) })
+            });
+            Ok(Holder {
+                duty: DutyKey { group: group.clone(), id: DutyId::new(duty)? },
+                epoch: Some(Epoch::from_i64(epoch)?),
+                holder: holder.transpose()?,
+            })
+        };
+        Ok(holder())
+    })
 }
 
 pub(super) fn document(db: &Connection, group: &GroupName) -> Result<GroupDocument, StoreError> {
-    let row = first(
-        db,
-        include_str!("sql/document_read.sql"),
-        [group.as_str()],
-        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)),
-    )?;
+    let row = first(db, include_str!("sql/document_read.sql"), [group.as_str()], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))
+    })?;
     let Some((version, document)) = row else {
         return Ok(GroupDocument::default());
     };
     let version = Version::from_i64(version)?;
-    Ok(GroupDocument {
-        version,
-        document: Document::new(document)?,
-    })
+    Ok(GroupDocument { version, document: Document::new(document)? })
 }
 
 pub(super) fn replace_document(
@@ -126,34 +102,24 @@ pub(super) fn audit(
 ) -> Result<Vec<AuditEntry>, StoreError> {
     let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
     let after = i64::try_from(range.after).unwrap_or(i64::MAX);
-    all(
-        db,
-        include_str!("sql/audit_read.sql"),
-        (group.as_str(), after, limit),
-        |row| {
-            let (seq, unix_ms): (i64, i64) = (row.get(0)?, row.get(1)?);
-            let (kind, instance): (String, String) = (row.get(2)?, row.get(3)?);
-            let (duty, epoch): (Option<String>, Option<i64>) = (row.get(4)?, row.get(5)?);
-            let reason = row.get(6)?;
-            let entry = || {
-                let unknown = || StoreError::refused(Code::Damaged, format!("audit kind {kind:?}"));
-                let duty = duty.map(|id| {
-                    Ok(DutyKey {
-                        group: group.clone(),
-                        id: DutyId::new(id)?,
-                    })
-                });
-                Ok(AuditEntry {
-                    seq: seq as u64,
-                    unix_ms: unix_ms.max(0) as u64,
-                    kind: AuditKind::parse(&kind).ok_or_else(unknown)?,
-                    instance: InstanceId::new(instance)?,
-                    duty: duty.transpose()?,
-                    epoch: epoch.map(Epoch::from_i64).transpose()?,
-                    reason,
-                })
-            };
-            Ok(entry())
-        },
-    )
+    all(db, include_str!("sql/audit_read.sql"), (group.as_str(), after, limit), |row| {
+        let (seq, unix_ms): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let (kind, instance): (String, String) = (row.get(2)?, row.get(3)?);
+        let (duty, epoch): (Option<String>, Option<i64>) = (row.get(4)?, row.get(5)?);
+        let reason = row.get(6)?;
+        let entry = || {
+            let unknown = || StoreError::refused(Code::Damaged, format!("audit kind {kind:?}"));
+            let duty = duty.map(|id| Ok(DutyKey { group: group.clone(), id: DutyId::new(id)? }));
+            Ok(AuditEntry {
+                seq: seq as u64,
+                unix_ms: unix_ms.max(0) as u64,
+                kind: AuditKind::parse(&kind).ok_or_else(unknown)?,
+                instance: InstanceId::new(instance)?,
+                duty: duty.transpose()?,
+                epoch: epoch.map(Epoch::from_i64).transpose()?,
+                reason,
+            })
+        };
+        Ok(entry())
+    })
 }

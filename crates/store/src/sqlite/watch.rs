@@ -36,11 +36,7 @@ impl Watcher {
         let connection = connect(path).map_err(refused)?;
         let (subscribe, requests) = channel::<Subscribe>();
         let run = move || {
-            let mut looker = Looker {
-                connection,
-                seen: None,
-                groups: BTreeMap::new(),
-            };
+            let mut looker = Looker { connection, seen: None, groups: BTreeMap::new() };
             loop {
                 match requests.recv_timeout(LOOK) {
                     Ok(Subscribe { group, answer }) => drop(answer.send(looker.subscribe(group))),
@@ -62,16 +58,10 @@ impl Watcher {
     ) -> Result<Box<dyn Watch>, StoreError> {
         let (answer, wait) = oneshot::channel();
         let gone = || StoreError::refused(Code::Failed, "the watching thread has ended");
-        let request = Subscribe {
-            group: group.clone(),
-            answer,
-        };
+        let request = Subscribe { group: group.clone(), answer };
         self.subscribe.send(request).map_err(|_| gone())?;
         let hints = wait.await.map_err(|_| gone())??;
-        Ok(Box::new(SqliteWatch {
-            hints,
-            _thread: self,
-        }))
+        Ok(Box::new(SqliteWatch { hints, _thread: self }))
     }
 }
 
@@ -86,18 +76,12 @@ impl Looker {
     fn count(&self, group: &GroupName) -> rusqlite::Result<i64> {
         let query = "SELECT count FROM change WHERE group_name = ?1";
         let mut statement = self.connection.prepare_cached(query)?;
-        Ok(statement
-            .query_row([group.as_str()], |row| row.get(0))
-            .optional()?
-            .unwrap_or(0))
+        Ok(statement.query_row([group.as_str()], |row| row.get(0)).optional()?.unwrap_or(0))
     }
 
     fn subscribe(&mut self, group: GroupName) -> Subscribed {
         let count = self.count(&group).map_err(refused)?;
-        let sender = self
-            .groups
-            .entry(group)
-            .or_insert_with(|| watch::channel(count).0);
+        let sender = self.groups.entry(group).or_insert_with(|| watch::channel(count).0);
         // A late subscriber starts from now; those before it still get what they have not seen.
         sender.send_if_modified(|seen| std::mem::replace(seen, count) != count);
         Ok(sender.subscribe())
@@ -106,9 +90,7 @@ impl Looker {
     /// A failing look is tried again at the next tick; the counter does not forget.
     fn look(&mut self) {
         self.groups.retain(|_, sender| sender.receiver_count() > 0);
-        let version = self
-            .connection
-            .query_row("PRAGMA data_version", [], |row| row.get(0));
+        let version = self.connection.query_row("PRAGMA data_version", [], |row| row.get(0));
         let Ok(version) = version else { return };
         if self.groups.is_empty() || self.seen == Some(version) {
             return;

@@ -79,22 +79,13 @@ fn retry<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Resul
 }
 
 fn is_busy(error: &Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-    )
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 impl Line {
     pub(super) fn new(connection: Connection, clock: Arc<dyn Clock>, manners: Manners) -> Self {
         let now = clock.now();
-        Self {
-            connection,
-            clock,
-            manners,
-            streak_began: now,
-            last_write: now,
-        }
+        Self { connection, clock, manners, streak_began: now, last_write: now }
     }
 
     /// Runs `write` as one transaction. Time is read once the database is ours (R4).
@@ -105,9 +96,7 @@ impl Line {
         retry(|| self.connection.execute_batch("BEGIN IMMEDIATE")).map_err(refused)?;
         let began = self.clock.now();
         let written = write(&self.connection, began).and_then(|answer| {
-            self.connection
-                .execute_batch("COMMIT")
-                .map_err(not_committed)?;
+            self.connection.execute_batch("COMMIT").map_err(not_committed)?;
             Ok(answer)
         });
         if !self.connection.is_autocommit() {
@@ -176,14 +165,8 @@ impl Worker {
         }
         match tokio::time::timeout(ANSWER, wait).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(StoreError::unknown(
-                Code::Failed,
-                "the SQLite thread has ended",
-            )),
-            Err(_) => Err(StoreError::unknown(
-                Code::Lost,
-                format!("no answer in {ANSWER:?}"),
-            )),
+            Ok(Err(_)) => Err(StoreError::unknown(Code::Failed, "the SQLite thread has ended")),
+            Err(_) => Err(StoreError::unknown(Code::Lost, format!("no answer in {ANSWER:?}"))),
         }
     }
 }

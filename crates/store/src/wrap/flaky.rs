@@ -41,24 +41,12 @@ impl Flaky {
     /// About every fourth call goes wrong, in one of three ways; the same seed gives the same
     /// faults to the same calls.
     pub fn seeded(inner: Arc<dyn Store>, seed: u64) -> Self {
-        Self {
-            inner,
-            plan: Mutex::new(Plan {
-                random: Some(seed),
-                planned: BTreeMap::new(),
-            }),
-        }
+        Self { inner, plan: Mutex::new(Plan { random: Some(seed), planned: BTreeMap::new() }) }
     }
 
     /// Nothing goes wrong but what [`Flaky::on`] says.
     pub fn planned(inner: Arc<dyn Store>) -> Self {
-        Self {
-            inner,
-            plan: Mutex::new(Plan {
-                random: None,
-                planned: BTreeMap::new(),
-            }),
-        }
+        Self { inner, plan: Mutex::new(Plan { random: None, planned: BTreeMap::new() }) }
     }
 
     /// The next call of `op` that is not yet spoken for meets `fault`.
@@ -114,10 +102,9 @@ impl Around for Flaky {
             // What the store refuses did not happen, so there is no reply worth losing.
             Fault::HappenedButLost => call.await.and_then(|_| Err(lost())),
             Fault::LostBeforeItHappened => Err(lost()),
-            Fault::Refused => Err(StoreError::refused(
-                Code::Unreachable,
-                format!("no {} today", op.as_str()),
-            )),
+            Fault::Refused => {
+                Err(StoreError::refused(Code::Unreachable, format!("no {} today", op.as_str())))
+            }
         }
     }
 }
@@ -138,11 +125,7 @@ mod tests {
     fn a_seed_replays_and_every_fault_comes_up() {
         assert_eq!(faults(7), faults(7));
         assert_ne!(faults(7), faults(8));
-        for fault in [
-            Fault::HappenedButLost,
-            Fault::LostBeforeItHappened,
-            Fault::Refused,
-        ] {
+        for fault in [Fault::HappenedButLost, Fault::LostBeforeItHappened, Fault::Refused] {
             assert!(faults(7).contains(&fault));
         }
     }

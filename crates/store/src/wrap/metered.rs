@@ -37,19 +37,12 @@ pub struct OpStats {
 impl Metered {
     /// Counts the calls to `inner`, timed by `clock`.
     pub fn new(inner: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            inner,
-            clock,
-            stats: Mutex::default(),
-        }
+        Self { inner, clock, stats: Mutex::default() }
     }
 
     /// What was counted so far, for the calls that were made.
     pub fn stats(&self) -> BTreeMap<Op, OpStats> {
-        self.stats
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -19,11 +19,7 @@ pub struct Shared {
 impl Shared {
     fn new(seed: u64, wrap: fn(Arc<Memory>, u64) -> Arc<dyn Store>) -> Self {
         let memory = Arc::new(Memory::new(Arc::new(BootClock)));
-        Self {
-            memory,
-            seed: AtomicU64::new(seed),
-            wrap,
-        }
+        Self { memory, seed: AtomicU64::new(seed), wrap }
     }
 
     pub fn plain() -> Self {
@@ -38,9 +34,7 @@ impl Shared {
     }
 
     pub fn metered() -> Self {
-        Self::new(0, |memory, _| {
-            Arc::new(Metered::new(memory, Arc::new(BootClock)))
-        })
+        Self::new(0, |memory, _| Arc::new(Metered::new(memory, Arc::new(BootClock))))
     }
 }
 

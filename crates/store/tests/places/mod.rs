@@ -29,9 +29,6 @@ pub async fn under_test() -> Vec<(&'static str, Arc<dyn Place>)> {
 /// The URL of a server for tests; in CI a missing one is a failure, not a skip.
 fn service(name: &str) -> Option<String> {
     let url = std::env::var(name).ok();
-    assert!(
-        url.is_some() || std::env::var_os("CI").is_none(),
-        "{name} is not set"
-    );
+    assert!(url.is_some() || std::env::var_os("CI").is_none(), "{name} is not set");
     url
 }

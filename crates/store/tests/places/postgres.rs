@@ -16,13 +16,7 @@ pub struct Schema {
 impl Schema {
     pub fn new(url: String) -> Self {
         let schema = format!("suite_{}", std::process::id());
-        Self {
-            settings: Settings {
-                url,
-                schema,
-                if_absent: IfAbsent::Create,
-            },
-        }
+        Self { settings: Settings { url, schema, if_absent: IfAbsent::Create } }
     }
 
     fn edit(&self, sql: &str) -> Boxed<()> {

@@ -19,10 +19,7 @@ impl Folder {
     }
 
     fn settings(&self) -> Settings {
-        Settings {
-            path: self.0.path().join("tenure.db"),
-            ..Settings::default()
-        }
+        Settings { path: self.0.path().join("tenure.db"), ..Settings::default() }
     }
 
     fn edit(
@@ -52,22 +49,11 @@ impl Place for Folder {
             WHERE group_name = ?2 AND instance = ?3 AND nonce = ?4";
         let nonce = session.nonce.to_string();
         let (group, instance) = (session.group, session.instance);
-        self.edit(
-            sql,
-            (
-                now,
-                group.as_str().to_owned(),
-                instance.as_str().to_owned(),
-                nonce,
-            ),
-        )
+        self.edit(sql, (now, group.as_str().to_owned(), instance.as_str().to_owned(), nonce))
     }
 
     fn lose_epoch(&self, duty: DutyKey) -> Boxed<()> {
         let sql = "DELETE FROM hold WHERE group_name = ?1 AND duty = ?2";
-        self.edit(
-            sql,
-            (duty.group.as_str().to_owned(), duty.id.as_str().to_owned()),
-        )
+        self.edit(sql, (duty.group.as_str().to_owned(), duty.id.as_str().to_owned()))
     }
 }
