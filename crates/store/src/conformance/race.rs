@@ -27,7 +27,7 @@ super::cases! { "race":
 const RACERS: usize = 20;
 const DUTIES: usize = 50;
 
-/// Runs `racers` at the same time, each with a client of its own, and collects their answers.
+/// Runs `racers` at the same time and collects their answers in the order of the racers.
 async fn race<T, F>(kit: &Kit, racers: usize, run: impl Fn(Kit, usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -37,9 +37,12 @@ where
     // Stores limit their connections: a few clients are shared by all racers.
     let clients = [kit.clone(), kit.other_client().await, kit.other_client().await];
     for racer in 0..racers {
-        tasks.spawn(run(clients[racer % clients.len()].clone(), racer));
+        let running = run(clients[racer % clients.len()].clone(), racer);
+        tasks.spawn(async move { (racer, running.await) });
     }
-    tasks.join_all().await
+    let mut answers = tasks.join_all().await;
+    answers.sort_by_key(|(racer, _)| *racer);
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 /// Each duty must have exactly one winner, whose epoch is above `before`.

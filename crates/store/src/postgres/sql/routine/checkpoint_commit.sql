@@ -12,8 +12,9 @@ DECLARE
 BEGIN
     -- Key share: keep-alives and other commits pass, a takeover does not (R12).
     PERFORM 1 FROM (
-        SELECT FROM tenure.hold
-        WHERE group_name = p_group AND duty = ANY (p_duties) ORDER BY duty FOR KEY SHARE
+        SELECT FROM unnest(p_duties) AS w(duty)
+        JOIN tenure.hold h ON h.group_name = p_group AND h.duty = w.duty
+        ORDER BY h.duty FOR KEY SHARE OF h
     ) AS locked;
     v_live := EXISTS (
         SELECT FROM tenure.session
@@ -59,10 +60,11 @@ BEGIN
             WHEN 'conflict' THEN coalesce(c.version, 0)
             ELSE coalesce(greatest(h.epoch, c.epoch), 0) END
     FROM unnest(p_duties, p_epochs, p_expected) WITH ORDINALITY AS w(duty, epoch, expected, item)
+    LEFT JOIN unnest(v_saved) AS f(duty) ON f.duty = w.duty
     LEFT JOIN tenure.hold h ON h.group_name = p_group AND h.duty = w.duty
     LEFT JOIN tenure.checkpoint c ON c.group_name = p_group AND c.duty = w.duty
     CROSS JOIN LATERAL (SELECT CASE
-        WHEN w.duty = ANY (v_saved) THEN 'saved'
+        WHEN f.duty IS NOT NULL THEN 'saved'
         WHEN v_live AND h.held AND h.epoch = w.epoch AND h.instance = p_instance
             AND h.nonce = p_nonce AND coalesce(c.epoch, 0) <= w.epoch THEN 'conflict'
         ELSE 'fenced' END AS outcome) AS o

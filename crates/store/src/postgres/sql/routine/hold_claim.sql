@@ -33,9 +33,9 @@ BEGIN
     -- A row that somebody else has locked is being committed under, or claimed: it is held. So a
     -- holder that is stuck in a transaction delays nobody's other claims.
     SELECT array_agg(locked.duty) INTO v_mine FROM (
-        SELECT h.duty FROM tenure.hold h
-        WHERE h.group_name = p_group AND h.duty = ANY (p_duties)
-        ORDER BY h.duty FOR UPDATE SKIP LOCKED
+        SELECT h.duty FROM unnest(p_duties) AS w(duty)
+        JOIN tenure.hold h ON h.group_name = p_group AND h.duty = w.duty
+        ORDER BY h.duty FOR UPDATE OF h SKIP LOCKED
     ) AS locked;
 
     -- Sessions that look expired are locked, looked at again, and ended for good. A keep-alive
@@ -46,10 +46,10 @@ BEGIN
         WHERE s.group_name = p_group AND NOT s.ended
             AND NOT (clock_timestamp() < s.expires_at
                 AND s.expires_at <= clock_timestamp() + s.ttl)
-            AND EXISTS (
-                SELECT FROM tenure.hold h
-                WHERE h.group_name = p_group AND h.duty = ANY (v_mine) AND h.held
-                    AND h.instance = s.instance AND h.nonce = s.nonce
+            AND (s.instance, s.nonce) IN (
+                SELECT h.instance, h.nonce FROM unnest(v_mine) AS m(duty)
+                JOIN tenure.hold h ON h.group_name = p_group AND h.duty = m.duty
+                WHERE h.held
             )
         ORDER BY s.instance FOR NO KEY UPDATE
     )
@@ -63,9 +63,10 @@ BEGIN
     WITH free AS (
         SELECT h.duty, h.epoch, h.instance, h.held, w.floor, c.epoch AS committed
         FROM unnest(p_duties, p_floors) AS w(duty, floor)
+        JOIN unnest(v_mine) AS m(duty) ON m.duty = w.duty
         JOIN tenure.hold h ON h.group_name = p_group AND h.duty = w.duty
         LEFT JOIN tenure.checkpoint c ON c.group_name = p_group AND c.duty = w.duty
-        WHERE h.duty = ANY (v_mine) AND NOT (h.held AND EXISTS (
+        WHERE NOT (h.held AND EXISTS (
             SELECT FROM tenure.session s
             WHERE s.group_name = p_group AND s.instance = h.instance AND s.nonce = h.nonce
                 AND NOT s.ended
@@ -89,12 +90,13 @@ BEGIN
     END IF;
 
     RETURN QUERY SELECT w.item,
-        CASE WHEN h.duty = ANY (v_mine) THEN 'granted'
+        CASE WHEN m.duty IS NOT NULL THEN 'granted'
             WHEN s.instance = p_instance AND s.nonce = p_nonce THEN 'already'
             ELSE 'held' END,
         h.epoch, v_mark, s.instance,
         greatest(0, extract(epoch FROM s.expires_at - clock_timestamp()) * 1000)::bigint
     FROM unnest(p_duties) WITH ORDINALITY AS w(duty, item)
+    LEFT JOIN unnest(v_mine) AS m(duty) ON m.duty = w.duty
     LEFT JOIN tenure.hold h ON h.group_name = p_group AND h.duty = w.duty
     LEFT JOIN tenure.session s ON s.group_name = p_group AND s.instance = h.instance
         AND s.nonce = h.nonce AND h.held AND NOT s.ended

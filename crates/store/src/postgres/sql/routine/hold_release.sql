@@ -11,8 +11,9 @@ DECLARE
 BEGIN
     -- Waits for effects that are running under these holds.
     PERFORM 1 FROM (
-        SELECT FROM tenure.hold
-        WHERE group_name = p_group AND duty = ANY (p_duties) ORDER BY duty FOR UPDATE
+        SELECT FROM unnest(p_duties) AS w(duty)
+        JOIN tenure.hold h ON h.group_name = p_group AND h.duty = w.duty
+        ORDER BY h.duty FOR UPDATE OF h
     ) AS locked;
     v_live := EXISTS (
         SELECT FROM tenure.session
@@ -36,11 +37,12 @@ BEGIN
         PERFORM pg_notify('tenure.changes', p_group);
     END IF;
     RETURN QUERY SELECT w.item,
-        CASE WHEN w.duty = ANY (v_freed) THEN 'freed'
+        CASE WHEN f.duty IS NOT NULL THEN 'freed'
             WHEN h.epoch = w.epoch AND h.instance = p_instance AND h.nonce = p_nonce
                 THEN 'already'
             ELSE 'not_yours' END
     FROM unnest(p_duties, p_epochs) WITH ORDINALITY AS w(duty, epoch, item)
+    LEFT JOIN unnest(v_freed) AS f(duty) ON f.duty = w.duty
     LEFT JOIN tenure.hold h ON h.group_name = p_group AND h.duty = w.duty
     ORDER BY w.item;
 END $$;
