@@ -1,0 +1,121 @@
+//! An instance in a test: a store, a session, and short words for what it does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_core::store::{
+    Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened, Want,
+};
+use tenure_core::{
+    Document, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session, Store,
+    StoreError, Ttl, Version,
+};
+
+static LAST: AtomicU64 = AtomicU64::new(1);
+
+/// A number that no other player of this process has.
+pub fn unique() -> u64 {
+    LAST.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Long enough that nothing expires by accident on a slow machine.
+pub const LONG: Duration = Duration::from_secs(3600);
+
+pub fn reason() -> Reason {
+    Reason::new("test").unwrap()
+}
+
+pub fn duty(id: &str) -> DutyKey {
+    DutyKey::new("g", id).unwrap()
+}
+
+pub fn wish(name: &str, ttl: Duration) -> OpenSession {
+    OpenSession {
+        group: GroupName::new("g").unwrap(),
+        instance: InstanceId::new(format!("{name}-{}", unique())).unwrap(),
+        nonce: Nonce::from_entropy(u128::from(unique()) << 80 | u128::from(std::process::id())),
+        ttl: Ttl::new(ttl).unwrap(),
+        note: Note::default(),
+    }
+}
+
+/// A member of group `g`.
+#[derive(Clone, Debug)]
+pub struct Player {
+    pub store: Arc<dyn Store>,
+    pub session: Session,
+}
+
+impl Player {
+    pub async fn join(store: &Arc<dyn Store>, name: &str, ttl: Duration) -> Self {
+        let wish = wish(name, ttl);
+        let opened = store.open_session(&wish).await.unwrap();
+        assert_eq!(opened, Opened::Open(wish.session()));
+        Self { store: store.clone(), session: wish.session() }
+    }
+
+    pub async fn try_claim(&self, id: &str) -> Result<Claimed, StoreError> {
+        let want = Want::new(duty(id));
+        Ok(self.store.claim(&self.session, &[want], &reason()).await?.remove(0))
+    }
+
+    pub async fn claim(&self, id: &str) -> Claimed {
+        self.try_claim(id).await.unwrap()
+    }
+
+    pub async fn hold(&self, id: &str) -> Hold {
+        match self.claim(id).await {
+            Claimed::Granted(hold) => hold,
+            other => panic!("{id} was not granted but {other:?}"),
+        }
+    }
+
+    pub async fn try_commit(
+        &self,
+        hold: &Hold,
+        expected: u64,
+        text: &str,
+    ) -> Result<Committed, StoreError> {
+        let commit = Commit {
+            hold: hold.clone(),
+            expected: Version::new(expected).unwrap(),
+            document: Document::new(text.as_bytes()).unwrap(),
+        };
+        Ok(self.store.commit(&self.session, &[commit]).await?.remove(0))
+    }
+
+    pub async fn commit(&self, hold: &Hold, expected: u64, text: &str) -> Committed {
+        self.try_commit(hold, expected, text).await.unwrap()
+    }
+
+    pub async fn release(&self, hold: &Hold) {
+        let holds = std::slice::from_ref(hold);
+        self.store.release(&self.session, holds, &reason()).await.unwrap();
+    }
+
+    pub async fn keep_alive(&self, holds: &[Hold]) -> KeptAlive {
+        self.store.keep_alive(&self.session, None, holds).await.unwrap()
+    }
+
+    pub async fn keeps(&self, hold: &Hold) -> bool {
+        let kept = self.keep_alive(std::slice::from_ref(hold)).await;
+        matches!(kept, KeptAlive::Kept { holds, .. } if holds == [HoldFate::Kept])
+    }
+
+    /// Claims until it is granted. Each attempt waits for a tick, so that the loop is no burner.
+    pub async fn claim_until_granted(&self, id: &str) -> Hold {
+        let mut tick = tokio::time::interval(Duration::from_millis(20));
+        loop {
+            if let Claimed::Granted(hold) = self.claim(id).await {
+                return hold;
+            }
+            tick.tick().await;
+        }
+    }
+}
+
+/// Far above what anything here needs: it only turns a hang into a failure.
+pub async fn or_hang<T>(waiting: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it hangs")
+}

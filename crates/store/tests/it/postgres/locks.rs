@@ -1,0 +1,111 @@
+//! Keep-alive, takeover and commit never succeed together.
+
+use std::time::Duration;
+
+use tenure_core::store::Claimed;
+use tokio_postgres::Client;
+
+use super::Place;
+use crate::player::{LONG, Player, or_hang};
+
+/// Waits until a statement of this kind waits for a lock.
+async fn until_waiting(client: &Client, needle: &str) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'";
+    let mut tick = tokio::time::interval(Duration::from_millis(5));
+    let look = async {
+        while client.query_one(waiting, &[&needle]).await.unwrap().get::<_, i64>(0) == 0 {
+            tick.tick().await;
+        }
+    };
+    or_hang(look).await;
+}
+
+/// The double grant: a keep-alive began before the expiry and commits after it; a claim comes in
+/// between and looks at the row as it was. It must wait for the lock, look again, and find it live.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_waits_for_a_keep_alive_that_began_in_time() {
+    let Some(place) = Place::given() else { return };
+    let store = place.open().await;
+    let (a, b) = (Player::join(&store, "a", LONG).await, Player::join(&store, "b", LONG).await);
+    let hold = a.hold("d").await;
+    let (mut slow, watcher) = (place.client().await, place.client().await);
+    let keep_alive = slow.transaction().await.unwrap();
+    let extend = place.sql("UPDATE tenure.session SET expires_at = clock_timestamp() + ttl");
+    let extend = format!("{extend} WHERE nonce = '{}'", a.session.nonce);
+    // The row expires while the keep-alive is under way: outside it, the old row is what is seen.
+    place.lapse(&a.session).await;
+    keep_alive.batch_execute(&extend).await.unwrap();
+    let claiming = {
+        let b = b.clone();
+        tokio::spawn(async move { b.claim("d").await })
+    };
+    until_waiting(&watcher, &format!("{}.hold_claim", place.schema)).await;
+    keep_alive.commit().await.unwrap();
+    let claimed = or_hang(claiming).await.unwrap();
+    assert!(matches!(&claimed, Claimed::HeldBy(Some(by)) if by.instance == a.session.instance));
+    assert!(a.keeps(&hold).await);
+}
+
+/// The other order: the takeover has judged, so a keep-alive that waited for it must not revive
+/// the session, whatever the clock says by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keep_alive_that_waited_for_a_takeover_finds_the_session_ended() {
+    let Some(place) = Place::given() else { return };
+    let store = place.open().await;
+    let a = Player::join(&store, "a", LONG).await;
+    let b = Player::join(&store, "b", LONG).await;
+    let hold = a.hold("d").await;
+    place.lapse(&a.session).await;
+    let (mut slow, watcher) = (place.client().await, place.client().await);
+    let takeover = slow.transaction().await.unwrap();
+    let claim =
+        place.sql("SELECT outcome FROM tenure.hold_claim('g', $1, $2::text::uuid, $3, $4, 'x')");
+    let (instance, nonce) = (b.session.instance.as_str(), b.session.nonce.to_string());
+    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+        [&instance, &nonce, &vec!["d"], &vec![0_i64]];
+    let outcome: String = takeover.query_one(&claim, &parameters).await.unwrap().get(0);
+    assert_eq!(outcome, "granted");
+    // As seen by others the row has not changed yet; put its expiry back into the future there.
+    let keeping = {
+        let (a, hold) = (a.clone(), hold.clone());
+        tokio::spawn(async move { a.keeps(&hold).await })
+    };
+    let forward = place.client().await;
+    let sql = place.sql("UPDATE tenure.session SET expires_at = clock_timestamp() + ttl");
+    let sql = format!("{sql} WHERE nonce = '{}'", a.session.nonce);
+    let moving = tokio::spawn(async move { forward.batch_execute(&sql).await });
+    until_waiting(&watcher, "SET expires_at = clock_timestamp() + ttl").await;
+    takeover.commit().await.unwrap();
+    or_hang(moving).await.unwrap().unwrap();
+    assert!(!or_hang(keeping).await.unwrap());
+    assert!(!a.keeps(&hold).await, "ended is final");
+}
+
+/// A commit that is under way keeps the duty until it is through; the takeover comes after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_takeover_does_not_pass_a_commit_that_is_under_way() {
+    let Some(place) = Place::given() else { return };
+    let store = place.open().await;
+    let (a, b) = (Player::join(&store, "a", LONG).await, Player::join(&store, "b", LONG).await);
+    let hold = a.hold("d").await;
+    let mut client = place.client().await;
+    let slow = client.transaction().await.unwrap();
+    let commit = place.sql(
+        "SELECT outcome FROM tenure.checkpoint_commit('g', $1, $2::text::uuid, $3, $4, $5, $6, 32)",
+    );
+    let (instance, nonce) = (a.session.instance.as_str(), a.session.nonce.to_string());
+    let (duties, epochs) = (vec!["d"], vec![hold.epoch.as_i64()]);
+    let (expected, documents) = (vec![0_i64], vec![&b"slow"[..]]);
+    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+        [&instance, &nonce, &duties, &epochs, &expected, &documents];
+    let outcome: String = slow.query_one(&commit, &parameters).await.unwrap().get(0);
+    assert_eq!(outcome, "saved");
+    place.lapse(&a.session).await;
+    // The commit does not make the takeover wait either: it is answered at once.
+    assert!(matches!(or_hang(b.claim("d")).await, Claimed::HeldBy(_)));
+    slow.commit().await.unwrap();
+    assert!(b.hold("d").await.epoch > hold.epoch);
+    let stored = store.load(std::slice::from_ref(&hold.duty)).await.unwrap().remove(0).unwrap();
+    assert_eq!(stored.document.as_bytes(), b"slow");
+}

@@ -1,0 +1,68 @@
+//! PostgreSQL.
+
+mod clock;
+mod fence;
+mod locks;
+mod schema;
+mod server;
+mod starvation;
+
+use std::sync::Arc;
+
+use tenure_core::{Session, Store, StoreError};
+use tenure_store::IfAbsent;
+use tenure_store::postgres::{Postgres, Settings};
+use tokio_postgres::{Client, NoTls};
+
+use crate::player::unique;
+
+/// A schema of its own on the server that the tests are given.
+#[derive(Clone)]
+pub struct Place {
+    pub url: String,
+    pub schema: String,
+}
+
+impl Place {
+    /// `None` on a machine without the server; in CI that is a failure.
+    fn given() -> Option<Self> {
+        testkit::service(testkit::TEST_POSTGRES).map(Self::on)
+    }
+
+    fn on(url: String) -> Self {
+        Self { url, schema: format!("it_{}_{}", std::process::id(), unique()) }
+    }
+
+    fn settings(&self) -> Settings {
+        let (url, schema) = (self.url.clone(), self.schema.clone());
+        Settings { url, schema, if_absent: IfAbsent::Create }
+    }
+
+    async fn try_open(&self) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::new(Postgres::open(self.settings()).await?))
+    }
+
+    async fn open(&self) -> Arc<dyn Store> {
+        self.try_open().await.unwrap()
+    }
+
+    /// A connection of the user's own.
+    async fn client(&self) -> Client {
+        let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+
+    /// A statement written for the schema `tenure`.
+    fn sql(&self, sql: &str) -> String {
+        sql.replace("tenure.", &format!("{}.", self.schema))
+    }
+
+    /// Makes the server believe that a session's TTL is over.
+    async fn lapse(&self, session: &Session) {
+        let sql =
+            self.sql("UPDATE tenure.session SET expires_at = clock_timestamp() WHERE nonce = ");
+        let sql = format!("{sql}'{}'", session.nonce);
+        self.client().await.batch_execute(&sql).await.unwrap();
+    }
+}

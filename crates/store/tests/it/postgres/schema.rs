@@ -1,0 +1,112 @@
+//! Migrations, rights, and statements that the server can read.
+
+use tenure_core::{Code, StoreError};
+use tenure_store::postgres::{Postgres, Settings};
+use tenure_store::{IfAbsent, StoreUrl};
+
+use super::Place;
+use crate::player::{LONG, Player, or_hang, unique};
+
+fn refused(error: &StoreError, code: Code) {
+    assert!(matches!(error, StoreError::Refused(_)), "{error}");
+    assert_eq!(error.code(), code, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_start_at_once_on_an_empty_database() {
+    let Some(place) = Place::given() else { return };
+    let mut starting = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let place = place.clone();
+        starting.spawn(async move { place.try_open().await });
+    }
+    for opened in or_hang(starting.join_all()).await {
+        opened.unwrap();
+    }
+    let count = place.sql("SELECT count(*) FROM tenure.migration");
+    let row = place.client().await.query_one(&count, &[]).await.unwrap();
+    assert_eq!(row.get::<_, i64>(0), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_breaking_schema_is_refused_and_a_harmless_one_is_not() {
+    let Some(place) = Place::given() else { return };
+    drop(place.open().await);
+    let client = place.client().await;
+    let later = place.sql("INSERT INTO tenure.migration VALUES (9001, 'later', '')");
+    client.batch_execute(&later).await.unwrap();
+    drop(place.open().await);
+    let breaking = place.sql("INSERT INTO tenure.migration VALUES (9002, 'signed', 'signatures')");
+    client.batch_execute(&breaking).await.unwrap();
+    refused(&place.try_open().await.unwrap_err(), Code::NewerSchema);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_at_an_empty_database_makes_nothing() {
+    let Some(place) = Place::given() else { return };
+    let settings = Settings { if_absent: IfAbsent::Refuse, ..place.settings() };
+    refused(&Postgres::open(settings).await.unwrap_err(), Code::Absent);
+    let there = "SELECT count(*) FROM pg_namespace WHERE nspname = $1";
+    let row = place.client().await.query_one(there, &[&place.schema]).await.unwrap();
+    assert_eq!(row.get::<_, i64>(0), 0);
+}
+
+/// A role that may not make anything: refused with the way out, then fine once an administrator
+/// has run the printed script and given the rights that it names.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_without_ddl_rights_runs_on_the_printed_script() {
+    let Some(place) = Place::given() else { return };
+    let admin = place.client().await;
+    let role = format!("worker_{}_{}", std::process::id(), unique());
+    let make = format!("CREATE ROLE {role} LOGIN PASSWORD 'worker-secret'");
+    admin.batch_execute(&make).await.unwrap();
+    let (_, host) = place.url.rsplit_once('@').unwrap();
+    let url = format!("postgres://{role}:worker-secret@{host}");
+    let worker = Place { url, ..place.clone() };
+    refused(&worker.try_open().await.unwrap_err(), Code::NeedsMigration);
+
+    let script = StoreUrl::parse(&format!("postgres://h/db?schema={}", place.schema));
+    let script = script.unwrap().migration_script().unwrap();
+    admin.batch_execute(&script).await.unwrap();
+    let grants: String = script
+        .lines()
+        .skip_while(|line| !line.starts_with("-- For each role"))
+        .skip(1)
+        .map(|line| line.trim_start_matches("-- ").replace("TO role", &format!("TO {role}")))
+        .collect();
+    assert_eq!(grants.matches("GRANT").count(), 3);
+    admin.batch_execute(&grants).await.unwrap();
+
+    let store = worker.open().await;
+    let player = Player::join(&store, "a", LONG).await;
+    let hold = player.hold("d").await;
+    player.commit(&hold, 0, "cursor").await;
+    assert!(player.keeps(&hold).await);
+    player.release(&hold).await;
+    drop((player, store));
+    // Applying it twice is harmless.
+    drop(place.open().await);
+}
+
+/// Every statement of ours can be prepared against the schema as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_can_read_every_statement() {
+    let Some(place) = Place::given() else { return };
+    let store = Postgres::open(place.settings()).await.unwrap();
+    let client = place.client().await;
+    let statements = store.statements();
+    assert!(statements.len() > 10);
+    for (name, sql) in statements {
+        use tokio_postgres::types::Type;
+        // Where the server cannot infer a type by itself, ours are as in the code.
+        let types: &[Type] = match name {
+            "keep_alive" => &[Type::TEXT, Type::TEXT, Type::TEXT, Type::BYTEA],
+            "standing" => &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT_ARRAY, Type::INT8_ARRAY],
+            "load" => &[Type::TEXT_ARRAY, Type::TEXT_ARRAY],
+            "replace_document" => &[Type::TEXT, Type::INT8, Type::BYTEA],
+            _ => &[],
+        };
+        let prepared = client.prepare_typed(sql, types).await;
+        assert!(prepared.is_ok(), "{name}: {:?}", prepared.err());
+    }
+}

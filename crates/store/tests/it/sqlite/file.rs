@@ -1,0 +1,152 @@
+//! The file itself: damaged, newer, full, read-only, locked, opened by many.
+
+use std::path::Path;
+use std::process::Command;
+
+use rusqlite::Connection;
+use tenure_core::store::Claimed;
+use tenure_core::{Code, StoreError};
+
+use super::{open, try_open};
+use crate::player::{LONG, Player, duty, or_hang};
+
+fn refused(error: &StoreError, code: Code) {
+    assert!(matches!(error, StoreError::Refused(_)), "{error}");
+    assert_eq!(error.code(), code, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_but_sessions_survives_the_end_of_every_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.db");
+    let first = open(&path).await;
+    let player = Player::join(&first, "a", LONG).await;
+    let hold = player.hold("d").await;
+    player.commit(&hold, 0, "cursor").await;
+    player.release(&hold).await;
+    drop((player, first));
+    let second = open(&path).await;
+    let stored = second.load(&[duty("d")]).await.unwrap().remove(0).unwrap();
+    assert_eq!((stored.epoch, stored.document.as_bytes()), (hold.epoch, &b"cursor"[..]));
+    let next = Player::join(&second, "b", LONG).await.hold("d").await;
+    assert_eq!(next.epoch, hold.epoch.next().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_start_at_once_on_a_new_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.db");
+    let mut starting = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let path = path.clone();
+        starting.spawn(async move { try_open(&path).await });
+    }
+    for opened in or_hang(starting.join_all()).await {
+        opened.unwrap();
+    }
+    let count = "SELECT count(*) FROM migration";
+    let file = Connection::open(&path).unwrap();
+    assert_eq!(file.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_breaking_schema_is_refused_and_a_harmless_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.db");
+    drop(open(&path).await);
+    let file = Connection::open(&path).unwrap();
+    file.execute("INSERT INTO migration VALUES (9001, 'later', '')", []).unwrap();
+    drop(open(&path).await);
+    let breaking = "INSERT INTO migration VALUES (9002, 'signed', 'cursors are signed')";
+    file.execute(breaking, []).unwrap();
+    refused(&try_open(&path).await.unwrap_err(), Code::NewerSchema);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("notes.txt");
+    let words = "dear diary, ".repeat(1000);
+    std::fs::write(&text, &words).unwrap();
+    refused(&try_open(&text).await.unwrap_err(), Code::Damaged);
+    assert_eq!(std::fs::read_to_string(&text).unwrap(), words);
+    refused(&try_open(folder.path()).await.unwrap_err(), Code::Unreachable);
+    let nowhere = folder.path().join("no/such/folder/tenure.db");
+    refused(&try_open(&nowhere).await.unwrap_err(), Code::Unreachable);
+}
+
+/// A transaction of somebody else that does not end: the call ends anyway, and nothing happened.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_stays_locked_is_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.db");
+    let store = open(&path).await;
+    let player = Player::join(&store, "a", LONG).await;
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    refused(&or_hang(player.try_claim("d")).await.unwrap_err(), Code::Busy);
+    other.execute_batch("ROLLBACK").unwrap();
+    assert!(matches!(player.claim("d").await, Claimed::Granted(_)));
+}
+
+/// A small file system of its own, so that it can be filled and made read-only.
+struct Mount<'a>(&'a Path);
+
+impl<'a> Mount<'a> {
+    /// `None` without the right to mount, except in CI, where nothing is skipped.
+    fn new(at: &'a Path) -> Option<Self> {
+        let mounted = run("mount", &["-t", "tmpfs", "-o", "size=1m", "tmpfs"], at);
+        assert!(mounted || std::env::var_os("CI").is_none(), "cannot mount a tmpfs");
+        mounted.then_some(Self(at))
+    }
+}
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        run("umount", &["--lazy"], self.0);
+    }
+}
+
+fn run(program: &str, arguments: &[&str], last: &Path) -> bool {
+    Command::new(program).args(arguments).arg(last).status().is_ok_and(|status| status.success())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_loses_nothing_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mount) = Mount::new(folder.path()) else { return };
+    let path = folder.path().join("tenure.db");
+    let store = open(&path).await;
+    let player = Player::join(&store, "a", LONG).await;
+    let hold = player.hold("d").await;
+    player.commit(&hold, 0, "small").await;
+    let large = "x".repeat(200 * 1024);
+    let mut version = 1;
+    let error = loop {
+        match player.try_commit(&hold, version, &large).await {
+            Ok(_) => version += 1,
+            Err(error) => break error,
+        }
+        assert!(version < 100, "the disk never filled");
+    };
+    refused(&error, Code::Full);
+    let stored = store.load(&[duty("d")]).await.unwrap().remove(0).unwrap();
+    assert_eq!(stored.version.get(), version, "what was acknowledged is there, and no more");
+    assert_eq!(store.history(&duty("d")).await.unwrap().len() as u64, version);
+    drop((player, store));
+    drop(mount);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_only_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mount) = Mount::new(folder.path()) else { return };
+    let path = folder.path().join("tenure.db");
+    drop(open(&path).await);
+    let made_read_only = || run("mount", &["-o", "remount,ro"], folder.path());
+    testkit::wait_until("the threads let go", std::time::Duration::from_secs(30), made_read_only)
+        .unwrap();
+    let error = try_open(&path).await.unwrap_err();
+    assert!(matches!(error.code(), Code::ReadOnly | Code::Unreachable), "{error}");
+    drop(mount);
+}
