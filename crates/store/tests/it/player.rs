@@ -71,6 +71,17 @@ impl Player {
         }
     }
 
+    /// Claims many duties by one call; all must be granted.
+    pub async fn hold_all(&self, ids: &[String]) -> Vec<Hold> {
+        let wants: Vec<_> = ids.iter().map(|id| Want::new(duty(id))).collect();
+        let claimed = self.store.claim(&self.session, &wants, &reason()).await.unwrap();
+        let granted = claimed.into_iter().map(|claimed| match claimed {
+            Claimed::Granted(hold) => hold,
+            other => panic!("not granted but {other:?}"),
+        });
+        granted.collect()
+    }
+
     pub async fn try_commit(
         &self,
         hold: &Hold,
