@@ -1,0 +1,42 @@
+//! `cargo xtask bench store`: claim, keep-alive and commit beside the cheapest raw statement.
+//!
+//! Both are measured in turns in the same run, on the same server, with the same durability; the
+//! ratio of their medians is what counts. Bars that are missed make the command fail.
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark prints, and measures by the clock"
+)]
+
+mod measure;
+mod ours;
+mod postgres;
+mod redis;
+mod sqlite;
+
+use anyhow::{Result, bail};
+
+use measure::Row;
+
+/// How many holds an instance has.
+const SIZES: [usize; 3] = [1, 100, 10_000];
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let what = std::env::args().nth(1);
+    if what.as_deref() != Some("store") {
+        bail!("usage: cargo xtask bench store");
+    }
+    let mut rows = sqlite::run().await?;
+    rows.extend(postgres::run().await?);
+    rows.extend(redis::run().await?);
+    println!("{}", measure::HEADING);
+    for row in &rows {
+        println!("{row}");
+    }
+    let missed: Vec<&Row> = rows.iter().filter(|row| !row.is_met()).collect();
+    match missed.is_empty() {
+        true => Ok(()),
+        false => bail!("{} bars are missed", missed.len()),
+    }
+}

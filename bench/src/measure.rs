@@ -1,0 +1,84 @@
+//! Taking turns, and what came of it.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+/// The head of the table.
+pub const HEADING: &str = "\
+| store | operation | holds | raw median | Tenure median | ratio | bar |
+|---|---|---:|---:|---:|---:|---:|";
+
+/// One line of the table.
+pub struct Row {
+    pub store: &'static str,
+    pub operation: &'static str,
+    pub holds: usize,
+    pub raw: Duration,
+    pub ours: Duration,
+    /// The largest ratio that is allowed.
+    pub bar: Option<f64>,
+}
+
+impl Row {
+    fn ratio(&self) -> f64 {
+        self.ours.as_secs_f64() / self.raw.as_secs_f64()
+    }
+
+    pub fn is_met(&self) -> bool {
+        self.bar.is_none_or(|bar| self.ratio() <= bar)
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { store, operation, holds, raw, ours, bar } = self;
+        let bar = match (bar, self.is_met()) {
+            (None, _) => "-".to_owned(),
+            (Some(bar), true) => format!("{bar} met"),
+            (Some(bar), false) => format!("{bar} **missed**"),
+        };
+        let (raw, ours) = (raw.as_secs_f64() * 1e3, ours.as_secs_f64() * 1e3);
+        let ratio = self.ratio();
+        write!(
+            f,
+            "| {store} | {operation} | {holds} | {raw:.3} ms | {ours:.3} ms | {ratio:.2} | {bar} |"
+        )
+    }
+}
+
+/// How often an operation on so many holds is repeated.
+pub fn rounds(holds: usize) -> usize {
+    match holds {
+        0..=1 => 400,
+        2..=100 => 120,
+        _ => 21,
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+pub async fn timed<T>(call: impl Future<Output = Result<T>>) -> Result<(Duration, T)> {
+    let before = Instant::now();
+    let answer = call.await?;
+    Ok((before.elapsed(), answer))
+}
+
+/// Raw and ours in turns, for claim, keep-alive and commit.
+pub type Times = [Vec<Duration>; 6];
+
+/// The three lines of one store and size.
+pub fn table(store: &'static str, holds: usize, times: Times, bars: [Option<f64>; 3]) -> Vec<Row> {
+    let [claim, our_claim, keep, our_keep, commit, our_commit] = times.map(median);
+    let [claim_bar, keep_bar, commit_bar] = bars;
+    let row = |operation, raw, ours, bar| Row { store, operation, holds, raw, ours, bar };
+    vec![
+        row("claim", claim, our_claim, claim_bar),
+        row("keep-alive", keep, our_keep, keep_bar),
+        row("commit", commit, our_commit, commit_bar),
+    ]
+}
