@@ -14,6 +14,8 @@ mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod wrap;
 
 pub use clock::BootClock;
