@@ -1,1 +1,29 @@
-//! Servers for tests.
+//! Private servers for tests: PostgreSQL, Redis, PgBouncer, and a proxy to break the wire.
+//!
+//! Every server listens on a free port of 127.0.0.1 and lives in its own temporary folder. Server
+//! and folder are gone when the owning process ends, however it ends: by drop, panic, Ctrl-C or
+//! `kill -9`. A small shell guard holds the other end of a pipe and cleans up when the pipe closes.
+//!
+//! Linux only: the guard reads `/proc`, and packages are named as Debian names them.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test helper polls foreign servers against the local clock"
+)]
+
+mod clock;
+mod guard;
+pub mod packages;
+mod pgbouncer;
+mod ports;
+mod postgres;
+mod proxy;
+mod redis;
+mod service;
+mod wait;
+
+pub use pgbouncer::Pgbouncer;
+pub use postgres::{Postgres, PostgresOptions};
+pub use proxy::Proxy;
+pub use redis::{Redis, RedisOptions};
+pub use service::{TEST_POSTGRES, TEST_REDIS, service};
+pub use wait::wait_until;

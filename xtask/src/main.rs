@@ -1,2 +1,33 @@
-//! Dev tasks.
-fn main() {}
+//! The tasks of a developer, run as `cargo xtask <command>`.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a terminal program that times its steps by the local clock"
+)]
+
+mod command;
+mod run;
+mod servers;
+mod test;
+mod tidy;
+
+use std::env;
+use std::process::ExitCode;
+
+use crate::command::{Command, USAGE};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let Some(command) = Command::parse(&words) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

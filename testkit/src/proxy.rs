@@ -1,0 +1,198 @@
+//! A TCP proxy that breaks the wire between a client and its server.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use anyhow::Result;
+
+use crate::ports::on_a_free_port;
+
+/// Passes connections on to a server of this machine, until told to break them.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    wire: Arc<Wire>,
+    /// `None` while cut: then nothing listens, and the system refuses clients.
+    listening: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the threads share.
+#[derive(Debug)]
+struct Wire {
+    target: u16,
+    closing: AtomicBool,
+    swallowing: AtomicBool,
+    swallowed: AtomicU64,
+    connections: Mutex<Vec<Connection>>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    client: TcpStream,
+    server: TcpStream,
+    /// Whether replies were discarded: the stream has a hole that TCP would never leave.
+    torn: Arc<AtomicBool>,
+    threads: [JoinHandle<()>; 2],
+}
+
+impl Proxy {
+    /// Listens on a free port and passes each connection on to `target_port`.
+    pub fn start(target_port: u16) -> Result<Self> {
+        let wire = Arc::new(Wire {
+            target: target_port,
+            closing: AtomicBool::new(false),
+            swallowing: AtomicBool::new(false),
+            swallowed: AtomicU64::new(0),
+            connections: Mutex::new(Vec::new()),
+        });
+        let mut listening = None;
+        let port = on_a_free_port(|port| {
+            listening = Some(listen(port, &wire)?);
+            Ok(())
+        })?;
+        Ok(Self {
+            port,
+            wire,
+            listening: Mutex::new(listening),
+        })
+    }
+
+    /// The TCP port on 127.0.0.1; kept across [`Proxy::cut`].
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends every connection and refuses new ones until [`Proxy::restore`].
+    pub fn cut(&self) {
+        let mut listening = lock(&self.listening);
+        if let Some(thread) = listening.take() {
+            self.wire.closing.store(true, SeqCst);
+            // The listener only looks up when a client comes.
+            drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
+            join(thread);
+        }
+        self.wire.end(|_| true);
+    }
+
+    /// Discards what the server answers, while requests still reach it, until [`Proxy::restore`].
+    pub fn swallow_replies(&self) {
+        self.wire.swallowing.store(true, SeqCst);
+    }
+
+    /// How many bytes of replies were discarded so far.
+    #[must_use]
+    pub fn swallowed(&self) -> u64 {
+        self.wire.swallowed.load(SeqCst)
+    }
+
+    /// Passes everything again. Connections that lost replies are ended: the rest would be garbage.
+    pub fn restore(&self) -> Result<()> {
+        self.wire.swallowing.store(false, SeqCst);
+        self.wire.end(|connection| connection.torn.load(SeqCst));
+        let mut listening = lock(&self.listening);
+        if listening.is_none() {
+            self.wire.closing.store(false, SeqCst);
+            *listening = Some(listen(self.port, &self.wire)?);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.cut();
+    }
+}
+
+impl Wire {
+    fn connect(self: &Arc<Self>, client: TcpStream) -> std::io::Result<()> {
+        // A request and its reply must not wait for each other's acknowledgement.
+        client.set_nodelay(true)?;
+        let server = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, self.target)))?;
+        server.set_nodelay(true)?;
+        let torn = Arc::new(AtomicBool::new(false));
+        let requests = pump(client.try_clone()?, server.try_clone()?, |_| true);
+        let replies = {
+            let (wire, torn) = (Arc::clone(self), Arc::clone(&torn));
+            pump(server.try_clone()?, client.try_clone()?, move |length| {
+                let passes = !wire.swallowing.load(SeqCst);
+                if !passes {
+                    torn.store(true, SeqCst);
+                    wire.swallowed.fetch_add(length as u64, SeqCst);
+                }
+                passes
+            })
+        };
+        let connection = Connection {
+            client,
+            server,
+            torn,
+            threads: [requests, replies],
+        };
+        lock(&self.connections).push(connection);
+        Ok(())
+    }
+
+    /// Ends the connections that match, and waits until their threads are gone.
+    fn end(&self, matching: impl Fn(&Connection) -> bool) {
+        let ended: Vec<Connection> = lock(&self.connections)
+            .extract_if(.., |connection| matching(connection))
+            .collect();
+        for connection in ended {
+            // Either side may have closed already.
+            let _ = connection.client.shutdown(Shutdown::Both);
+            let _ = connection.server.shutdown(Shutdown::Both);
+            connection.threads.into_iter().for_each(join);
+        }
+    }
+
+    fn forget_finished(&self) {
+        self.end(|connection| connection.threads.iter().all(JoinHandle::is_finished));
+    }
+}
+
+fn listen(port: u16, wire: &Arc<Wire>) -> Result<JoinHandle<()>> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    let wire = Arc::clone(wire);
+    Ok(thread::spawn(move || {
+        for client in listener.incoming() {
+            if wire.closing.load(SeqCst) {
+                return;
+            }
+            wire.forget_finished();
+            // A server that is down shows as a connection that ends at once.
+            let _ = client.and_then(|client| wire.connect(client));
+        }
+    }))
+}
+
+/// Copies bytes in a thread of its own until either side closes; `passes` judges each piece.
+fn pump(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    passes: impl Fn(usize) -> bool + Send + 'static,
+) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut piece = vec![0; 16 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut piece) {
+            if passes(length) && to.write_all(&piece[..length]).is_err() {
+                break;
+            }
+        }
+        // The other direction may have closed it already.
+        let _ = to.shutdown(Shutdown::Write);
+    })
+}
+
+fn join(thread: JoinHandle<()>) {
+    // Nothing in these threads panics; if it did, the test that lost its wire tells.
+    let _ = thread.join();
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,56 @@
+//! Servers that the test run provides to every test process.
+
+use std::env;
+
+/// Names the PostgreSQL server for tests.
+pub const TEST_POSTGRES: &str = "TENURE_TEST_POSTGRES";
+
+/// Names the Redis server for tests.
+pub const TEST_REDIS: &str = "TENURE_TEST_REDIS";
+
+/// The URL in the variable `name`, or `None` on a laptop where no such server was started.
+///
+/// # Panics
+///
+/// When the variable is absent and `CI` is set: there a skipped test would look like a passed one.
+#[must_use]
+pub fn service(name: &str) -> Option<String> {
+    lookup(name, |variable| env::var(variable).ok())
+}
+
+#[expect(
+    clippy::panic,
+    reason = "only tests call this, and a panic is how a test fails"
+)]
+fn lookup(name: &str, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let given = |name| variable(name).filter(|value| !value.is_empty());
+    let url = given(name);
+    if url.is_none() && given("CI").is_some() {
+        panic!("{name} is not set, and tests must not be skipped in CI; run `cargo xtask test`");
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_service_is_skipped_on_a_laptop() {
+        assert_eq!(lookup(TEST_REDIS, |_| None), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "TENURE_TEST_REDIS is not set")]
+    fn a_missing_service_fails_in_ci() {
+        lookup(TEST_REDIS, |name| (name == "CI").then(|| "true".to_owned()));
+    }
+
+    #[test]
+    fn a_given_service_is_used_in_ci() {
+        assert_eq!(
+            lookup(TEST_REDIS, |name| Some(name.to_owned())),
+            Some(TEST_REDIS.to_owned())
+        );
+    }
+}

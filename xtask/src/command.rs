@@ -1,0 +1,163 @@
+//! What was typed, and what it starts.
+
+use anyhow::Result;
+
+use crate::run::{cargo, step};
+use crate::servers::{self, Servers};
+use crate::test::{self, Step};
+use crate::tidy;
+
+/// Shown when the words make no command.
+pub(crate) const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  test [--only fmt|tidy|clippy|tests] [-- WORDS]
+                   install what is missing, then check and test everything;
+                   WORDS go to `cargo test`, as in `-- -p tenure-store epoch`
+  tidy             the style checks alone
+  services         start the test servers, print their URLs, wait for Ctrl-C
+  soak [WORDS]     the tests with many more rounds (TENURE_SOAK=1)
+  bench [store] [WORDS]
+                   measure on private servers; WORDS go to the benchmark";
+
+/// One task.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// All steps, or one; with words for `cargo test`.
+    Test {
+        only: Option<Step>,
+        words: Vec<String>,
+    },
+    Tidy,
+    Services,
+    Soak {
+        words: Vec<String>,
+    },
+    Bench {
+        words: Vec<String>,
+    },
+}
+
+impl Command {
+    /// Reads the words after `cargo xtask`; `None` when they make no command.
+    pub(crate) fn parse(words: &[String]) -> Option<Self> {
+        let (name, rest) = words.split_first()?;
+        match name.as_str() {
+            "test" => parse_test(rest),
+            "tidy" if rest.is_empty() => Some(Self::Tidy),
+            "services" if rest.is_empty() => Some(Self::Services),
+            "soak" => Some(Self::Soak {
+                words: rest.to_vec(),
+            }),
+            "bench" => Some(Self::Bench {
+                words: bench_words(rest),
+            }),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn run(self) -> Result<()> {
+        match self {
+            Self::Test { only, words } => test::run(only, &words),
+            Self::Tidy => tidy::run(),
+            Self::Services => servers::hold(),
+            Self::Soak { words } => step("soak", "cargo xtask soak", || {
+                let servers = Servers::start()?;
+                let soak = ("TENURE_SOAK", "1".to_owned());
+                let variables: Vec<_> = servers.variables().into_iter().chain([soak]).collect();
+                cargo(
+                    &["test", "--workspace", "--all-features", "--"],
+                    &words,
+                    &variables,
+                )
+            }),
+            Self::Bench { words } => step("bench", "cargo xtask bench", || {
+                let servers = Servers::start()?;
+                let fixed = ["run", "--release", "--package", "tenure-bench", "--"];
+                cargo(&fixed, &words, &servers.variables())
+            }),
+        }
+    }
+}
+
+fn parse_test(words: &[String]) -> Option<Command> {
+    let (only, rest) = match words {
+        [flag, name, rest @ ..] if flag == "--only" => (Some(Step::named(name)?), rest),
+        rest => (None, rest),
+    };
+    let words = match rest {
+        [] => &[],
+        [dashes, words @ ..] if dashes == "--" => words,
+        _ => return None,
+    };
+    Some(Command::Test {
+        only,
+        words: words.to_vec(),
+    })
+}
+
+/// The store is what there is to measure, unless another subject is named.
+fn bench_words(words: &[String]) -> Vec<String> {
+    let named = words.first().is_some_and(|word| !word.starts_with('-'));
+    let subject = (!named).then(|| "store".to_owned());
+    subject.into_iter().chain(words.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Option<Command> {
+        Command::parse(&words(line))
+    }
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn unknown_words_make_no_command() {
+        for line in [
+            "",
+            "tests",
+            "tidy now",
+            "test fmt",
+            "test --only",
+            "test --only nothing",
+        ] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn test_takes_a_step_and_words() {
+        let test = |only, given| {
+            Some(Command::Test {
+                only,
+                words: words(given),
+            })
+        };
+        assert_eq!(parse("test"), test(None, ""));
+        assert_eq!(parse("test --only fmt"), test(Some(Step::Fmt), ""));
+        assert_eq!(
+            parse("test --only tests -- -p a b"),
+            test(Some(Step::Tests), "-p a b")
+        );
+        assert_eq!(
+            parse("test -- epoch -- --exact"),
+            test(None, "epoch -- --exact")
+        );
+    }
+
+    #[test]
+    fn bench_measures_the_store_by_default() {
+        let bench = |given| {
+            Some(Command::Bench {
+                words: words(given),
+            })
+        };
+        assert_eq!(parse("bench"), bench("store"));
+        assert_eq!(parse("bench --rounds 3"), bench("store --rounds 3"));
+        assert_eq!(parse("bench store --rounds 3"), bench("store --rounds 3"));
+    }
+}

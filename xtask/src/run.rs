@@ -1,0 +1,51 @@
+//! Running other programs, one named step at a time.
+
+use std::env;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+/// Runs one step under a heading and tells how long it took; a failure says how to repeat it.
+pub(crate) fn step(name: &str, repeat: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    eprintln!("== {name}");
+    let start = Instant::now();
+    work().with_context(|| format!("{name} failed; run only it with `{repeat}`"))?;
+    eprintln!("== {name}: ok in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Runs cargo with `fixed` and then `words`, under extra environment variables.
+pub(crate) fn cargo(fixed: &[&str], words: &[String], variables: &[(&str, String)]) -> Result<()> {
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let variables = variables.iter().map(|(name, value)| (name, value));
+    check(
+        Command::new(program)
+            .args(fixed)
+            .args(words)
+            .envs(variables),
+    )
+}
+
+/// Runs `command` to its end; anything but success is an error.
+pub(crate) fn check(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
+
+/// Runs `command` and returns what it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let done = command
+        .output()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    let errors = String::from_utf8_lossy(&done.stderr);
+    ensure!(
+        done.status.success(),
+        "{command:?} ended with {}: {errors}",
+        done.status
+    );
+    Ok(String::from_utf8(done.stdout)?)
+}

@@ -1,0 +1,76 @@
+//! The servers that the tests share.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+use testkit::{
+    Postgres, PostgresOptions, Redis, RedisOptions, TEST_POSTGRES, TEST_REDIS, packages,
+};
+
+use crate::run::check;
+
+/// One PostgreSQL and one Redis; they die with this process, however it ends.
+pub(crate) struct Servers {
+    postgres: Postgres,
+    redis: Redis,
+}
+
+impl Servers {
+    /// Starts both, after installing what that needs.
+    pub(crate) fn start() -> Result<Self> {
+        install()?;
+        let postgres = Postgres::start(PostgresOptions::default())?;
+        let redis = Redis::start(RedisOptions::default())?;
+        Ok(Self { postgres, redis })
+    }
+
+    /// The variables by which the tests find them.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        vec![
+            (TEST_POSTGRES, self.postgres.url()),
+            (TEST_REDIS, self.redis.url()),
+        ]
+    }
+}
+
+/// Starts the servers for whoever sources the printed lines, until standard input closes.
+///
+/// Ctrl-C needs no handler: the servers' guards see this process end.
+pub(crate) fn hold() -> Result<()> {
+    let servers = Servers::start()?;
+    for (name, url) in servers.variables() {
+        println!("export {name}={url}");
+    }
+    eprintln!("the servers run until Ctrl-C");
+    io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+/// Installs the packages that are missing; without the right to, says which.
+pub(crate) fn install() -> Result<()> {
+    let missing = packages::missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if fs::metadata("/proc/self")?.uid() != 0 {
+        bail!(
+            "install these packages first: sudo apt-get install {}",
+            missing.join(" ")
+        );
+    }
+    check(apt_get().arg("update"))?;
+    check(
+        apt_get()
+            .args(["install", "-y", "--no-install-recommends"])
+            .args(missing),
+    )
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}

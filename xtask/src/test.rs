@@ -1,0 +1,112 @@
+//! `cargo xtask test`: everything that must hold before a change is merged.
+
+use anyhow::Result;
+
+use crate::run::{cargo, step};
+use crate::servers::{self, Servers};
+use crate::tidy;
+
+/// Feature sets of `tenure-store` that must compile without warnings on their own.
+const STORE_FEATURES: &[&str] = &["memory", "sqlite", "full"];
+
+/// A part of the test run that can be run alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Fmt,
+    Tidy,
+    Clippy,
+    Tests,
+}
+
+impl Step {
+    /// In the order in which they run: the quick ones first.
+    const ALL: [Self; 4] = [Self::Fmt, Self::Tidy, Self::Clippy, Self::Tests];
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| step.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fmt => "fmt",
+            Self::Tidy => "tidy",
+            Self::Clippy => "clippy",
+            Self::Tests => "tests",
+        }
+    }
+
+    fn run(self, words: &[String]) -> Result<()> {
+        match self {
+            Self::Fmt => cargo(&["fmt", "--all", "--", "--check"], &[], &[]),
+            Self::Tidy => tidy::run(),
+            Self::Clippy => clippy(),
+            Self::Tests => tests(words),
+        }
+    }
+}
+
+/// Runs every step, or `only` one, and stops at the first that fails.
+pub(crate) fn run(only: Option<Step>, words: &[String]) -> Result<()> {
+    step("install", "cargo xtask test", servers::install)?;
+    for chosen in Step::ALL
+        .into_iter()
+        .filter(|step| only.is_none_or(|only| only == *step))
+    {
+        let repeat = format!("cargo xtask test --only {}", chosen.name());
+        step(chosen.name(), &repeat, || chosen.run(words))?;
+    }
+    Ok(())
+}
+
+fn clippy() -> Result<()> {
+    let denied = ["--", "-D", "warnings"].map(str::to_owned);
+    cargo(
+        &["clippy", "--workspace", "--all-targets", "--all-features"],
+        &denied,
+        &[],
+    )?;
+    let alone = [
+        "clippy",
+        "--package",
+        "tenure-store",
+        "--no-default-features",
+        "--features",
+    ];
+    for features in STORE_FEATURES {
+        cargo(&[&alone[..], &[features]].concat(), &denied, &[])?;
+    }
+    Ok(())
+}
+
+fn tests(words: &[String]) -> Result<()> {
+    let servers = Servers::start()?;
+    cargo(&test_command(words), words, &servers.variables())
+}
+
+/// `--workspace` would win over a chosen package.
+fn test_command(words: &[String]) -> Vec<&'static str> {
+    let for_cargo = words.iter().take_while(|word| *word != "--");
+    let is_package = |word: &String| word.starts_with("-p") || word.starts_with("--package");
+    if for_cargo.into_iter().any(is_package) {
+        vec!["test", "--all-features"]
+    } else {
+        vec!["test", "--all-features", "--workspace"]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chosen_package_replaces_the_workspace() {
+        let has_workspace = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            test_command(&words).contains(&"--workspace")
+        };
+        assert!(has_workspace("epoch"));
+        assert!(has_workspace("epoch -- -p"));
+        assert!(!has_workspace("-p tenure-store epoch"));
+        assert!(!has_workspace("--package=tenure-store"));
+    }
+}

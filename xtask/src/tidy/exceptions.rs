@@ -1,0 +1,79 @@
+//! What may break a rule, by name and with a reason. The list only shrinks by itself: an exception
+//! that excuses nothing is a finding.
+
+use super::Finding;
+
+/// Excuses the findings about `subject` in one file.
+pub(crate) struct Exception {
+    /// The file, or a folder when it ends in `/`.
+    pub(crate) path: &'static str,
+    /// The function's name, the banned call, or the name of the rule, as the check gives it.
+    pub(crate) subject: &'static str,
+    /// Why this place may.
+    pub(crate) reason: &'static str,
+}
+
+/// Every exception of the workspace.
+pub(crate) const EXCEPTIONS: &[Exception] = &[Exception {
+    path: "clippy.toml",
+    subject: "columns",
+    reason: "an inline table of TOML is one line",
+}];
+
+/// Leaves out what is excused, and adds a finding for each exception that excuses nothing.
+pub(crate) fn apply(findings: Vec<Finding>, exceptions: &[Exception]) -> Vec<Finding> {
+    let unneeded = exceptions
+        .iter()
+        .filter(|exception| !findings.iter().any(|finding| exception.excuses(finding)))
+        .map(|exception| {
+            let Exception {
+                path,
+                subject,
+                reason,
+            } = exception;
+            let what = format!("the exception for `{subject}` in {path} ({reason}) is not needed");
+            Finding::new(file!(), 1, "exception", &what, "remove it")
+        });
+    let mut left: Vec<Finding> = unneeded.collect();
+    let excused = |finding: &Finding| exceptions.iter().any(|given| given.excuses(finding));
+    left.extend(findings.into_iter().filter(|finding| !excused(finding)));
+    left
+}
+
+impl Exception {
+    fn excuses(&self, finding: &Finding) -> bool {
+        let covers = finding.path == self.path
+            || (self.path.ends_with('/') && finding.path.starts_with(self.path));
+        covers && finding.subject == self.subject
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXCEPTION: Exception = Exception {
+        path: "a/",
+        subject: "dbg!",
+        reason: "a debugger",
+    };
+
+    #[test]
+    fn excuses_its_subject_in_its_place_alone() {
+        let finding = |path, subject| Finding::new(path, 1, subject, "what", "instead");
+        let findings = vec![finding("a/x.rs", "dbg!"), finding("b.rs", "dbg!")];
+        let left = apply(findings, &[EXCEPTION]);
+        assert_eq!(left, [finding("b.rs", "dbg!")]);
+    }
+
+    #[test]
+    fn an_unneeded_exception_is_a_finding() {
+        let left = apply(Vec::new(), &[EXCEPTION]);
+        assert!(
+            left[0]
+                .what
+                .contains("`dbg!` in a/ (a debugger) is not needed"),
+            "{left:?}"
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! Style as a test: every check runs over the tracked files, and every finding is told.
+
+mod banned;
+mod documents;
+mod exceptions;
+mod graph;
+mod layout;
+mod length;
+mod licences;
+mod log_messages;
+mod machine_paths;
+mod metadata;
+mod source;
+mod todo;
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use self::metadata::Metadata;
+use self::source::Rust;
+use crate::run::output;
+
+/// A tracked text file.
+pub(crate) struct File {
+    /// Relative to the workspace, with `/`.
+    path: String,
+    text: String,
+    /// The views of a Rust file.
+    rust: Option<Rust>,
+}
+
+impl File {
+    fn new(path: &str, text: String) -> Self {
+        let rust = path.ends_with(".rs").then(|| Rust::parse(&text));
+        Self {
+            path: path.to_owned(),
+            text,
+            rust,
+        }
+    }
+
+    fn extension(&self) -> &str {
+        self.path
+            .rsplit_once('.')
+            .map_or("", |(_, extension)| extension)
+    }
+
+    /// Whether the whole file is compiled for tests only.
+    fn is_test(&self) -> bool {
+        let mut names = self.path.split('/');
+        names.any(|name| name == "tests" || name == "tests.rs")
+    }
+
+    /// Whether the file ships: the sources of the crates, without whole files of tests.
+    fn is_product(&self) -> bool {
+        let mut names = self.path.split('/');
+        let in_sources = names.next() == Some("crates") && names.nth(1) == Some("src");
+        in_sources && !self.is_test()
+    }
+}
+
+/// Something to put right.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    path: String,
+    line: usize,
+    /// What an exception names: a function, a banned call, a rule.
+    subject: String,
+    what: String,
+    instead: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, subject: &str, what: &str, instead: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            line,
+            subject: subject.to_owned(),
+            what: what.to_owned(),
+            instead: instead.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            path,
+            line,
+            what,
+            instead,
+            ..
+        } = self;
+        write!(formatter, "{path}:{line}: {what}; {instead}")
+    }
+}
+
+/// Checks that look at one file at a time.
+const FILE_CHECKS: &[fn(&File) -> Vec<Finding>] = &[
+    layout::check,
+    length::check,
+    banned::check,
+    todo::check,
+    log_messages::check,
+];
+
+/// Runs every check; fails with the number of findings after printing each.
+pub(crate) fn run() -> Result<()> {
+    let root = workspace()?;
+    let files = tracked_files(&root)?;
+    let forbidden = machine_paths::of_this_machine(&root);
+    let mut findings = Vec::new();
+    for file in &files {
+        findings.extend(FILE_CHECKS.iter().flat_map(|check| check(file)));
+        findings.extend(documents::check(file, |path| root.join(path).exists()));
+        findings.extend(machine_paths::check(file, &forbidden));
+    }
+    let metadata = Metadata::read(&root)?;
+    findings.extend(graph::check(&metadata, text_of(&files, graph::DOCUMENT)));
+    findings.extend(licences::check(
+        &metadata,
+        text_of(&files, licences::POLICY),
+    ));
+    let mut findings = exceptions::apply(findings, exceptions::EXCEPTIONS);
+    findings.sort();
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    ensure!(findings.is_empty(), "{} findings", findings.len());
+    Ok(())
+}
+
+fn text_of<'a>(files: &'a [File], path: &str) -> Option<&'a str> {
+    files
+        .iter()
+        .find(|file| file.path == path)
+        .map(|file| file.text.as_str())
+}
+
+/// The workspace that this program was started from.
+fn workspace() -> Result<PathBuf> {
+    let package = env::var_os("CARGO_MANIFEST_DIR").context("start this by `cargo xtask`")?;
+    let root = Path::new(&package)
+        .parent()
+        .context("xtask lies in no workspace")?;
+    Ok(root.to_owned())
+}
+
+/// The text files that git tracks or would add; those that are deleted or not text are left out.
+fn tracked_files(root: &Path) -> Result<Vec<File>> {
+    let arguments = [
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ];
+    let listing = output(Command::new("git").current_dir(root).args(arguments))?;
+    let paths = listing.split_terminator('\0');
+    let read = |path| Some(File::new(path, fs::read_to_string(root.join(path)).ok()?));
+    Ok(paths.filter_map(read).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_names_place_fault_and_remedy() {
+        let finding = Finding::new("a.rs", 3, "x", "a bad thing", "do the good thing");
+        assert_eq!(
+            finding.to_string(),
+            "a.rs:3: a bad thing; do the good thing"
+        );
+    }
+
+    #[test]
+    fn product_code_is_told_from_tests() {
+        let is_product = |path| File::new(path, String::new()).is_product();
+        assert!(is_product("crates/core/src/lib.rs"));
+        assert!(!is_product("crates/core/src/lease/tests.rs"));
+        assert!(!is_product("crates/core/tests/it/main.rs"));
+        assert!(!is_product("xtask/src/main.rs"));
+    }
+}
