@@ -17,19 +17,10 @@ pub async fn under_test() -> Vec<(&'static str, Arc<dyn Place>)> {
         ("metered", Arc::new(memory::Shared::metered())),
     ];
     #[cfg(feature = "redis")]
-    if let Some(url) = service("TENURE_TEST_REDIS") {
+    if let Some(url) = testkit::service(testkit::TEST_REDIS) {
         places.push(("redis", Arc::new(redis::Server::new(url, unique()))));
     }
     places
-}
-
-/// A server's URL; absent on a laptop, but never in CI.
-#[cfg(feature = "redis")]
-fn service(name: &str) -> Option<String> {
-    let url = std::env::var(name).ok();
-    let skipped = url.is_none() && std::env::var_os("CI").is_some();
-    assert!(!skipped, "{name} is not set, and nothing is skipped in CI");
-    url
 }
 
 /// A number that no other run gets.
