@@ -112,12 +112,20 @@ impl Redis {
         if chunks.is_empty() {
             chunks.push(&[]);
         }
-        let nonce = session.nonce.to_string();
+        let (nonce, root) = (session.nonce.to_string(), self.root(&session.group));
         let answers = self.call(&self.control, |incarnation| {
             let mut commands = Vec::with_capacity(chunks.len());
             for (index, chunk) in chunks.iter().enumerate() {
-                let mut command = self.script(Script::SessionKeep, incarnation, &session.group);
+                let mut command = Script::SessionKeep.call(1 + 2 * chunk.len());
+                command.arg(self.marker());
+                for kind in ["lease:", "fence:"] {
+                    for hold in *chunk {
+                        command.arg([&root, kind, &*hold.duty.id.escaped()].concat());
+                    }
+                }
                 command
+                    .arg(incarnation)
+                    .arg(&root)
                     .arg(session.instance.as_str())
                     .arg(&*session.instance.escaped())
                     .arg(&nonce)
@@ -126,9 +134,6 @@ impl Redis {
                 let note = note.filter(|_| index == 0);
                 command.arg(u8::from(note.is_some()));
                 command.arg(note.map_or("", Note::as_str));
-                for hold in *chunk {
-                    command.arg(&*hold.duty.id.escaped());
-                }
                 for hold in *chunk {
                     command.arg(epoch_for(session, hold));
                 }
