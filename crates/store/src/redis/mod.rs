@@ -36,7 +36,7 @@
 //! there are two signs. A missing or different marker is a new store: everything of before is lost,
 //! callers are told [`Code::Reset`], and the next call works with the new one. A different run id
 //! means that the last second of grants may be missing. In both cases epochs go on above the server's
-//! milliseconds, which is above everything that was ever granted.
+//! microseconds, which is above everything that was ever granted, unless its clock was set back.
 
 mod checkpoint;
 mod error;

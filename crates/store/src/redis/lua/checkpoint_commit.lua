@@ -36,7 +36,7 @@ for i = 1, n do
   end
 end
 
-local ms = decimal(unix_ms())
+local ms = decimal((unix_time()))
 for s = 1, #saved do
   local id, epoch, version, document = unpack(saved[s])
   local history = root .. 'history:' .. id

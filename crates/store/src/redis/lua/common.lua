@@ -39,10 +39,11 @@ local function damaged(key)
   return redis.error_reply('DAMAGED ' .. key .. ' holds something else')
 end
 
--- The server's wall clock in milliseconds.
-local function unix_ms()
+-- The server's wall clock in milliseconds, and in microseconds.
+local function unix_time()
   local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  local seconds, micros = tonumber(time[1]), tonumber(time[2])
+  return seconds * 1000 + math.floor(micros / 1000), seconds * 1000000 + micros
 end
 
 -- A name as it stands in a key; the same set as in the core crate.

@@ -23,7 +23,7 @@ if left < 1 or left > ttl then left = ttl end
 
 local last = last_entry()
 if not last then return damaged(root .. 'audit') end
-local ms = unix_ms()
+local ms, now = unix_time()
 local marker = redis.call('HMGET', KEYS[1], 'base', 'run_id')
 local base = count(marker[1])
 if not base then return damaged(KEYS[1]) end
@@ -31,7 +31,7 @@ if not base then return damaged(KEYS[1]) end
 local info = redis.pcall('INFO', 'server')
 local run_id = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or marker[2]
 local restarted = run_id ~= marker[2]
-if restarted then base = math.max(base, ms, tonumber(ARGV[7])) end
+if restarted then base = math.max(base, now, tonumber(ARGV[7])) end
 
 local n = (#ARGV - 7) / 2
 local leases, lease_keys = mget('lease', 8, n)

@@ -16,7 +16,7 @@ local grants = grants_of(6, n)
 local last = last_entry()
 if not last then return damaged(root .. 'audit') end
 
-local ms, reply, text = unix_ms(), {}, grant_text(nonce, 'free', instance)
+local ms, reply, text = unix_time(), {}, grant_text(nonce, 'free', instance)
 local freed = false
 for i = 1, n do
   local id, epoch, grant = ARGV[5 + i], ARGV[5 + n + i], grant_of(grants[i])

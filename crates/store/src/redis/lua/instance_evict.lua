@@ -20,7 +20,7 @@ local last = last_entry()
 if not last then return damaged(root .. 'audit') end
 redis.call('SISMEMBER', root .. 'members', escaped)
 
-local ms = unix_ms()
+local ms = unix_time()
 redis.call('SET', barred, '1', 'PX', ARGV[7])
 if first then last = record(last, 'evicted', instance, '', '', reason, ms) end
 if nonce and now then

@@ -17,7 +17,7 @@ local last = last_entry()
 if not last then return damaged(root .. 'audit') end
 redis.call('SISMEMBER', root .. 'members', escaped)
 
-local ms = unix_ms()
+local ms = unix_time()
 last = free(holds, nonce, instance, 'released', reason, last, ms)
 if open then
   redis.call('DEL', session, root .. 'node:' .. escaped)

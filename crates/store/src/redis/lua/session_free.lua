@@ -11,6 +11,6 @@ if refusal then return refusal end
 local holds, more = holds_of(ARGV[4], ARGV[3], 500)
 local last = last_entry()
 if not last then return damaged(root .. 'audit') end
-free(holds, ARGV[4], ARGV[3], ARGV[5], ARGV[6], last, unix_ms())
+free(holds, ARGV[4], ARGV[3], ARGV[5], ARGV[6], last, (unix_time()))
 if #holds > 0 then hint() end
 return { #holds, more and 1 or 0 }

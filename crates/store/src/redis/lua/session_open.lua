@@ -44,6 +44,6 @@ redis.call('SET', node, '1', 'PX', ttl)
 redis.call('SET', spent, '1', 'PX', ARGV[9])
 redis.call('SADD', root .. 'members', escaped)
 redis.call('SADD', KEYS[2], ARGV[3])
-record(last, 'joined', instance, '', '', 'open', unix_ms())
+record(last, 'joined', instance, '', '', 'open', (unix_time()))
 hint()
 return 'open'

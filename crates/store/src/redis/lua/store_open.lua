@@ -9,9 +9,10 @@
 -- reply    the incarnation
 --
 -- `breaking` names the newest schema that older programs cannot work with.
--- Epochs start above `base`. A new store starts at the server's milliseconds, so above every epoch
--- that was granted before the old one was lost, even if nobody remembers them. A restart may have
--- lost the last second, and then the base rises in the same way.
+-- Epochs start above `base`. A new store starts at the server's microseconds, so above every epoch
+-- that was granted before the old one was lost, even if nobody remembers them: no duty is granted
+-- once in a microsecond (it can be more than once in a millisecond). A restart may have lost the last
+-- second, and then the base rises in the same way.
 
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' and kind ~= 'hash' then
@@ -27,14 +28,15 @@ if breaking > tonumber(ARGV[3]) then
   return redis.error_reply('NEWER the store needs schema ' .. decimal(breaking))
 end
 local seen, run_id = tonumber(ARGV[4]), ARGV[5]
+local _, now = unix_time()
 if kind == 'none' then
   redis.call('HSET', KEYS[1], 'incarnation', ARGV[1],
-    'base', decimal(math.max(unix_ms(), seen)), 'run_id', run_id,
+    'base', decimal(math.max(now, seen)), 'run_id', run_id,
     'schema', ARGV[3], 'breaking', '0')
   return ARGV[1]
 end
 local raised = math.max(base, seen)
-if run_id == '' or run_id ~= marker[3] then raised = math.max(raised, unix_ms()) end
+if run_id == '' or run_id ~= marker[3] then raised = math.max(raised, now) end
 if raised ~= base or run_id ~= marker[3] then
   redis.call('HSET', KEYS[1], 'base', decimal(raised), 'run_id', run_id)
 end
