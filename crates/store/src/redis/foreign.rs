@@ -1,7 +1,7 @@
 //! Instances that share spec 2's keys and nothing else.
 //!
-//! Only the group `poll` can have them. They leave no index, so the keys are looked through, at most
-//! every [`EVERY`] per handle: that costs the server a walk over all of its keys.
+//! Only the group `poll` can have them. They leave no index, so the keys are looked through, at
+//! most every [`EVERY`] per handle: that costs the server a walk over all of its keys.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

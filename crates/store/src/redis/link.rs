@@ -158,7 +158,7 @@ impl Link {
     }
 }
 
-/// What a call as a whole has come to. When only a part was refused, another part may have happened.
+/// What a call as a whole has come to. When only a part was refused, another may have happened.
 pub(super) fn settle(answers: Vec<Answer>) -> Result<Vec<Value>, StoreError> {
     let some_happened = answers
         .iter()

@@ -35,8 +35,9 @@
 //! `FLUSHALL` leaves the server's run id as it is, and a restart with its file keeps the marker: so
 //! there are two signs. A missing or different marker is a new store: everything of before is lost,
 //! callers are told [`Code::Reset`], and the next call works with the new one. A different run id
-//! means that the last second of grants may be missing. In both cases epochs go on above the server's
-//! microseconds, which is above everything that was ever granted, unless its clock was set back.
+//! means that the last second of grants may be missing. In both cases epochs go on above the
+//! server's microseconds, which is above everything that was ever granted, unless its clock was set
+//! back; then above every epoch that the handle has seen.
 
 mod checkpoint;
 mod error;

@@ -6,7 +6,8 @@
 -- ARGV[6]  n, then n duty ids, escaped, their n epochs (0 is nobody's), n expected versions and
 --          n documents
 -- reply    for each two values:
---          1, the new version (saved), 2, the newest epoch (fenced), 3, the stored version (conflict)
+--          1, the new version (saved); 2, the newest epoch (fenced);
+--          3, the stored version (conflict)
 
 local refusal = refused()
 if refusal then return refusal end

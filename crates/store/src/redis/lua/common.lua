@@ -6,7 +6,8 @@
 -- ARGV[2]  the root of the keys that the script works on: `<prefix><group>:`, or `<prefix>tenure:`
 --
 -- Every script reads and judges before it writes. An error reply whose first word is RESET,
--- DAMAGED, EXHAUSTED or NEWER, and one that a reading command raised, means that nothing was changed.
+-- DAMAGED, EXHAUSTED or NEWER, and one that a reading command raised, means that nothing was
+-- changed.
 
 -- The largest whole number that Lua keeps exactly; epochs and versions end there.
 local LARGEST = 9007199254740991

@@ -11,8 +11,8 @@
 -- `breaking` names the newest schema that older programs cannot work with.
 -- Epochs start above `base`. A new store starts at the server's microseconds, so above every epoch
 -- that was granted before the old one was lost, even if nobody remembers them: no duty is granted
--- once in a microsecond (it can be more than once in a millisecond). A restart may have lost the last
--- second, and then the base rises in the same way.
+-- once in a microsecond (it can be more than once in a millisecond). A restart may have lost the
+-- last second, and then the base rises in the same way.
 
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' and kind ~= 'hash' then

@@ -34,6 +34,10 @@ async fn a_replica_is_refused() {
     };
     let replica = testkit::Redis::start(options).unwrap();
     assert_eq!(refusal(&replica.url()).await, Some(Code::ReadOnly));
+    // One that takes writes would keep them to itself, and its primary knows nothing of them.
+    let writable = ["config", "set", "replica-read-only", "no"];
+    replica.cli(&writable).unwrap();
+    assert_eq!(refusal(&replica.url()).await, Some(Code::ReadOnly));
 }
 
 /// A primary that becomes a replica under an open handle takes no more grants.

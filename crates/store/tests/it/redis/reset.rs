@@ -1,6 +1,6 @@
 //! A server that has lost everything, or everything that can expire (contract 21, A18, B21).
 
-use tenure_core::store::{KeptAlive, Opened};
+use tenure_core::store::{KeptAlive, Opened, Released};
 use tenure_core::{Code, Store};
 
 use super::kit::{
@@ -102,8 +102,8 @@ async fn without_its_volatile_keys_a_store_grants_larger_epochs() {
     assert!(commit(&store, &b, &next, 1).await.is_ok());
 }
 
-/// A lease that outlived its session's record belongs to the old session, not to the next one of the
-/// same instance; its own release still frees it.
+/// A lease that outlived its session's record belongs to the old session, not to the next one of
+/// the same instance; its own release still frees it.
 #[tokio::test]
 async fn a_lease_of_an_older_session_is_not_inherited() {
     let server = server();
@@ -124,8 +124,16 @@ async fn a_lease_of_an_older_session_is_not_inherited() {
         super::spec2::is_held_by(&claimed, first.instance.as_str()),
         "{claimed:?}"
     );
-    let spent = store.open_session(&first).await.unwrap();
-    assert_eq!(spent, Opened::Taken);
-    release(&store, &old, &held).await;
+    let opened = store.open_session(&first).await.unwrap();
+    assert_eq!(opened, Opened::Taken);
+    // The old session is gone, so the lease that is left lets nobody write or renew.
+    assert!(is_fenced(&commit(&store, &old, &held, 0).await));
+    assert_eq!(keep(&store, &old, &held).await, KeptAlive::Ended);
+    let dressed_up = tenure_core::Hold {
+        nonce: new.nonce,
+        ..held.clone()
+    };
+    assert_eq!(release(&store, &new, &dressed_up).await, Released::NotYours);
+    assert_eq!(release(&store, &old, &held).await, Released::Freed);
     assert!(hold(&store, &new, "x").await.epoch > held.epoch);
 }

@@ -127,3 +127,25 @@ async fn a_server_without_its_scripts_is_taught_again() {
     server.cli(&["script", "flush"]).unwrap();
     assert!(is_kept(&keep(&store, &a, &held).await));
 }
+
+/// Who cannot wait drops the call, and the next one must not meet the same silence.
+#[tokio::test]
+async fn a_dropped_call_leaves_no_dead_connection_behind() {
+    let server = server();
+    let proxy = Proxy::start(server.port()).unwrap();
+    let store = through(&proxy).await;
+    let a = join(&store, "a").await;
+    proxy.swallow_replies();
+    let silence = async {
+        while proxy.swallowed() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        answer = store.keep_alive(&a, None, &[]) => panic!("{answer:?}"),
+        () = silence => {}
+    }
+    proxy.restore().unwrap();
+    let kept = store.keep_alive(&a, None, &[]).await;
+    assert!(kept.is_ok(), "{kept:?}");
+}
