@@ -1,0 +1,105 @@
+//! Instances that share spec 2's keys and nothing else.
+//!
+//! Only the group `poll` can have them. They leave no index, so the keys are looked through, at
+//! most every [`EVERY`] per handle: that costs the server a walk over all of its keys.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redis::Value;
+use tenure_core::{Clock, GroupName, LocalInstant, StoreError};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::link::{ANSWER, Link, settle};
+use super::reply::Reply;
+use crate::BootClock;
+
+/// The group of spec 2.
+const GROUP: &str = "poll";
+
+/// How old a look may be.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// How many keys the server looks at in one step.
+const STEP: usize = 1_000;
+
+/// What the keys show; parts of keys, escaped, as they stand there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) nodes: BTreeSet<String>,
+    pub(super) leases: BTreeSet<String>,
+}
+
+/// The last look.
+#[derive(Debug, Default)]
+pub(super) struct Foreign(Mutex<Option<(LocalInstant, Found)>>);
+
+impl Foreign {
+    /// Who may be there besides our own, as of a moment ago.
+    pub(super) async fn look(
+        &self,
+        link: &Link,
+        group: &GroupName,
+        root: &str,
+    ) -> Result<Found, StoreError> {
+        if group.as_str() != GROUP {
+            return Ok(Found::default());
+        }
+        let mut last = self.0.lock().await;
+        let now = BootClock.now();
+        if let Some((at, found)) = &*last
+            && now.since(*at) < EVERY
+        {
+            return Ok(found.clone());
+        }
+        let mut found = Found::default();
+        // Among very many keys a part has to do: whoever is missed is found by the next look.
+        if let Ok(looked) = timeout(ANSWER, scan(link, root, &mut found)).await {
+            looked?;
+        }
+        *last = Some((now, found.clone()));
+        Ok(found)
+    }
+}
+
+async fn scan(link: &Link, root: &str, found: &mut Found) -> Result<(), StoreError> {
+    let pattern = format!("{}[ln]*", literally(root));
+    let mut cursor = "0".to_owned();
+    loop {
+        let mut command = redis::cmd("SCAN");
+        command.arg(&cursor).arg("MATCH").arg(&pattern);
+        command.arg("COUNT").arg(STEP);
+        let reply = settle(link.send(&[command]).await?)?;
+        let mut reply = Reply::of(Value::Array(reply))?.list()?;
+        cursor = reply.text()?;
+        let mut keys = reply.list()?;
+        while !keys.is_done() {
+            // A key that is no text is none that spec 2 or we would write.
+            let Ok(key) = String::from_utf8(keys.bytes()?) else {
+                continue;
+            };
+            let rest = key.strip_prefix(root).unwrap_or_default();
+            if let Some(node) = rest.strip_prefix("node:") {
+                found.nodes.insert(node.to_owned());
+            } else if let Some(lease) = rest.strip_prefix("lease:") {
+                found.leases.insert(lease.to_owned());
+            }
+        }
+        if cursor == "0" {
+            return Ok(());
+        }
+    }
+}
+
+/// Takes the meaning from the characters of a glob.
+fn literally(text: &str) -> String {
+    let mut glob = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
+            glob.push('\\');
+        }
+        glob.push(c);
+    }
+    glob
+}

@@ -1,0 +1,156 @@
+//! A connection that comes back.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, Value};
+use tenure_core::StoreError;
+use tokio::time::timeout;
+
+use super::error;
+use super::script::Script;
+
+/// How long connecting may take, with signing in and loading the scripts.
+pub(super) const CONNECT: Duration = Duration::from_secs(2);
+
+/// How long an answer may take. Callers who cannot wait so long drop the call.
+pub(super) const ANSWER: Duration = Duration::from_secs(5);
+
+/// One connection to the server, made anew by the next call after it broke.
+pub(super) struct Link {
+    client: Client,
+    address: String,
+    slot: Mutex<Slot>,
+    /// Held while connecting, so that callers wait for one connection instead of making many.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Slot {
+    connection: Option<MultiplexedConnection>,
+    /// Counts the connections, so that a late complaint hits the right one.
+    generation: u64,
+}
+
+/// Gives the connection up unless the call came to its end: a caller that stopped waiting may have
+/// met a server that will never answer, and the next call must not wait for it, too.
+struct Suspect<'a> {
+    link: &'a Link,
+    generation: u64,
+    answered: bool,
+}
+
+impl Drop for Suspect<'_> {
+    fn drop(&mut self) {
+        let mut slot = self.link.slot();
+        if !self.answered && slot.generation == self.generation {
+            slot.connection = None;
+        }
+    }
+}
+
+/// What became of one command.
+pub(super) type Answer = Result<Value, StoreError>;
+
+impl Link {
+    pub(super) fn new(client: Client, address: String) -> Self {
+        Self { client, address, slot: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> Option<(MultiplexedConnection, u64)> {
+        let slot = self.slot();
+        Some((slot.connection.clone()?, slot.generation))
+    }
+
+    /// The connection, new or old. The bound is ours: the driver's own covers only a part.
+    async fn connection(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
+        if let Some(open) = self.open() {
+            return Ok(open);
+        }
+        let connecting = async {
+            let _one_at_a_time = self.connecting.lock().await;
+            if let Some(open) = self.open() {
+                return Ok(open);
+            }
+            let connection = self.connect().await?;
+            let mut slot = self.slot();
+            slot.generation += 1;
+            slot.connection = Some(connection.clone());
+            Ok((connection, slot.generation))
+        };
+        let late = |_| error::unreachable(&self.address);
+        timeout(CONNECT, connecting).await.map_err(late)?
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(ANSWER));
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        let refused = |error| error::of_connecting(&error, &self.address);
+        let connection = connecting.await.map_err(refused)?;
+        self.load_scripts(&connection).await?;
+        Ok(connection)
+    }
+
+    async fn load_scripts(&self, connection: &MultiplexedConnection) -> Result<(), StoreError> {
+        let commands = Script::load_all();
+        let loading = commands.iter().map(|command| {
+            let mut connection = connection.clone();
+            async move { connection.send_packed_command(command).await }
+        });
+        for loaded in join_all(loading).await {
+            let value = loaded.and_then(Value::extract_error);
+            value.map_err(|error| error::of_connecting(&error, &self.address))?;
+        }
+        Ok(())
+    }
+
+    /// Sends commands one right after the other and collects their answers: one round trip.
+    ///
+    /// Each has an answer of its own, so that a part that was lost does not hide the rest.
+    pub(super) async fn send(&self, commands: &[Cmd]) -> Result<Vec<Answer>, StoreError> {
+        let (connection, generation) = self.connection().await?;
+        let mut suspect = Suspect { link: self, generation, answered: false };
+        let sent = commands.iter().map(|command| self.one(&connection, command));
+        let mut answers = join_all(sent).await;
+        for (answer, command) in answers.iter_mut().zip(commands) {
+            if matches!(answer, Ok(Value::ServerError(error)) if error::is_no_script(error)) {
+                // The server forgot its scripts, so this one did not run.
+                self.load_scripts(&connection).await?;
+                *answer = self.one(&connection, command).await;
+            }
+        }
+        suspect.answered = answers.iter().all(Result::is_ok);
+        let judge = |value| match value {
+            Value::ServerError(error) => Err(error::of_server(&error)),
+            value => Ok(value),
+        };
+        Ok(answers.into_iter().map(|a| a.and_then(judge)).collect())
+    }
+
+    async fn one(&self, connection: &MultiplexedConnection, command: &Cmd) -> Answer {
+        let mut connection = connection.clone();
+        let sent = timeout(ANSWER, connection.send_packed_command(command));
+        match sent.await {
+            Ok(Ok(value)) => Ok(value),
+            _ => Err(error::lost(&self.address)),
+        }
+    }
+}
+
+/// What a call as a whole has come to. When only a part was refused, another may have happened.
+pub(super) fn settle(answers: Vec<Answer>) -> Result<Vec<Value>, StoreError> {
+    let some_happened = answers.iter().any(|answer| !matches!(answer, Err(StoreError::Refused(_))));
+    let whole: Result<Vec<Value>, StoreError> = answers.into_iter().collect();
+    whole.map_err(|error| match error {
+        StoreError::Refused(problem) if some_happened => StoreError::Unknown(problem),
+        error => error,
+    })
+}

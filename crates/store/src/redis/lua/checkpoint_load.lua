@@ -1,0 +1,14 @@
+-- Reads up to 500 checkpoints.
+--
+-- KEYS[1]  the marker          ARGV[1]  incarnation
+-- KEYS[2...]  checkpoints
+-- reply    for each {version, epoch, instance, document, unix_ms}, or {} when there is none
+
+local refusal = refused()
+if refusal then return refusal end
+local reply = {}
+for i = 2, #KEYS do
+  local stored = redis.call('HMGET', KEYS[i], 'version', 'epoch', 'instance', 'document', 'unix_ms')
+  reply[i - 1] = stored[1] and stored or {}
+end
+return reply

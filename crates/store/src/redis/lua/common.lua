@@ -1,0 +1,150 @@
+-- What every script shares; it is put before each of them, after a line that sets AUDIT_KEPT and
+-- HISTORY_SLOTS.
+--
+-- KEYS[1]  the store's marker: a hash of incarnation, base, run_id, schema, breaking
+-- ARGV[1]  the incarnation that the caller knows
+-- ARGV[2]  the root of the keys that the script works on: `<prefix><group>:`, or `<prefix>tenure:`
+--
+-- Every script reads and judges before it writes. An error reply whose first word is RESET,
+-- DAMAGED, EXHAUSTED or NEWER, and one that a reading command raised, means that nothing was
+-- changed.
+
+-- The largest whole number that Lua keeps exactly; epochs and versions end there.
+local LARGEST = 9007199254740991
+local root = ARGV[2]
+
+-- The error to return when the store is not the one that the caller knows; nil when it is.
+local function refused()
+  local incarnation = redis.pcall('HGET', KEYS[1], 'incarnation')
+  if type(incarnation) == 'table' then
+    return redis.error_reply('DAMAGED the marker ' .. KEYS[1] .. ' is not a hash')
+  end
+  if incarnation ~= ARGV[1] then
+    return redis.error_reply('RESET the store is not the one that was opened')
+  end
+end
+
+local function decimal(number)
+  return string.format('%.0f', number)
+end
+
+-- A stored counter as a number: 0 when there is none, nil when it is no counter of ours.
+local function count(text)
+  if not text then return 0 end
+  if not string.find(text, '^%d+$') then return nil end
+  local number = tonumber(text)
+  return number <= LARGEST and number or nil
+end
+
+local function damaged(key)
+  return redis.error_reply('DAMAGED ' .. key .. ' holds something else')
+end
+
+-- The server's wall clock in milliseconds, and in microseconds.
+local function unix_time()
+  local time = redis.call('TIME')
+  local seconds, micros = tonumber(time[1]), tonumber(time[2])
+  return seconds * 1000 + math.floor(micros / 1000), seconds * 1000000 + micros
+end
+
+-- A name as it stands in a key; the same set as in the core crate.
+local function escape(name)
+  return (string.gsub(name, '[^A-Za-z0-9._:@-]', function(c)
+    return string.format('%%%02X', string.byte(c))
+  end))
+end
+
+-- MGET of `<root><kind>:<id>` for n ids that begin at ARGV[first]; a key of another type reads as
+-- absent, where GET would stop the script. Also returns the keys.
+local function mget(kind, first, n)
+  if n == 0 then return {}, {} end
+  local keys, head = {}, root .. kind .. ':'
+  for i = 1, n do keys[i] = head .. ARGV[first + i - 1] end
+  return redis.call('MGET', unpack(keys)), keys
+end
+
+-- The grant of a duty is kept as `<nonce> <held|free> <instance>`; a nonce has 36 characters.
+local function grant_of(text)
+  if not text then return {} end
+  return {
+    nonce = string.sub(text, 1, 36),
+    held = string.sub(text, 38, 41) == 'held',
+    instance = string.sub(text, 43),
+  }
+end
+
+local function grant_text(nonce, word, instance)
+  return nonce .. ' ' .. word .. ' ' .. instance
+end
+
+-- HMGET of the grants of n ids that begin at ARGV[first].
+local function grants_of(first, n)
+  if n == 0 then return {} end
+  return redis.call('HMGET', root .. 'grants', unpack(ARGV, first, first + n - 1))
+end
+
+-- The number of the group's last audit entry; nil when the key holds something else. The stream
+-- itself knows it, also after it was trimmed to nothing.
+local function last_entry()
+  local info = redis.pcall('XINFO', 'STREAM', root .. 'audit')
+  if info.err then
+    return string.find(info.err, 'no such key', 1, true) and 0 or nil
+  end
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then
+      return tonumber(string.match(info[i + 1], '^%d+'))
+    end
+  end
+end
+
+-- Adds an audit entry and returns its number; duty and epoch are '' for sessions.
+local function record(last, kind, instance, duty, epoch, reason, ms)
+  redis.call('XADD', root .. 'audit', 'MAXLEN', '~', AUDIT_KEPT, decimal(last + 1) .. '-0',
+    'kind', kind, 'instance', instance, 'duty', duty, 'epoch', epoch, 'reason', reason,
+    'unix_ms', decimal(ms))
+  return last + 1
+end
+
+local function hint()
+  -- A user without the right to publish loses hints, not a write that is half done.
+  redis.pcall('PUBLISH', root .. 'changes', '')
+end
+
+-- Up to `most` duties whose standing lease was granted under `nonce`, as {id, epoch}, and whether
+-- there are more. Reads only. This looks at every grant of the group, so it compares without
+-- taking them apart.
+local function holds_of(nonce, instance, most)
+  local grants, ids = redis.call('HGETALL', root .. 'grants'), {}
+  local ours = grant_text(nonce, 'held', instance)
+  for i = 1, #grants, 2 do
+    if grants[i + 1] == ours then ids[#ids + 1] = grants[i] end
+  end
+  local holds = {}
+  for from = 1, #ids, 500 do
+    local n = math.min(500, #ids - from + 1)
+    local keys = {}
+    for i = 1, n do
+      keys[i] = root .. 'lease:' .. ids[from + i - 1]
+      keys[n + i] = root .. 'fence:' .. ids[from + i - 1]
+    end
+    local found = redis.call('MGET', unpack(keys))
+    for i = 1, n do
+      if found[i] == instance then
+        if #holds == most then return holds, true end
+        holds[#holds + 1] = { ids[from + i - 1], found[n + i] or '' }
+      end
+    end
+  end
+  return holds, false
+end
+
+-- Ends holds that holds_of found; returns the number of the last audit entry.
+local function free(holds, nonce, instance, kind, reason, last, ms)
+  for i = 1, #holds do
+    local id, epoch = holds[i][1], holds[i][2]
+    redis.call('DEL', root .. 'lease:' .. id)
+    redis.call('HSET', root .. 'grants', id, grant_text(nonce, 'free', instance))
+    last = record(last, kind, instance, id, epoch, reason, ms)
+  end
+  return last
+end

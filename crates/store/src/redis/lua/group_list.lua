@@ -1,0 +1,9 @@
+-- The groups that were ever used.
+--
+-- KEYS[1]  the marker          ARGV[1]  incarnation
+-- KEYS[2]  the set of groups
+-- reply    their names, escaped
+
+local refusal = refused()
+if refusal then return refusal end
+return redis.call('SMEMBERS', KEYS[2])

@@ -1,0 +1,38 @@
+-- The members of a group.
+--
+-- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
+-- ARGV[3...]  instances, escaped, that may be foreign: they have a node key and no session of ours
+-- reply    for each member five values:
+--          instance, escaped; nonce or ''; note; ms left; 1 when evicted or 0
+
+local refusal = refused()
+if refusal then return refusal end
+local reply = {}
+local function add(...)
+  for _, value in ipairs({ ... }) do reply[#reply + 1] = value end
+end
+
+local ours, ids = {}, redis.call('SMEMBERS', root .. 'members')
+for _, id in ipairs(ids) do
+  local key, node = root .. 'session:' .. id, root .. 'node:' .. id
+  local session = redis.call('HMGET', key, 'nonce', 'note', 'ttl', 'evicted')
+  if session[1] then
+    local left, ttl = redis.call('PTTL', key), tonumber(session[3])
+    -- A clock that was set back would make the dead stay for hours; the living renew at once.
+    if left > ttl or left < 0 then
+      left = ttl
+      redis.pcall('PEXPIRE', key, session[3])
+      redis.pcall('PEXPIRE', node, session[3])
+    end
+    ours[id] = true
+    add(id, session[1], session[2], left, session[4] == '1' and 1 or 0)
+  else
+    -- Only an index: a store that takes no writes just now still answers.
+    redis.pcall('SREM', root .. 'members', id)
+  end
+end
+for i = 3, #ARGV do
+  local left = redis.call('PTTL', root .. 'node:' .. ARGV[i])
+  if not ours[ARGV[i]] and left ~= -2 then add(ARGV[i], '', '', left, 0) end
+end
+return reply

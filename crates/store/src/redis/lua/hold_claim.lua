@@ -1,0 +1,89 @@
+-- Grants up to 500 duties, as far as they are free.
+--
+-- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
+-- ARGV[3]  the instance        ARGV[4]  the same, escaped
+-- ARGV[5]  the nonce           ARGV[6]  the reason
+-- ARGV[7]  the largest epoch that the caller has ever seen
+-- ARGV[8...]  n duty ids, escaped, then their n floors
+-- reply    -1 when the session has ended; else for each duty three values:
+--          1, epoch, 0 (granted), 2, epoch, 0 (held already), 3, holder, its ms left (held)
+--
+-- A lease is somebody's as long as its key is there, whoever wrote it: instances that only share
+-- the keys know nothing else. It ends with its session, because it gets no longer TTL than that.
+
+local refusal = refused()
+if refusal then return refusal end
+local instance, nonce, reason = ARGV[3], ARGV[5], ARGV[6]
+local session = root .. 'session:' .. ARGV[4]
+local stored = redis.call('HMGET', session, 'nonce', 'evicted', 'ttl')
+if stored[1] ~= nonce or stored[2] == '1' then return -1 end
+local ttl = tonumber(stored[3])
+local left = redis.call('PTTL', session)
+if left < 1 or left > ttl then left = ttl end
+
+local last = last_entry()
+if not last then return damaged(root .. 'audit') end
+local ms, now = unix_time()
+local marker = redis.call('HMGET', KEYS[1], 'base', 'run_id')
+local base = count(marker[1])
+if not base then return damaged(KEYS[1]) end
+-- After a restart the last grants may be forgotten: nothing at or below them is granted again.
+local info = redis.pcall('INFO', 'server')
+local run_id = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or marker[2]
+local restarted = run_id ~= marker[2]
+if restarted then base = math.max(base, now, tonumber(ARGV[7])) end
+
+local n = (#ARGV - 7) / 2
+local leases, lease_keys = mget('lease', 8, n)
+local fences, fence_keys = mget('fence', 8, n)
+local grants = grants_of(8, n)
+local reply, granted, caps, ttls = {}, {}, {}, {}
+for i = 1, n do
+  local holder, fence, grant = leases[i], count(fences[i]), grant_of(grants[i])
+  if not fence then return damaged(fence_keys[i]) end
+  local mine = holder == instance and grant.held and grant.nonce == nonce
+  local at = 3 * i - 2
+  if mine and fence > 0 then
+    reply[at], reply[at + 1], reply[at + 2] = 2, fence, 0
+  elseif holder and not mine then
+    local ends = redis.call('PTTL', lease_keys[i])
+    -- A clock that was set back makes a lease last longer than anybody asked for.
+    if ttls[holder] == nil then
+      local theirs = redis.pcall('HGET', root .. 'session:' .. escape(holder), 'ttl')
+      ttls[holder] = type(theirs) == 'string' and tonumber(theirs) or false
+    end
+    local most = ttls[holder]
+    if most and (ends > most or ends < 0) then
+      ends = most
+      caps[#caps + 1] = { lease_keys[i], decimal(most) }
+    end
+    reply[at], reply[at + 1], reply[at + 2] = 3, holder, ends
+  else
+    local key = root .. 'checkpoint:' .. ARGV[7 + i]
+    local committed = count(redis.call('HGET', key, 'epoch'))
+    if not committed then return damaged(key) end
+    local epoch = math.max(fence, base, tonumber(ARGV[7 + n + i]), committed) + 1
+    if epoch > LARGEST then
+      return redis.error_reply('EXHAUSTED no epoch is left for ' .. ARGV[7 + i])
+    end
+    granted[#granted + 1] = { i, epoch, grant, fences[i] or '' }
+    reply[at], reply[at + 1], reply[at + 2] = 1, epoch, 0
+  end
+end
+
+if restarted then redis.call('HSET', KEYS[1], 'base', decimal(base), 'run_id', run_id) end
+local text = grant_text(nonce, 'held', instance)
+for g = 1, #granted do
+  local i, epoch, grant, before = unpack(granted[g])
+  local id = ARGV[7 + i]
+  redis.call('SET', lease_keys[i], instance, 'PX', decimal(left))
+  redis.call('SET', fence_keys[i], decimal(epoch))
+  redis.call('HSET', root .. 'grants', id, text)
+  if grant.held then
+    last = record(last, 'expired', grant.instance, id, before, reason, ms)
+  end
+  last = record(last, 'granted', instance, id, decimal(epoch), reason, ms)
+end
+for c = 1, #caps do redis.call('PEXPIRE', caps[c][1], caps[c][2]) end
+if #granted > 0 then hint() end
+return reply

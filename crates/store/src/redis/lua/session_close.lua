@@ -1,0 +1,28 @@
+-- Ends a session and frees up to 500 of its holds; session_free frees what is left.
+--
+-- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
+-- ARGV[3]  the instance        ARGV[4]  the same, escaped
+-- ARGV[5]  the nonce           ARGV[6]  the reason
+-- reply    {1 when it was open or 0, how many holds were freed, 1 when there are more or 0}
+--
+-- What an earlier, interrupted close has left is freed also when the session is gone.
+
+local refusal = refused()
+if refusal then return refusal end
+local instance, escaped, nonce, reason = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local session = root .. 'session:' .. escaped
+local open = redis.call('HGET', session, 'nonce') == nonce
+local holds, more = holds_of(nonce, instance, 500)
+local last = last_entry()
+if not last then return damaged(root .. 'audit') end
+redis.call('SISMEMBER', root .. 'members', escaped)
+
+local ms = unix_time()
+last = free(holds, nonce, instance, 'released', reason, last, ms)
+if open then
+  redis.call('DEL', session, root .. 'node:' .. escaped)
+  redis.call('SREM', root .. 'members', escaped)
+  record(last, 'left', instance, '', '', reason, ms)
+end
+if open or #holds > 0 then hint() end
+return { open and 1 or 0, #holds, more and 1 or 0 }

@@ -1,0 +1,49 @@
+-- Makes an instance a member of a group.
+--
+-- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
+-- KEYS[2]  the set of groups
+-- ARGV[3]  the group, escaped
+-- ARGV[4]  the instance        ARGV[5]  the same, escaped
+-- ARGV[6]  the nonce           ARGV[7]  the TTL in ms
+-- ARGV[8]  the note            ARGV[9]  how long, in ms, ended sessions are remembered
+-- reply    open, taken, spent or evicted
+
+local refusal = refused()
+if refusal then return refusal end
+local instance, escaped, nonce, ttl = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local session, node = root .. 'session:' .. escaped, root .. 'node:' .. escaped
+local barred, spent = root .. 'barred:' .. escaped, root .. 'spent:' .. nonce
+
+if redis.call('EXISTS', barred) == 1 then
+  -- Who keeps knocking stays barred.
+  redis.call('PEXPIRE', barred, ARGV[9])
+  return 'evicted'
+end
+local stored = redis.call('HGET', session, 'nonce')
+if stored == nonce then
+  -- The reply to the first opening got lost: this is the same one.
+  redis.call('PEXPIRE', session, ttl)
+  redis.call('SET', node, '1', 'PX', ttl)
+  redis.call('HSET', session, 'note', ARGV[8], 'ttl', ttl)
+  hint()
+  return 'open'
+end
+if stored then return 'taken' end
+-- An expiry runs no script, so a nonce is written down as spent when it is first used.
+if redis.call('EXISTS', spent) == 1 then return 'spent' end
+-- Somebody who only shares the keys carries the same name (B15).
+if redis.call('EXISTS', node) == 1 then return 'taken' end
+
+local last = last_entry()
+if not last then return damaged(root .. 'audit') end
+redis.call('SISMEMBER', root .. 'members', escaped)
+redis.call('SISMEMBER', KEYS[2], ARGV[3])
+redis.call('HSET', session, 'nonce', nonce, 'note', ARGV[8], 'ttl', ttl, 'evicted', '0')
+redis.call('PEXPIRE', session, ttl)
+redis.call('SET', node, '1', 'PX', ttl)
+redis.call('SET', spent, '1', 'PX', ARGV[9])
+redis.call('SADD', root .. 'members', escaped)
+redis.call('SADD', KEYS[2], ARGV[3])
+record(last, 'joined', instance, '', '', 'open', (unix_time()))
+hint()
+return 'open'

@@ -1,0 +1,440 @@
+//! The store on one Redis server.
+//!
+//! # Keys
+//!
+//! `P` is the prefix, `G` the group, `I` the instance, `D` the duty id, each percent-escaped where
+//! needed. The first two are spec 2's, exactly, for the group `poll` and an empty prefix.
+//!
+//! | key | type | TTL | holds |
+//! |---|---|---|---|
+//! | `PG:node:I` | string | session | `1`: the heartbeat |
+//! | `PG:lease:D` | string | session | the instance id as it is |
+//! | `PG:session:I` | hash | session | nonce, note, ttl, evicted |
+//! | `PG:fence:D` | string | none | the newest epoch |
+//! | `PG:grants` | hash | none | `D` to nonce, `held` or `free`, and instance of the last grant |
+//! | `PG:members` | set | none | an index of `I`; what has expired goes when it is read |
+//! | `PG:checkpoint:D` | hash | none | version, epoch, instance, document, unix_ms |
+//! | `PG:history:D` | list | none | the last checkpoints, newest first |
+//! | `PG:document` | hash | none | version, document |
+//! | `PG:audit` | stream | none | kind, instance, duty, epoch, reason, unix_ms |
+//! | `PG:spent:N` | string | 7 days | `1`: the nonce `N` was used for a session |
+//! | `PG:barred:I` | string | 7 days | `1`: the instance was evicted |
+//! | `Ptenure:groups` | set | none | an index of `G` |
+//! | `Ptenure:store` | hash | none | the marker: incarnation, base, run_id, schema, breaking |
+//!
+//! Hints go through the channel `PG:changes`.
+//!
+//! # A hold stands
+//!
+//! exactly when the marker is the one that was opened, the session's record has the hold's nonce,
+//! the lease has its instance, and the fence has its epoch. Each script looks at all of that in the
+//! same atomic step that acts on it.
+//!
+//! # When the server loses its state
+//!
+//! `FLUSHALL` leaves the server's run id as it is, and a restart with its file keeps the marker: so
+//! there are two signs. A missing or different marker is a new store: everything of before is lost,
+//! callers are told [`Code::Reset`], and the next call works with the new one. A different run id
+//! means that the last second of grants may be missing. In both cases epochs go on above the
+//! server's microseconds, which is above everything that was ever granted, unless its clock was set
+//! back; then above every epoch that the handle has seen.
+
+mod checkpoint;
+mod error;
+mod foreign;
+mod group;
+mod hold;
+mod link;
+mod reply;
+mod script;
+mod session;
+mod watch;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use redis::{Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, Value};
+use tenure_core::store::{
+    Abilities, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed, Evict,
+    Evicted, GroupDocument, Holder, KeptAlive, Member, OpenSession, Opened, Released, Replaced,
+    Want, Watch,
+};
+use tenure_core::{
+    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
+    StoreError, Version,
+};
+
+use crate::HISTORY_SLOTS;
+use foreign::Foreign;
+use link::{Answer, Link, settle};
+use script::Script;
+
+/// The newest layout of keys that this version knows.
+const SCHEMA: u64 = 1;
+
+/// Up to so many items go into one script, which nobody interrupts (R8).
+const CHUNK: usize = 500;
+
+/// How long ended sessions and evictions are remembered, in milliseconds: seven days.
+const REMEMBERED_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+
+/// Where a [`Redis`] is.
+#[derive(Clone)]
+pub struct Settings {
+    /// `redis://[user:password@]host:port/number`.
+    pub url: String,
+    /// Put before every key; empty for spec 2's names.
+    pub prefix: String,
+    /// 128 random bits of this handle: they name a store that it creates.
+    pub entropy: u128,
+}
+
+/// The URL may hold a password.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// A handle on the store.
+pub struct Redis {
+    client: Client,
+    address: String,
+    prefix: String,
+    entropy: u128,
+    /// For sessions and holds: a keep-alive never waits behind documents (R7).
+    control: Link,
+    /// For everything else.
+    data: Link,
+    /// The store that this handle works with; `None` after it was found to be another one.
+    incarnation: Mutex<Option<Arc<str>>>,
+    /// How many stores this handle has offered to create.
+    offered: AtomicU64,
+    /// The largest epoch that this handle has ever seen.
+    seen: AtomicU64,
+    foreign: Foreign,
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Redis({} {:?})", self.address, self.prefix)
+    }
+}
+
+/// The driver's own parser, with what this backend cannot do refused.
+fn client(url: &str) -> Result<(Client, String), StoreError> {
+    let bad = |what: &str| StoreError::refused(Code::BadUrl, what.to_owned());
+    if url.starts_with("rediss:") {
+        return Err(StoreError::refused(Code::NoTls, "the scheme is rediss"));
+    }
+    if !url.starts_with("redis:") {
+        return Err(bad("the scheme is not redis"));
+    }
+    let unreadable = |_| bad("not redis://[user:password@]host:port/number");
+    let info = url.into_connection_info().map_err(unreadable)?;
+    let ConnectionAddr::Tcp(host, port) = info.addr() else {
+        return Err(bad("not a host and a port"));
+    };
+    let address = format!("{host}:{port}/{}", info.redis_settings().db());
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
+    let client = Client::open(info.set_redis_settings(settings));
+    Ok((client.map_err(unreadable)?, address))
+}
+
+impl Redis {
+    /// Connects, looks at what kind of server this is, and finds or creates the store there.
+    pub async fn open(settings: Settings) -> Result<Self, StoreError> {
+        let (client, address) = client(&settings.url)?;
+        let link = || Link::new(client.clone(), address.clone());
+        let store = Self {
+            control: link(),
+            data: link(),
+            client,
+            address,
+            prefix: settings.prefix,
+            entropy: settings.entropy,
+            incarnation: Mutex::default(),
+            offered: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            foreign: Foreign::default(),
+        };
+        store.look_at_server().await?;
+        store.incarnation(&store.control).await?;
+        Ok(store)
+    }
+
+    /// Refuses a server that cannot keep the contract.
+    async fn look_at_server(&self) -> Result<(), StoreError> {
+        let Some(cluster) = self.info(&self.control, "cluster").await? else {
+            return Ok(());
+        };
+        if cluster.lines().any(|line| line.trim() == "cluster_enabled:1") {
+            let detail = format!("{} runs in cluster mode", self.address);
+            return Err(StoreError::refused(Code::Cluster, detail));
+        }
+        let replication = self.info(&self.control, "replication").await?;
+        let replica =
+            replication.is_some_and(|text| text.lines().any(|line| line.trim() == "role:slave"));
+        if replica {
+            let detail = format!("{} is a replica", self.address);
+            return Err(StoreError::refused(Code::ReadOnly, detail));
+        }
+        Ok(())
+    }
+
+    /// A section of the server's own account; `None` when this user may not read it.
+    async fn info(&self, link: &Link, section: &str) -> Result<Option<String>, StoreError> {
+        let mut command = redis::cmd("INFO");
+        command.arg(section);
+        let answer = link.send(&[command]).await?.pop();
+        match answer.unwrap_or(Ok(Value::Nil)) {
+            Ok(Value::BulkString(bytes)) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Ok(_) => Ok(None),
+            Err(StoreError::Refused(problem))
+                if problem.code == Code::Denied && problem.detail.starts_with("NOPERM") =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Arc<str>>> {
+        self.incarnation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store to work with, found or created when this handle has none.
+    async fn incarnation(&self, link: &Link) -> Result<Arc<str>, StoreError> {
+        if let Some(known) = self.known().clone() {
+            return Ok(known);
+        }
+        let info = self.info(link, "server").await?.unwrap_or_default();
+        let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+        let offer = self.offered.fetch_add(1, Ordering::Relaxed);
+        let mut command = Script::StoreOpen.call(1);
+        command
+            .arg(self.marker())
+            .arg(format!("{:032x}-{offer}", self.entropy))
+            .arg("")
+            .arg(SCHEMA)
+            .arg(self.seen.load(Ordering::Relaxed))
+            .arg(run_id.unwrap_or_default().trim());
+        let value = settle(link.send(&[command]).await?)?.pop();
+        let found: Arc<str> = reply::text(value.unwrap_or(Value::Nil))?.into();
+        *self.known() = Some(found.clone());
+        Ok(found)
+    }
+
+    /// Runs scripts, with one answer for each. A store that is another one now is forgotten, so
+    /// that the next call looks again.
+    async fn call(
+        &self,
+        link: &Link,
+        build: impl FnOnce(&str) -> Vec<Cmd>,
+    ) -> Result<Vec<Answer>, StoreError> {
+        let incarnation = self.incarnation(link).await?;
+        let answers = link.send(&build(&incarnation)).await?;
+        if answers.iter().any(is_reset) {
+            let mut known = self.known();
+            if known.as_ref() == Some(&incarnation) {
+                *known = None;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Runs one script.
+    async fn call_one(
+        &self,
+        link: &Link,
+        build: impl FnOnce(&str) -> Cmd,
+    ) -> Result<Value, StoreError> {
+        let answers = self.call(link, |incarnation| vec![build(incarnation)]);
+        let mut values = settle(answers.await?)?;
+        values.pop().ok_or_else(|| error::unexpected("none"))
+    }
+
+    fn saw(&self, epoch: Epoch) {
+        self.seen.fetch_max(epoch.get(), Ordering::Relaxed);
+    }
+
+    fn marker(&self) -> String {
+        format!("{}tenure:store", self.prefix)
+    }
+
+    fn groups_key(&self) -> String {
+        format!("{}tenure:groups", self.prefix)
+    }
+
+    fn root(&self, group: &GroupName) -> String {
+        format!("{}{}:", self.prefix, group.escaped())
+    }
+
+    /// The beginning of a call that works on one group.
+    fn script(&self, script: Script, incarnation: &str, group: &GroupName) -> Cmd {
+        let mut command = script.call(1);
+        command.arg(self.marker()).arg(incarnation).arg(self.root(group));
+        command
+    }
+
+    /// The same for a script that also keeps the index of groups.
+    fn script_with_index(&self, script: Script, incarnation: &str, group: &GroupName) -> Cmd {
+        let mut command = script.call(2);
+        command.arg(self.marker()).arg(self.groups_key());
+        command.arg(incarnation).arg(self.root(group));
+        command.arg(&*group.escaped());
+        command
+    }
+}
+
+fn is_reset(answer: &Answer) -> bool {
+    answer.as_ref().is_err_and(|error| error.code() == Code::Reset)
+}
+
+/// Reads the name of an instance out of a key. A foreign one may have written it unescaped.
+fn instance(part: &str) -> Option<InstanceId> {
+    InstanceId::unescape(part).or_else(|_| InstanceId::new(part)).ok()
+}
+
+#[async_trait]
+impl Store for Redis {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            dense_epochs: false,
+            durable: true,
+            atomic_batch: CHUNK,
+            history_slots: HISTORY_SLOTS,
+            exclusive_effects: false,
+        }
+    }
+
+    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
+        self.session_open(open).await
+    }
+
+    async fn close_session(
+        &self,
+        session: &Session,
+        reason: &Reason,
+    ) -> Result<Closed, StoreError> {
+        self.session_close(session, reason).await
+    }
+
+    async fn keep_alive(
+        &self,
+        session: &Session,
+        note: Option<&Note>,
+        holds: &[Hold],
+    ) -> Result<KeptAlive, StoreError> {
+        self.session_keep(session, note, holds).await
+    }
+
+    async fn claim(
+        &self,
+        session: &Session,
+        wants: &[Want],
+        reason: &Reason,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        self.hold_claim(session, wants, reason).await
+    }
+
+    async fn release(
+        &self,
+        session: &Session,
+        holds: &[Hold],
+        reason: &Reason,
+    ) -> Result<Vec<Released>, StoreError> {
+        self.hold_release(session, holds, reason).await
+    }
+
+    async fn evict(
+        &self,
+        group: &GroupName,
+        instance: &InstanceId,
+        when: Evict,
+        reason: &Reason,
+    ) -> Result<Evicted, StoreError> {
+        self.instance_evict(group, instance, when, reason).await
+    }
+
+    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
+        self.group_list().await
+    }
+
+    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
+        self.group_members(group).await
+    }
+
+    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
+        self.group_holders(group).await
+    }
+
+    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+        self.checkpoint_load(duties).await
+    }
+
+    async fn commit(
+        &self,
+        session: &Session,
+        commits: &[Commit],
+    ) -> Result<Vec<Committed>, StoreError> {
+        self.checkpoint_commit(session, commits).await
+    }
+
+    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+        self.checkpoint_history(duty).await
+    }
+
+    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
+        self.document_read(group).await
+    }
+
+    async fn replace_group_document(
+        &self,
+        group: &GroupName,
+        expected: Version,
+        document: &Document,
+    ) -> Result<Replaced, StoreError> {
+        self.document_replace(group, expected, document).await
+    }
+
+    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
+        let channel = format!("{}changes", self.root(group));
+        let (client, address) = (self.client.clone(), self.address.clone());
+        let listener = watch::Listener::start(client, address, channel).await?;
+        Ok(Box::new(listener))
+    }
+
+    async fn audit(
+        &self,
+        group: &GroupName,
+        range: AuditRange,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        self.audit_read(group, range).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_redis_url_is_taken() {
+        let code = |url: &str| client(url).map(|(_, address)| address).map_err(|e| e.code());
+        let address = Ok("h:1/2".to_owned());
+        assert_eq!(code("redis://user:pass@h:1/2?protocol=resp3"), address);
+        assert_eq!(code("rediss://h"), Err(Code::NoTls));
+        for bad in ["", "h:1", "redis:", "redis://h/x", "http://h", "redis+unix:///s"] {
+            assert_eq!(code(bad), Err(Code::BadUrl), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn settings_do_not_show_the_password() {
+        let settings =
+            Settings { url: "redis://:hunter2@h".to_owned(), prefix: "p:".to_owned(), entropy: 7 };
+        assert_eq!(format!("{settings:?}"), "Settings { prefix: \"p:\", .. }");
+    }
+}

@@ -1,0 +1,79 @@
+//! Reading what scripts answer.
+
+use std::time::Duration;
+
+use redis::Value;
+use tenure_core::{Code, StoreError, Ttl};
+
+use super::error::unexpected;
+
+/// The values of an array, one after the other.
+#[derive(Debug)]
+pub(super) struct Reply(std::vec::IntoIter<Value>);
+
+impl Reply {
+    pub(super) fn of(value: Value) -> Result<Self, StoreError> {
+        match value {
+            Value::Array(values) => Ok(Self(values.into_iter())),
+            _ => Err(unexpected("not an array")),
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    fn value(&mut self) -> Result<Value, StoreError> {
+        self.0.next().ok_or_else(|| unexpected("too short"))
+    }
+
+    pub(super) fn list(&mut self) -> Result<Self, StoreError> {
+        Self::of(self.value()?)
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<Vec<u8>, StoreError> {
+        bytes(self.value()?)
+    }
+
+    pub(super) fn text(&mut self) -> Result<String, StoreError> {
+        text(self.value()?)
+    }
+
+    pub(super) fn signed(&mut self) -> Result<i64, StoreError> {
+        match self.value()? {
+            Value::Int(number) => Ok(number),
+            other => text(other)?.parse().map_err(|_| unexpected("not a number")),
+        }
+    }
+
+    pub(super) fn number(&mut self) -> Result<u64, StoreError> {
+        u64::try_from(self.signed()?).map_err(|_| unexpected("a negative number"))
+    }
+
+    pub(super) fn flag(&mut self) -> Result<bool, StoreError> {
+        Ok(self.signed()? != 0)
+    }
+
+    /// What is left of a key's TTL. A foreign key may have none; a day is as good as for ever.
+    pub(super) fn remaining(&mut self) -> Result<Duration, StoreError> {
+        let left = self.signed()?;
+        Ok(u64::try_from(left).map_or(Ttl::MAX, Duration::from_millis))
+    }
+
+    /// All values as text.
+    pub(super) fn texts(self) -> Result<Vec<String>, StoreError> {
+        self.0.map(text).collect()
+    }
+}
+
+fn bytes(value: Value) -> Result<Vec<u8>, StoreError> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes),
+        _ => Err(unexpected("not a string")),
+    }
+}
+
+pub(super) fn text(value: Value) -> Result<String, StoreError> {
+    String::from_utf8(bytes(value)?)
+        .map_err(|_| StoreError::refused(Code::Damaged, "a stored name is not UTF-8"))
+}

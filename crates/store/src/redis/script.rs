@@ -1,0 +1,80 @@
+//! The scripts, each a file of its own.
+
+use std::sync::LazyLock;
+
+use redis::Cmd;
+
+use crate::{AUDIT_KEPT, HISTORY_SLOTS};
+
+macro_rules! scripts {
+    ($($name:ident $file:literal)*) => {
+        /// A script by name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Script { $($name,)* }
+
+        impl Script {
+            const ALL: &[Self] = &[$(Self::$name,)*];
+
+            const fn body(self) -> &'static str {
+                match self { $(Self::$name => include_str!(concat!("lua/", $file, ".lua")),)* }
+            }
+        }
+    };
+}
+
+scripts! {
+    AuditRead "audit_read"
+    CheckpointCommit "checkpoint_commit"
+    CheckpointHistory "checkpoint_history"
+    CheckpointLoad "checkpoint_load"
+    DocumentRead "document_read"
+    DocumentReplace "document_replace"
+    GroupDuties "group_duties"
+    GroupList "group_list"
+    GroupMembers "group_members"
+    HoldClaim "hold_claim"
+    HoldList "hold_list"
+    HoldRelease "hold_release"
+    InstanceEvict "instance_evict"
+    SessionClose "session_close"
+    SessionFree "session_free"
+    SessionKeep "session_keep"
+    SessionOpen "session_open"
+    StoreOpen "store_open"
+}
+
+/// A script as the server gets it, and the name that the server gives it.
+struct Sent {
+    code: String,
+    hash: String,
+}
+
+/// In the order of [`Script::ALL`].
+static SENT: LazyLock<Vec<Sent>> = LazyLock::new(|| {
+    let limits = format!("local AUDIT_KEPT, HISTORY_SLOTS = {AUDIT_KEPT}, {HISTORY_SLOTS}\n");
+    let sent = |script: &Script| {
+        let code = [&limits, include_str!("lua/common.lua"), script.body()].concat();
+        let hash = redis::Script::new(&code).get_hash().to_owned();
+        Sent { code, hash }
+    };
+    Script::ALL.iter().map(sent).collect()
+});
+
+impl Script {
+    /// The beginning of a call with so many keys; keys and arguments follow.
+    pub(super) fn call(self, keys: usize) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&SENT[self as usize].hash).arg(keys);
+        command
+    }
+
+    /// The commands that make every script known to a server.
+    pub(super) fn load_all() -> Vec<Cmd> {
+        let load = |sent: &Sent| {
+            let mut command = redis::cmd("SCRIPT");
+            command.arg("LOAD").arg(&sent.code);
+            command
+        };
+        SENT.iter().map(load).collect()
+    }
+}

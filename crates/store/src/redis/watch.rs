@@ -1,0 +1,88 @@
+//! Hints by publish and subscribe, on a connection of their own.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use redis::Client;
+use redis::aio::PubSub;
+use tenure_core::StoreError;
+use tenure_core::store::Watch;
+use tokio::time::timeout;
+
+use super::error;
+use super::link::CONNECT;
+
+/// After so long a silence the server is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Listens to the channel of one group.
+pub(super) struct Listener {
+    client: Client,
+    address: String,
+    channel: String,
+    /// `None` while the connection is down.
+    subscribed: Option<PubSub>,
+}
+
+impl Listener {
+    pub(super) async fn start(
+        client: Client,
+        address: String,
+        channel: String,
+    ) -> Result<Self, StoreError> {
+        let mut listener = Self { client, address, channel, subscribed: None };
+        listener.subscribed = Some(listener.subscribe().await?);
+        Ok(listener)
+    }
+
+    /// Returns once the server has confirmed: what changes from now on makes a hint.
+    async fn subscribe(&self) -> Result<PubSub, StoreError> {
+        let subscribing = async {
+            let mut connection = self.client.get_async_pubsub().await?;
+            connection.subscribe(&self.channel).await?;
+            Ok(connection)
+        };
+        match timeout(CONNECT, subscribing).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(error::of_connecting(&error, &self.address)),
+            Err(_) => Err(error::unreachable(&self.address)),
+        }
+    }
+}
+
+/// Waits for a message; false when the connection is gone.
+async fn heard(connection: &mut PubSub) -> bool {
+    loop {
+        let message = timeout(SILENCE, connection.on_message().next()).await;
+        if let Ok(message) = message {
+            return message.is_some();
+        }
+        let pinged = timeout(CONNECT, connection.ping::<redis::Value>()).await;
+        if !matches!(pinged, Ok(Ok(_))) {
+            return false;
+        }
+    }
+}
+
+#[async_trait]
+impl Watch for Listener {
+    async fn changed(&mut self) -> Result<(), StoreError> {
+        if let Some(connection) = &mut self.subscribed {
+            if heard(connection).await {
+                return Ok(());
+            }
+            self.subscribed = None;
+        }
+        // Something may have been missed meanwhile: being back is a hint.
+        self.subscribed = Some(self.subscribe().await?);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Listener({} {})", self.address, self.channel)
+    }
+}

@@ -1,0 +1,10 @@
+//! Redis: what a server can lose, how it can fail, and who else may use its keys.
+
+mod clock;
+mod keys;
+mod kit;
+mod opening;
+mod reset;
+mod restart;
+mod spec2;
+mod wire;
