@@ -13,7 +13,7 @@ const DEFAULT_STORE: &str = "sqlite:tenure.db";
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  refused or failed; nothing was changed
+  1  refused or failed; the message says what was kept
   2  bad usage
   3  outcome unknown; it may have happened";
 
@@ -31,8 +31,7 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 pub(crate) struct Global {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST:PORT/NUMBER
-    ///
-    /// It is read as text and judged later: a message about it never repeats its password.
+    // Taken as text and judged later: clap would repeat what it cannot read.
     #[arg(
         long,
         global = true,
@@ -83,15 +82,20 @@ impl Usage {
     fn new(error: &clap::Error, words: &[OsString]) -> Self {
         let mut text = error.render().to_string();
         if error.use_stderr() {
-            // A store URL in the wrong place would be repeated by clap.
+            // A store URL in the wrong place would be repeated by clap, whole or after its `=`.
             for word in words.iter().map(|word| word.to_string_lossy()) {
-                if word.contains("://") || word.contains('@') {
-                    text = text.replace(&*word, "(not shown)");
+                let value = word.split_once('=').map_or("", |(_, value)| value);
+                for part in [&*word, value].into_iter().filter(|part| may_be_secret(part)) {
+                    text = text.replace(part, "(not shown)");
                 }
             }
         }
         Self { text, is_error: error.use_stderr() }
     }
+}
+
+fn may_be_secret(word: &str) -> bool {
+    word.contains("://") || word.contains('@')
 }
 
 #[cfg(test)]

@@ -50,8 +50,12 @@ impl Failure {
             }
         };
         to_stderr(&if json { for_programs(error) } else { for_people(error) });
-        ExitCode::from(if error.is_unknown() { UNKNOWN } else { REFUSED })
+        ExitCode::from(exit_code(error))
     }
+}
+
+fn exit_code(error: &StoreError) -> u8 {
+    if error.is_unknown() { UNKNOWN } else { REFUSED }
 }
 
 fn kept(error: &StoreError) -> &'static str {
@@ -105,7 +109,10 @@ mod tests {
              hint: check that the server runs and that host and port in the URL are right; \
              see `tenure errors ST002`"
         );
-        let text = for_people(&StoreError::unknown(Code::Lost, "x"));
+        let unknown = StoreError::unknown(Code::Lost, "x");
+        let text = for_people(&unknown);
         assert!(text.contains("\nkept: it may have happened; read again before deciding\n"));
+        assert_eq!(exit_code(&unknown), 3);
+        assert_eq!(exit_code(&StoreError::refused(Code::Lost, "x")), 1);
     }
 }
