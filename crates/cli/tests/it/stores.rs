@@ -1,6 +1,6 @@
 //! The command against real servers, in a schema or under a prefix of its own.
 
-use testkit::{TEST_POSTGRES, TEST_REDIS, service};
+use testkit::{Pgbouncer, Postgres, PostgresOptions, TEST_POSTGRES, TEST_REDIS, service};
 use uuid::Uuid;
 
 use crate::ls::{check_json, prepare};
@@ -43,6 +43,43 @@ fn a_wrong_password_is_denied_and_not_repeated() {
     }
     let absent = format!("{}/no_such_database", server.rsplit_once('/').unwrap().0);
     tenure.run(&["ls", "--store", &absent]).refused("ST003");
+}
+
+#[test]
+fn a_pooler_by_transaction_may_stand_between() {
+    if service(TEST_POSTGRES).is_none() {
+        return;
+    }
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let pooler = Pgbouncer::start(&server).unwrap();
+    let (tenure, url) = (Tenure::new(), pooler.url());
+    assert!(tenure.run(&["migrate", "--store", &url]).ok().ends_with("is a new store\n"));
+    prepare(&url);
+    check_json(&tenure.run(&["ls", "--json", "--store", &url]).json(), true);
+}
+
+#[test]
+fn a_role_that_may_not_make_tables_works_on_tables_made_for_it() {
+    if service(TEST_POSTGRES).is_none() {
+        return;
+    }
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let place = server.url().rsplit_once('@').unwrap().1.to_owned();
+    let (tenure, url) = (Tenure::new(), format!("postgres://app:s3cret@{place}?schema=lease"));
+    server.sql("CREATE ROLE app LOGIN PASSWORD 's3cret'").unwrap();
+    tenure.run(&["ls", "--store", &url]).refused("ST015");
+    tenure.run(&["migrate", "--store", &url]).refused("ST005");
+
+    // What an administrator does: run the script, then what its last lines say.
+    let script = tenure.run(&["migrate", "--print", "--store", &url]).ok();
+    server.sql(&script).unwrap();
+    tenure.run(&["ls", "--store", &url]).refused("ST003");
+    let (_, grants) = script.split_once("-- For each role that runs Tenure:\n").unwrap();
+    server.sql(&grants.replace("-- ", "").replace("TO role", "TO app")).unwrap();
+
+    assert!(tenure.run(&["migrate", "--store", &url]).ok().ends_with("is up to date\n"));
+    prepare(&url);
+    check_json(&tenure.run(&["ls", "--json", "--store", &url]).json(), true);
 }
 
 #[test]
