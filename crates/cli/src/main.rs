@@ -1,2 +1,48 @@
-//! The tenure command.
-fn main() {}
+//! The `tenure` command: arguments, then settings, then one command.
+
+mod args;
+mod env;
+mod errors;
+mod failure;
+mod ls;
+mod migrate;
+mod output;
+mod settings;
+mod table;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use failure::Failure;
+use settings::{Action, Settings};
+
+fn main() -> ExitCode {
+    let args = match args::parse() {
+        Ok(args) => args,
+        Err(error) => return failure::of_usage(&error),
+    };
+    let json = args.global.json;
+    match Settings::new(args).and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(json),
+    }
+}
+
+fn run(settings: Settings) -> Result<(), Failure> {
+    let json = settings.json;
+    let text = match settings.action {
+        Action::Errors { code } => errors::text(code, json),
+        Action::Migrate { store, print: true } => migrate::script(&store, json)?,
+        Action::Migrate { store, print: false } => wait_for(migrate::run(&store, json))?,
+        Action::Ls { store, group } => wait_for(ls::run(&store, group, json))?,
+    };
+    output::to_stdout(&text).context("cannot write to standard output")?;
+    Ok(())
+}
+
+/// One thread is enough: a command makes one call after another, and SQLite brings its own.
+fn wait_for<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(command)
+}

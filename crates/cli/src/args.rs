@@ -1,0 +1,127 @@
+//! What was typed.
+//!
+//! Nothing here derives `Debug`: the store URL may carry a password.
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+use crate::env;
+
+const DEFAULT_STORE: &str = "sqlite:tenure.db";
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  refused or failed; the message says what was kept
+  2  bad usage
+  3  outcome unknown; it may have happened";
+
+/// Run any process that polls, ingests or works as many replicas
+#[derive(Parser)]
+#[command(name = "tenure", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(clap::Args)]
+pub(crate) struct Global {
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST:PORT/NUMBER
+    // Taken as text and judged later: clap would repeat what it cannot read.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = env::STORE,
+        hide_env_values = true,
+        default_value = DEFAULT_STORE
+    )]
+    pub(crate) store: String,
+    /// Print one JSON document; errors too, to standard error
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Show groups: their duties, who holds them, and their members
+    Ls {
+        /// Only this group, as it is printed
+        group: Option<String>,
+    },
+    /// Make the store, or update its schema
+    Migrate {
+        /// Print the script instead; needs no connection and changes nothing
+        #[arg(long)]
+        print: bool,
+    },
+    /// Explain an error code, or list all of them
+    Errors {
+        /// The code, such as ST002
+        code: Option<String>,
+    },
+}
+
+/// Reads the arguments of this process. Usage errors come without what may hold a password.
+pub(crate) fn parse() -> Result<Args, Usage> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    Args::try_parse_from(&words).map_err(|error| Usage::new(&error, &words))
+}
+
+/// What clap has to say: help, version, or what is wrong.
+pub(crate) struct Usage {
+    pub(crate) text: String,
+    pub(crate) is_error: bool,
+}
+
+impl Usage {
+    fn new(error: &clap::Error, words: &[OsString]) -> Self {
+        let mut text = error.render().to_string();
+        if error.use_stderr() {
+            // A store URL in the wrong place would be repeated by clap, whole or after its `=`.
+            for word in words.iter().map(|word| word.to_string_lossy()) {
+                let value = word.split_once('=').map_or("", |(_, value)| value);
+                for part in [&*word, value].into_iter().filter(|part| may_be_secret(part)) {
+                    text = text.replace(part, "(not shown)");
+                }
+            }
+        }
+        Self { text, is_error: error.use_stderr() }
+    }
+}
+
+fn may_be_secret(word: &str) -> bool {
+    word.contains("://") || word.contains('@')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_url_in_the_wrong_place_is_not_repeated() {
+        for words in [
+            &["tenure", "postgres://me:s3cret@h/db"][..],
+            &["tenure", "migrate", "postgres://me:s3cret@h/db"],
+            &["tenure", "ls", "a", "me:s3cret@h"],
+            &["tenure", "ls", "--stor=postgres://me:s3cret@h/db"],
+            &["tenure", "ls", "--json=postgres://me:s3cret@h/db"],
+        ] {
+            let words: Vec<OsString> = words.iter().map(Into::into).collect();
+            let error = Args::try_parse_from(&words).err().expect("bad usage");
+            let usage = Usage::new(&error, &words);
+            assert!(usage.is_error);
+            assert!(!usage.text.contains("s3cret"), "{}", usage.text);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What went wrong, told to people or to programs.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+use tenure_core::StoreError;
+
+use crate::args::Usage;
+use crate::output::{document, shown, to_stderr, to_stdout};
+
+const REFUSED: u8 = 1;
+const BAD_USAGE: u8 = 2;
+const UNKNOWN: u8 = 3;
+
+/// Why a command did not come to its end.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What was typed makes no sense.
+    Usage(String),
+    /// It has a code and a page.
+    Store(StoreError),
+    /// This machine did not play along: no thread, no room for the output.
+    Machine(anyhow::Error),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Machine(error)
+    }
+}
+
+impl Failure {
+    /// Tells standard error, and the shell.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        let error = match self {
+            Self::Store(error) => error,
+            Self::Usage(what) => {
+                to_stderr(&format!("error: {what}"));
+                return ExitCode::from(BAD_USAGE);
+            }
+            Self::Machine(error) => {
+                to_stderr(&format!("tenure: {error:#}"));
+                return ExitCode::from(REFUSED);
+            }
+        };
+        to_stderr(&if json { for_programs(error) } else { for_people(error) });
+        ExitCode::from(exit_code(error))
+    }
+}
+
+fn exit_code(error: &StoreError) -> u8 {
+    if error.is_unknown() { UNKNOWN } else { REFUSED }
+}
+
+fn kept(error: &StoreError) -> &'static str {
+    match error.is_unknown() {
+        true => "it may have happened; read again before deciding",
+        false => "nothing was changed",
+    }
+}
+
+fn for_people(error: &StoreError) -> String {
+    let code = error.code();
+    let (problem, hint) = (shown(&error.problem().to_string()), code.hint());
+    format!("{problem}\nkept: {}\nhint: {hint}; see `tenure errors {code}`", kept(error))
+}
+
+fn for_programs(error: &StoreError) -> String {
+    let code = error.code();
+    document(&json!({ "error": {
+        "code": code.as_str(),
+        "sentence": code.sentence(),
+        "detail": error.problem().detail,
+        "kept": kept(error),
+        "hint": code.hint(),
+    }}))
+}
+
+/// Help and version go to standard output, complaints to standard error.
+pub(crate) fn of_usage(usage: &Usage) -> ExitCode {
+    if usage.is_error {
+        to_stderr(&usage.text);
+        return ExitCode::from(BAD_USAGE);
+    }
+    match to_stdout(&usage.text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => Failure::Machine(error.into()).report(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::Code;
+
+    #[test]
+    fn an_error_says_what_was_kept_and_what_to_do() {
+        let text = for_people(&StoreError::refused(Code::Unreachable, "no\x1b[1m route"));
+        assert_eq!(
+            text,
+            "ST002: the store cannot be reached: no\\u{1b}[1m route\n\
+             kept: nothing was changed\n\
+             hint: check that the server runs and that host and port in the URL are right; \
+             see `tenure errors ST002`"
+        );
+        let unknown = StoreError::unknown(Code::Lost, "x");
+        let text = for_people(&unknown);
+        assert!(text.contains("\nkept: it may have happened; read again before deciding\n"));
+        assert_eq!(exit_code(&unknown), 3);
+        assert_eq!(exit_code(&StoreError::refused(Code::Lost, "x")), 1);
+    }
+}

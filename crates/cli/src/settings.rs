@@ -1,0 +1,46 @@
+//! What was meant: read, checked, and nothing left open.
+
+use tenure_core::{Code, GroupName};
+use tenure_store::StoreUrl;
+
+use crate::args::{Args, Command};
+use crate::failure::Failure;
+
+/// One command and how to answer it.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) json: bool,
+    pub(crate) action: Action,
+}
+
+/// What to do; only commands that need a store have one, so that the others work without.
+#[derive(Debug)]
+pub(crate) enum Action {
+    Ls { store: StoreUrl, group: Option<GroupName> },
+    Migrate { store: StoreUrl, print: bool },
+    Errors { code: Option<Code> },
+}
+
+impl Settings {
+    pub(crate) fn new(args: Args) -> Result<Self, Failure> {
+        let store = || StoreUrl::parse(&args.global.store);
+        let action = match &args.command {
+            Command::Ls { group } => {
+                let group = group.as_deref().map(GroupName::unescape).transpose()?;
+                Action::Ls { store: store()?, group }
+            }
+            Command::Migrate { print } => Action::Migrate { store: store()?, print: *print },
+            Command::Errors { code } => {
+                Action::Errors { code: code.as_deref().map(known).transpose()? }
+            }
+        };
+        Ok(Self { json: args.global.json, action })
+    }
+}
+
+fn known(text: &str) -> Result<Code, Failure> {
+    let code = Code::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text));
+    code.ok_or_else(|| {
+        Failure::Usage(format!("there is no error code {text:?}; `tenure errors` lists all"))
+    })
+}

@@ -1,0 +1,12 @@
+//! The command as its users meet it: arguments in, text and exit code out.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a panic is how a test fails, in its helpers as well"
+)]
+
+mod errors;
+mod ls;
+mod migrate;
+mod stores;
+mod tenure;

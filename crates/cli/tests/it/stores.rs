@@ -1,0 +1,101 @@
+//! The command against real servers, in a schema or under a prefix of its own.
+
+use testkit::{Pgbouncer, Postgres, PostgresOptions, TEST_POSTGRES, TEST_REDIS, service};
+use uuid::Uuid;
+
+use crate::ls::{check_json, prepare};
+use crate::tenure::{Ran, Tenure};
+
+/// A name that nobody else uses.
+fn name() -> String {
+    format!("cli_{}", Uuid::new_v4().simple())
+}
+
+#[test]
+fn postgres_is_made_looked_at_and_up_to_date() {
+    let Some(server) = service(TEST_POSTGRES) else { return };
+    let (tenure, schema) = (Tenure::new(), name());
+    let url = format!("{server}?schema={schema}");
+    tenure.run(&["ls", "--store", &url]).refused("ST015");
+    let made = tenure.run(&["migrate", "--store", &url]).ok();
+    assert!(made.ends_with(&format!("?schema={schema} is a new store\n")), "{made}");
+    let again = tenure.run(&["migrate", "--store", &url]).ok();
+    assert!(again.ends_with("is up to date\n"), "{again}");
+    prepare(&url);
+    let ran =
+        Ran::of(tenure.command(&["ls", "--json"]).env("TENURE_STORE", &url).output().unwrap());
+    check_json(&ran.json(), true);
+}
+
+#[test]
+fn a_wrong_password_is_denied_and_not_repeated() {
+    let Some(server) = service(TEST_POSTGRES) else { return };
+    let tenure = Tenure::new();
+    let (user, host) = (server.split(':').nth(1).unwrap(), server.rsplit_once('@').unwrap().1);
+    let wrong = format!("postgres:{user}:s3cret@{host}");
+    for command in ["ls", "migrate"] {
+        let ran = tenure.run(&[command, "--store", &wrong]);
+        ran.refused("ST003");
+        ran.hides("s3cret");
+        let ran = tenure.run(&[command, "--json", "--store", &wrong]);
+        assert!(ran.stderr.contains("\"ST003\""), "{ran:?}");
+        ran.hides("s3cret");
+    }
+    let absent = format!("{}/no_such_database", server.rsplit_once('/').unwrap().0);
+    tenure.run(&["ls", "--store", &absent]).refused("ST003");
+}
+
+#[test]
+fn a_pooler_by_transaction_may_stand_between() {
+    if service(TEST_POSTGRES).is_none() {
+        return;
+    }
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let pooler = Pgbouncer::start(&server).unwrap();
+    let (tenure, url) = (Tenure::new(), pooler.url());
+    assert!(tenure.run(&["migrate", "--store", &url]).ok().ends_with("is a new store\n"));
+    prepare(&url);
+    check_json(&tenure.run(&["ls", "--json", "--store", &url]).json(), true);
+}
+
+#[test]
+fn a_role_that_may_not_make_tables_works_on_tables_made_for_it() {
+    if service(TEST_POSTGRES).is_none() {
+        return;
+    }
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let place = server.url().rsplit_once('@').unwrap().1.to_owned();
+    let (tenure, url) = (Tenure::new(), format!("postgres://app:s3cret@{place}?schema=lease"));
+    server.sql("CREATE ROLE app LOGIN PASSWORD 's3cret'").unwrap();
+    tenure.run(&["ls", "--store", &url]).refused("ST015");
+    tenure.run(&["migrate", "--store", &url]).refused("ST005");
+
+    // What an administrator does: run the script, then what its last lines say.
+    let script = tenure.run(&["migrate", "--print", "--store", &url]).ok();
+    server.sql(&script).unwrap();
+    tenure.run(&["ls", "--store", &url]).refused("ST003");
+    let (_, grants) = script.split_once("-- For each role that runs Tenure:\n").unwrap();
+    server.sql(&grants.replace("-- ", "").replace("TO role", "TO app")).unwrap();
+
+    assert!(tenure.run(&["migrate", "--store", &url]).ok().ends_with("is up to date\n"));
+    prepare(&url);
+    check_json(&tenure.run(&["ls", "--json", "--store", &url]).json(), true);
+}
+
+#[test]
+fn redis_is_looked_at_when_it_is_built_in() {
+    let tenure = Tenure::new();
+    let printed = tenure.run(&["migrate", "--print", "--store", "redis://127.0.0.1:1/0"]);
+    if printed.code != Some(0) {
+        printed.refused("ST019");
+        return;
+    }
+    let ran = tenure.run(&["ls", "--store", "redis://:s3cret@127.0.0.1:1/0"]);
+    ran.refused("ST002");
+    ran.hides("s3cret");
+    let Some(server) = service(TEST_REDIS) else { return };
+    let url = format!("{server}?prefix={}:", name());
+    prepare(&url);
+    check_json(&tenure.run(&["ls", "--json", "--store", &url]).json(), false);
+    assert!(tenure.run(&["migrate", "--store", &url]).ok().ends_with("is up to date\n"));
+}

@@ -1,0 +1,134 @@
+//! Runs the command, and prepares stores for it to look at.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tenure_core::store::{Claimed, OpenSession, Want};
+use tenure_core::{DutyKey, Hold, InstanceId, Note, Reason, Session, Store, Ttl};
+use tenure_duty::process;
+use tenure_store::{IfAbsent, StoreUrl};
+
+/// The command in a folder of its own, without the variables of whoever runs the tests.
+#[derive(Debug)]
+pub struct Tenure {
+    folder: TempDir,
+}
+
+/// What became of a run.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Tenure {
+    pub fn new() -> Self {
+        Self { folder: TempDir::new().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The URL of a SQLite store in the folder.
+    pub fn sqlite(&self, name: &str) -> String {
+        format!("sqlite:{}", self.path(name).display())
+    }
+
+    pub fn command(&self, words: &[&str]) -> Command {
+        self.command_of(env!("CARGO_BIN_EXE_tenure"), words)
+    }
+
+    pub fn command_of(&self, program: &str, words: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(words).current_dir(self.folder.path()).env_remove("TENURE_STORE");
+        command
+    }
+
+    pub fn run(&self, words: &[&str]) -> Ran {
+        Ran::of(self.command(words).output().unwrap())
+    }
+}
+
+impl Ran {
+    pub fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+
+    /// The run went well; gives standard output.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.stdout
+    }
+
+    /// The run went well and printed one JSON document.
+    #[track_caller]
+    pub fn json(self) -> Value {
+        serde_json::from_str(&self.ok()).unwrap()
+    }
+
+    /// The run was refused with this code, and said what was kept and what to do.
+    #[track_caller]
+    pub fn refused(&self, code: &str) {
+        assert_eq!((self.code, self.stdout.as_str()), (Some(1), ""), "{self:?}");
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        assert_eq!(lines.len(), 3, "{self:?}");
+        assert!(lines[0].starts_with(&format!("{code}: ")), "{self:?}");
+        assert_eq!(lines[1], "kept: nothing was changed");
+        assert!(lines[2].starts_with("hint: "), "{self:?}");
+        assert!(lines[2].ends_with(&format!("; see `tenure errors {code}`")), "{self:?}");
+    }
+
+    /// Nowhere in what was printed.
+    #[track_caller]
+    pub fn hides(&self, secret: &str) {
+        assert!(!self.stdout.contains(secret) && !self.stderr.contains(secret), "{self:?}");
+    }
+}
+
+/// Does something to a store, from this process.
+pub fn with_store<T: Debug>(url: &str, work: impl AsyncFnOnce(Arc<dyn Store>) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let url = StoreUrl::parse(url).unwrap();
+        work(url.open(IfAbsent::Create, process::entropy()).await.unwrap()).await
+    })
+}
+
+/// A member with a TTL that outlasts every test.
+pub async fn join(store: &dyn Store, group: &str, instance: &str, note: &str) -> Session {
+    let open = OpenSession {
+        group: tenure_core::GroupName::new(group).unwrap(),
+        instance: InstanceId::new(instance).unwrap(),
+        nonce: process::fresh_nonce(),
+        ttl: Ttl::new(Duration::from_secs(600)).unwrap(),
+        note: Note::new(note).unwrap(),
+    };
+    store.open_session(&open).await.unwrap();
+    open.session()
+}
+
+pub async fn claim(store: &dyn Store, session: &Session, id: &str) -> Hold {
+    let duty = DutyKey::new(session.group.as_str(), id).unwrap();
+    let why = Reason::new("test").unwrap();
+    match store.claim(session, &[Want::new(duty)], &why).await.unwrap().remove(0) {
+        Claimed::Granted(hold) => hold,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn release(store: &dyn Store, session: &Session, hold: Hold) {
+    store.release(session, &[hold], &Reason::new("test").unwrap()).await.unwrap();
+}

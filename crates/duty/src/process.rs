@@ -1,0 +1,120 @@
+//! Who this process is.
+//!
+//! An instance id is minted once per process and never reused: a process that starts again, on the
+//! same host and under the same name, is another instance (R3).
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tenure_core::{Instance, Nonce};
+use uuid::Uuid;
+
+static IDENTITY: Identity = Identity(Mutex::new(None));
+
+/// This process as an instance: `hostname-bootUnixNanos-8hex` and a UUID, the same at every call.
+///
+/// A child made by fork(2) is another process, so it is another instance.
+pub fn instance() -> &'static Instance {
+    IDENTITY.of(std::process::id())
+}
+
+/// 128 bits that nobody else has, for one session alone.
+pub fn fresh_nonce() -> Nonce {
+    Nonce::from_entropy(entropy())
+}
+
+/// Bits from the operating system: all but the six that mark a version 4 UUID are random.
+pub fn entropy() -> u128 {
+    Uuid::new_v4().as_u128()
+}
+
+/// The instance that was minted last, and the process it was minted by.
+struct Identity(Mutex<Option<(u32, &'static Instance)>>);
+
+impl Identity {
+    /// Memory is copied by fork(2), the process id is not: it tells whose identity this is.
+    fn of(&self, pid: u32) -> &'static Instance {
+        let mut minted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((owner, instance)) = *minted
+            && owner == pid
+        {
+            return instance;
+        }
+        // Once per process: it lives as long as the process does.
+        let instance = Box::leak(Box::new(mint()));
+        *minted = Some((pid, instance));
+        instance
+    }
+}
+
+fn mint() -> Instance {
+    let name = rustix::system::uname();
+    let hostname = name.nodename().to_string_lossy();
+    // A clock before 1970 gives zero; what makes the id unique is the entropy.
+    let since_1970 = wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Instance::mint(&hostname, since_1970.as_nanos(), entropy())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time in an instance id is for people; no expiry is judged by it"
+)]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Set for a second process of this test, which then says who it is.
+    const TELL: &str = "TENURE_TEST_TELL_INSTANCE";
+
+    #[test]
+    fn a_process_is_the_same_instance_every_time() {
+        assert!(std::ptr::eq(instance(), instance()));
+        assert_ne!(fresh_nonce(), fresh_nonce());
+        assert_ne!(entropy(), entropy());
+    }
+
+    #[test]
+    fn an_id_is_hostname_nanos_and_eight_hex_digits() {
+        let id = instance().id().as_str();
+        let mut parts = id.rsplitn(3, '-');
+        let (random, nanos, host) = (parts.next(), parts.next(), parts.next());
+        assert!(random.is_some_and(|hex| hex.len() == 8 && u32::from_str_radix(hex, 16).is_ok()));
+        let after_2020 = 1_577_836_800_000_000_000;
+        assert!(nanos.is_some_and(|n| n.parse::<u128>().is_ok_and(|n| n > after_2020)), "{id}");
+        assert!(host.is_some_and(|host| !host.is_empty()));
+    }
+
+    #[test]
+    fn a_forked_child_is_another_instance() {
+        let identity = Identity(Mutex::new(None));
+        let parent = identity.of(7);
+        let child = identity.of(8);
+        assert_ne!(parent.id(), child.id());
+        assert_ne!(parent.uuid(), child.uuid());
+        assert!(std::ptr::eq(child, identity.of(8)));
+    }
+
+    #[test]
+    fn two_processes_are_two_instances() {
+        if std::env::var_os(TELL).is_some() {
+            println!("instance {}.", instance().id());
+            return;
+        }
+        let tell = || {
+            let name = "process::tests::two_processes_are_two_instances";
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            let output = child.args(["--exact", name, "--nocapture"]).env(TELL, "1").output();
+            let text = String::from_utf8(output.unwrap().stdout).unwrap();
+            let (_, rest) = text.split_once("instance ").unwrap();
+            rest.split_once(".\n").unwrap().0.to_owned()
+        };
+        let (first, second) = (tell(), tell());
+        assert_ne!(first, second);
+        assert_ne!(first, instance().id().as_str());
+    }
+}

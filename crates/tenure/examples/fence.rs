@@ -1,0 +1,60 @@
+//! Moves money once, under a hold, in the user's own tables.
+//!
+//! `TENURE_STORE` names a PostgreSQL database; the table `fence_example` is made in it.
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+use std::time::Duration;
+
+use tenure::store::{Claimed, IfAbsent, OpenSession, StoreUrl, Want, postgres};
+use tenure::{Code, DutyKey, Note, Reason, Ttl, process};
+use tokio_postgres::NoTls;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("TENURE_STORE")?;
+    let store = StoreUrl::parse(&url)?.open(IfAbsent::Create, process::entropy()).await?;
+    let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await?;
+    let connection = tokio::spawn(connection);
+    let table = "CREATE TABLE IF NOT EXISTS fence_example (id int PRIMARY KEY, balance int);
+        INSERT INTO fence_example VALUES (7, 100) ON CONFLICT DO NOTHING";
+    client.batch_execute(table).await?;
+
+    let duty = DutyKey::new("billing", "account-7")?;
+    let open = OpenSession {
+        group: duty.group.clone(),
+        instance: process::instance().id().clone(),
+        nonce: process::fresh_nonce(),
+        ttl: Ttl::new(Duration::from_secs(30))?,
+        note: Note::default(),
+    };
+    store.open_session(&open).await?;
+    let session = open.session();
+    let why = Reason::new("example")?;
+    let claimed = store.claim(&session, &[Want::new(duty)], &why).await?.remove(0);
+    let Claimed::Granted(hold) = claimed else {
+        return Err(format!("not granted: {claimed:?}").into());
+    };
+
+    // Before the first effect: from here to the commit nobody else is granted the duty.
+    let transaction = client.transaction().await?;
+    postgres::fence(&transaction, &hold).await?;
+    let update = "UPDATE fence_example SET balance = balance - 1 WHERE id = 7 RETURNING balance";
+    let balance: i32 = transaction.query_one(update, &[]).await?.get(0);
+    transaction.commit().await?;
+    println!("under epoch {} the balance became {balance}", hold.epoch);
+
+    // A hold that has ended is worth nothing, whatever its former holder believes.
+    store.release(&session, std::slice::from_ref(&hold), &why).await?;
+    let transaction = client.transaction().await?;
+    let refused = postgres::fence(&transaction, &hold).await.err();
+    transaction.rollback().await?;
+    let code = refused.map(|error| error.code());
+    println!("after the release the fence said {code:?}");
+    assert_eq!(code, Some(Code::Fenced));
+
+    store.close_session(&session, &why).await?;
+    drop(client);
+    connection.await??;
+    Ok(())
+}
