@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 
 use crate::SIZES;
@@ -69,7 +70,8 @@ impl Raw {
 
     async fn commit(&self, round: usize) -> Result<Duration> {
         let (document, round) = (&DOCUMENT[..], round as i64);
-        let call = self.client.execute(&self.commit, &[&self.names, &document, &round]);
+        let parameters: [&(dyn ToSql + Sync); 3] = [&self.names, &document, &round];
+        let call = self.client.execute(&self.commit, &parameters);
         Ok(timed(async { Ok(call.await?) }).await?.0)
     }
 }

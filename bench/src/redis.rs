@@ -66,7 +66,9 @@ impl Raw {
     async fn claim(&mut self) -> Result<Duration> {
         let clear = |raw: &Self| {
             let mut pipe = redis::pipe();
-            (0..raw.holds).for_each(|n| drop(pipe.del(raw.key("lease", n)).ignore()));
+            for n in 0..raw.holds {
+                pipe.del(raw.key("lease", n)).ignore();
+            }
             pipe
         };
         self.send(clear).await?;

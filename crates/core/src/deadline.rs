@@ -90,7 +90,7 @@ impl Deadline {
         self.0.since(now)
     }
 
-    /// Whether work that may take up to `needed` can begin at `now` and end in time (B2).
+    /// Whether work that may take up to `needed` can begin at `now` and end in time.
     pub fn leaves(self, now: LocalInstant, needed: Duration) -> bool {
         self.remaining(now) > needed
     }

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// `[A-Za-z0-9._:@-]` stay as they are: spec 2's key names hold exactly for such ids.
+/// `[A-Za-z0-9._:@-]` stay as they are: the key names of the poll lease layout hold exactly
+/// for such ids.
 const IN_ID: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b':').remove(b'@').remove(b'-');
 

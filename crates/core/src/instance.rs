@@ -43,7 +43,7 @@ impl fmt::Display for Nonce {
 /// One process, from start to exit: a readable id and a UUID, minted together.
 ///
 /// It is neither `Clone` nor `Default`: a process mints one and lends it. The id is never given
-/// to another process, and no setting can replace it (B15).
+/// to another process, and no setting can replace it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Instance {
     id: InstanceId,
@@ -68,12 +68,12 @@ impl Instance {
         Self { id, uuid }
     }
 
-    /// The readable id (spec 2's form).
+    /// The readable id (the poll lease layout's form).
     pub fn id(&self) -> &InstanceId {
         &self.id
     }
 
-    /// The UUID (spec 5's form).
+    /// The UUID (the heartbeat's form).
     pub fn uuid(&self) -> Nonce {
         self.uuid
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minted_id_has_spec_2_s_form_and_a_uuid() {
+    fn a_minted_id_is_readable_and_has_a_uuid() {
         let entropy = 0xa1b2_c3d4_0000_0000_0000_0000_0000_0001;
         let instance = Instance::mint("api-7fd8c9", 1_736_598_400_000_000_000, entropy);
         assert_eq!(instance.id().as_str(), "api-7fd8c9-1736598400000000000-a1b2c3d4");

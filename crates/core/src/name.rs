@@ -76,7 +76,7 @@ name!(
 );
 name!(
     /// The readable id of one process from start to exit: `hostname-bootUnixNanos-8hex`.
-    /// Foreign members of spec 2 may look otherwise, so any text is read back.
+    /// Foreign members may look otherwise, so any text is read back.
     InstanceId, "instance id", 512, escape::id
 );
 
@@ -127,7 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn spec_2_ids_stay_as_they_are() {
+    fn poll_lease_ids_stay_as_they_are() {
         let plain = "Az09._:@-";
         assert_eq!(DutyId::new(plain).unwrap().escaped(), plain);
         assert_eq!(

@@ -35,3 +35,26 @@ pub const HISTORY_SLOTS: usize = 32;
 /// How many audit entries are kept (of a group in memory and Redis, of a store in SQL); the
 /// oldest go first.
 pub const AUDIT_KEPT: usize = 100_000;
+
+/// The fates that the marks of the holds tell by themselves, and which holds must be looked at;
+/// those are lost until the look says otherwise.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+fn fates_by_mark(
+    session: &tenure_core::Session,
+    holds: &[tenure_core::Hold],
+    mark: tenure_core::Mark,
+) -> (Vec<tenure_core::store::HoldFate>, Vec<usize>) {
+    use tenure_core::store::HoldFate;
+    let mut unsure = Vec::new();
+    let fate = |(n, hold): (usize, &tenure_core::Hold)| {
+        if !hold.is_of(session) {
+            return HoldFate::Lost;
+        }
+        if hold.mark == mark {
+            return HoldFate::Kept;
+        }
+        unsure.push(n);
+        HoldFate::Lost
+    };
+    (holds.iter().enumerate().map(fate).collect(), unsure)
+}

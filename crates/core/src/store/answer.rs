@@ -116,7 +116,7 @@ pub enum Evicted {
 pub struct Member {
     /// The instance.
     pub instance: InstanceId,
-    /// Its session's nonce; `None` for a foreign member that only shares the keys (spec 2).
+    /// Its session's nonce; `None` for a foreign member that only shares the keys.
     pub nonce: Option<Nonce>,
     /// What it says of itself.
     pub note: Note,
@@ -214,7 +214,7 @@ audit_kinds! {
     Joined "joined" "A session opened."
     Left "left" "A session was closed."
     Granted "granted" "A duty was granted under a new epoch."
-    Expired "expired" "A hold was found expired by the next one to claim the duty (B16)."
+    Expired "expired" "A hold was found expired by the next one to claim the duty."
     Released "released" "A hold was given back."
     Evicted "evicted" "An instance was evicted; with a duty: its hold ended by that."
 }

@@ -26,7 +26,7 @@ pub use request::{AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want, check
 ///
 /// **Sessions**
 /// 1. A session belongs to one group and one instance. While it lives, the same instance cannot
-///    open another one there ([`Opened::Taken`], B15).
+///    open another one there ([`Opened::Taken`]).
 /// 2. Opening again with the nonce of the live session is the same opening: a lost reply does not
 ///    lock an instance out (R17). The nonce of a session that ended is spent
 ///    ([`Opened::Spent`]): what has ended never comes back (R9).

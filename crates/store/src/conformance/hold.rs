@@ -144,7 +144,7 @@ async fn a_floor_below_changes_nothing(kit: Kit) {
     assert_eq!(second.epoch, first.epoch.next().unwrap());
 }
 
-/// What is left of a duty whose lease record was lost is its checkpoint (A18).
+/// What is left of a duty whose lease record was lost is its checkpoint.
 async fn the_checkpoint_s_epoch_is_a_floor(kit: Kit) {
     let a = kit.join("a").await;
     let far = Epoch::new(1 << 52).unwrap();

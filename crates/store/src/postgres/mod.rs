@@ -16,7 +16,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use deadpool_postgres::Pool;
 use tenure_core::store::{
     Abilities, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed, Evict,
     Evicted, GroupDocument, HoldFate, Holder, KeptAlive, Member, OpenSession, Opened, Released,
@@ -30,8 +29,8 @@ use tokio::sync::OnceCell;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Config, Row};
 
-use crate::{AUDIT_KEPT, HISTORY_SLOTS, IfAbsent};
-use connect::{Parameter, query};
+use crate::{AUDIT_KEPT, HISTORY_SLOTS, IfAbsent, fates_by_mark};
+use connect::{Line, Parameter};
 use listen::Listener;
 use read::column;
 
@@ -62,8 +61,8 @@ impl fmt::Debug for Settings {
 
 /// A store in a PostgreSQL schema.
 pub struct Postgres {
-    data: Pool,
-    pulse: Pool,
+    data: Line,
+    pulse: Line,
     config: Config,
     schema: String,
     statements: Statements,
@@ -104,6 +103,8 @@ statements! {
     claim: "SELECT * FROM tenure.hold_claim($1, $2, $3::text::uuid, $4, $5, $6)",
     release: "SELECT * FROM tenure.hold_release($1, $2, $3::text::uuid, $4, $5, $6)",
     commit: "SELECT * FROM tenure.checkpoint_commit($1, $2, $3::text::uuid, $4, $5, $6, $7, $8)",
+    commit_one:
+        "SELECT * FROM tenure.checkpoint_commit_one($1, $2, $3::text::uuid, $4, $5, $6, $7, $8)",
     load: include_str!("sql/checkpoint/load.sql"),
     history: include_str!("sql/checkpoint/history.sql"),
     groups: include_str!("sql/group/names.sql"),
@@ -126,8 +127,9 @@ impl Postgres {
     pub async fn open(settings: Settings) -> Result<Self, StoreError> {
         schema::check_name(&settings.schema)?;
         let config = connect::config(&settings.url)?;
-        let data = connect::pool(&config, DATA_CONNECTIONS)?;
-        let mut client = data.get().await.map_err(|error| error::of_pool(&error))?;
+        let named = connect::is_direct(&config).await;
+        let data = Line::new(&config, DATA_CONNECTIONS, named)?;
+        let mut client = data.client().await?;
         let standby =
             connect::within(client.query_typed("SELECT pg_is_in_recovery()", &[])).await?;
         if standby.first().is_some_and(|row| row.get(0)) {
@@ -137,7 +139,7 @@ impl Postgres {
         drop(client);
         let store = Self {
             data,
-            pulse: connect::pool(&config, PULSE_CONNECTIONS)?,
+            pulse: Line::new(&config, PULSE_CONNECTIONS, named)?,
             config,
             statements: Statements::new(&settings.schema),
             schema: settings.schema,
@@ -149,7 +151,7 @@ impl Postgres {
     }
 
     async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, StoreError> {
-        query(&self.data, sql, parameters).await
+        self.data.query(sql, parameters).await
     }
 
     /// The single value of a statement that always answers one row.
@@ -170,14 +172,7 @@ impl Postgres {
         holds: &[Hold],
         mark: Mark,
     ) -> Result<Vec<HoldFate>, StoreError> {
-        let stands = |hold: &Hold| hold.is_of(session) && hold.mark == mark;
-        let mut fates: Vec<_> = holds
-            .iter()
-            .map(|hold| if stands(hold) { HoldFate::Kept } else { HoldFate::Lost })
-            .collect();
-        let unsure: Vec<usize> = (0..holds.len())
-            .filter(|n| fates[*n] == HoldFate::Lost && holds[*n].is_of(session))
-            .collect();
+        let (mut fates, unsure) = fates_by_mark(session, holds, mark);
         if unsure.is_empty() {
             return Ok(fates);
         }
@@ -187,7 +182,7 @@ impl Postgres {
         let [group, instance, nonce] = who.parameters();
         let (duties, epochs) = ((&duties as _, Type::TEXT_ARRAY), (&epochs as _, Type::INT8_ARRAY));
         let parameters = [group, instance, nonce, duties, epochs];
-        for row in query(&self.pulse, &self.statements.standing, &parameters).await? {
+        for row in self.pulse.query(&self.statements.standing, &parameters).await? {
             if let Some(n) = unsure.get(read::index(&row)?) {
                 fates[*n] = HoldFate::Kept;
             }
@@ -282,7 +277,7 @@ impl Store for Postgres {
         let [group, instance, nonce] = who.parameters();
         let note = note.map(|note| note.as_str().as_bytes());
         let parameters = [group, instance, nonce, (&note, Type::BYTEA)];
-        let rows = query(&self.pulse, &self.statements.keep_alive, &parameters).await?;
+        let rows = self.pulse.query(&self.statements.keep_alive, &parameters).await?;
         let Some(row) = rows.first() else {
             return Ok(KeptAlive::Ended);
         };
@@ -392,25 +387,38 @@ impl Store for Postgres {
         check::commit(session, commits)?;
         let who = Who::of(session);
         let [group, instance, nonce] = who.parameters();
-        let duties: Vec<&str> = commits.iter().map(|c| c.hold.duty.id.as_str()).collect();
-        let epoch = |c: &Commit| {
-            if c.hold.is_of(session) { c.hold.epoch.as_i64() } else { -1 }
-        };
-        let epochs: Vec<i64> = commits.iter().map(epoch).collect();
-        let expected: Vec<i64> = commits.iter().map(|c| c.expected.as_i64()).collect();
-        let documents: Vec<&[u8]> = commits.iter().map(|c| c.document.as_bytes()).collect();
+        let epoch = |c: &Commit| if c.hold.is_of(session) { c.hold.epoch.as_i64() } else { -1 };
         let slots = HISTORY_SLOTS as i32;
-        let parameters = [
-            group,
-            instance,
-            nonce,
-            (&duties as _, Type::TEXT_ARRAY),
-            (&epochs as _, Type::INT8_ARRAY),
-            (&expected as _, Type::INT8_ARRAY),
-            (&documents as _, Type::BYTEA_ARRAY),
-            (&slots as _, Type::INT4),
-        ];
-        let rows = self.query(&self.statements.commit, &parameters).await?;
+        let slots = (&slots as _, Type::INT4);
+        let rows = if let [commit] = commits {
+            let parameters = [
+                group,
+                instance,
+                nonce,
+                (&commit.hold.duty.id.as_str() as _, Type::TEXT),
+                (&epoch(commit) as _, Type::INT8),
+                (&commit.expected.as_i64() as _, Type::INT8),
+                (&commit.document.as_bytes() as _, Type::BYTEA),
+                slots,
+            ];
+            self.query(&self.statements.commit_one, &parameters).await?
+        } else {
+            let duties: Vec<&str> = commits.iter().map(|c| c.hold.duty.id.as_str()).collect();
+            let epochs: Vec<i64> = commits.iter().map(epoch).collect();
+            let expected: Vec<i64> = commits.iter().map(|c| c.expected.as_i64()).collect();
+            let documents: Vec<&[u8]> = commits.iter().map(|c| c.document.as_bytes()).collect();
+            let parameters = [
+                group,
+                instance,
+                nonce,
+                (&duties as _, Type::TEXT_ARRAY),
+                (&epochs as _, Type::INT8_ARRAY),
+                (&expected as _, Type::INT8_ARRAY),
+                (&documents as _, Type::BYTEA_ARRAY),
+                slots,
+            ];
+            self.query(&self.statements.commit, &parameters).await?
+        };
         complete(rows, commits.len())?.iter().map(read::committed).collect()
     }
 

@@ -1,4 +1,4 @@
-//! Instances that share spec 2's keys and nothing else.
+//! Instances that share the keys of the poll lease layout and nothing else.
 //!
 //! Only the group `poll` can have them. They leave no index, so the keys are looked through, at
 //! most every [`EVERY`] per handle: that costs the server a walk over all of its keys.
@@ -15,7 +15,7 @@ use super::link::{ANSWER, Link, settle};
 use super::reply::Reply;
 use crate::BootClock;
 
-/// The group of spec 2.
+/// The group of the poll lease layout.
 const GROUP: &str = "poll";
 
 /// How old a look may be.
@@ -75,7 +75,7 @@ async fn scan(link: &Link, root: &str, found: &mut Found) -> Result<(), StoreErr
         cursor = reply.text()?;
         let mut keys = reply.list()?;
         while !keys.is_done() {
-            // A key that is no text is none that spec 2 or we would write.
+            // A key that is no text is none that the layout or we would write.
             let Ok(key) = String::from_utf8(keys.bytes()?) else {
                 continue;
             };

@@ -68,8 +68,9 @@ impl Redis {
                 continue;
             }
             let mut reply = Reply::of(value)?;
+            let mark = Mark(reply.number()?);
             for want in chunk {
-                claimed.push(self.claimed(session, want, &mut reply)?);
+                claimed.push(self.claimed(session, want, mark, &mut reply)?);
             }
         }
         Ok(claimed)
@@ -79,6 +80,7 @@ impl Redis {
         &self,
         session: &Session,
         want: &Want,
+        mark: Mark,
         reply: &mut Reply,
     ) -> Result<Claimed, StoreError> {
         let outcome = reply.number()?;
@@ -94,7 +96,7 @@ impl Redis {
             epoch,
             instance: session.instance.clone(),
             nonce: session.nonce,
-            mark: Mark(0),
+            mark,
         };
         match outcome {
             1 => Ok(Claimed::Granted(hold)),

@@ -3,7 +3,7 @@
 //! # Keys
 //!
 //! `P` is the prefix, `G` the group, `I` the instance, `D` the duty id, each percent-escaped where
-//! needed. The first two are spec 2's, exactly, for the group `poll` and an empty prefix.
+//! needed. The first two are those of the poll lease layout, exactly, for the group `poll` and an empty prefix.
 //!
 //! | key | type | TTL | holds |
 //! |---|---|---|---|
@@ -85,7 +85,7 @@ const REMEMBERED_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 pub struct Settings {
     /// `redis://[user:password@]host:port/number`.
     pub url: String,
-    /// Put before every key; empty for spec 2's names.
+    /// Put before every key; empty for the names of the poll lease layout.
     pub prefix: String,
     /// 128 random bits of this handle: they name a store that it creates.
     pub entropy: u128,

@@ -21,6 +21,12 @@ pub(super) fn epoch_for(session: &Session, hold: &Hold) -> u64 {
     }
 }
 
+/// The mark that all holds of a chunk carry, if they are all of this session.
+fn common_mark(session: &Session, chunk: &[Hold]) -> Option<Mark> {
+    let mark = chunk.first()?.mark;
+    chunk.iter().all(|hold| hold.mark == mark && hold.is_of(session)).then_some(mark)
+}
+
 impl Redis {
     pub(super) async fn session_open(&self, open: &OpenSession) -> Result<Opened, StoreError> {
         let reply = self.call_one(&self.control, |incarnation| {
@@ -31,7 +37,8 @@ impl Redis {
                 .arg(open.nonce.to_string())
                 .arg(open.ttl.as_millis())
                 .arg(open.note.as_str())
-                .arg(REMEMBERED_MS);
+                .arg(REMEMBERED_MS)
+                .arg(Mark::first(open.nonce).0);
             command
         });
         match text(reply.await?)?.as_str() {
@@ -111,36 +118,73 @@ impl Redis {
         if chunks.is_empty() {
             chunks.push(&[]);
         }
-        let (nonce, root) = (session.nonce.to_string(), self.root(&session.group));
+        let marks: Vec<_> = chunks.iter().map(|chunk| common_mark(session, chunk)).collect();
         let answers = self.call(&self.control, |incarnation| {
-            let mut commands = Vec::with_capacity(chunks.len());
-            for (index, chunk) in chunks.iter().enumerate() {
-                let mut command = Script::SessionKeep.call(1 + 2 * chunk.len());
-                command.arg(self.marker());
-                for kind in ["lease:", "fence:"] {
-                    for hold in *chunk {
-                        command.arg([&root, kind, &*hold.duty.id.escaped()].concat());
-                    }
+            let chunks = chunks.iter().zip(&marks).enumerate();
+            chunks
+                .map(|(index, (chunk, mark))| {
+                    let note = note.filter(|_| index == 0);
+                    self.keep_chunk(session, note, chunk, *mark, incarnation)
+                })
+                .collect()
+        });
+        let mut answers = answers.await?;
+        // Where the mark did not fit nothing was done: the epochs have to be looked at.
+        let again: Vec<_> =
+            (0..answers.len()).filter(|n| matches!(answers[*n], Ok(Value::Int(-2)))).collect();
+        if !again.is_empty() {
+            let looked = self.call(&self.control, |incarnation| {
+                let keep = |n: &usize| {
+                    let note = note.filter(|_| *n == 0);
+                    self.keep_chunk(session, note, chunks[*n], None, incarnation)
+                };
+                again.iter().map(keep).collect()
+            });
+            let looked = looked.await?;
+            for (n, answer) in again.iter().copied().zip(looked) {
+                answers[n] = answer;
+            }
+        }
+        kept_alive(answers, &chunks)
+    }
+
+    fn keep_chunk(
+        &self,
+        session: &Session,
+        note: Option<&Note>,
+        chunk: &[Hold],
+        mark: Option<Mark>,
+        incarnation: &str,
+    ) -> redis::Cmd {
+        let root = self.root(&session.group);
+        let mut command = Script::SessionKeep.call(1 + chunk.len());
+        command.arg(self.marker());
+        for hold in chunk {
+            command.arg([&root, "lease:", &*hold.duty.id.escaped()].concat());
+        }
+        command
+            .arg(incarnation)
+            .arg(&root)
+            .arg(session.instance.as_str())
+            .arg(&*session.instance.escaped())
+            .arg(session.nonce.to_string())
+            .arg(session.ttl.as_millis())
+            .arg(REMEMBERED_MS)
+            .arg(u8::from(note.is_some()))
+            .arg(note.map_or("", Note::as_str));
+        match mark {
+            Some(mark) => drop(command.arg(mark.0)),
+            None => {
+                command.arg("");
+                for hold in chunk {
+                    command.arg(&*hold.duty.id.escaped());
                 }
-                command
-                    .arg(incarnation)
-                    .arg(&root)
-                    .arg(session.instance.as_str())
-                    .arg(&*session.instance.escaped())
-                    .arg(&nonce)
-                    .arg(session.ttl.as_millis())
-                    .arg(REMEMBERED_MS);
-                let note = note.filter(|_| index == 0);
-                command.arg(u8::from(note.is_some()));
-                command.arg(note.map_or("", Note::as_str));
-                for hold in *chunk {
+                for hold in chunk {
                     command.arg(epoch_for(session, hold));
                 }
-                commands.push(command);
             }
-            commands
-        });
-        kept_alive(answers.await?, &chunks)
+        }
+        command
     }
 
     pub(super) async fn instance_evict(
@@ -223,7 +267,7 @@ fn began(error: StoreError) -> StoreError {
 fn kept_alive(answers: Vec<Answer>, chunks: &[&[Hold]]) -> Result<KeptAlive, StoreError> {
     let mut fates = Vec::with_capacity(chunks.iter().map(|chunk| chunk.len()).sum());
     let mut failed = None;
-    let mut any = false;
+    let mut mark: Option<Mark> = None;
     for (answer, chunk) in answers.into_iter().zip(chunks) {
         if is_reset(&answer) {
             return Ok(KeptAlive::Ended);
@@ -232,9 +276,11 @@ fn kept_alive(answers: Vec<Answer>, chunks: &[&[Hold]]) -> Result<KeptAlive, Sto
         match answer {
             Ok(Value::Int(-1)) => return Ok(KeptAlive::Ended),
             Ok(value) => {
-                any = true;
                 fates.resize(from + chunk.len(), HoldFate::Kept);
                 let mut lost = Reply::of(value)?;
+                // Between two chunks a claim may have come: the older mark claims less.
+                let seen = Mark(lost.number()?);
+                mark = Some(mark.map_or(seen, |mark| mark.min(seen)));
                 while !lost.is_done() {
                     let place = lost.number()? as usize;
                     match fates.get_mut(from + place - 1) {
@@ -249,13 +295,9 @@ fn kept_alive(answers: Vec<Answer>, chunks: &[&[Hold]]) -> Result<KeptAlive, Sto
             }
         }
     }
-    match failed {
-        Some(error) if !any => Err(error),
-        _ => Ok(KeptAlive::Kept {
-            // This store always looks at each hold.
-            mark: Mark(0),
-            holds: fates,
-        }),
+    match (mark, failed) {
+        (None, Some(error)) => Err(error),
+        (mark, _) => Ok(KeptAlive::Kept { mark: mark.unwrap_or_default(), holds: fates }),
     }
 }
 
@@ -286,15 +328,16 @@ mod tests {
     #[test]
     fn what_did_not_answer_is_unknown_and_the_rest_is_told() {
         use HoldFate::{Kept, Lost, Unknown};
-        let second_lost = || Ok(Value::Array(vec![Value::Int(2)]));
-        let none_lost = || Ok(Value::Array(vec![]));
+        let second_lost = || Ok(Value::Array(vec![Value::Int(7), Value::Int(2)]));
+        let none_lost = || Ok(Value::Array(vec![Value::Int(8)]));
         for (answers, expected) in [
             (vec![second_lost(), none_lost()], [Kept, Lost, Kept]),
             (vec![second_lost(), lost()], [Kept, Lost, Unknown]),
             (vec![lost(), none_lost()], [Unknown, Unknown, Kept]),
         ] {
-            let Ok(KeptAlive::Kept { holds, .. }) = fates(answers) else { panic!("not kept") };
+            let Ok(KeptAlive::Kept { holds, mark }) = fates(answers) else { panic!("not kept") };
             assert_eq!(holds, expected);
+            assert_eq!(mark.0, if expected[0] == Unknown { 8 } else { 7 });
         }
         assert_eq!(fates(vec![lost(), lost()]).unwrap_err().code(), Code::Lost);
         let ended = fates(vec![none_lost(), Ok(Value::Int(-1))]);

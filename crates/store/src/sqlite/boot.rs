@@ -7,11 +7,16 @@
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
 use tenure_core::{Code, StoreError};
 
-use super::worker::refused;
+use super::worker::{refused, retry};
+
+/// How often to look before others are taken for users of another boot, and the time between.
+const ATTEMPTS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Kept open for as long as the store is: the lock goes with it.
 #[derive(Debug)]
@@ -46,30 +51,29 @@ pub(super) fn enter(
     name.push("-boot");
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name);
     let file = open.map_err(|error| io_error(&error))?;
-    loop {
+    for _ in 0..ATTEMPTS {
         file.lock_shared().map_err(|error| io_error(&error))?;
         if stored(connection)?.as_deref() == Some(identity) {
             return Ok(BootLock { _shared: file });
         }
         file.unlock().map_err(|error| io_error(&error))?;
-        // Somebody who holds the lock lives in the time that the file is in, and that is not ours.
+        // Somebody is in: in the time that the file is in, or just about to take it over as we are.
         if file.try_lock().is_err() {
-            return match stored(connection)?.as_deref() == Some(identity) {
-                true => continue,
-                false => Err(StoreError::refused(
-                    Code::OtherBoot,
-                    format!("{} is open in another boot or time namespace", path.display()),
-                )),
-            };
+            std::thread::park_timeout(PAUSE);
+            continue;
         }
         take_over(connection, identity)?;
         file.unlock().map_err(|error| io_error(&error))?;
     }
+    Err(StoreError::refused(
+        Code::OtherBoot,
+        format!("{} is open in another boot or time namespace", path.display()),
+    ))
 }
 
 fn stored(connection: &Connection) -> Result<Option<String>, StoreError> {
     let query = "SELECT value FROM meta WHERE key = 'boot'";
-    connection.query_row(query, [], |row| row.get(0)).optional().map_err(refused)
+    retry(|| connection.query_row(query, [], |row| row.get(0)).optional()).map_err(refused)
 }
 
 /// Every session of another boot has ended; its nanoseconds mean nothing here.
@@ -80,7 +84,7 @@ fn take_over(connection: &Connection, identity: &str) -> Result<(), StoreError> 
             ON CONFLICT (key) DO UPDATE SET value = excluded.value";
         connection.execute(upsert, [identity])
     };
-    connection.execute_batch("BEGIN IMMEDIATE").map_err(refused)?;
+    retry(|| connection.execute_batch("BEGIN IMMEDIATE")).map_err(refused)?;
     let done = run().and_then(|_| connection.execute_batch("COMMIT"));
     if done.is_err() {
         // The error is what counts; without a commit nothing has changed.

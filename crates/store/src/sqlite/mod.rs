@@ -21,15 +21,15 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use tenure_core::store::{
     Abilities, AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed,
-    Evict, Evicted, GroupDocument, Holder, KeptAlive, Member, OpenSession, Opened, Released,
-    Replaced, Want, Watch, check,
+    Evict, Evicted, GroupDocument, HoldFate, Holder, KeptAlive, Member, OpenSession, Opened,
+    Released, Replaced, Want, Watch, check,
 };
 use tenure_core::{
     Clock, Code, Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason,
     Session, Store, StoreError, Version,
 };
 
-use crate::{AUDIT_KEPT, BootClock, HISTORY_SLOTS, IfAbsent};
+use crate::{AUDIT_KEPT, BootClock, HISTORY_SLOTS, IfAbsent, fates_by_mark};
 use watch::Watcher;
 use worker::{Line, Manners, Worker, refused};
 
@@ -142,11 +142,24 @@ impl Store for Sqlite {
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
         check::keep_alive(session, holds)?;
-        let (session, note, holds) = (session.clone(), note.cloned(), holds.to_vec());
+        let (owned, note) = (session.clone(), note.cloned());
         let job = move |line: &mut Line| {
-            line.write(|db, now| session::keep_alive(db, &session, note.as_ref(), &holds, now))
+            line.write(|db, now| session::keep_alive(db, &owned, note.as_ref(), now))
         };
-        self.vital.run(job).await
+        let Some(mark) = self.vital.run(job).await? else { return Ok(KeptAlive::Ended) };
+        // Most marks say by themselves that the hold stands; only the others cross the thread.
+        let (mut fates, unsure) = fates_by_mark(session, holds, mark);
+        if !unsure.is_empty() {
+            let asked: Vec<Hold> = unsure.iter().map(|n| holds[*n].clone()).collect();
+            let job = move |line: &mut Line| {
+                line.read(|db, now| asked.iter().map(|it| hold::stands(db, it, now)).collect())
+            };
+            let stands: Vec<bool> = self.vital.run(job).await?;
+            for (n, _) in unsure.iter().zip(stands).filter(|(_, stands)| *stands) {
+                fates[*n] = HoldFate::Kept;
+            }
+        }
+        Ok(KeptAlive::Kept { mark, holds: fates })
     }
 
     async fn claim(

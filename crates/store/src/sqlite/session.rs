@@ -1,11 +1,9 @@
 //! Sessions, each call inside one transaction.
 
 use rusqlite::Connection;
-use tenure_core::store::{
-    AuditKind, Closed, Evict, Evicted, HoldFate, KeptAlive, OpenSession, Opened,
-};
+use tenure_core::store::{AuditKind, Closed, Evict, Evicted, OpenSession, Opened};
 use tenure_core::{
-    GroupName, Hold, InstanceId, LocalInstant, Mark, Nonce, Note, Reason, Session, StoreError, Ttl,
+    GroupName, InstanceId, LocalInstant, Mark, Nonce, Note, Reason, Session, StoreError, Ttl,
 };
 
 use super::{Entry, execute, first, hint, hold, record};
@@ -69,7 +67,7 @@ pub(super) fn open(
             (false, true, false) => return Ok(Opened::Taken),
             (false, false, true) => return Ok(Opened::Spent),
             (false, true, true) => {
-                keep_alive(db, &open.session(), Some(&open.note), &[], now)?;
+                keep_alive(db, &open.session(), Some(&open.note), now)?;
                 return Ok(Opened::Open(open.session()));
             }
             (false, false, false) => {}
@@ -107,13 +105,14 @@ pub(super) fn close(
     Ok(Closed::Closed)
 }
 
+/// Extends a session. Answers the mark that its confirmed holds carry, or nothing when it has
+/// ended.
 pub(super) fn keep_alive(
     db: &Connection,
     session: &Session,
     note: Option<&Note>,
-    holds: &[Hold],
     now: LocalInstant,
-) -> Result<KeptAlive, StoreError> {
+) -> Result<Option<Mark>, StoreError> {
     let row = (
         session.group.as_str(),
         session.instance.as_str(),
@@ -123,19 +122,11 @@ pub(super) fn keep_alive(
         note.map(|note| note.as_str().as_bytes()),
     );
     let sql = include_str!("sql/session_keep_alive.sql");
-    let Some(left) = first(db, sql, row, |row| row.get::<_, i64>(0))? else {
-        return Ok(KeptAlive::Ended);
-    };
-    if note.is_some() {
+    let left = first(db, sql, row, |row| row.get::<_, i64>(0))?;
+    if note.is_some() && left.is_some() {
         hint(db, &session.group)?;
     }
-    let mark = Mark(left as u64);
-    let fate = |hold: &Hold| {
-        let stands = hold.is_of(session) && (hold.mark == mark || hold::stands(db, hold, now)?);
-        Ok(if stands { HoldFate::Kept } else { HoldFate::Lost })
-    };
-    let holds: Result<_, StoreError> = holds.iter().map(fate).collect();
-    Ok(KeptAlive::Kept { mark, holds: holds? })
+    Ok(left.map(|left| Mark(left as u64)))
 }
 
 pub(super) fn evict(

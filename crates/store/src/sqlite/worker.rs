@@ -67,7 +67,7 @@ pub(super) fn connect(path: &PathBuf) -> rusqlite::Result<Connection> {
 }
 
 /// Waits for its turn in small steps; [`std::thread::park_timeout`] because nobody unparks us.
-fn retry<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+pub(super) fn retry<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let mut left = PATIENCE.as_micros() / RETRY.as_micros();
     loop {
         match attempt() {

@@ -5,8 +5,8 @@
 -- ARGV[5]  the nonce           ARGV[6]  the reason
 -- ARGV[7]  the largest epoch that the caller has ever seen
 -- ARGV[8...]  n duty ids, escaped, then their n floors
--- reply    -1 when the session has ended; else for each duty three values:
---          1, epoch, 0 (granted), 2, epoch, 0 (held already), 3, holder, its ms left (held)
+-- reply    -1 when the session has ended; else the session's mark, then for each duty three
+--          values: 1, epoch, 0 (granted), 2, epoch, 0 (held already), 3, holder, its ms left (held)
 --
 -- A lease is somebody's as long as its key is there, whoever wrote it: instances that only share
 -- the keys know nothing else. It ends with its session, because it gets no longer TTL than that.
@@ -15,7 +15,7 @@ local refusal = refused()
 if refusal then return refusal end
 local instance, nonce, reason = ARGV[3], ARGV[5], ARGV[6]
 local session = root .. 'session:' .. ARGV[4]
-local stored = redis.call('HMGET', session, 'nonce', 'evicted', 'ttl')
+local stored = redis.call('HMGET', session, 'nonce', 'evicted', 'ttl', 'mark')
 if stored[1] ~= nonce or stored[2] == '1' then return -1 end
 local ttl = tonumber(stored[3])
 local left = redis.call('PTTL', session)
@@ -37,12 +37,12 @@ local n = (#ARGV - 7) / 2
 local leases, lease_keys = mget('lease', 8, n)
 local fences, fence_keys = mget('fence', 8, n)
 local grants = grants_of(8, n)
-local reply, granted, caps, ttls = {}, {}, {}, {}
+local reply, granted, caps, ttls = { 0 }, {}, {}, {}
 for i = 1, n do
   local holder, fence, grant = leases[i], count(fences[i]), grant_of(grants[i])
   if not fence then return damaged(fence_keys[i]) end
   local mine = holder == instance and grant.held and grant.nonce == nonce
-  local at = 3 * i - 2
+  local at = 3 * i - 1
   if mine and fence > 0 then
     reply[at], reply[at + 1], reply[at + 2] = 2, fence, 0
   elseif holder and not mine then
@@ -85,5 +85,9 @@ for g = 1, #granted do
   last = record(last, 'granted', instance, id, decimal(epoch), reason, ms)
 end
 for c = 1, #caps do redis.call('PEXPIRE', caps[c][1], caps[c][2]) end
-if #granted > 0 then hint() end
+reply[1] = tonumber(stored[4] or '0') + #granted
+if #granted > 0 then
+  redis.call('HSET', session, 'mark', decimal(reply[1]))
+  hint()
+end
 return reply

@@ -6,6 +6,7 @@
 -- ARGV[4]  the instance        ARGV[5]  the same, escaped
 -- ARGV[6]  the nonce           ARGV[7]  the TTL in ms
 -- ARGV[8]  the note            ARGV[9]  how long, in ms, ended sessions are remembered
+-- ARGV[10]  where the session's mark starts
 -- reply    open, taken, spent or evicted
 
 local refusal = refused()
@@ -31,14 +32,15 @@ end
 if stored then return 'taken' end
 -- An expiry runs no script, so a nonce is written down as spent when it is first used.
 if redis.call('EXISTS', spent) == 1 then return 'spent' end
--- Somebody who only shares the keys carries the same name (B15).
+-- Somebody who only shares the keys carries the same name.
 if redis.call('EXISTS', node) == 1 then return 'taken' end
 
 local last = last_entry()
 if not last then return damaged(root .. 'audit') end
 redis.call('SISMEMBER', root .. 'members', escaped)
 redis.call('SISMEMBER', KEYS[2], ARGV[3])
-redis.call('HSET', session, 'nonce', nonce, 'note', ARGV[8], 'ttl', ttl, 'evicted', '0')
+redis.call('HSET', session, 'nonce', nonce, 'note', ARGV[8], 'ttl', ttl, 'evicted', '0',
+  'mark', ARGV[10])
 redis.call('PEXPIRE', session, ttl)
 redis.call('SET', node, '1', 'PX', ttl)
 redis.call('SET', spent, '1', 'PX', ARGV[9])

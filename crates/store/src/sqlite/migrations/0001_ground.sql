@@ -34,7 +34,7 @@ CREATE TABLE checkpoint (
     document BLOB NOT NULL,
     unix_ms INTEGER NOT NULL,
     PRIMARY KEY (group_name, duty)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 -- A ring: version modulo the number of slots.
 CREATE TABLE history (
@@ -47,7 +47,7 @@ CREATE TABLE history (
     document BLOB NOT NULL,
     unix_ms INTEGER NOT NULL,
     PRIMARY KEY (group_name, duty, slot)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE group_document (
     group_name TEXT NOT NULL PRIMARY KEY,

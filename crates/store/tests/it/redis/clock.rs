@@ -7,7 +7,7 @@ use tenure_core::{Store, Ttl};
 use testkit::RedisOptions;
 
 use super::kit::{claim, commit, hold, is_fenced, join, join_as, keep, number, open, wish};
-use super::spec2::is_held_by;
+use super::poll_lease::is_held_by;
 
 fn server() -> testkit::Redis {
     let options = RedisOptions { faked_clock: true, ..RedisOptions::default() };

@@ -7,7 +7,7 @@ use super::kit::{
     commit, duty, group, hold, join, keep, keys, number, open, reason, release, server,
 };
 
-/// A1 to A3: a checkpoint with a TTL is lost when its source is quiet for long enough.
+/// A checkpoint with a TTL is lost when its source is quiet for long enough.
 #[tokio::test]
 async fn nothing_that_must_last_has_a_ttl() {
     let server = server();

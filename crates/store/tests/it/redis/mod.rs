@@ -4,7 +4,7 @@ mod clock;
 mod keys;
 mod kit;
 mod opening;
+mod poll_lease;
 mod reset;
 mod restart;
-mod spec2;
 mod wire;

@@ -1,4 +1,4 @@
-//! A server that has lost everything, or everything that can expire (contract 21, A18, B21).
+//! A server that has lost everything, or everything that can expire (contract 21).
 
 use tenure_core::store::{KeptAlive, Opened, Released};
 use tenure_core::{Code, Store};
@@ -113,7 +113,7 @@ async fn a_lease_of_an_older_session_is_not_inherited() {
     again.instance = first.instance.clone();
     let new = join_as(&store, &again).await;
     let claimed = claim(&store, &new, "x").await;
-    assert!(super::spec2::is_held_by(&claimed, first.instance.as_str()), "{claimed:?}");
+    assert!(super::poll_lease::is_held_by(&claimed, first.instance.as_str()), "{claimed:?}");
     let opened = store.open_session(&first).await.unwrap();
     assert_eq!(opened, Opened::Taken);
     // The old session is gone, so the lease that is left lets nobody write or renew.

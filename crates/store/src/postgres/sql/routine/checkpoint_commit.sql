@@ -1,40 +1,109 @@
--- Stores checkpoints under holds of one session. One row per commit, `item` counting from 1:
--- saved (number = version), fenced (number = newest epoch) or conflict (number = stored version).
+-- Stores one checkpoint: the usual case, made of statements whose plans are kept.
+-- Answers saved (number = version), fenced (number = newest epoch) or conflict (number = stored
+-- version). `item` is 1, as for a batch of one.
+CREATE OR REPLACE FUNCTION tenure.checkpoint_commit_one(
+    p_group text, p_instance text, p_nonce uuid, p_duty text, p_epoch bigint,
+    p_expected bigint, p_document bytea, p_slots integer,
+    OUT item bigint, OUT outcome text, OUT number bigint
+)
+-- A plan that was kept while the tables were small would read them whole when they are not.
+LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_hold tenure.hold%ROWTYPE;
+    v_stored bigint := 0;
+    v_committed bigint := 0;
+    v_saved boolean := false;
+BEGIN
+    item := 1;
+    -- Key share: keep-alives and other commits pass, a takeover does not (R12).
+    SELECT * INTO v_hold FROM tenure.hold
+    WHERE group_name = p_group AND duty = p_duty FOR KEY SHARE;
+    IF v_hold.held AND v_hold.epoch = p_epoch AND v_hold.instance = p_instance
+        AND v_hold.nonce = p_nonce AND EXISTS (
+            SELECT FROM tenure.session
+            WHERE group_name = p_group AND instance = p_instance AND nonce = p_nonce
+                AND NOT ended AND expires_at > clock_timestamp()
+        )
+    THEN
+        IF p_expected = 0 THEN
+            INSERT INTO tenure.checkpoint
+                (group_name, duty, version, epoch, instance, document, written_at)
+            VALUES (p_group, p_duty, 1, p_epoch, p_instance, p_document, clock_timestamp())
+            ON CONFLICT (group_name, duty) DO NOTHING;
+        ELSE
+            UPDATE tenure.checkpoint SET
+                version = p_expected + 1, epoch = p_epoch, instance = p_instance,
+                document = p_document, written_at = clock_timestamp()
+            WHERE group_name = p_group AND duty = p_duty
+                AND version = p_expected AND epoch <= p_epoch;
+        END IF;
+        v_saved := FOUND;
+        IF NOT v_saved THEN
+            SELECT version, epoch INTO v_stored, v_committed FROM tenure.checkpoint
+            WHERE group_name = p_group AND duty = p_duty;
+            IF coalesce(v_committed, 0) <= p_epoch THEN
+                outcome := 'conflict';
+                number := coalesce(v_stored, 0);
+                RETURN;
+            END IF;
+        END IF;
+    END IF;
+    IF NOT v_saved THEN
+        outcome := 'fenced';
+        number := greatest(coalesce(v_hold.epoch, 0), coalesce(v_committed, 0));
+        RETURN;
+    END IF;
+    INSERT INTO tenure.history
+        (group_name, duty, slot, version, epoch, instance, document, written_at)
+    VALUES (p_group, p_duty, (p_expected + 1) % p_slots, p_expected + 1, p_epoch, p_instance,
+        p_document, clock_timestamp())
+    ON CONFLICT (group_name, duty, slot) DO UPDATE SET
+        version = excluded.version, epoch = excluded.epoch, instance = excluded.instance,
+        document = excluded.document, written_at = excluded.written_at;
+    outcome := 'saved';
+    number := p_expected + 1;
+END $$;
+
+-- Stores checkpoints under holds of one session. One row per commit, `item` counting from 1.
 CREATE OR REPLACE FUNCTION tenure.checkpoint_commit(
     p_group text, p_instance text, p_nonce uuid, p_duties text[], p_epochs bigint[],
     p_expected bigint[], p_documents bytea[], p_slots integer
 ) RETURNS TABLE (item bigint, outcome text, number bigint)
-LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     v_live boolean;
-    v_saved text[];
+    v_saved bigint := 0;
 BEGIN
-    -- Key share: keep-alives and other commits pass, a takeover does not (R12).
-    PERFORM 1 FROM (
-        SELECT FROM unnest(p_duties) AS w(duty)
-        JOIN tenure.hold h ON h.group_name = p_group AND h.duty = w.duty
-        ORDER BY h.duty FOR KEY SHARE OF h
+    PERFORM count(*) FROM (
+        SELECT u.duty FROM unnest(p_duties) AS u(duty) ORDER BY u.duty COLLATE "C" OFFSET 0
+    ) AS w CROSS JOIN LATERAL (
+        SELECT FROM tenure.hold x WHERE x.group_name = p_group AND x.duty = w.duty FOR KEY SHARE
     ) AS locked;
     v_live := EXISTS (
         SELECT FROM tenure.session
         WHERE group_name = p_group AND instance = p_instance AND nonce = p_nonce
             AND NOT ended AND expires_at > clock_timestamp()
     );
-    WITH allowed AS (
-        SELECT w.duty, w.epoch, w.expected, w.document
-        FROM unnest(p_duties, p_epochs, p_expected, p_documents)
-            AS w(duty, epoch, expected, document)
-        JOIN tenure.hold h ON h.group_name = p_group AND h.duty = w.duty
-            AND h.epoch = w.epoch AND h.instance = p_instance AND h.nonce = p_nonce AND h.held
-        WHERE v_live AND (w.expected = 0 OR EXISTS (
-            SELECT FROM tenure.checkpoint c WHERE c.group_name = p_group AND c.duty = w.duty
-        ))
-    ), saved AS (
+    WITH saved AS (
         INSERT INTO tenure.checkpoint AS c
             (group_name, duty, version, epoch, instance, document, written_at)
-        SELECT p_group, duty, expected + 1, epoch, p_instance, document, clock_timestamp()
-        FROM allowed ORDER BY duty COLLATE "C"
+        SELECT p_group, w.duty, w.expected + 1, w.epoch, p_instance, w.document, clock_timestamp()
+        FROM unnest(p_duties, p_epochs, p_expected, p_documents)
+            AS w(duty, epoch, expected, document)
+        CROSS JOIN LATERAL (
+            SELECT FROM tenure.hold x
+            WHERE x.group_name = p_group AND x.duty = w.duty AND x.epoch = w.epoch
+                AND x.instance = p_instance AND x.nonce = p_nonce AND x.held OFFSET 0
+        ) AS h
+        LEFT JOIN LATERAL (
+            SELECT true AS is_there FROM tenure.checkpoint x
+            WHERE x.group_name = p_group AND x.duty = w.duty AND w.expected > 0 OFFSET 0
+        ) AS e ON true
+        -- Without a row only the first version can be written.
+        WHERE v_live AND (w.expected = 0 OR e.is_there)
+        ORDER BY w.duty COLLATE "C"
         ON CONFLICT (group_name, duty) DO UPDATE SET
             version = excluded.version, epoch = excluded.epoch, instance = excluded.instance,
             document = excluded.document, written_at = excluded.written_at
@@ -49,8 +118,8 @@ BEGIN
             version = excluded.version, epoch = excluded.epoch, instance = excluded.instance,
             document = excluded.document, written_at = excluded.written_at
     )
-    SELECT array_agg(duty) INTO v_saved FROM saved;
-    IF cardinality(v_saved) = cardinality(p_duties) THEN
+    SELECT count(*) INTO v_saved FROM saved;
+    IF v_saved = cardinality(p_duties) THEN
         RETURN QUERY SELECT w.item, 'saved', w.expected + 1
         FROM unnest(p_expected) WITH ORDINALITY AS w(expected, item);
         RETURN;
@@ -60,13 +129,18 @@ BEGIN
             WHEN 'conflict' THEN coalesce(c.version, 0)
             ELSE coalesce(greatest(h.epoch, c.epoch), 0) END
     FROM unnest(p_duties, p_epochs, p_expected) WITH ORDINALITY AS w(duty, epoch, expected, item)
-    LEFT JOIN unnest(v_saved) AS f(duty) ON f.duty = w.duty
-    LEFT JOIN tenure.hold h ON h.group_name = p_group AND h.duty = w.duty
-    LEFT JOIN tenure.checkpoint c ON c.group_name = p_group AND c.duty = w.duty
+    LEFT JOIN LATERAL (
+        SELECT x.epoch, x.held AND x.epoch = w.epoch AND x.instance = p_instance
+            AND x.nonce = p_nonce AS is_ours
+        FROM tenure.hold x WHERE x.group_name = p_group AND x.duty = w.duty OFFSET 0
+    ) AS h ON true
+    LEFT JOIN LATERAL (
+        SELECT x.version, x.epoch, x.xmin = pg_current_xact_id()::xid AS is_new
+        FROM tenure.checkpoint x WHERE x.group_name = p_group AND x.duty = w.duty OFFSET 0
+    ) AS c ON true
     CROSS JOIN LATERAL (SELECT CASE
-        WHEN f.duty IS NOT NULL THEN 'saved'
-        WHEN v_live AND h.held AND h.epoch = w.epoch AND h.instance = p_instance
-            AND h.nonce = p_nonce AND coalesce(c.epoch, 0) <= w.epoch THEN 'conflict'
+        WHEN c.is_new THEN 'saved'
+        WHEN v_live AND h.is_ours AND coalesce(c.epoch, 0) <= w.epoch THEN 'conflict'
         ELSE 'fenced' END AS outcome) AS o
     ORDER BY w.item;
 END $$;

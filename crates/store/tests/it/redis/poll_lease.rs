@@ -1,4 +1,4 @@
-//! Spec 2's keys, shared with instances that know nothing else: plain `SET ... NX PX` to acquire, a
+//! The keys of the poll lease layout, shared with instances that know nothing else: plain `SET ... NX PX` to acquire, a
 //! comparing script to renew and to release.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] \
 const RELEASE: &str = "if redis.call('get',KEYS[1])==ARGV[1] \
     then return redis.call('del',KEYS[1]) else return 0 end";
 
-/// Another implementation of spec 2.
+/// Another implementation of the poll lease layout.
 #[derive(Clone)]
 struct Foreign {
     raw: MultiplexedConnection,
@@ -113,7 +113,7 @@ async fn a_foreign_holder_is_seen_and_left_alone() {
     hold(&store, &a, "x").await;
 }
 
-/// Nobody may carry the name of a live foreign instance (B15).
+/// Nobody may carry the name of a live foreign instance.
 #[tokio::test]
 async fn the_name_of_a_foreign_member_is_taken() {
     let server = server();
