@@ -25,11 +25,21 @@ const SIZES: [usize; 3] = [1, 100, 10_000];
 async fn main() -> Result<()> {
     let what = std::env::args().nth(1);
     if what.as_deref() != Some("store") {
-        bail!("usage: cargo xtask bench store");
+        bail!("usage: cargo xtask bench store [sqlite] [postgres] [redis]");
     }
-    let mut rows = sqlite::run().await?;
-    rows.extend(postgres::run().await?);
-    rows.extend(redis::run().await?);
+    // Further words name the stores to measure; all of them when there are none.
+    let wanted: Vec<String> = std::env::args().skip(2).collect();
+    let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);
+    let mut rows = Vec::new();
+    if is_wanted("sqlite") {
+        rows.extend(sqlite::run().await?);
+    }
+    if is_wanted("postgres") {
+        rows.extend(postgres::run().await?);
+    }
+    if is_wanted("redis") {
+        rows.extend(redis::run().await?);
+    }
     println!("{}", measure::HEADING);
     for row in &rows {
         println!("{row}");

@@ -8,8 +8,8 @@ use tenure_core::store::{
     Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened, Want,
 };
 use tenure_core::{
-    Document, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session, Store, Ttl,
-    Version,
+    Document, DutyId, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session, Store,
+    Ttl, Version,
 };
 use tenure_store::{IfAbsent, StoreUrl};
 
@@ -40,7 +40,10 @@ impl Ours {
             group: group.clone(),
         };
         ensure!(store.open_session(&open).await? == Opened::Open(open.session()));
-        let want = |n| Ok(Want::new(DutyKey::new(group.as_str(), format!("duty-{n}"))?));
+        let want = |n| {
+            let id = DutyId::new(format!("duty-{n}"))?;
+            Ok(Want::new(DutyKey { group: group.clone(), id }))
+        };
         let wants = (0..holds).map(want).collect::<Result<_>>()?;
         let reason = Reason::new("bench")?;
         let (session, version) = (open.session(), Version::ZERO);
@@ -67,7 +70,14 @@ impl Ours {
         Ok(())
     }
 
+    /// The second of two: after a claim the first one confirms the new holds, and from then on
+    /// all are as the second.
     pub async fn keep_alive(&mut self) -> Result<Duration> {
+        self.keep_alive_once().await?;
+        self.keep_alive_once().await
+    }
+
+    async fn keep_alive_once(&mut self) -> Result<Duration> {
         let call = self.store.keep_alive(&self.session, None, &self.holds);
         let (took, kept) = timed(async { Ok(call.await?) }).await?;
         let KeptAlive::Kept { holds, mark } = kept else { anyhow::bail!("the session ended") };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::{Code, StoreError, escape};
 
@@ -18,11 +19,12 @@ fn check(word: &str, raw: &str, most: usize) -> Result<(), StoreError> {
     Err(StoreError::refused(Code::BadInput, format!("a {word} {problem}")))
 }
 
+/// Names are shared, not copied: a hold carries three of them, and an instance ten thousand holds.
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $word:literal, $most:literal, $escape:path) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The longest, in bytes before escaping.
@@ -32,7 +34,7 @@ macro_rules! name {
             pub fn new(raw: impl Into<String>) -> Result<Self, StoreError> {
                 let raw = raw.into();
                 check($word, &raw, $most)?;
-                Ok(Self(raw))
+                Ok(Self(raw.into()))
             }
 
             /// The name as it was given.

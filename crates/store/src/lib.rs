@@ -47,7 +47,8 @@ fn fates_by_mark(
     use tenure_core::store::HoldFate;
     let mut unsure = Vec::new();
     let fate = |(n, hold): (usize, &tenure_core::Hold)| {
-        if !hold.is_of(session) {
+        // A nonce belongs to one session alone, so nothing else need be compared.
+        if hold.nonce != session.nonce {
             return HoldFate::Lost;
         }
         if hold.mark == mark {

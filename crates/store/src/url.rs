@@ -55,7 +55,7 @@ impl StoreUrl {
             return Err(bad(format!("unknown scheme {scheme}")));
         };
         let rest = rest.strip_prefix("//").ok_or_else(|| bad(format!("{scheme}: lacks //")))?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (place, query) = split_query(rest);
         let mut namespace = None;
         let mut passed_on = Vec::new();
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
@@ -87,7 +87,7 @@ impl StoreUrl {
         if_absent: IfAbsent,
         entropy: u128,
     ) -> Result<Arc<dyn Store>, StoreError> {
-        let _ = (if_absent, entropy);
+        let _ = (if_absent, entropy); // Not every backend needs them, and not every one is built.
         match self.kind {
             #[cfg(feature = "sqlite")]
             Kind::Sqlite => {
@@ -103,7 +103,7 @@ impl StoreUrl {
             Kind::Redis => {
                 let prefix = self.namespace.clone().unwrap_or_default();
                 let url = format!("redis://{}", self.rest);
-                let settings = crate::redis::Settings { url, prefix, entropy };
+                let settings = crate::redis::Settings { url, prefix, entropy, if_absent };
                 Ok(Arc::new(crate::redis::Redis::open(settings).await?))
             }
             #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
@@ -138,6 +138,15 @@ fn not_built(kind: Kind) -> StoreError {
     StoreError::refused(Code::NotBuilt, format!("cargo feature {feature}"))
 }
 
+/// The parameters begin after the host: a `?` before the last `@` belongs to a password.
+fn split_query(rest: &str) -> (&str, &str) {
+    let host = rest.rfind('@').map_or(0, |at| at + 1);
+    match rest[host..].find('?') {
+        Some(at) => (&rest[..host + at], &rest[host + at + 1..]),
+        None => (rest, ""),
+    }
+}
+
 fn namespace_text(escaped: &str) -> Result<String, StoreError> {
     let text = percent_encoding::percent_decode_str(escaped).decode_utf8();
     let text = text.map_err(|_| bad("schema or prefix is not UTF-8"))?;
@@ -155,7 +164,7 @@ impl fmt::Display for StoreUrl {
             Kind::Postgres => ("postgres", "schema"),
             Kind::Redis => ("redis", "prefix"),
         };
-        let place = self.rest.split('?').next().unwrap_or_default();
+        let (place, _) = split_query(&self.rest);
         let place = match place.rsplit_once('@') {
             None => place.to_owned(),
             Some((credentials, host)) => {
@@ -192,6 +201,8 @@ mod tests {
             ("sqlite:tenure.db", "sqlite:tenure.db"),
             ("postgres://me:s3cret@h/db?schema=lease", "postgres://me@h/db?schema=lease"),
             ("postgres://me:s3@cret@h1:1,h2:2/db", "postgres://me@h1:1,h2:2/db"),
+            ("postgres://me:s3cret?x@h/db?schema=a", "postgres://me@h/db?schema=a"),
+            ("redis://:s3cret?&@h/0", "redis://@h/0"),
             ("postgresql://h/db?password=s3cret&user=me", "postgres://h/db"),
             ("redis://:s3cret@h:6379/0?prefix=app:", "redis://@h:6379/0?prefix=app:"),
         ] {

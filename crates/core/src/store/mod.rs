@@ -44,7 +44,8 @@ pub use request::{AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want, check
 /// 7. Losing a race is [`Claimed::HeldBy`], not an error. Claiming what this very session holds
 ///    answers [`Claimed::Already`] with the same epoch (R17).
 /// 8. `keep_alive` extends the session and tells the fate of each hold given. It never revives
-///    what has ended: an expired hold is claimed anew, under a new epoch (R9).
+///    what has ended: an expired hold is claimed anew, under a new epoch (R9). Name every hold:
+///    where holds have TTLs of their own, one that is not named ends when its TTL does.
 /// 9. `release` frees a hold only for its own session and epoch; repeating it changes nothing
 ///    (R10). `close_session` frees all holds of the session.
 /// 10. After `evict`, the instance can neither keep alive nor open again. Its holds end at their
@@ -80,8 +81,9 @@ pub use request::{AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want, check
 ///     happened. A backend that is not sure says `Unknown`.
 /// 20. Every call ends: with an answer, or with an error after a bounded time. Dropping a call's
 ///     future is safe; what was sent may still happen.
-/// 21. A store that lost its state (restored, flushed) says so ([`crate::Code::Reset`]); the
-///     holds of before are lost, and no epoch of before is granted again.
+/// 21. A store that lost its state (flushed, restarted empty) and notices says so
+///     ([`crate::Code::Reset`]), to `keep_alive` by [`KeptAlive::Ended`]; the holds of before are
+///     lost, and no epoch of before is granted again.
 #[async_trait]
 pub trait Store: Debug + Send + Sync + 'static {
     /// What this backend can do; the conformance suite holds it to that.

@@ -18,6 +18,7 @@ super::cases! { "hold":
     a_floor_below_changes_nothing,
     the_checkpoint_s_epoch_is_a_floor,
     a_floor_at_the_end_of_the_range_is_refused_whole,
+    the_last_epoch_can_be_held_and_asked_for_again,
     release_by_another_is_refused,
     release_is_idempotent,
     release_of_an_older_epoch_frees_nothing,
@@ -164,6 +165,19 @@ async fn a_floor_at_the_end_of_the_range_is_refused_whole(kit: Kit) {
     assert_eq!(error.code(), Code::Exhausted);
     let holders = kit.store.holders(&kit.group).await.unwrap();
     assert!(holders.iter().all(|holder| holder.holder.is_none()), "{holders:?}");
+}
+
+async fn the_last_epoch_can_be_held_and_asked_for_again(kit: Kit) {
+    let (a, b) = (kit.join("a").await, kit.join("b").await);
+    let last = claim_with_floor(&kit, &a, Epoch::new(Epoch::MAX.get() - 1).unwrap()).await;
+    assert_eq!(last.epoch, Epoch::MAX);
+    let again = kit.claim(&a, &[kit.duty("d")]).await.remove(0);
+    assert!(matches!(again, Claimed::Already(hold) if hold.epoch == Epoch::MAX));
+    assert!(is_held(&kit.claim(&b, &[kit.duty("d")]).await[0]));
+    kit.release(&a, &last).await;
+    let want = Want::new(kit.duty("d"));
+    let error = kit.store.claim(&b, &[want], &reason("case")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Exhausted);
 }
 
 async fn release_by_another_is_refused(kit: Kit) {

@@ -58,6 +58,10 @@ impl Group {
         Some(HolderNow { instance: row.instance.clone(), remaining })
     }
 
+    fn is_held(&self, duty: &DutyId, now: LocalInstant) -> bool {
+        self.holds.get(duty).is_some_and(|row| self.holder(row, now).is_some())
+    }
+
     fn stands(&self, hold: &Hold, now: LocalInstant) -> bool {
         self.holds
             .get(&hold.duty.id)
@@ -211,11 +215,13 @@ impl State {
         let Some(mark) = live.filter(|row| !row.evicted).map(|row| Mark(row.left)) else {
             return Ok(vec![Claimed::SessionEnded; wants.len()]);
         };
-        // All epochs first: an exhausted one refuses the batch before anything is written.
-        let epochs: Result<Vec<Epoch>, StoreError> = wants
-            .iter()
-            .map(|want| group.newest_epoch(&want.duty.id).max(want.floor).next())
-            .collect();
+        // All epochs first: an exhausted one refuses the batch before anything is written. A duty
+        // that is held needs none.
+        let next = |want: &Want| match group.is_held(&want.duty.id, now) {
+            true => Ok(Epoch::ZERO),
+            false => group.newest_epoch(&want.duty.id).max(want.floor).next(),
+        };
+        let epochs: Result<Vec<Epoch>, StoreError> = wants.iter().map(next).collect();
         let claims = wants.iter().zip(epochs?);
         Ok(claims
             .map(|(want, epoch)| group.grant(session, want, epoch, mark, reason, now))

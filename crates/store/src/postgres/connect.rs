@@ -23,8 +23,10 @@ pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// Reads the URL. The driver's words for a bad one never repeat it.
 pub(super) fn config(url: &str) -> Result<Config, StoreError> {
-    let mut config: Config =
-        url.parse().map_err(|error| StoreError::refused(Code::BadUrl, cause(&error)))?;
+    // The driver names the option that it does not know, and with a password that was not escaped
+    // such an option may be a part of it.
+    let unreadable = |_| StoreError::refused(Code::BadUrl, "not a PostgreSQL connection string");
+    let mut config = url.parse::<Config>().map_err(unreadable)?;
     if config.get_ssl_mode() == SslMode::Require {
         return Err(StoreError::refused(Code::NoTls, "sslmode=require"));
     }
@@ -33,11 +35,6 @@ pub(super) fn config(url: &str) -> Result<Config, StoreError> {
     }
     config.connect_timeout(CONNECT).tcp_user_timeout(ANSWER);
     Ok(config)
-}
-
-fn cause(error: &tokio_postgres::Error) -> String {
-    use std::error::Error;
-    error.source().map_or_else(|| "not a connection string".to_owned(), ToString::to_string)
 }
 
 /// A pool, and how statements are run on its connections.
@@ -130,6 +127,13 @@ pub(super) async fn is_direct(config: &Config) -> bool {
         }
     }
     true
+}
+
+/// Our statements look rows up by key. A plan that is kept from the time when a table was small
+/// would read it whole when it is not, so reading whole tables is made the last choice.
+pub(super) fn keep_plans_keyed(config: &mut Config) {
+    let given = config.get_options().unwrap_or_default();
+    config.options(format!("{given} -c enable_seqscan=off"));
 }
 
 async fn sees_our_port(config: &Config) -> Option<bool> {

@@ -22,8 +22,8 @@ use tenure_core::store::{
     Replaced, Want, Watch, check,
 };
 use tenure_core::{
-    Code, Document, DutyKey, GroupName, Hold, InstanceId, Mark, Note, Reason, Session, Store,
-    StoreError, Version,
+    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Note, Reason, Session,
+    Store, StoreError, Version,
 };
 use tokio::sync::OnceCell;
 use tokio_postgres::types::Type;
@@ -40,6 +40,9 @@ pub use fence::{fence, fence_in};
 const DATA_CONNECTIONS: usize = 8;
 /// Connections for keep-alives alone: one that works, one while the other is being replaced (R7).
 const PULSE_CONNECTIONS: usize = 2;
+
+/// How many checkpoints of a duty the ring holds, as the server takes it.
+const SLOTS: i32 = HISTORY_SLOTS as i32;
 
 /// How to open a PostgreSQL store.
 #[derive(Clone)]
@@ -103,8 +106,9 @@ statements! {
     claim: "SELECT * FROM tenure.hold_claim($1, $2, $3::text::uuid, $4, $5, $6)",
     release: "SELECT * FROM tenure.hold_release($1, $2, $3::text::uuid, $4, $5, $6)",
     commit: "SELECT * FROM tenure.checkpoint_commit($1, $2, $3::text::uuid, $4, $5, $6, $7, $8)",
-    commit_one:
-        "SELECT * FROM tenure.checkpoint_commit_one($1, $2, $3::text::uuid, $4, $5, $6, $7, $8)",
+    commit_first: include_str!("sql/checkpoint/commit_first.sql"),
+    commit_next: include_str!("sql/checkpoint/commit_next.sql"),
+    commit_refused: include_str!("sql/checkpoint/commit_refused.sql"),
     load: include_str!("sql/checkpoint/load.sql"),
     history: include_str!("sql/checkpoint/history.sql"),
     groups: include_str!("sql/group/names.sql"),
@@ -126,8 +130,11 @@ impl Postgres {
     /// Connects, looks at the server, and brings the schema up to date.
     pub async fn open(settings: Settings) -> Result<Self, StoreError> {
         schema::check_name(&settings.schema)?;
-        let config = connect::config(&settings.url)?;
+        let mut config = connect::config(&settings.url)?;
         let named = connect::is_direct(&config).await;
+        if named {
+            connect::keep_plans_keyed(&mut config);
+        }
         let data = Line::new(&config, DATA_CONNECTIONS, named)?;
         let mut client = data.client().await?;
         let standby =
@@ -190,6 +197,44 @@ impl Postgres {
         Ok(fates)
     }
 
+    /// The usual case: one statement, and a second one only to say why it was refused.
+    async fn commit_one(
+        &self,
+        session: &Session,
+        commit: &Commit,
+    ) -> Result<Committed, StoreError> {
+        let who = Who::of(session);
+        let [group, instance, nonce] = who.parameters();
+        let (duty, epoch) = (commit.hold.duty.id.as_str(), epoch_for(session, &commit.hold));
+        let (document, expected) = (commit.document.as_bytes(), commit.expected.as_i64());
+        let mut parameters = vec![
+            group,
+            instance,
+            nonce,
+            (&duty as _, Type::TEXT),
+            (&epoch as _, Type::INT8),
+            (&document as _, Type::BYTEA),
+            (&SLOTS as _, Type::INT4),
+        ];
+        let rows = if commit.expected == Version::ZERO {
+            self.query(&self.statements.commit_first, &parameters).await?
+        } else {
+            parameters.push((&expected, Type::INT8));
+            self.query(&self.statements.commit_next, &parameters).await?
+        };
+        if let Some(row) = rows.first() {
+            return Ok(Committed::Saved(Version::from_i64(column(row, 0)?)?));
+        }
+        parameters.truncate(5);
+        let rows = self.query(&self.statements.commit_refused, &parameters).await?;
+        let row = rows.first().ok_or_else(|| StoreError::refused(Code::Failed, "no answer row"))?;
+        let (stands, stored): (bool, i64) = (column(row, 0)?, column(row, 1)?);
+        match stands && stored != expected {
+            true => Ok(Committed::Conflict { stored: Version::from_i64(stored)? }),
+            false => Ok(Committed::Fenced { newest: Epoch::from_i64(column(row, 2)?)? }),
+        }
+    }
+
     /// Every statement by name.
     #[cfg(feature = "conformance")]
     pub fn statements(&self) -> Vec<(&'static str, &str)> {
@@ -213,6 +258,11 @@ impl<'a> Who<'a> {
     fn parameters(&self) -> [Parameter<'_>; 3] {
         [(&self.group, Type::TEXT), (&self.instance, Type::TEXT), (&self.nonce, Type::TEXT)]
     }
+}
+
+/// The epoch to ask under: a hold of somebody else is asked for under one that was never granted.
+fn epoch_for(session: &Session, hold: &Hold) -> i64 {
+    if hold.is_of(session) { hold.epoch.as_i64() } else { -1 }
 }
 
 /// One answer per item: a batch that came back short is not an answer.
@@ -385,40 +435,26 @@ impl Store for Postgres {
         commits: &[Commit],
     ) -> Result<Vec<Committed>, StoreError> {
         check::commit(session, commits)?;
+        if let [commit] = commits {
+            return Ok(vec![self.commit_one(session, commit).await?]);
+        }
         let who = Who::of(session);
         let [group, instance, nonce] = who.parameters();
-        let epoch = |c: &Commit| if c.hold.is_of(session) { c.hold.epoch.as_i64() } else { -1 };
-        let slots = HISTORY_SLOTS as i32;
-        let slots = (&slots as _, Type::INT4);
-        let rows = if let [commit] = commits {
-            let parameters = [
-                group,
-                instance,
-                nonce,
-                (&commit.hold.duty.id.as_str() as _, Type::TEXT),
-                (&epoch(commit) as _, Type::INT8),
-                (&commit.expected.as_i64() as _, Type::INT8),
-                (&commit.document.as_bytes() as _, Type::BYTEA),
-                slots,
-            ];
-            self.query(&self.statements.commit_one, &parameters).await?
-        } else {
-            let duties: Vec<&str> = commits.iter().map(|c| c.hold.duty.id.as_str()).collect();
-            let epochs: Vec<i64> = commits.iter().map(epoch).collect();
-            let expected: Vec<i64> = commits.iter().map(|c| c.expected.as_i64()).collect();
-            let documents: Vec<&[u8]> = commits.iter().map(|c| c.document.as_bytes()).collect();
-            let parameters = [
-                group,
-                instance,
-                nonce,
-                (&duties as _, Type::TEXT_ARRAY),
-                (&epochs as _, Type::INT8_ARRAY),
-                (&expected as _, Type::INT8_ARRAY),
-                (&documents as _, Type::BYTEA_ARRAY),
-                slots,
-            ];
-            self.query(&self.statements.commit, &parameters).await?
-        };
+        let duties: Vec<&str> = commits.iter().map(|c| c.hold.duty.id.as_str()).collect();
+        let epochs: Vec<i64> = commits.iter().map(|c| epoch_for(session, &c.hold)).collect();
+        let expected: Vec<i64> = commits.iter().map(|c| c.expected.as_i64()).collect();
+        let documents: Vec<&[u8]> = commits.iter().map(|c| c.document.as_bytes()).collect();
+        let parameters = [
+            group,
+            instance,
+            nonce,
+            (&duties as _, Type::TEXT_ARRAY),
+            (&epochs as _, Type::INT8_ARRAY),
+            (&expected as _, Type::INT8_ARRAY),
+            (&documents as _, Type::BYTEA_ARRAY),
+            (&SLOTS as _, Type::INT4),
+        ];
+        let rows = self.query(&self.statements.commit, &parameters).await?;
         complete(rows, commits.len())?.iter().map(read::committed).collect()
     }
 

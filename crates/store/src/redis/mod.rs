@@ -66,7 +66,7 @@ use tenure_core::{
     StoreError, Version,
 };
 
-use crate::HISTORY_SLOTS;
+use crate::{HISTORY_SLOTS, IfAbsent};
 use foreign::Foreign;
 use link::{Answer, Link, settle};
 use script::Script;
@@ -89,6 +89,8 @@ pub struct Settings {
     pub prefix: String,
     /// 128 random bits of this handle: they name a store that it creates.
     pub entropy: u128,
+    /// Whether to make a store where there is none.
+    pub if_absent: IfAbsent,
 }
 
 /// The URL may hold a password.
@@ -161,6 +163,9 @@ impl Redis {
             foreign: Foreign::default(),
         };
         store.look_at_server().await?;
+        if settings.if_absent == IfAbsent::Refuse {
+            store.look_for_marker().await?;
+        }
         store.incarnation(&store.control).await?;
         Ok(store)
     }
@@ -182,6 +187,19 @@ impl Redis {
             return Err(StoreError::refused(Code::ReadOnly, detail));
         }
         Ok(())
+    }
+
+    /// Refuses a place that holds no store, before anything is written there.
+    async fn look_for_marker(&self) -> Result<(), StoreError> {
+        let mut command = redis::cmd("EXISTS");
+        command.arg(self.marker());
+        match settle(self.control.send(&[command]).await?)?.pop() {
+            Some(Value::Int(0)) => {
+                let detail = format!("no key {} on {}", self.marker(), self.address);
+                Err(StoreError::refused(Code::Absent, detail))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A section of the server's own account; `None` when this user may not read it.
@@ -433,8 +451,12 @@ mod tests {
 
     #[test]
     fn settings_do_not_show_the_password() {
-        let settings =
-            Settings { url: "redis://:hunter2@h".to_owned(), prefix: "p:".to_owned(), entropy: 7 };
+        let settings = Settings {
+            url: "redis://:hunter2@h".to_owned(),
+            prefix: "p:".to_owned(),
+            entropy: 7,
+            if_absent: IfAbsent::Create,
+        };
         assert_eq!(format!("{settings:?}"), "Settings { prefix: \"p:\", .. }");
     }
 }

@@ -118,7 +118,10 @@ impl Redis {
         if chunks.is_empty() {
             chunks.push(&[]);
         }
-        let marks: Vec<_> = chunks.iter().map(|chunk| common_mark(session, chunk)).collect();
+        // Only the newest mark can fit.
+        let newest = holds.iter().map(|hold| hold.mark).max();
+        let mark = |chunk: &&[Hold]| common_mark(session, chunk).filter(|m| Some(*m) == newest);
+        let marks: Vec<_> = chunks.iter().map(mark).collect();
         let answers = self.call(&self.control, |incarnation| {
             let chunks = chunks.iter().zip(&marks).enumerate();
             chunks

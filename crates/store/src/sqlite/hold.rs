@@ -88,8 +88,6 @@ fn claim_one(
         mark,
     };
     let newest = row.as_ref().map_or(Epoch::ZERO, |row| row.epoch);
-    let committed = checkpoint::find(db, &want.duty)?.map_or(Epoch::ZERO, |(_, epoch)| epoch);
-    let epoch = newest.max(committed).max(want.floor).next()?;
     let reason = reason.as_str();
     if let Some(row) = row.filter(|row| row.held) {
         if let Some(remaining) = row.remaining_ns {
@@ -103,6 +101,8 @@ fn claim_one(
         let hold = Some((id, row.epoch));
         record(db, &Entry { kind, group, instance, hold, reason })?;
     }
+    let committed = checkpoint::find(db, &want.duty)?.map_or(Epoch::ZERO, |(_, epoch)| epoch);
+    let epoch = newest.max(committed).max(want.floor).next()?;
     let instance = &session.instance;
     let nonce = session.nonce.to_string();
     let row = (group.as_str(), id.as_str(), epoch.as_i64(), instance.as_str(), nonce);

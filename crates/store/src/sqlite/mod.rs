@@ -86,6 +86,9 @@ impl Sqlite {
             Ok::<_, StoreError>(Line::new(connection, clock.clone(), manners))
         };
         let mut vital = line(Manners::Vital)?;
+        if !schema::is_ours(&vital.connection)? && if_absent == IfAbsent::Refuse {
+            return Err(StoreError::refused(Code::Absent, path.display().to_string()));
+        }
         schema::migrate(&mut vital)?;
         let boot = boot::enter(&path, &vital.connection, &boot::identity()?)?;
         trim_audit(&mut vital)?;

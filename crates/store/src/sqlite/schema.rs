@@ -1,9 +1,9 @@
 //! Making and updating the tables.
 
 use rusqlite::Connection;
-use tenure_core::StoreError;
+use tenure_core::{Code, StoreError};
 
-use super::worker::{Line, refused};
+use super::worker::{Line, refused, retry};
 use crate::migration::{Applied, Migration, pending};
 
 const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
@@ -20,6 +20,22 @@ fn applied(connection: &Connection) -> Result<Vec<Applied>, StoreError> {
         Ok(Applied { number: row.get(0)?, name: row.get(1)?, breaking: row.get(2)? })
     });
     rows.map_err(refused)?.collect::<Result<_, _>>().map_err(refused)
+}
+
+/// Whether the file holds a store of ours; refused when it holds something else.
+pub(super) fn is_ours(connection: &Connection) -> Result<bool, StoreError> {
+    let query = "SELECT count(*), count(*) FILTER (WHERE name = 'migration')
+        FROM sqlite_schema WHERE type = 'table'";
+    let tables = retry(|| connection.query_row(query, [], |row| Ok((row.get(0)?, row.get(1)?))));
+    let tables: (i64, i64) = tables.map_err(refused)?;
+    match tables {
+        (0, 0) => Ok(false),
+        (_, 1) => Ok(true),
+        (tables, _) => Err(StoreError::refused(
+            Code::Damaged,
+            format!("a database with {tables} tables of something else"),
+        )),
+    }
 }
 
 /// Applies what is missing, in one transaction under the write lock: starters take turns.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
 use tenure_core::{Clock, Code, LocalInstant, StoreError};
 use tokio::sync::{mpsc, oneshot};
@@ -60,6 +61,8 @@ pub(super) fn connect(path: &PathBuf) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::ZERO)?;
     connection.set_prepared_statement_cache_capacity(64);
+    // Otherwise a statement is prepared anew whenever another value is bound to it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // Durable at each commit: a lease that power loss takes back would be granted twice.
     retry(|| connection.pragma_update(None, "journal_mode", "WAL"))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -182,7 +185,12 @@ pub(super) fn refused(error: Error) -> StoreError {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Code::Damaged,
         _ => Code::Failed,
     };
-    StoreError::refused(code, error.to_string())
+    // The driver would add the statement; what SQLite says is enough.
+    let detail = match error {
+        Error::SqlInputError { msg, .. } => msg,
+        other => other.to_string(),
+    };
+    StoreError::refused(code, detail)
 }
 
 /// An error of `COMMIT` itself. When the disk was full or the lock was not to be had, SQLite has

@@ -14,22 +14,28 @@ use tenure_store::conformance::Place;
 
 /// Every backend and wrapper by name. A server that is not there is left out on a laptop and a
 /// failure in CI.
-pub async fn under_test() -> Vec<(&'static str, Arc<dyn Place>)> {
-    #[allow(unused_mut, reason = "without a server nothing is added")]
-    let mut places: Vec<(_, Arc<dyn Place>)> = vec![
-        ("memory", Arc::new(memory::Shared::plain())),
-        ("flaky", Arc::new(memory::Shared::flaky(0x7e57))),
-        ("metered", Arc::new(memory::Shared::metered())),
+pub async fn under_test() -> Vec<(String, Arc<dyn Place>)> {
+    let mut places: Vec<(String, Arc<dyn Place>)> = vec![
+        ("memory".into(), Arc::new(memory::Shared::plain())),
+        ("flaky".into(), Arc::new(memory::Shared::flaky(0x7e57))),
+        ("metered".into(), Arc::new(memory::Shared::metered())),
         #[cfg(feature = "sqlite")]
-        ("sqlite", Arc::new(sqlite::Folder::new())),
+        ("sqlite".into(), Arc::new(sqlite::Folder::new())),
     ];
+    // `cargo xtask soak`: many more seeds.
+    if std::env::var_os("TENURE_SOAK").is_some() {
+        places.extend((0..200).map(|seed| {
+            let flaky: Arc<dyn Place> = Arc::new(memory::Shared::flaky(seed << 32));
+            (format!("flaky-{seed}"), flaky)
+        }));
+    }
     #[cfg(feature = "postgres")]
     if let Some(url) = testkit::service(testkit::TEST_POSTGRES) {
-        places.push(("postgres", Arc::new(postgres::Schema::new(url))));
+        places.push(("postgres".into(), Arc::new(postgres::Schema::new(url))));
     }
     #[cfg(feature = "redis")]
     if let Some(url) = testkit::service(testkit::TEST_REDIS) {
-        places.push(("redis", Arc::new(redis::Server::new(url, unique()))));
+        places.push(("redis".into(), Arc::new(redis::Server::new(url, unique()))));
     }
     places
 }

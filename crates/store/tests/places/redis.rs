@@ -5,6 +5,7 @@ use std::sync::Arc;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, Client};
 use tenure_core::{DutyKey, Session, Store};
+use tenure_store::IfAbsent;
 use tenure_store::conformance::{Boxed, Place};
 use tenure_store::redis::{Redis, Settings};
 
@@ -39,7 +40,12 @@ async fn expire(raw: &mut MultiplexedConnection, key: &str) {
 
 impl Place for Server {
     fn open(&self) -> Boxed<Arc<dyn Store>> {
-        let settings = Settings { url: self.url.clone(), prefix: self.prefix.clone(), entropy: 7 };
+        let settings = Settings {
+            url: self.url.clone(),
+            prefix: self.prefix.clone(),
+            entropy: 7,
+            if_absent: IfAbsent::Create,
+        };
         Box::pin(async { Arc::new(Redis::open(settings).await.unwrap()) as Arc<dyn Store> })
     }
 

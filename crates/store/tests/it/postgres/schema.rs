@@ -103,6 +103,16 @@ async fn the_server_can_read_every_statement() {
             "keep_alive" => &[Type::TEXT, Type::TEXT, Type::TEXT, Type::BYTEA],
             "standing" => &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT_ARRAY, Type::INT8_ARRAY],
             "load" => &[Type::TEXT_ARRAY, Type::TEXT_ARRAY],
+            "commit_first" | "commit_next" | "commit_refused" => &[
+                Type::TEXT,
+                Type::TEXT,
+                Type::TEXT,
+                Type::TEXT,
+                Type::INT8,
+                Type::BYTEA,
+                Type::INT4,
+                Type::INT8,
+            ],
             "replace_document" => &[Type::TEXT, Type::INT8, Type::BYTEA],
             _ => &[],
         };

@@ -10,6 +10,7 @@ use tenure_core::{
     Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session,
     Store, StoreError, Ttl, Version,
 };
+use tenure_store::IfAbsent;
 use tenure_store::redis::{Redis, Settings};
 use testkit::RedisOptions;
 
@@ -33,8 +34,13 @@ pub fn durable_server() -> testkit::Redis {
     testkit::Redis::start(options).unwrap()
 }
 
+pub fn settings(url: &str) -> Settings {
+    let (url, prefix) = (url.to_owned(), String::new());
+    Settings { url, prefix, entropy: unique(), if_absent: IfAbsent::Create }
+}
+
 pub async fn try_open(url: &str) -> Result<Redis, StoreError> {
-    Redis::open(Settings { url: url.to_owned(), prefix: String::new(), entropy: unique() }).await
+    Redis::open(settings(url)).await
 }
 
 pub async fn open(server: &testkit::Redis) -> Redis {

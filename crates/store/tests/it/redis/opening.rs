@@ -2,11 +2,13 @@
 
 use tenure_core::store::{KeptAlive, Want};
 use tenure_core::{Code, DutyKey, Note, Store};
+use tenure_store::IfAbsent;
+use tenure_store::redis::{Redis, Settings};
 use testkit::RedisOptions;
 
 use super::kit::{
-    commit, group, hold, is_kept, join, keep, keys, open, reason, refused, server, try_claim,
-    try_open, wish,
+    commit, group, hold, is_kept, join, keep, keys, open, reason, refused, server, settings,
+    try_claim, try_open, wish,
 };
 
 async fn refusal(url: &str) -> Option<Code> {
@@ -76,6 +78,18 @@ async fn no_server_is_unreachable() {
     let server = server();
     server.kill().unwrap();
     assert_eq!(refusal(&server.url()).await, Some(Code::Unreachable));
+}
+
+/// A command that only looks leaves nothing behind.
+#[tokio::test]
+async fn a_look_at_an_empty_server_makes_nothing() {
+    let server = server();
+    let look = Settings { if_absent: IfAbsent::Refuse, ..settings(&server.url()) };
+    let error = Redis::open(look.clone()).await.unwrap_err();
+    assert_eq!(refused(&error), Some(Code::Absent));
+    assert!(keys(&server).is_empty());
+    drop(open(&server).await);
+    Redis::open(look).await.unwrap();
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ use std::process::Command;
 use rusqlite::Connection;
 use tenure_core::store::Claimed;
 use tenure_core::{Code, StoreError};
+use tenure_store::IfAbsent;
+use tenure_store::sqlite::{Settings, Sqlite};
 
 use super::{open, try_open};
 use crate::player::{LONG, Player, duty, or_hang};
@@ -73,6 +75,28 @@ async fn what_is_no_database_is_refused_and_left_alone() {
     refused(&try_open(folder.path()).await.unwrap_err(), Code::Unreachable);
     let nowhere = folder.path().join("no/such/folder/tenure.db");
     refused(&try_open(&nowhere).await.unwrap_err(), Code::Unreachable);
+}
+
+/// A command that only looks makes no store, not in an empty file and not in somebody else's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_makes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let look = async |name: &str| {
+        let path = folder.path().join(name);
+        let settings = Settings { path, if_absent: IfAbsent::Refuse, ..Settings::default() };
+        Sqlite::open(settings).await.unwrap_err()
+    };
+    refused(&look("absent.db").await, Code::Absent);
+    assert!(!folder.path().join("absent.db").exists());
+    std::fs::write(folder.path().join("empty.db"), "").unwrap();
+    refused(&look("empty.db").await, Code::Absent);
+    let theirs = folder.path().join("theirs.db");
+    let other = Connection::open(&theirs).unwrap();
+    other.execute_batch("CREATE TABLE session (theirs TEXT)").unwrap();
+    refused(&look("theirs.db").await, Code::Damaged);
+    refused(&try_open(&theirs).await.unwrap_err(), Code::Damaged);
+    let tables = "SELECT count(*) FROM sqlite_schema";
+    assert_eq!(other.query_row(tables, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
 }
 
 /// A transaction of somebody else that does not end: the call ends anyway, and nothing happened.

@@ -1,71 +1,5 @@
--- Stores one checkpoint: the usual case, made of statements whose plans are kept.
--- Answers saved (number = version), fenced (number = newest epoch) or conflict (number = stored
--- version). `item` is 1, as for a batch of one.
-CREATE OR REPLACE FUNCTION tenure.checkpoint_commit_one(
-    p_group text, p_instance text, p_nonce uuid, p_duty text, p_epoch bigint,
-    p_expected bigint, p_document bytea, p_slots integer,
-    OUT item bigint, OUT outcome text, OUT number bigint
-)
--- A plan that was kept while the tables were small would read them whole when they are not.
-LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
-#variable_conflict use_column
-DECLARE
-    v_hold tenure.hold%ROWTYPE;
-    v_stored bigint := 0;
-    v_committed bigint := 0;
-    v_saved boolean := false;
-BEGIN
-    item := 1;
-    -- Key share: keep-alives and other commits pass, a takeover does not (R12).
-    SELECT * INTO v_hold FROM tenure.hold
-    WHERE group_name = p_group AND duty = p_duty FOR KEY SHARE;
-    IF v_hold.held AND v_hold.epoch = p_epoch AND v_hold.instance = p_instance
-        AND v_hold.nonce = p_nonce AND EXISTS (
-            SELECT FROM tenure.session
-            WHERE group_name = p_group AND instance = p_instance AND nonce = p_nonce
-                AND NOT ended AND expires_at > clock_timestamp()
-        )
-    THEN
-        IF p_expected = 0 THEN
-            INSERT INTO tenure.checkpoint
-                (group_name, duty, version, epoch, instance, document, written_at)
-            VALUES (p_group, p_duty, 1, p_epoch, p_instance, p_document, clock_timestamp())
-            ON CONFLICT (group_name, duty) DO NOTHING;
-        ELSE
-            UPDATE tenure.checkpoint SET
-                version = p_expected + 1, epoch = p_epoch, instance = p_instance,
-                document = p_document, written_at = clock_timestamp()
-            WHERE group_name = p_group AND duty = p_duty
-                AND version = p_expected AND epoch <= p_epoch;
-        END IF;
-        v_saved := FOUND;
-        IF NOT v_saved THEN
-            SELECT version, epoch INTO v_stored, v_committed FROM tenure.checkpoint
-            WHERE group_name = p_group AND duty = p_duty;
-            IF coalesce(v_committed, 0) <= p_epoch THEN
-                outcome := 'conflict';
-                number := coalesce(v_stored, 0);
-                RETURN;
-            END IF;
-        END IF;
-    END IF;
-    IF NOT v_saved THEN
-        outcome := 'fenced';
-        number := greatest(coalesce(v_hold.epoch, 0), coalesce(v_committed, 0));
-        RETURN;
-    END IF;
-    INSERT INTO tenure.history
-        (group_name, duty, slot, version, epoch, instance, document, written_at)
-    VALUES (p_group, p_duty, (p_expected + 1) % p_slots, p_expected + 1, p_epoch, p_instance,
-        p_document, clock_timestamp())
-    ON CONFLICT (group_name, duty, slot) DO UPDATE SET
-        version = excluded.version, epoch = excluded.epoch, instance = excluded.instance,
-        document = excluded.document, written_at = excluded.written_at;
-    outcome := 'saved';
-    number := p_expected + 1;
-END $$;
-
--- Stores checkpoints under holds of one session. One row per commit, `item` counting from 1.
+-- Stores checkpoints under holds of one session. One row per commit, `item` counting from 1:
+-- saved (number = version), fenced (number = newest epoch) or conflict (number = stored version).
 CREATE OR REPLACE FUNCTION tenure.checkpoint_commit(
     p_group text, p_instance text, p_nonce uuid, p_duties text[], p_epochs bigint[],
     p_expected bigint[], p_documents bytea[], p_slots integer
@@ -76,6 +10,7 @@ DECLARE
     v_live boolean;
     v_saved bigint := 0;
 BEGIN
+    -- Key share: keep-alives and other commits pass, a takeover does not (R12).
     PERFORM count(*) FROM (
         SELECT u.duty FROM unnest(p_duties) AS u(duty) ORDER BY u.duty COLLATE "C" OFFSET 0
     ) AS w CROSS JOIN LATERAL (

@@ -1,0 +1,27 @@
+-- Stores the first checkpoint of a duty. No row: the hold does not stand, or there is one already.
+-- $1 group, $2 instance, $3 nonce, $4 duty, $5 epoch, $6 document, $7 slots
+--
+-- Key share on the hold alone: keep-alives and other commits pass, a takeover does not (R12). Who
+-- ends a hold locks and changes its row first, so after a wait for that the row no longer fits.
+WITH held AS (
+    SELECT h.duty FROM tenure.hold h
+    JOIN tenure.session s ON s.group_name = $1 AND s.instance = $2
+    WHERE h.group_name = $1 AND h.duty = $4 AND h.epoch = $5 AND h.instance = $2
+        AND h.nonce = $3::text::uuid AND h.held
+        AND s.nonce = $3::text::uuid AND NOT s.ended AND s.expires_at > clock_timestamp()
+    FOR KEY SHARE OF h
+), saved AS (
+    INSERT INTO tenure.checkpoint
+        (group_name, duty, version, epoch, instance, document, written_at)
+    SELECT $1, $4, 1, $5, $2, $6, clock_timestamp() FROM held
+    ON CONFLICT (group_name, duty) DO NOTHING
+    RETURNING version, written_at
+), kept AS (
+    INSERT INTO tenure.history
+        (group_name, duty, slot, version, epoch, instance, document, written_at)
+    SELECT $1, $4, version % $7, version, $5, $2, $6, written_at FROM saved
+    ON CONFLICT (group_name, duty, slot) DO UPDATE SET
+        version = excluded.version, epoch = excluded.epoch, instance = excluded.instance,
+        document = excluded.document, written_at = excluded.written_at
+)
+SELECT version FROM saved

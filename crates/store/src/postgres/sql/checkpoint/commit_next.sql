@@ -1,0 +1,25 @@
+-- Stores the next checkpoint of a duty. No row: the hold does not stand, or the stored version or
+-- epoch does not fit. As commit_first.sql, where the locks are explained.
+-- $1 group, $2 instance, $3 nonce, $4 duty, $5 epoch, $6 document, $7 slots, $8 expected version
+WITH held AS (
+    SELECT h.duty FROM tenure.hold h
+    JOIN tenure.session s ON s.group_name = $1 AND s.instance = $2
+    WHERE h.group_name = $1 AND h.duty = $4 AND h.epoch = $5 AND h.instance = $2
+        AND h.nonce = $3::text::uuid AND h.held
+        AND s.nonce = $3::text::uuid AND NOT s.ended AND s.expires_at > clock_timestamp()
+    FOR KEY SHARE OF h
+), saved AS (
+    UPDATE tenure.checkpoint c SET version = c.version + 1, epoch = $5, instance = $2,
+        document = $6, written_at = clock_timestamp()
+    FROM held
+    WHERE c.group_name = $1 AND c.duty = $4 AND c.version = $8 AND c.epoch <= $5
+    RETURNING c.version, c.written_at
+), kept AS (
+    INSERT INTO tenure.history
+        (group_name, duty, slot, version, epoch, instance, document, written_at)
+    SELECT $1, $4, version % $7, version, $5, $2, $6, written_at FROM saved
+    ON CONFLICT (group_name, duty, slot) DO UPDATE SET
+        version = excluded.version, epoch = excluded.epoch, instance = excluded.instance,
+        document = excluded.document, written_at = excluded.written_at
+)
+SELECT version FROM saved
