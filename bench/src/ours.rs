@@ -71,7 +71,7 @@ impl Ours {
     }
 
     /// The second of two: after a claim the first one confirms the new holds, and from then on
-    /// all are as the second.
+    /// all are as the second. Raw keep-alives are taken in the same way.
     pub async fn keep_alive(&mut self) -> Result<Duration> {
         self.keep_alive_once().await?;
         self.keep_alive_once().await

@@ -87,6 +87,7 @@ pub async fn run() -> Result<Vec<Row>> {
         for round in 0..rounds(holds) {
             times[0].push(raw.claim().await?);
             times[1].push(ours.claim().await?);
+            raw.keep_alive().await?;
             times[2].push(raw.keep_alive().await?);
             times[3].push(ours.keep_alive().await?);
             times[4].push(raw.commit(round).await?);

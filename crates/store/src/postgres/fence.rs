@@ -10,8 +10,8 @@ use super::{error, schema};
 ///
 /// Call it before the first effect. While the transaction runs, the duty is granted to nobody
 /// else (R12); when the hold does not stand, the error has [`tenure_core::Code::Fenced`] and
-/// PostgreSQL refuses everything further in this transaction. The server ends the transaction
-/// when it stands idle for longer than the hold is valid, so that a paused client blocks a takeover no
+/// PostgreSQL refuses everything further in this transaction. The server ends the transaction when
+/// it stands idle for longer than the hold is valid, so that a paused client blocks a takeover no
 /// longer than its TTL.
 ///
 /// ```no_run

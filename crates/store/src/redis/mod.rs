@@ -3,13 +3,14 @@
 //! # Keys
 //!
 //! `P` is the prefix, `G` the group, `I` the instance, `D` the duty id, each percent-escaped where
-//! needed. The first two are those of the poll lease layout, exactly, for the group `poll` and an empty prefix.
+//! needed. The first two are those of the poll lease layout, exactly, for the group `poll` and an
+//! empty prefix.
 //!
 //! | key | type | TTL | holds |
 //! |---|---|---|---|
 //! | `PG:node:I` | string | session | `1`: the heartbeat |
 //! | `PG:lease:D` | string | session | the instance id as it is |
-//! | `PG:session:I` | hash | session | nonce, note, ttl, evicted |
+//! | `PG:session:I` | hash | session | nonce, note, ttl, evicted, mark |
 //! | `PG:fence:D` | string | none | the newest epoch |
 //! | `PG:grants` | hash | none | `D` to nonce, `held` or `free`, and instance of the last grant |
 //! | `PG:members` | set | none | an index of `I`; what has expired goes when it is read |

@@ -1,5 +1,5 @@
-//! The keys of the poll lease layout, shared with instances that know nothing else: plain `SET ... NX PX` to acquire, a
-//! comparing script to renew and to release.
+//! The keys of the poll lease layout, shared with instances that know nothing else: plain
+//! `SET ... NX PX` to acquire, a comparing script to renew and to release.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
