@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tenure_core::store::Claimed;
+use tenure_store::postgres::Postgres;
 use tokio_postgres::Client;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::Place;
 use crate::player::{LONG, Player, or_hang};
@@ -62,8 +64,7 @@ async fn a_keep_alive_that_waited_for_a_takeover_finds_the_session_ended() {
     let claim =
         place.sql("SELECT outcome FROM tenure.hold_claim('g', $1, $2::text::uuid, $3, $4, 'x')");
     let (instance, nonce) = (b.session.instance.as_str(), b.session.nonce.to_string());
-    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-        [&instance, &nonce, &vec!["d"], &vec![0_i64]];
+    let parameters: [&(dyn ToSql + Sync); 4] = [&instance, &nonce, &vec!["d"], &vec![0_i64]];
     let outcome: String = takeover.query_one(&claim, &parameters).await.unwrap().get(0);
     assert_eq!(outcome, "granted");
     // As seen by others the row has not changed yet; put its expiry back into the future there.
@@ -82,30 +83,60 @@ async fn a_keep_alive_that_waited_for_a_takeover_finds_the_session_ended() {
     assert!(!a.keeps(&hold).await, "ended is final");
 }
 
+/// The types of a single commit's parameters, where the server would guess others.
+const ONE: [Type; 8] = [
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::INT8,
+    Type::BYTEA,
+    Type::INT4,
+    Type::INT8,
+];
+
 /// A commit that is under way keeps the duty until it is through; the takeover comes after it.
+/// True of the first commit of a duty, of the next ones, and of a batch: three statements.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_takeover_does_not_pass_a_commit_that_is_under_way() {
     let Some(place) = Place::given() else { return };
+    let ours = Postgres::open(place.settings()).await.unwrap();
+    let sql = |wanted| ours.statements().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
     let store = place.open().await;
-    let (a, b) = (Player::join(&store, "a", LONG).await, Player::join(&store, "b", LONG).await);
-    let hold = a.hold("d").await;
     let mut client = place.client().await;
-    let slow = client.transaction().await.unwrap();
-    let commit = place.sql(
-        "SELECT outcome FROM tenure.checkpoint_commit('g', $1, $2::text::uuid, $3, $4, $5, $6, 32)",
-    );
-    let (instance, nonce) = (a.session.instance.as_str(), a.session.nonce.to_string());
-    let (duties, epochs) = (vec!["d"], vec![hold.epoch.as_i64()]);
-    let (expected, documents) = (vec![0_i64], vec![&b"slow"[..]]);
-    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
-        [&instance, &nonce, &duties, &epochs, &expected, &documents];
-    let outcome: String = slow.query_one(&commit, &parameters).await.unwrap().get(0);
-    assert_eq!(outcome, "saved");
-    place.lapse(&a.session).await;
-    // The commit does not make the takeover wait either: it is answered at once.
-    assert!(matches!(or_hang(b.claim("d")).await, Claimed::HeldBy(_)));
-    slow.commit().await.unwrap();
-    assert!(b.hold("d").await.epoch > hold.epoch);
-    let stored = store.load(std::slice::from_ref(&hold.duty)).await.unwrap().remove(0).unwrap();
-    assert_eq!(stored.document.as_bytes(), b"slow");
+    for (n, statement) in ["commit_first", "commit_next", "commit"].into_iter().enumerate() {
+        let (a, b) = (Player::join(&store, "a", LONG).await, Player::join(&store, "b", LONG).await);
+        let id = format!("d{n}");
+        let hold = a.hold(&id).await;
+        let (instance, nonce) = (a.session.instance.as_str(), a.session.nonce.to_string());
+        let (epoch, document, slots) = (hold.epoch.as_i64(), &b"slow"[..], 32_i32);
+        let one: [&(dyn ToSql + Sync); 7] =
+            [&"g", &instance, &nonce, &id, &epoch, &document, &slots];
+        let (ids, epochs, documents) = (vec![id.as_str()], vec![epoch], vec![document]);
+        let (zero, expected) = (vec![0_i64], 1_i64);
+        let next: Vec<_> = one.into_iter().chain([&expected as _]).collect();
+        let batch: [&(dyn ToSql + Sync); 8] =
+            [&"g", &instance, &nonce, &ids, &epochs, &zero, &documents, &slots];
+        let parameters = match statement {
+            "commit_first" => &one[..],
+            "commit_next" => &next[..],
+            _ => &batch[..],
+        };
+        if statement == "commit_next" {
+            a.commit(&hold, 0, "first").await;
+        }
+        let slow = client.transaction().await.unwrap();
+        let types = if statement == "commit" { &[][..] } else { &ONE[..parameters.len()] };
+        let prepared = slow.prepare_typed(sql(statement), types).await.unwrap();
+        let rows = slow.query(&prepared, parameters).await.unwrap();
+        assert_eq!(rows.len(), 1, "{statement}");
+        place.lapse(&a.session).await;
+        // The commit does not make the takeover wait either: it is answered at once.
+        let claimed = or_hang(b.claim(&id)).await;
+        assert!(matches!(claimed, Claimed::HeldBy(_)), "{statement}: {claimed:?}");
+        slow.commit().await.unwrap();
+        assert!(b.hold(&id).await.epoch > hold.epoch);
+        let stored = store.load(std::slice::from_ref(&hold.duty)).await.unwrap().remove(0);
+        assert_eq!(stored.unwrap().document.as_bytes(), b"slow");
+    }
 }
