@@ -130,6 +130,14 @@ impl StoreError {
         }
     }
 
+    /// The same problem, found in the answer to a call that has happened.
+    #[must_use]
+    pub fn or_happened(self) -> Self {
+        match self {
+            Self::Refused(problem) | Self::Unknown(problem) => Self::Unknown(problem),
+        }
+    }
+
     /// Whether it may have happened.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown(_))

@@ -55,7 +55,7 @@ impl StoreUrl {
             return Err(bad(format!("unknown scheme {scheme}")));
         };
         let rest = rest.strip_prefix("//").ok_or_else(|| bad(format!("{scheme}: lacks //")))?;
-        let (place, query) = split_query(rest);
+        let (credentials, place, query) = parts(rest)?;
         let mut namespace = None;
         let mut passed_on = Vec::new();
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
@@ -64,9 +64,13 @@ impl StoreUrl {
                 _ => passed_on.push(parameter),
             }
         }
+        if kind == Kind::Redis && !passed_on.is_empty() {
+            return Err(bad("redis:// takes no parameter but prefix"));
+        }
+        let credentials = credentials.map_or(String::new(), |text| format!("{text}@"));
         let rest = match passed_on.is_empty() {
-            true => place.to_owned(),
-            false => format!("{place}?{}", passed_on.join("&")),
+            true => format!("{credentials}{place}"),
+            false => format!("{credentials}{place}?{}", passed_on.join("&")),
         };
         Ok(Self { kind, rest, namespace })
     }
@@ -138,13 +142,24 @@ fn not_built(kind: Kind) -> StoreError {
     StoreError::refused(Code::NotBuilt, format!("cargo feature {feature}"))
 }
 
-/// The parameters begin after the host: a `?` before the last `@` belongs to a password.
-fn split_query(rest: &str) -> (&str, &str) {
-    let host = rest.rfind('@').map_or(0, |at| at + 1);
-    match rest[host..].find('?') {
-        Some(at) => (&rest[..host + at], &rest[host + at + 1..]),
-        None => (rest, ""),
+/// Takes `[user[:password]@]host[/path][?parameters]` apart: what comes before `@`, the place, and
+/// the parameters. Refuses what could be read in two ways, because one of them would print a
+/// password: `@`, `/` and `?` inside a part have to be percent-escaped.
+fn parts(rest: &str) -> Result<(Option<&str>, &str, &str), StoreError> {
+    let escape = || bad("write @ as %40, / as %2F and ? as %3F inside a user, password or prefix");
+    let (credentials, after) = match rest.split_once('@') {
+        Some((credentials, after)) => (Some(credentials), after),
+        None => (None, rest),
+    };
+    if credentials.is_some_and(|credentials| credentials.contains(['/', '?'])) {
+        return Err(escape());
     }
+    let (place, query) = after.split_once('?').unwrap_or((after, ""));
+    let host = place.split('/').next().unwrap_or_default();
+    if host.contains('@') {
+        return Err(escape());
+    }
+    Ok((credentials, place, query))
 }
 
 fn namespace_text(escaped: &str) -> Result<String, StoreError> {
@@ -164,14 +179,10 @@ impl fmt::Display for StoreUrl {
             Kind::Postgres => ("postgres", "schema"),
             Kind::Redis => ("redis", "prefix"),
         };
-        let (place, _) = split_query(&self.rest);
-        let place = match place.rsplit_once('@') {
-            None => place.to_owned(),
-            Some((credentials, host)) => {
-                let user = credentials.split(':').next().unwrap_or_default();
-                format!("{user}@{host}")
-            }
-        };
+        // What was parsed can be taken apart again; if not, it is not shown.
+        let (credentials, place, _) = parts(&self.rest).unwrap_or((None, "(not shown)", ""));
+        let user = credentials.and_then(|text| text.split(':').next());
+        let place = user.map_or(place.to_owned(), |user| format!("{user}@{place}"));
         write!(f, "{scheme}://{place}")?;
         match &self.namespace {
             Some(namespace) => write!(f, "?{own}={namespace}"),
@@ -200,9 +211,9 @@ mod tests {
         for (url, expected) in [
             ("sqlite:tenure.db", "sqlite:tenure.db"),
             ("postgres://me:s3cret@h/db?schema=lease", "postgres://me@h/db?schema=lease"),
-            ("postgres://me:s3@cret@h1:1,h2:2/db", "postgres://me@h1:1,h2:2/db"),
-            ("postgres://me:s3cret?x@h/db?schema=a", "postgres://me@h/db?schema=a"),
-            ("redis://:s3cret?&@h/0", "redis://@h/0"),
+            ("postgres://me:s3cret@h1:1,h2:2/db", "postgres://me@h1:1,h2:2/db"),
+            ("postgres://me@h/db?password=s3@cret", "postgres://me@h/db"),
+            ("redis://:s3%3Fcret@h/0", "redis://@h/0"),
             ("postgresql://h/db?password=s3cret&user=me", "postgres://h/db"),
             ("redis://:s3cret@h:6379/0?prefix=app:", "redis://@h:6379/0?prefix=app:"),
         ] {
@@ -230,6 +241,13 @@ mod tests {
             ("me:s3cret@h", Code::BadUrl),
             ("me%40x,s3cret:h", Code::BadUrl),
             ("postgres:h", Code::BadUrl),
+            // Each of these could be read in two ways.
+            ("postgres://me:s3cret?x@h/db", Code::BadUrl),
+            ("postgres://me:s3cret/x@h/db", Code::BadUrl),
+            ("postgres://me:s3@s3cret@h/db", Code::BadUrl),
+            ("postgres://h/db?password=x@s3cret", Code::BadUrl),
+            ("redis://h:6379/0?prefix=s3cret@app:", Code::BadUrl),
+            ("redis://h:6379/0?protocol=s3cret", Code::BadUrl),
             ("postgres://h/db?schema=", Code::BadUrl),
             ("redis://h?prefix=%FF", Code::BadUrl),
             ("rediss://:s3cret@h", Code::NoTls),

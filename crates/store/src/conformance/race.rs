@@ -9,7 +9,7 @@ use tenure_core::store::{
 use tenure_core::{DutyKey, Hold, Note, Session};
 use tokio::task::JoinSet;
 
-use super::kit::{Kit, doc, granted, reason, version};
+use super::kit::{Kit, doc, reason, version};
 
 super::cases! { "race":
     twenty_racers_for_fifty_expired_duties,
@@ -22,6 +22,7 @@ super::cases! { "race":
     claims_and_releases_keep_every_invariant,
     a_closing_session_leaves_no_hold_behind,
     keep_alive_and_takeover_never_both_win,
+    calls_that_are_dropped_leave_a_sound_store,
 }
 
 const RACERS: usize = 20;
@@ -147,6 +148,11 @@ async fn a_group_document_counts_every_writer(kit: Kit) {
             let read = kit.store.group_document(&kit.group).await.unwrap();
             let line = format!("{racer}.{done};");
             let mut bytes = read.document.as_bytes().to_vec();
+            // Whose reply was lost finds its own line when it reads again.
+            if String::from_utf8_lossy(&bytes).contains(&line) {
+                done += 1;
+                continue;
+            }
             bytes.extend(line.as_bytes());
             let document = tenure_core::Document::new(bytes).unwrap();
             let replaced = kit.store.replace_group_document(&kit.group, read.version, &document);
@@ -237,7 +243,6 @@ async fn a_closing_session_leaves_no_hold_behind(kit: Kit) {
 
 /// The holder extends while another one claims what looks expired: never both.
 async fn keep_alive_and_takeover_never_both_win(kit: Kit) {
-    let mut taken = 0;
     for round in 0..10 {
         let duty = kit.duty(&format!("d{round}"));
         let wanted = std::slice::from_ref(&duty);
@@ -253,7 +258,6 @@ async fn keep_alive_and_takeover_never_both_win(kit: Kit) {
             Claimed::Granted(new) => {
                 assert!(new.epoch > hold.epoch);
                 assert_eq!(still, KeptAlive::Ended, "kept before: {kept:?}");
-                taken += 1;
             }
             Claimed::HeldBy(_) => {
                 let KeptAlive::Kept { holds, .. } = still else { panic!("{still:?}") };
@@ -262,8 +266,35 @@ async fn keep_alive_and_takeover_never_both_win(kit: Kit) {
             other => panic!("{other:?}"),
         }
     }
-    // The lapse is the later of the two unless the keep-alive waited for it.
-    assert!(taken <= 10);
-    let free = kit.hold_all(&kit.join("last").await, &[kit.duty("fresh")]).await;
-    granted(Claimed::Granted(free[0].clone()));
+}
+
+/// What was sent may still happen; nothing may be half done, and the store must go on.
+async fn calls_that_are_dropped_leave_a_sound_store(kit: Kit) {
+    let a = kit.join("a").await;
+    let holds = kit.hold_all(&a, &kit.duties(8)).await;
+    for round in 0..40 {
+        let (kit, a, hold) = (kit.clone(), a.clone(), holds[round % 8].clone());
+        let expected = kit.load(&hold.duty).await.map_or(0, |c| c.version.get());
+        let call = tokio::spawn(async move { kit.commit(&a, &hold, expected, "x").await });
+        for _ in 0..round % 7 {
+            tokio::task::yield_now().await;
+        }
+        call.abort();
+        let _ = call.await;
+    }
+    for hold in &holds {
+        // A commit that was dropped on its way may still arrive: then this one is told so.
+        let mut stored = kit.load(&hold.duty).await.map_or(0, |c| c.version.get());
+        loop {
+            match kit.commit(&a, hold, stored, "last").await {
+                Committed::Saved(_) => break,
+                Committed::Conflict { stored: newer } => stored = newer.get(),
+                other => panic!("{other:?}"),
+            }
+        }
+        let newest = kit.load(&hold.duty).await.unwrap();
+        assert_eq!(newest.document, doc("last"));
+        assert_eq!(kit.store.history(&hold.duty).await.unwrap().first(), Some(&newest));
+    }
+    assert!(kit.fates(&a, &holds).await.iter().all(|fate| *fate == HoldFate::Kept));
 }

@@ -1,6 +1,6 @@
 //! What the memory store remembers, and each call as one step on it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tenure_core::store::{
     AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed, Evict,
@@ -22,6 +22,8 @@ pub(super) struct State {
 #[derive(Default)]
 struct Group {
     sessions: BTreeMap<InstanceId, SessionRow>,
+    /// The nonce of every session that was ever opened.
+    spent: BTreeSet<Nonce>,
     holds: BTreeMap<DutyId, HoldRow>,
     /// Newest first, at most [`HISTORY_SLOTS`].
     checkpoints: BTreeMap<DutyId, VecDeque<Checkpoint>>,
@@ -135,14 +137,16 @@ impl State {
             match (row.evicted, live, row.nonce == open.nonce) {
                 (true, _, _) => return Opened::Evicted,
                 (false, true, false) => return Opened::Taken,
-                (false, false, true) => return Opened::Spent,
                 (false, true, true) => {
                     row.expires = expires;
                     row.note = open.note.clone();
                     return Opened::Open(open.session());
                 }
-                (false, false, false) => {}
+                (false, false, _) => {}
             }
+        }
+        if !group.spent.insert(open.nonce) {
+            return Opened::Spent;
         }
         let row = SessionRow {
             nonce: open.nonce,

@@ -14,7 +14,9 @@ use tokio_postgres::{Config, NoTls, Row};
 use super::error;
 
 /// How long a connection may take to be made or to come free.
-const CONNECT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT: Duration = Duration::from_secs(5);
+/// After so much silence the server is asked whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 /// How long a statement may take. Locks are given up by the server before that.
 const ANSWER: Duration = Duration::from_secs(15);
 
@@ -33,7 +35,7 @@ pub(super) fn config(url: &str) -> Result<Config, StoreError> {
     if config.get_application_name().is_none() {
         config.application_name("tenure");
     }
-    config.connect_timeout(CONNECT).tcp_user_timeout(ANSWER);
+    config.connect_timeout(CONNECT).tcp_user_timeout(ANSWER).keepalives_idle(KEEPALIVE);
     Ok(config)
 }
 
@@ -130,10 +132,11 @@ pub(super) async fn is_direct(config: &Config) -> bool {
 }
 
 /// Our statements look rows up by key. A plan that is kept from the time when a table was small
-/// would read it whole when it is not, so reading whole tables is made the last choice.
+/// would read it whole when it is not, so reading whole tables is made the last choice. And locks
+/// are given up in the server, before we give up waiting for its answer.
 pub(super) fn keep_plans_keyed(config: &mut Config) {
     let given = config.get_options().unwrap_or_default();
-    config.options(format!("{given} -c enable_seqscan=off"));
+    config.options(format!("{given} -c enable_seqscan=off -c lock_timeout=3s"));
 }
 
 async fn sees_our_port(config: &Config) -> Option<bool> {

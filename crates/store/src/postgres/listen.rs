@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 
-use super::connect::within;
+use super::connect::{CONNECT, within};
 use super::error;
 
 /// Between attempts to get the connection back.
@@ -65,8 +65,10 @@ impl Drop for Line {
 
 impl Line {
     async fn open(config: &Config, channel: &str, groups: Arc<Groups>) -> Result<Self, StoreError> {
+        let connecting = tokio::time::timeout(CONNECT, config.connect(NoTls)).await;
+        let silent = |_| StoreError::refused(Code::Unreachable, "the server stayed silent");
         let (client, mut connection) =
-            config.connect(NoTls).await.map_err(|error| error::of_connect(&error))?;
+            connecting.map_err(silent)?.map_err(|error| error::of_connect(&error))?;
         let ended = tokio::spawn(async move {
             let mut messages = poll_fn(move |context| connection.poll_message(context));
             while let Some(Ok(message)) = messages.next().await {

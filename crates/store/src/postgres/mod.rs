@@ -27,6 +27,7 @@ use tenure_core::{
     Store, StoreError, Version,
 };
 use tokio::sync::OnceCell;
+use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Config, Row};
 
@@ -95,8 +96,9 @@ impl Postgres {
         if named {
             connect::keep_plans_keyed(&mut config);
         }
-        let data = Line::new(&config, DATA_CONNECTIONS, named)?;
-        let mut client = data.client().await?;
+        // The first connection takes any server, to say what is wrong with it; the others take a
+        // primary only, also after a failover.
+        let mut client = Line::new(&config, 1, false)?.client().await?;
         let standby =
             connect::within(client.query_typed("SELECT pg_is_in_recovery()", &[])).await?;
         if standby.first().is_some_and(|row| row.get(0)) {
@@ -104,8 +106,9 @@ impl Postgres {
         }
         schema::migrate(&mut client, &settings).await?;
         drop(client);
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let store = Self {
-            data,
+            data: Line::new(&config, DATA_CONNECTIONS, named)?,
             pulse: Line::new(&config, PULSE_CONNECTIONS, named)?,
             config,
             statements: Statements::new(&settings.schema),
@@ -132,16 +135,12 @@ impl Postgres {
         column(row, 0)
     }
 
-    /// Which of the holds stand whose mark does not already say so.
-    async fn look_at(
-        &self,
-        session: &Session,
-        holds: &[Hold],
-        mark: Mark,
-    ) -> Result<Vec<HoldFate>, StoreError> {
+    /// Which of the holds stand, looking only at those whose mark does not already say so. The
+    /// session is extended by now: what cannot be looked at is unknown, not refused.
+    async fn look_at(&self, session: &Session, holds: &[Hold], mark: Mark) -> Vec<HoldFate> {
         let (mut fates, unsure) = fates_by_mark(session, holds, mark);
         if unsure.is_empty() {
-            return Ok(fates);
+            return fates;
         }
         let who = Who::of(session);
         let duties: Vec<&str> = unsure.iter().map(|n| holds[*n].duty.id.as_str()).collect();
@@ -149,12 +148,18 @@ impl Postgres {
         let [group, instance, nonce] = who.parameters();
         let (duties, epochs) = ((&duties as _, Type::TEXT_ARRAY), (&epochs as _, Type::INT8_ARRAY));
         let parameters = [group, instance, nonce, duties, epochs];
-        for row in self.pulse.query(&self.statements.standing, &parameters).await? {
-            if let Some(n) = unsure.get(read::index(&row)?) {
-                fates[*n] = HoldFate::Kept;
+        let looked = self.pulse.query(&self.statements.standing, &parameters).await;
+        let standing: Result<Vec<usize>, StoreError> =
+            looked.and_then(|rows| rows.iter().map(read::index).collect());
+        match standing {
+            Ok(standing) => {
+                for n in standing.into_iter().filter_map(|position| unsure.get(position)) {
+                    fates[*n] = HoldFate::Kept;
+                }
             }
+            Err(_) => unsure.into_iter().for_each(|n| fates[n] = HoldFate::Unknown),
         }
-        Ok(fates)
+        fates
     }
 
     /// The usual case: one statement, and a second one only to say why it was refused.
@@ -189,8 +194,12 @@ impl Postgres {
         let rows = self.query(&self.statements.commit_refused, &parameters).await?;
         let row = rows.first().ok_or_else(|| StoreError::refused(Code::Failed, "no answer row"))?;
         let (stands, stored): (bool, i64) = (column(row, 0)?, column(row, 1)?);
-        match stands && stored != expected {
-            true => Ok(Committed::Conflict { stored: Version::from_i64(stored)? }),
+        match stands {
+            true if stored != expected => {
+                Ok(Committed::Conflict { stored: Version::from_i64(stored)? })
+            }
+            // Another commit under the same hold came in between: now it would fit.
+            true => Err(StoreError::refused(Code::Busy, "another commit was under way")),
             false => Ok(Committed::Fenced { newest: Epoch::from_i64(column(row, 2)?)? }),
         }
     }
@@ -292,7 +301,7 @@ impl Store for Postgres {
             return Ok(KeptAlive::Ended);
         };
         let mark = Mark(column::<i64>(row, 0)? as u64);
-        Ok(KeptAlive::Kept { mark, holds: self.look_at(session, holds, mark).await? })
+        Ok(KeptAlive::Kept { mark, holds: self.look_at(session, holds, mark).await })
     }
 
     async fn claim(
@@ -311,7 +320,8 @@ impl Store for Postgres {
         let parameters = [group, instance, nonce, duties, floors, reason];
         let rows = self.query(&self.statements.claim, &parameters).await?;
         let rows = complete(rows, wants.len())?;
-        rows.iter().zip(wants).map(|(row, want)| read::claimed(row, session, want)).collect()
+        let read = |(row, want)| read::claimed(row, session, want).map_err(StoreError::or_happened);
+        rows.iter().zip(wants).map(read).collect()
     }
 
     async fn release(
@@ -333,7 +343,8 @@ impl Store for Postgres {
         let reason = (&reason.as_str() as _, Type::TEXT);
         let parameters = [group, instance, nonce, duties, epochs, reason];
         let rows = self.query(&self.statements.release, &parameters).await?;
-        complete(rows, holds.len())?.iter().map(read::released).collect()
+        let read = |row| read::released(row).map_err(StoreError::or_happened);
+        complete(rows, holds.len())?.iter().map(read).collect()
     }
 
     async fn evict(
@@ -415,7 +426,8 @@ impl Store for Postgres {
             (&SLOTS as _, Type::INT4),
         ];
         let rows = self.query(&self.statements.commit, &parameters).await?;
-        complete(rows, commits.len())?.iter().map(read::committed).collect()
+        let read = |row| read::committed(row).map_err(StoreError::or_happened);
+        complete(rows, commits.len())?.iter().map(read).collect()
     }
 
     async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {

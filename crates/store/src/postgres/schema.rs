@@ -1,12 +1,18 @@
 //! Making and updating the tables and functions.
 
+use std::time::Duration;
+
 use tenure_core::{Code, StoreError};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient};
 
 use super::Settings;
+use super::connect::within;
 use super::error;
 use crate::migration::{Applied, Migration, pending};
+
+/// How long a migration may take, waiting for other starters included.
+const MIGRATION: Duration = Duration::from_secs(120);
 
 const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
 
@@ -80,19 +86,22 @@ fn record(migration: &Migration) -> String {
 /// missing do not take it and need no rights to make tables.
 pub(super) async fn migrate(client: &mut Client, settings: &Settings) -> Result<(), StoreError> {
     let schema = &settings.schema;
-    let known = applied(client, schema).await.map_err(|e| error::of_statement(&e))?;
+    let known = within(applied(client, schema)).await?;
     if pending(MIGRATIONS, &known)?.is_empty() {
         return Ok(());
     }
     if known.is_empty() && settings.if_absent == crate::IfAbsent::Refuse {
         return Err(StoreError::refused(Code::Absent, format!("schema {schema}")));
     }
-    run(client, schema).await.map_err(|error| match error::of_statement(&error) {
-        StoreError::Refused(problem) if problem.code == Code::Denied => {
-            StoreError::refused(Code::NeedsMigration, problem.detail)
-        }
-        other => other,
-    })
+    match tokio::time::timeout(MIGRATION, run(client, schema)).await {
+        Err(_) => Err(StoreError::unknown(Code::Lost, format!("no end within {MIGRATION:?}"))),
+        Ok(done) => done.map_err(|error| match error::of_statement(&error) {
+            StoreError::Refused(problem) if problem.code == Code::Denied => {
+                StoreError::refused(Code::NeedsMigration, problem.detail)
+            }
+            other => other,
+        }),
+    }
 }
 
 async fn run(client: &mut Client, schema: &str) -> Result<(), tokio_postgres::Error> {
@@ -120,7 +129,7 @@ pub(super) fn script(schema: &str) -> String {
         "COMMIT;\n\n-- For each role that runs Tenure:\n\
          -- GRANT USAGE ON SCHEMA tenure TO role;\n\
          -- GRANT SELECT ON tenure.migration TO role;\n\
-         -- GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.session, tenure.hold,\n\
+         -- GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.session, tenure.spent, tenure.hold,\n\
          --     tenure.checkpoint, tenure.history, tenure.group_document, tenure.audit TO role;\n",
     );
     in_schema(&script, schema).replace("SCHEMA tenure TO", &format!("SCHEMA {schema} TO"))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, Value};
-use tenure_core::StoreError;
+use tenure_core::{Code, StoreError};
 use tokio::time::timeout;
 
 use super::error;
@@ -95,8 +95,26 @@ impl Link {
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         let refused = |error| error::of_connecting(&error, &self.address);
         let connection = connecting.await.map_err(refused)?;
+        self.refuse_replica(&connection).await?;
         self.load_scripts(&connection).await?;
         Ok(connection)
+    }
+
+    /// At each new connection, because a failover may have made another server of the same address.
+    /// Who may not ask is refused by the server when it writes.
+    async fn refuse_replica(&self, connection: &MultiplexedConnection) -> Result<(), StoreError> {
+        let mut command = redis::cmd("INFO");
+        command.arg("replication");
+        let Ok(Value::BulkString(text)) = self.one(connection, &command).await else {
+            return Ok(());
+        };
+        match String::from_utf8_lossy(&text).lines().any(|line| line.trim() == "role:slave") {
+            true => {
+                let detail = format!("{} is a replica", self.address);
+                Err(StoreError::refused(Code::ReadOnly, detail))
+            }
+            false => Ok(()),
+        }
     }
 
     async fn load_scripts(&self, connection: &MultiplexedConnection) -> Result<(), StoreError> {
@@ -123,8 +141,10 @@ impl Link {
         for (answer, command) in answers.iter_mut().zip(commands) {
             if matches!(answer, Ok(Value::ServerError(error)) if error::is_no_script(error)) {
                 // The server forgot its scripts, so this one did not run.
-                self.load_scripts(&connection).await?;
-                *answer = self.one(&connection, command).await;
+                *answer = match self.load_scripts(&connection).await {
+                    Ok(()) => self.one(&connection, command).await,
+                    Err(error) => Err(error),
+                };
             }
         }
         suspect.answered = answers.iter().all(Result::is_ok);

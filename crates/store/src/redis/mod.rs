@@ -180,13 +180,6 @@ impl Redis {
             let detail = format!("{} runs in cluster mode", self.address);
             return Err(StoreError::refused(Code::Cluster, detail));
         }
-        let replication = self.info(&self.control, "replication").await?;
-        let replica =
-            replication.is_some_and(|text| text.lines().any(|line| line.trim() == "role:slave"));
-        if replica {
-            let detail = format!("{} is a replica", self.address);
-            return Err(StoreError::refused(Code::ReadOnly, detail));
-        }
         Ok(())
     }
 

@@ -143,7 +143,11 @@ impl Redis {
                 };
                 again.iter().map(keep).collect()
             });
-            let looked = looked.await?;
+            // Other chunks are extended by now: what cannot be looked at is unknown, not refused.
+            let looked = match looked.await {
+                Ok(looked) => looked,
+                Err(error) => vec![Err(error); again.len()],
+            };
             for (n, answer) in again.iter().copied().zip(looked) {
                 answers[n] = answer;
             }
@@ -286,7 +290,7 @@ fn kept_alive(answers: Vec<Answer>, chunks: &[&[Hold]]) -> Result<KeptAlive, Sto
                 mark = Some(mark.map_or(seen, |mark| mark.min(seen)));
                 while !lost.is_done() {
                     let place = lost.number()? as usize;
-                    match fates.get_mut(from + place - 1) {
+                    match fates.get_mut((from + place).saturating_sub(1)) {
                         Some(fate) => *fate = HoldFate::Lost,
                         None => return Err(error::unexpected("no such hold")),
                     }

@@ -157,9 +157,14 @@ impl Store for Sqlite {
             let job = move |line: &mut Line| {
                 line.read(|db, now| asked.iter().map(|it| hold::stands(db, it, now)).collect())
             };
-            let stands: Vec<bool> = self.vital.run(job).await?;
-            for (n, _) in unsure.iter().zip(stands).filter(|(_, stands)| *stands) {
-                fates[*n] = HoldFate::Kept;
+            // The session is extended by now: what cannot be looked at is unknown, not refused.
+            let looked: Result<Vec<bool>, StoreError> = self.vital.run(job).await;
+            for (position, n) in unsure.into_iter().enumerate() {
+                fates[n] = match looked.as_ref().map(|stands| stands[position]) {
+                    Ok(true) => HoldFate::Kept,
+                    Ok(false) => HoldFate::Lost,
+                    Err(_) => HoldFate::Unknown,
+                };
             }
         }
         Ok(KeptAlive::Kept { mark, holds: fates })

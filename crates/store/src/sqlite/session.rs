@@ -60,19 +60,23 @@ pub(super) fn open(
     now: LocalInstant,
 ) -> Result<Opened, StoreError> {
     let nonce = open.nonce.to_string();
-    let row = find(db, &open.group, &open.instance, now)?;
-    if let Some(row) = &row {
+    if let Some(row) = find(db, &open.group, &open.instance, now)? {
         match (row.evicted, row.live, row.nonce == nonce) {
             (true, _, _) => return Ok(Opened::Evicted),
             (false, true, false) => return Ok(Opened::Taken),
-            (false, false, true) => return Ok(Opened::Spent),
             (false, true, true) => {
                 keep_alive(db, &open.session(), Some(&open.note), now)?;
                 return Ok(Opened::Open(open.session()));
             }
-            (false, false, false) => {}
+            (false, false, _) => {}
         }
     }
+    let used = (open.group.as_str(), nonce.as_str());
+    if first(db, include_str!("sql/spent_find.sql"), used, |_| Ok(()))?.is_some() {
+        return Ok(Opened::Spent);
+    }
+    execute(db, include_str!("sql/spent_sweep.sql"), [open.group.as_str()])?;
+    execute(db, include_str!("sql/spent_record.sql"), used)?;
     let (group, instance) = (&open.group, &open.instance);
     execute(db, include_str!("sql/session_sweep.sql"), (group.as_str(), ns(now) - DAY_NS))?;
     let (note, expires) = (open.note.as_str().as_bytes(), expiry(now, open.ttl));

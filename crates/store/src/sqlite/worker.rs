@@ -115,8 +115,20 @@ impl Line {
         &mut self,
         read: impl FnOnce(&Connection, LocalInstant) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let snapshot = self.connection.transaction().map_err(refused)?;
-        read(&snapshot, self.clock.now())
+        // The first look takes the snapshot, and may have to wait while another process starts.
+        let begin = "BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1";
+        retry(|| {
+            let began = self.connection.execute_batch(begin);
+            if began.is_err() && !self.connection.is_autocommit() {
+                self.connection.execute_batch("ROLLBACK")?;
+            }
+            began
+        })
+        .map_err(refused)?;
+        let answer = read(&self.connection, self.clock.now());
+        // Nothing was written: how the transaction ends changes nothing.
+        let _ = self.connection.execute_batch("ROLLBACK");
+        answer
     }
 
     fn note_write(&mut self, began: LocalInstant) {

@@ -18,6 +18,14 @@ CREATE TABLE tenure.session (
     PRIMARY KEY (group_name, instance)
 ) WITH (fillfactor = 50);
 
+-- The nonces of sessions, from their first use on, so that none is used twice.
+CREATE TABLE tenure.spent (
+    group_name text COLLATE "C" NOT NULL,
+    nonce uuid NOT NULL,
+    used_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (group_name, nonce)
+);
+
 -- The last grant of each duty. Rows are never deleted: the epoch must survive (R2).
 CREATE TABLE tenure.hold (
     group_name text COLLATE "C" NOT NULL,

@@ -28,9 +28,10 @@ local marker = redis.call('HMGET', KEYS[1], 'base', 'run_id')
 local base = count(marker[1])
 if not base then return damaged(KEYS[1]) end
 -- After a restart the last grants may be forgotten: nothing at or below them is granted again.
+-- Who may not ask whether it restarted treats every claim as the first after a restart.
 local info = redis.pcall('INFO', 'server')
-local run_id = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or marker[2]
-local restarted = run_id ~= marker[2]
+local run_id = type(info) == 'string' and string.match(info, 'run_id:(%x+)')
+local restarted = not run_id or run_id ~= marker[2]
 if restarted then base = math.max(base, now, tonumber(ARGV[7])) end
 
 local n = (#ARGV - 7) / 2
@@ -71,7 +72,7 @@ for i = 1, n do
   end
 end
 
-if restarted then redis.call('HSET', KEYS[1], 'base', decimal(base), 'run_id', run_id) end
+if restarted then redis.call('HSET', KEYS[1], 'base', decimal(base), 'run_id', run_id or marker[2]) end
 local text = grant_text(nonce, 'held', instance)
 for g = 1, #granted do
   local i, epoch, grant, before = unpack(granted[g])

@@ -14,6 +14,14 @@ CREATE TABLE session (
     PRIMARY KEY (group_name, instance)
 ) STRICT, WITHOUT ROWID;
 
+-- The nonces of sessions, from their first use on, so that none is used twice.
+CREATE TABLE spent (
+    group_name TEXT NOT NULL,
+    nonce TEXT NOT NULL,
+    unix_ms INTEGER NOT NULL,
+    PRIMARY KEY (group_name, nonce)
+) STRICT, WITHOUT ROWID;
+
 -- The last grant of each duty. Rows are never deleted: the epoch must survive (R2).
 CREATE TABLE hold (
     group_name TEXT NOT NULL,

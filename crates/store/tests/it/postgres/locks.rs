@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::store::Claimed;
+use tenure_core::store::{Claimed, Want};
 use tenure_store::postgres::Postgres;
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
@@ -81,6 +81,45 @@ async fn a_keep_alive_that_waited_for_a_takeover_finds_the_session_ended() {
     or_hang(moving).await.unwrap().unwrap();
     assert!(!or_hang(keeping).await.unwrap());
     assert!(!a.keeps(&hold).await, "ended is final");
+}
+
+/// A hold that was locked when a claim looked is not granted by that claim, even if it comes free
+/// before the claim is through: somebody else may have been granted it meanwhile, under a session
+/// that the claim's later statements do not see.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_claim_skipped_it_does_not_grant() {
+    let Some(place) = Place::given() else { return };
+    let store = place.open().await;
+    let dead = Player::join(&store, "dead", LONG).await;
+    let (x, a) = (Player::join(&store, "x", LONG).await, Player::join(&store, "a", LONG).await);
+    dead.hold("aa").await;
+    let held = x.hold("zz").await;
+    place.lapse(&dead.session).await;
+    // X releases `zz`, slowly; somebody locks the dead session, so that A stops between its looks.
+    let (mut releasing, mut blocking) = (place.client().await, place.client().await);
+    let release = releasing.transaction().await.unwrap();
+    let sql = "SELECT outcome FROM tenure.hold_release('g', $1, $2::text::uuid, $3, $4, 'x')";
+    let (instance, nonce) = (x.session.instance.as_str(), x.session.nonce.to_string());
+    let parameters: [&(dyn ToSql + Sync); 4] =
+        [&instance, &nonce, &vec!["zz"], &vec![held.epoch.as_i64()]];
+    let freed = release.query_one(&place.sql(sql), &parameters).await.unwrap();
+    assert_eq!(freed.get::<_, &str>(0), "freed");
+    let block = blocking.transaction().await.unwrap();
+    let lock =
+        format!("SELECT FROM tenure.session WHERE nonce = '{}' FOR UPDATE", dead.session.nonce);
+    block.batch_execute(&place.sql(&lock)).await.unwrap();
+    let claiming = {
+        let (a, reason) = (a.clone(), crate::player::reason());
+        let wants = ["aa", "zz"].map(|id| Want::new(crate::player::duty(id)));
+        tokio::spawn(async move { a.store.claim(&a.session, &wants, &reason).await.unwrap() })
+    };
+    until_waiting(&place.client().await, &format!("{}.hold_claim", place.schema)).await;
+    release.commit().await.unwrap();
+    block.commit().await.unwrap();
+    let claimed = or_hang(claiming).await.unwrap();
+    assert!(matches!(&claimed[0], Claimed::Granted(_)), "{claimed:?}");
+    assert!(matches!(&claimed[1], Claimed::HeldBy(_)), "{claimed:?}");
+    assert!(a.hold("zz").await.epoch > held.epoch);
 }
 
 /// The types of a single commit's parameters, where the server would guess others.

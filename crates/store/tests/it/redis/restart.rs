@@ -63,17 +63,27 @@ async fn a_restart_that_rewinds_grants_no_epoch_twice() {
 
 /// The same for a user who may not ask the server for its run id.
 #[tokio::test]
-async fn without_the_right_to_ask_each_opening_raises_the_base() {
+async fn without_the_right_to_ask_each_opening_and_claim_raises_the_base() {
     let server = durable_server();
     let url = server.url().replace("redis://", "redis://app:pw@");
     let user = ["acl", "setuser", "app", "on", ">pw", "~*", "&*", "+@all", "-info"];
     server.cli(&user).unwrap();
     let store = super::kit::try_open(&url).await.unwrap();
+    let unrelated = super::kit::try_open(&url).await.unwrap();
     let a = join(&store, "a").await;
+    let c = join(&unrelated, "c").await;
     let before = wear(&store, &a, "x", 1).await;
     let lost = wear(&store, &a, "x", 3).await;
-    drop(store);
     let rewound = before.to_string();
+    server.cli(&["set", "poll:fence:x", &rewound]).unwrap();
+    // This handle was open all the time and has never seen the duty.
+    let lost = {
+        let again = hold(&unrelated, &c, "x").await;
+        assert!(again.epoch > lost);
+        unrelated.close_session(&c, &super::kit::reason()).await.unwrap();
+        again.epoch
+    };
+    drop(store);
     server.cli(&["set", "poll:fence:x", &rewound]).unwrap();
     let fresh = super::kit::try_open(&url).await.unwrap();
     let b = join(&fresh, "b").await;

@@ -15,6 +15,8 @@ CREATE OR REPLACE FUNCTION tenure.hold_claim(
 DECLARE
     v_mark bigint;
     v_granted bigint;
+    v_duties text[];
+    v_floors bigint[];
 BEGIN
     SELECT left_count INTO v_mark FROM tenure.session
     WHERE group_name = p_group AND instance = p_instance AND nonce = p_nonce
@@ -37,19 +39,31 @@ BEGIN
     ON CONFLICT (group_name, duty) DO NOTHING;
 
     -- A row that somebody else has locked is being committed under, or claimed: it is held. So a
-    -- holder that is stuck in a transaction delays nobody's other claims.
-    PERFORM count(*) FROM (
-        SELECT u.duty FROM unnest(p_duties) AS u(duty) ORDER BY u.duty COLLATE "C" OFFSET 0
+    -- holder that is stuck in a transaction delays nobody's other claims. From here on only what
+    -- was locked here is looked at: a row that comes free later may have a holder whose session a
+    -- later statement does not see yet.
+    SELECT array_agg(w.duty), array_agg(w.floor) INTO v_duties, v_floors FROM (
+        SELECT u.duty, u.floor FROM unnest(p_duties, p_floors) AS u(duty, floor)
+        ORDER BY u.duty COLLATE "C" OFFSET 0
     ) AS w CROSS JOIN LATERAL (
         SELECT FROM tenure.hold x
         WHERE x.group_name = p_group AND x.duty = w.duty FOR UPDATE SKIP LOCKED
     ) AS locked;
 
+    -- Our own session stays as it is until we are through: an eviction waits for this claim, or
+    -- this claim finds it.
+    PERFORM FROM tenure.session
+    WHERE group_name = p_group AND instance = p_instance AND nonce = p_nonce
+        AND NOT ended AND NOT evicted FOR KEY SHARE;
+    IF NOT FOUND THEN
+        v_duties := NULL;
+    END IF;
+
     -- Sessions that look expired are locked, looked at again, and ended for good. A keep-alive
     -- that began before the expiry and is not committed yet holds that lock; one that comes later
     -- finds the session ended. Without both, keep-alive and takeover can succeed together.
     WITH holder AS (
-        SELECT DISTINCT h.instance, h.nonce FROM unnest(p_duties) AS w(duty)
+        SELECT DISTINCT h.instance, h.nonce FROM unnest(v_duties) AS w(duty)
         CROSS JOIN LATERAL (
             SELECT x.instance, x.nonce FROM tenure.hold x
             WHERE x.group_name = p_group AND x.duty = w.duty AND x.held OFFSET 0
@@ -74,10 +88,10 @@ BEGIN
     WITH free AS MATERIALIZED (
         SELECT h.duty, h.epoch, h.instance, h.held,
             greatest(h.epoch, w.floor, c.epoch) + 1 AS next_epoch
-        FROM unnest(p_duties, p_floors) AS w(duty, floor)
+        FROM unnest(v_duties, v_floors) AS w(duty, floor)
         CROSS JOIN LATERAL (
             SELECT x.duty, x.epoch, x.instance, x.nonce, x.held FROM tenure.hold x
-            WHERE x.group_name = p_group AND x.duty = w.duty FOR UPDATE SKIP LOCKED
+            WHERE x.group_name = p_group AND x.duty = w.duty OFFSET 0
         ) AS h
         LEFT JOIN LATERAL (
             SELECT x.epoch FROM tenure.checkpoint x

@@ -63,14 +63,22 @@ BEGIN
         p_group, p_instance, '00000000-0000-4000-8000-000000000000', '', interval '0',
         clock_timestamp(), true, 0
     ) ON CONFLICT (group_name, instance) DO NOTHING;
-    SELECT * INTO STRICT v_row FROM tenure.session
+    SELECT * INTO v_row FROM tenure.session
     WHERE group_name = p_group AND instance = p_instance;
     IF p_now AND NOT v_row.ended AND v_row.expires_at > clock_timestamp() THEN
         -- Waits for effects that are running under these holds: once this answers, none is.
         v_freed := tenure.hold_free_all(p_group, p_instance, v_row.nonce, 'evicted', p_reason);
     END IF;
-    SELECT * INTO STRICT v_row FROM tenure.session
+    SELECT * INTO v_row FROM tenure.session
     WHERE group_name = p_group AND instance = p_instance FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the session was swept meanwhile' USING ERRCODE = '40001';
+    END IF;
+    IF p_now AND NOT v_row.ended AND v_row.expires_at > clock_timestamp() THEN
+        -- What was granted between the two looks; nothing can be any more.
+        v_freed := v_freed
+            + tenure.hold_free_all(p_group, p_instance, v_row.nonce, 'evicted', p_reason);
+    END IF;
     UPDATE tenure.session SET evicted = true, ended = ended OR p_now
     WHERE group_name = p_group AND instance = p_instance;
     IF NOT v_row.evicted THEN
