@@ -84,8 +84,11 @@ fn commit_one(
     let (version_column, epoch) = (version.as_i64(), hold.epoch.as_i64());
     let (instance, document) = (hold.instance.as_str(), commit.document.as_bytes());
     let row = (group, duty, version_column, epoch, instance, document);
-    execute(db, include_str!("sql/checkpoint_save.sql"), row)?;
-    let row = (group, duty, version_column, epoch, instance, document, HISTORY_SLOTS as i64);
+    // The ring's copy is the same to the millisecond.
+    let saved = first(db, include_str!("sql/checkpoint_save.sql"), row, |row| row.get(0))?;
+    let unix_ms: i64 = saved.unwrap_or_default();
+    let slots = HISTORY_SLOTS as i64;
+    let row = (group, duty, version_column, epoch, instance, document, slots, unix_ms);
     execute(db, include_str!("sql/history_save.sql"), row)?;
     Ok(Committed::Saved(version))
 }

@@ -72,7 +72,9 @@ for i = 1, n do
   end
 end
 
-if restarted then redis.call('HSET', KEYS[1], 'base', decimal(base), 'run_id', run_id or marker[2]) end
+if restarted then
+  redis.call('HSET', KEYS[1], 'base', decimal(base), 'run_id', run_id or marker[2])
+end
 local text = grant_text(nonce, 'held', instance)
 for g = 1, #granted do
   local i, epoch, grant, before = unpack(granted[g])
