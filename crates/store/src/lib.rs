@@ -32,9 +32,14 @@ pub use url::{IfAbsent, StoreUrl};
 /// How many checkpoints of a duty stay readable.
 pub const HISTORY_SLOTS: usize = 32;
 
-/// How many audit entries are kept (of a group in memory and Redis, of a store in SQL); the
+/// How many audit entries are kept, about (of a group in memory and Redis, of a store in SQL); the
 /// oldest go first.
 pub const AUDIT_KEPT: usize = 100_000;
+
+/// After so many claims through one handle the audit trail of a SQL store is cut to
+/// [`AUDIT_KEPT`] again; opening a store does it, too.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+const CLAIMS_PER_TRIM: u64 = 256;
 
 /// The fates that the marks of the holds tell by themselves, and which holds must be looked at;
 /// those are lost until the look says otherwise.

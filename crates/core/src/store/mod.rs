@@ -70,7 +70,9 @@ pub use request::{AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want, check
 ///     may be missed only while the connection is down, and then one hint follows. An expiry makes
 ///     no hint.
 /// 17. Grants, losses, releases and evictions are recorded with their reason; the records of one
-///     duty are in the order in which they happened (R24). Commits are recorded by the history.
+///     duty are in the order in which they happened (R24). Records of different duties that are
+///     made at the same time may appear a moment after ones with larger numbers. Commits are
+///     recorded by the history.
 ///
 /// **All calls**
 ///

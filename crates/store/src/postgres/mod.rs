@@ -15,6 +15,7 @@ mod statements;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use tenure_core::store::{
@@ -31,7 +32,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Config, Row};
 
-use crate::{AUDIT_KEPT, HISTORY_SLOTS, IfAbsent, fates_by_mark};
+use crate::{AUDIT_KEPT, CLAIMS_PER_TRIM, HISTORY_SLOTS, IfAbsent, fates_by_mark};
 use connect::{Line, Parameter};
 use listen::Listener;
 use read::column;
@@ -73,6 +74,7 @@ pub struct Postgres {
     schema: String,
     statements: Statements,
     listener: OnceCell<Arc<Listener>>,
+    claims: AtomicU64,
 }
 
 impl fmt::Debug for Postgres {
@@ -114,10 +116,16 @@ impl Postgres {
             statements: Statements::new(&settings.schema),
             schema: settings.schema,
             listener: OnceCell::new(),
+            claims: AtomicU64::new(0),
         };
-        let kept = AUDIT_KEPT as i64;
-        store.query(&store.statements.audit_trim, &[(&kept, Type::INT8)]).await?;
+        store.trim_audit().await?;
         Ok(store)
+    }
+
+    async fn trim_audit(&self) -> Result<(), StoreError> {
+        let kept = AUDIT_KEPT as i64;
+        self.query(&self.statements.audit_trim, &[(&kept, Type::INT8)]).await?;
+        Ok(())
     }
 
     async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, StoreError> {
@@ -319,6 +327,10 @@ impl Store for Postgres {
         let reason = (&reason.as_str() as _, Type::TEXT);
         let parameters = [group, instance, nonce, duties, floors, reason];
         let rows = self.query(&self.statements.claim, &parameters).await?;
+        if self.claims.fetch_add(1, Ordering::Relaxed) % CLAIMS_PER_TRIM == CLAIMS_PER_TRIM - 1 {
+            // What is not cut now is cut the next time; the claim has happened.
+            let _ = self.trim_audit().await;
+        }
         let rows = complete(rows, wants.len())?;
         let read = |(row, want)| read::claimed(row, session, want).map_err(StoreError::or_happened);
         rows.iter().zip(wants).map(read).collect()

@@ -15,6 +15,7 @@ mod watch;
 mod worker;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -29,7 +30,7 @@ use tenure_core::{
     Session, Store, StoreError, Version,
 };
 
-use crate::{AUDIT_KEPT, BootClock, HISTORY_SLOTS, IfAbsent, fates_by_mark};
+use crate::{AUDIT_KEPT, BootClock, CLAIMS_PER_TRIM, HISTORY_SLOTS, IfAbsent, fates_by_mark};
 use watch::Watcher;
 use worker::{Line, Manners, Worker, refused};
 
@@ -60,6 +61,7 @@ pub struct Sqlite {
     /// Checkpoints, documents and everything that only reads.
     data: Worker,
     watcher: Mutex<Option<Arc<Watcher>>>,
+    claims: AtomicU64,
     _boot: boot::BootLock,
 }
 
@@ -96,6 +98,7 @@ impl Sqlite {
             vital: Worker::start("vital", vital)?,
             data: Worker::start("data", line(Manners::Yielding)?)?,
             watcher: Mutex::new(None),
+            claims: AtomicU64::new(0),
             _boot: boot,
             path,
         })
@@ -178,8 +181,14 @@ impl Store for Sqlite {
     ) -> Result<Vec<Claimed>, StoreError> {
         check::claim(session, wants)?;
         let (session, wants, reason) = (session.clone(), wants.to_vec(), reason.clone());
+        let claims = self.claims.fetch_add(1, Ordering::Relaxed);
         let job = move |line: &mut Line| {
-            line.write(|db, now| hold::claim(db, &session, &wants, &reason, now))
+            let claimed = line.write(|db, now| hold::claim(db, &session, &wants, &reason, now))?;
+            if claims % CLAIMS_PER_TRIM == CLAIMS_PER_TRIM - 1 {
+                // What is not cut now is cut the next time; the claim has happened.
+                let _ = trim_audit(line);
+            }
+            Ok(claimed)
         };
         self.vital.run(job).await
     }
