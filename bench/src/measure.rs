@@ -48,12 +48,15 @@ impl fmt::Display for Row {
     }
 }
 
-/// How often an operation on so many holds is repeated.
+/// How often a keep-alive is repeated, whatever the number of holds.
+pub const KEEP_ALIVES: usize = 120;
+
+/// How often another operation on so many holds is repeated.
 pub fn rounds(holds: usize) -> usize {
     match holds {
         0..=1 => 400,
         2..=100 => 120,
-        _ => 21,
+        _ => 25,
     }
 }
 

@@ -70,14 +70,8 @@ impl Ours {
         Ok(())
     }
 
-    /// The second of two: after a claim the first one confirms the new holds, and from then on
-    /// all are as the second. Raw keep-alives are taken in the same way.
+    /// The first one after a claim confirms the new holds; from then on all are alike.
     pub async fn keep_alive(&mut self) -> Result<Duration> {
-        self.keep_alive_once().await?;
-        self.keep_alive_once().await
-    }
-
-    async fn keep_alive_once(&mut self) -> Result<Duration> {
         let call = self.store.keep_alive(&self.session, None, &self.holds);
         let (took, kept) = timed(async { Ok(call.await?) }).await?;
         let KeptAlive::Kept { holds, mark } = kept else { anyhow::bail!("the session ended") };

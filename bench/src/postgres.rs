@@ -7,7 +7,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 
 use crate::SIZES;
-use crate::measure::{Row, Times, rounds, table, timed};
+use crate::measure::{KEEP_ALIVES, Row, Times, rounds, table, timed};
 use crate::ours::{DOCUMENT, Ours};
 
 struct Raw {
@@ -84,15 +84,20 @@ pub async fn run() -> Result<Vec<Row>> {
         let schema = format!("bench_{}", std::process::id());
         let mut ours = Ours::new(&format!("{url}?schema={schema}"), holds).await?;
         let mut times: Times = Default::default();
-        for round in 0..rounds(holds) {
+        for _ in 0..rounds(holds) {
             times[0].push(raw.claim().await?);
             times[1].push(ours.claim().await?);
-            raw.keep_alive().await?;
+            ours.release().await?;
+        }
+        ours.claim().await?;
+        ours.keep_alive().await?;
+        for _ in 0..KEEP_ALIVES {
             times[2].push(raw.keep_alive().await?);
             times[3].push(ours.keep_alive().await?);
+        }
+        for round in 0..rounds(holds) {
             times[4].push(raw.commit(round).await?);
             times[5].push(ours.commit().await?);
-            ours.release().await?;
         }
         rows.extend(table("postgres", holds, times, 2.0));
     }

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Script};
 
 use crate::SIZES;
-use crate::measure::{Row, Times, rounds, table, timed};
+use crate::measure::{KEEP_ALIVES, Row, Times, rounds, table, timed};
 use crate::ours::{DOCUMENT, Ours};
 
 /// A plain fenced write: the fence is compared, then the value is replaced.
@@ -108,15 +108,20 @@ pub async fn run() -> Result<Vec<Row>> {
         let prefix = format!("bench{holds}-{}:", std::process::id());
         let mut ours = Ours::new(&format!("{url}?prefix={prefix}"), holds).await?;
         let mut times: Times = Default::default();
-        for round in 0..rounds(holds) {
+        for _ in 0..rounds(holds) {
             times[0].push(raw.claim().await?);
             times[1].push(ours.claim().await?);
-            raw.keep_alive().await?;
+            ours.release().await?;
+        }
+        ours.claim().await?;
+        ours.keep_alive().await?;
+        for _ in 0..KEEP_ALIVES {
             times[2].push(raw.keep_alive().await?);
             times[3].push(ours.keep_alive().await?);
+        }
+        for round in 0..rounds(holds) {
             times[4].push(raw.commit(round).await?);
             times[5].push(ours.commit().await?);
-            ours.release().await?;
         }
         rows.extend(table("redis", holds, times, 2.5));
     }

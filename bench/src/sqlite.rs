@@ -7,7 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 
 use crate::SIZES;
-use crate::measure::{Row, Times, rounds, table};
+use crate::measure::{KEEP_ALIVES, Row, Times, rounds, table};
 use crate::ours::{DOCUMENT, Ours};
 
 struct Raw {
@@ -83,15 +83,20 @@ pub async fn run() -> Result<Vec<Row>> {
         let url = format!("sqlite:{}", folder.path().join(format!("ours{holds}.db")).display());
         let mut ours = Ours::new(&url, holds).await?;
         let mut times: Times = Default::default();
-        for round in 0..rounds(holds) {
+        for _ in 0..rounds(holds) {
             times[0].push(raw.claim()?);
             times[1].push(ours.claim().await?);
-            raw.keep_alive(2 * round)?;
-            times[2].push(raw.keep_alive(2 * round + 1)?);
+            ours.release().await?;
+        }
+        ours.claim().await?;
+        ours.keep_alive().await?;
+        for round in 0..KEEP_ALIVES {
+            times[2].push(raw.keep_alive(round)?);
             times[3].push(ours.keep_alive().await?);
+        }
+        for round in 0..rounds(holds) {
             times[4].push(raw.commit(round)?);
             times[5].push(ours.commit().await?);
-            ours.release().await?;
         }
         rows.extend(table("sqlite", holds, times, 2.0));
     }

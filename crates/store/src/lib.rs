@@ -42,14 +42,18 @@ pub const AUDIT_KEPT: usize = 100_000;
 const CLAIMS_PER_TRIM: u64 = 256;
 
 /// The fates that the marks of the holds tell by themselves, and which holds must be looked at;
-/// those are lost until the look says otherwise.
+/// those are lost until the look says otherwise. `common` is what `check::keep_alive` answered.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 fn fates_by_mark(
     session: &tenure_core::Session,
     holds: &[tenure_core::Hold],
+    common: Option<tenure_core::Mark>,
     mark: tenure_core::Mark,
 ) -> (Vec<tenure_core::store::HoldFate>, Vec<usize>) {
     use tenure_core::store::HoldFate;
+    if common == Some(mark) {
+        return (vec![HoldFate::Kept; holds.len()], Vec::new());
+    }
     let mut unsure = Vec::new();
     let fate = |(n, hold): (usize, &tenure_core::Hold)| {
         // A nonce belongs to one session alone, so nothing else need be compared.

@@ -29,7 +29,7 @@ pub use request::{AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want, check
 ///    open another one there ([`Opened::Taken`]).
 /// 2. Opening again with the nonce of the live session is the same opening: a lost reply does not
 ///    lock an instance out (R17). The nonce of a session that ended is spent
-///    ([`Opened::Spent`]): what has ended never comes back (R9).
+///    ([`Opened::Spent`]): what has ended never comes back (R9). It is remembered for a week.
 /// 3. A session ends when it is closed, evicted *now*, or not kept alive for its TTL. Only the
 ///    store's clock judges that, inside the same atomic step that acts on it (R4).
 /// 4. Live sessions, and no others, are the members of a group; each carries its newest note.
@@ -48,7 +48,7 @@ pub use request::{AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want, check
 ///    where holds have TTLs of their own, one that is not named ends when its TTL does.
 /// 9. `release` frees a hold only for its own session and epoch; repeating it changes nothing
 ///    (R10). `close_session` frees all holds of the session.
-/// 10. After `evict`, the instance can neither keep alive nor open again. Its holds end at their
+/// 10. After `evict`, the instance can neither keep alive nor open again, for a week at least. Its holds end at their
 ///     TTL, or at once with [`Evict::Now`]: then also its running writes are fenced.
 ///
 /// **Checkpoints**

@@ -131,12 +131,13 @@ pub(super) async fn is_direct(config: &Config) -> bool {
     true
 }
 
-/// Our statements look rows up by key. A plan that is kept from the time when a table was small
-/// would read it whole when it is not, so reading whole tables is made the last choice. And locks
+/// Our statements look rows up by key, so one plan fits all values and is kept. One from the time
+/// when a table was small would read it whole when it is not, so that is made the last choice. And locks
 /// are given up in the server, before we give up waiting for its answer.
 pub(super) fn keep_plans_keyed(config: &mut Config) {
     let given = config.get_options().unwrap_or_default();
-    config.options(format!("{given} -c enable_seqscan=off -c lock_timeout=3s"));
+    let ours = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c lock_timeout=3s";
+    config.options(format!("{given} {ours}"));
 }
 
 async fn sees_our_port(config: &Config) -> Option<bool> {

@@ -145,8 +145,14 @@ impl Postgres {
 
     /// Which of the holds stand, looking only at those whose mark does not already say so. The
     /// session is extended by now: what cannot be looked at is unknown, not refused.
-    async fn look_at(&self, session: &Session, holds: &[Hold], mark: Mark) -> Vec<HoldFate> {
-        let (mut fates, unsure) = fates_by_mark(session, holds, mark);
+    async fn look_at(
+        &self,
+        session: &Session,
+        holds: &[Hold],
+        common: Option<Mark>,
+        mark: Mark,
+    ) -> Vec<HoldFate> {
+        let (mut fates, unsure) = fates_by_mark(session, holds, common, mark);
         if unsure.is_empty() {
             return fates;
         }
@@ -299,7 +305,7 @@ impl Store for Postgres {
         note: Option<&Note>,
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
-        check::keep_alive(session, holds)?;
+        let common = check::keep_alive(session, holds)?;
         let who = Who::of(session);
         let [group, instance, nonce] = who.parameters();
         let note = note.map(|note| note.as_str().as_bytes());
@@ -309,7 +315,7 @@ impl Store for Postgres {
             return Ok(KeptAlive::Ended);
         };
         let mark = Mark(column::<i64>(row, 0)? as u64);
-        Ok(KeptAlive::Kept { mark, holds: self.look_at(session, holds, mark).await })
+        Ok(KeptAlive::Kept { mark, holds: self.look_at(session, holds, common, mark).await })
     }
 
     async fn claim(

@@ -147,14 +147,14 @@ impl Store for Sqlite {
         note: Option<&Note>,
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
-        check::keep_alive(session, holds)?;
+        let common = check::keep_alive(session, holds)?;
         let (owned, note) = (session.clone(), note.cloned());
         let job = move |line: &mut Line| {
             line.write(|db, now| session::keep_alive(db, &owned, note.as_ref(), now))
         };
         let Some(mark) = self.vital.run(job).await? else { return Ok(KeptAlive::Ended) };
         // Most marks say by themselves that the hold stands; only the others cross the thread.
-        let (mut fates, unsure) = fates_by_mark(session, holds, mark);
+        let (mut fates, unsure) = fates_by_mark(session, holds, common, mark);
         if !unsure.is_empty() {
             let asked: Vec<Hold> = unsure.iter().map(|n| holds[*n].clone()).collect();
             let job = move |line: &mut Line| {

@@ -2,4 +2,7 @@
 SELECT w.item, c.version, c.epoch, c.instance, c.document,
     (extract(epoch FROM c.written_at) * 1000)::bigint
 FROM unnest($1, $2) WITH ORDINALITY AS w(group_name, duty, item)
-JOIN tenure.checkpoint c ON c.group_name = w.group_name AND c.duty = w.duty
+CROSS JOIN LATERAL (
+    SELECT * FROM tenure.checkpoint x
+    WHERE x.group_name = w.group_name AND x.duty = w.duty OFFSET 0
+) AS c

@@ -1,5 +1,8 @@
 -- Which of these holds of a live session stand, as their positions from 1.
 -- $1 group, $2 instance, $3 nonce, $4 duties, $5 epochs
 SELECT w.item FROM unnest($4, $5) WITH ORDINALITY AS w(duty, epoch, item)
-JOIN tenure.hold h ON h.group_name = $1 AND h.duty = w.duty AND h.epoch = w.epoch
-WHERE h.instance = $2 AND h.nonce = $3::text::uuid AND h.held
+CROSS JOIN LATERAL (
+    SELECT FROM tenure.hold x
+    WHERE x.group_name = $1 AND x.duty = w.duty AND x.epoch = w.epoch
+        AND x.instance = $2 AND x.nonce = $3::text::uuid AND x.held OFFSET 0
+) AS h
