@@ -55,6 +55,12 @@ impl Hold {
         self
     }
 
+    /// The mark that all of these carry, if they are all of that session.
+    pub fn common_mark(holds: &[Self], session: &Session) -> Option<Mark> {
+        let mark = holds.first()?.mark;
+        holds.iter().all(|hold| hold.mark == mark && hold.is_of(session)).then_some(mark)
+    }
+
     /// Whether this hold was granted to that session.
     pub fn is_of(&self, session: &Session) -> bool {
         self.nonce == session.nonce

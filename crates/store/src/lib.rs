@@ -42,7 +42,8 @@ pub const AUDIT_KEPT: usize = 100_000;
 const CLAIMS_PER_TRIM: u64 = 256;
 
 /// The fates that the marks of the holds tell by themselves, and which holds must be looked at;
-/// those are lost until the look says otherwise. `common` is what `check::keep_alive` answered.
+/// those are lost until the look says otherwise. `common` is their common mark, found while the
+/// store was at work.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 fn fates_by_mark(
     session: &tenure_core::Session,
@@ -56,8 +57,7 @@ fn fates_by_mark(
     }
     let mut unsure = Vec::new();
     let fate = |(n, hold): (usize, &tenure_core::Hold)| {
-        // A nonce belongs to one session alone, so nothing else need be compared.
-        if hold.nonce != session.nonce {
+        if !hold.is_of(session) {
             return HoldFate::Lost;
         }
         if hold.mark == mark {

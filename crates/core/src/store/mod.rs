@@ -48,8 +48,9 @@ pub use request::{AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want, check
 ///    where holds have TTLs of their own, one that is not named ends when its TTL does.
 /// 9. `release` frees a hold only for its own session and epoch; repeating it changes nothing
 ///    (R10). `close_session` frees all holds of the session.
-/// 10. After `evict`, the instance can neither keep alive nor open again, for a week at least. Its holds end at their
-///     TTL, or at once with [`Evict::Now`]: then also its running writes are fenced.
+/// 10. After `evict`, the instance can neither keep alive nor open again, for a week at least. Its
+///     holds end at their TTL, or at once with [`Evict::Now`]: then also its running writes are
+///     fenced.
 ///
 /// **Checkpoints**
 ///

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Note, Session,
-    StoreError, Ttl, Version,
+    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Note, Session, StoreError,
+    Ttl, Version,
 };
 
 /// The largest number of items in one call.
@@ -129,19 +129,10 @@ pub mod check {
         wants.iter().try_for_each(|want| group(session, &want.duty))
     }
 
-    /// Checks the holds of a keep-alive, and answers the mark that all of them carry if they are
-    /// all of this session. Naming one twice does no harm there.
-    pub fn keep_alive(session: &Session, holds: &[Hold]) -> Result<Option<Mark>, StoreError> {
-        length(holds.len())?;
-        let mut common = holds.first().map(|hold| hold.mark);
-        for hold in holds {
-            group(session, &hold.duty)?;
-            // A nonce belongs to one session alone, so nothing else need be compared.
-            if hold.nonce != session.nonce || Some(hold.mark) != common {
-                common = None;
-            }
-        }
-        Ok(common)
+    /// Checks the holds of a keep-alive. One of another session is lost, not refused, and naming
+    /// one twice does no harm.
+    pub fn keep_alive(holds: &[Hold]) -> Result<(), StoreError> {
+        length(holds.len())
     }
 
     /// Checks the holds of a release.

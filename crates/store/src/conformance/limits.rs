@@ -1,6 +1,6 @@
 //! Contract 18: what is refused before anything is sent.
 
-use tenure_core::store::{Commit, MAX_BATCH, Want};
+use tenure_core::store::{Commit, HoldFate, MAX_BATCH, Want};
 use tenure_core::{Code, DutyKey, Hold, Reason, StoreError};
 
 use super::kit::{Kit, doc, reason, version};
@@ -66,7 +66,8 @@ async fn a_duty_of_another_group_is_refused(kit: Kit) {
     let foreign = [Hold { duty: elsewhere.clone(), ..hold }];
     let wants = [Want::new(kit.duty("fine")), Want::new(elsewhere.clone())];
     bad_input(kit.store.claim(&a, &wants, &case()).await);
-    bad_input(kit.store.keep_alive(&a, None, &foreign).await);
+    // A keep-alive only tells fates: a hold of somewhere else is lost here.
+    assert_eq!(kit.fates(&a, &foreign).await, [HoldFate::Lost]);
     bad_input(kit.store.release(&a, &foreign, &case()).await);
     bad_input(kit.store.commit(&a, &commits(&foreign)).await);
     assert_eq!(kit.load(&elsewhere).await, None);

@@ -94,7 +94,7 @@ impl Store for Memory {
         note: Option<&Note>,
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
-        check::keep_alive(session, holds)?;
+        check::keep_alive(holds)?;
         let kept = self.step(|state, now| state.keep_alive(session, note, holds, now));
         if note.is_some() {
             self.hint(&session.group);

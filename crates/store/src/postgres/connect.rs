@@ -132,8 +132,8 @@ pub(super) async fn is_direct(config: &Config) -> bool {
 }
 
 /// Our statements look rows up by key, so one plan fits all values and is kept. One from the time
-/// when a table was small would read it whole when it is not, so that is made the last choice. And locks
-/// are given up in the server, before we give up waiting for its answer.
+/// when a table was small would read it whole when it is not, so that is made the last choice. And
+/// locks are given up in the server, before we give up waiting for its answer.
 pub(super) fn keep_plans_keyed(config: &mut Config) {
     let given = config.get_options().unwrap_or_default();
     let ours = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c lock_timeout=3s";

@@ -5,6 +5,7 @@
 //! database, so it still is one round trip. Locks are taken in one order everywhere: holds by key,
 //! sessions by instance, checkpoints by key. Time is `clock_timestamp()`.
 
+mod commit;
 mod connect;
 mod error;
 mod fence;
@@ -24,8 +25,8 @@ use tenure_core::store::{
     Replaced, Want, Watch, check,
 };
 use tenure_core::{
-    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Note, Reason, Session,
-    Store, StoreError, Version,
+    Code, Document, DutyKey, GroupName, Hold, InstanceId, Mark, Note, Reason, Session, Store,
+    StoreError, Version,
 };
 use tokio::sync::OnceCell;
 use tokio_postgres::config::TargetSessionAttrs;
@@ -176,48 +177,6 @@ impl Postgres {
         fates
     }
 
-    /// The usual case: one statement, and a second one only to say why it was refused.
-    async fn commit_one(
-        &self,
-        session: &Session,
-        commit: &Commit,
-    ) -> Result<Committed, StoreError> {
-        let who = Who::of(session);
-        let [group, instance, nonce] = who.parameters();
-        let (duty, epoch) = (commit.hold.duty.id.as_str(), epoch_for(session, &commit.hold));
-        let (document, expected) = (commit.document.as_bytes(), commit.expected.as_i64());
-        let mut parameters = vec![
-            group,
-            instance,
-            nonce,
-            (&duty as _, Type::TEXT),
-            (&epoch as _, Type::INT8),
-            (&document as _, Type::BYTEA),
-            (&SLOTS as _, Type::INT4),
-        ];
-        let rows = if commit.expected == Version::ZERO {
-            self.query(&self.statements.commit_first, &parameters).await?
-        } else {
-            parameters.push((&expected, Type::INT8));
-            self.query(&self.statements.commit_next, &parameters).await?
-        };
-        if let Some(row) = rows.first() {
-            return Ok(Committed::Saved(Version::from_i64(column(row, 0)?)?));
-        }
-        parameters.truncate(5);
-        let rows = self.query(&self.statements.commit_refused, &parameters).await?;
-        let row = rows.first().ok_or_else(|| StoreError::refused(Code::Failed, "no answer row"))?;
-        let (stands, stored): (bool, i64) = (column(row, 0)?, column(row, 1)?);
-        match stands {
-            true if stored != expected => {
-                Ok(Committed::Conflict { stored: Version::from_i64(stored)? })
-            }
-            // Another commit under the same hold came in between: now it would fit.
-            true => Err(StoreError::refused(Code::Busy, "another commit was under way")),
-            false => Ok(Committed::Fenced { newest: Epoch::from_i64(column(row, 2)?)? }),
-        }
-    }
-
     /// Every statement by name.
     #[cfg(feature = "conformance")]
     pub fn statements(&self) -> Vec<(&'static str, &str)> {
@@ -305,12 +264,16 @@ impl Store for Postgres {
         note: Option<&Note>,
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
-        let common = check::keep_alive(session, holds)?;
+        check::keep_alive(holds)?;
         let who = Who::of(session);
         let [group, instance, nonce] = who.parameters();
         let note = note.map(|note| note.as_str().as_bytes());
         let parameters = [group, instance, nonce, (&note, Type::BYTEA)];
-        let rows = self.pulse.query(&self.statements.keep_alive, &parameters).await?;
+        let keeping = self.pulse.query(&self.statements.keep_alive, &parameters);
+        // Found while the server is at work.
+        let common = async { Hold::common_mark(holds, session) };
+        let (rows, common) = tokio::join!(keeping, common);
+        let rows = rows?;
         let Some(row) = rows.first() else {
             return Ok(KeptAlive::Ended);
         };

@@ -21,12 +21,6 @@ pub(super) fn epoch_for(session: &Session, hold: &Hold) -> u64 {
     }
 }
 
-/// The mark that all holds of a chunk carry, if they are all of this session.
-fn common_mark(session: &Session, chunk: &[Hold]) -> Option<Mark> {
-    let mark = chunk.first()?.mark;
-    chunk.iter().all(|hold| hold.mark == mark && hold.is_of(session)).then_some(mark)
-}
-
 impl Redis {
     pub(super) async fn session_open(&self, open: &OpenSession) -> Result<Opened, StoreError> {
         let reply = self.call_one(&self.control, |incarnation| {
@@ -109,7 +103,7 @@ impl Redis {
         note: Option<&Note>,
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
-        check::keep_alive(session, holds)?;
+        check::keep_alive(holds)?;
         if let Some(newest) = holds.iter().map(|hold| hold.epoch).max() {
             self.saw(newest);
         }
@@ -120,7 +114,8 @@ impl Redis {
         }
         // Only the newest mark can fit.
         let newest = holds.iter().map(|hold| hold.mark).max();
-        let mark = |chunk: &&[Hold]| common_mark(session, chunk).filter(|m| Some(*m) == newest);
+        let mark =
+            |chunk: &&[Hold]| Hold::common_mark(chunk, session).filter(|m| Some(*m) == newest);
         let marks: Vec<_> = chunks.iter().map(mark).collect();
         let answers = self.call(&self.control, |incarnation| {
             let chunks = chunks.iter().zip(&marks).enumerate();

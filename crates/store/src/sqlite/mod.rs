@@ -147,12 +147,14 @@ impl Store for Sqlite {
         note: Option<&Note>,
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
-        let common = check::keep_alive(session, holds)?;
+        check::keep_alive(holds)?;
         let (owned, note) = (session.clone(), note.cloned());
         let job = move |line: &mut Line| {
             line.write(|db, now| session::keep_alive(db, &owned, note.as_ref(), now))
         };
-        let Some(mark) = self.vital.run(job).await? else { return Ok(KeptAlive::Ended) };
+        let keeping = self.vital.begin(job).await?;
+        let common = Hold::common_mark(holds, session);
+        let Some(mark) = keeping.answer().await? else { return Ok(KeptAlive::Ended) };
         // Most marks say by themselves that the hold stands; only the others cross the thread.
         let (mut fates, unsure) = fates_by_mark(session, holds, common, mark);
         if !unsure.is_empty() {

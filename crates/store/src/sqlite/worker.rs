@@ -170,6 +170,14 @@ impl Worker {
         &self,
         job: impl FnOnce(&mut Line) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.begin(job).await?.answer().await
+    }
+
+    /// Hands a job to the thread; there is time for something else until its answer.
+    pub(super) async fn begin<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Line) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<Begun<T>, StoreError> {
         let (answer, wait) = oneshot::channel();
         let job: Job = Box::new(move |line| drop(answer.send(job(line))));
         let gone = || StoreError::refused(Code::Failed, "the SQLite thread has ended");
@@ -178,7 +186,16 @@ impl Worker {
             Err(_) => return Err(StoreError::refused(Code::Busy, "the queue stayed full")),
             Ok(sent) => sent.map_err(|_| gone())?,
         }
-        match tokio::time::timeout(ANSWER, wait).await {
+        Ok(Begun(wait))
+    }
+}
+
+/// A job that was handed over.
+pub(super) struct Begun<T>(oneshot::Receiver<Result<T, StoreError>>);
+
+impl<T> Begun<T> {
+    pub(super) async fn answer(self) -> Result<T, StoreError> {
+        match tokio::time::timeout(ANSWER, self.0).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(StoreError::unknown(Code::Failed, "the SQLite thread has ended")),
             Err(_) => Err(StoreError::unknown(Code::Lost, format!("no answer in {ANSWER:?}"))),
