@@ -87,6 +87,7 @@ pub async fn run() -> Result<Vec<Row>> {
         for _ in 0..rounds(holds) {
             times[0].push(raw.claim().await?);
             times[1].push(ours.claim().await?);
+            times[6].push(ours.keep_alive().await?);
             ours.release().await?;
         }
         ours.claim().await?;
