@@ -10,6 +10,7 @@
     reason = "a test helper polls foreign servers against the local clock"
 )]
 
+mod certs;
 mod clock;
 mod guard;
 pub mod packages;
@@ -21,6 +22,7 @@ mod redis;
 mod service;
 mod wait;
 
+pub use certs::Certificates;
 pub use pgbouncer::Pgbouncer;
 pub use postgres::{Postgres, PostgresOptions};
 pub use proxy::Proxy;

@@ -19,6 +19,9 @@ pub const NEEDS: &[Need] = &[
     Need { binary: "redis-server", package: "redis-server" },
     Need { binary: "faketime", package: "faketime" },
     Need { binary: "pgbouncer", package: "pgbouncer" },
+    Need { binary: "etcd", package: "etcd-server" },
+    // The etcd client is compiled from its protocol files.
+    Need { binary: "protoc", package: "protobuf-compiler" },
     // SQLite is compiled from its source.
     Need { binary: "cc", package: "build-essential" },
 ];

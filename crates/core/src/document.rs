@@ -59,6 +59,15 @@ impl Document {
         }
     }
 
+    /// Reads a document back from a store, with the [`crate::Seal`] that may be before it.
+    pub fn from_store(bytes: Vec<u8>) -> Result<Self, StoreError> {
+        const MOST: usize = Document::MAX_BYTES + crate::Seal::MAX_BYTES;
+        match bytes.len() {
+            len if len > MOST => Err(too_large("stored document", len, MOST)),
+            _ => Ok(Self(bytes)),
+        }
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -71,6 +71,20 @@ codes! {
         "build with the cargo feature of that name"
     Fenced "ST020" "the hold does not stand any more"
         "stop this work: the duty may belong to somebody else; never retry under this hold"
+    InUse "ST021" "another process has this store open"
+        "stop that process first; a cursor file has one user at a time"
+    BadSignature "ST022" "a checkpoint's signature is missing, wrong or not trusted"
+        "look at `tenure checkpoint verify`; go back to a good one with `tenure checkpoint rewind`"
+    Replayed "ST023" "a checkpoint is older than one that was seen before"
+        "look for a restore of the store; if it was meant, run `tenure store adopt`"
+    BadKeys "ST024" "the signing keys cannot be used"
+        "a line is `ID sign|verify|retired HEX`, with at least 32 bytes; exactly one key signs"
+    Held "ST025" "somebody holds the duty"
+        "stop the holder or wait for its TTL; --force takes the duty from it"
+    Moved "ST026" "this checkpoint was moved to another store"
+        "use the store that it was moved to, or move it back with `tenure checkpoint move`"
+    BelowLevel "ST027" "the store cannot give the guarantee that is required"
+        "run `tenure doctor`: it names each setting and what to change"
 }
 
 impl fmt::Display for Code {

@@ -11,10 +11,12 @@ mod document;
 mod epoch;
 mod error;
 mod escape;
+pub mod guarantee;
 mod hold;
 mod instance;
 pub mod invariant;
 mod name;
+mod seal;
 pub mod store;
 
 pub use clock::{Clock, LocalInstant};
@@ -25,4 +27,5 @@ pub use error::{Code, Problem, StoreError};
 pub use hold::{Hold, Mark, Session};
 pub use instance::{Instance, Nonce};
 pub use name::{DutyId, DutyKey, GroupName, InstanceId};
+pub use seal::{Mac, Moved, Seal};
 pub use store::Store;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{Document, DutyKey, Epoch, Hold, InstanceId, Mark, Nonce, Note, Session, Version};
+use crate::{
+    Code, Document, DutyKey, Epoch, Hold, InstanceId, Mark, Nonce, Note, Session, StoreError,
+    Version,
+};
 
 /// What a backend can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,71 @@ pub struct Abilities {
     pub history_slots: usize,
     /// Effects in a user's own transaction can be fenced by the same database (R12).
     pub exclusive_effects: bool,
+    /// Several processes can have it open at the same time.
+    pub shared: bool,
+}
+
+/// How much of the past a store keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// How many checkpoints of a duty stay readable.
+    pub history_slots: usize,
+    /// How many audit entries stay, about; see the backend for whether of a group or of the store.
+    pub audit_kept: usize,
+}
+
+impl Retention {
+    /// The most history that can be asked for.
+    pub const MAX_SLOTS: usize = 1024;
+
+    /// Refuses what no store can keep.
+    pub fn check(self) -> Result<Self, StoreError> {
+        let slots = (1..=Self::MAX_SLOTS).contains(&self.history_slots);
+        let audit = (1_000..=100_000_000).contains(&self.audit_kept);
+        if slots && audit {
+            return Ok(self);
+        }
+        Err(StoreError::refused(
+            Code::BadInput,
+            format!(
+                "history is 1 to {} checkpoints, the audit trail 1000 to 100000000 entries",
+                Self::MAX_SLOTS
+            ),
+        ))
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { history_slots: 32, audit_kept: 100_000 }
+    }
+}
+
+/// What became of forgetting a duty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    /// Its rows are gone; the group grants only above this epoch from now on.
+    Forgotten {
+        /// The floor of the group.
+        floor: Epoch,
+    },
+    /// Somebody holds it. Nothing was changed.
+    HeldBy(Option<HolderNow>),
+    /// There was nothing to forget.
+    Absent,
+}
+
+/// What an adoption did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// Names the store from now on.
+    pub incarnation: String,
+    /// Live sessions that ended.
+    pub sessions: u64,
+    /// Duties that the store knows.
+    pub duties: u64,
+    /// No epoch up to this one is granted any more, in any group.
+    pub floor: Epoch,
 }
 
 /// What became of opening a session.
@@ -217,6 +285,7 @@ audit_kinds! {
     Expired "expired" "A hold was found expired by the next one to claim the duty."
     Released "released" "A hold was given back."
     Evicted "evicted" "An instance was evicted; with a duty: its hold ended by that."
+    Forgotten "forgotten" "A duty was forgotten; the instance is the last that held it."
 }
 
 /// One entry of the audit trail.
@@ -307,7 +376,7 @@ mod tests {
 
     #[test]
     fn audit_words_round_trip() {
-        for kind in [AuditKind::Joined, AuditKind::Granted, AuditKind::Evicted] {
+        for kind in [AuditKind::Joined, AuditKind::Granted, AuditKind::Forgotten] {
             assert_eq!(AuditKind::parse(kind.as_str()), Some(kind));
         }
         assert_eq!(AuditKind::parse("other"), None);

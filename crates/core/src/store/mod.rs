@@ -7,16 +7,17 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 
+use crate::guarantee::Survey;
 use crate::{
     Document, DutyKey, GroupName, Hold, InstanceId, Note, Reason, Session, StoreError, Version,
 };
 
 pub use answer::{
-    Abilities, AuditEntry, AuditKind, Checkpoint, Claimed, Closed, Committed, Evicted,
-    GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, Opened, Released, Replaced,
-    view_hash,
+    Abilities, Adopted, AuditEntry, AuditKind, Checkpoint, Claimed, Closed, Committed, Evicted,
+    Forgotten, GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, Opened, Released,
+    Replaced, Retention, view_hash,
 };
-pub use request::{AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want, check};
+pub use request::{Adopt, AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want, check};
 
 /// Where sessions, holds and checkpoints live.
 ///
@@ -87,6 +88,17 @@ pub use request::{AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want, check
 /// 21. A store that lost its state (flushed, restarted empty) and notices says so
 ///     ([`crate::Code::Reset`]), to `keep_alive` by [`KeptAlive::Ended`]; the holds of before are
 ///     lost, and no epoch of before is granted again.
+///
+/// **Housekeeping**
+///
+/// 22. `forget` removes a duty that nobody holds: hold, checkpoint and history. Its epoch goes into
+///     a floor of its group, above which every later grant in that group is: what was forgotten
+///     never comes back under an old epoch (R2).
+/// 23. `adopt` ends every session and every hold, gives the store a new incarnation, and raises the
+///     floor of the whole store: from then on every grant, in groups yet unknown too, is above
+///     every epoch that the store can find and above the given floor. Checkpoints stay.
+/// 24. `retain` says how much history and audit the store keeps; all who open it later keep to it.
+///     `survey` reads the store's own settings and changes nothing; what it may not read is `None`.
 #[async_trait]
 pub trait Store: Debug + Send + Sync + 'static {
     /// What this backend can do; the conformance suite holds it to that.
@@ -175,6 +187,22 @@ pub trait Store: Debug + Send + Sync + 'static {
         group: &GroupName,
         range: AuditRange,
     ) -> Result<Vec<AuditEntry>, StoreError>;
+
+    /// Forgets duties that are gone for good.
+    async fn forget(
+        &self,
+        duties: &[DutyKey],
+        reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError>;
+
+    /// Takes the store over after it was restored or has lost data.
+    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError>;
+
+    /// Changes how much of the past is kept.
+    async fn retain(&self, retention: Retention) -> Result<(), StoreError>;
+
+    /// Reads the live settings that decide what this store can promise.
+    async fn survey(&self) -> Result<Survey, StoreError>;
 }
 
 /// Hints that a group changed.

@@ -74,6 +74,15 @@ pub struct Commit {
     pub document: Document,
 }
 
+/// The wish to take a store over after it was restored or has lost data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adopt {
+    /// 128 random bits that name the store from now on.
+    pub entropy: u128,
+    /// Grants go on above this epoch, and above every epoch that the store can find.
+    pub floor: Epoch,
+}
+
 /// Which part of the audit trail to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditRange {
@@ -145,6 +154,11 @@ pub mod check {
     pub fn commit(session: &Session, commits: &[Commit]) -> Result<(), StoreError> {
         batch(commits.iter().map(|commit| &commit.hold.duty))?;
         commits.iter().try_for_each(|commit| group(session, &commit.hold.duty))
+    }
+
+    /// Checks the duties of a forgetting.
+    pub fn forget(duties: &[DutyKey]) -> Result<(), StoreError> {
+        batch(duties.iter())
     }
 
     /// Checks the duties of a load.

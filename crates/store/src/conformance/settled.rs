@@ -6,10 +6,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use tenure_core::guarantee::Survey;
 use tenure_core::store::{
-    Abilities, AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed,
-    Evict, Evicted, GroupDocument, Holder, KeptAlive, Member, OpenSession, Opened, Released,
-    Replaced, Want, Watch,
+    Abilities, Adopt, Adopted, AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed,
+    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
+    OpenSession, Opened, Released, Replaced, Retention, Want, Watch,
 };
 use tenure_core::{
     Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session,
@@ -251,5 +252,43 @@ impl Store for Settled {
         range: AuditRange,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         Ok(repeat(|| self.inner.audit(group, range)).await?.answer)
+    }
+
+    /// The audit tells what a lost forgetting forgot.
+    async fn forget(
+        &self,
+        duties: &[DutyKey],
+        reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        let tried = repeat(|| self.inner.forget(duties, reason)).await?;
+        if !tried.unsure {
+            return Ok(tried.answer);
+        }
+        let mut settled = Vec::with_capacity(duties.len());
+        for (duty, answer) in duties.iter().zip(tried.answer) {
+            let entries = self.entries(&duty.group).await?;
+            let ours = entries.iter().rev().find(|entry| {
+                entry.kind == AuditKind::Forgotten && entry.duty.as_ref() == Some(duty)
+            });
+            settled.push(match (answer, ours.and_then(|entry| entry.epoch)) {
+                (Forgotten::Absent, Some(floor)) => Forgotten::Forgotten { floor },
+                (answer, _) => answer,
+            });
+        }
+        Ok(settled)
+    }
+
+    /// Adopting twice with the same entropy adopts once more, which does no harm.
+    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+        Ok(repeat(|| self.inner.adopt(adopt)).await?.answer)
+    }
+
+    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
+        repeat(|| self.inner.retain(retention)).await?;
+        Ok(())
+    }
+
+    async fn survey(&self) -> Result<Survey, StoreError> {
+        Ok(repeat(|| self.inner.survey()).await?.answer)
     }
 }

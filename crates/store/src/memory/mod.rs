@@ -4,16 +4,18 @@
 //! makes it the reference that the others are compared with.
 
 mod state;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use tenure_core::guarantee::Survey;
 use tenure_core::store::{
-    Abilities, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed, Evict,
-    Evicted, GroupDocument, Holder, KeptAlive, Member, OpenSession, Opened, Released, Replaced,
-    Want, Watch, check,
+    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
+    Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member, OpenSession,
+    Opened, Released, Replaced, Retention, Want, Watch, check,
 };
 use tenure_core::{
     Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, LocalInstant, Note, Reason,
@@ -21,7 +23,6 @@ use tenure_core::{
 };
 use tokio::sync::watch;
 
-use crate::HISTORY_SLOTS;
 use state::State;
 
 /// A store in memory.
@@ -67,8 +68,9 @@ impl Store for Memory {
             dense_epochs: true,
             durable: false,
             atomic_batch: usize::MAX,
-            history_slots: HISTORY_SLOTS,
+            history_slots: self.step(|state, _| state.retention()).history_slots,
             exclusive_effects: false,
+            shared: false,
         }
     }
 
@@ -195,6 +197,32 @@ impl Store for Memory {
         range: AuditRange,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         Ok(self.step(|state, _| state.audit(group, range)))
+    }
+
+    async fn forget(
+        &self,
+        duties: &[DutyKey],
+        reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        check::forget(duties)?;
+        let forget = |duty| self.step(|state, now| state.forget(duty, reason, now));
+        let forgotten = duties.iter().map(forget).collect();
+        duties.iter().for_each(|duty| self.hint(&duty.group));
+        Ok(forgotten)
+    }
+
+    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+        Ok(self.step(|state, now| state.adopt(adopt, now)))
+    }
+
+    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
+        let retention = retention.check()?;
+        self.step(|state, _| state.retain(retention));
+        Ok(())
+    }
+
+    async fn survey(&self) -> Result<Survey, StoreError> {
+        Ok(Survey { backend: "memory", facts: Vec::new(), unix_ms: None })
     }
 }
 

@@ -5,48 +5,52 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tenure_core::store::{
     AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed, Evict,
     Evicted, GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, OpenSession, Opened,
-    Released, Replaced, Want,
+    Released, Replaced, Retention, Want,
 };
 use tenure_core::{
     Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, LocalInstant, Mark, Nonce, Note,
     Reason, Session, StoreError, Version,
 };
 
-use crate::{AUDIT_KEPT, HISTORY_SLOTS};
-
 #[derive(Default)]
 pub(super) struct State {
-    groups: BTreeMap<GroupName, Group>,
+    pub(super) groups: BTreeMap<GroupName, Group>,
+    /// No epoch up to this one is granted in any group.
+    pub(super) floor: Epoch,
+    pub(super) retention: Retention,
 }
 
 #[derive(Default)]
-struct Group {
-    sessions: BTreeMap<InstanceId, SessionRow>,
+pub(super) struct Group {
+    pub(super) sessions: BTreeMap<InstanceId, SessionRow>,
     /// The nonce of every session that was ever opened.
     spent: BTreeSet<Nonce>,
-    holds: BTreeMap<DutyId, HoldRow>,
-    /// Newest first, at most [`HISTORY_SLOTS`].
-    checkpoints: BTreeMap<DutyId, VecDeque<Checkpoint>>,
+    pub(super) holds: BTreeMap<DutyId, HoldRow>,
+    /// Newest first, at most [`Retention::history_slots`].
+    pub(super) checkpoints: BTreeMap<DutyId, VecDeque<Checkpoint>>,
     document: GroupDocument,
     audit: VecDeque<AuditEntry>,
     last_seq: u64,
+    /// The newest epoch of the duties that were forgotten.
+    pub(super) floor: Epoch,
+    retention: Retention,
 }
 
-struct SessionRow {
+pub(super) struct SessionRow {
     nonce: Nonce,
     note: Note,
-    expires: LocalInstant,
+    pub(super) expires: LocalInstant,
     /// How many holds have left this session.
     left: u64,
     evicted: bool,
 }
 
 /// The last grant of a duty; the row stays when the hold ends, so the epoch does (R2).
-struct HoldRow {
+pub(super) struct HoldRow {
     epoch: Epoch,
-    instance: InstanceId,
+    pub(super) instance: InstanceId,
     nonce: Nonce,
-    held: bool,
+    pub(super) held: bool,
 }
 
 impl Group {
@@ -54,7 +58,7 @@ impl Group {
         self.sessions.get(instance).filter(|row| row.nonce == nonce && now < row.expires)
     }
 
-    fn holder(&self, row: &HoldRow, now: LocalInstant) -> Option<HolderNow> {
+    pub(super) fn holder(&self, row: &HoldRow, now: LocalInstant) -> Option<HolderNow> {
         let session = self.live(&row.instance, row.nonce, now).filter(|_| row.held)?;
         let remaining = session.expires.since(now);
         Some(HolderNow { instance: row.instance.clone(), remaining })
@@ -71,13 +75,13 @@ impl Group {
             && self.live(&hold.instance, hold.nonce, now).is_some()
     }
 
-    fn newest_epoch(&self, duty: &DutyId) -> Epoch {
+    pub(super) fn newest_epoch(&self, duty: &DutyId) -> Epoch {
         let granted = self.holds.get(duty).map_or(Epoch::ZERO, |row| row.epoch);
         let committed = self.checkpoints.get(duty).and_then(VecDeque::front);
         granted.max(committed.map_or(Epoch::ZERO, |checkpoint| checkpoint.epoch))
     }
 
-    fn record(
+    pub(super) fn record(
         &mut self,
         kind: AuditKind,
         instance: &InstanceId,
@@ -96,9 +100,8 @@ impl Group {
             epoch,
             reason: reason.to_owned(),
         });
-        if self.audit.len() > AUDIT_KEPT {
-            self.audit.pop_front();
-        }
+        let surplus = self.audit.len().saturating_sub(self.retention.audit_kept);
+        self.audit.drain(..surplus);
     }
 
     /// Frees every hold of a session and says how many there were.
@@ -125,8 +128,11 @@ impl Group {
 }
 
 impl State {
-    fn group(&mut self, name: &GroupName) -> &mut Group {
-        self.groups.entry(name.clone()).or_default()
+    pub(super) fn group(&mut self, name: &GroupName) -> &mut Group {
+        let group = self.groups.entry(name.clone()).or_default();
+        group.floor = group.floor.max(self.floor);
+        group.retention = self.retention;
+        group
     }
 
     pub(super) fn open(&mut self, open: &OpenSession, now: LocalInstant) -> Opened {
@@ -223,7 +229,7 @@ impl State {
         // that is held needs none.
         let next = |want: &Want| match group.is_held(&want.duty.id, now) {
             true => Ok(Epoch::ZERO),
-            false => group.newest_epoch(&want.duty.id).max(want.floor).next(),
+            false => group.newest_epoch(&want.duty.id).max(want.floor).max(group.floor).next(),
         };
         let epochs: Result<Vec<Epoch>, StoreError> = wants.iter().map(next).collect();
         let claims = wants.iter().zip(epochs?);
@@ -439,7 +445,7 @@ impl Group {
             document: commit.document.clone(),
             unix_ms: now.as_nanos() / 1_000_000,
         });
-        ring.truncate(HISTORY_SLOTS);
+        ring.truncate(self.retention.history_slots);
         Ok(Committed::Saved(version))
     }
 }

@@ -19,10 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use tenure_core::guarantee::Survey;
 use tenure_core::store::{
-    Abilities, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed, Evict,
-    Evicted, GroupDocument, HoldFate, Holder, KeptAlive, Member, OpenSession, Opened, Released,
-    Replaced, Want, Watch, check,
+    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
+    Committed, Evict, Evicted, Forgotten, GroupDocument, HoldFate, Holder, KeptAlive, Member,
+    OpenSession, Opened, Released, Replaced, Retention, Want, Watch, check,
 };
 use tenure_core::{
     Code, Document, DutyKey, GroupName, Hold, InstanceId, Mark, Note, Reason, Session, Store,
@@ -225,6 +226,7 @@ impl Store for Postgres {
             atomic_batch: usize::MAX,
             history_slots: HISTORY_SLOTS,
             exclusive_effects: true,
+            shared: true,
         }
     }
 
@@ -465,5 +467,25 @@ impl Store for Postgres {
             [(&group.as_str(), Type::TEXT), (&after, Type::INT8), (&limit, Type::INT8)];
         let rows = self.query(&self.statements.audit, &parameters).await?;
         rows.iter().map(|row| read::audit_entry(row, group)).collect()
+    }
+
+    async fn forget(
+        &self,
+        _duties: &[DutyKey],
+        _reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
+    }
+
+    async fn adopt(&self, _adopt: &Adopt) -> Result<Adopted, StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
+    }
+
+    async fn retain(&self, _retention: Retention) -> Result<(), StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
+    }
+
+    async fn survey(&self) -> Result<Survey, StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
     }
 }

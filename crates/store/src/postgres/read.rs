@@ -83,7 +83,7 @@ pub(super) fn checkpoint(row: &Row) -> Result<Checkpoint, StoreError> {
         version: Version::from_i64(column(row, 1)?)?,
         epoch: Epoch::from_i64(column(row, 2)?)?,
         instance: InstanceId::new(column::<String>(row, 3)?)?,
-        document: Document::new(column::<Vec<u8>>(row, 4)?)?,
+        document: Document::from_store(column::<Vec<u8>>(row, 4)?)?,
         unix_ms: column::<i64>(row, 5)?.max(0) as u64,
     })
 }

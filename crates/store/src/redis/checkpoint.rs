@@ -139,7 +139,7 @@ fn checkpoint(mut fields: Reply) -> Result<Checkpoint, StoreError> {
         version: Version::new(fields.number()?)?,
         epoch: Epoch::new(fields.number()?)?,
         instance: InstanceId::new(fields.text()?)?,
-        document: Document::new(fields.bytes()?)?,
+        document: Document::from_store(fields.bytes()?)?,
         unix_ms: fields.number()?,
     })
 }
@@ -159,7 +159,7 @@ fn unpack(entry: &[u8]) -> Option<Checkpoint> {
         version: Version::new(version).ok()?,
         epoch: Epoch::new(epoch).ok()?,
         instance: InstanceId::new(std::str::from_utf8(instance).ok()?).ok()?,
-        document: Document::new(document).ok()?,
+        document: Document::from_store(document.to_vec()).ok()?,
         unix_ms,
     })
 }

@@ -57,10 +57,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use redis::{Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, Value};
+use tenure_core::guarantee::Survey;
 use tenure_core::store::{
-    Abilities, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed, Evict,
-    Evicted, GroupDocument, Holder, KeptAlive, Member, OpenSession, Opened, Released, Replaced,
-    Want, Watch,
+    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
+    Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member, OpenSession,
+    Opened, Released, Replaced, Retention, Want, Watch,
 };
 use tenure_core::{
     Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
@@ -319,6 +320,7 @@ impl Store for Redis {
             atomic_batch: CHUNK,
             history_slots: HISTORY_SLOTS,
             exclusive_effects: false,
+            shared: true,
         }
     }
 
@@ -425,6 +427,26 @@ impl Store for Redis {
         range: AuditRange,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         self.audit_read(group, range).await
+    }
+
+    async fn forget(
+        &self,
+        _duties: &[DutyKey],
+        _reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
+    }
+
+    async fn adopt(&self, _adopt: &Adopt) -> Result<Adopted, StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
+    }
+
+    async fn retain(&self, _retention: Retention) -> Result<(), StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
+    }
+
+    async fn survey(&self) -> Result<Survey, StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
     }
 }
 

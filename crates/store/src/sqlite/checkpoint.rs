@@ -31,7 +31,7 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Result<Checkpoint, StoreErr
             version: Version::from_i64(version)?,
             epoch: Epoch::from_i64(epoch)?,
             instance: InstanceId::new(instance)?,
-            document: Document::new(document)?,
+            document: Document::from_store(document)?,
             unix_ms: unix_ms.max(0) as u64,
         })
     };

@@ -20,10 +20,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
+use tenure_core::guarantee::Survey;
 use tenure_core::store::{
-    Abilities, AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed,
-    Evict, Evicted, GroupDocument, HoldFate, Holder, KeptAlive, Member, OpenSession, Opened,
-    Released, Replaced, Want, Watch, check,
+    Abilities, Adopt, Adopted, AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed,
+    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, HoldFate, Holder, KeptAlive,
+    Member, OpenSession, Opened, Released, Replaced, Retention, Want, Watch, check,
 };
 use tenure_core::{
     Clock, Code, Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason,
@@ -122,6 +123,7 @@ impl Store for Sqlite {
             atomic_batch: usize::MAX,
             history_slots: HISTORY_SLOTS,
             exclusive_effects: false,
+            shared: true,
         }
     }
 
@@ -290,6 +292,26 @@ impl Store for Sqlite {
     ) -> Result<Vec<AuditEntry>, StoreError> {
         let group = group.clone();
         self.data.run(move |line| line.read(|db, _| view::audit(db, &group, range))).await
+    }
+
+    async fn forget(
+        &self,
+        _duties: &[DutyKey],
+        _reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
+    }
+
+    async fn adopt(&self, _adopt: &Adopt) -> Result<Adopted, StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
+    }
+
+    async fn retain(&self, _retention: Retention) -> Result<(), StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
+    }
+
+    async fn survey(&self) -> Result<Survey, StoreError> {
+        Err(StoreError::refused(Code::Failed, "not built yet"))
     }
 }
 

@@ -41,6 +41,10 @@ ops! {
     ReplaceGroupDocument "replace_group_document"
     Watch "watch"
     Audit "audit"
+    Forget "forget"
+    Adopt "adopt"
+    Retain "retain"
+    Survey "survey"
 }
 
 /// What a wrapper does around each call; [`pass_on`] makes a store of it.
@@ -121,6 +125,11 @@ macro_rules! pass_on {
             Audit audit(
                 group: &tenure_core::GroupName, range: tenure_core::store::AuditRange
             ) -> Vec<tenure_core::store::AuditEntry>;
+            Forget forget(duties: &[tenure_core::DutyKey], reason: &tenure_core::Reason)
+                -> Vec<tenure_core::store::Forgotten>;
+            Adopt adopt(adopt: &tenure_core::store::Adopt) -> tenure_core::store::Adopted;
+            Retain retain(retention: tenure_core::store::Retention) -> ();
+            Survey survey() -> tenure_core::guarantee::Survey;
         }
     };
 }

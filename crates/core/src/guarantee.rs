@@ -1,0 +1,75 @@
+//! What a store can promise, judged from its live settings.
+
+use std::fmt;
+
+/// How much a user may rely on, weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing survives a crash or a failover for sure.
+    BestEffort,
+    /// No event is lost, but one may take effect again: dedupe where it matters.
+    AtLeastOnce,
+    /// A stale holder's checkpoints are refused by the store.
+    Fenced,
+    /// Effects in the same database can stand or fall with the hold.
+    ExclusiveEffects,
+}
+
+impl Level {
+    /// Every level, weakest first.
+    pub const ALL: [Self; 4] =
+        [Self::BestEffort, Self::AtLeastOnce, Self::Fenced, Self::ExclusiveEffects];
+
+    /// The word that is typed and printed.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BestEffort => "best-effort",
+            Self::AtLeastOnce => "at-least-once",
+            Self::Fenced => "fenced",
+            Self::ExclusiveEffects => "exclusive-effects",
+        }
+    }
+
+    /// Reads the word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == word)
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One setting of a store as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// Its name, as the store's own documentation has it where there is one.
+    pub setting: &'static str,
+    /// Its value; `None` when it could not be read, which counts as the weakest.
+    pub value: Option<String>,
+}
+
+impl Fact {
+    /// A setting that was read.
+    pub fn read(setting: &'static str, value: impl Into<String>) -> Self {
+        Self { setting, value: Some(value.into()) }
+    }
+
+    /// A setting that may not or cannot be read.
+    pub fn unreadable(setting: &'static str) -> Self {
+        Self { setting, value: None }
+    }
+}
+
+/// What a store says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// The kind of store: `memory`, `file`, `sqlite`, `postgres`, `redis` or `etcd`.
+    pub backend: &'static str,
+    /// Its settings, in the order in which they are shown.
+    pub facts: Vec<Fact>,
+    /// The store's wall clock, in milliseconds since 1970, where it has one.
+    pub unix_ms: Option<u64>,
+}

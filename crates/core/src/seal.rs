@@ -1,0 +1,218 @@
+//! What may stand before a checkpoint's payload: its signature, and where it was moved to.
+//!
+//! One line of text, so that a person who looks into the store can read it:
+//!
+//! ```text
+//! tenure-seal:1 key=2026-11 mac=<64 hex> prev=<64 hex>\n<payload>
+//! ```
+//!
+//! A payload without such a line has an empty seal. A payload that begins like one cannot be
+//! stored: it could be taken for a seal later.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::{Code, Document, StoreError};
+
+const MAGIC: &str = "tenure-seal:1";
+
+/// What stays as it is inside a field.
+const FIELD: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b':').remove(b'/').remove(b'@');
+
+/// A message authentication code: HMAC-SHA-256.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Mac(pub [u8; 32]);
+
+impl Mac {
+    /// What comes before the first signature.
+    pub const NONE: Self = Self([0; 32]);
+
+    /// Reads 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return None;
+        }
+        for (byte, at) in bytes.iter_mut().zip((0..64).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mac({self})")
+    }
+}
+
+/// Where a checkpoint went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The other store, without a password.
+    pub to: String,
+    /// False while the move is under way: then neither side may go on before it is finished.
+    pub done: bool,
+}
+
+/// The line before a payload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seal {
+    /// Which key signed, and the signature.
+    pub signed: Option<(String, Mac)>,
+    /// The signature of the version before; [`Mac::NONE`] if there was none.
+    pub prev: Option<Mac>,
+    /// The checkpoint is here no more.
+    pub moved: Option<Moved>,
+}
+
+impl Seal {
+    /// The longest line.
+    pub const MAX_BYTES: usize = 1024;
+
+    /// The fields that are there, by name, in the order in which they are written.
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = Vec::new();
+        if let Some((key, mac)) = &self.signed {
+            fields.extend([("key", key.clone()), ("mac", mac.to_string())]);
+        }
+        if let Some(prev) = &self.prev {
+            fields.push(("prev", prev.to_string()));
+        }
+        if let Some(moved) = &self.moved {
+            fields.push((if moved.done { "moved" } else { "moving" }, moved.to.clone()));
+        }
+        fields
+    }
+
+    /// Puts a seal together again from [`Seal::fields`]; `None` when they make no sense.
+    pub fn from_fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<Self> {
+        let (mut key, mut mac, mut seal) = (None, None, Self::default());
+        for (name, value) in fields {
+            let moved = |done| Some(Moved { to: value.to_owned(), done });
+            match name {
+                "key" if key.is_none() => key = Some(value.to_owned()),
+                "mac" if mac.is_none() => mac = Some(Mac::parse(value)?),
+                "prev" if seal.prev.is_none() => seal.prev = Some(Mac::parse(value)?),
+                "moved" if seal.moved.is_none() => seal.moved = moved(true),
+                "moving" if seal.moved.is_none() => seal.moved = moved(false),
+                _ => return None,
+            }
+        }
+        seal.signed = match (key, mac) {
+            (Some(key), Some(mac)) => Some((key, mac)),
+            (None, None) => None,
+            _ => return None,
+        };
+        Some(seal)
+    }
+
+    /// Takes a stored document apart.
+    pub fn split(document: &Document) -> Result<(Self, &[u8]), StoreError> {
+        let bytes = document.as_bytes();
+        let Some(rest) = bytes.strip_prefix(MAGIC.as_bytes()) else {
+            return Ok((Self::default(), bytes));
+        };
+        let damaged = || StoreError::refused(Code::Damaged, "a checkpoint's seal cannot be read");
+        let end = rest.iter().take(Self::MAX_BYTES).position(|byte| *byte == b'\n');
+        let end = end.ok_or_else(damaged)?;
+        let line = std::str::from_utf8(&rest[..end]).map_err(|_| damaged())?;
+        let mut fields = Vec::new();
+        for word in line.split(' ').filter(|word| !word.is_empty()) {
+            let (name, value) = word.split_once('=').ok_or_else(damaged)?;
+            let value = percent_decode_str(value).decode_utf8().map_err(|_| damaged())?;
+            fields.push((name, value.into_owned()));
+        }
+        let fields = fields.iter().map(|(name, value)| (*name, value.as_str()));
+        let seal = Self::from_fields(fields).ok_or_else(damaged)?;
+        // One seal has one spelling: else a byte of it could change unnoticed.
+        if seal.line().as_bytes() != &bytes[..MAGIC.len() + end + 1] {
+            return Err(damaged());
+        }
+        Ok((seal, &rest[end + 1..]))
+    }
+
+    /// Puts the seal before a payload.
+    pub fn join(&self, payload: &[u8]) -> Result<Document, StoreError> {
+        if payload.starts_with(MAGIC.as_bytes()) {
+            let detail = format!("a document that begins with {MAGIC}");
+            return Err(StoreError::refused(Code::BadInput, detail));
+        }
+        let payload = Document::new(payload)?;
+        if *self == Self::default() {
+            return Ok(payload);
+        }
+        let line = self.line();
+        if line.len() > Self::MAX_BYTES {
+            return Err(StoreError::refused(Code::BadInput, "a key id or URL is too long"));
+        }
+        Document::from_store([line.as_bytes(), payload.as_bytes()].concat())
+    }
+
+    fn line(&self) -> String {
+        let mut line = MAGIC.to_owned();
+        for (name, value) in self.fields() {
+            // Writing into a string cannot fail.
+            let _ = write!(line, " {name}={}", utf8_percent_encode(&value, FIELD));
+        }
+        line.push('\n');
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn seal() -> Seal {
+        Seal {
+            signed: Some(("k 1".to_owned(), Mac([7; 32]))),
+            prev: Some(Mac::NONE),
+            moved: Some(Moved { to: "postgres://h/db?schema=a b".to_owned(), done: false }),
+        }
+    }
+
+    #[test]
+    fn a_seal_is_a_line_that_people_can_read() {
+        let document = seal().join(b"{}").unwrap();
+        let text = String::from_utf8(document.as_bytes().to_vec()).unwrap();
+        let start = format!("tenure-seal:1 key=k%201 mac={} prev=0000", "07".repeat(32));
+        assert!(text.starts_with(&start), "{text}");
+        assert!(text.ends_with(" moving=postgres://h/db%3Fschema%3Da%20b\n{}"), "{text}");
+        assert_eq!(Seal::split(&document).unwrap(), (seal(), &b"{}"[..]));
+    }
+
+    #[test]
+    fn what_could_be_taken_for_a_seal_is_refused() {
+        let error = Seal::default().join(b"tenure-seal:1 \nx").unwrap_err();
+        assert_eq!(error.code(), Code::BadInput);
+        let broken: &[&str] = &["", " x\n", " mac=00\n", " key=a\n", " moved=a moved=b\n", "  \n"];
+        for broken in broken {
+            let document = Document::new(format!("{MAGIC}{broken}")).unwrap();
+            assert_eq!(Seal::split(&document).unwrap_err().code(), Code::Damaged, "{broken:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_seal_comes_back(key in ".{1,40}", to in ".{1,99}", done: bool, payload: Vec<u8>) {
+            let seal = Seal {
+                signed: Some((key, Mac([9; 32]))),
+                prev: None,
+                moved: Some(Moved { to, done }),
+            };
+            let document = seal.join(&payload).unwrap();
+            prop_assert_eq!(Seal::split(&document).unwrap(), (seal, &payload[..]));
+        }
+    }
+}

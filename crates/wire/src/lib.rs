@@ -1,0 +1,1 @@
+//! The JSON that crosses processes, and nothing else knows its shapes.
