@@ -20,6 +20,7 @@ mod migration;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+pub mod signing;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod url;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use tenure_core::{Code, Store, StoreError};
 
+use crate::signing::{Sealed, Signing};
+
 /// Where a store is, as the user wrote it. It may carry a password, so it prints without one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreUrl {
@@ -82,11 +84,31 @@ impl StoreUrl {
         Ok(Self { kind: Kind::Sqlite, rest: path.to_owned(), namespace: None })
     }
 
-    /// Opens the store and brings its schema up to date.
+    /// Opens the store and brings its schema up to date. Checkpoints are not signed.
     ///
     /// `entropy` is 128 random bits of the caller, used where a store must be told apart from an
     /// earlier one at the same place.
     pub async fn open(
+        &self,
+        if_absent: IfAbsent,
+        entropy: u128,
+    ) -> Result<Arc<dyn Store>, StoreError> {
+        self.open_signed(if_absent, entropy, Signing::Off).await
+    }
+
+    /// The same with signed checkpoints.
+    pub async fn open_signed(
+        &self,
+        if_absent: IfAbsent,
+        entropy: u128,
+        signing: Signing,
+    ) -> Result<Arc<dyn Store>, StoreError> {
+        let bare = self.open_bare(if_absent, entropy).await?;
+        Ok(Arc::new(Sealed::new(bare, signing)))
+    }
+
+    /// The same for tools that look at seals themselves: documents are as they are stored.
+    pub async fn open_bare(
         &self,
         if_absent: IfAbsent,
         entropy: u128,

@@ -7,4 +7,6 @@ mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "sqlite")]
+mod signing;
+#[cfg(feature = "sqlite")]
 mod sqlite;

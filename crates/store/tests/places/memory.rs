@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure_core::{DutyKey, Session, Store};
 use tenure_store::conformance::{Boxed, Place, Settled};
+use tenure_store::signing::{Keyring, Sealed, Signing};
 use tenure_store::wrap::{Flaky, Metered};
 use tenure_store::{BootClock, Memory};
 
@@ -30,6 +31,14 @@ impl Shared {
     pub fn flaky(seed: u64) -> Self {
         Self::new(seed, |memory, seed| {
             Arc::new(Settled::new(Arc::new(Flaky::seeded(memory, seed))))
+        })
+    }
+
+    /// Every checkpoint signed, and none without a good signature accepted.
+    pub fn sealed() -> Self {
+        Self::new(0, |memory, _| {
+            let keys = Keyring::parse(&format!("suite sign {}", "5e".repeat(32))).unwrap();
+            Arc::new(Sealed::new(memory, Signing::Require(keys)))
         })
     }
 

@@ -19,6 +19,7 @@ pub async fn under_test() -> Vec<(String, Arc<dyn Place>)> {
         ("memory".into(), Arc::new(memory::Shared::plain())),
         ("flaky".into(), Arc::new(memory::Shared::flaky(0x7e57))),
         ("metered".into(), Arc::new(memory::Shared::metered())),
+        ("sealed".into(), Arc::new(memory::Shared::sealed())),
         #[cfg(feature = "sqlite")]
         ("sqlite".into(), Arc::new(sqlite::Folder::new())),
     ];

@@ -1,0 +1,165 @@
+//! Keys by id, and what each may do.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac as _};
+use sha2::Sha256;
+use tenure_core::{Code, Mac, StoreError};
+
+/// What a key may do. A rotation takes it from the last to the first and back down: known
+/// everywhere, then signing, then only verifying, then retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    /// It signs; there is exactly one.
+    Sign,
+    /// What it has signed is good.
+    Verify,
+    /// What it has signed is not good any more.
+    Retired,
+}
+
+struct Key {
+    id: String,
+    may: KeyUse,
+    secret: Vec<u8>,
+}
+
+/// The keys of a store's users. Prints without secrets.
+pub struct Keyring {
+    keys: Vec<Key>,
+    /// Which of them signs.
+    signer: usize,
+}
+
+impl Keyring {
+    /// The shortest secret.
+    pub const MIN_BYTES: usize = 32;
+
+    /// The longest id.
+    pub const MAX_ID: usize = 64;
+
+    /// Reads `ID sign|verify|retired HEX`, one key per line or separated by commas. Empty lines and
+    /// lines that begin with `#` mean nothing. A retired key needs no secret.
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
+        let mut keys: Vec<Key> = Vec::new();
+        let lines = text.split(['\n', ',']).map(str::trim);
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        for (n, line) in lines.enumerate() {
+            let key = read(line).map_err(|what| bad(&format!("key {}: {what}", n + 1)))?;
+            if keys.iter().any(|known| known.id == key.id) {
+                return Err(bad(&format!("key {}: its id appears twice", n + 1)));
+            }
+            keys.push(key);
+        }
+        let mut signers = keys.iter().enumerate().filter(|(_, key)| key.may == KeyUse::Sign);
+        match (signers.next().map(|(at, _)| at), signers.next()) {
+            (Some(signer), None) => Ok(Self { keys, signer }),
+            (None, _) => Err(bad("no key is there to sign")),
+            (Some(_), Some(_)) => Err(bad("more than one key signs")),
+        }
+    }
+
+    /// The id of the key that signs.
+    pub fn signer(&self) -> &str {
+        &self.keys[self.signer].id
+    }
+
+    /// What the key with this id may do; `None` when it is not known.
+    pub fn find(&self, id: &str) -> Option<KeyUse> {
+        self.key(id).map(|key| key.may)
+    }
+
+    fn key(&self, id: &str) -> Option<&Key> {
+        self.keys.iter().find(|key| key.id == id)
+    }
+
+    /// Signs with the key that signs.
+    pub(super) fn sign(&self, message: &[&[u8]]) -> Mac {
+        let mac = keyed(&self.keys[self.signer], message).finalize();
+        Mac(mac.into_bytes().into())
+    }
+
+    /// Whether this is what the key with this id makes of the message. In constant time.
+    pub(super) fn made(&self, id: &str, message: &[&[u8]], mac: &Mac) -> bool {
+        self.key(id).is_some_and(|key| keyed(key, message).verify_slice(&mac.0).is_ok())
+    }
+}
+
+fn keyed(key: &Key, message: &[&[u8]]) -> Hmac<Sha256> {
+    #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
+    let mut hmac = Hmac::new_from_slice(&key.secret).expect("HMAC takes a key of any length");
+    message.iter().for_each(|part| hmac.update(part));
+    hmac
+}
+
+/// Without the ids, which do no harm, a mistake is hard to find; the secrets are never there.
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.keys.iter().map(|key| (&key.id, key.may));
+        f.debug_map().entries(keys).finish()
+    }
+}
+
+fn bad(detail: &str) -> StoreError {
+    StoreError::refused(Code::BadKeys, detail)
+}
+
+/// What is wrong is said without repeating a word of it: it may be the secret.
+fn read(line: &str) -> Result<Key, &'static str> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (id, may, secret) = match words[..] {
+        [id, "retired"] => (id, KeyUse::Retired, ""),
+        [id, "retired", secret] => (id, KeyUse::Retired, secret),
+        [id, "sign", secret] => (id, KeyUse::Sign, secret),
+        [id, "verify", secret] => (id, KeyUse::Verify, secret),
+        _ => return Err("it is not `ID sign|verify|retired HEX`"),
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:@".contains(c);
+    if id.len() > Keyring::MAX_ID || !id.chars().all(plain) {
+        return Err("an id is 1 to 64 of A-Z, a-z, 0-9 and -._:@");
+    }
+    let secret = hex::decode(secret).map_err(|_| "its secret is not hexadecimal")?;
+    if may != KeyUse::Retired && secret.len() < Keyring::MIN_BYTES {
+        return Err("its secret is shorter than 32 bytes");
+    }
+    Ok(Key { id: id.to_owned(), may, secret })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEX: &str = "5ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7";
+
+    #[test]
+    fn keys_are_read_from_lines_or_commas() {
+        for separator in ["\n", ",", " , ", "\n\n# older\n"] {
+            let text = format!("b sign {HEX}{separator}a verify {HEX}{separator}c retired");
+            let keys = Keyring::parse(&text).unwrap();
+            assert_eq!(keys.signer(), "b");
+            assert_eq!(keys.find("a"), Some(KeyUse::Verify));
+            assert_eq!(keys.find("c"), Some(KeyUse::Retired));
+            assert_eq!(keys.find("d"), None);
+            assert!(!format!("{keys:?}").contains("5ec7e7"), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_secret() {
+        for bad in [
+            String::new(),
+            format!("a verify {HEX}"),
+            format!("a sign {HEX},b sign {HEX}"),
+            format!("a sign {HEX},a verify {HEX}"),
+            format!("a {HEX}"),
+            HEX.to_owned(),
+            format!("a/b sign {HEX}"),
+            format!("a sign {}", &HEX[2..]),
+            format!("a sign {HEX}zz"),
+        ] {
+            let error = Keyring::parse(&bad).unwrap_err();
+            assert_eq!(error.code(), Code::BadKeys, "{bad}");
+            assert!(!error.to_string().contains("5ec7e7"), "{error}");
+        }
+    }
+}

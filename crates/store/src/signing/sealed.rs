@@ -1,0 +1,384 @@
+//! A store around a store: seals are put on and taken off here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use tenure_core::guarantee::Survey;
+use tenure_core::store::{
+    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
+    Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member, OpenSession,
+    Opened, Released, Replaced, Retention, Want, Watch, check,
+};
+use tenure_core::{
+    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Mac, Note, Reason, Seal, Session,
+    Store, StoreError, Version,
+};
+
+use super::{Inspected, Signing, Verdict, inspect, sign};
+
+/// The newest checkpoint of a duty that this process has seen.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    epoch: Epoch,
+    version: Version,
+    mac: Mac,
+}
+
+impl Seen {
+    /// Later checkpoints have a larger one. The epoch comes first: a duty that was forgotten and
+    /// granted again counts its versions anew.
+    fn place(&self) -> (Epoch, Version) {
+        (self.epoch, self.version)
+    }
+}
+
+/// A store whose checkpoints are signed and verified on their way, and which refuses those that
+/// were moved elsewhere. Callers see payloads only.
+///
+/// A batch is refused as a whole when one checkpoint in it is not good; the error names the duty.
+pub struct Sealed {
+    inner: Arc<dyn Store>,
+    signing: Signing,
+    seen: Mutex<BTreeMap<DutyKey, Seen>>,
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Sealed {
+    /// Puts `signing` around a store.
+    pub fn new(inner: Arc<dyn Store>, signing: Signing) -> Self {
+        Self { inner, signing, seen: Mutex::default() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<DutyKey, Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seen_of(&self, duties: &[DutyKey]) -> Vec<Option<Seen>> {
+        let seen = self.seen();
+        duties.iter().map(|duty| seen.get(duty).copied()).collect()
+    }
+
+    fn required(&self) -> bool {
+        matches!(self.signing, Signing::Require(_))
+    }
+
+    /// Takes the seal off one checkpoint, or says why it must not be used. `before` is what was
+    /// seen when the store was asked: a commit that overtook the answer is no replay.
+    async fn open(
+        &self,
+        duty: &DutyKey,
+        before: Option<Seen>,
+        stored: Option<Checkpoint>,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        let Some(stored) = stored else {
+            return self.missing(duty, before).await;
+        };
+        let Inspected { seal, payload, verdict } = inspect(self.signing.keys(), duty, &stored);
+        if verdict == Verdict::Damaged || (self.required() && verdict != Verdict::Good) {
+            return Err(self.refusal(duty, &stored, &seal, &verdict).await);
+        }
+        let mac = seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac);
+        self.compare_with_seen(duty, before, &stored, mac)?;
+        if let Some(moved) = &seal.moved {
+            let state = if moved.done { "was moved" } else { "is being moved" };
+            let detail = format!("{duty} {state} to {}", moved.to);
+            return Err(StoreError::refused(Code::Moved, detail));
+        }
+        let document = Document::from_store(payload)?;
+        Ok(Some(Checkpoint { document, ..stored }))
+    }
+
+    /// No checkpoint, although this process has seen one: it was forgotten, unless the ring, which
+    /// would have gone with it, is still there.
+    async fn missing(
+        &self,
+        duty: &DutyKey,
+        before: Option<Seen>,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        if before.is_none() {
+            return Ok(None);
+        }
+        if self.required() && !self.inner.history(duty).await?.is_empty() {
+            let detail = format!("{duty} has a history and no newest checkpoint");
+            return Err(StoreError::refused(Code::Replayed, detail));
+        }
+        self.seen().remove(duty);
+        Ok(None)
+    }
+
+    fn compare_with_seen(
+        &self,
+        duty: &DutyKey,
+        before: Option<Seen>,
+        stored: &Checkpoint,
+        mac: Mac,
+    ) -> Result<(), StoreError> {
+        let now = Seen { epoch: stored.epoch, version: stored.version, mac };
+        if let Some(before) = before.filter(|_| self.required()) {
+            let Seen { epoch, version, .. } = before;
+            if now.place() < before.place() {
+                let detail = format!(
+                    "{duty} is at version {} of epoch {}, this process has seen version {version} \
+                     of epoch {epoch}",
+                    now.version, now.epoch
+                );
+                return Err(StoreError::refused(Code::Replayed, detail));
+            }
+            if now.place() == before.place() && now.mac != before.mac {
+                let detail =
+                    format!("version {version} of {duty} is not the one this process has seen");
+                return Err(StoreError::refused(Code::BadSignature, detail));
+            }
+        }
+        let mut seen = self.seen();
+        let newest = seen.entry(duty.clone()).or_insert(now);
+        if now.place() > newest.place() || !self.required() {
+            *newest = now;
+        }
+        Ok(())
+    }
+
+    /// Names what is wrong, and the newest good checkpoint, which is offered and never taken.
+    async fn refusal(
+        &self,
+        duty: &DutyKey,
+        stored: &Checkpoint,
+        seal: &Seal,
+        verdict: &Verdict,
+    ) -> StoreError {
+        let key = seal.signed.as_ref().map_or("none", |(key, _)| key);
+        let what =
+            format!("version {} of {duty}: {} (key {key})", stored.version, verdict.as_str());
+        let good = |checkpoint: &&Checkpoint| {
+            let inspected = inspect(self.signing.keys(), duty, checkpoint);
+            inspected.verdict == Verdict::Good && inspected.seal.moved.is_none()
+        };
+        let offer = match self.inner.history(duty).await {
+            Err(_) => "its history cannot be read".to_owned(),
+            Ok(ring) => ring.iter().find(good).map_or_else(
+                || "no good one is in its history".to_owned(),
+                |good| format!("the newest good one is version {}", good.version),
+            ),
+        };
+        StoreError::refused(Code::BadSignature, format!("{what}; {offer}"))
+    }
+
+    /// The signatures of the versions that are about to be replaced.
+    async fn predecessors(&self, commits: &[Commit]) -> Result<Vec<Mac>, StoreError> {
+        let mut macs = vec![None; commits.len()];
+        let mut unknown = Vec::new();
+        {
+            let seen = self.seen();
+            for (n, commit) in commits.iter().enumerate() {
+                let known = seen.get(&commit.hold.duty);
+                macs[n] = match known.filter(|known| known.version == commit.expected) {
+                    Some(known) => Some(known.mac),
+                    None if commit.expected == Version::ZERO => Some(Mac::NONE),
+                    None => None,
+                };
+                if macs[n].is_none() {
+                    unknown.push(n);
+                }
+            }
+        }
+        if !unknown.is_empty() {
+            let duties: Vec<_> = unknown.iter().map(|n| commits[*n].hold.duty.clone()).collect();
+            // What is signed upon must be good itself, else a forged document would get a
+            // successor that vouches for it.
+            let before = self.seen_of(&duties);
+            let stored = self.inner.load(&duties).await?;
+            for ((n, before), stored) in unknown.into_iter().zip(before).zip(stored) {
+                let duty = &commits[n].hold.duty;
+                let replaced = stored.filter(|stored| stored.version == commits[n].expected);
+                if let Some(replaced) = replaced {
+                    let seal = inspect(self.signing.keys(), duty, &replaced).seal;
+                    self.open(duty, before, Some(replaced)).await?;
+                    macs[n] = seal.signed.map(|(_, mac)| mac);
+                }
+            }
+        }
+        Ok(macs.into_iter().map(|mac| mac.unwrap_or(Mac::NONE)).collect())
+    }
+
+    async fn seal(&self, commits: &[Commit]) -> Result<Vec<Commit>, StoreError> {
+        let plain = |commit: &Commit| {
+            let document = Seal::default().join(commit.document.as_bytes())?;
+            Ok(Commit { document, ..commit.clone() })
+        };
+        let Some(keys) = self.signing.keys() else {
+            return commits.iter().map(plain).collect();
+        };
+        let macs = self.predecessors(commits).await?;
+        let sealed = commits.iter().zip(macs).map(|(commit, prev)| {
+            let (hold, payload) = (&commit.hold, commit.document.as_bytes());
+            let at = (hold.epoch, commit.expected.next()?);
+            let seal = sign(keys, &hold.duty, at, prev, Seal::default(), payload);
+            Ok(Commit { document: seal.join(payload)?, ..commit.clone() })
+        });
+        sealed.collect()
+    }
+}
+
+#[async_trait]
+impl Store for Sealed {
+    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+        let before = self.seen_of(duties);
+        let stored = self.inner.load(duties).await?;
+        let mut opened = Vec::with_capacity(stored.len());
+        for ((duty, before), stored) in duties.iter().zip(before).zip(stored) {
+            opened.push(self.open(duty, before, stored).await?);
+        }
+        Ok(opened)
+    }
+
+    async fn commit(
+        &self,
+        session: &Session,
+        commits: &[Commit],
+    ) -> Result<Vec<Committed>, StoreError> {
+        check::commit(session, commits)?;
+        let sealed = self.seal(commits).await?;
+        let answers = self.inner.commit(session, &sealed).await?;
+        let mut seen = self.seen();
+        for (commit, answer) in sealed.iter().zip(&answers) {
+            if let (Committed::Saved(version), Ok((seal, _))) =
+                (answer, Seal::split(&commit.document))
+            {
+                let mac = seal.signed.map_or(Mac::NONE, |(_, mac)| mac);
+                let now = Seen { epoch: commit.hold.epoch, version: *version, mac };
+                seen.insert(commit.hold.duty.clone(), now);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Payloads as they are in the ring; [`super::verify`] judges them.
+    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+        let ring = self.inner.history(duty).await?;
+        let open = |stored: Checkpoint| {
+            let document = Document::from_store(Seal::split(&stored.document)?.1.to_vec())?;
+            Ok(Checkpoint { document, ..stored })
+        };
+        ring.into_iter().map(open).collect()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+
+    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
+        self.inner.open_session(open).await
+    }
+
+    async fn close_session(
+        &self,
+        session: &Session,
+        reason: &Reason,
+    ) -> Result<Closed, StoreError> {
+        self.inner.close_session(session, reason).await
+    }
+
+    async fn keep_alive(
+        &self,
+        session: &Session,
+        note: Option<&Note>,
+        holds: &[Hold],
+    ) -> Result<KeptAlive, StoreError> {
+        self.inner.keep_alive(session, note, holds).await
+    }
+
+    async fn claim(
+        &self,
+        session: &Session,
+        wants: &[Want],
+        reason: &Reason,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        self.inner.claim(session, wants, reason).await
+    }
+
+    async fn release(
+        &self,
+        session: &Session,
+        holds: &[Hold],
+        reason: &Reason,
+    ) -> Result<Vec<Released>, StoreError> {
+        self.inner.release(session, holds, reason).await
+    }
+
+    async fn evict(
+        &self,
+        group: &GroupName,
+        instance: &InstanceId,
+        when: Evict,
+        reason: &Reason,
+    ) -> Result<Evicted, StoreError> {
+        self.inner.evict(group, instance, when, reason).await
+    }
+
+    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
+        self.inner.groups().await
+    }
+
+    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
+        self.inner.members(group).await
+    }
+
+    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
+        self.inner.holders(group).await
+    }
+
+    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
+        self.inner.group_document(group).await
+    }
+
+    async fn replace_group_document(
+        &self,
+        group: &GroupName,
+        expected: Version,
+        document: &Document,
+    ) -> Result<Replaced, StoreError> {
+        self.inner.replace_group_document(group, expected, document).await
+    }
+
+    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
+        self.inner.watch(group).await
+    }
+
+    async fn audit(
+        &self,
+        group: &GroupName,
+        range: AuditRange,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        self.inner.audit(group, range).await
+    }
+
+    async fn forget(
+        &self,
+        duties: &[DutyKey],
+        reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        self.inner.forget(duties, reason).await
+    }
+
+    /// What was seen before belongs to the store of before: it may have been restored.
+    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+        let adopted = self.inner.adopt(adopt).await?;
+        self.seen().clear();
+        Ok(adopted)
+    }
+
+    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
+        self.inner.retain(retention).await
+    }
+
+    async fn survey(&self) -> Result<Survey, StoreError> {
+        self.inner.survey().await
+    }
+}

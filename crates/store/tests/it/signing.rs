@@ -1,0 +1,198 @@
+//! Signed checkpoints in a store that somebody tampers with.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use rusqlite::Connection;
+use tempfile::TempDir;
+use tenure_core::store::{Checkpoint, Committed};
+use tenure_core::{Code, Document, Store, StoreError};
+use tenure_store::signing::{Keyring, Sealed, Signing, Verdict, verify};
+use tenure_store::sqlite::{Settings, Sqlite};
+use tokio::runtime::Runtime;
+
+use crate::player::{LONG, Player, duty, reason};
+
+const SIGNER: &str = "k2 sign HEX,k1 verify OTHER";
+
+fn keys(text: &str) -> Keyring {
+    let text = text.replace("HEX", &"5e".repeat(32)).replace("OTHER", &"07".repeat(32));
+    Keyring::parse(&text).unwrap()
+}
+
+/// A SQLite store, its signed users, and somebody with a pen.
+struct Place {
+    folder: TempDir,
+    bare: Arc<dyn Store>,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let settings = Settings { path: folder.path().join("t.db"), ..Settings::default() };
+        let bare = Arc::new(Sqlite::open(settings).await.unwrap());
+        Self { folder, bare }
+    }
+
+    /// A process that starts now and knows nothing yet.
+    fn process(&self, signing: Signing) -> Arc<dyn Store> {
+        Arc::new(Sealed::new(self.bare.clone(), signing))
+    }
+
+    fn required(&self) -> Arc<dyn Store> {
+        self.process(Signing::Require(keys(SIGNER)))
+    }
+
+    fn pen(&self) -> Connection {
+        let pen = Connection::open(self.folder.path().join("t.db")).unwrap();
+        pen.busy_timeout(LONG).unwrap();
+        pen
+    }
+
+    fn edit(&self, sql: &str) {
+        self.pen().execute_batch(sql).unwrap();
+    }
+
+    async fn newest(&self, id: &str) -> Checkpoint {
+        self.bare.load(&[duty(id)]).await.unwrap().remove(0).unwrap()
+    }
+
+    async fn verdict(&self, id: &str) -> Verdict {
+        let (newest, ring) = (self.newest(id).await, self.bare.history(&duty(id)).await.unwrap());
+        let mut all = verify(&keys(SIGNER), &duty(id), Some(&newest), &ring);
+        all.remove(0).1.verdict
+    }
+}
+
+async fn load(store: &Arc<dyn Store>, id: &str) -> Result<Option<Checkpoint>, StoreError> {
+    Ok(store.load(&[duty(id)]).await?.remove(0))
+}
+
+/// Writes `count` versions of each duty.
+async fn write(store: &Arc<dyn Store>, ids: &[&str], count: u64) {
+    let player = Player::join(store, "writer", LONG).await;
+    for id in ids {
+        let hold = player.hold(id).await;
+        let stored = load(store, id).await.unwrap();
+        let first = stored.map_or(0, |stored| stored.version.get());
+        for version in first..first + count {
+            let document = format!("{{\"last_update_id\":{version}}}");
+            let saved = player.commit(&hold, version, &document).await;
+            assert!(matches!(saved, Committed::Saved(_)), "{saved:?}");
+        }
+    }
+    store.close_session(&player.session, &reason()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_put_in_the_place_of_the_newest_is_noticed() {
+    let place = Place::new().await;
+    let witness = place.required();
+    write(&witness, &["a", "b"], 3).await;
+    assert_eq!(place.verdict("a").await, Verdict::Good);
+
+    // Replayed: well signed by itself, so only who has seen more, or the ring, can tell.
+    let columns = "version = h.version, epoch = h.epoch, document = h.document FROM history h
+        WHERE h.duty = checkpoint.duty AND h.version";
+    place.edit(&format!("UPDATE checkpoint SET {columns} = 2 AND checkpoint.duty = 'a'"));
+    assert_eq!(load(&witness, "a").await.unwrap_err().code(), Code::Replayed);
+    assert_eq!(place.verdict("a").await, Verdict::Replayed);
+    place.edit(&format!("UPDATE checkpoint SET {columns} = 3 AND checkpoint.duty = 'a'"));
+    load(&witness, "a").await.unwrap();
+
+    // Removed, with the ring still there.
+    place.edit("CREATE TABLE aside AS SELECT * FROM checkpoint; DELETE FROM checkpoint");
+    assert_eq!(load(&witness, "a").await.unwrap_err().code(), Code::Replayed);
+    assert!(load(&place.required(), "a").await.unwrap().is_none());
+    place.edit("INSERT INTO checkpoint SELECT * FROM aside");
+
+    // Swapped.
+    place.edit(
+        "UPDATE checkpoint SET document = (SELECT document FROM aside
+         WHERE aside.duty = CASE checkpoint.duty WHEN 'a' THEN 'b' ELSE 'a' END)",
+    );
+    for id in ["a", "b"] {
+        let error = load(&place.required(), id).await.unwrap_err();
+        assert_eq!(error.code(), Code::BadSignature);
+    }
+}
+
+#[tokio::test]
+async fn the_newest_good_one_is_offered_and_not_taken() {
+    let place = Place::new().await;
+    write(&place.required(), &["a"], 3).await;
+    place.edit("UPDATE checkpoint SET document = x'78'");
+    place.edit("UPDATE history SET document = x'78' WHERE version = 3");
+    let error = load(&place.required(), "a").await.unwrap_err();
+    assert_eq!(error.code(), Code::BadSignature);
+    let text = error.to_string();
+    assert!(text.contains("version 3 of g/a: not signed"), "{text}");
+    assert!(text.contains("the newest good one is version 2"), "{text}");
+    // Nothing is signed upon a document that is not good.
+    let store = place.required();
+    let player = Player::join(&store, "next", LONG).await;
+    let hold = player.hold("a").await;
+    assert_eq!(player.try_commit(&hold, 3, "y").await.unwrap_err().code(), Code::BadSignature);
+    assert_eq!(place.newest("a").await.document, Document::new(*b"x").unwrap());
+}
+
+#[tokio::test]
+async fn keys_are_rotated_without_a_gap() {
+    let place = Place::new().await;
+    let with = |text| place.process(Signing::Require(keys(text)));
+    write(&with("k1 sign OTHER"), &["a"], 1).await;
+    let both = with("k1 sign OTHER,k2 verify HEX");
+    write(&both, &["a"], 1).await;
+    let turned = with(SIGNER);
+    assert_eq!(load(&turned, "a").await.unwrap().unwrap().version.get(), 2);
+    write(&turned, &["a"], 1).await;
+    assert_eq!(load(&both, "a").await.unwrap().unwrap().version.get(), 3);
+    let retired = with("k2 sign HEX,k1 retired");
+    assert_eq!(load(&retired, "a").await.unwrap().unwrap().version.get(), 3);
+    // Somebody still signs with the old key.
+    write(&with("k1 sign OTHER,k2 verify HEX"), &["a"], 1).await;
+    let error = load(&retired, "a").await.unwrap_err();
+    assert_eq!(error.code(), Code::BadSignature);
+    assert!(error.to_string().contains("retired key"), "{error}");
+}
+
+#[tokio::test]
+async fn signing_is_turned_on_in_steps() {
+    let place = Place::new().await;
+    let off = place.process(Signing::Off);
+    write(&off, &["a"], 1).await;
+    assert_eq!(load(&place.required(), "a").await.unwrap_err().code(), Code::BadSignature);
+    let writing = place.process(Signing::Write(keys(SIGNER)));
+    assert_eq!(load(&writing, "a").await.unwrap().unwrap().version.get(), 1);
+    write(&writing, &["a"], 1).await;
+    let stored = load(&place.required(), "a").await.unwrap().unwrap();
+    assert_eq!(stored.document, Document::new(*b"{\"last_update_id\":1}").unwrap());
+    // Those who do not sign still read what others have signed.
+    assert_eq!(load(&off, "a").await.unwrap().unwrap(), stored);
+    assert_eq!(off.history(&duty("a")).await.unwrap().len(), 2);
+}
+
+#[test]
+fn any_change_of_a_stored_byte_is_noticed() {
+    let runtime = Runtime::new().unwrap();
+    let place = runtime.block_on(Place::new());
+    runtime.block_on(write(&place.required(), &["a"], 2));
+    let good = runtime.block_on(place.newest("a")).document.as_bytes().to_vec();
+    let pen = place.pen();
+    let put = |bytes: &[u8]| pen.execute("UPDATE checkpoint SET document = ?1", [bytes]).unwrap();
+    let flips = (0..good.len(), 0_u8..8);
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+    runner
+        .run(&flips, |(at, bit)| {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1 << bit;
+            put(&bytes);
+            let error = runtime.block_on(load(&place.required(), "a")).unwrap_err();
+            prop_assert!(matches!(error.code(), Code::BadSignature | Code::Damaged), "{error}");
+            Ok(())
+        })
+        .unwrap();
+    put(&good);
+    runtime.block_on(load(&place.required(), "a")).unwrap().unwrap();
+}
