@@ -85,6 +85,8 @@ codes! {
         "use the store that it was moved to, or move it back with `tenure checkpoint move`"
     BelowLevel "ST027" "the store cannot give the guarantee that is required"
         "run `tenure doctor`: it names each setting and what to change"
+    Occupied "ST028" "the other store already has a checkpoint of this duty"
+        "compare both with `tenure checkpoint get`; --force replaces the one in the other store"
 }
 
 impl fmt::Display for Code {

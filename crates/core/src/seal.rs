@@ -73,11 +73,13 @@ pub struct Seal {
     pub prev: Option<Mac>,
     /// The checkpoint is here no more.
     pub moved: Option<Moved>,
+    /// From which store and version a move brought it; only on the version that the move wrote.
+    pub origin: Option<String>,
 }
 
 impl Seal {
     /// The longest line.
-    pub const MAX_BYTES: usize = 1024;
+    pub const MAX_BYTES: usize = 2048;
 
     /// The fields that are there, by name, in the order in which they are written.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
@@ -90,6 +92,9 @@ impl Seal {
         }
         if let Some(moved) = &self.moved {
             fields.push((if moved.done { "moved" } else { "moving" }, moved.to.clone()));
+        }
+        if let Some(origin) = &self.origin {
+            fields.push(("from", origin.clone()));
         }
         fields
     }
@@ -105,6 +110,7 @@ impl Seal {
                 "prev" if seal.prev.is_none() => seal.prev = Some(Mac::parse(value)?),
                 "moved" if seal.moved.is_none() => seal.moved = moved(true),
                 "moving" if seal.moved.is_none() => seal.moved = moved(false),
+                "from" if seal.origin.is_none() => seal.origin = Some(value.to_owned()),
                 _ => return None,
             }
         }
@@ -179,6 +185,7 @@ mod tests {
             signed: Some(("k 1".to_owned(), Mac([7; 32]))),
             prev: Some(Mac::NONE),
             moved: Some(Moved { to: "postgres://h/db?schema=a b".to_owned(), done: false }),
+            origin: None,
         }
     }
 
@@ -209,7 +216,8 @@ mod tests {
             let seal = Seal {
                 signed: Some((key, Mac([9; 32]))),
                 prev: None,
-                moved: Some(Moved { to, done }),
+                moved: Some(Moved { to: to.clone(), done }),
+                origin: done.then_some(to),
             };
             let document = seal.join(&payload).unwrap();
             prop_assert_eq!(Seal::split(&document).unwrap(), (seal, &payload[..]));

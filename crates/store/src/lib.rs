@@ -23,6 +23,7 @@ pub mod redis;
 pub mod signing;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+pub mod transfer;
 mod url;
 pub mod wrap;
 

@@ -1,1 +1,3 @@
 //! The JSON that crosses processes, and nothing else knows its shapes.
+
+pub mod checkpoint;

@@ -1,10 +1,10 @@
 //! Signed checkpoints.
 //!
 //! A signature is HMAC-SHA-256 over the id of the key, the duty, epoch, version, the signature of
-//! the version before, where it was moved to, and the payload (R14). So a document cannot be
-//! changed, put under another duty, version or epoch, or taken out of its order. What a signature
-//! cannot show is that a *newer* document is missing: for that [`Sealed`] remembers the newest one
-//! that this process has seen, and [`verify`] reads the whole ring.
+//! the version before, where it was moved to or from, and the payload (R14). So a document cannot
+//! be changed, put under another duty, version or epoch, or taken out of its order. What a
+//! signature cannot show is that a *newer* document is missing: for that [`Sealed`] remembers the
+//! newest one that this process has seen, and [`verify`] reads the whole ring.
 
 mod keys;
 mod sealed;
@@ -111,6 +111,7 @@ impl Message<'_> {
         let moved = self.seal.moved.as_ref();
         text(moved.map_or("", |moved| &moved.to));
         text(moved.map_or("", |moved| if moved.done { "moved" } else { "moving" }));
+        text(self.seal.origin.as_deref().unwrap_or_default());
         bytes.extend(self.epoch.get().to_be_bytes());
         bytes.extend(self.version.get().to_be_bytes());
         bytes.extend(self.prev.0);
@@ -194,8 +195,14 @@ pub fn verify(
         let before = &all[at + 1];
         let follows = Ok(all[at].0.version) == before.0.version.next();
         let mac = before.1.seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac);
+        // What a move brings is signed upon what it was in the other store.
+        let came_back = before.1.seal.moved.is_some();
         let (_, inspected) = &mut all[at];
-        if follows && inspected.verdict == Verdict::Good && inspected.seal.prev != Some(mac) {
+        if follows
+            && !came_back
+            && inspected.verdict == Verdict::Good
+            && inspected.seal.prev != Some(mac)
+        {
             inspected.verdict = Verdict::OtherPredecessor;
         }
     }

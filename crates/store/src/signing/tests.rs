@@ -43,7 +43,7 @@ fn a_signature_is_hmac_sha_256_over_these_bytes() {
     let payload = br#"{"last_update_id":12345}"#;
     let duty = DutyKey::new("telegram", "bot-42").unwrap();
     let seal = sign(&keys("k1 sign HEX"), &duty, at, Mac([1; 32]), Seal::default(), payload);
-    let expected = "72161aa24e5c00837fa180b6756cf92a2599e591580f8da676b2bc000799a47e";
+    let expected = "e407451f4f953e9c5bde5398f1e623240b84be035193997edb01315ddd09fbd1";
     assert_eq!(seal.signed.unwrap().1.to_string(), expected);
 }
 

@@ -10,3 +10,4 @@ mod redis;
 mod signing;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod transfer;

@@ -1,0 +1,276 @@
+//! An operator at one store: sessions, claims and sealed commits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tenure_core::store::{
+    Checkpoint, Claimed, Commit, Committed, Holder, HolderNow, KeptAlive, OpenSession, Opened, Want,
+};
+use tenure_core::{
+    Code, DutyKey, Epoch, GroupName, Hold, InstanceId, Mac, Mark, Nonce, Note, Reason, Seal,
+    Session, Store, StoreError, Ttl, Version,
+};
+
+use crate::signing::{Inspected, Signing, Verdict, inspect, sign};
+
+/// Who acts, and why.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// The process.
+    pub instance: InstanceId,
+    /// How long the store keeps its holds when it dies.
+    pub ttl: Ttl,
+    /// For the audit, and for others who find the duty held.
+    pub reason: Reason,
+    /// Whether a live holder loses the duty.
+    pub force: bool,
+    /// 128 random bits each time.
+    pub entropy: fn() -> u128,
+}
+
+/// One store with an operator at it.
+#[derive(Debug)]
+pub struct Desk {
+    store: Arc<dyn Store>,
+    signing: Signing,
+    name: String,
+    operator: Operator,
+    /// By group: the session, and what is held under it.
+    sessions: BTreeMap<GroupName, (Session, Vec<Hold>)>,
+}
+
+/// A checkpoint, taken apart.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) version: Version,
+    pub(super) epoch: Epoch,
+    pub(super) seal: Seal,
+    pub(super) payload: Vec<u8>,
+}
+
+impl Stored {
+    /// The signature, as the next version is signed upon it.
+    pub(super) fn mac(&self) -> Mac {
+        self.seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac)
+    }
+}
+
+impl Desk {
+    /// `store` must be bare; `name` is how it is called where a checkpoint is moved to.
+    pub fn new(store: Arc<dyn Store>, signing: Signing, name: String, operator: Operator) -> Self {
+        Self { store, signing, name, operator, sessions: BTreeMap::new() }
+    }
+
+    /// How the store is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub(super) fn force(&self) -> bool {
+        self.operator.force
+    }
+
+    /// A live session in the group, with a whole TTL ahead of it.
+    async fn session(&mut self, group: &GroupName) -> Result<Session, StoreError> {
+        if let Some((session, holds)) = self.sessions.get(group) {
+            match self.store.keep_alive(session, None, holds).await? {
+                KeptAlive::Kept { .. } => return Ok(session.clone()),
+                KeptAlive::Ended => self.sessions.remove(group),
+            };
+        }
+        let open = OpenSession {
+            group: group.clone(),
+            instance: self.operator.instance.clone(),
+            nonce: Nonce::from_entropy((self.operator.entropy)()),
+            ttl: self.operator.ttl,
+            note: Note::new(self.operator.reason.as_str())?,
+        };
+        match self.store.open_session(&open).await? {
+            Opened::Open(session) => {
+                self.sessions.insert(group.clone(), (session.clone(), Vec::new()));
+                Ok(session)
+            }
+            other => {
+                let detail = format!("no session in group {group}: {other:?}");
+                Err(StoreError::refused(Code::Failed, detail))
+            }
+        }
+    }
+
+    /// Keeps every hold for a whole TTL from now.
+    pub(super) async fn keep(&mut self) -> Result<(), StoreError> {
+        for (session, holds) in self.sessions.values() {
+            // One that has ended shows at the next commit.
+            self.store.keep_alive(session, None, holds).await?;
+        }
+        Ok(())
+    }
+
+    /// Claims a duty above `floor`; takes it from its holder when the operator says so.
+    pub(super) async fn claim(&mut self, duty: &DutyKey, floor: Epoch) -> Result<Hold, StoreError> {
+        let want = Want { duty: duty.clone(), floor };
+        // A forced duty can be taken by somebody else in between; twice is enough to tell.
+        for _ in 0..3 {
+            let session = self.session(&duty.group).await?;
+            let wants = std::slice::from_ref(&want);
+            let claimed = self.store.claim(&session, wants, &self.operator.reason).await?;
+            match claimed.into_iter().next() {
+                Some(Claimed::Granted(hold) | Claimed::Already(hold)) => {
+                    if let Some((_, holds)) = self.sessions.get_mut(&duty.group) {
+                        holds.push(hold.clone());
+                    }
+                    return Ok(hold);
+                }
+                Some(Claimed::HeldBy(holder)) if !self.operator.force => {
+                    return Err(held(duty, holder.as_ref()));
+                }
+                Some(Claimed::HeldBy(_)) => self.take(duty).await?,
+                Some(Claimed::SessionEnded) | None => {}
+            }
+        }
+        Err(held(duty, None))
+    }
+
+    /// Ends a hold in its holder's name: its next keep-alive tells it, and its commits are fenced.
+    async fn take(&self, duty: &DutyKey) -> Result<(), StoreError> {
+        let holders = self.store.holders(&duty.group).await?;
+        let Some(Holder { epoch: Some(epoch), holder: Some(holder), .. }) =
+            holders.into_iter().find(|holder| &holder.duty == duty)
+        else {
+            return Ok(());
+        };
+        let members = self.store.members(&duty.group).await?;
+        let nonce = members.into_iter().find(|member| member.instance == holder.instance);
+        let Some(nonce) = nonce.and_then(|member| member.nonce) else {
+            // A foreign member has no nonce; only its TTL ends its hold.
+            return Err(held(duty, Some(&holder)));
+        };
+        let session = Session {
+            group: duty.group.clone(),
+            instance: holder.instance.clone(),
+            nonce,
+            ttl: self.operator.ttl,
+        };
+        let hold = Hold {
+            duty: duty.clone(),
+            epoch,
+            instance: holder.instance,
+            nonce,
+            mark: Mark::first(nonce),
+        };
+        self.store.release(&session, &[hold], &self.operator.reason).await?;
+        Ok(())
+    }
+
+    /// The newest checkpoint. One that must not be trusted is an error.
+    pub(super) async fn load(&self, duty: &DutyKey) -> Result<Option<Stored>, StoreError> {
+        let stored = self.store.load(std::slice::from_ref(duty)).await?.into_iter().next();
+        stored.flatten().map(|stored| self.trusted(duty, &stored)).transpose()
+    }
+
+    /// The ring, newest first; what cannot be trusted is left out.
+    pub(super) async fn ring(&self, duty: &DutyKey) -> Result<Vec<Stored>, StoreError> {
+        let ring = self.store.history(duty).await?;
+        Ok(ring.iter().filter_map(|stored| self.trusted(duty, stored).ok()).collect())
+    }
+
+    /// The newest checkpoint, whatever its signature says: to be replaced.
+    pub(super) async fn newest(&self, duty: &DutyKey) -> Result<Option<Stored>, StoreError> {
+        let stored = self.store.load(std::slice::from_ref(duty)).await?.into_iter().next();
+        Ok(stored.flatten().map(|stored| take_apart(&stored, self.inspected(duty, &stored))))
+    }
+
+    fn inspected(&self, duty: &DutyKey, stored: &Checkpoint) -> Inspected {
+        inspect(self.signing.keys(), duty, stored)
+    }
+
+    fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> Result<Stored, StoreError> {
+        let inspected = self.inspected(duty, stored);
+        let required = matches!(self.signing, Signing::Require(_));
+        let bad = inspected.verdict == Verdict::Damaged
+            || (required && inspected.verdict != Verdict::Good);
+        if bad {
+            let what = inspected.verdict.as_str();
+            let detail = format!("version {} of {duty} in {}: {what}", stored.version, self.name);
+            return Err(StoreError::refused(Code::BadSignature, detail));
+        }
+        Ok(take_apart(stored, inspected))
+    }
+
+    /// Commits a payload under a hold, over version `expected`. An unknown outcome is settled by
+    /// reading back (R17).
+    pub(super) async fn commit(
+        &mut self,
+        hold: &Hold,
+        expected: Version,
+        (prev, seal): (Mac, Seal),
+        payload: &[u8],
+    ) -> Result<Stored, StoreError> {
+        let version = expected.next()?;
+        let seal = match self.signing.keys() {
+            Some(keys) => sign(keys, &hold.duty, (hold.epoch, version), prev, seal, payload),
+            None => seal,
+        };
+        let session = self.session(&hold.duty.group).await?;
+        let commit = Commit { hold: hold.clone(), expected, document: seal.join(payload)? };
+        let answer = self.store.commit(&session, std::slice::from_ref(&commit)).await;
+        let saved = Stored { version, epoch: hold.epoch, seal, payload: payload.to_vec() };
+        let duty = &hold.duty;
+        match answer.map(|answers| answers.into_iter().next()) {
+            Ok(Some(Committed::Saved(_))) => Ok(saved),
+            Ok(Some(Committed::Fenced { newest })) => Err(StoreError::refused(
+                Code::Fenced,
+                format!("{duty} in {} was granted to somebody else under {newest}", self.name),
+            )),
+            Ok(Some(Committed::Conflict { stored })) => Err(StoreError::refused(
+                Code::Fenced,
+                format!("{duty} in {} is at version {stored}, not {expected}", self.name),
+            )),
+            Ok(None) => Err(StoreError::unknown(Code::Failed, "a commit without an answer")),
+            Err(error) if error.is_unknown() => {
+                let stored = self.store.load(std::slice::from_ref(duty)).await?;
+                let ours = stored.into_iter().flatten().any(|stored| {
+                    stored.version == version
+                        && stored.epoch == hold.epoch
+                        && stored.document == commit.document
+                });
+                if ours { Ok(saved) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives a hold back. What cannot be given back ends with its TTL.
+    pub(super) async fn release(&mut self, hold: &Hold) {
+        if let Some((session, holds)) = self.sessions.get_mut(&hold.duty.group) {
+            holds.retain(|held| held.duty != hold.duty);
+            let hold = std::slice::from_ref(hold);
+            let _ = self.store.release(session, hold, &self.operator.reason).await;
+        }
+    }
+
+    /// Leaves. What cannot be closed ends with its TTL.
+    pub async fn close(mut self) {
+        for (session, _) in std::mem::take(&mut self.sessions).into_values() {
+            let _ = self.store.close_session(&session, &self.operator.reason).await;
+        }
+    }
+}
+
+fn take_apart(stored: &Checkpoint, inspected: Inspected) -> Stored {
+    let Inspected { seal, payload, .. } = inspected;
+    Stored { version: stored.version, epoch: stored.epoch, seal, payload }
+}
+
+fn held(duty: &DutyKey, holder: Option<&HolderNow>) -> StoreError {
+    let who = holder.map_or_else(
+        || "somebody".to_owned(),
+        |now| format!("{}, for {} ms", now.instance, now.remaining.as_millis()),
+    );
+    StoreError::refused(Code::Held, format!("{duty} is held by {who}"))
+}

@@ -1,0 +1,23 @@
+//! What an operator does to checkpoints: take one back, or take it to another store.
+//!
+//! Both act as any holder does: they claim the duty, write under the new epoch, and release. The
+//! stores are *bare*: seals are read and written here.
+//!
+//! # A move
+//!
+//! 1. claims every source, which fences the old side, then every target, with the epochs of the
+//!    sources as floor;
+//! 2. marks each source as *moving*: from here on nobody can go on from it;
+//! 3. writes the targets, signed upon the signatures of the sources, and reads them back;
+//! 4. marks each source as *moved*, and releases.
+//!
+//! Between any two steps a checkpoint is good on one side only, or marked as moving on the old
+//! side. Running the same move again finds what is there and goes on.
+
+mod desk;
+mod moving;
+mod rewind;
+
+pub use desk::{Desk, Operator};
+pub use moving::{Arrival, Move, Outcome, Preview, preview};
+pub use rewind::{Rewound, rewind};

@@ -1,0 +1,73 @@
+//! A process that is killed in the middle of its work: from some call on, nothing happens any more.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use tenure_core::{Store, StoreError};
+use tokio::sync::Notify;
+
+use super::Op;
+use super::around::{Around, pass_on};
+
+/// How many calls a process makes before it is killed; stores of the same process share it.
+#[derive(Debug)]
+pub struct Life {
+    left: AtomicU64,
+    last_happens: bool,
+    killed: Notify,
+}
+
+impl Life {
+    /// A process that is killed at its call number `calls`, counted from zero: before that call
+    /// reaches the store, or (`last_happens`) before its answer comes back.
+    pub fn new(calls: u64, last_happens: bool) -> Arc<Self> {
+        Arc::new(Self { left: AtomicU64::new(calls), last_happens, killed: Notify::new() })
+    }
+
+    /// Runs `work` until its end, or `None` when it was killed before.
+    pub async fn live<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.killed.notified() => None,
+        }
+    }
+}
+
+/// A store as a process with a [`Life`] sees it.
+#[derive(Debug)]
+pub struct Mortal {
+    inner: Arc<dyn Store>,
+    life: Arc<Life>,
+}
+
+impl Mortal {
+    /// The process that lives this life uses `inner`.
+    pub fn new(inner: Arc<dyn Store>, life: Arc<Life>) -> Self {
+        Self { inner, life }
+    }
+}
+
+#[async_trait]
+impl Around for Mortal {
+    async fn around<T: Send>(
+        &self,
+        _op: Op,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let less = |left: u64| left.checked_sub(1);
+        if self.life.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            return call.await;
+        }
+        if self.life.last_happens {
+            // Whatever came of it, nobody hears of it.
+            drop(call.await);
+        }
+        self.life.killed.notify_one();
+        std::future::pending().await
+    }
+}
+
+pass_on!(Mortal);

@@ -1,0 +1,203 @@
+//! Checkpoint documents as connectors write and read them: of a single instance, with the lease
+//! beside it, and of shards.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tenure_core::{Code, StoreError};
+
+/// A cursor with the lease under which it is written.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WithLease {
+    /// The cursor, byte for byte.
+    pub checkpoint: Box<RawValue>,
+    /// Who holds the duty; `null` when nobody does.
+    pub lease: Option<Lease>,
+}
+
+/// A lease as it is shown: never read back to decide anything, because its times are wall clocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The holder.
+    pub holder_instance_id: String,
+    /// When it was granted, if that is still known.
+    pub acquired_at: Option<String>,
+    /// When it ends unless it is kept alive.
+    pub expires_at: String,
+}
+
+/// The cursors of all shards of a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shards {
+    /// What is true of all of them.
+    pub global_metadata: GlobalMetadata,
+    /// Each by its id.
+    pub shards: BTreeMap<String, Shard>,
+}
+
+/// What is true of all shards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GlobalMetadata {
+    /// How many there are.
+    pub total_shards: u64,
+    /// When one of them changed hands last, if that is still known.
+    pub last_rebalance_at: Option<String>,
+}
+
+/// The cursor of one shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shard {
+    /// How far it came: a number, or digits as some sources write them.
+    pub offset: Value,
+    /// When it was written.
+    pub last_updated_at: Option<String>,
+    /// Who holds it.
+    pub holder_instance_id: Option<String>,
+}
+
+fn bad(what: &str) -> StoreError {
+    StoreError::refused(Code::BadInput, what)
+}
+
+impl WithLease {
+    /// Puts a cursor and its lease together. The cursor must be JSON.
+    pub fn new(cursor: &[u8], lease: Option<Lease>) -> Result<Self, StoreError> {
+        let text = std::str::from_utf8(cursor).ok().map(str::to_owned);
+        let checkpoint = text.and_then(|text| RawValue::from_string(text).ok());
+        let checkpoint = checkpoint.ok_or_else(|| bad("the checkpoint is not JSON"))?;
+        Ok(Self { checkpoint, lease })
+    }
+
+    /// Reads such a document.
+    pub fn parse(document: &[u8]) -> Result<Self, StoreError> {
+        let why = "not {\"checkpoint\": ..., \"lease\": ...}";
+        serde_json::from_slice(document).map_err(|_| bad(why))
+    }
+}
+
+impl Shards {
+    /// Reads such a document, and checks that no shard is missing: a layout with another number of
+    /// shards means other events for each.
+    pub fn parse(document: &[u8]) -> Result<Self, StoreError> {
+        let why = "not {\"global_metadata\": ..., \"shards\": ...}";
+        let shards: Self = serde_json::from_slice(document).map_err(|_| bad(why))?;
+        let (total, there) = (shards.global_metadata.total_shards, shards.shards.len() as u64);
+        if total != there {
+            return Err(bad(&format!("total_shards is {total}, but {there} are there")));
+        }
+        for (id, shard) in &shards.shards {
+            if number(&shard.offset).is_none() {
+                return Err(bad(&format!("the offset of shard {id} is no number")));
+            }
+        }
+        Ok(shards)
+    }
+}
+
+/// Names under which sources keep how far they came.
+const CURSORS: [&str; 3] = ["last_update_id", "history_id", "offset"];
+
+fn number(value: &Value) -> Option<i128> {
+    match value {
+        Value::Number(number) => number.to_string().parse().ok(),
+        Value::String(digits) => digits.parse().ok(),
+        _ => None,
+    }
+}
+
+/// How far a cursor came: the number under `last_update_id`, `history_id` or `offset`, as it is
+/// written; `None` when there is none, or more than one, because then nobody knows which.
+pub fn offset(cursor: &[u8]) -> Option<Value> {
+    let value: Value = serde_json::from_slice(cursor).ok()?;
+    let mut found = CURSORS.iter().filter_map(|name| value.get(name));
+    let offset = found.next().filter(|value| number(value).is_some())?.clone();
+    found.next().is_none().then_some(offset)
+}
+
+/// When a cursor says that it was written.
+pub fn last_updated_at(cursor: &[u8]) -> Option<String> {
+    let value: Value = serde_json::from_slice(cursor).ok()?;
+    Some(value.get("last_updated_at")?.as_str()?.to_owned())
+}
+
+/// The cursor that came least far: what one reader of the whole stream may go on from without
+/// missing what the slowest shard has not done. All must be cursors of the same kind.
+pub fn least(cursors: &[Vec<u8>]) -> Result<usize, StoreError> {
+    let mut least: Option<(usize, i128)> = None;
+    let mut kind = None;
+    for (n, cursor) in cursors.iter().enumerate() {
+        let offset = offset(cursor).as_ref().and_then(number);
+        let name = CURSORS.iter().find(|name| {
+            serde_json::from_slice::<Value>(cursor).is_ok_and(|value| value.get(name).is_some())
+        });
+        let Some(offset) = offset else {
+            let names = CURSORS.join(", ");
+            return Err(bad(&format!("cursor {} has not exactly one number of {names}", n + 1)));
+        };
+        if *kind.get_or_insert(name) != name {
+            return Err(bad("the cursors are of different kinds and cannot be compared"));
+        }
+        if least.is_none_or(|(_, least)| offset < least) {
+            least = Some((n, offset));
+        }
+    }
+    least.map(|(n, _)| n).ok_or_else(|| bad("there is no cursor to compare"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_document_keeps_the_cursor_s_bytes() {
+        let cursor = br#"{ "last_update_id": 12345,  "x": 1.50 }"#;
+        let lease = Lease {
+            holder_instance_id: "instance-abc123".to_owned(),
+            acquired_at: Some("2026-02-15T09:55:00Z".to_owned()),
+            expires_at: "2026-02-15T10:00:30Z".to_owned(),
+        };
+        let document = WithLease::new(cursor, Some(lease.clone())).unwrap();
+        let text = serde_json::to_vec(&document).unwrap();
+        let read = WithLease::parse(&text).unwrap();
+        assert_eq!(read.checkpoint.get().as_bytes(), cursor);
+        assert_eq!(read.lease, Some(lease));
+        assert!(WithLease::parse(b"{}").is_err());
+        assert!(WithLease::new(b"\xff", None).is_err());
+    }
+
+    #[test]
+    fn a_shard_document_with_a_shard_missing_is_refused() {
+        let text = |total| {
+            format!(
+                r#"{{"global_metadata":{{"total_shards":{total},"last_rebalance_at":null}},
+                "shards":{{"0":{{"offset":1000,"last_updated_at":"2026-02-15T10:00:00Z",
+                "holder_instance_id":"instance-A"}}}}}}"#
+            )
+        };
+        let read = Shards::parse(text(1).as_bytes()).unwrap();
+        assert_eq!(read.shards["0"].offset, 1000);
+        let error = Shards::parse(text(4).as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("total_shards is 4, but 1"), "{error}");
+    }
+
+    #[test]
+    fn the_least_cursor_is_found_by_number() {
+        let cursors = |all: &[&str]| all.iter().map(|c| c.as_bytes().to_vec()).collect::<Vec<_>>();
+        let least = |all: &[&str]| least(&cursors(all));
+        let telegram = [r#"{"last_update_id":100}"#, r#"{"last_update_id":99}"#];
+        assert_eq!(least(&telegram), Ok(1));
+        // As text "99" is more than "100".
+        assert_eq!(least(&[r#"{"history_id":"100"}"#, r#"{"history_id":"99"}"#]), Ok(1));
+        for bad in [
+            &[r#"{"last_update_id":1}"#, r#"{"offset":1}"#][..],
+            &[r#"{"last_update_id":1,"offset":1}"#],
+            &[r#"{"cursor":1}"#],
+            &["x"],
+            &[],
+        ] {
+            assert_eq!(least(bad).unwrap_err().code(), Code::BadInput, "{bad:?}");
+        }
+    }
+}
