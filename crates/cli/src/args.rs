@@ -3,8 +3,9 @@
 //! Nothing here derives `Debug`: the store URL may carry a password.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::env;
 
@@ -59,11 +60,115 @@ pub(crate) enum Command {
         #[arg(long)]
         print: bool,
     },
+    /// Look at checkpoints, take one back, or take them to another store
+    Checkpoint {
+        #[command(flatten)]
+        signing: Signing,
+        #[command(subcommand)]
+        command: Checkpoint,
+    },
     /// Explain an error code, or list all of them
     Errors {
         /// The code, such as ST002
         code: Option<String>,
     },
+}
+
+/// How checkpoints are signed.
+#[derive(clap::Args)]
+pub(crate) struct Signing {
+    /// Whether checkpoints are signed and verified
+    #[arg(long, global = true, value_enum, env = env::SIGNING, default_value = "off")]
+    pub(crate) signing: SigningMode,
+    /// A file with keys, one per line: ID sign|verify|retired HEX
+    #[arg(long, global = true, value_name = "PATH", env = env::SIGNING_KEYS_FILE)]
+    pub(crate) signing_keys_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum SigningMode {
+    /// Nothing is signed or verified
+    Off,
+    /// What is written is signed; what is read need not be
+    Write,
+    /// What is read must have a good signature, too
+    Require,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Checkpoint {
+    /// Print the newest checkpoint, byte for byte
+    Get {
+        /// The duty as GROUP/ID; with --schema shards the GROUP
+        name: String,
+        /// The document to print
+        #[arg(long, value_enum, default_value = "plain")]
+        schema: Schema,
+    },
+    /// List the checkpoints that are kept, newest first
+    History {
+        /// The duty as GROUP/ID
+        duty: String,
+    },
+    /// Check the signatures of checkpoints and of their histories
+    Verify {
+        /// Only these duties (GROUP/ID) or groups (GROUP)
+        names: Vec<String>,
+    },
+    /// Make the document of an older version the newest again
+    Rewind {
+        /// The duty as GROUP/ID
+        duty: String,
+        /// The version, as `tenure checkpoint history` shows it
+        #[arg(long, value_name = "VERSION")]
+        to: u64,
+        /// Take the duty from its holder
+        #[arg(long)]
+        force: bool,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Take checkpoints to another store; run it again if it was interrupted
+    Move(Move),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Schema {
+    /// The cursor alone
+    Plain,
+    /// The cursor and the lease under which it is written
+    Lease,
+    /// The cursors of all shards of a group
+    Shards,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Move {
+    /// The store to move from
+    #[arg(value_name = "FROM")]
+    pub(crate) from: String,
+    /// The store to move to; it is made if it is not there
+    #[arg(value_name = "TO")]
+    pub(crate) to: String,
+    /// Only these duties (GROUP/ID) or groups (GROUP)
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// The name in the other store, for one duty or with --merge
+    #[arg(long = "as", value_name = "GROUP/ID")]
+    pub(crate) rename: Option<String>,
+    /// Put all into one cursor: the one that came least far
+    #[arg(long, requires = "rename")]
+    pub(crate) merge: bool,
+    /// What the documents in FROM are
+    #[arg(long, value_enum, default_value = "plain")]
+    pub(crate) schema: Schema,
+    /// Take duties from their holders, and replace what TO has
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// Reads the arguments of this process. Usage errors come without what may hold a password.

@@ -2,3 +2,12 @@
 
 /// The store's URL, where `--store` is not given.
 pub(crate) const STORE: &str = "TENURE_STORE";
+
+/// Whether checkpoints are signed: `off`, `write` or `require`.
+pub(crate) const SIGNING: &str = "TENURE_SIGNING";
+
+/// The signing keys themselves.
+pub(crate) const SIGNING_KEYS: &str = "TENURE_SIGNING_KEYS";
+
+/// A file with the signing keys.
+pub(crate) const SIGNING_KEYS_FILE: &str = "TENURE_SIGNING_KEYS_FILE";

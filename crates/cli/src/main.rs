@@ -1,6 +1,7 @@
 //! The `tenure` command: arguments, then settings, then one command.
 
 mod args;
+mod checkpoint;
 mod env;
 mod errors;
 mod failure;
@@ -8,7 +9,9 @@ mod ls;
 mod migrate;
 mod output;
 mod settings;
+mod signing;
 mod table;
+mod time;
 
 use std::process::ExitCode;
 
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
 fn run(settings: Settings) -> Result<(), Failure> {
     let json = settings.json;
     let text = match settings.action {
+        Action::Checkpoint(action) => wait_for(checkpoint::run(action, json))?,
         Action::Errors { code } => errors::text(code, json),
         Action::Migrate { store, print: true } => migrate::script(&store, json)?,
         Action::Migrate { store, print: false } => wait_for(migrate::run(&store, json))?,

@@ -4,8 +4,13 @@ use std::io::{self, ErrorKind, Write};
 
 /// Writes to standard output. A reader that has seen enough (`tenure ls | head`) is no error.
 pub(crate) fn to_stdout(text: &str) -> io::Result<()> {
+    bytes_to_stdout(text.as_bytes())
+}
+
+/// Prints what may be no text.
+pub(crate) fn bytes_to_stdout(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other,

@@ -5,6 +5,7 @@ use tenure_store::StoreUrl;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
+use crate::{checkpoint, signing};
 
 /// One command and how to answer it.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub(crate) enum Action {
     Ls { store: StoreUrl, group: Option<GroupName> },
     Migrate { store: StoreUrl, print: bool },
     Errors { code: Option<Code> },
+    Checkpoint(checkpoint::Action),
 }
 
 impl Settings {
@@ -30,6 +32,10 @@ impl Settings {
                 Action::Ls { store: store()?, group }
             }
             Command::Migrate { print } => Action::Migrate { store: store()?, print: *print },
+            Command::Checkpoint { signing, command } => {
+                let signing = signing::Settings::new(signing)?;
+                Action::Checkpoint(checkpoint::Action::new(command, signing, &args.global.store)?)
+            }
             Command::Errors { code } => {
                 Action::Errors { code: code.as_deref().map(known).transpose()? }
             }

@@ -47,7 +47,11 @@ impl Tenure {
 
     pub fn command_of(&self, program: &str, words: &[&str]) -> Command {
         let mut command = Command::new(program);
-        command.args(words).current_dir(self.folder.path()).env_remove("TENURE_STORE");
+        command.args(words).current_dir(self.folder.path());
+        let ours = |name: &str| name.starts_with("TENURE_") && !name.starts_with("TENURE_TEST_");
+        for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
+            command.env_remove(name);
+        }
         command
     }
 

@@ -1,0 +1,318 @@
+//! `tenure checkpoint move`: from one store to another, and again after an interruption.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_core::{Code, DutyKey, Moved, StoreError};
+use tenure_store::transfer::{Arrival, Desk, Move, Outcome, Preview, preview};
+use tenure_store::{IfAbsent, StoreUrl};
+use tenure_wire::checkpoint::{Shards, WithLease, least};
+
+use super::{Name, TTL, bare, duties, operator};
+use crate::args::{self, Schema};
+use crate::failure::Failure;
+use crate::output::{document, shown, to_stderr};
+use crate::signing;
+
+/// The reason in the audit, and the note by which an interrupted move is known.
+const WHY: &str = "checkpoint move";
+
+/// How long to wait before the next look at a hold that is about to end.
+const WAIT: Duration = Duration::from_millis(500);
+
+/// So many looks: a whole TTL and a little more.
+const WAITS: u128 = TTL.as_millis() / WAIT.as_millis() + 4;
+
+/// A move, read and checked.
+#[derive(Debug)]
+pub(crate) struct Moving {
+    from: StoreUrl,
+    to: StoreUrl,
+    names: Vec<Name>,
+    rename: Option<DutyKey>,
+    merge: bool,
+    schema: Schema,
+    force: bool,
+    dry_run: bool,
+}
+
+impl Moving {
+    pub(super) fn new(given: &args::Move, names: Vec<Name>) -> Result<Self, Failure> {
+        let (from, to) = (StoreUrl::parse(&given.from)?, StoreUrl::parse(&given.to)?);
+        let rename = given.rename.as_deref().map(str::parse).transpose()?;
+        if from == to && rename.is_none() {
+            return Err(Failure::Usage("FROM and TO are the same store".to_owned()));
+        }
+        if given.merge && given.schema != Schema::Plain {
+            return Err(Failure::Usage("--merge takes cursors, not other documents".to_owned()));
+        }
+        let args::Move { merge, schema, force, dry_run, .. } = *given;
+        Ok(Self { from, to, names, rename, merge, schema, force, dry_run })
+    }
+
+    /// What goes together: all with `--merge`, else each alone.
+    fn batches(&self, duties: Vec<DutyKey>) -> Result<Vec<Vec<DutyKey>>, Failure> {
+        if self.merge {
+            return Ok(vec![duties]);
+        }
+        if self.rename.is_some() && duties.len() > 1 {
+            let found = duties.len();
+            return Err(Failure::Usage(format!(
+                "--as names one duty, but {found} would be moved; name one, or use --merge"
+            )));
+        }
+        Ok(duties.into_iter().map(|duty| vec![duty]).collect())
+    }
+
+    /// The name of the first of them in the other store.
+    fn target(&self, batch: &[DutyKey]) -> DutyKey {
+        self.rename.clone().unwrap_or_else(|| batch[0].clone())
+    }
+
+    /// What the cursors of a batch become.
+    fn convert(&self, batch: &[DutyKey], cursors: &[Vec<u8>]) -> Result<Vec<Arrival>, StoreError> {
+        let duty = self.target(batch);
+        if self.merge {
+            let source = least(cursors)?;
+            return Ok(vec![Arrival { duty, source, payload: cursors[source].clone() }]);
+        }
+        let payload = match self.schema {
+            Schema::Plain => cursors[0].clone(),
+            Schema::Lease => WithLease::parse(&cursors[0])?.checkpoint.get().as_bytes().to_vec(),
+            Schema::Shards => return shards(&duty, &cursors[0]),
+        };
+        Ok(vec![Arrival { duty, source: 0, payload }])
+    }
+}
+
+/// Each shard under a name of its own.
+fn shards(duty: &DutyKey, cursor: &[u8]) -> Result<Vec<Arrival>, StoreError> {
+    let mut arrivals = Vec::new();
+    for (id, shard) in Shards::parse(cursor)?.shards {
+        let name = format!("{}:shard-{id}", duty.id.as_str());
+        let payload = match shard.last_updated_at {
+            Some(at) => json!({ "offset": shard.offset, "last_updated_at": at }),
+            None => json!({ "offset": shard.offset }),
+        };
+        let duty = DutyKey::new(duty.group.as_str(), &name)?;
+        arrivals.push(Arrival { duty, source: 0, payload: payload.to_string().into_bytes() });
+    }
+    Ok(arrivals)
+}
+
+/// One line of the report.
+struct Line {
+    batch: Vec<DutyKey>,
+    target: DutyKey,
+    outcome: Result<&'static str, StoreError>,
+}
+
+pub(super) async fn run(
+    signing: &signing::Settings,
+    moving: Moving,
+    json: bool,
+) -> Result<String, Failure> {
+    let from = bare(&moving.from, IfAbsent::Refuse).await?;
+    let batches = moving.batches(duties(&*from, &moving.names).await?)?;
+    let if_absent = if moving.dry_run { IfAbsent::Refuse } else { IfAbsent::Create };
+    let to = bare(&moving.to, if_absent).await?;
+    let desk = |store, url: &StoreUrl| {
+        let operator = operator(WHY, moving.force)?;
+        Ok::<_, StoreError>(Desk::new(store, signing.signing()?, url.to_string(), operator))
+    };
+    let (mut from, mut to) = (desk(from, &moving.from)?, desk(to, &moving.to)?);
+    let stop = stop_on_signal();
+    let mut lines: Vec<Line> = Vec::new();
+    let mut ended = Ok(());
+    for (n, batch) in batches.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            ended = Err(interrupted(n, batches.len()));
+            break;
+        }
+        let target = moving.target(batch);
+        let outcome = match moving.dry_run {
+            true => would(&from, batch, &to, &target).await,
+            false => carry(&mut from, &mut to, &moving, batch, &stop).await,
+        };
+        let line = Line { batch: batch.clone(), target, outcome };
+        to_stderr(&format!("{} of {}: {}", n + 1, batches.len(), line.for_people()));
+        let fatal = line.outcome.as_ref().err().filter(|error| !is_about_one(error)).cloned();
+        lines.push(line);
+        if let Some(error) = fatal {
+            ended = Err(error);
+            break;
+        }
+    }
+    from.close().await;
+    to.close().await;
+    report(&moving, &lines, ended, json)
+}
+
+/// Whether the error is about these duties, so that others may still go.
+fn is_about_one(error: &StoreError) -> bool {
+    let code = error.code();
+    !error.is_unknown()
+        && matches!(
+            code,
+            Code::Held | Code::Moved | Code::Occupied | Code::BadSignature | Code::BadInput
+        )
+}
+
+fn interrupted(done: usize, all: usize) -> StoreError {
+    let detail = format!("interrupted after {done} of {all}; run the same command again");
+    StoreError::unknown(Code::Lost, detail)
+}
+
+/// Ctrl-C lets the duty under way come to its end; a second one does not.
+fn stop_on_signal() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = stop.clone();
+    tokio::spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            if told.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+            to_stderr("stopping after this one; once more to stop at once");
+        }
+    });
+    stop
+}
+
+/// Moves one batch. Where another move died and its holds still stand, waits for their TTL.
+async fn carry(
+    from: &mut Desk,
+    to: &mut Desk,
+    moving: &Moving,
+    batch: &[DutyKey],
+    stop: &AtomicBool,
+) -> Result<&'static str, StoreError> {
+    let convert = |cursors: &[Vec<u8>]| moving.convert(batch, cursors);
+    let target = moving.target(batch);
+    let mut waits = 0;
+    loop {
+        match Move::new(from, to).run(batch, &target, &convert).await {
+            Err(error)
+                if error.code() == Code::Held
+                    && waits < WAITS
+                    && !stop.load(Ordering::Relaxed)
+                    && another_move(from, to, batch, &target).await? =>
+            {
+                if waits == 0 {
+                    to_stderr("an interrupted move still holds this; waiting until it lets go");
+                }
+                waits += 1;
+                tokio::time::sleep(WAIT).await;
+            }
+            Ok(outcome) => return Ok(word(outcome)),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether a holder on either side is another move.
+async fn another_move(
+    from: &Desk,
+    to: &Desk,
+    batch: &[DutyKey],
+    target: &DutyKey,
+) -> Result<bool, StoreError> {
+    for (desk, duty) in [(from, &batch[0]), (to, target)] {
+        let members = desk.store().members(&duty.group).await?;
+        let mine = tenure_duty::process::instance().id();
+        if members.iter().any(|member| member.note.as_str() == WHY && &member.instance != mine) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Moved => "moved",
+        Outcome::AlreadyMoved => "already moved",
+        Outcome::OnlyEpoch => "no checkpoint; the epoch goes on",
+    }
+}
+
+/// What a move would do, as far as it can be told without claiming.
+async fn would(
+    from: &Desk,
+    batch: &[DutyKey],
+    to: &Desk,
+    target: &DutyKey,
+) -> Result<&'static str, StoreError> {
+    let mut says = "would move";
+    for duty in batch {
+        let Preview { from: source, to: there, moved, holder } =
+            preview(from, duty, to, target).await?;
+        says = match (source, there, moved) {
+            _ if holder.is_some() => "is held: needs --force, or its holder to stop",
+            (None, _, _) => "has no checkpoint; would take its epoch along",
+            (_, _, Some(Moved { done: true, .. })) => "was moved before",
+            (_, _, Some(Moved { done: false, .. })) => "would finish the move",
+            (_, Some(_), None) => "would move; the other store has a checkpoint",
+            (_, None, None) => says,
+        };
+    }
+    Ok(says)
+}
+
+impl Line {
+    fn for_people(&self) -> String {
+        let names: Vec<String> = self.batch.iter().map(ToString::to_string).collect();
+        let renamed = self.batch.len() > 1 || self.batch[0] != self.target;
+        let target = if renamed { format!(" as {}", self.target) } else { String::new() };
+        let says = match &self.outcome {
+            Ok(word) => (*word).to_owned(),
+            Err(error) => shown(&error.problem().to_string()),
+        };
+        format!("{}{target}: {says}", names.join(" + "))
+    }
+
+    fn for_programs(&self) -> Value {
+        let error = self.outcome.as_ref().err().map(
+            |error| json!({ "code": error.code().as_str(), "detail": error.problem().detail }),
+        );
+        json!({
+            "duties": self.batch.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "as": self.target.to_string(),
+            "outcome": self.outcome.as_ref().copied().unwrap_or("refused"),
+            "error": error,
+        })
+    }
+}
+
+fn report(
+    moving: &Moving,
+    lines: &[Line],
+    ended: Result<(), StoreError>,
+    json: bool,
+) -> Result<String, Failure> {
+    let refused: Vec<&StoreError> =
+        lines.iter().filter_map(|line| line.outcome.as_ref().err()).collect();
+    let good = lines.len() - refused.len();
+    let text = match json {
+        true => document(&json!({
+            "from": moving.from.to_string(),
+            "to": moving.to.to_string(),
+            "dry_run": moving.dry_run,
+            "moves": lines.iter().map(Line::for_programs).collect::<Vec<_>>(),
+        })),
+        false => {
+            let would = if moving.dry_run { "would be moved" } else { "moved" };
+            let (from, to) = (moving.from.to_string(), moving.to.to_string());
+            format!("{good} of {} {would} from {} to {}\n", lines.len(), shown(&from), shown(&to))
+        }
+    };
+    let error = ended.err().or_else(|| refused.first().copied().cloned());
+    match error {
+        None => Ok(text),
+        Some(error) => {
+            let written = crate::output::to_stdout(&text);
+            written.map_err(|error| Failure::Machine(error.into()))?;
+            Err(error.into())
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Where signing keys come from.
+
+use std::path::PathBuf;
+
+use tenure_core::{Code, StoreError};
+use tenure_store::signing::{Keyring, Signing};
+
+use crate::args::{self, SigningMode};
+use crate::env;
+
+/// How checkpoints are signed, with the keys as text: a ring is made for each store.
+pub(crate) struct Settings {
+    mode: SigningMode,
+    /// `None` where no keys were given.
+    keys: Option<String>,
+}
+
+/// Never the keys.
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("signing::Settings")
+    }
+}
+
+impl Settings {
+    /// Reads the file, or the variable where no file is named.
+    pub(crate) fn new(args: &args::Signing) -> Result<Self, StoreError> {
+        let keys = match &args.signing_keys_file {
+            Some(path) => Some(read(path)?),
+            None => std::env::var(env::SIGNING_KEYS).ok().filter(|keys| !keys.is_empty()),
+        };
+        let settings = Self { mode: args.signing, keys };
+        settings.signing()?;
+        Ok(settings)
+    }
+
+    /// Signing as it was asked for.
+    pub(crate) fn signing(&self) -> Result<Signing, StoreError> {
+        Ok(match self.mode {
+            SigningMode::Off => Signing::Off,
+            SigningMode::Write => Signing::Write(self.keys()?),
+            SigningMode::Require => Signing::Require(self.keys()?),
+        })
+    }
+
+    /// The keys, whatever the mode.
+    pub(crate) fn keys(&self) -> Result<Keyring, StoreError> {
+        let missing = || {
+            let detail = format!("none in {} or {}", env::SIGNING_KEYS_FILE, env::SIGNING_KEYS);
+            StoreError::refused(Code::BadKeys, detail)
+        };
+        Keyring::parse(self.keys.as_deref().ok_or_else(missing)?)
+    }
+
+    /// Whether a checkpoint without a signature is a fault.
+    pub(crate) fn is_required(&self) -> bool {
+        matches!(self.mode, SigningMode::Require)
+    }
+}
+
+fn read(path: &PathBuf) -> Result<String, StoreError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let detail = format!("{}: {}", path.display(), error.kind());
+        StoreError::refused(Code::BadKeys, detail)
+    })
+}

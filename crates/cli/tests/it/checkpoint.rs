@@ -1,0 +1,265 @@
+//! `tenure checkpoint` as its users type it.
+
+use std::process::Command;
+
+use rusqlite::Connection;
+use serde_json::Value;
+use tenure_core::store::{Commit, Committed};
+use tenure_core::{Document, Hold, Session, Store, Version};
+
+use crate::tenure::{Ran, Tenure, claim, join, release, with_store};
+
+/// Writes documents one after the other under a hold.
+pub async fn write(store: &dyn Store, session: &Session, hold: &Hold, documents: &[&str]) {
+    for document in documents {
+        let stored = store.load(std::slice::from_ref(&hold.duty)).await.unwrap().remove(0);
+        let expected = stored.map_or(Version::ZERO, |stored| stored.version);
+        let document = Document::new(document.as_bytes()).unwrap();
+        let commit = Commit { hold: hold.clone(), expected, document };
+        let saved = store.commit(session, &[commit]).await.unwrap().remove(0);
+        assert!(matches!(saved, Committed::Saved(_)), "{saved:?}");
+    }
+}
+
+/// A store in which each duty of group `telegram` has these documents; those are free again.
+pub fn prepare(url: &str, duties: &[(&str, &[&str])]) {
+    with_store(url, async |store| {
+        let session = join(&*store, "telegram", "worker", "").await;
+        for (id, documents) in duties {
+            let hold = claim(&*store, &session, id).await;
+            write(&*store, &session, &hold, documents).await;
+            release(&*store, &session, hold).await;
+        }
+        store.close_session(&session, &tenure_core::Reason::new("done").unwrap()).await.unwrap();
+    });
+}
+
+const CURSORS: [&str; 2] = ["{\"last_update_id\": 1}\n", "{ \"last_update_id\": 12345 }\n"];
+const KEYS: &str = "k1 sign 5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
+
+fn signed(command: &mut Command, mode: &str) -> Ran {
+    command.env("TENURE_SIGNING", mode).env("TENURE_SIGNING_KEYS", KEYS);
+    let ran = Ran::of(command.output().unwrap());
+    ran.hides("5e5e5e");
+    ran
+}
+
+#[test]
+fn get_prints_the_newest_one_byte_for_byte() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("t.db");
+    prepare(&url, &[("bot-42", &CURSORS)]);
+    let get =
+        |words: &[&str]| tenure.run(&[&["checkpoint", "get", "--store", &url][..], words].concat());
+    let ran = get(&["telegram/bot-42"]);
+    assert_eq!(ran.stdout, CURSORS[1]);
+    assert!(ran.stderr.starts_with("telegram/bot-42: version 2, epoch 1, by worker at 20"));
+    let value = get(&["telegram/bot-42", "--json"]).json();
+    assert_eq!(value["document"]["last_update_id"], 12345);
+    assert_eq!(value["document_base64"], "eyAibGFzdF91cGRhdGVfaWQiOiAxMjM0NSB9Cg==");
+    assert_eq!((&value["version"], &value["epoch"]), (&2.into(), &1.into()));
+    get(&["telegram/nobody"]).refused("ST015");
+    get(&["telegram"]).refused("ST011");
+    tenure.run(&["checkpoint", "get", "g/d", "--store", "sqlite:no.db"]).refused("ST015");
+    assert!(!tenure.path("no.db").exists());
+}
+
+#[test]
+fn documents_of_other_schemas_are_printed_and_read() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("t.db");
+    let shard = |n: u64| format!("{{\"last_update_id\": {n}}}");
+    let (zero, one) = (shard(1000), shard(1500));
+    prepare(&url, &[("0", &[&zero]), ("1", &[&one])]);
+    let run = |words: &[&str]| tenure.run(words);
+    let shards: Value =
+        run(&["checkpoint", "get", "telegram", "--schema", "shards", "--store", &url]).json();
+    assert_eq!(shards["global_metadata"]["total_shards"], 2);
+    assert_eq!(shards["shards"]["1"]["offset"], 1500);
+    assert_eq!(shards["shards"]["1"]["holder_instance_id"], Value::Null);
+    let lease: Value =
+        run(&["checkpoint", "get", "telegram/0", "--schema", "lease", "--store", &url]).json();
+    assert_eq!(lease["checkpoint"]["last_update_id"], 1000);
+    assert_eq!(lease["lease"], Value::Null);
+    with_store(&url, async |store| {
+        let session = join(&*store, "telegram", "holder", "").await;
+        claim(&*store, &session, "0").await;
+    });
+    let lease: Value =
+        run(&["checkpoint", "get", "telegram/0", "--schema", "lease", "--store", &url]).json();
+    assert_eq!(lease["lease"]["holder_instance_id"], "holder");
+    assert!(lease["lease"]["acquired_at"].as_str().unwrap().ends_with('Z'), "{lease}");
+
+    // Read again: the whole document is a checkpoint in one store, and its parts in another.
+    let (old, new) = (tenure.sqlite("old.db"), tenure.sqlite("new.db"));
+    prepare(&old, &[("all", &[&shards.to_string()]), ("one", &[&lease.to_string()])]);
+    let all = ["telegram/all", "--schema", "shards", "--as", "tg/bot"];
+    run(&[&["checkpoint", "move", &old, &new][..], &all].concat()).ok();
+    let read = run(&["checkpoint", "get", "tg/bot:shard-1", "--store", &new]).ok();
+    assert!(read.contains("\"offset\":1500"), "{read}");
+    run(&["checkpoint", "move", &old, &new, "telegram/one", "--schema", "lease"]).ok();
+    let read = run(&["checkpoint", "get", "telegram/one", "--store", &new]).ok();
+    assert_eq!(read, zero.replace(' ', ""));
+    // A cursor is no such document.
+    let ran = run(&["checkpoint", "move", &url, &new, "telegram/1", "--schema", "shards"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("ST011"), "{ran:?}");
+    assert_eq!(run(&["checkpoint", "get", "telegram/1", "--store", &url]).ok(), one);
+}
+
+#[test]
+fn history_and_verify_tell_what_is_signed_and_what_is_not() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("t.db");
+    prepare(&url, &[("bot-42", &CURSORS)]);
+    let run = |words: &[&str], mode| {
+        signed(&mut tenure.command(&[words, &["--store", &url][..]].concat()), mode)
+    };
+    let table = run(&["checkpoint", "history", "telegram/bot-42"], "off").ok();
+    assert_eq!(table.lines().count(), 3);
+    assert!(table.lines().nth(1).unwrap().contains("not signed"), "{table}");
+
+    // Without a signature: no fault while signing is being turned on.
+    run(&["checkpoint", "verify"], "write").ok();
+    let ran = run(&["checkpoint", "verify", "--json"], "require");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("ST022"), "{ran:?}");
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(report["faults"], 2);
+    let ran = run(&["checkpoint", "get", "telegram/bot-42"], "require");
+    ran.refused("ST022");
+
+    // A rewind writes, and so signs.
+    run(&["checkpoint", "rewind", "telegram/bot-42", "--to", "2"], "write").ok();
+    assert_eq!(run(&["checkpoint", "get", "telegram/bot-42"], "require").ok(), CURSORS[1]);
+    let report = run(&["checkpoint", "verify", "--json"], "write").json();
+    assert_eq!(report["newest_by_key"]["k1"], 1);
+    assert_eq!(report["checkpoints"][0]["signature"], "good");
+
+    let pen = Connection::open(tenure.path("t.db")).unwrap();
+    pen.execute_batch("UPDATE checkpoint SET document = CAST(document || ' ' AS BLOB)").unwrap();
+    let ran = run(&["checkpoint", "verify", "telegram"], "require");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.contains("the signature does not fit (k1)"), "{ran:?}");
+    let ran = run(&["checkpoint", "get", "telegram/bot-42"], "require");
+    ran.refused("ST022");
+    assert!(ran.stderr.contains("the newest good one is version 3"), "{ran:?}");
+
+    tenure.run(&["checkpoint", "verify", "--store", &url]).refused("ST024");
+    let file = tenure.path("keys");
+    std::fs::write(&file, "k1 sign s3cret").unwrap();
+    let path = file.to_str().unwrap();
+    let keys = ["--signing", "require", "--signing-keys-file", path, "--store", &url];
+    let ran = tenure.run(&[&["checkpoint", "history", "telegram/bot-42"][..], &keys].concat());
+    ran.refused("ST024");
+    ran.hides("s3cret");
+}
+
+#[test]
+fn rewind_asks_before_it_takes_and_can_be_tried_first() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("t.db");
+    prepare(&url, &[("bot-42", &CURSORS)]);
+    let rewind = |words: &[&str]| {
+        let command = ["checkpoint", "rewind", "telegram/bot-42", "--store", &url, "--to"];
+        tenure.run(&[&command[..], words].concat())
+    };
+    let newest = || tenure.run(&["checkpoint", "get", "telegram/bot-42", "--store", &url]).ok();
+    let says = rewind(&["1", "--dry-run"]).ok();
+    assert_eq!(says, "would take telegram/bot-42 from version 2 to the document of 1\n");
+    assert_eq!(newest(), CURSORS[1]);
+    rewind(&["9", "--dry-run"]).refused("ST011");
+    rewind(&["9"]).refused("ST011");
+    with_store(&url, async |store| {
+        let session = join(&*store, "telegram", "holder", "").await;
+        claim(&*store, &session, "bot-42").await;
+    });
+    let ran = rewind(&["1"]);
+    ran.refused("ST025");
+    assert!(ran.stderr.contains("telegram/bot-42 is held by holder, for "), "{ran:?}");
+    let done = rewind(&["1", "--force", "--json"]).json();
+    assert_eq!((&done["before"], &done["version"]), (&2.into(), &3.into()));
+    assert_eq!(newest(), CURSORS[0]);
+    assert_eq!(rewind(&["x"]).code, Some(2));
+}
+
+#[test]
+fn a_move_is_tried_run_and_run_again() {
+    let tenure = Tenure::new();
+    let (from, to) = (tenure.sqlite("from.db"), tenure.sqlite("to.db"));
+    prepare(&from, &[("bot-1", &CURSORS), ("bot-2", &CURSORS)]);
+    let run =
+        |words: &[&str]| tenure.run(&[&["checkpoint", "move", &from, &to][..], words].concat());
+    run(&["--dry-run"]).refused("ST015");
+    let ran = run(&[]);
+    assert_eq!(ran.stdout, format!("2 of 2 moved from {from} to {to}\n"));
+    let progress = "1 of 2: telegram/bot-1: moved\n2 of 2: telegram/bot-2: moved\n";
+    assert!(ran.stderr.ends_with(progress), "{ran:?}");
+    let get = |url: &str| tenure.run(&["checkpoint", "get", "telegram/bot-1", "--store", url]);
+    assert_eq!(get(&to).ok(), CURSORS[1]);
+    let ran = get(&from);
+    ran.refused("ST026");
+    assert!(ran.stderr.contains(&format!("was moved to {to}")), "{ran:?}");
+    let again = run(&["--json"]).json();
+    assert_eq!(again["moves"][0]["outcome"], "already moved");
+    // Nothing of that came into the new store.
+    let ring = tenure.run(&["checkpoint", "history", "telegram/bot-1", "--store", &to, "--json"]);
+    assert_eq!(ring.json()["checkpoints"].as_array().unwrap().len(), 1);
+
+    // What is held stays, the others go.
+    let back = tenure.sqlite("back.db");
+    with_store(&to, async |store| {
+        let session = join(&*store, "telegram", "holder", "").await;
+        claim(&*store, &session, "bot-1").await;
+    });
+    let ran = tenure.run(&["checkpoint", "move", &to, &back, "telegram", "--json"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("ST025"), "{ran:?}");
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(report["moves"][0]["error"]["code"], "ST025");
+    assert_eq!(report["moves"][1]["outcome"], "moved");
+    tenure.run(&["checkpoint", "move", &to, &back, "telegram/bot-1", "--force"]).ok();
+}
+
+#[test]
+fn shards_become_one_cursor_by_their_least() {
+    let tenure = Tenure::new();
+    let (from, to) = (tenure.sqlite("from.db"), tenure.sqlite("to.db"));
+    let cursor = |n: u64| format!("{{\"last_update_id\": {n}}}");
+    let (a, b, c) = (cursor(1200), cursor(999), cursor(1000));
+    prepare(&from, &[("0", &[&a]), ("1", &[&b]), ("2", &[&c])]);
+    let run =
+        |words: &[&str]| tenure.run(&[&["checkpoint", "move", &from, &to][..], words].concat());
+    let ran = run(&["--as", "telegram/all"]);
+    assert_eq!(ran.code, Some(2));
+    assert_eq!(run(&["--merge"]).code, Some(2));
+    let ran = run(&["telegram", "--merge", "--as", "telegram/all"]);
+    assert_eq!(ran.stdout, format!("1 of 1 moved from {from} to {to}\n"));
+    let get = |id: &str, url: &str| tenure.run(&["checkpoint", "get", id, "--store", url]);
+    assert_eq!(get("telegram/all", &to).ok(), b);
+    for id in ["telegram/0", "telegram/1", "telegram/2"] {
+        get(id, &from).refused("ST026");
+    }
+}
+
+#[test]
+fn a_move_with_nonsense_changes_nothing() {
+    let tenure = Tenure::new();
+    let from = tenure.sqlite("from.db");
+    prepare(&from, &[("bot-1", &CURSORS)]);
+    let run = |words: &[&str]| tenure.run(&[&["checkpoint", "move"][..], words].concat());
+    assert_eq!(run(&[]).code, Some(2));
+    assert_eq!(run(&[&from]).code, Some(2));
+    assert_eq!(run(&[&from, &from]).code, Some(2));
+    let to = tenure.sqlite("to.db");
+    assert_eq!(run(&[&from, &to, "--schema", "no"]).code, Some(2));
+    run(&[&from, "mysql://me:s3cret@h/db"]).refused("ST001");
+    run(&["sqlite:no.db", &to]).refused("ST015");
+    let ran = run(&[&from, "postgres://me:s3cret@127.0.0.1:1/db"]);
+    ran.refused("ST002");
+    ran.hides("s3cret");
+    assert_eq!(run(&[&from, &to, "telegram/none/x%"]).code, Some(1));
+    assert!(!tenure.path("to.db").exists());
+    let get = tenure.run(&["checkpoint", "get", "telegram/bot-1", "--store", &from]);
+    assert_eq!(get.ok(), CURSORS[1]);
+}
