@@ -6,6 +6,8 @@ mod locks;
 mod schema;
 mod server;
 mod starvation;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::sync::Arc;
 
