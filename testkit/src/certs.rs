@@ -17,11 +17,14 @@ pub struct CertificateOptions {
     pub names: Vec<String>,
     /// Whether the server's certificate is one of long ago.
     pub expired: bool,
+    /// Whether the server shows the authority's own certificate, as many small setups do.
+    pub self_signed: bool,
 }
 
 impl Default for CertificateOptions {
     fn default() -> Self {
-        Self { names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()], expired: false }
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        Self { names, expired: false, self_signed: false }
     }
 }
 
@@ -88,11 +91,17 @@ impl Certificates {
         let folder = tempfile::Builder::new().prefix("testkit-certs-").tempdir()?;
         open_to_all(&folder.path().to_owned(), 0o755)?;
         let certificates = Self { folder };
-        let mut params = CertificateParams::new(Vec::new())?;
+        let own_names = if options.self_signed { options.names.clone() } else { Vec::new() };
+        let mut params = CertificateParams::new(own_names)?;
+        if options.self_signed && options.expired {
+            make_old(&mut params);
+        }
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         params.distinguished_name.push(DnType::CommonName, "testkit authority");
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let key = KeyPair::generate()?;
+        let own_key = key.serialize_pem();
+        let authority = CertifiedIssuer::self_signed(params, key)?;
         certificates.write("ca.pem", &authority.pem())?;
         for (file, name, names, usage) in [
             ("server", "localhost", options.names, ExtendedKeyUsagePurpose::ServerAuth),
@@ -104,8 +113,7 @@ impl Certificates {
             // etcd talks to itself with the server's certificate.
             if file == "server" {
                 if options.expired {
-                    params.not_before = date_time_ymd(2001, 1, 1);
-                    params.not_after = date_time_ymd(2002, 1, 1);
+                    make_old(&mut params);
                 }
                 params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
             }
@@ -113,6 +121,10 @@ impl Certificates {
             let certificate = params.signed_by(&key, &authority)?;
             certificates.write(&format!("{file}.pem"), &certificate.pem())?;
             certificates.write(&format!("{file}.key"), &key.serialize_pem())?;
+        }
+        if options.self_signed {
+            certificates.write("server.pem", &authority.pem())?;
+            certificates.write("server.key", &own_key)?;
         }
         Ok(certificates)
     }
@@ -148,6 +160,11 @@ impl Certificates {
         fs::write(&path, pem)?;
         open_to_all(&path, 0o644)
     }
+}
+
+fn make_old(params: &mut CertificateParams) {
+    params.not_before = date_time_ymd(2001, 1, 1);
+    params.not_after = date_time_ymd(2002, 1, 1);
 }
 
 fn open_to_all(path: &PathBuf, mode: u32) -> Result<()> {

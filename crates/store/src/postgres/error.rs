@@ -54,6 +54,8 @@ pub(super) fn of_connect(error: &Error) -> StoreError {
         Some(&SqlState::TOO_MANY_CONNECTIONS) => Code::Full,
         Some(_) => Code::Unreachable,
         None if describe(error).contains("password") => Code::Denied,
+        // The driver's own words for a server that is not what we look for: a primary.
+        None if describe(error).contains("does not allow writes") => Code::ReadOnly,
         None => Code::Unreachable,
     };
     let detail = error.as_db_error().map_or_else(|| describe(error), |db| db.message().to_owned());

@@ -95,10 +95,14 @@ impl Verifier {
     /// A self-signed certificate is often given to both sides as it is. It is an authority by its
     /// own words, which is all that is wrong with it: its dates were looked at before.
     fn is_given_itself(&self, certificate: &CertificateDer<'_>, error: &Error) -> bool {
-        let own_authority = matches!(error, Error::InvalidCertificate(CertificateError::Other(why))
-            if format!("{why:?}").contains("CaUsedAsEndEntity"));
-        own_authority && self.authorities.iter().any(|known| known == certificate)
+        is_own_authority(error) && self.authorities.iter().any(|known| known == certificate)
     }
+}
+
+/// The library that says so is not one that we depend on, so its word is read.
+fn is_own_authority(error: &Error) -> bool {
+    matches!(error, Error::InvalidCertificate(CertificateError::Other(why))
+        if format!("{why:?}").contains("CaUsedAsEndEntity"))
 }
 
 impl ServerCertVerifier for Verifier {
@@ -179,6 +183,9 @@ fn words(error: &Error) -> String {
         // A bad signature is that of an authority of the same name with another key.
         Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
             "the server's certificate comes from no authority that is trusted here".to_owned()
+        }
+        error if is_own_authority(error) => {
+            "the server's certificate is self-signed: no authority that is trusted here".to_owned()
         }
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             format!("the server's certificate is made out to another name ({error})")

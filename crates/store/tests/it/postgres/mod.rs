@@ -3,6 +3,7 @@
 mod clock;
 mod fence;
 mod locks;
+mod reconnect;
 mod schema;
 mod server;
 mod starvation;

@@ -143,6 +143,28 @@ async fn an_expired_certificate_is_refused() {
     }
 }
 
+/// One certificate on both sides: it is an authority, which a server's own must not be otherwise.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_self_signed_certificate_is_trusted_by_those_who_have_it() {
+    let options = CertificateOptions { self_signed: true, ..CertificateOptions::default() };
+    let own = Certificates::make_with(USER, options.clone()).unwrap();
+    let (running, other) = (server(&own, false), certificates());
+    for mode in ["verify-ca", "verify-full"] {
+        works(&with(&running, &format!("sslmode={mode}&{}", root(&own)))).await;
+        let parameters = format!("sslmode={mode}&{}", root(&other));
+        refused_by_tls(&running, &parameters, "no authority that is trusted").await;
+    }
+    let names = vec!["elsewhere.example".to_owned()];
+    for (options, words) in [
+        (CertificateOptions { names, ..options.clone() }, "another name"),
+        (CertificateOptions { expired: true, ..options }, "expired"),
+    ] {
+        let own = Certificates::make_with(USER, options).unwrap();
+        let parameters = format!("sslmode=verify-full&{}", root(&own));
+        refused_by_tls(&server(&own, false), &parameters, words).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_shows_its_certificate_where_it_is_asked() {
     let certificates = certificates();
@@ -177,7 +199,6 @@ async fn a_wrong_password_is_denied_and_never_printed() {
     }
 }
 
-/// The server that the tests share speaks no TLS.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_tls_is_used_only_if_that_was_left_open() {
     let server = Postgres::start(PostgresOptions::default()).unwrap();
