@@ -1,9 +1,10 @@
 //! The client's side of a handshake, and what its failures mean.
 
 use std::error::Error as StdError;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -21,11 +22,19 @@ use tenure_core::StoreError;
 
 use super::{Files, Trust, failed};
 
+/// How long reading the files may take.
+const READING: Duration = Duration::from_secs(5);
+/// No file with certificates is larger.
+const LARGEST: u64 = 4 << 20;
+
 /// Reads the files and makes what a handshake needs.
 pub(crate) async fn client(trust: Trust, files: Files) -> Result<ClientConfig, StoreError> {
     // Files can lie on a slow disk, and a system has hundreds of authorities.
-    let made = tokio::task::spawn_blocking(move || build(trust, &files)).await;
-    made.map_err(|_| failed("the certificates could not be read"))?
+    let building = tokio::task::spawn_blocking(move || build(trust, &files));
+    match tokio::time::timeout(READING, building).await {
+        Ok(Ok(made)) => made,
+        _ => Err(failed("the certificates could not be read in time")),
+    }
 }
 
 fn build(trust: Trust, files: &Files) -> Result<ClientConfig, StoreError> {
@@ -56,7 +65,10 @@ fn build(trust: Trust, files: &Files) -> Result<ClientConfig, StoreError> {
 }
 
 fn read(path: &str) -> Result<Vec<u8>, StoreError> {
-    fs::read(path).map_err(|error| failed(format!("{path} cannot be read: {error}")))
+    let mut text = Vec::new();
+    let reading = File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut text));
+    reading.map_err(|error| failed(format!("{path} cannot be read: {error}")))?;
+    Ok(text)
 }
 
 /// What does not parse is not repeated: somebody may have named the wrong file.
@@ -215,5 +227,68 @@ fn words(error: &Error) -> String {
             "the server ended the handshake; does it ask for a client certificate?".to_owned()
         }
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::server::{ClientHello, ResolvesServerCert};
+    use rustls::sign::CertifiedKey;
+    use rustls::{ClientConnection, ServerConfig, ServerConnection};
+    use testkit::Certificates;
+
+    use super::*;
+
+    /// Shows a certificate, with whatever key.
+    #[derive(Debug)]
+    struct Shown(Arc<CertifiedKey>);
+
+    impl ResolvesServerCert for Shown {
+        fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+            Some(self.0.clone())
+        }
+    }
+
+    fn text(path: std::path::PathBuf) -> String {
+        path.display().to_string()
+    }
+
+    /// A handshake with a server that shows the certificate of one and has the key of another.
+    fn shake_hands(trust: Trust, shown: &Certificates, key: &Certificates) -> Result<(), Error> {
+        let files = Files { authority: Some(text(shown.authority())), identity: None };
+        let config = Arc::new(build(trust, &files).unwrap());
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut client = ClientConnection::new(config, name).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let key = private_key(&text(key.server().1)).unwrap();
+        let key = provider.key_provider.load_private_key(key).unwrap();
+        let chain = certificates(&text(shown.server().0)).unwrap();
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Shown(Arc::new(CertifiedKey::new(chain, key)))));
+        let mut server = ServerConnection::new(Arc::new(config))?;
+        while client.is_handshaking() {
+            let mut wire = Vec::new();
+            client.write_tls(&mut wire).unwrap();
+            server.read_tls(&mut wire.as_slice()).unwrap();
+            server.process_new_packets()?;
+            let mut wire = Vec::new();
+            server.write_tls(&mut wire).unwrap();
+            client.read_tls(&mut wire.as_slice()).unwrap();
+            client.process_new_packets()?;
+        }
+        Ok(())
+    }
+
+    /// A certificate is public: who shows one must have its key, also to a client that asks no more.
+    #[test]
+    fn a_certificate_without_its_key_is_worth_nothing() {
+        let [real, thief] = [(), ()].map(|()| Certificates::make("tenure").unwrap());
+        for trust in [Trust::Anybody, Trust::Authority, Trust::Name] {
+            shake_hands(trust, &real, &real).unwrap();
+            let error = shake_hands(trust, &real, &thief).unwrap_err();
+            assert!(matches!(error, Error::InvalidCertificate(_)), "{trust:?}: {error}");
+        }
     }
 }

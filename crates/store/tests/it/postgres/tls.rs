@@ -109,6 +109,11 @@ async fn a_server_is_trusted_as_far_as_sslmode_says() {
     for mode in ["sslmode=verify-full", "sslmode=verify-ca", "sslrootcert=system"] {
         refused_by_tls(&server, mode, "no authority that is trusted").await;
     }
+    // An address alone will do where no name is asked for.
+    let url = server.url();
+    let (user, _) = url.split_once('@').unwrap();
+    let address = format!("hostaddr=127.0.0.1&port={}", server.port());
+    works(&Place::on(format!("{user}@/postgres?{address}&sslmode=require"))).await;
     let refused = refusal(&with(&server, "sslmode=disable")).await;
     assert_eq!(refused.code(), Code::Denied);
     assert!(refused.to_string().contains("no encryption"), "{refused}");
@@ -125,9 +130,7 @@ async fn a_name_matters_under_verify_full_alone() {
     refused_by_tls(&server, &root, "another name").await;
     works(&with(&server, &format!("sslmode=verify-ca&{root}"))).await;
     // A name of one's own choice for an address, as libpq has it.
-    let (_, at) = server.url().split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-    let named = at.replacen("127.0.0.1", "elsewhere.example", 1);
-    let url = server.url().replace(&at, &named);
+    let url = server.url().replacen("127.0.0.1", "elsewhere.example", 1);
     let parameters = format!("hostaddr=127.0.0.1&sslmode=verify-full&{root}");
     works(&Place::on(format!("{url}?{parameters}"))).await;
 }
@@ -189,7 +192,8 @@ async fn a_client_shows_its_certificate_where_it_is_asked() {
 async fn a_wrong_password_is_denied_and_never_printed() {
     let certificates = certificates();
     let server = server(&certificates, false);
-    let (_, at) = server.url().split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let url = server.url();
+    let (_, at) = url.split_once('@').unwrap();
     let url = format!("postgres://{USER}:wr0ng-s3cret@{at}?{}", root(&certificates));
     let place = Place::on(url);
     let error = refusal(&place).await;
