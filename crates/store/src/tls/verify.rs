@@ -281,7 +281,7 @@ mod tests {
         Ok(())
     }
 
-    /// A certificate is public: who shows one must have its key, also to a client that asks no more.
+    /// A certificate is public: who shows one must have its key, whatever else the client asks.
     #[test]
     fn a_certificate_without_its_key_is_worth_nothing() {
         let [real, thief] = [(), ()].map(|()| Certificates::make("tenure").unwrap());
