@@ -1,14 +1,77 @@
 //! Certificates made for one test: an authority, a server on loopback, and a client.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use tempfile::TempDir;
+
+/// How [`Certificates`] differ from good ones.
+#[derive(Debug, Clone)]
+pub struct CertificateOptions {
+    /// The names and addresses that the server's certificate is made out to.
+    pub names: Vec<String>,
+    /// Whether the server's certificate is one of long ago.
+    pub expired: bool,
+    /// Whether the server shows the authority's own certificate, as many small setups do.
+    pub self_signed: bool,
+}
+
+impl Default for CertificateOptions {
+    fn default() -> Self {
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        Self { names, expired: false, self_signed: false }
+    }
+}
+
+/// What a server needs to speak TLS.
+#[derive(Debug, Clone)]
+pub struct ServerTls {
+    authority: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
+    /// A client's certificate and key, for the programs that look after the server.
+    client: (PathBuf, PathBuf),
+    /// Whether clients have to show a certificate of the same authority.
+    pub(crate) ask_clients: bool,
+}
+
+impl ServerTls {
+    /// Copies the files into the server's folder, where they stay as long as it does and belong to
+    /// whom it belongs to: PostgreSQL reads no key that others may read.
+    pub(crate) fn moved_to(&self, folder: &Path) -> Result<Self> {
+        use std::os::unix::fs::{MetadataExt, chown};
+        let owner = fs::metadata(folder)?;
+        let copy = |path: &Path| -> Result<PathBuf> {
+            let copied = folder.join(path.file_name().context("a file has a name")?);
+            fs::copy(path, &copied)?;
+            open_to_all(&copied, 0o600)?;
+            chown(&copied, Some(owner.uid()), Some(owner.gid()))?;
+            Ok(copied)
+        };
+        Ok(Self {
+            authority: copy(&self.authority)?,
+            certificate: copy(&self.certificate)?,
+            key: copy(&self.key)?,
+            client: (copy(&self.client.0)?, copy(&self.client.1)?),
+            ask_clients: self.ask_clients,
+        })
+    }
+
+    /// The authority, the server's certificate and its key, as text.
+    pub(crate) fn files(&self) -> [String; 3] {
+        [&self.authority, &self.certificate, &self.key].map(|path| path.display().to_string())
+    }
+
+    /// A client's certificate and key, as text.
+    pub(crate) fn client(&self) -> [String; 2] {
+        [&self.client.0, &self.client.1].map(|path| path.display().to_string())
+    }
+}
 
 /// PEM files in a folder of their own, which goes with this value.
 #[derive(Debug)]
@@ -20,18 +83,28 @@ impl Certificates {
     /// An authority, a certificate of it for `localhost` and `127.0.0.1`, and one for the client
     /// named `client`. Whoever runs the server may read the files.
     pub fn make(client: &str) -> Result<Self> {
+        Self::make_with(client, CertificateOptions::default())
+    }
+
+    /// As [`Certificates::make`], with something about the server's certificate changed.
+    pub fn make_with(client: &str, options: CertificateOptions) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("testkit-certs-").tempdir()?;
         open_to_all(&folder.path().to_owned(), 0o755)?;
         let certificates = Self { folder };
-        let mut params = CertificateParams::new(Vec::new())?;
+        let own_names = if options.self_signed { options.names.clone() } else { Vec::new() };
+        let mut params = CertificateParams::new(own_names)?;
+        if options.self_signed && options.expired {
+            make_old(&mut params);
+        }
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         params.distinguished_name.push(DnType::CommonName, "testkit authority");
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let key = KeyPair::generate()?;
+        let own_key = key.serialize_pem();
+        let authority = CertifiedIssuer::self_signed(params, key)?;
         certificates.write("ca.pem", &authority.pem())?;
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         for (file, name, names, usage) in [
-            ("server", "localhost", names, ExtendedKeyUsagePurpose::ServerAuth),
+            ("server", "localhost", options.names, ExtendedKeyUsagePurpose::ServerAuth),
             ("client", client, Vec::new(), ExtendedKeyUsagePurpose::ClientAuth),
         ] {
             let mut params = CertificateParams::new(names)?;
@@ -39,12 +112,19 @@ impl Certificates {
             params.extended_key_usages = vec![usage];
             // etcd talks to itself with the server's certificate.
             if file == "server" {
+                if options.expired {
+                    make_old(&mut params);
+                }
                 params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
             }
             let key = KeyPair::generate()?;
             let certificate = params.signed_by(&key, &authority)?;
             certificates.write(&format!("{file}.pem"), &certificate.pem())?;
             certificates.write(&format!("{file}.key"), &key.serialize_pem())?;
+        }
+        if options.self_signed {
+            certificates.write("server.pem", &authority.pem())?;
+            certificates.write("server.key", &own_key)?;
         }
         Ok(certificates)
     }
@@ -67,11 +147,24 @@ impl Certificates {
         (self.folder.path().join("client.pem"), self.folder.path().join("client.key"))
     }
 
+    /// For a server that shows this certificate, and may ask its clients for one.
+    #[must_use]
+    pub fn for_server(&self, ask_clients: bool) -> ServerTls {
+        let (certificate, key) = self.server();
+        let (authority, client) = (self.authority(), self.client());
+        ServerTls { authority, certificate, key, client, ask_clients }
+    }
+
     fn write(&self, name: &str, pem: &str) -> Result<()> {
         let path = self.folder.path().join(name);
         fs::write(&path, pem)?;
         open_to_all(&path, 0o644)
     }
+}
+
+fn make_old(params: &mut CertificateParams) {
+    params.not_before = date_time_ymd(2001, 1, 1);
+    params.not_after = date_time_ymd(2002, 1, 1);
 }
 
 fn open_to_all(path: &PathBuf, mode: u32) -> Result<()> {

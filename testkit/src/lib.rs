@@ -22,7 +22,7 @@ mod redis;
 mod service;
 mod wait;
 
-pub use certs::Certificates;
+pub use certs::{CertificateOptions, Certificates, ServerTls};
 pub use pgbouncer::Pgbouncer;
 pub use postgres::{Postgres, PostgresOptions};
 pub use proxy::Proxy;

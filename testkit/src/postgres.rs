@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::certs::ServerTls;
 use crate::clock::{self, FakedClock};
 use crate::guard::{Guard, START_LIMIT, STOP_LIMIT, output, unprivileged};
 use crate::packages;
@@ -21,6 +22,8 @@ pub struct PostgresOptions {
     pub settings: Vec<(String, String)>,
     /// Whether the wall clock can be moved by [`Postgres::step_clock`].
     pub faked_clock: bool,
+    /// Takes encrypted connections alone, with a password, and a certificate if it asks for one.
+    pub tls: Option<ServerTls>,
 }
 
 /// A PostgreSQL server of one's own; gone when dropped, or when this process ends in any way.
@@ -31,6 +34,7 @@ pub struct Postgres {
     password: String,
     settings: Vec<(String, String)>,
     clock: Option<FakedClock>,
+    tls: Option<ServerTls>,
 }
 
 impl Postgres {
@@ -55,7 +59,11 @@ impl Postgres {
         ]);
         guard.run(&unprivileged(initdb), START_LIMIT)?;
         let clock = options.faked_clock.then(|| FakedClock::new(guard.folder())).transpose()?;
-        Self { guard, port: 0, password, settings: options.settings, clock }.on_a_free_port()
+        let tls = options.tls.map(|tls| tls.moved_to(guard.folder())).transpose()?;
+        if let Some(tls) = &tls {
+            fs::write(guard.folder().join("data/pg_hba.conf"), encrypted_only(tls))?;
+        }
+        Self { guard, port: 0, password, settings: options.settings, clock, tls }.on_a_free_port()
     }
 
     /// Starts a hot standby that streams from `primary`, with the primary's settings and password.
@@ -75,7 +83,7 @@ impl Postgres {
         ]);
         guard.run(&unprivileged(basebackup), START_LIMIT)?;
         let (password, settings) = (primary.password.clone(), primary.settings.clone());
-        Self { guard, port: 0, password, settings, clock: None }.on_a_free_port()
+        Self { guard, port: 0, password, settings, clock: None, tls: None }.on_a_free_port()
     }
 
     /// The superuser's URL.
@@ -98,7 +106,7 @@ impl Postgres {
 
     /// Runs `statement` in a connection of its own; returns the bare values, a row a line.
     pub fn sql(&self, statement: &str) -> Result<String> {
-        psql(&self.url(), statement)
+        psql(&self.private_url(self.port), statement)
     }
 
     /// Kills the server and every backend at once, as a power cut would.
@@ -141,6 +149,18 @@ impl Postgres {
         (USER, &self.password)
     }
 
+    /// For our own programs: an encrypted server may ask them for a certificate, but not when they
+    /// come through the socket in its folder.
+    fn private_url(&self, port: u16) -> String {
+        let (password, folder) = (&self.password, self.guard.folder().display());
+        match self.tls {
+            Some(_) => {
+                format!("postgres://{USER}:{password}@/{DATABASE}?host={folder}&port={port}")
+            }
+            None => url(password, port),
+        }
+    }
+
     fn on_a_free_port(mut self) -> Result<Self> {
         self.port = on_a_free_port(|port| {
             self.guard.kill()?;
@@ -165,15 +185,33 @@ impl Postgres {
             // In the folder, which the guard removes, and not in /dev/shm, which nobody would.
             ("dynamic_shared_memory_type", "mmap".to_owned()),
         ];
+        let encrypted = self.tls.iter().flat_map(|tls| {
+            let [authority, certificate, key] = tls.files();
+            [
+                ("ssl", "on".to_owned()),
+                ("ssl_ca_file", authority),
+                ("ssl_cert_file", certificate),
+                ("ssl_key_file", key),
+            ]
+        });
         let chosen = self.settings.iter().map(|(name, value)| (name.as_str(), value.clone()));
-        for (name, value) in fixed.into_iter().chain(chosen) {
+        for (name, value) in fixed.into_iter().chain(encrypted).chain(chosen) {
             command.extend(["-c".to_owned(), format!("{name}={value}")]);
         }
         self.guard.start(&unprivileged(command))?;
         // The password is ours alone, so a stranger's server on this port is not taken for ours.
-        let url = url(&self.password, port);
+        let url = self.private_url(port);
         self.guard.wait_until_ready(|| psql(&url, "select 1").is_ok())
     }
+}
+
+/// Who may connect to a server with certificates.
+fn encrypted_only(tls: &ServerTls) -> String {
+    let certificate = if tls.ask_clients { "clientcert=verify-full" } else { "" };
+    format!(
+        "local all all scram-sha-256\n\
+         hostssl all all 127.0.0.1/32 scram-sha-256 {certificate}\n"
+    )
 }
 
 /// Runs `statement` over `url` with the client that came with the server.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::certs::ServerTls;
 use crate::clock::{self, FakedClock};
 use crate::guard::{Guard, output};
 use crate::ports::on_a_free_port;
@@ -24,6 +25,8 @@ pub struct RedisOptions {
     pub replica_of: Option<u16>,
     /// Whether the wall clock can be moved by [`Redis::step_clock`].
     pub faked_clock: bool,
+    /// Takes encrypted connections alone, with a certificate if it asks for one.
+    pub tls: Option<ServerTls>,
 }
 
 /// A Redis server of one's own; gone when dropped, or when this process ends in any way.
@@ -37,8 +40,9 @@ pub struct Redis {
 
 impl Redis {
     /// Starts an empty server and waits until it answers.
-    pub fn start(options: RedisOptions) -> Result<Self> {
+    pub fn start(mut options: RedisOptions) -> Result<Self> {
         let guard = Guard::new("redis")?;
+        options.tls = options.tls.map(|tls| tls.moved_to(guard.folder())).transpose()?;
         let clock = options.faked_clock.then(|| FakedClock::new(guard.folder())).transpose()?;
         let mut server = Self { guard, port: 0, options, clock };
         server.port = on_a_free_port(|port| {
@@ -57,7 +61,8 @@ impl Redis {
     pub fn url(&self) -> String {
         let password = self.options.password.as_ref();
         let user = password.map(|password| format!(":{password}@")).unwrap_or_default();
-        format!("redis://{user}127.0.0.1:{}/0", self.port)
+        let scheme = if self.options.tls.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://{user}127.0.0.1:{}/0", self.port)
     }
 
     /// The TCP port on 127.0.0.1; kept across [`Redis::start_again`].
@@ -110,7 +115,9 @@ impl Redis {
             command.extend(["--replicaof", "127.0.0.1", &primary.to_string()].map(str::to_owned));
         }
         self.guard.start(&command)?;
-        self.guard.wait_until_ready(|| answers(port) && self.is_ours(port))
+        self.guard.wait_until_ready(|| {
+            (self.options.tls.is_some() || answers(port)) && self.is_ours(port)
+        })
     }
 
     fn settings(&self, port: u16) -> Vec<(&'static str, String)> {
@@ -121,6 +128,18 @@ impl Redis {
             ("dir", self.guard.folder().display().to_string()),
             ("save", String::new()),
         ];
+        if let Some(tls) = &options.tls {
+            let [authority, certificate, key] = tls.files();
+            let asked = if tls.ask_clients { "yes" } else { "no" };
+            settings[0] = ("port", "0".to_owned());
+            settings.extend([
+                ("tls-port", port.to_string()),
+                ("tls-ca-cert-file", authority),
+                ("tls-cert-file", certificate),
+                ("tls-key-file", key),
+                ("tls-auth-clients", asked.to_owned()),
+            ]);
+        }
         if options.append_only {
             settings.push(("appendonly", "yes".to_owned()));
             settings.push(("appendfsync", "always".to_owned()));
@@ -153,11 +172,16 @@ impl Redis {
     fn cli_at(&self, port: u16, words: &[&str]) -> Result<String> {
         let mut command = Command::new("redis-cli");
         // `-e` makes an error reply a failure instead of an answer.
-        command.args(["-e", "-h", "127.0.0.1", "-p", &port.to_string()]).args(words);
+        command.args(["-e", "-h", "127.0.0.1", "-p", &port.to_string()]);
+        if let Some(tls) = &self.options.tls {
+            let [certificate, key] = tls.client();
+            // Whatever is wrong with its certificate, this is our server.
+            command.args(["--tls", "--insecure", "--cert", &certificate, "--key", &key]);
+        }
         if let Some(password) = &self.options.password {
             command.env("REDISCLI_AUTH", password);
         }
-        output(&mut command)
+        output(command.args(words))
     }
 }
 

@@ -8,7 +8,9 @@
 //! | (none: made in code) | [`Memory`] | always there |
 //! | `sqlite:PATH` | `sqlite` | `sqlite` |
 //! | `postgres://...` | `postgres` | `postgres` |
-//! | `redis://...` | `redis` | `redis` |
+//! | `redis://...`, `rediss://...` | `redis` | `redis` |
+//!
+//! Encrypted connections are the feature `tls`.
 
 mod clock;
 #[cfg(feature = "conformance")]
@@ -23,6 +25,8 @@ pub mod redis;
 pub mod signing;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod tls;
 pub mod transfer;
 mod url;
 pub mod wrap;

@@ -22,6 +22,8 @@ enum Kind {
     Sqlite,
     Postgres,
     Redis,
+    /// Redis, encrypted.
+    Rediss,
 }
 
 /// What may be done to a place that holds no store yet.
@@ -38,16 +40,15 @@ fn bad(detail: impl Into<String>) -> StoreError {
 }
 
 impl StoreUrl {
-    /// Reads `sqlite:PATH`, `postgres://...[?schema=NAME]` or `redis://...[?prefix=TEXT]`.
+    /// Reads `sqlite:PATH`, `postgres://...[?schema=NAME]`, `redis://...[?prefix=TEXT]` or
+    /// `rediss://...`.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("it has no scheme"))?;
         let known = match scheme {
             "sqlite" => return Self::sqlite(rest),
             "postgres" | "postgresql" => Some((Kind::Postgres, "schema")),
             "redis" => Some((Kind::Redis, "prefix")),
-            "rediss" => {
-                return Err(StoreError::refused(Code::NoTls, "rediss:// means TLS"));
-            }
+            "rediss" => Some((Kind::Rediss, "prefix")),
             _ => None,
         };
         let Some((kind, own)) = known else {
@@ -66,8 +67,17 @@ impl StoreUrl {
                 _ => passed_on.push(parameter),
             }
         }
-        if kind == Kind::Redis && !passed_on.is_empty() {
-            return Err(bad("redis:// takes no parameter but prefix"));
+        let is_path = |parameter: &&str| {
+            matches!(parameter.split_once('='), Some(("cacert" | "cert" | "key", _)))
+        };
+        match kind {
+            Kind::Redis if !passed_on.is_empty() => {
+                return Err(bad("redis:// takes no parameter but prefix"));
+            }
+            Kind::Rediss if !passed_on.iter().all(is_path) => {
+                return Err(bad("rediss:// takes prefix, cacert, cert and key"));
+            }
+            _ => {}
         }
         let credentials = credentials.map_or(String::new(), |text| format!("{text}@"));
         let rest = match passed_on.is_empty() {
@@ -126,9 +136,10 @@ impl StoreUrl {
                 Ok(Arc::new(crate::postgres::Postgres::open(self.postgres(if_absent)).await?))
             }
             #[cfg(feature = "redis")]
-            Kind::Redis => {
+            Kind::Redis | Kind::Rediss => {
                 let prefix = self.namespace.clone().unwrap_or_default();
-                let url = format!("redis://{}", self.rest);
+                let scheme = if self.kind == Kind::Redis { "redis" } else { "rediss" };
+                let url = format!("{scheme}://{}", self.rest);
                 let settings = crate::redis::Settings { url, prefix, entropy, if_absent };
                 Ok(Arc::new(crate::redis::Redis::open(settings).await?))
             }
@@ -145,7 +156,7 @@ impl StoreUrl {
             #[cfg(feature = "postgres")]
             Kind::Postgres => crate::postgres::script(&self.postgres(IfAbsent::Create)),
             #[cfg(feature = "redis")]
-            Kind::Redis => Ok("# Redis has no schema: nothing to run.\n".to_owned()),
+            Kind::Redis | Kind::Rediss => Ok("# Redis has no schema: nothing to run.\n".to_owned()),
             #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
             other => Err(not_built(other)),
         }
@@ -160,6 +171,7 @@ impl StoreUrl {
 
 #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
 fn not_built(kind: Kind) -> StoreError {
+    let kind = if kind == Kind::Rediss { Kind::Redis } else { kind };
     let feature = format!("{kind:?}").to_lowercase();
     StoreError::refused(Code::NotBuilt, format!("cargo feature {feature}"))
 }
@@ -167,7 +179,7 @@ fn not_built(kind: Kind) -> StoreError {
 /// Takes `[user[:password]@]host[/path][?parameters]` apart: what comes before `@`, the place, and
 /// the parameters. Refuses what could be read in two ways, because one of them would print a
 /// password: `@`, `/` and `?` inside a part have to be percent-escaped.
-fn parts(rest: &str) -> Result<(Option<&str>, &str, &str), StoreError> {
+pub(crate) fn parts(rest: &str) -> Result<(Option<&str>, &str, &str), StoreError> {
     let escape = || bad("write @ as %40, / as %2F and ? as %3F inside a user, password or prefix");
     let (credentials, after) = match rest.split_once('@') {
         Some((credentials, after)) => (Some(credentials), after),
@@ -200,6 +212,7 @@ impl fmt::Display for StoreUrl {
             Kind::Sqlite => return write!(f, "sqlite:{}", self.rest),
             Kind::Postgres => ("postgres", "schema"),
             Kind::Redis => ("redis", "prefix"),
+            Kind::Rediss => ("rediss", "prefix"),
         };
         // What was parsed can be taken apart again; if not, it is not shown.
         let (credentials, place, _) = parts(&self.rest).unwrap_or((None, "(not shown)", ""));
@@ -238,6 +251,10 @@ mod tests {
             ("redis://:s3%3Fcret@h/0", "redis://@h/0"),
             ("postgresql://h/db?password=s3cret&user=me", "postgres://h/db"),
             ("redis://:s3cret@h:6379/0?prefix=app:", "redis://@h:6379/0?prefix=app:"),
+            // Paths are no secrets, but as parameters they are left out with the rest.
+            ("rediss://me:s3cret@h/0?cacert=/ca.pem&prefix=a", "rediss://me@h/0?prefix=a"),
+            ("rediss://h?cert=/c.pem&key=%2Fs3cret.key", "rediss://h"),
+            ("postgres://me:s3cret@h/db?sslmode=require&sslkey=/k", "postgres://me@h/db"),
         ] {
             assert_eq!(shown(url), expected);
             assert!(!format!("{:?}", StoreUrl::parse(url).unwrap()).contains("cret"));
@@ -272,7 +289,8 @@ mod tests {
             ("redis://h:6379/0?protocol=s3cret", Code::BadUrl),
             ("postgres://h/db?schema=", Code::BadUrl),
             ("redis://h?prefix=%FF", Code::BadUrl),
-            ("rediss://:s3cret@h", Code::NoTls),
+            ("rediss://h:6379/0?sslmode=s3cret", Code::BadUrl),
+            ("redis://h:6379/0?cacert=s3cret", Code::BadUrl),
         ] {
             let error = StoreUrl::parse(url).unwrap_err();
             assert_eq!(error.code(), code, "{url}");

@@ -25,7 +25,8 @@ fn keeps_its_data_and_port_across_kill_and_stop() {
 #[test]
 fn takes_settings_clock_steps_and_pauses() {
     let settings = vec![("work_mem".to_owned(), "5MB".to_owned())];
-    let server = Postgres::start(PostgresOptions { settings, faked_clock: true }).unwrap();
+    let server =
+        Postgres::start(PostgresOptions { settings, faked_clock: true, tls: None }).unwrap();
     assert_eq!(server.sql("show work_mem").unwrap(), "5MB");
 
     let epoch = || server.sql(EPOCH).unwrap().parse::<i64>().unwrap();

@@ -1,6 +1,9 @@
 //! The command against real servers, in a schema or under a prefix of its own.
 
-use testkit::{Pgbouncer, Postgres, PostgresOptions, TEST_POSTGRES, TEST_REDIS, service};
+use testkit::{
+    Certificates, Pgbouncer, Postgres, PostgresOptions, Redis, RedisOptions, TEST_POSTGRES,
+    TEST_REDIS, service,
+};
 use uuid::Uuid;
 
 use crate::ls::{check_json, prepare};
@@ -43,6 +46,27 @@ fn a_wrong_password_is_denied_and_not_repeated() {
     }
     let absent = format!("{}/no_such_database", server.rsplit_once('/').unwrap().0);
     tenure.run(&["ls", "--store", &absent]).refused("ST003");
+}
+
+/// The command is built with TLS, and trusts whom the system trusts.
+#[test]
+fn encrypted_servers_are_trusted_as_the_system_does() {
+    if service(TEST_POSTGRES).is_none() || service(TEST_REDIS).is_none() {
+        return;
+    }
+    let certificates = Certificates::make("tenure").unwrap();
+    let tls = || Some(certificates.for_server(false));
+    let postgres = PostgresOptions { tls: tls(), ..PostgresOptions::default() };
+    let postgres = Postgres::start(postgres).unwrap();
+    let redis = Redis::start(RedisOptions { tls: tls(), ..RedisOptions::default() }).unwrap();
+    let tenure = Tenure::new();
+    for url in [format!("{}?sslmode=verify-full", postgres.url()), redis.url()] {
+        let words = ["migrate", "--store", &url];
+        tenure.run(&words).refused("ST018");
+        let mut command = tenure.command(&words);
+        command.env("SSL_CERT_FILE", certificates.authority());
+        assert!(Ran::of(command.output().unwrap()).ok().ends_with("is a new store\n"));
+    }
 }
 
 #[test]

@@ -7,11 +7,13 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, R
 use futures_util::TryStreamExt;
 use tenure_core::{Code, StoreError};
 use tokio::net::TcpStream;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Config, NoTls, Row};
+use tokio_postgres::{Config, Row};
 
 use super::error;
+use super::tls::{self, Connector};
 
 /// How long a connection may take to be made or to come free.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
@@ -23,14 +25,38 @@ const ANSWER: Duration = Duration::from_secs(15);
 /// A parameter with its type, which the server then need not be asked for.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Reads the URL. The driver's words for a bad one never repeat it.
-pub(super) fn config(url: &str) -> Result<Config, StoreError> {
+/// Whom to connect to, and how: the same for every connection.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) config: Config,
+    tls: Connector,
+}
+
+impl Target {
+    /// For one connection.
+    pub(super) fn tls(&self) -> Connector {
+        Clone::clone(&self.tls)
+    }
+}
+
+/// Reads the URL, and the files that it names. The driver's words for a bad one never repeat it.
+pub(super) async fn target(url: &str) -> Result<Target, StoreError> {
+    let (url, wanted) = tls::read(url)?;
+    let mut config = config(&url)?;
+    let tls = wanted.prepare(&mut config).await?;
+    Ok(Target { config, tls })
+}
+
+fn config(url: &str) -> Result<Config, StoreError> {
     // The driver names the option that it does not know, and with a password that was not escaped
     // such an option may be a part of it.
     let unreadable = |_| StoreError::refused(Code::BadUrl, "not a PostgreSQL connection string");
     let mut config = url.parse::<Config>().map_err(unreadable)?;
-    if config.get_ssl_mode() == SslMode::Require {
-        return Err(StoreError::refused(Code::NoTls, "sslmode=require"));
+    if config.get_hosts().is_empty() {
+        // A handshake needs a name, if only to say to whom it belongs.
+        for address in config.get_hostaddrs().to_vec() {
+            config.host(address.to_string());
+        }
     }
     if config.get_application_name().is_none() {
         config.application_name("tenure");
@@ -47,15 +73,20 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(config: &Config, size: usize, named: bool) -> Result<Self, StoreError> {
+    pub(super) fn new(target: &Target, size: usize, named: bool) -> Result<Self, StoreError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config.clone(), NoTls, recycling);
+        let manager = Manager::from_config(target.config.clone(), target.tls(), recycling);
         let timeouts =
             Timeouts { wait: Some(CONNECT), create: Some(CONNECT), recycle: Some(CONNECT) };
         let pool =
             Pool::builder(manager).max_size(size).timeouts(timeouts).runtime(Runtime::Tokio1);
         let failed = |error| StoreError::refused(Code::Failed, format!("{error}"));
         Ok(Self { pool: pool.build().map_err(failed)?, named })
+    }
+
+    /// Whether nothing stands between us and the server, as [`is_direct`] has found.
+    pub(super) fn is_direct(&self) -> bool {
+        self.named
     }
 
     pub(super) async fn client(&self) -> Result<Object, StoreError> {
@@ -121,9 +152,9 @@ impl Drop for Kept {
 /// A transaction pooler hands each statement to another server connection, where a prepared
 /// statement of the same name may be somebody else's. So statements are given names only when two
 /// connections of ours are seen as they are.
-pub(super) async fn is_direct(config: &Config) -> bool {
+pub(super) async fn is_direct(target: &Target) -> bool {
     for _ in 0..2 {
-        let seen = tokio::time::timeout(CONNECT, sees_our_port(config)).await;
+        let seen = tokio::time::timeout(CONNECT, sees_our_port(target)).await;
         if !matches!(seen, Ok(Some(true))) {
             return false;
         }
@@ -140,13 +171,16 @@ pub(super) fn keep_plans_keyed(config: &mut Config) {
     config.options(format!("{given} {ours}"));
 }
 
-async fn sees_our_port(config: &Config) -> Option<bool> {
+async fn sees_our_port(target: &Target) -> Option<bool> {
+    let config = &target.config;
     // With several hosts the one that answers may be another one each time.
     let ([Host::Tcp(host)], ports) = (config.get_hosts(), config.get_ports()) else { return None };
     let port = ports.first().copied().unwrap_or(5432);
-    let stream = TcpStream::connect((host.as_str(), port)).await.ok()?;
+    let address = config.get_hostaddrs().first().map_or(host.clone(), ToString::to_string);
+    let stream = TcpStream::connect((address.as_str(), port)).await.ok()?;
     let ours = i32::from(stream.local_addr().ok()?.port());
-    let (client, connection) = config.connect_raw(stream, NoTls).await.ok()?;
+    let tls = MakeTlsConnect::<TcpStream>::make_tls_connect(&mut target.tls(), host).ok()?;
+    let (client, connection) = config.connect_raw(stream, tls).await.ok()?;
     let running = tokio::spawn(connection);
     let row = client.query_typed("SELECT inet_client_port()", &[]).await.ok()?;
     drop(client);

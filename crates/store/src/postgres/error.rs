@@ -45,16 +45,30 @@ pub(super) fn of_statement(error: &Error) -> StoreError {
 
 /// An error while a connection was made: nothing was sent yet.
 pub(super) fn of_connect(error: &Error) -> StoreError {
+    if let Some(detail) = of_tls(error) {
+        return crate::tls::failed(detail);
+    }
     let code = match error.code() {
         Some(state) if state.code().starts_with("28") => Code::Denied,
         Some(&SqlState::INVALID_CATALOG_NAME) => Code::Denied,
         Some(&SqlState::TOO_MANY_CONNECTIONS) => Code::Full,
         Some(_) => Code::Unreachable,
         None if describe(error).contains("password") => Code::Denied,
+        // The driver's own words for a server that is not what we look for: a primary.
+        None if describe(error).contains("does not allow writes") => Code::ReadOnly,
         None => Code::Unreachable,
     };
     let detail = error.as_db_error().map_or_else(|| describe(error), |db| db.message().to_owned());
     StoreError::refused(code, detail)
+}
+
+/// What a failed handshake was about. With TLS 1.3 a server judges the client's certificate only
+/// after that, so its complaint can come with the first answer.
+fn of_tls(error: &Error) -> Option<String> {
+    let cause = error.source();
+    let explained = cause.and_then(crate::tls::explain);
+    let in_handshake = error.to_string() == "error performing TLS handshake";
+    explained.or_else(|| in_handshake.then(|| cause.map_or(describe(error), ToString::to_string)))
 }
 
 pub(super) fn of_pool(error: &PoolError) -> StoreError {

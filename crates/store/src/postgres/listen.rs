@@ -11,9 +11,9 @@ use tenure_core::store::Watch;
 use tenure_core::{Code, GroupName, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 
-use super::connect::{CONNECT, within};
+use super::connect::{CONNECT, Target, within};
 use super::error;
 
 /// Between attempts to get the connection back.
@@ -30,10 +30,10 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Returns once the server has confirmed that it will tell.
-    pub(super) async fn start(config: Config, channel: String) -> Result<Self, StoreError> {
+    pub(super) async fn start(target: Target, channel: String) -> Result<Self, StoreError> {
         let groups = Arc::new(Groups::default());
-        let line = Line::open(&config, &channel, groups.clone()).await?;
-        let task = tokio::spawn(listen(config, channel, groups.clone(), line));
+        let line = Line::open(&target, &channel, groups.clone()).await?;
+        let task = tokio::spawn(listen(target, channel, groups.clone(), line));
         Ok(Self { groups, task })
     }
 
@@ -64,8 +64,9 @@ impl Drop for Line {
 }
 
 impl Line {
-    async fn open(config: &Config, channel: &str, groups: Arc<Groups>) -> Result<Self, StoreError> {
-        let connecting = tokio::time::timeout(CONNECT, config.connect(NoTls)).await;
+    async fn open(target: &Target, channel: &str, groups: Arc<Groups>) -> Result<Self, StoreError> {
+        let connecting = target.config.connect(target.tls());
+        let connecting = tokio::time::timeout(CONNECT, connecting).await;
         let silent = |_| StoreError::refused(Code::Unreachable, "the server stayed silent");
         let (client, mut connection) =
             connecting.map_err(silent)?.map_err(|error| error::of_connect(&error))?;
@@ -91,11 +92,11 @@ impl Line {
 }
 
 /// Keeps a line open. What happened while it was down is unknown, so everybody gets one hint.
-async fn listen(config: Config, channel: String, groups: Arc<Groups>, mut line: Line) {
+async fn listen(target: Target, channel: String, groups: Arc<Groups>, mut line: Line) {
     loop {
         let _ = (&mut line.ended).await;
         line = loop {
-            match Line::open(&config, &channel, groups.clone()).await {
+            match Line::open(&target, &channel, groups.clone()).await {
                 Ok(line) => break line,
                 Err(_) => tokio::time::sleep(RETRY).await,
             }

@@ -13,6 +13,7 @@ mod listen;
 mod read;
 mod schema;
 mod statements;
+mod tls;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,12 +31,12 @@ use tenure_core::{
     StoreError, Version,
 };
 use tokio::sync::OnceCell;
+use tokio_postgres::Row;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::types::Type;
-use tokio_postgres::{Config, Row};
 
 use crate::{AUDIT_KEPT, CLAIMS_PER_TRIM, HISTORY_SLOTS, IfAbsent, fates_by_mark};
-use connect::{Line, Parameter};
+use connect::{Line, Parameter, Target};
 use listen::Listener;
 use read::column;
 use statements::Statements;
@@ -72,7 +73,7 @@ impl fmt::Debug for Settings {
 pub struct Postgres {
     data: Line,
     pulse: Line,
-    config: Config,
+    target: Target,
     schema: String,
     statements: Statements,
     listener: OnceCell<Arc<Listener>>,
@@ -81,7 +82,9 @@ pub struct Postgres {
 
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Postgres").field("schema", &self.schema).finish_non_exhaustive()
+        let mut shown = f.debug_struct("Postgres");
+        shown.field("schema", &self.schema).field("direct", &self.data.is_direct());
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -95,14 +98,14 @@ impl Postgres {
     /// Connects, looks at the server, and brings the schema up to date.
     pub async fn open(settings: Settings) -> Result<Self, StoreError> {
         schema::check_name(&settings.schema)?;
-        let mut config = connect::config(&settings.url)?;
-        let named = connect::is_direct(&config).await;
+        let mut target = connect::target(&settings.url).await?;
+        let named = connect::is_direct(&target).await;
         if named {
-            connect::keep_plans_keyed(&mut config);
+            connect::keep_plans_keyed(&mut target.config);
         }
         // The first connection takes any server, to say what is wrong with it; the others take a
         // primary only, also after a failover.
-        let mut client = Line::new(&config, 1, false)?.client().await?;
+        let mut client = Line::new(&target, 1, false)?.client().await?;
         let standby =
             connect::within(client.query_typed("SELECT pg_is_in_recovery()", &[])).await?;
         if standby.first().is_some_and(|row| row.get(0)) {
@@ -110,11 +113,11 @@ impl Postgres {
         }
         schema::migrate(&mut client, &settings).await?;
         drop(client);
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        target.config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let store = Self {
-            data: Line::new(&config, DATA_CONNECTIONS, named)?,
-            pulse: Line::new(&config, PULSE_CONNECTIONS, named)?,
-            config,
+            data: Line::new(&target, DATA_CONNECTIONS, named)?,
+            pulse: Line::new(&target, PULSE_CONNECTIONS, named)?,
+            target,
             statements: Statements::new(&settings.schema),
             schema: settings.schema,
             listener: OnceCell::new(),
@@ -451,7 +454,7 @@ impl Store for Postgres {
     async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
         let start = || async {
             let channel = format!("{}.changes", self.schema);
-            Listener::start(self.config.clone(), channel).await.map(Arc::new)
+            Listener::start(self.target.clone(), channel).await.map(Arc::new)
         };
         Ok(self.listener.get_or_try_init(start).await?.watch(group))
     }

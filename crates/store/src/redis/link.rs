@@ -1,14 +1,15 @@
 //! A connection that comes back.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Value};
+use redis::{Cmd, Value};
 use tenure_core::{Code, StoreError};
 use tokio::time::timeout;
 
+use super::dial::{Dial, Wire};
 use super::error;
 use super::script::Script;
 
@@ -20,8 +21,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(5);
 
 /// One connection to the server, made anew by the next call after it broke.
 pub(super) struct Link {
-    client: Client,
-    address: String,
+    dial: Arc<Dial>,
     slot: Mutex<Slot>,
     /// Held while connecting, so that callers wait for one connection instead of making many.
     connecting: tokio::sync::Mutex<()>,
@@ -29,7 +29,7 @@ pub(super) struct Link {
 
 #[derive(Default)]
 struct Slot {
-    connection: Option<MultiplexedConnection>,
+    connection: Option<Wire>,
     /// Counts the connections, so that a late complaint hits the right one.
     generation: u64,
 }
@@ -55,21 +55,21 @@ impl Drop for Suspect<'_> {
 pub(super) type Answer = Result<Value, StoreError>;
 
 impl Link {
-    pub(super) fn new(client: Client, address: String) -> Self {
-        Self { client, address, slot: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+    pub(super) fn new(dial: Arc<Dial>) -> Self {
+        Self { dial, slot: Mutex::default(), connecting: tokio::sync::Mutex::default() }
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self) -> Option<(MultiplexedConnection, u64)> {
+    fn open(&self) -> Option<(Wire, u64)> {
         let slot = self.slot();
         Some((slot.connection.clone()?, slot.generation))
     }
 
     /// The connection, new or old. The bound is ours: the driver's own covers only a part.
-    async fn connection(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
+    async fn connection(&self) -> Result<(Wire, u64), StoreError> {
         if let Some(open) = self.open() {
             return Ok(open);
         }
@@ -84,20 +84,15 @@ impl Link {
             slot.connection = Some(connection.clone());
             Ok((connection, slot.generation))
         };
-        let late = |_| error::unreachable(&self.address);
+        let late = |_| self.dial.late();
         timeout(CONNECT, connecting).await.map_err(late)?
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT))
-            .set_response_timeout(Some(ANSWER));
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        let refused = |error| error::of_connecting(&error, &self.address);
-        let connection = connecting.await.map_err(refused)?;
-        self.refuse_replica(&connection).await?;
-        self.load_scripts(&connection).await?;
-        Ok(connection)
+    async fn connect(&self) -> Result<Wire, StoreError> {
+        let wire = self.dial.wire().await?;
+        self.refuse_replica(&wire.connection).await?;
+        self.load_scripts(&wire.connection).await?;
+        Ok(wire)
     }
 
     /// At each new connection, because a failover may have made another server of the same address.
@@ -110,7 +105,7 @@ impl Link {
         };
         match String::from_utf8_lossy(&text).lines().any(|line| line.trim() == "role:slave") {
             true => {
-                let detail = format!("{} is a replica", self.address);
+                let detail = format!("{} is a replica", self.dial.address());
                 Err(StoreError::refused(Code::ReadOnly, detail))
             }
             false => Ok(()),
@@ -125,7 +120,7 @@ impl Link {
         });
         for loaded in join_all(loading).await {
             let value = loaded.and_then(Value::extract_error);
-            value.map_err(|error| error::of_connecting(&error, &self.address))?;
+            value.map_err(|error| error::of_connecting(&error, self.dial.address()))?;
         }
         Ok(())
     }
@@ -134,15 +129,16 @@ impl Link {
     ///
     /// Each has an answer of its own, so that a part that was lost does not hide the rest.
     pub(super) async fn send(&self, commands: &[Cmd]) -> Result<Vec<Answer>, StoreError> {
-        let (connection, generation) = self.connection().await?;
+        let (wire, generation) = self.connection().await?;
+        let connection = &wire.connection;
         let mut suspect = Suspect { link: self, generation, answered: false };
-        let sent = commands.iter().map(|command| self.one(&connection, command));
+        let sent = commands.iter().map(|command| self.one(connection, command));
         let mut answers = join_all(sent).await;
         for (answer, command) in answers.iter_mut().zip(commands) {
             if matches!(answer, Ok(Value::ServerError(error)) if error::is_no_script(error)) {
                 // The server forgot its scripts, so this one did not run.
-                *answer = match self.load_scripts(&connection).await {
-                    Ok(()) => self.one(&connection, command).await,
+                *answer = match self.load_scripts(connection).await {
+                    Ok(()) => self.one(connection, command).await,
                     Err(error) => Err(error),
                 };
             }
@@ -160,7 +156,7 @@ impl Link {
         let sent = timeout(ANSWER, connection.send_packed_command(command));
         match sent.await {
             Ok(Ok(value)) => Ok(value),
-            _ => Err(error::lost(&self.address)),
+            _ => Err(error::lost(self.dial.address())),
         }
     }
 }

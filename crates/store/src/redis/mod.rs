@@ -41,6 +41,7 @@
 //! back; then above every epoch that the handle has seen.
 
 mod checkpoint;
+mod dial;
 mod error;
 mod foreign;
 mod group;
@@ -56,7 +57,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use redis::{Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, Value};
+use redis::{Cmd, Value};
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
     Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
@@ -69,6 +70,7 @@ use tenure_core::{
 };
 
 use crate::{HISTORY_SLOTS, IfAbsent};
+use dial::Dial;
 use foreign::Foreign;
 use link::{Answer, Link, settle};
 use script::Script;
@@ -85,7 +87,7 @@ const REMEMBERED_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// Where a [`Redis`] is.
 #[derive(Clone)]
 pub struct Settings {
-    /// `redis://[user:password@]host:port/number`.
+    /// `redis://[user:password@]host:port/number`, or `rediss://` with `cacert`, `cert` and `key`.
     pub url: String,
     /// Put before every key; empty for the names of the poll lease layout.
     pub prefix: String,
@@ -104,7 +106,7 @@ impl fmt::Debug for Settings {
 
 /// A handle on the store.
 pub struct Redis {
-    client: Client,
+    dial: Arc<Dial>,
     address: String,
     prefix: String,
     entropy: u128,
@@ -127,36 +129,16 @@ impl fmt::Debug for Redis {
     }
 }
 
-/// The driver's own parser, with what this backend cannot do refused.
-fn client(url: &str) -> Result<(Client, String), StoreError> {
-    let bad = |what: &str| StoreError::refused(Code::BadUrl, what.to_owned());
-    if url.starts_with("rediss:") {
-        return Err(StoreError::refused(Code::NoTls, "the scheme is rediss"));
-    }
-    if !url.starts_with("redis:") {
-        return Err(bad("the scheme is not redis"));
-    }
-    let unreadable = |_| bad("not redis://[user:password@]host:port/number");
-    let info = url.into_connection_info().map_err(unreadable)?;
-    let ConnectionAddr::Tcp(host, port) = info.addr() else {
-        return Err(bad("not a host and a port"));
-    };
-    let address = format!("{host}:{port}/{}", info.redis_settings().db());
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
-    let client = Client::open(info.set_redis_settings(settings));
-    Ok((client.map_err(unreadable)?, address))
-}
-
 impl Redis {
     /// Connects, looks at what kind of server this is, and finds or creates the store there.
     pub async fn open(settings: Settings) -> Result<Self, StoreError> {
-        let (client, address) = client(&settings.url)?;
-        let link = || Link::new(client.clone(), address.clone());
+        let dial = Arc::new(Dial::new(&settings.url).await?);
+        let link = || Link::new(dial.clone());
         let store = Self {
             control: link(),
             data: link(),
-            client,
-            address,
+            address: dial.address().to_owned(),
+            dial,
             prefix: settings.prefix,
             entropy: settings.entropy,
             incarnation: Mutex::default(),
@@ -416,8 +398,7 @@ impl Store for Redis {
 
     async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
         let channel = format!("{}changes", self.root(group));
-        let (client, address) = (self.client.clone(), self.address.clone());
-        let listener = watch::Listener::start(client, address, channel).await?;
+        let listener = watch::Listener::start(self.dial.clone(), channel).await?;
         Ok(Box::new(listener))
     }
 
@@ -453,17 +434,6 @@ impl Store for Redis {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_plain_redis_url_is_taken() {
-        let code = |url: &str| client(url).map(|(_, address)| address).map_err(|e| e.code());
-        let address = Ok("h:1/2".to_owned());
-        assert_eq!(code("redis://user:pass@h:1/2?protocol=resp3"), address);
-        assert_eq!(code("rediss://h"), Err(Code::NoTls));
-        for bad in ["", "h:1", "redis:", "redis://h/x", "http://h", "redis+unix:///s"] {
-            assert_eq!(code(bad), Err(Code::BadUrl), "{bad:?}");
-        }
-    }
 
     #[test]
     fn settings_do_not_show_the_password() {

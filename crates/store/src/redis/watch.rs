@@ -1,16 +1,17 @@
 //! Hints by publish and subscribe, on a connection of their own.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use redis::Client;
 use redis::aio::PubSub;
 use tenure_core::StoreError;
 use tenure_core::store::Watch;
 use tokio::time::timeout;
 
+use super::dial::Dial;
 use super::error;
 use super::link::CONNECT;
 
@@ -19,20 +20,15 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// Listens to the channel of one group.
 pub(super) struct Listener {
-    client: Client,
-    address: String,
+    dial: Arc<Dial>,
     channel: String,
     /// `None` while the connection is down.
     subscribed: Option<PubSub>,
 }
 
 impl Listener {
-    pub(super) async fn start(
-        client: Client,
-        address: String,
-        channel: String,
-    ) -> Result<Self, StoreError> {
-        let mut listener = Self { client, address, channel, subscribed: None };
+    pub(super) async fn start(dial: Arc<Dial>, channel: String) -> Result<Self, StoreError> {
+        let mut listener = Self { dial, channel, subscribed: None };
         listener.subscribed = Some(listener.subscribe().await?);
         Ok(listener)
     }
@@ -40,15 +36,12 @@ impl Listener {
     /// Returns once the server has confirmed: what changes from now on makes a hint.
     async fn subscribe(&self) -> Result<PubSub, StoreError> {
         let subscribing = async {
-            let mut connection = self.client.get_async_pubsub().await?;
-            connection.subscribe(&self.channel).await?;
+            let mut connection = self.dial.pubsub().await?;
+            let subscribed = connection.subscribe(&self.channel).await;
+            subscribed.map_err(|error| error::of_connecting(&error, self.dial.address()))?;
             Ok(connection)
         };
-        match timeout(CONNECT, subscribing).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(error::of_connecting(&error, &self.address)),
-            Err(_) => Err(error::unreachable(&self.address)),
-        }
+        timeout(CONNECT, subscribing).await.map_err(|_| self.dial.late())?
     }
 }
 
@@ -83,6 +76,6 @@ impl Watch for Listener {
 
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Listener({} {})", self.address, self.channel)
+        write!(f, "Listener({} {})", self.dial.address(), self.channel)
     }
 }

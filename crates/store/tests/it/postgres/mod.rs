@@ -3,9 +3,12 @@
 mod clock;
 mod fence;
 mod locks;
+mod reconnect;
 mod schema;
 mod server;
 mod starvation;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::sync::Arc;
 

@@ -7,4 +7,6 @@ mod opening;
 mod poll_lease;
 mod reset;
 mod restart;
+#[cfg(feature = "tls")]
+mod tls;
 mod wire;

@@ -1,0 +1,259 @@
+//! Making connections, in the clear or encrypted.
+//!
+//! The driver could encrypt, too. It would take the crypto provider of the whole process and panic
+//! without one, read the system's authorities at each connection, and say no more of a failed
+//! handshake than that there is no connection. So it is given a stream that is ready.
+
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, ProtocolVersion,
+};
+use tenure_core::{Code, StoreError};
+
+use super::error;
+use super::link::{ANSWER, CONNECT};
+
+/// Where the server is, and how to reach it.
+pub(super) struct Dial {
+    client: Client,
+    address: String,
+    #[cfg(feature = "tls")]
+    tls: Option<tls::Tls>,
+}
+
+/// A connection; what drives it ends with its last copy.
+#[derive(Clone)]
+pub(super) struct Wire {
+    pub(super) connection: MultiplexedConnection,
+    #[cfg(feature = "tls")]
+    _driver: Option<std::sync::Arc<tls::Driver>>,
+}
+
+fn bad(what: &str) -> StoreError {
+    StoreError::refused(Code::BadUrl, what)
+}
+
+/// The driver's own parser, with what this backend cannot do refused.
+fn client(url: &str) -> Result<(Client, String), StoreError> {
+    if !url.starts_with("redis:") {
+        return Err(bad("the scheme is neither redis nor rediss"));
+    }
+    // The driver would read some words there, and cut off what comes after in a password.
+    if url.contains('#') {
+        return Err(bad("write # as %23"));
+    }
+    let unreadable = |_| bad("not redis://[user:password@]host:port/number");
+    let info = url.into_connection_info().map_err(unreadable)?;
+    let ConnectionAddr::Tcp(host, port) = info.addr() else {
+        return Err(bad("not a host and a port"));
+    };
+    let address = format!("{host}:{port}/{}", info.redis_settings().db());
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
+    let client = Client::open(info.set_redis_settings(settings));
+    Ok((client.map_err(unreadable)?, address))
+}
+
+impl Dial {
+    /// Reads the URL, and the files that it names.
+    pub(super) async fn new(url: &str) -> Result<Self, StoreError> {
+        let Some(rest) = url.strip_prefix("rediss:") else {
+            let (client, address) = client(url)?;
+            return Ok(Self {
+                client,
+                address,
+                #[cfg(feature = "tls")]
+                tls: None,
+            });
+        };
+        Self::encrypted(&format!("redis:{rest}")).await
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn encrypted(_url: &str) -> Result<Self, StoreError> {
+        Err(crate::tls::not_built("rediss://"))
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn config() -> AsyncConnectionConfig {
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(ANSWER))
+    }
+
+    /// A connection for commands.
+    pub(super) async fn wire(&self) -> Result<Wire, StoreError> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            return tls.wire(self).await;
+        }
+        let config = Self::config();
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        let connection = connecting.await.map_err(|error| self.refused(&error))?;
+        Ok(Wire {
+            connection,
+            #[cfg(feature = "tls")]
+            _driver: None,
+        })
+    }
+
+    /// A connection that listens.
+    pub(super) async fn pubsub(&self) -> Result<PubSub, StoreError> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            return tls.pubsub(self).await;
+        }
+        self.client.get_async_pubsub().await.map_err(|error| self.refused(&error))
+    }
+
+    /// The server did not take a connection in time.
+    pub(super) fn late(&self) -> StoreError {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            // A plain server may wait for the end of a command that never comes.
+            let address = &self.address;
+            let detail = format!("no handshake with {address} in time; does it speak TLS there?");
+            return StoreError::refused(Code::Unreachable, detail);
+        }
+        error::unreachable(&self.address)
+    }
+
+    fn refused(&self, error: &redis::RedisError) -> StoreError {
+        let broken = error.is_connection_dropped() && !error.is_connection_refusal();
+        if broken || error.kind() == ErrorKind::Parse {
+            // It took the connection, and then did not speak as we do.
+            let detail = format!("{} broke off; if it wants TLS, it is rediss://", self.address);
+            return StoreError::refused(Code::Unreachable, detail);
+        }
+        error::of_connecting(error, &self.address)
+    }
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    use std::io;
+    use std::sync::Arc;
+
+    use rustls::pki_types::ServerName;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+    use tokio::task::AbortHandle;
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::client::TlsStream;
+
+    use super::*;
+    use crate::tls::{Files, Trust, explain, failed, take};
+
+    /// No first line of a server is longer.
+    const LONGEST: usize = 1024;
+
+    pub(super) struct Tls {
+        connector: TlsConnector,
+        host: String,
+        port: u16,
+    }
+
+    /// Ends with its last owner, like the driver's own connections: a server that never answers
+    /// would keep it for ever.
+    pub(super) struct Driver(AbortHandle);
+
+    impl Drop for Driver {
+        fn drop(&mut self) {
+            self.0.abort();
+        }
+    }
+
+    impl Dial {
+        pub(super) async fn encrypted(url: &str) -> Result<Self, StoreError> {
+            let (url, [authority, certificate, key]) = take(url, ["cacert", "cert", "key"])?;
+            let files = Files::new(authority, certificate, key, "cert and key")?;
+            let (client, address) = client(&url)?;
+            let ConnectionAddr::Tcp(host, port) = client.get_connection_info().addr().clone()
+            else {
+                return Err(bad("not a host and a port"));
+            };
+            let config = crate::tls::client(Trust::Name, files).await?;
+            let connector = TlsConnector::from(Arc::new(config));
+            Ok(Self { client, address, tls: Some(Tls { connector, host, port }) })
+        }
+    }
+
+    impl Tls {
+        pub(super) async fn wire(&self, dial: &Dial) -> Result<Wire, StoreError> {
+            let stream = self.stream(dial).await?;
+            let settings = dial.client.get_connection_info().redis_settings();
+            let made = MultiplexedConnection::new_with_config(settings, stream, Dial::config());
+            let refused = |error| error::of_connecting(&error, &dial.address);
+            let (connection, driver) = made.await.map_err(refused)?;
+            let driver = Driver(tokio::spawn(driver).abort_handle());
+            Ok(Wire { connection, _driver: Some(Arc::new(driver)) })
+        }
+
+        pub(super) async fn pubsub(&self, dial: &Dial) -> Result<PubSub, StoreError> {
+            let stream = self.stream(dial).await?;
+            let settings = dial.client.get_connection_info().redis_settings();
+            let made = PubSub::new(settings, stream).await;
+            made.map_err(|error| error::of_connecting(&error, &dial.address))
+        }
+
+        async fn stream(&self, dial: &Dial) -> Result<TlsStream<TcpStream>, StoreError> {
+            let unreachable = |_| error::unreachable(&dial.address);
+            let socket = TcpStream::connect((self.host.as_str(), self.port)).await;
+            let socket = socket.map_err(unreachable)?;
+            socket.set_nodelay(true).map_err(unreachable)?;
+            let unnamed = |_| failed(format!("{} is no name for a certificate", self.host));
+            let name = ServerName::try_from(self.host.clone()).map_err(unnamed)?;
+            let why = |error: io::Error| {
+                let why = explain(&error);
+                let why = why.unwrap_or_else(|| "the server ended the handshake".to_owned());
+                failed(format!("{}: {why}", dial.address))
+            };
+            let mut stream = self.connector.connect(name, socket).await.map_err(why)?;
+            match first_answer(&mut stream).await.map_err(why)? {
+                // The server has no place, or does not want us; it closes after these.
+                line if line.starts_with("-ERR") || line.starts_with("-DENIED") => {
+                    Err(StoreError::refused(Code::Failed, line.trim_start_matches('-')))
+                }
+                _ => Ok(stream),
+            }
+        }
+    }
+
+    /// With TLS 1.3 a handshake is over before the server has judged the client's certificate. So
+    /// an answer is waited for, while the reason for its absence can still be read.
+    async fn first_answer(stream: &mut TlsStream<TcpStream>) -> io::Result<String> {
+        stream.write_all(b"PING\r\n").await?;
+        stream.flush().await?;
+        let mut line = Vec::new();
+        while line.len() < LONGEST && !line.ends_with(b"\n") {
+            line.push(stream.read_u8().await?);
+        }
+        Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_redis_url_is_taken() {
+        let code = |url: &str| client(url).map(|(_, address)| address).map_err(|e| e.code());
+        let address = Ok("h:1/2".to_owned());
+        assert_eq!(code("redis://user:pass@h:1/2?protocol=resp3"), address);
+        let bad = ["", "h:1", "redis:", "redis://h/x", "http://h", "redis+unix:///s"];
+        for bad in bad.into_iter().chain(["redis://h/0#insecure"]) {
+            assert_eq!(code(bad), Err(Code::BadUrl), "{bad:?}");
+        }
+    }
+
+    /// There is no way to encrypt and trust anybody.
+    #[tokio::test]
+    async fn an_insecure_rediss_url_is_refused() {
+        let opened = Dial::new("rediss://h/0#insecure").await;
+        let expected = if cfg!(feature = "tls") { Code::BadUrl } else { Code::NoTls };
+        assert_eq!(opened.err().map(|error| error.code()), Some(expected));
+    }
+}

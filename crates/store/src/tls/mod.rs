@@ -1,0 +1,131 @@
+//! Encrypted connections: whom to trust and by which files, for PostgreSQL and Redis alike.
+//!
+//! Nothing here relies on a crypto provider of the whole process: a library that installs one, or
+//! hopes for one, breaks the program that it is put into.
+#![cfg_attr(
+    not(all(feature = "tls", feature = "postgres")),
+    allow(dead_code, reason = "Redis uses a part, and a build without TLS hardly any")
+)]
+
+#[cfg(feature = "tls")]
+mod verify;
+
+use percent_encoding::percent_decode_str;
+use tenure_core::{Code, StoreError};
+
+#[cfg(feature = "tls")]
+pub(crate) use verify::{client, explain};
+
+/// Which servers are good enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Any: it is encrypted, and that is all.
+    Anybody,
+    /// One whose certificate comes from a trusted authority.
+    Authority,
+    /// One whose certificate is also made out to the name in the URL.
+    Name,
+}
+
+/// Paths of PEM files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Files {
+    /// The authorities to trust; those of the system if there is none.
+    pub(crate) authority: Option<String>,
+    /// The client's certificate and key.
+    pub(crate) identity: Option<(String, String)>,
+}
+
+impl Files {
+    /// `names` are those of the two parameters, for the message.
+    pub(crate) fn new(
+        authority: Option<String>,
+        certificate: Option<String>,
+        key: Option<String>,
+        names: &str,
+    ) -> Result<Self, StoreError> {
+        let identity = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => {
+                let detail = format!("{names} are given together or not at all");
+                return Err(StoreError::refused(Code::BadUrl, detail));
+            }
+        };
+        Ok(Self { authority, identity })
+    }
+}
+
+/// The encrypted connection could not be made: nothing was sent.
+pub(crate) fn failed(detail: impl Into<String>) -> StoreError {
+    StoreError::refused(Code::NoTls, detail)
+}
+
+/// What a build without TLS says to somebody who asks for it.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn not_built(asked: &str) -> StoreError {
+    failed(format!("{asked} needs TLS, and this build lacks the cargo feature tls"))
+}
+
+/// Whether an error is about TLS, which a build without it never meets.
+#[cfg(all(not(feature = "tls"), feature = "postgres"))]
+pub(crate) fn explain(_: &(dyn std::error::Error + 'static)) -> Option<String> {
+    None
+}
+
+/// Takes the parameters of these names out of a URL, so that a driver that does not know them never
+/// sees them. An empty value is as none.
+pub(crate) fn take<const N: usize>(
+    url: &str,
+    names: [&str; N],
+) -> Result<(String, [Option<String>; N]), StoreError> {
+    let mut values = [const { None }; N];
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Ok((url.to_owned(), values));
+    };
+    let (credentials, place, query) = crate::url::parts(rest)?;
+    let mut passed_on = Vec::new();
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let Some(at) = names.iter().position(|known| *known == name) else {
+            passed_on.push(parameter);
+            continue;
+        };
+        let text = percent_decode_str(value).decode_utf8();
+        let text = text.map_err(|_| {
+            StoreError::refused(Code::BadUrl, format!("the parameter {name} is not UTF-8"))
+        })?;
+        values[at] = (!text.is_empty()).then(|| text.into_owned());
+    }
+    let credentials = credentials.map_or(String::new(), |text| format!("{text}@"));
+    let query = match passed_on.is_empty() {
+        true => String::new(),
+        false => format!("?{}", passed_on.join("&")),
+    };
+    Ok((format!("{scheme}://{credentials}{place}{query}"), values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_named_parameters_are_taken_out() {
+        let url = "postgres://me:s3%3Fcret@h:1/db?a=1&sslkey=%2Fa%20b&user=x&sslmode=";
+        let (rest, values) = take(url, ["sslmode", "sslkey", "sslcert"]).unwrap();
+        assert_eq!(rest, "postgres://me:s3%3Fcret@h:1/db?a=1&user=x");
+        assert_eq!(values, [None, Some("/a b".to_owned()), None]);
+        assert_eq!(take("postgres://h/db?x=1", ["x"]).unwrap().0, "postgres://h/db");
+        assert_eq!(take("host=h x=1", ["x"]).unwrap().0, "host=h x=1");
+        assert_eq!(take("postgres://h?x=%FF", ["x"]).unwrap_err().code(), Code::BadUrl);
+    }
+
+    #[test]
+    fn a_certificate_without_its_key_is_refused() {
+        let one = || Some("a.pem".to_owned());
+        let error = Files::new(None, one(), None, "cert and key").unwrap_err();
+        assert_eq!(error.code(), Code::BadUrl);
+        assert!(Files::new(one(), None, one(), "cert and key").is_err());
+        assert!(Files::new(one(), one(), one(), "cert and key").is_ok());
+    }
+}

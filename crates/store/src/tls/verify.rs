@@ -1,0 +1,294 @@
+//! The client's side of a handshake, and what its failures mean.
+
+use std::error::Error as StdError;
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
+use tenure_core::StoreError;
+
+use super::{Files, Trust, failed};
+
+/// How long reading the files may take.
+const READING: Duration = Duration::from_secs(5);
+/// No file with certificates is larger.
+const LARGEST: u64 = 4 << 20;
+
+/// Reads the files and makes what a handshake needs.
+pub(crate) async fn client(trust: Trust, files: Files) -> Result<ClientConfig, StoreError> {
+    // Files can lie on a slow disk, and a system has hundreds of authorities.
+    let building = tokio::task::spawn_blocking(move || build(trust, &files));
+    match tokio::time::timeout(READING, building).await {
+        Ok(Ok(made)) => made,
+        _ => Err(failed("the certificates could not be read in time")),
+    }
+}
+
+fn build(trust: Trust, files: &Files) -> Result<ClientConfig, StoreError> {
+    let provider = Arc::new(ring::default_provider());
+    let authorities = match (trust, &files.authority) {
+        (Trust::Anybody, _) => Vec::new(),
+        (_, Some(path)) => certificates(path)?,
+        (_, None) => of_the_system()?,
+    };
+    let mut roots = RootCertStore::empty();
+    let (_, unusable) = roots.add_parsable_certificates(authorities.iter().cloned());
+    if let (Some(path), 1..) = (&files.authority, unusable) {
+        return Err(failed(format!("{path} holds a certificate that cannot be read")));
+    }
+    let algorithms = provider.signature_verification_algorithms;
+    let verifier = Verifier { trust, authorities, roots, algorithms };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let Some((certificate, key)) = &files.identity else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let chain = certificates(certificate)?;
+    let unfit = |error| failed(format!("{certificate} and {key} cannot be used: {error}"));
+    builder.with_client_auth_cert(chain, private_key(key)?).map_err(unfit)
+}
+
+fn read(path: &str) -> Result<Vec<u8>, StoreError> {
+    let mut text = Vec::new();
+    let reading = File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut text));
+    reading.map_err(|error| failed(format!("{path} cannot be read: {error}")))?;
+    Ok(text)
+}
+
+/// What does not parse is not repeated: somebody may have named the wrong file.
+fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, StoreError> {
+    let text = read(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(failed(format!("{path} holds no certificate in PEM form"))),
+    }
+}
+
+fn private_key(path: &str) -> Result<PrivateKeyDer<'static>, StoreError> {
+    let none = |_| failed(format!("{path} holds no private key in PEM form, or an encrypted one"));
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(none)
+}
+
+fn of_the_system() -> Result<Vec<CertificateDer<'static>>, StoreError> {
+    // One that cannot be read is not trusted; the others are.
+    let found = rustls_native_certs::load_native_certs().certs;
+    match found.is_empty() {
+        true => Err(failed("this system has no certificate authorities: name a file with some")),
+        false => Ok(found),
+    }
+}
+
+#[derive(Debug)]
+struct Verifier {
+    trust: Trust,
+    authorities: Vec<CertificateDer<'static>>,
+    roots: RootCertStore,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Verifier {
+    /// A self-signed certificate is often given to both sides as it is. It is an authority by its
+    /// own words, which is all that is wrong with it: its dates were looked at before.
+    fn is_given_itself(&self, certificate: &CertificateDer<'_>, error: &Error) -> bool {
+        is_own_authority(error) && self.authorities.iter().any(|known| known == certificate)
+    }
+}
+
+/// The library that says so is not one that we depend on, so its word is read.
+fn is_own_authority(error: &Error) -> bool {
+    matches!(error, Error::InvalidCertificate(CertificateError::Other(why))
+        if format!("{why:?}").contains("CaUsedAsEndEntity"))
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.trust == Trust::Anybody {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let parsed = ParsedCertificate::try_from(end_entity)?;
+        let signed = verify_server_cert_signed_by_trust_anchor(
+            &parsed,
+            &self.roots,
+            intermediates,
+            now,
+            self.algorithms.all,
+        );
+        match signed {
+            Err(error) if !self.is_given_itself(end_entity, &error) => return Err(error),
+            _ => {}
+        }
+        if self.trust == Trust::Name {
+            verify_server_name(&parsed, server_name)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    // Whoever shows a certificate has its key, even if we do not ask who that is: a password that
+    // is bound to the connection counts on it.
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// What an error says about TLS, for those who run client and server; `None` if it is about
+/// something else.
+pub(crate) fn explain(error: &(dyn StdError + 'static)) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // An I/O error that wraps another is not its own source's parent, but stands in its place.
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let error = wrapped.map_or(error, |inner| inner as &(dyn StdError + 'static));
+        if let Some(tls) = error.downcast_ref::<Error>() {
+            return Some(words(tls));
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn words(error: &Error) -> String {
+    use AlertDescription as Alert;
+    use CertificateError as Bad;
+    match error {
+        // A bad signature is that of an authority of the same name with another key.
+        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
+            "the server's certificate comes from no authority that is trusted here".to_owned()
+        }
+        error if is_own_authority(error) => {
+            "the server's certificate is self-signed: no authority that is trusted here".to_owned()
+        }
+        Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
+            format!("the server's certificate is made out to another name ({error})")
+        }
+        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
+            format!("the server's certificate has expired ({error})")
+        }
+        Error::InvalidCertificate(_) => {
+            format!("the server's certificate cannot be accepted ({error})")
+        }
+        Error::InvalidMessage(_) => "the server does not speak TLS at this port".to_owned(),
+        Error::AlertReceived(Alert::CertificateRequired) => {
+            "the server asks for a client certificate".to_owned()
+        }
+        Error::AlertReceived(
+            Alert::UnknownCA
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::AccessDenied
+            | Alert::DecryptError,
+        ) => format!("the server does not accept the client certificate ({error})"),
+        // Before TLS 1.3 this is also what a server says that misses a client certificate.
+        Error::AlertReceived(Alert::HandshakeFailure) => {
+            "the server ended the handshake; does it ask for a client certificate?".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::server::{ClientHello, ResolvesServerCert};
+    use rustls::sign::CertifiedKey;
+    use rustls::{ClientConnection, ServerConfig, ServerConnection};
+    use testkit::Certificates;
+
+    use super::*;
+
+    /// Shows a certificate, with whatever key.
+    #[derive(Debug)]
+    struct Shown(Arc<CertifiedKey>);
+
+    impl ResolvesServerCert for Shown {
+        fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+            Some(self.0.clone())
+        }
+    }
+
+    fn text(path: std::path::PathBuf) -> String {
+        path.display().to_string()
+    }
+
+    /// A handshake with a server that shows the certificate of one and has the key of another.
+    fn shake_hands(trust: Trust, shown: &Certificates, key: &Certificates) -> Result<(), Error> {
+        let files = Files { authority: Some(text(shown.authority())), identity: None };
+        let config = Arc::new(build(trust, &files).unwrap());
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut client = ClientConnection::new(config, name).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let key = private_key(&text(key.server().1)).unwrap();
+        let key = provider.key_provider.load_private_key(key).unwrap();
+        let chain = certificates(&text(shown.server().0)).unwrap();
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Shown(Arc::new(CertifiedKey::new(chain, key)))));
+        let mut server = ServerConnection::new(Arc::new(config))?;
+        while client.is_handshaking() {
+            let mut wire = Vec::new();
+            client.write_tls(&mut wire).unwrap();
+            server.read_tls(&mut wire.as_slice()).unwrap();
+            server.process_new_packets()?;
+            let mut wire = Vec::new();
+            server.write_tls(&mut wire).unwrap();
+            client.read_tls(&mut wire.as_slice()).unwrap();
+            client.process_new_packets()?;
+        }
+        Ok(())
+    }
+
+    /// A certificate is public: who shows one must have its key, whatever else the client asks.
+    #[test]
+    fn a_certificate_without_its_key_is_worth_nothing() {
+        let [real, thief] = [(), ()].map(|()| Certificates::make("tenure").unwrap());
+        for trust in [Trust::Anybody, Trust::Authority, Trust::Name] {
+            shake_hands(trust, &real, &real).unwrap();
+            let error = shake_hands(trust, &real, &thief).unwrap_err();
+            assert!(matches!(error, Error::InvalidCertificate(_)), "{trust:?}: {error}");
+        }
+    }
+}
