@@ -4,7 +4,9 @@
 
 use std::ffi::OsString;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
+use tenure_core::guarantee::Level;
 
 use crate::env;
 
@@ -59,11 +61,21 @@ pub(crate) enum Command {
         #[arg(long)]
         print: bool,
     },
+    /// Say what the store can promise with its live settings, and what to change
+    Doctor {
+        /// The least that will do; below it the command fails
+        #[arg(long, value_name = "LEVEL", value_parser = levels())]
+        require: Option<String>,
+    },
     /// Explain an error code, or list all of them
     Errors {
         /// The code, such as ST002
         code: Option<String>,
     },
+}
+
+fn levels() -> PossibleValuesParser {
+    PossibleValuesParser::new(Level::ALL.map(Level::as_str))
 }
 
 /// Reads the arguments of this process. Usage errors come without what may hold a password.

@@ -1,6 +1,7 @@
 //! The `tenure` command: arguments, then settings, then one command.
 
 mod args;
+mod doctor;
 mod env;
 mod errors;
 mod failure;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
 fn run(settings: Settings) -> Result<(), Failure> {
     let json = settings.json;
     let text = match settings.action {
+        Action::Doctor { store, require } => wait_for(doctor::run(&store, require, json))?,
         Action::Errors { code } => errors::text(code, json),
         Action::Migrate { store, print: true } => migrate::script(&store, json)?,
         Action::Migrate { store, print: false } => wait_for(migrate::run(&store, json))?,

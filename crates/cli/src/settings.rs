@@ -1,5 +1,6 @@
 //! What was meant: read, checked, and nothing left open.
 
+use tenure_core::guarantee::Level;
 use tenure_core::{Code, GroupName};
 use tenure_store::StoreUrl;
 
@@ -18,6 +19,7 @@ pub(crate) struct Settings {
 pub(crate) enum Action {
     Ls { store: StoreUrl, group: Option<GroupName> },
     Migrate { store: StoreUrl, print: bool },
+    Doctor { store: StoreUrl, require: Option<Level> },
     Errors { code: Option<Code> },
 }
 
@@ -30,6 +32,10 @@ impl Settings {
                 Action::Ls { store: store()?, group }
             }
             Command::Migrate { print } => Action::Migrate { store: store()?, print: *print },
+            Command::Doctor { require } => {
+                let require = require.as_deref().and_then(Level::parse);
+                Action::Doctor { store: store()?, require }
+            }
             Command::Errors { code } => {
                 Action::Errors { code: code.as_deref().map(known).transpose()? }
             }

@@ -58,6 +58,11 @@ impl Line {
         Ok(Self { pool: pool.build().map_err(failed)?, named })
     }
 
+    /// Whether nothing is known to stand between us and the server.
+    pub(super) fn is_direct(&self) -> bool {
+        self.named
+    }
+
     pub(super) async fn client(&self) -> Result<Object, StoreError> {
         self.pool.get().await.map_err(|error| error::of_pool(&error))
     }

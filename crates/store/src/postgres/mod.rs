@@ -13,6 +13,7 @@ mod listen;
 mod read;
 mod schema;
 mod statements;
+mod survey;
 
 use std::fmt;
 use std::sync::Arc;
@@ -486,6 +487,6 @@ impl Store for Postgres {
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+        self.read_survey().await
     }
 }
