@@ -38,7 +38,7 @@ pub const BACKENDS: &[Backend] = &[
     Backend {
         name: "redis",
         best: Level::Fenced,
-        rights: "allow the user +info, +config|get and +time, or look at the server's own file",
+        rights: "allow the user +info and +config|get, or look at the server's own file",
     },
     Backend { name: "sqlite", best: Level::Fenced, rights: "look whether the folder can be read" },
     Backend { name: "file", best: Level::Fenced, rights: "look whether the folder can be read" },

@@ -147,6 +147,18 @@ mod tests {
     }
 
     #[test]
+    fn only_what_the_server_says_no_to_is_unreadable() {
+        let unknown_command = StoreError::unknown(Code::Failed, "ERR unknown command 'CONFIG'");
+        let denied = StoreError::refused(Code::Denied, "NOPERM");
+        for error in [unknown_command, denied] {
+            assert_eq!(seen(Err(error)), Ok(None));
+        }
+        for code in [Code::Lost, Code::Busy, Code::Unreachable] {
+            assert!(seen(Err(StoreError::unknown(code, "x"))).is_err());
+        }
+    }
+
+    #[test]
     fn what_info_does_not_show_comes_from_the_options() {
         let mut known = Known::default();
         known.take_section("# Persistence\r\naof_enabled:1\r\n");

@@ -6,6 +6,7 @@ mod locks;
 mod schema;
 mod server;
 mod starvation;
+mod survey;
 
 use std::sync::Arc;
 
