@@ -186,6 +186,7 @@ mod tests {
             let verdict = judge(&good(backend.name));
             assert_eq!(verdict.level, backend.best, "{verdict:#?}");
             assert!(verdict.findings.iter().all(|f| !f.attention() && !f.lowers), "{verdict:#?}");
+            assert!(verdict.findings.iter().all(|f| f.level == backend.best), "{verdict:#?}");
         }
         let unknown = Survey { backend: "paper", facts: Vec::new(), unix_ms: None };
         assert_eq!(judge(&unknown).level, Level::BestEffort);
