@@ -5,7 +5,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
+use tenure_core::guarantee::Level;
 
 use crate::env;
 
@@ -66,6 +68,12 @@ pub(crate) enum Command {
         signing: Signing,
         #[command(subcommand)]
         command: Checkpoint,
+    },
+    /// Say what the store can promise with its live settings, and what to change
+    Doctor {
+        /// The least that will do; below it the command fails
+        #[arg(long, value_name = "LEVEL", value_parser = levels())]
+        require: Option<String>,
     },
     /// Explain an error code, or list all of them
     Errors {
@@ -169,6 +177,13 @@ pub(crate) struct Move {
     /// Only say what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Refuse unless TO gives this guarantee
+    #[arg(long, value_name = "LEVEL", value_parser = levels())]
+    pub(crate) require: Option<String>,
+}
+
+fn levels() -> PossibleValuesParser {
+    PossibleValuesParser::new(Level::ALL.map(Level::as_str))
 }
 
 /// Reads the arguments of this process. Usage errors come without what may hold a password.

@@ -2,6 +2,7 @@
 
 mod args;
 mod checkpoint;
+mod doctor;
 mod env;
 mod errors;
 mod failure;
@@ -36,6 +37,7 @@ fn run(settings: Settings) -> Result<(), Failure> {
     let json = settings.json;
     let text = match settings.action {
         Action::Checkpoint(action) => wait_for(checkpoint::run(action, json))?,
+        Action::Doctor { store, require } => wait_for(doctor::run(&store, require, json))?,
         Action::Errors { code } => errors::text(code, json),
         Action::Migrate { store, print: true } => migrate::script(&store, json)?,
         Action::Migrate { store, print: false } => wait_for(migrate::run(&store, json))?,

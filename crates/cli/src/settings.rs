@@ -1,5 +1,6 @@
 //! What was meant: read, checked, and nothing left open.
 
+use tenure_core::guarantee::Level;
 use tenure_core::{Code, GroupName};
 use tenure_store::StoreUrl;
 
@@ -19,6 +20,7 @@ pub(crate) struct Settings {
 pub(crate) enum Action {
     Ls { store: StoreUrl, group: Option<GroupName> },
     Migrate { store: StoreUrl, print: bool },
+    Doctor { store: StoreUrl, require: Option<Level> },
     Errors { code: Option<Code> },
     Checkpoint(checkpoint::Action),
 }
@@ -35,6 +37,10 @@ impl Settings {
             Command::Checkpoint { signing, command } => {
                 let signing = signing::Settings::new(signing)?;
                 Action::Checkpoint(checkpoint::Action::new(command, signing, &args.global.store)?)
+            }
+            Command::Doctor { require } => {
+                let require = require.as_deref().and_then(Level::parse);
+                Action::Doctor { store: store()?, require }
             }
             Command::Errors { code } => {
                 Action::Errors { code: code.as_deref().map(known).transpose()? }

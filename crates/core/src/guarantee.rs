@@ -1,6 +1,15 @@
 //! What a store can promise, judged from its live settings.
+//!
+//! A store says what its settings are ([`Survey`]); one table says what each of them allows at most
+//! ([`TABLE`]); [`judge`] puts both together. `docs/guarantees.md` publishes the table.
+
+mod judge;
+mod table;
 
 use std::fmt;
+
+pub use judge::{Finding, Verdict, judge};
+pub use table::{BACKENDS, Backend, Pattern, Row, TABLE, has_setting};
 
 /// How much a user may rely on, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +36,21 @@ impl Level {
             Self::AtLeastOnce => "at-least-once",
             Self::Fenced => "fenced",
             Self::ExclusiveEffects => "exclusive-effects",
+        }
+    }
+
+    /// What it means to a user, in one sentence.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::BestEffort => "a crash or a failover may lose or repeat anything",
+            Self::AtLeastOnce => {
+                "a crash or a failover may take the last grants and checkpoints back: \
+                 work is not lost, but may be done again"
+            }
+            Self::Fenced => "what was answered stays, and a stale holder's checkpoints are refused",
+            Self::ExclusiveEffects => {
+                "fenced, and effects in the same database can stand or fall with the hold"
+            }
         }
     }
 

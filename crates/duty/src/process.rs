@@ -28,6 +28,12 @@ pub fn entropy() -> u128 {
     Uuid::new_v4().as_u128()
 }
 
+/// The wall clock in milliseconds since 1970, for people; no expiry is judged by it.
+pub fn unix_ms() -> u64 {
+    let since_1970 = wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The instance that was minted last, and the process it was minted by.
 struct Identity(Mutex<Option<(u32, &'static Instance)>>);
 

@@ -15,6 +15,8 @@
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "sqlite")]
+mod filesystem;
 mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migration;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tenure_core::guarantee::Level;
 use tenure_core::{Code, DutyKey, Moved, StoreError};
 use tenure_store::transfer::{Arrival, Desk, Move, Outcome, Preview, preview};
 use tenure_store::{IfAbsent, StoreUrl};
@@ -14,7 +15,7 @@ use super::{Name, TTL, bare, duties, operator};
 use crate::args::{self, Schema};
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
-use crate::signing;
+use crate::{doctor, signing};
 
 /// The reason in the audit, and the note by which an interrupted move is known.
 const WHY: &str = "checkpoint move";
@@ -36,6 +37,7 @@ pub(crate) struct Moving {
     schema: Schema,
     force: bool,
     dry_run: bool,
+    require: Option<Level>,
 }
 
 impl Moving {
@@ -49,7 +51,8 @@ impl Moving {
             return Err(Failure::Usage("--merge takes cursors, not other documents".to_owned()));
         }
         let args::Move { merge, schema, force, dry_run, .. } = *given;
-        Ok(Self { from, to, names, rename, merge, schema, force, dry_run })
+        let require = given.require.as_deref().and_then(Level::parse);
+        Ok(Self { from, to, names, rename, merge, schema, force, dry_run, require })
     }
 
     /// What goes together: all with `--merge`, else each alone.
@@ -118,6 +121,7 @@ pub(super) async fn run(
     let batches = moving.batches(duties(&*from, &moving.names).await?)?;
     let if_absent = if moving.dry_run { IfAbsent::Refuse } else { IfAbsent::Create };
     let to = bare(&moving.to, if_absent).await?;
+    doctor::at_start(&*to, moving.require).await?;
     let desk = |store, url: &StoreUrl| {
         let operator = operator(WHY, moving.force)?;
         Ok::<_, StoreError>(Desk::new(store, signing.signing()?, url.to_string(), operator))

@@ -7,7 +7,8 @@ use crate::tenure::{Ran, Tenure};
 #[test]
 fn help_lists_commands_options_and_exit_codes() {
     let help = Tenure::new().run(&["--help"]).ok();
-    for word in ["ls", "migrate", "errors", "--store", "--json", "TENURE_STORE", "Exit codes:"] {
+    let words = ["ls", "migrate", "doctor", "errors", "--store", "--json", "TENURE_STORE"];
+    for word in words.into_iter().chain(["Exit codes:"]) {
         assert!(help.contains(word), "{word} is not in\n{help}");
     }
 }

@@ -6,6 +6,7 @@
 )]
 
 mod checkpoint;
+mod doctor;
 mod errors;
 mod ls;
 mod migrate;

@@ -23,6 +23,7 @@ mod names;
 mod race;
 mod session;
 mod settled;
+mod survey;
 mod watch;
 
 use std::future::Future;
@@ -69,6 +70,7 @@ pub fn all() -> impl Iterator<Item = Case> {
         audit::CASES,
         names::CASES,
         limits::CASES,
+        survey::CASES,
     ];
     topics.into_iter().flatten().copied()
 }

@@ -13,6 +13,7 @@ mod listen;
 mod read;
 mod schema;
 mod statements;
+mod survey;
 mod tls;
 
 use std::fmt;
@@ -489,6 +490,6 @@ impl Store for Postgres {
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+        self.read_survey().await
     }
 }

@@ -42,4 +42,7 @@ statements! {
     replace_document: include_str!("sql/group/replace_document.sql"),
     audit: include_str!("sql/audit/read.sql"),
     audit_trim: include_str!("sql/audit/trim.sql"),
+    survey_settings: include_str!("sql/survey/settings.sql"),
+    survey_own: include_str!("sql/survey/own.sql"),
+    survey_standbys: include_str!("sql/survey/standbys.sql"),
 }

@@ -77,6 +77,14 @@ impl Dial {
         &self.address
     }
 
+    /// Whether nobody on the way can read along.
+    pub(super) fn is_encrypted(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
     fn config() -> AsyncConnectionConfig {
         AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT))

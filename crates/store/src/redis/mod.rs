@@ -50,6 +50,7 @@ mod link;
 mod reply;
 mod script;
 mod session;
+mod survey;
 mod watch;
 
 use std::fmt;
@@ -427,7 +428,7 @@ impl Store for Redis {
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+        self.read_survey().await
     }
 }
 

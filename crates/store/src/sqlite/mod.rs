@@ -10,6 +10,7 @@ mod checkpoint;
 mod hold;
 mod schema;
 mod session;
+mod survey;
 mod view;
 mod watch;
 mod worker;
@@ -311,7 +312,7 @@ impl Store for Sqlite {
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+        self.read_survey().await
     }
 }
 

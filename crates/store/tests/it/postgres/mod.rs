@@ -7,6 +7,7 @@ mod reconnect;
 mod schema;
 mod server;
 mod starvation;
+mod survey;
 #[cfg(feature = "tls")]
 mod tls;
 

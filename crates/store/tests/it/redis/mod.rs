@@ -7,6 +7,7 @@ mod opening;
 mod poll_lease;
 mod reset;
 mod restart;
+mod survey;
 #[cfg(feature = "tls")]
 mod tls;
 mod wire;

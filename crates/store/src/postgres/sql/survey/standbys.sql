@@ -1,0 +1,7 @@
+-- The state of each standby that is connected; null when the user may not see it.
+-- A subscriber of single tables is no standby: nobody promotes it.
+SELECT r.sync_state
+FROM pg_catalog.pg_stat_replication r
+WHERE NOT EXISTS (
+    SELECT FROM pg_catalog.pg_replication_slots s
+    WHERE s.active_pid = r.pid AND s.slot_type = 'logical')
