@@ -201,6 +201,12 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Changes how much of the past is kept.
     async fn retain(&self, retention: Retention) -> Result<(), StoreError>;
 
+    /// How much of the past is kept now. Where nothing can be set, the defaults of the backend.
+    async fn retention(&self) -> Result<Retention, StoreError> {
+        let history_slots = self.abilities().history_slots;
+        Ok(Retention { history_slots, ..Retention::default() })
+    }
+
     /// Reads the live settings that decide what this store can promise.
     async fn survey(&self) -> Result<Survey, StoreError>;
 }

@@ -12,6 +12,7 @@
     reason = "this is the tests' side: a case fails by panicking"
 )]
 
+mod adopt;
 mod audit;
 mod checkpoint;
 mod evict;
@@ -23,6 +24,7 @@ mod names;
 mod race;
 mod session;
 mod settled;
+mod upkeep;
 mod watch;
 
 use std::future::Future;
@@ -69,6 +71,8 @@ pub fn all() -> impl Iterator<Item = Case> {
         audit::CASES,
         names::CASES,
         limits::CASES,
+        upkeep::CASES,
+        adopt::CASES,
     ];
     topics.into_iter().flatten().copied()
 }

@@ -6,6 +6,7 @@ mod locks;
 mod schema;
 mod server;
 mod starvation;
+mod upkeep;
 
 use std::sync::Arc;
 

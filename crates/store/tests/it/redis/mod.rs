@@ -7,4 +7,5 @@ mod opening;
 mod poll_lease;
 mod reset;
 mod restart;
+mod upkeep;
 mod wire;
