@@ -4,10 +4,12 @@ mod args;
 mod env;
 mod errors;
 mod failure;
+mod forget;
 mod ls;
 mod migrate;
 mod output;
 mod settings;
+mod store;
 mod table;
 
 use std::process::ExitCode;
@@ -35,6 +37,10 @@ fn run(settings: Settings) -> Result<(), Failure> {
         Action::Errors { code } => errors::text(code, json),
         Action::Migrate { store, print: true } => migrate::script(&store, json)?,
         Action::Migrate { store, print: false } => wait_for(migrate::run(&store, json))?,
+        Action::Forget { store, duties, dry_run } => {
+            wait_for(forget::run(&store, duties, dry_run, json))?
+        }
+        Action::Store { store, task } => wait_for(store::run(&store, task, json))?,
         Action::Ls { store, group } => wait_for(ls::run(&store, group, json))?,
     };
     output::to_stdout(&text).context("cannot write to standard output")?;

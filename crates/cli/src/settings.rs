@@ -1,10 +1,11 @@
 //! What was meant: read, checked, and nothing left open.
 
-use tenure_core::{Code, GroupName};
+use tenure_core::{Code, DutyKey, GroupName};
 use tenure_store::StoreUrl;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
+use crate::store::Task;
 
 /// One command and how to answer it.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) enum Action {
     Ls { store: StoreUrl, group: Option<GroupName> },
+    Forget { store: StoreUrl, duties: Vec<DutyKey>, dry_run: bool },
+    Store { store: StoreUrl, task: Task },
     Migrate { store: StoreUrl, print: bool },
     Errors { code: Option<Code> },
 }
@@ -29,6 +32,11 @@ impl Settings {
                 let group = group.as_deref().map(GroupName::unescape).transpose()?;
                 Action::Ls { store: store()?, group }
             }
+            Command::Forget { duties, dry_run } => {
+                let duties = duties.iter().map(|duty| duty.parse()).collect::<Result<_, _>>()?;
+                Action::Forget { store: store()?, duties, dry_run: *dry_run }
+            }
+            Command::Store(command) => Action::Store { task: Task::new(command)?, store: store()? },
             Command::Migrate { print } => Action::Migrate { store: store()?, print: *print },
             Command::Errors { code } => {
                 Action::Errors { code: code.as_deref().map(known).transpose()? }

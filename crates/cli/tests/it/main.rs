@@ -10,3 +10,4 @@ mod ls;
 mod migrate;
 mod stores;
 mod tenure;
+mod upkeep;

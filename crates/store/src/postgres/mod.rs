@@ -3,7 +3,7 @@
 //! Each change is one statement that commits by itself: a client that is paused between two
 //! statements could block a takeover for ever. What needs several steps is a function in the
 //! database, so it still is one round trip. Locks are taken in one order everywhere: holds by key,
-//! sessions by instance, checkpoints by key. Time is `clock_timestamp()`.
+//! sessions by instance, checkpoints by key, floors by group. Time is `clock_timestamp()`.
 
 mod commit;
 mod connect;
