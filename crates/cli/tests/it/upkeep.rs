@@ -152,7 +152,7 @@ fn a_holder_notices_that_its_store_was_adopted() {
             let one = join(&*store, "poll", "host-1", "").await;
             let hold = claim(&*store, &one, "a").await;
             tenure.run(&["store", "adopt", "--yes", "--floor", "5", "--store", &url]).ok();
-            let kept = store.keep_alive(&one, None, &[hold.clone()]).await.unwrap();
+            let kept = store.keep_alive(&one, None, std::slice::from_ref(&hold)).await.unwrap();
             assert_eq!(kept, KeptAlive::Ended);
             let two = join(&*store, "poll", "host-2", "").await;
             assert!(claim(&*store, &two, "a").await.epoch > hold.epoch);

@@ -45,6 +45,33 @@ async fn a_claim_beside_a_forgetting_gets_no_old_epoch() {
     assert!(hold.epoch > last.epoch, "{hold:?}");
 }
 
+/// A claim has begun and waits before its first look at the holds; the duty is forgotten meanwhile.
+/// It makes the row anew, and must have read the floor after that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_waited_for_a_forgetting_reads_the_floor_after_it() {
+    let Some(place) = Place::given() else { return };
+    let store = place.open().await;
+    let a = Player::join(&store, "a", LONG).await;
+    for _ in 0..3 {
+        let hold = a.hold("d").await;
+        a.release(&hold).await;
+    }
+    let (mut slow, watcher) = (place.client().await, place.client().await);
+    let forgetting = slow.transaction().await.unwrap();
+    let lock = place.sql("LOCK TABLE tenure.hold IN EXCLUSIVE MODE");
+    forgetting.batch_execute(&lock).await.unwrap();
+    let claiming = {
+        let a = a.clone();
+        tokio::spawn(async move { a.claim("d").await })
+    };
+    until_waiting(&watcher, &format!("{}.hold_claim", place.schema)).await;
+    forgetting.query_one(&place.sql(FORGET), &[]).await.unwrap();
+    forgetting.commit().await.unwrap();
+    let claimed = or_hang(claiming).await.unwrap();
+    let Claimed::Granted(hold) = claimed else { panic!("{claimed:?}") };
+    assert_eq!(hold.epoch.get(), 4);
+}
+
 /// The commit looked when the hold stood, and waited for its row: it must find that it is gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_waited_for_a_forgetting_is_fenced() {
