@@ -125,12 +125,18 @@ async fn run(client: &mut Client, schema: &str) -> Result<(), tokio_postgres::Er
     transaction.commit().await
 }
 
-/// The same as a script, for an administrator.
+/// The same as a script, for an administrator: it applies what is missing, as often as it is run.
 pub(super) fn script(schema: &str) -> String {
     let mut script = format!("BEGIN;\n{BOOTSTRAP}");
     for migration in MIGRATIONS {
         let Migration { number, name, sql } = migration;
-        script.push_str(&format!("\n-- {number:04} {name}\n{sql}{}", record(migration)));
+        script.push_str(&format!(
+            "\n-- {number:04} {name}\n\
+             DO $migration$ BEGIN\n\
+             IF NOT EXISTS (SELECT FROM tenure.migration WHERE number = {number}) THEN\n\
+             {sql}{}END IF;\nEND $migration$;\n",
+            record(migration)
+        ));
     }
     script.push_str(
         "COMMIT;\n\n-- For each role that runs Tenure:\n\

@@ -4,6 +4,7 @@ use tenure_core::store::{
     Adopt, Claimed, Commit, Committed, Forgotten, KeptAlive, Released, Retention,
 };
 use tenure_core::{Document, Epoch, Hold, Version};
+use tenure_store::StoreUrl;
 use tokio_postgres::types::ToSql;
 
 use super::Place;
@@ -311,6 +312,25 @@ async fn a_store_from_before_is_brought_up_to_date() {
     assert_eq!(claim_in(&transaction, &place, &a).await, 8);
     transaction.commit().await.unwrap();
     drop(place.open().await);
+}
+
+/// The printed script does the same for a store from before, and nothing for one that is up to date.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_printed_script_brings_a_store_from_before_up_to_date() {
+    let Some(place) = Place::given() else { return };
+    let client = place.client().await;
+    let first = place.sql(include_str!("first.sql"));
+    let first = first.replace("EXISTS tenure;", &format!("EXISTS {};", place.schema));
+    client.batch_execute(&first).await.unwrap();
+    let url = StoreUrl::parse(&format!("postgres://h/db?schema={}", place.schema)).unwrap();
+    for _ in 0..2 {
+        client.batch_execute(&url.migration_script().unwrap()).await.unwrap();
+    }
+    let store = place.open().await;
+    let a = Player::join(&store, "a", LONG).await;
+    let hold = a.hold("d").await;
+    a.release(&hold).await;
+    assert!(matches!(forget(&a, "d").await, Forgotten::Forgotten { .. }));
 }
 
 /// Ten thousand duties go within the time of one call; tables that were empty a moment ago mislead
