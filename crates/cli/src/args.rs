@@ -56,6 +56,18 @@ pub(crate) enum Command {
         /// Only this group, as it is printed
         group: Option<String>,
     },
+    /// Forget duties that are gone for good: their holds, checkpoints and histories
+    Forget {
+        /// The duties, as they are printed: GROUP/ID
+        #[arg(required = true, value_name = "DUTY")]
+        duties: Vec<String>,
+        /// Say what would happen and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Take a store over, or say how much it keeps
+    #[command(subcommand)]
+    Store(crate::store::Command),
     /// Make the store, or update its schema
     Migrate {
         /// Print the script instead; needs no connection and changes nothing

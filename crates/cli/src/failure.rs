@@ -19,6 +19,10 @@ pub(crate) enum Failure {
     Usage(String),
     /// It has a code and a page.
     Store(StoreError),
+    /// A part of it was refused: what became of all of it is shown first.
+    Partly { shown: String, error: StoreError, kept: &'static str },
+    /// It would change much and was not confirmed: what it would do is shown first.
+    Unconfirmed { shown: String },
     /// This machine did not play along: no thread, no room for the output.
     Machine(anyhow::Error),
 }
@@ -38,8 +42,21 @@ impl From<anyhow::Error> for Failure {
 impl Failure {
     /// Tells standard error, and the shell.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
-        let error = match self {
-            Self::Store(error) => error,
+        let (error, kept) = match self {
+            Self::Store(error) => (error, kept(error)),
+            Self::Partly { shown, error, kept } => {
+                if let Err(error) = to_stdout(shown) {
+                    return Self::Machine(error.into()).report(json);
+                }
+                (error, *kept)
+            }
+            Self::Unconfirmed { shown } => {
+                if let Err(error) = to_stdout(shown) {
+                    return Self::Machine(error.into()).report(json);
+                }
+                to_stderr("nothing was changed: add --yes to do it");
+                return ExitCode::from(REFUSED);
+            }
             Self::Usage(what) => {
                 to_stderr(&format!("error: {what}"));
                 return ExitCode::from(BAD_USAGE);
@@ -49,7 +66,7 @@ impl Failure {
                 return ExitCode::from(REFUSED);
             }
         };
-        to_stderr(&if json { for_programs(error) } else { for_people(error) });
+        to_stderr(&if json { for_programs(error, kept) } else { for_people(error, kept) });
         ExitCode::from(exit_code(error))
     }
 }
@@ -65,19 +82,19 @@ fn kept(error: &StoreError) -> &'static str {
     }
 }
 
-fn for_people(error: &StoreError) -> String {
+fn for_people(error: &StoreError, kept: &str) -> String {
     let code = error.code();
     let (problem, hint) = (shown(&error.problem().to_string()), code.hint());
-    format!("{problem}\nkept: {}\nhint: {hint}; see `tenure errors {code}`", kept(error))
+    format!("{problem}\nkept: {kept}\nhint: {hint}; see `tenure errors {code}`")
 }
 
-fn for_programs(error: &StoreError) -> String {
+fn for_programs(error: &StoreError, kept: &str) -> String {
     let code = error.code();
     document(&json!({ "error": {
         "code": code.as_str(),
         "sentence": code.sentence(),
         "detail": error.problem().detail,
-        "kept": kept(error),
+        "kept": kept,
         "hint": code.hint(),
     }}))
 }
@@ -101,7 +118,8 @@ mod tests {
 
     #[test]
     fn an_error_says_what_was_kept_and_what_to_do() {
-        let text = for_people(&StoreError::refused(Code::Unreachable, "no\x1b[1m route"));
+        let refused = StoreError::refused(Code::Unreachable, "no\x1b[1m route");
+        let text = for_people(&refused, kept(&refused));
         assert_eq!(
             text,
             "ST002: the store cannot be reached: no\\u{1b}[1m route\n\
@@ -110,7 +128,7 @@ mod tests {
              see `tenure errors ST002`"
         );
         let unknown = StoreError::unknown(Code::Lost, "x");
-        let text = for_people(&unknown);
+        let text = for_people(&unknown, kept(&unknown));
         assert!(text.contains("\nkept: it may have happened; read again before deciding\n"));
         assert_eq!(exit_code(&unknown), 3);
         assert_eq!(exit_code(&StoreError::refused(Code::Lost, "x")), 1);

@@ -90,11 +90,11 @@ const MEMBER_COLUMNS: [Column; 4] = [
 /// What stands where there is nothing.
 const NOTHING: &str = "-";
 
-fn or_nothing(value: Option<impl ToString>) -> String {
+pub(crate) fn or_nothing(value: Option<impl ToString>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
 }
 
-fn millis(remaining: Duration) -> u64 {
+pub(crate) fn millis(remaining: Duration) -> u64 {
     u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -6,11 +6,13 @@ mod doctor;
 mod env;
 mod errors;
 mod failure;
+mod forget;
 mod ls;
 mod migrate;
 mod output;
 mod settings;
 mod signing;
+mod store;
 mod table;
 mod time;
 
@@ -41,6 +43,10 @@ fn run(settings: Settings) -> Result<(), Failure> {
         Action::Errors { code } => errors::text(code, json),
         Action::Migrate { store, print: true } => migrate::script(&store, json)?,
         Action::Migrate { store, print: false } => wait_for(migrate::run(&store, json))?,
+        Action::Forget { store, duties, dry_run } => {
+            wait_for(forget::run(&store, duties, dry_run, json))?
+        }
+        Action::Store { store, task } => wait_for(store::run(&store, task, json))?,
         Action::Ls { store, group } => wait_for(ls::run(&store, group, json))?,
     };
     output::to_stdout(&text).context("cannot write to standard output")?;

@@ -1,11 +1,12 @@
 //! What was meant: read, checked, and nothing left open.
 
 use tenure_core::guarantee::Level;
-use tenure_core::{Code, GroupName};
+use tenure_core::{Code, DutyKey, GroupName};
 use tenure_store::StoreUrl;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
+use crate::store::Task;
 use crate::{checkpoint, signing};
 
 /// One command and how to answer it.
@@ -19,6 +20,8 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) enum Action {
     Ls { store: StoreUrl, group: Option<GroupName> },
+    Forget { store: StoreUrl, duties: Vec<DutyKey>, dry_run: bool },
+    Store { store: StoreUrl, task: Task },
     Migrate { store: StoreUrl, print: bool },
     Doctor { store: StoreUrl, require: Option<Level> },
     Errors { code: Option<Code> },
@@ -33,6 +36,11 @@ impl Settings {
                 let group = group.as_deref().map(GroupName::unescape).transpose()?;
                 Action::Ls { store: store()?, group }
             }
+            Command::Forget { duties, dry_run } => {
+                let duties = duties.iter().map(|duty| duty.parse()).collect::<Result<_, _>>()?;
+                Action::Forget { store: store()?, duties, dry_run: *dry_run }
+            }
+            Command::Store(command) => Action::Store { task: Task::new(command)?, store: store()? },
             Command::Migrate { print } => Action::Migrate { store: store()?, print: *print },
             Command::Checkpoint { signing, command } => {
                 let signing = signing::Settings::new(signing)?;

@@ -34,6 +34,13 @@ pub fn unix_ms() -> u64 {
     u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The wall clock in microseconds since 1970, for people and for floors that must be above every
+/// epoch that anybody may have forgotten. Zero before 1970.
+pub fn unix_micros() -> u64 {
+    let since_1970 = wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// The instance that was minted last, and the process it was minted by.
 struct Identity(Mutex<Option<(u32, &'static Instance)>>);
 
@@ -63,7 +70,7 @@ fn mint() -> Instance {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the time in an instance id is for people; no expiry is judged by it"
+    reason = "instance ids and floors take it; no expiry is judged by it"
 )]
 fn wall_clock() -> SystemTime {
     SystemTime::now()

@@ -37,15 +37,8 @@ pub use clock::BootClock;
 pub use memory::Memory;
 pub use url::{IfAbsent, StoreUrl};
 
-/// How many checkpoints of a duty stay readable.
-pub const HISTORY_SLOTS: usize = 32;
-
-/// How many audit entries are kept, about (of a group in memory and Redis, of a store in SQL); the
-/// oldest go first.
-pub const AUDIT_KEPT: usize = 100_000;
-
-/// After so many claims through one handle the audit trail of a SQL store is cut to
-/// [`AUDIT_KEPT`] again; opening a store does it, too.
+/// After so many claims through one handle the audit trail of a SQL store is cut to what the store
+/// keeps of it again; opening a store does it, too.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 const CLAIMS_PER_TRIM: u64 = 256;
 

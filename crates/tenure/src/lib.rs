@@ -54,9 +54,7 @@ pub use tenure_duty::process;
 /// What is asked of a store, what it answers, and the stores there are.
 pub mod store {
     pub use tenure_core::store::*;
-    pub use tenure_store::{
-        AUDIT_KEPT, BootClock, HISTORY_SLOTS, IfAbsent, Memory, StoreUrl, wrap,
-    };
+    pub use tenure_store::{BootClock, IfAbsent, Memory, StoreUrl, wrap};
 
     /// PostgreSQL, and [`postgres::fence`] for effects in your own transaction.
     #[cfg(feature = "postgres")]

@@ -12,3 +12,4 @@ mod ls;
 mod migrate;
 mod stores;
 mod tenure;
+mod upkeep;

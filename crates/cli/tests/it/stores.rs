@@ -10,7 +10,7 @@ use crate::ls::{check_json, prepare};
 use crate::tenure::{Ran, Tenure};
 
 /// A name that nobody else uses.
-fn name() -> String {
+pub fn name() -> String {
     format!("cli_{}", Uuid::new_v4().simple())
 }
 

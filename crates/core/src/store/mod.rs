@@ -201,6 +201,9 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Changes how much of the past is kept.
     async fn retain(&self, retention: Retention) -> Result<(), StoreError>;
 
+    /// How much of the past is kept now.
+    async fn retention(&self) -> Result<Retention, StoreError>;
+
     /// Reads the live settings that decide what this store can promise.
     async fn survey(&self) -> Result<Survey, StoreError>;
 }

@@ -161,6 +161,11 @@ pub mod check {
         batch(duties.iter())
     }
 
+    /// Checks an adoption: a floor at the end of the range would leave no epoch to grant.
+    pub fn adopt(adopt: &Adopt) -> Result<(), StoreError> {
+        adopt.floor.next().map(|_| ())
+    }
+
     /// Checks the duties of a load.
     pub fn load(duties: &[DutyKey]) -> Result<(), StoreError> {
         batch(duties.iter())

@@ -26,6 +26,9 @@ pub trait Place: Debug + Send + Sync + 'static {
     /// Takes away the store's memory of who held this duty under which epoch, as a restore or
     /// an eviction of keys would. The checkpoint stays.
     fn lose_epoch(&self, duty: DutyKey) -> Boxed<()>;
+
+    /// Another place of the same kind with an empty store, for what changes a store as a whole.
+    fn fresh(&self) -> Boxed<Arc<dyn Place>>;
 }
 
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -49,6 +52,11 @@ impl Kit {
     pub async fn new(place: Arc<dyn Place>) -> Self {
         let group = GroupName::new(format!("case-{:x}", unique())).unwrap();
         Self { store: place.open().await, place, group }
+    }
+
+    /// The same at a place where nobody else is.
+    pub async fn fresh(&self) -> Self {
+        Self::new(self.place.fresh().await).await
     }
 
     /// The same group seen by another client.

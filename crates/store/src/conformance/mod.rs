@@ -12,6 +12,7 @@
     reason = "this is the tests' side: a case fails by panicking"
 )]
 
+mod adopt;
 mod audit;
 mod checkpoint;
 mod evict;
@@ -24,6 +25,7 @@ mod race;
 mod session;
 mod settled;
 mod survey;
+mod upkeep;
 mod watch;
 
 use std::future::Future;
@@ -71,6 +73,8 @@ pub fn all() -> impl Iterator<Item = Case> {
         names::CASES,
         limits::CASES,
         survey::CASES,
+        upkeep::CASES,
+        adopt::CASES,
     ];
     topics.into_iter().flatten().copied()
 }

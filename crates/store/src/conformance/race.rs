@@ -29,7 +29,7 @@ const RACERS: usize = 20;
 const DUTIES: usize = 50;
 
 /// Runs `racers` at the same time and collects their answers in the order of the racers.
-async fn race<T, F>(kit: &Kit, racers: usize, run: impl Fn(Kit, usize) -> F) -> Vec<T>
+pub(super) async fn race<T, F>(kit: &Kit, racers: usize, run: impl Fn(Kit, usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,

@@ -1,7 +1,7 @@
 //! A caller that follows the contract: it repeats what was refused, and reads again after an
 //! unknown outcome. Behind it a flaky store must look like a sound one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
@@ -254,12 +254,18 @@ impl Store for Settled {
         Ok(repeat(|| self.inner.audit(group, range)).await?.answer)
     }
 
-    /// The audit tells what a lost forgetting forgot.
+    /// The audit tells what a lost forgetting forgot: what it recorded after the last entry of
+    /// before.
     async fn forget(
         &self,
         duties: &[DutyKey],
         reason: &Reason,
     ) -> Result<Vec<Forgotten>, StoreError> {
+        let mut before = BTreeMap::new();
+        for duty in duties {
+            let last = self.entries(&duty.group).await?.last().map_or(0, |entry| entry.seq);
+            before.insert(&duty.group, last);
+        }
         let tried = repeat(|| self.inner.forget(duties, reason)).await?;
         if !tried.unsure {
             return Ok(tried.answer);
@@ -268,7 +274,9 @@ impl Store for Settled {
         for (duty, answer) in duties.iter().zip(tried.answer) {
             let entries = self.entries(&duty.group).await?;
             let ours = entries.iter().rev().find(|entry| {
-                entry.kind == AuditKind::Forgotten && entry.duty.as_ref() == Some(duty)
+                entry.seq > before[&duty.group]
+                    && entry.kind == AuditKind::Forgotten
+                    && entry.duty.as_ref() == Some(duty)
             });
             settled.push(match (answer, ours.and_then(|entry| entry.epoch)) {
                 (Forgotten::Absent, Some(floor)) => Forgotten::Forgotten { floor },
@@ -278,14 +286,25 @@ impl Store for Settled {
         Ok(settled)
     }
 
-    /// Adopting twice with the same entropy adopts once more, which does no harm.
+    /// Adopting twice with the same entropy adopts once more, which does no harm; but the second
+    /// time there are no sessions left to count.
     async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
-        Ok(repeat(|| self.inner.adopt(adopt)).await?.answer)
+        let mut sessions = 0;
+        for group in self.groups().await? {
+            sessions += self.members(&group).await?.len() as u64;
+        }
+        let Tried { answer, unsure } = repeat(|| self.inner.adopt(adopt)).await?;
+        let sessions = if unsure { sessions } else { answer.sessions };
+        Ok(Adopted { sessions, ..answer })
     }
 
     async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
         repeat(|| self.inner.retain(retention)).await?;
         Ok(())
+    }
+
+    async fn retention(&self) -> Result<Retention, StoreError> {
+        Ok(repeat(|| self.inner.retention()).await?.answer)
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {

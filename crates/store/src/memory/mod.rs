@@ -212,13 +212,20 @@ impl Store for Memory {
     }
 
     async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
-        Ok(self.step(|state, now| state.adopt(adopt, now)))
+        check::adopt(adopt)?;
+        let (adopted, groups) = self.step(|state, now| (state.adopt(adopt, now), state.groups()));
+        groups.iter().for_each(|group| self.hint(group));
+        Ok(adopted)
     }
 
     async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
         let retention = retention.check()?;
         self.step(|state, _| state.retain(retention));
         Ok(())
+    }
+
+    async fn retention(&self) -> Result<Retention, StoreError> {
+        Ok(self.step(|state, _| state.retention()))
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {

@@ -5,7 +5,7 @@ use tenure_core::{Code, Epoch, Session, StoreError, Version};
 use tokio_postgres::types::Type;
 
 use super::read::column;
-use super::{Postgres, SLOTS, Who, epoch_for};
+use super::{Postgres, Who, epoch_for};
 
 impl Postgres {
     /// The usual case: one statement, and a second one only to say why it was refused.
@@ -25,7 +25,6 @@ impl Postgres {
             (&duty as _, Type::TEXT),
             (&epoch as _, Type::INT8),
             (&document as _, Type::BYTEA),
-            (&SLOTS as _, Type::INT4),
         ];
         let rows = if commit.expected == Version::ZERO {
             self.query(&self.statements.commit_first, &parameters).await?

@@ -3,7 +3,7 @@
 //! Each change is one statement that commits by itself: a client that is paused between two
 //! statements could block a takeover for ever. What needs several steps is a function in the
 //! database, so it still is one round trip. Locks are taken in one order everywhere: holds by key,
-//! sessions by instance, checkpoints by key. Time is `clock_timestamp()`.
+//! sessions by instance, checkpoints by key, floors by group. Time is `clock_timestamp()`.
 
 mod commit;
 mod connect;
@@ -15,10 +15,11 @@ mod schema;
 mod statements;
 mod survey;
 mod tls;
+mod upkeep;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use tenure_core::guarantee::Survey;
@@ -36,7 +37,7 @@ use tokio_postgres::Row;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::types::Type;
 
-use crate::{AUDIT_KEPT, CLAIMS_PER_TRIM, HISTORY_SLOTS, IfAbsent, fates_by_mark};
+use crate::{CLAIMS_PER_TRIM, IfAbsent, fates_by_mark};
 use connect::{Line, Parameter, Target};
 use listen::Listener;
 use read::column;
@@ -48,9 +49,6 @@ pub use fence::{fence, fence_in};
 const DATA_CONNECTIONS: usize = 8;
 /// Connections for keep-alives alone: one that works, one while the other is being replaced (R7).
 const PULSE_CONNECTIONS: usize = 2;
-
-/// How many checkpoints of a duty the ring holds, as the server takes it.
-const SLOTS: i32 = HISTORY_SLOTS as i32;
 
 /// How to open a PostgreSQL store.
 #[derive(Clone)]
@@ -79,6 +77,8 @@ pub struct Postgres {
     statements: Statements,
     listener: OnceCell<Arc<Listener>>,
     claims: AtomicU64,
+    /// As it was when this handle last heard of it; the statements read the store's own.
+    history_slots: AtomicUsize,
 }
 
 impl fmt::Debug for Postgres {
@@ -123,14 +123,15 @@ impl Postgres {
             schema: settings.schema,
             listener: OnceCell::new(),
             claims: AtomicU64::new(0),
+            history_slots: AtomicUsize::new(0),
         };
         store.trim_audit().await?;
+        store.read_retention().await?;
         Ok(store)
     }
 
     async fn trim_audit(&self) -> Result<(), StoreError> {
-        let kept = AUDIT_KEPT as i64;
-        self.query(&self.statements.audit_trim, &[(&kept, Type::INT8)]).await?;
+        self.query(&self.statements.audit_trim, &[]).await?;
         Ok(())
     }
 
@@ -228,7 +229,7 @@ impl Store for Postgres {
             dense_epochs: true,
             durable: true,
             atomic_batch: usize::MAX,
-            history_slots: HISTORY_SLOTS,
+            history_slots: self.history_slots.load(Ordering::Relaxed),
             exclusive_effects: true,
             shared: true,
         }
@@ -410,7 +411,6 @@ impl Store for Postgres {
             (&epochs as _, Type::INT8_ARRAY),
             (&expected as _, Type::INT8_ARRAY),
             (&documents as _, Type::BYTEA_ARRAY),
-            (&SLOTS as _, Type::INT4),
         ];
         let rows = self.query(&self.statements.commit, &parameters).await?;
         let read = |row| read::committed(row).map_err(StoreError::or_happened);
@@ -475,18 +475,22 @@ impl Store for Postgres {
 
     async fn forget(
         &self,
-        _duties: &[DutyKey],
-        _reason: &Reason,
+        duties: &[DutyKey],
+        reason: &Reason,
     ) -> Result<Vec<Forgotten>, StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+        self.forget_duties(duties, reason).await
     }
 
-    async fn adopt(&self, _adopt: &Adopt) -> Result<Adopted, StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+        self.adopt_store(adopt).await
     }
 
-    async fn retain(&self, _retention: Retention) -> Result<(), StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
+        self.change_retention(retention).await
+    }
+
+    async fn retention(&self) -> Result<Retention, StoreError> {
+        self.read_retention().await
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::store::{
-    AuditEntry, AuditKind, Checkpoint, Claimed, Committed, Holder, HolderNow, Member, Released,
-    Want,
+    AuditEntry, AuditKind, Checkpoint, Claimed, Committed, Forgotten, Holder, HolderNow, Member,
+    Released, Want,
 };
 use tenure_core::{
     Code, Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Note,
@@ -75,6 +75,18 @@ pub(super) fn committed(row: &Row) -> Result<Committed, StoreError> {
         "fenced" => Ok(Committed::Fenced { newest: Epoch::from_i64(number)? }),
         "conflict" => Ok(Committed::Conflict { stored: Version::from_i64(number)? }),
         other => Err(damaged(format!("checkpoint_commit answered {other:?}"))),
+    }
+}
+
+pub(super) fn forgotten(row: &Row) -> Result<Forgotten, StoreError> {
+    match column::<&str>(row, 1)? {
+        "forgotten" => Ok(Forgotten::Forgotten { floor: Epoch::from_i64(column(row, 2)?)? }),
+        "held" => {
+            let instance = InstanceId::new(column::<String>(row, 3)?)?;
+            let remaining = micros(column::<i64>(row, 4)?.saturating_mul(1000));
+            Ok(Forgotten::HeldBy(Some(HolderNow { instance, remaining })))
+        }
+        other => Err(damaged(format!("duty_forget answered {other:?}"))),
     }
 }
 

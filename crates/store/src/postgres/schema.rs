@@ -16,19 +16,26 @@ const MIGRATION: Duration = Duration::from_secs(120);
 
 const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "ground",
-    sql: concat!(
-        include_str!("migrations/0001_ground.sql"),
-        include_str!("sql/routine/session_open.sql"),
-        include_str!("sql/routine/session_end.sql"),
-        include_str!("sql/routine/hold_claim.sql"),
-        include_str!("sql/routine/hold_release.sql"),
-        include_str!("sql/routine/checkpoint_commit.sql"),
-        include_str!("sql/routine/assert_hold.sql"),
-    ),
-}];
+/// The functions always belong to the newest migration: each is made or replaced there, so a store
+/// of any age gets them as they are now. Whoever adds a migration moves them to it.
+const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
+    Migration {
+        number: 2,
+        name: "upkeep",
+        sql: concat!(
+            include_str!("migrations/0002_upkeep.sql"),
+            include_str!("sql/routine/session_open.sql"),
+            include_str!("sql/routine/session_end.sql"),
+            include_str!("sql/routine/hold_claim.sql"),
+            include_str!("sql/routine/hold_release.sql"),
+            include_str!("sql/routine/checkpoint_commit.sql"),
+            include_str!("sql/routine/assert_hold.sql"),
+            include_str!("sql/routine/duty_forget.sql"),
+            include_str!("sql/routine/store_upkeep.sql"),
+        ),
+    },
+];
 
 /// The files are written for the schema `tenure`, so that they can be read and run as they are.
 /// A schema's name is plain (see [`check_name`]), so it needs no quotes.
@@ -118,19 +125,27 @@ async fn run(client: &mut Client, schema: &str) -> Result<(), tokio_postgres::Er
     transaction.commit().await
 }
 
-/// The same as a script, for an administrator.
+/// The same as a script, for an administrator: it applies what is missing, as often as it is run.
 pub(super) fn script(schema: &str) -> String {
     let mut script = format!("BEGIN;\n{BOOTSTRAP}");
     for migration in MIGRATIONS {
         let Migration { number, name, sql } = migration;
-        script.push_str(&format!("\n-- {number:04} {name}\n{sql}{}", record(migration)));
+        script.push_str(&format!(
+            "\n-- {number:04} {name}\n\
+             DO $migration$ BEGIN\n\
+             IF NOT EXISTS (SELECT FROM tenure.migration WHERE number = {number}) THEN\n\
+             {sql}{}END IF;\nEND $migration$;\n",
+            record(migration)
+        ));
     }
     script.push_str(
         "COMMIT;\n\n-- For each role that runs Tenure:\n\
          -- GRANT USAGE ON SCHEMA tenure TO role;\n\
          -- GRANT SELECT ON tenure.migration TO role;\n\
          -- GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.session, tenure.spent, tenure.hold,\n\
-         --     tenure.checkpoint, tenure.history, tenure.group_document, tenure.audit TO role;\n",
+         --     tenure.checkpoint, tenure.history, tenure.group_document, tenure.audit TO role;\n\
+         -- GRANT SELECT, INSERT, UPDATE ON tenure.group_floor TO role;\n\
+         -- GRANT SELECT, UPDATE ON tenure.store TO role;\n",
     );
     in_schema(&script, schema).replace("SCHEMA tenure TO", &format!("SCHEMA {schema} TO"))
 }

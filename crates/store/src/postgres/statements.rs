@@ -29,7 +29,7 @@ statements! {
     standing: include_str!("sql/hold/standing.sql"),
     claim: "SELECT * FROM tenure.hold_claim($1, $2, $3::text::uuid, $4, $5, $6)",
     release: "SELECT * FROM tenure.hold_release($1, $2, $3::text::uuid, $4, $5, $6)",
-    commit: "SELECT * FROM tenure.checkpoint_commit($1, $2, $3::text::uuid, $4, $5, $6, $7, $8)",
+    commit: "SELECT * FROM tenure.checkpoint_commit($1, $2, $3::text::uuid, $4, $5, $6, $7)",
     commit_first: include_str!("sql/checkpoint/commit_first.sql"),
     commit_next: include_str!("sql/checkpoint/commit_next.sql"),
     commit_refused: include_str!("sql/checkpoint/commit_refused.sql"),
@@ -45,4 +45,8 @@ statements! {
     survey_settings: include_str!("sql/survey/settings.sql"),
     survey_own: include_str!("sql/survey/own.sql"),
     survey_standbys: include_str!("sql/survey/standbys.sql"),
+    forget: "SELECT * FROM tenure.duty_forget($1, $2, $3)",
+    adopt: "SELECT * FROM tenure.store_adopt($1, $2)",
+    retain: "SELECT tenure.store_retain($1, $2)::text",
+    retention: include_str!("sql/store/retention.sql"),
 }

@@ -93,7 +93,7 @@ async fn scan(link: &Link, root: &str, found: &mut Found) -> Result<(), StoreErr
 }
 
 /// Takes the meaning from the characters of a glob.
-fn literally(text: &str) -> String {
+pub(super) fn literally(text: &str) -> String {
     let mut glob = String::with_capacity(text.len());
     for c in text.chars() {
         if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {

@@ -17,7 +17,7 @@ use super::{CHUNK, Redis, error};
 use std::sync::atomic::Ordering;
 
 /// The holder that a lease names; `None` when its value cannot be an instance's name.
-fn holder_now(name: Vec<u8>, remaining: Duration) -> Option<HolderNow> {
+pub(super) fn holder_now(name: Vec<u8>, remaining: Duration) -> Option<HolderNow> {
     let name = String::from_utf8(name).ok()?;
     let instance = InstanceId::new(name).ok()?;
     Some(HolderNow { instance, remaining })

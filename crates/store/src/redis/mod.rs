@@ -16,12 +16,15 @@
 //! | `PG:members` | set | none | an index of `I`; what has expired goes when it is read |
 //! | `PG:checkpoint:D` | hash | none | version, epoch, instance, document, unix_ms |
 //! | `PG:history:D` | list | none | the last checkpoints, newest first |
+//! | `PG:floor` | string | none | the newest epoch of the duties that were forgotten |
 //! | `PG:document` | hash | none | version, document |
 //! | `PG:audit` | stream | none | kind, instance, duty, epoch, reason, unix_ms |
 //! | `PG:spent:N` | string | 7 days | `1`: the nonce `N` was used for a session |
 //! | `PG:barred:I` | string | 7 days | `1`: the instance was evicted |
 //! | `Ptenure:groups` | set | none | an index of `G` |
 //! | `Ptenure:store` | hash | none | the marker: incarnation, base, run_id, schema, breaking |
+//!
+//! The marker also has `history_slots` and `audit_kept`, where they were set.
 //!
 //! Hints go through the channel `PG:changes`.
 //!
@@ -51,10 +54,11 @@ mod reply;
 mod script;
 mod session;
 mod survey;
+mod upkeep;
 mod watch;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -70,14 +74,15 @@ use tenure_core::{
     StoreError, Version,
 };
 
-use crate::{HISTORY_SLOTS, IfAbsent};
+use crate::IfAbsent;
 use dial::Dial;
 use foreign::Foreign;
 use link::{Answer, Link, settle};
+use reply::Reply;
 use script::Script;
 
 /// The newest layout of keys that this version knows.
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = 2;
 
 /// Up to so many items go into one script, which nobody interrupts (R8).
 const CHUNK: usize = 500;
@@ -122,6 +127,8 @@ pub struct Redis {
     /// The largest epoch that this handle has ever seen.
     seen: AtomicU64,
     foreign: Foreign,
+    /// As it was when this handle last heard of it; the scripts read the store's own.
+    history_slots: AtomicUsize,
 }
 
 impl fmt::Debug for Redis {
@@ -146,6 +153,7 @@ impl Redis {
             offered: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             foreign: Foreign::default(),
+            history_slots: AtomicUsize::new(Retention::default().history_slots),
         };
         store.look_at_server().await?;
         if settings.if_absent == IfAbsent::Refuse {
@@ -218,7 +226,9 @@ impl Redis {
             .arg(self.seen.load(Ordering::Relaxed))
             .arg(run_id.unwrap_or_default().trim());
         let value = settle(link.send(&[command]).await?)?.pop();
-        let found: Arc<str> = reply::text(value.unwrap_or(Value::Nil))?.into();
+        let mut found = Reply::of(value.unwrap_or(Value::Nil))?;
+        let (found, slots): (Arc<str>, _) = (found.text()?.into(), found.number()?);
+        self.history_slots.store(slots as usize, Ordering::Relaxed);
         *self.known() = Some(found.clone());
         Ok(found)
     }
@@ -301,7 +311,7 @@ impl Store for Redis {
             dense_epochs: false,
             durable: true,
             atomic_batch: CHUNK,
-            history_slots: HISTORY_SLOTS,
+            history_slots: self.history_slots.load(Ordering::Relaxed),
             exclusive_effects: false,
             shared: true,
         }
@@ -413,18 +423,22 @@ impl Store for Redis {
 
     async fn forget(
         &self,
-        _duties: &[DutyKey],
-        _reason: &Reason,
+        duties: &[DutyKey],
+        reason: &Reason,
     ) -> Result<Vec<Forgotten>, StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+        self.duty_forget(duties, reason).await
     }
 
-    async fn adopt(&self, _adopt: &Adopt) -> Result<Adopted, StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+        self.store_adopt(adopt).await
     }
 
-    async fn retain(&self, _retention: Retention) -> Result<(), StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
+        self.store_retain(retention).await
+    }
+
+    async fn retention(&self) -> Result<Retention, StoreError> {
+        self.store_retention().await
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use redis::Cmd;
 
-use crate::{AUDIT_KEPT, HISTORY_SLOTS};
+use tenure_core::store::Retention;
 
 macro_rules! scripts {
     ($($name:ident $file:literal)*) => {
@@ -29,9 +29,11 @@ scripts! {
     CheckpointLoad "checkpoint_load"
     DocumentRead "document_read"
     DocumentReplace "document_replace"
+    DutyForget "duty_forget"
     GroupDuties "group_duties"
     GroupList "group_list"
     GroupMembers "group_members"
+    HistoryTrim "history_trim"
     HoldClaim "hold_claim"
     HoldList "hold_list"
     HoldRelease "hold_release"
@@ -40,7 +42,10 @@ scripts! {
     SessionFree "session_free"
     SessionKeep "session_keep"
     SessionOpen "session_open"
+    StoreAdopt "store_adopt"
     StoreOpen "store_open"
+    StoreRetain "store_retain"
+    StoreRetention "store_retention"
 }
 
 /// A script as the server gets it, and the name that the server gives it.
@@ -51,7 +56,8 @@ struct Sent {
 
 /// In the order of [`Script::ALL`].
 static SENT: LazyLock<Vec<Sent>> = LazyLock::new(|| {
-    let limits = format!("local AUDIT_KEPT, HISTORY_SLOTS = {AUDIT_KEPT}, {HISTORY_SLOTS}\n");
+    let Retention { history_slots, audit_kept } = Retention::default();
+    let limits = format!("local AUDIT_KEPT, HISTORY_SLOTS = {audit_kept}, {history_slots}\n");
     let sent = |script: &Script| {
         let code = [&limits, include_str!("lua/common.lua"), script.body()].concat();
         let hash = redis::Script::new(&code).get_hash().to_owned();

@@ -378,6 +378,10 @@ impl Store for Sealed {
         self.inner.retain(retention).await
     }
 
+    async fn retention(&self) -> Result<Retention, StoreError> {
+        self.inner.retention().await
+    }
+
     async fn survey(&self) -> Result<Survey, StoreError> {
         self.inner.survey().await
     }

@@ -7,7 +7,6 @@ use tenure_core::{
 };
 
 use super::{all, execute, first, hold};
-use crate::HISTORY_SLOTS;
 
 /// Version and epoch of a duty's checkpoint.
 pub(super) fn find(
@@ -87,8 +86,7 @@ fn commit_one(
     // The ring's copy is the same to the millisecond.
     let saved = first(db, include_str!("sql/checkpoint_save.sql"), row, |row| row.get(0))?;
     let unix_ms: i64 = saved.unwrap_or_default();
-    let slots = HISTORY_SLOTS as i64;
-    let row = (group, duty, version_column, epoch, instance, document, slots, unix_ms);
+    let row = (group, duty, version_column, epoch, instance, document, unix_ms);
     execute(db, include_str!("sql/history_save.sql"), row)?;
     Ok(Committed::Saved(version))
 }

@@ -1,5 +1,7 @@
 //! Holds, each call inside one transaction.
 
+use std::time::Duration;
+
 use rusqlite::Connection;
 use tenure_core::store::{AuditKind, Claimed, HolderNow, Released, Want};
 use tenure_core::{
@@ -7,7 +9,7 @@ use tenure_core::{
 };
 
 use super::session::{claimant, ns};
-use super::{Entry, all, checkpoint, execute, first, hint, record};
+use super::{Entry, all, checkpoint, execute, first, hint, record, upkeep};
 
 /// The last grant of a duty.
 pub(super) struct Row {
@@ -27,6 +29,12 @@ impl Row {
 
     pub(super) fn is_live(&self, hold: &Hold) -> bool {
         self.is(hold) && self.remaining_ns.is_some()
+    }
+
+    /// Who holds the duty, if this grant is live.
+    pub(super) fn holder(self) -> Option<HolderNow> {
+        let remaining = Duration::from_nanos(self.remaining_ns?.max(0) as u64);
+        Some(HolderNow { instance: self.instance, remaining })
     }
 }
 
@@ -90,19 +98,19 @@ fn claim_one(
     let newest = row.as_ref().map_or(Epoch::ZERO, |row| row.epoch);
     let reason = reason.as_str();
     if let Some(row) = row.filter(|row| row.held) {
-        if let Some(remaining) = row.remaining_ns {
+        if row.remaining_ns.is_some() {
             if row.nonce == session.nonce.to_string() {
                 return Ok(Claimed::Already(hold(row.epoch)));
             }
-            let remaining = std::time::Duration::from_nanos(remaining.max(0) as u64);
-            return Ok(Claimed::HeldBy(Some(HolderNow { instance: row.instance, remaining })));
+            return Ok(Claimed::HeldBy(row.holder()));
         }
         let (kind, instance) = (AuditKind::Expired, &row.instance);
         let hold = Some((id, row.epoch));
         record(db, &Entry { kind, group, instance, hold, reason })?;
     }
     let committed = checkpoint::find(db, &want.duty)?.map_or(Epoch::ZERO, |(_, epoch)| epoch);
-    let epoch = newest.max(committed).max(want.floor).next()?;
+    let floor = upkeep::floor(db, group)?;
+    let epoch = newest.max(committed).max(want.floor).max(floor).next()?;
     let instance = &session.instance;
     let nonce = session.nonce.to_string();
     let row = (group.as_str(), id.as_str(), epoch.as_i64(), instance.as_str(), nonce);

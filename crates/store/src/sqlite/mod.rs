@@ -11,12 +11,13 @@ mod hold;
 mod schema;
 mod session;
 mod survey;
+mod upkeep;
 mod view;
 mod watch;
 mod worker;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -32,7 +33,7 @@ use tenure_core::{
     Session, Store, StoreError, Version,
 };
 
-use crate::{AUDIT_KEPT, BootClock, CLAIMS_PER_TRIM, HISTORY_SLOTS, IfAbsent, fates_by_mark};
+use crate::{BootClock, CLAIMS_PER_TRIM, IfAbsent, fates_by_mark};
 use watch::Watcher;
 use worker::{Line, Manners, Worker, refused};
 
@@ -64,6 +65,8 @@ pub struct Sqlite {
     data: Worker,
     watcher: Mutex<Option<Arc<Watcher>>>,
     claims: AtomicU64,
+    /// As it was when this handle last heard of it; the statements read the store's own.
+    history_slots: AtomicUsize,
     _boot: boot::BootLock,
 }
 
@@ -96,11 +99,13 @@ impl Sqlite {
         schema::migrate(&mut vital)?;
         let boot = boot::enter(&path, &vital.connection, &boot::identity()?)?;
         trim_audit(&mut vital)?;
+        let retention = vital.read(|db, _| upkeep::retention(db))?;
         Ok(Self {
             vital: Worker::start("vital", vital)?,
             data: Worker::start("data", line(Manners::Yielding)?)?,
             watcher: Mutex::new(None),
             claims: AtomicU64::new(0),
+            history_slots: AtomicUsize::new(retention.history_slots),
             _boot: boot,
             path,
         })
@@ -122,7 +127,7 @@ impl Store for Sqlite {
             dense_epochs: true,
             durable: true,
             atomic_batch: usize::MAX,
-            history_slots: HISTORY_SLOTS,
+            history_slots: self.history_slots.load(Ordering::Relaxed),
             exclusive_effects: false,
             shared: true,
         }
@@ -297,18 +302,31 @@ impl Store for Sqlite {
 
     async fn forget(
         &self,
-        _duties: &[DutyKey],
-        _reason: &Reason,
+        duties: &[DutyKey],
+        reason: &Reason,
     ) -> Result<Vec<Forgotten>, StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+        check::forget(duties)?;
+        let (duties, reason) = (duties.to_vec(), reason.clone());
+        let job =
+            move |line: &mut Line| line.write(|db, now| upkeep::forget(db, &duties, &reason, now));
+        self.data.run(job).await
     }
 
-    async fn adopt(&self, _adopt: &Adopt) -> Result<Adopted, StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+        check::adopt(adopt)?;
+        let adopt = *adopt;
+        self.data.run(move |line| line.write(|db, now| upkeep::adopt(db, &adopt, now))).await
     }
 
-    async fn retain(&self, _retention: Retention) -> Result<(), StoreError> {
-        Err(StoreError::refused(Code::Failed, "not built yet"))
+    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
+        let new = retention.check()?;
+        self.data.run(move |line| line.write(|db, _| upkeep::retain(db, new))).await?;
+        self.history_slots.store(new.history_slots, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn retention(&self) -> Result<Retention, StoreError> {
+        self.data.run(|line| line.read(|db, _| upkeep::retention(db))).await
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {
@@ -319,7 +337,7 @@ impl Store for Sqlite {
 fn trim_audit(line: &mut Line) -> Result<(), StoreError> {
     let trim = include_str!("sql/audit_trim.sql");
     line.write(|db, _| {
-        db.execute(trim, [AUDIT_KEPT as i64]).map_err(refused)?;
+        db.execute(trim, []).map_err(refused)?;
         Ok(())
     })
 }

@@ -8,8 +8,10 @@ use crate::migration::{Applied, Migration, pending};
 
 const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
+    Migration { number: 2, name: "upkeep", sql: include_str!("migrations/0002_upkeep.sql") },
+];
 
 const RECORD: &str = "INSERT INTO migration (number, name, breaking) VALUES";
 

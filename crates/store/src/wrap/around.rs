@@ -44,6 +44,7 @@ ops! {
     Forget "forget"
     Adopt "adopt"
     Retain "retain"
+    Retention "retention"
     Survey "survey"
 }
 
@@ -129,6 +130,7 @@ macro_rules! pass_on {
                 -> Vec<tenure_core::store::Forgotten>;
             Adopt adopt(adopt: &tenure_core::store::Adopt) -> tenure_core::store::Adopted;
             Retain retain(retention: tenure_core::store::Retention) -> ();
+            Retention retention() -> tenure_core::store::Retention;
             Survey survey() -> tenure_core::guarantee::Survey;
         }
     };

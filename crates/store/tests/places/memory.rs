@@ -63,4 +63,10 @@ impl Place for Shared {
         self.memory.lose_epoch(&duty);
         Box::pin(async {})
     }
+
+    fn fresh(&self) -> Boxed<Arc<dyn Place>> {
+        let seed = self.seed.fetch_add(1 << 16, Ordering::Relaxed);
+        let fresh = Self::new(seed, self.wrap);
+        Box::pin(async { Arc::new(fresh) as Arc<dyn Place> })
+    }
 }

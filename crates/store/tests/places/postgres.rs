@@ -1,12 +1,16 @@
 //! A schema of its own on the server that the tests are given.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure_core::{DutyKey, Session, Store};
 use tenure_store::IfAbsent;
 use tenure_store::conformance::{Boxed, Place};
 use tenure_store::postgres::{Postgres, Settings};
 use tokio_postgres::NoTls;
+
+/// Counts the schemas of this run.
+static FRESH: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
 pub struct Schema {
@@ -51,5 +55,12 @@ impl Place for Schema {
             "DELETE FROM tenure.hold WHERE group_name = '{}' AND duty = '{}'",
             duty.group, duty.id
         ))
+    }
+
+    fn fresh(&self) -> Boxed<Arc<dyn Place>> {
+        let number = FRESH.fetch_add(1, Ordering::Relaxed);
+        let schema = format!("{}_{number}", self.settings.schema);
+        let settings = Settings { schema, ..self.settings.clone() };
+        Box::pin(async { Arc::new(Self { settings }) as Arc<dyn Place> })
     }
 }

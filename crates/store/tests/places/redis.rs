@@ -1,6 +1,7 @@
 //! A Redis server that all clients share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, Client};
@@ -8,6 +9,9 @@ use tenure_core::{DutyKey, Session, Store};
 use tenure_store::IfAbsent;
 use tenure_store::conformance::{Boxed, Place};
 use tenure_store::redis::{Redis, Settings};
+
+/// Counts the prefixes of this run.
+static FRESH: AtomicU64 = AtomicU64::new(0);
 
 /// A prefix of its own on the server.
 #[derive(Clone, Debug)]
@@ -90,5 +94,12 @@ impl Place for Server {
             let grants = place.key(&duty.group, "grants");
             let _: () = raw.hdel(grants, &*id).await.unwrap();
         })
+    }
+
+    fn fresh(&self) -> Boxed<Arc<dyn Place>> {
+        let number = FRESH.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("{}{number}:", self.prefix);
+        let fresh = Self { prefix, url: self.url.clone() };
+        Box::pin(async { Arc::new(fresh) as Arc<dyn Place> })
     }
 }

@@ -56,4 +56,8 @@ impl Place for Folder {
         let sql = "DELETE FROM hold WHERE group_name = ?1 AND duty = ?2";
         self.edit(sql, (duty.group.as_str().to_owned(), duty.id.as_str().to_owned()))
     }
+
+    fn fresh(&self) -> Boxed<Arc<dyn Place>> {
+        Box::pin(async { Arc::new(Self::new()) as Arc<dyn Place> })
+    }
 }

@@ -6,4 +6,4 @@
 
 local refusal = refused()
 if refusal then return refusal end
-return redis.call('LRANGE', KEYS[2], 0, -1)
+return redis.call('LRANGE', KEYS[2], 0, HISTORY_SLOTS - 1)

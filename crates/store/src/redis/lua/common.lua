@@ -1,7 +1,8 @@
 -- What every script shares; it is put before each of them, after a line that sets AUDIT_KEPT and
--- HISTORY_SLOTS.
+-- HISTORY_SLOTS to their defaults.
 --
--- KEYS[1]  the store's marker: a hash of incarnation, base, run_id, schema, breaking
+-- KEYS[1]  the store's marker: a hash of incarnation, base, run_id, schema, breaking, and of
+--          history_slots and audit_kept where they were set
 -- ARGV[1]  the incarnation that the caller knows
 -- ARGV[2]  the root of the keys that the script works on: `<prefix><group>:`, or `<prefix>tenure:`
 --
@@ -15,13 +16,15 @@ local root = ARGV[2]
 
 -- The error to return when the store is not the one that the caller knows; nil when it is.
 local function refused()
-  local incarnation = redis.pcall('HGET', KEYS[1], 'incarnation')
-  if type(incarnation) == 'table' then
+  local marker = redis.pcall('HMGET', KEYS[1], 'incarnation', 'history_slots', 'audit_kept')
+  if marker.err then
     return redis.error_reply('DAMAGED the marker ' .. KEYS[1] .. ' is not a hash')
   end
-  if incarnation ~= ARGV[1] then
+  if marker[1] ~= ARGV[1] then
     return redis.error_reply('RESET the store is not the one that was opened')
   end
+  HISTORY_SLOTS = tonumber(marker[2] or HISTORY_SLOTS)
+  AUDIT_KEPT = tonumber(marker[3] or AUDIT_KEPT)
 end
 
 local function decimal(number)

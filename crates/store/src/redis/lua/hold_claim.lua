@@ -34,6 +34,10 @@ local run_id = type(info) == 'string' and string.match(info, 'run_id:(%x+)')
 local restarted = not run_id or run_id ~= marker[2]
 if restarted then base = math.max(base, now, tonumber(ARGV[7])) end
 
+-- The epochs of duties that were forgotten; the floor of the whole store is the base.
+local floor = count(redis.call('GET', root .. 'floor'))
+if not floor then return damaged(root .. 'floor') end
+
 local n = (#ARGV - 7) / 2
 local leases, lease_keys = mget('lease', 8, n)
 local fences, fence_keys = mget('fence', 8, n)
@@ -63,7 +67,7 @@ for i = 1, n do
     local key = root .. 'checkpoint:' .. ARGV[7 + i]
     local committed = count(redis.call('HGET', key, 'epoch'))
     if not committed then return damaged(key) end
-    local epoch = math.max(fence, base, tonumber(ARGV[7 + n + i]), committed) + 1
+    local epoch = math.max(fence, base, floor, tonumber(ARGV[7 + n + i]), committed) + 1
     if epoch > LARGEST then
       return redis.error_reply('EXHAUSTED no epoch is left for ' .. ARGV[7 + i])
     end

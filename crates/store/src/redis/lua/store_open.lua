@@ -6,7 +6,7 @@
 -- ARGV[3]  the newest schema that the caller knows
 -- ARGV[4]  the largest epoch that the caller has ever seen
 -- ARGV[5]  the server's run id; '' when the server does not tell it
--- reply    the incarnation
+-- reply    {the incarnation, the history slots}
 --
 -- `breaking` names the newest schema that older programs cannot work with.
 -- Epochs start above `base`. A new store starts at the server's microseconds, so above every epoch
@@ -19,7 +19,8 @@ if kind ~= 'none' and kind ~= 'hash' then
   return redis.error_reply('DAMAGED the marker ' .. KEYS[1] .. ' is a ' .. kind)
 end
 local marker = kind == 'hash'
-  and redis.call('HMGET', KEYS[1], 'incarnation', 'base', 'run_id', 'breaking') or {}
+  and redis.call('HMGET', KEYS[1], 'incarnation', 'base', 'run_id', 'breaking', 'history_slots')
+  or {}
 local base, breaking = count(marker[2]), count(marker[4])
 if kind == 'hash' and not (marker[1] and marker[2] and base and breaking) then
   return redis.error_reply('DAMAGED the marker ' .. KEYS[1] .. ' lacks what Tenure writes')
@@ -33,11 +34,11 @@ if kind == 'none' then
   redis.call('HSET', KEYS[1], 'incarnation', ARGV[1],
     'base', decimal(math.max(now, seen)), 'run_id', run_id,
     'schema', ARGV[3], 'breaking', '0')
-  return ARGV[1]
+  return { ARGV[1], HISTORY_SLOTS }
 end
 local raised = math.max(base, seen)
 if run_id == '' or run_id ~= marker[3] then raised = math.max(raised, now) end
 if raised ~= base or run_id ~= marker[3] then
   redis.call('HSET', KEYS[1], 'base', decimal(raised), 'run_id', run_id)
 end
-return marker[1]
+return { marker[1], tonumber(marker[5] or HISTORY_SLOTS) }

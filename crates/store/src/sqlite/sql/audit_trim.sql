@@ -1,2 +1,2 @@
--- ?1: how many entries to keep
-DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - ?1
+-- Keeps as many entries as the store says.
+DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - (SELECT audit_kept FROM store)

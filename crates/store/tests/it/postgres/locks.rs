@@ -11,7 +11,7 @@ use super::Place;
 use crate::player::{LONG, Player, or_hang};
 
 /// Waits until a statement of this kind waits for a lock.
-async fn until_waiting(client: &Client, needle: &str) {
+pub(super) async fn until_waiting(client: &Client, needle: &str) {
     let waiting = "SELECT count(*) FROM pg_stat_activity
         WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'";
     let mut tick = tokio::time::interval(Duration::from_millis(5));
@@ -123,16 +123,8 @@ async fn what_a_claim_skipped_it_does_not_grant() {
 }
 
 /// The types of a single commit's parameters, where the server would guess others.
-const ONE: [Type; 8] = [
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::INT8,
-    Type::BYTEA,
-    Type::INT4,
-    Type::INT8,
-];
+const ONE: [Type; 7] =
+    [Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::INT8, Type::BYTEA, Type::INT8];
 
 /// A commit that is under way keeps the duty until it is through; the takeover comes after it.
 /// True of the first commit of a duty, of the next ones, and of a batch: three statements.
@@ -148,14 +140,13 @@ async fn a_takeover_does_not_pass_a_commit_that_is_under_way() {
         let id = format!("d{n}");
         let hold = a.hold(&id).await;
         let (instance, nonce) = (a.session.instance.as_str(), a.session.nonce.to_string());
-        let (epoch, document, slots) = (hold.epoch.as_i64(), &b"slow"[..], 32_i32);
-        let one: [&(dyn ToSql + Sync); 7] =
-            [&"g", &instance, &nonce, &id, &epoch, &document, &slots];
+        let (epoch, document) = (hold.epoch.as_i64(), &b"slow"[..]);
+        let one: [&(dyn ToSql + Sync); 6] = [&"g", &instance, &nonce, &id, &epoch, &document];
         let (ids, epochs, documents) = (vec![id.as_str()], vec![epoch], vec![document]);
         let (zero, expected) = (vec![0_i64], 1_i64);
         let next: Vec<_> = one.into_iter().chain([&expected as _]).collect();
-        let batch: [&(dyn ToSql + Sync); 8] =
-            [&"g", &instance, &nonce, &ids, &epochs, &zero, &documents, &slots];
+        let batch: [&(dyn ToSql + Sync); 7] =
+            [&"g", &instance, &nonce, &ids, &epochs, &zero, &documents];
         let parameters = match statement {
             "commit_first" => &one[..],
             "commit_next" => &next[..],

@@ -10,6 +10,7 @@ mod starvation;
 mod survey;
 #[cfg(feature = "tls")]
 mod tls;
+mod upkeep;
 
 use std::sync::Arc;
 

@@ -1,11 +1,12 @@
 //! Migrations, rights, and statements that the server can read.
 
-use tenure_core::{Code, StoreError};
+use tenure_core::store::{Adopt, Forgotten, Retention};
+use tenure_core::{Code, Epoch, StoreError};
 use tenure_store::postgres::{Postgres, Settings};
 use tenure_store::{IfAbsent, StoreUrl};
 
 use super::Place;
-use crate::player::{LONG, Player, or_hang, unique};
+use crate::player::{LONG, Player, or_hang, reason, unique};
 
 fn refused(error: &StoreError, code: Code) {
     assert!(matches!(error, StoreError::Refused(_)), "{error}");
@@ -25,7 +26,7 @@ async fn ten_start_at_once_on_an_empty_database() {
     }
     let count = place.sql("SELECT count(*) FROM tenure.migration");
     let row = place.client().await.query_one(&count, &[]).await.unwrap();
-    assert_eq!(row.get::<_, i64>(0), 1);
+    assert_eq!(row.get::<_, i64>(0), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,7 +75,7 @@ async fn a_role_without_ddl_rights_runs_on_the_printed_script() {
         .skip(1)
         .map(|line| line.trim_start_matches("-- ").replace("TO role", &format!("TO {role}")))
         .collect();
-    assert_eq!(grants.matches("GRANT").count(), 3);
+    assert_eq!(grants.matches("GRANT").count(), 5);
     admin.batch_execute(&grants).await.unwrap();
 
     let store = worker.open().await;
@@ -83,6 +84,10 @@ async fn a_role_without_ddl_rights_runs_on_the_printed_script() {
     player.commit(&hold, 0, "cursor").await;
     assert!(player.keeps(&hold).await);
     player.release(&hold).await;
+    let forgotten = store.forget(&[hold.duty], &reason()).await.unwrap();
+    assert!(matches!(forgotten[..], [Forgotten::Forgotten { .. }]), "{forgotten:?}");
+    store.retain(Retention { history_slots: 4, ..Retention::default() }).await.unwrap();
+    store.adopt(&Adopt { entropy: 1, floor: Epoch::ZERO }).await.unwrap();
     drop((player, store));
     // Applying it twice is harmless.
     drop(place.open().await);
@@ -110,7 +115,6 @@ async fn the_server_can_read_every_statement() {
                 Type::TEXT,
                 Type::INT8,
                 Type::BYTEA,
-                Type::INT4,
                 Type::INT8,
             ],
             "replace_document" => &[Type::TEXT, Type::INT8, Type::BYTEA],

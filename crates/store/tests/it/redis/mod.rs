@@ -10,4 +10,5 @@ mod restart;
 mod survey;
 #[cfg(feature = "tls")]
 mod tls;
+mod upkeep;
 mod wire;

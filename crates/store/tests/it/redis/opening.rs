@@ -99,7 +99,7 @@ async fn a_store_of_a_newer_version_is_refused_only_if_that_version_broke_it() {
     let marker = "tenure:store";
     server.cli(&["hset", marker, "schema", "99"]).unwrap();
     open(&server).await;
-    server.cli(&["hset", marker, "breaking", "2"]).unwrap();
+    server.cli(&["hset", marker, "breaking", "99"]).unwrap();
     let before = server.cli(&["hgetall", marker]).unwrap();
     assert_eq!(refusal(&server.url()).await, Some(Code::NewerSchema));
     assert_eq!(server.cli(&["hgetall", marker]).unwrap(), before);

@@ -3,6 +3,7 @@
 mod boot;
 mod file;
 mod starvation;
+mod upkeep;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,2 +1,3 @@
--- $1 how many entries to keep
-DELETE FROM tenure.audit WHERE seq <= (SELECT max(seq) FROM tenure.audit) - $1
+-- Keeps as many entries as the store says.
+DELETE FROM tenure.audit WHERE seq <= (SELECT max(seq) FROM tenure.audit)
+    - (SELECT audit_kept FROM tenure.store WHERE only_row)

@@ -1,5 +1,5 @@
 -- Stores the first checkpoint of a duty. No row: the hold does not stand, or there is one already.
--- $1 group, $2 instance, $3 nonce, $4 duty, $5 epoch, $6 document, $7 slots
+-- $1 group, $2 instance, $3 nonce, $4 duty, $5 epoch, $6 document
 --
 -- Key share on the hold alone: keep-alives and other commits pass, a takeover does not (R12). Who
 -- ends a hold locks and changes its row first, so after a wait for that the row no longer fits.
@@ -19,7 +19,9 @@ WITH held AS (
 ), kept AS (
     INSERT INTO tenure.history
         (group_name, duty, slot, version, epoch, instance, document, written_at)
-    SELECT $1, $4, version % $7, version, $5, $2, $6, written_at FROM saved
+    SELECT $1, $4, version % (SELECT history_slots FROM tenure.store WHERE only_row),
+        version, $5, $2, $6, written_at
+    FROM saved
     ON CONFLICT (group_name, duty, slot) DO UPDATE SET
         version = excluded.version, epoch = excluded.epoch, instance = excluded.instance,
         document = excluded.document, written_at = excluded.written_at

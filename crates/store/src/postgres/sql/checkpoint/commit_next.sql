@@ -1,6 +1,6 @@
 -- Stores the next checkpoint of a duty. No row: the hold does not stand, or the stored version or
 -- epoch does not fit. As commit_first.sql, where the locks are explained.
--- $1 group, $2 instance, $3 nonce, $4 duty, $5 epoch, $6 document, $7 slots, $8 expected version
+-- $1 group, $2 instance, $3 nonce, $4 duty, $5 epoch, $6 document, $7 expected version
 WITH held AS (
     SELECT h.duty FROM tenure.hold h
     JOIN tenure.session s ON s.group_name = $1 AND s.instance = $2
@@ -12,12 +12,14 @@ WITH held AS (
     UPDATE tenure.checkpoint c SET version = c.version + 1, epoch = $5, instance = $2,
         document = $6, written_at = clock_timestamp()
     FROM held
-    WHERE c.group_name = $1 AND c.duty = $4 AND c.version = $8 AND c.epoch <= $5
+    WHERE c.group_name = $1 AND c.duty = $4 AND c.version = $7 AND c.epoch <= $5
     RETURNING c.version, c.written_at
 ), kept AS (
     INSERT INTO tenure.history
         (group_name, duty, slot, version, epoch, instance, document, written_at)
-    SELECT $1, $4, version % $7, version, $5, $2, $6, written_at FROM saved
+    SELECT $1, $4, version % (SELECT history_slots FROM tenure.store WHERE only_row),
+        version, $5, $2, $6, written_at
+    FROM saved
     ON CONFLICT (group_name, duty, slot) DO UPDATE SET
         version = excluded.version, epoch = excluded.epoch, instance = excluded.instance,
         document = excluded.document, written_at = excluded.written_at

@@ -1,8 +1,9 @@
 -- Stores checkpoints under holds of one session. One row per commit, `item` counting from 1:
 -- saved (number = version), fenced (number = newest epoch) or conflict (number = stored version).
+-- `p_slots` is what programs from before migration 0002 give; the store's own number counts.
 CREATE OR REPLACE FUNCTION tenure.checkpoint_commit(
     p_group text, p_instance text, p_nonce uuid, p_duties text[], p_epochs bigint[],
-    p_expected bigint[], p_documents bytea[], p_slots integer
+    p_expected bigint[], p_documents bytea[], p_slots integer DEFAULT NULL
 ) RETURNS TABLE (item bigint, outcome text, number bigint)
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 #variable_conflict use_column
@@ -47,7 +48,8 @@ BEGIN
     ), kept AS (
         INSERT INTO tenure.history
             (group_name, duty, slot, version, epoch, instance, document, written_at)
-        SELECT p_group, duty, version % p_slots, version, epoch, p_instance, document, written_at
+        SELECT p_group, duty, version % (SELECT history_slots FROM tenure.store WHERE only_row),
+            version, epoch, p_instance, document, written_at
         FROM saved
         ON CONFLICT (group_name, duty, slot) DO UPDATE SET
             version = excluded.version, epoch = excluded.epoch, instance = excluded.instance,

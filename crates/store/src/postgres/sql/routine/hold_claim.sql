@@ -84,10 +84,14 @@ BEGIN
         expires_at = least(s.expires_at, clock_timestamp() + s.ttl)
     FROM suspect WHERE s.group_name = p_group AND s.instance = suspect.instance;
 
-    -- From here on a session has ended if it says so; the clock is not asked again.
+    -- From here on a session has ended if it says so; the clock is not asked again. The floors are
+    -- read after the locks were taken: a forgotten duty left its epoch there before its row could
+    -- be made anew.
     WITH free AS MATERIALIZED (
         SELECT h.duty, h.epoch, h.instance, h.held,
-            greatest(h.epoch, w.floor, c.epoch) + 1 AS next_epoch
+            greatest(h.epoch, w.floor, c.epoch,
+                (SELECT epoch FROM tenure.group_floor WHERE group_name = p_group),
+                (SELECT floor FROM tenure.store WHERE only_row)) + 1 AS next_epoch
         FROM unnest(v_duties, v_floors) AS w(duty, floor)
         CROSS JOIN LATERAL (
             SELECT x.duty, x.epoch, x.instance, x.nonce, x.held FROM tenure.hold x

@@ -1,0 +1,186 @@
+//! `tenure store`: what is done to a store as a whole.
+
+use clap::Subcommand;
+use serde_json::json;
+use tenure_core::store::{Adopt, Retention};
+use tenure_core::{Epoch, Store, StoreError};
+use tenure_duty::process;
+use tenure_store::{IfAbsent, StoreUrl};
+
+use crate::failure::Failure;
+use crate::output::{document, shown, to_stderr};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Take the store over after a restore: end every session, raise every epoch
+    Adopt {
+        /// Grant only above this epoch; the Unix time in microseconds when not given
+        #[arg(long, value_name = "EPOCH")]
+        floor: Option<u64>,
+        /// Say what would happen and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Do it; without this nothing is changed
+        #[arg(long, conflicts_with = "dry_run")]
+        yes: bool,
+    },
+    /// Show or change how much of the past the store keeps
+    Retention {
+        /// Checkpoints of a duty that stay readable: 1 to 1024
+        #[arg(long, value_name = "N")]
+        history: Option<usize>,
+        /// Audit entries that are kept: 1000 to 100000000
+        #[arg(long, value_name = "N")]
+        audit: Option<usize>,
+    },
+}
+
+/// A command that was read and checked.
+#[derive(Debug)]
+pub(crate) enum Task {
+    Adopt { floor: Option<Epoch>, consent: Consent },
+    Retention { history: Option<usize>, audit: Option<usize> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consent {
+    Yes,
+    DryRun,
+    Missing,
+}
+
+impl Task {
+    pub(crate) fn new(command: &Command) -> Result<Self, Failure> {
+        Ok(match *command {
+            Command::Adopt { floor, dry_run, yes } => {
+                let consent = match (yes, dry_run) {
+                    (true, _) => Consent::Yes,
+                    (false, true) => Consent::DryRun,
+                    (false, false) => Consent::Missing,
+                };
+                Self::Adopt { floor: floor.map(Epoch::new).transpose()?, consent }
+            }
+            Command::Retention { history, audit } => Self::Retention { history, audit },
+        })
+    }
+}
+
+pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String, Failure> {
+    let store = url.open(IfAbsent::Refuse, process::entropy()).await?;
+    match task {
+        Task::Adopt { floor, consent } => adopt(&*store, url, floor, consent, json).await,
+        Task::Retention { history, audit } => retention(&*store, url, (history, audit), json).await,
+    }
+}
+
+/// What a restored store has forgotten nobody knows. No duty is granted once in a microsecond, so
+/// above the wall clock no epoch comes back, whoever granted it before.
+fn wall_clock_floor() -> Result<Epoch, StoreError> {
+    Epoch::new(process::unix_micros())
+}
+
+async fn adopt(
+    store: &dyn Store,
+    url: &StoreUrl,
+    floor: Option<Epoch>,
+    consent: Consent,
+    json: bool,
+) -> Result<String, Failure> {
+    let floor = floor.map_or_else(wall_clock_floor, Ok)?;
+    if consent == Consent::Yes {
+        let adopted = store.adopt(&Adopt { entropy: process::entropy(), floor }).await?;
+        let found = Found {
+            sessions: adopted.sessions,
+            duties: adopted.duties,
+            floor: adopted.floor,
+            incarnation: Some(adopted.incarnation),
+        };
+        return Ok(found.text(url, json));
+    }
+    let found = Found::look(store, floor).await?.text(url, json);
+    match consent {
+        Consent::Missing => Err(Failure::Unconfirmed { shown: found }),
+        _ => {
+            if !json {
+                to_stderr("a dry run: nothing was changed");
+            }
+            Ok(found)
+        }
+    }
+}
+
+/// What an adoption did, or would do.
+struct Found {
+    sessions: u64,
+    duties: u64,
+    floor: Epoch,
+    incarnation: Option<String>,
+}
+
+impl Found {
+    async fn look(store: &dyn Store, floor: Epoch) -> Result<Self, StoreError> {
+        let mut found = Self { sessions: 0, duties: 0, floor, incarnation: None };
+        for group in store.groups().await? {
+            found.sessions += store.members(&group).await?.len() as u64;
+            for holder in store.holders(&group).await? {
+                found.duties += 1;
+                found.floor = found.floor.max(holder.epoch.unwrap_or_default());
+            }
+        }
+        Ok(found)
+    }
+
+    fn text(&self, url: &StoreUrl, json: bool) -> String {
+        let Self { sessions, duties, floor, incarnation } = self;
+        if json {
+            return document(&json!({
+                "store": url.to_string(),
+                "adopted": incarnation.is_some(),
+                "incarnation": incarnation,
+                "sessions": sessions,
+                "duties": duties,
+                "floor": floor.get(),
+            }));
+        }
+        let store = shown(&url.to_string());
+        match incarnation {
+            Some(incarnation) => format!(
+                "{store} was adopted as {incarnation}\n\
+                 sessions that ended: {sessions}\n\
+                 duties: {duties}, their checkpoints are kept\n\
+                 grants go on above epoch {floor}\n"
+            ),
+            None => format!(
+                "{store} would be adopted\n\
+                 sessions that would end: {sessions}\n\
+                 duties: {duties}, their checkpoints would be kept\n\
+                 grants would go on above epoch {floor}, or above a larger one that is found\n"
+            ),
+        }
+    }
+}
+
+async fn retention(
+    store: &dyn Store,
+    url: &StoreUrl,
+    (history, audit): (Option<usize>, Option<usize>),
+    json: bool,
+) -> Result<String, Failure> {
+    let mut kept = store.retention().await?;
+    if history.is_some() || audit.is_some() {
+        kept = Retention {
+            history_slots: history.unwrap_or(kept.history_slots),
+            audit_kept: audit.unwrap_or(kept.audit_kept),
+        };
+        store.retain(kept).await?;
+    }
+    let Retention { history_slots, audit_kept } = kept;
+    Ok(match json {
+        true => document(&json!({
+            "store": url.to_string(),
+            "history": history_slots,
+            "audit": audit_kept,
+        })),
+        false => format!("history: {history_slots} checkpoints\naudit: {audit_kept} entries\n"),
+    })
+}

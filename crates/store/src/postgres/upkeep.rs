@@ -1,0 +1,76 @@
+//! What is done to a store as a whole: how much it keeps, what it forgets, taking it over.
+
+use std::sync::atomic::Ordering;
+
+use tenure_core::store::{Adopt, Adopted, Forgotten, Retention, check};
+use tenure_core::{Code, DutyKey, Epoch, Reason, StoreError};
+use tokio_postgres::types::Type;
+
+use super::connect::Parameter;
+use super::read::{column, index};
+use super::{Postgres, read};
+
+fn no_row() -> StoreError {
+    StoreError::refused(Code::Damaged, "the table `store` is empty")
+}
+
+impl Postgres {
+    pub(super) async fn forget_duties(
+        &self,
+        duties: &[DutyKey],
+        reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        check::forget(duties)?;
+        let groups: Vec<&str> = duties.iter().map(|duty| duty.group.as_str()).collect();
+        let ids: Vec<&str> = duties.iter().map(|duty| duty.id.as_str()).collect();
+        let parameters: [Parameter<'_>; 3] =
+            [(&groups, Type::TEXT_ARRAY), (&ids, Type::TEXT_ARRAY), (&reason.as_str(), Type::TEXT)];
+        let mut answers = vec![Forgotten::Absent; duties.len()];
+        for row in self.query(&self.statements.forget, &parameters).await? {
+            let item = index(&row).map_err(StoreError::or_happened)?;
+            if let Some(answer) = answers.get_mut(item) {
+                *answer = read::forgotten(&row).map_err(StoreError::or_happened)?;
+            }
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn adopt_store(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+        check::adopt(adopt)?;
+        let incarnation = format!("{:032x}", adopt.entropy);
+        let floor = adopt.floor.as_i64();
+        let parameters: [Parameter<'_>; 2] = [(&incarnation, Type::TEXT), (&floor, Type::INT8)];
+        let rows = self.query(&self.statements.adopt, &parameters).await?;
+        let read = || {
+            let row = rows.first().ok_or_else(no_row)?;
+            let (sessions, duties): (i64, i64) = (column(row, 0)?, column(row, 1)?);
+            // Without its one row the store has not got a floor.
+            let floor: Option<i64> = column(row, 2)?;
+            let floor = Epoch::from_i64(floor.ok_or_else(no_row)?)?;
+            Ok::<_, StoreError>((sessions as u64, duties as u64, floor))
+        };
+        let (sessions, duties, floor) = read().map_err(StoreError::or_happened)?;
+        Ok(Adopted { incarnation, sessions, duties, floor })
+    }
+
+    pub(super) async fn change_retention(&self, retention: Retention) -> Result<(), StoreError> {
+        let new = retention.check()?;
+        // Both are within their limits, so they fit.
+        let (slots, audit) = (new.history_slots as i32, new.audit_kept as i64);
+        let parameters: [Parameter<'_>; 2] = [(&slots, Type::INT4), (&audit, Type::INT8)];
+        self.query(&self.statements.retain, &parameters).await?;
+        self.history_slots.store(new.history_slots, Ordering::Relaxed);
+        // What is not cut now is cut the next time; the change has happened.
+        let _ = self.trim_audit().await;
+        Ok(())
+    }
+
+    pub(super) async fn read_retention(&self) -> Result<Retention, StoreError> {
+        let rows = self.query(&self.statements.retention, &[]).await?;
+        let row = rows.first().ok_or_else(no_row)?;
+        let (slots, audit): (i64, i64) = (column(row, 0)?, column(row, 1)?);
+        let retention = Retention { history_slots: slots as usize, audit_kept: audit as usize };
+        self.history_slots.store(retention.history_slots, Ordering::Relaxed);
+        Ok(retention)
+    }
+}

@@ -1,0 +1,11 @@
+-- Changes how much of the past is kept; history_trim cuts what there is.
+--
+-- KEYS[1]  the marker          ARGV[1]  incarnation
+-- ARGV[2]  (unused: the root)
+-- ARGV[3]  history slots       ARGV[4]  audit entries
+-- reply    1
+
+local refusal = refused()
+if refusal then return refusal end
+redis.call('HSET', KEYS[1], 'history_slots', ARGV[3], 'audit_kept', ARGV[4])
+return 1

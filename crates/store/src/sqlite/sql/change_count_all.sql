@@ -1,0 +1,2 @@
+-- Tells the watchers of every group.
+UPDATE change SET count = count + 1

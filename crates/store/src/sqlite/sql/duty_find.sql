@@ -1,0 +1,7 @@
+-- The newest epoch of a duty and who had it last; no row when nothing is known of it.
+-- ?1 group, ?2 duty
+SELECT max(epoch), instance FROM (
+    SELECT epoch, instance FROM hold WHERE group_name = ?1 AND duty = ?2
+    UNION ALL SELECT epoch, instance FROM checkpoint WHERE group_name = ?1 AND duty = ?2
+    UNION ALL SELECT epoch, instance FROM history WHERE group_name = ?1 AND duty = ?2
+) HAVING count(*) > 0

@@ -1,0 +1,2 @@
+-- ?1 slots
+UPDATE history SET slot = version % ?1

@@ -1,0 +1,1 @@
+SELECT history_slots, audit_kept FROM store

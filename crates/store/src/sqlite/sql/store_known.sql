@@ -1,0 +1,9 @@
+-- How many duties the store knows, and the newest epoch that it can find.
+SELECT (SELECT count(*) FROM (
+        SELECT group_name, duty FROM hold UNION SELECT group_name, duty FROM checkpoint)),
+    max(
+        coalesce((SELECT max(epoch) FROM hold), 0),
+        coalesce((SELECT max(epoch) FROM checkpoint), 0),
+        coalesce((SELECT max(epoch) FROM history), 0),
+        coalesce((SELECT max(epoch) FROM group_floor), 0),
+        (SELECT floor FROM store))

@@ -1,0 +1,105 @@
+//! What is done to a store as a whole, each call inside one transaction: how much it keeps, what
+//! it forgets, taking it over.
+
+use std::collections::BTreeSet;
+
+use rusqlite::Connection;
+use tenure_core::store::{Adopt, Adopted, AuditKind, Forgotten, Retention};
+use tenure_core::{Code, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Reason, StoreError};
+
+use super::session::ns;
+use super::{Entry, execute, first, hint, hold, record};
+
+/// What every grant in a group must be above.
+pub(super) fn floor(db: &Connection, group: &GroupName) -> Result<Epoch, StoreError> {
+    let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+    let floor = first(db, include_str!("sql/floor_find.sql"), [group.as_str()], read)?;
+    Epoch::from_i64(floor.ok_or_else(no_store_row)?)
+}
+
+fn no_store_row() -> StoreError {
+    StoreError::refused(Code::Damaged, "the table `store` is empty")
+}
+
+pub(super) fn forget(
+    db: &Connection,
+    duties: &[DutyKey],
+    reason: &Reason,
+    now: LocalInstant,
+) -> Result<Vec<Forgotten>, StoreError> {
+    let forgotten = duties.iter().map(|duty| forget_one(db, duty, reason, now));
+    let forgotten: Vec<Forgotten> = forgotten.collect::<Result<_, _>>()?;
+    let changed = duties.iter().zip(&forgotten);
+    let changed = changed.filter(|(_, it)| matches!(it, Forgotten::Forgotten { .. }));
+    let groups: BTreeSet<&GroupName> = changed.map(|(duty, _)| &duty.group).collect();
+    for group in groups {
+        hint(db, group)?;
+    }
+    Ok(forgotten)
+}
+
+fn forget_one(
+    db: &Connection,
+    duty: &DutyKey,
+    reason: &Reason,
+    now: LocalInstant,
+) -> Result<Forgotten, StoreError> {
+    if let Some(holder) = hold::find(db, duty, now)?.and_then(hold::Row::holder) {
+        return Ok(Forgotten::HeldBy(Some(holder)));
+    }
+    let DutyKey { group, id } = duty;
+    let key = (group.as_str(), id.as_str());
+    let known = first(db, include_str!("sql/duty_find.sql"), key, |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+    })?;
+    let Some((epoch, instance)) = known else { return Ok(Forgotten::Absent) };
+    let (epoch, instance) = (Epoch::from_i64(epoch)?, &InstanceId::new(instance)?);
+    // The floor rises in the transaction that takes the epoch away (R2).
+    execute(db, include_str!("sql/floor_raise.sql"), (group.as_str(), epoch.as_i64()))?;
+    execute(db, include_str!("sql/hold_forget.sql"), key)?;
+    execute(db, include_str!("sql/checkpoint_forget.sql"), key)?;
+    execute(db, include_str!("sql/history_forget.sql"), key)?;
+    let (kind, gone, reason) = (AuditKind::Forgotten, Some((id, epoch)), reason.as_str());
+    record(db, &Entry { kind, group, instance, hold: gone, reason })?;
+    Ok(Forgotten::Forgotten { floor: floor(db, group)? })
+}
+
+pub(super) fn adopt(
+    db: &Connection,
+    adopt: &Adopt,
+    now: LocalInstant,
+) -> Result<Adopted, StoreError> {
+    // A hold ends with its session; who claims the duty next records that.
+    let sessions = execute(db, include_str!("sql/store_end_sessions.sql"), [ns(now)])? as u64;
+    let known = first(db, include_str!("sql/store_known.sql"), [], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+    })?;
+    let (duties, newest) = known.ok_or_else(no_store_row)?;
+    let floor = Epoch::from_i64(newest)?.max(adopt.floor);
+    let incarnation = format!("{:032x}", adopt.entropy);
+    let row = (incarnation.as_str(), floor.as_i64());
+    execute(db, include_str!("sql/store_adopt.sql"), row)?;
+    execute(db, include_str!("sql/change_count_all.sql"), [])?;
+    Ok(Adopted { incarnation, sessions, duties: duties as u64, floor })
+}
+
+pub(super) fn retention(db: &Connection) -> Result<Retention, StoreError> {
+    let row = first(db, include_str!("sql/retention_read.sql"), [], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+    })?;
+    let (slots, audit) = row.ok_or_else(no_store_row)?;
+    Ok(Retention { history_slots: slots as usize, audit_kept: audit as usize })
+}
+
+/// The ring is laid anew in the same transaction: a slot means nothing without the number of slots.
+pub(super) fn retain(db: &Connection, new: Retention) -> Result<(), StoreError> {
+    let slots = new.history_slots as i64;
+    if retention(db)?.history_slots != new.history_slots {
+        execute(db, include_str!("sql/history_drop.sql"), [slots])?;
+        execute(db, include_str!("sql/history_lift.sql"), [])?;
+        execute(db, include_str!("sql/history_place.sql"), [slots])?;
+    }
+    execute(db, include_str!("sql/retention_save.sql"), (slots, new.audit_kept as i64))?;
+    execute(db, include_str!("sql/audit_trim.sql"), [])?;
+    Ok(())
+}

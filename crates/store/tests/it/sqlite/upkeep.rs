@@ -1,0 +1,31 @@
+//! A store from before migration 0002.
+
+use rusqlite::Connection;
+use tenure_core::store::{Forgotten, Retention};
+
+use super::open;
+use crate::player::{LONG, Player, duty, reason};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_from_before_is_brought_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.db");
+    let file = Connection::open(&path).unwrap();
+    file.execute_batch(include_str!("../../../src/sqlite/sql/bootstrap.sql")).unwrap();
+    file.execute_batch(include_str!("../../../src/sqlite/migrations/0001_ground.sql")).unwrap();
+    file.execute_batch(
+        "INSERT INTO migration VALUES (1, 'ground', '');
+         INSERT INTO hold VALUES ('g', 'd', 7, 'old', '11111111-1111-4111-8111-111111111111', 1);
+         INSERT INTO checkpoint VALUES ('g', 'd', 1, 7, 'old', x'00', 0);
+         INSERT INTO history VALUES ('g', 'd', 1, 1, 7, 'old', x'00', 0);",
+    )
+    .unwrap();
+    let store = open(&path).await;
+    assert_eq!(store.retention().await.unwrap(), Retention::default());
+    assert_eq!(store.history(&duty("d")).await.unwrap().len(), 1);
+    let forgotten = store.forget(&[duty("d")], &reason()).await.unwrap();
+    assert!(matches!(forgotten[0], Forgotten::Forgotten { floor } if floor.get() == 7));
+    let a = Player::join(&store, "a", LONG).await;
+    assert_eq!(a.hold("d").await.epoch.get(), 8);
+    drop(open(&path).await);
+}
