@@ -6,6 +6,7 @@
 //! | URL | backend | cargo feature |
 //! |---|---|---|
 //! | (none: made in code) | [`Memory`] | always there |
+//! | `file:PATH` | `file` | `file` |
 //! | `sqlite:PATH` | `sqlite` | `sqlite` |
 //! | `postgres://...` | `postgres` | `postgres` |
 //! | `redis://...` | `redis` | `redis` |
@@ -13,6 +14,11 @@
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "file")]
+pub mod file;
+#[cfg(any(feature = "file", feature = "sqlite"))]
+mod filesystem;
+mod hints;
 mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migration;
@@ -22,6 +28,7 @@ pub mod postgres;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod state;
 mod url;
 pub mod wrap;
 

@@ -1,1 +1,4 @@
 //! The JSON that crosses processes, and nothing else knows its shapes.
+
+pub mod cursor;
+pub mod folder;

@@ -1,5 +1,7 @@
 //! Where the suite runs.
 
+#[cfg(feature = "file")]
+mod file;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -19,6 +21,8 @@ pub async fn under_test() -> Vec<(String, Arc<dyn Place>)> {
         ("memory".into(), Arc::new(memory::Shared::plain())),
         ("flaky".into(), Arc::new(memory::Shared::flaky(0x7e57))),
         ("metered".into(), Arc::new(memory::Shared::metered())),
+        #[cfg(feature = "file")]
+        ("file".into(), Arc::new(file::Cursor::new().await)),
         #[cfg(feature = "sqlite")]
         ("sqlite".into(), Arc::new(sqlite::Folder::new())),
     ];
