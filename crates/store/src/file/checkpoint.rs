@@ -238,6 +238,7 @@ impl Writer {
     ) -> Result<Vec<Checkpoint>, StoreError> {
         let mut versions = self.generations(duty)?;
         let newest = match self.read(live, duty) {
+            Ok(None) => return Ok(Vec::new()),
             Ok(newest) => newest,
             Err(error) if error.code() == Code::Damaged && !versions.is_empty() => None,
             Err(error) => return Err(error),

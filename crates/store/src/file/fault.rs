@@ -365,7 +365,12 @@ impl Disk for Simulated {
             return Ok(());
         }
         let (parent, name) = taken_apart(folder)?;
-        model.edit(&parent, Edit::Set(name, Node::Folder))?;
+        model.edit(&parent, Edit::Set(name.clone(), Node::Folder))?;
+        let parent = model.folders.get(&parent);
+        if parent.is_none_or(|names| !names.durable.contains_key(&name)) {
+            // The one of before is gone for sure.
+            model.folders.remove(folder);
+        }
         model.folders.entry(folder.to_owned()).or_default();
         Ok(())
     }

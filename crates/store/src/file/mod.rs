@@ -18,8 +18,8 @@
 //!
 //! **One user.** The process that has the lock is the only one, so sessions live in memory: whoever
 //! opens the store knows that all sessions of before are over. The rules are those of the memory
-//! store; a step is tried on a copy, written down, and only then done in memory. A keep-alive writes
-//! nothing and does not wait for the disk.
+//! store; a step is tried on a copy, written down, and only then done in memory. A keep-alive
+//! writes nothing and does not wait for the disk.
 //!
 //! **Order.** A file is replaced by writing another one, making its data durable, renaming it, and
 //! making the name durable. A grant is durable before it is given. A commit puts the new checkpoint

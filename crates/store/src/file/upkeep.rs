@@ -106,11 +106,17 @@ impl Writer {
         for duty in duties {
             let folder = self.layout.history(duty);
             let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
-            for name in names {
+            for name in &names {
                 let path = folder.join(name);
                 self.disk.remove(&path).map_err(|error| refused(&error, &path))?;
             }
-            self.disk.remove_folder(&folder).map_err(|error| refused(&error, &folder))?;
+            // Until it is sure that they are gone the state says that they are to go: otherwise
+            // they could come back and be taken for the history of a duty of the same name.
+            if let Some(name) = names.first() {
+                self.sync_parent(&folder.join(name))?;
+                self.disk.remove_folder(&folder).map_err(|error| refused(&error, &folder))?;
+                self.sync_parent(&folder)?;
+            }
             let room = self.room(&duty.group);
             room.stamps.remove(&duty.id);
             room.forgotten.remove(&duty.id);
