@@ -23,6 +23,11 @@ fn default_duty() -> Result<DutyKey, StoreError> {
     DutyKey::new("file", "cursor")
 }
 
+/// What memory is told to keep: every audit entry, until it is a line in a file.
+pub(super) fn in_memory(retention: Retention) -> Retention {
+    Retention { audit_kept: usize::MAX, ..retention }
+}
+
 fn absent(layout: &Layout) -> StoreError {
     StoreError::refused(Code::Absent, layout.path().display().to_string())
 }
@@ -52,6 +57,7 @@ pub(super) fn open(settings: Settings, disk: Arc<dyn Disk>) -> Result<(Writer, L
         unsynced: BTreeSet::new(),
     };
     let live = Live::new(clock, State::default());
+    live.step(|state, _| state.retain(in_memory(retention)));
     let there = writer.has_store()?;
     if !there && if_absent == IfAbsent::Refuse {
         if writer.cursors()?.is_empty() {
@@ -152,7 +158,8 @@ impl Writer {
         let (retention, floor) = (retention.check()?, Epoch::new(self.store.floor)?);
         live.step(|state, _| {
             state.groups.clear();
-            (state.retention, state.floor) = (retention, floor);
+            state.floor = floor;
+            state.retain(in_memory(retention));
         });
         for name in names {
             let Some((stem, whole)) = Layout::is_group(name) else { continue };

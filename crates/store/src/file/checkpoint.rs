@@ -86,8 +86,11 @@ impl Writer {
         let room = self.room(&duty.group);
         room.stamps.insert(duty.id.clone(), stamp);
         room.aside.remove(&duty.id);
-        let version = room.versions.entry(duty.id.clone()).or_default();
-        *version = found.version.max(*version);
+        if writes {
+            // A mere look counts nothing: it would have to be written down to stay the same.
+            let version = room.versions.entry(duty.id.clone()).or_default();
+            *version = found.version.max(*version);
+        }
         if writes && !room.saved && found.epoch > Epoch::ZERO {
             let stem = Layout::stem(&duty.group);
             let what = format!(
@@ -97,7 +100,7 @@ impl Writer {
                 found.epoch,
                 self.layout.group(&stem).display()
             );
-            self.lost.insert(stem, what);
+            self.lost.entry(stem).or_insert(what);
         }
     }
 

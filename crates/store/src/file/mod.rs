@@ -78,6 +78,12 @@ use writer::Writer;
 /// How long a call waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often to look for the lock, and the time between. A process that is about to start another
+/// program has, for a moment, a twin that has every file open, too; so the lock can outlive its
+/// holder by that moment.
+const ATTEMPTS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// How to open a cursor file.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -128,6 +134,19 @@ impl FileStore {
     }
 
     async fn on(settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+        let mut attempts = 1;
+        loop {
+            let opened = Self::attempt(settings.clone(), disk.clone()).await;
+            let in_use = matches!(&opened, Err(error) if error.code() == Code::InUse);
+            if !in_use || attempts == ATTEMPTS {
+                return opened;
+            }
+            attempts += 1;
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn attempt(settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         let open = move || {
             let (writer, live) = boot::open(settings, disk)?;
             let folder = writer.layout.parent().to_owned();

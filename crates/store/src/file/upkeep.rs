@@ -7,6 +7,7 @@ use tenure_core::{DutyId, DutyKey, GroupName, Reason, StoreError};
 use tenure_wire::cursor::{self, Cursor};
 use tenure_wire::folder::StoreFile;
 
+use super::boot::in_memory;
 use super::layout::Layout;
 use super::live::Live;
 use super::writer::{Writer, refused};
@@ -189,7 +190,7 @@ impl Writer {
             audit_kept: retention.audit_kept as u64,
             ..self.store.clone()
         })?;
-        live.step(|state, _| state.retain(retention));
+        live.step(|state, _| state.retain(in_memory(retention)));
         let groups = live.step(|state, _| state.groups.keys().cloned().collect::<Vec<_>>());
         for duty in groups.iter().flat_map(|group| Self::duties(live, group)) {
             for old in
