@@ -16,7 +16,7 @@ mod clock;
 pub mod conformance;
 #[cfg(feature = "file")]
 pub mod file;
-#[cfg(any(feature = "file", feature = "sqlite"))]
+#[cfg(feature = "file")]
 mod filesystem;
 mod hints;
 mod memory;

@@ -236,6 +236,7 @@ impl Store for FileStore {
         let (own, wants, reason) = (session.clone(), wants.to_vec(), reason.clone());
         let claim = move |writer: &mut Writer, live: &Live| {
             writer.prepare(live)?;
+            writer.finish_forgetting(live)?;
             for want in &wants {
                 writer.refresh_if_whole(live, &want.duty)?;
             }

@@ -86,6 +86,9 @@ impl Writer {
             duties.iter().for_each(|duty| drop(state.forget(duty, reason, now)));
         });
         self.remove_files(&gone).map_err(StoreError::or_happened)?;
+        // A file that somebody puts back from now on is not to go. If this fails, the note goes
+        // with the next write.
+        let _ = self.persist_as_is(live, group);
         Ok(tried)
     }
 
@@ -125,7 +128,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes what a crash left of duties that were forgotten. A file that was written since, by
+    /// Removes what a crash or an error left of duties that were forgotten, before any of them can
+    /// be granted again. A file that was written since, by
     /// us under a newer epoch or by somebody else, is none of theirs.
     pub(super) fn finish_forgetting(&mut self, live: &Live) -> Result<(), StoreError> {
         let rooms = self.rooms.iter();
@@ -147,9 +151,9 @@ impl Writer {
             };
             if old {
                 self.remove_files(&[duty])?;
-            } else {
-                self.room(&duty.group).forgotten.remove(&duty.id);
             }
+            self.room(&duty.group).forgotten.remove(&duty.id);
+            let _ = self.persist_as_is(live, &duty.group);
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ async fn steps_of_a_life() -> u64 {
 }
 
 fn seeds() -> u64 {
-    if std::env::var_os("TENURE_SOAK").is_some() { 1000 } else { 12 }
+    if std::env::var_os("TENURE_SOAK").is_some() { 1000 } else { 8 }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,4 +106,23 @@ async fn what_is_refused_has_not_happened() {
         }
     }
     assert!(unknown > 0, "no step was ever uncertain");
+}
+
+/// Who opens the store after a crash must not see what a power cut could still take away.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_seen_after_a_crash_stays() {
+    let steps = steps_of_a_life().await;
+    let duties = [crate::player::duty("main"), crate::player::duty("p")];
+    for cut in 1..=steps {
+        let disk = new_disk();
+        disk.off_at(cut);
+        play(&disk).await;
+        let disk = Arc::new(disk.copy());
+        let seen = open(&disk).await.unwrap().load(&duties).await.unwrap();
+        for seed in 0..4 {
+            let after = Arc::new(disk.after_power_cut(cut << 32 | seed));
+            let again = open(&after).await.unwrap().load(&duties).await.unwrap();
+            assert_eq!(again, seen, "cut {cut} seed {seed}");
+        }
+    }
 }

@@ -132,6 +132,7 @@ async fn what_is_forgotten_stays_forgotten_and_its_epochs_too() {
         let hold = player.hold(id).await;
         player.release(&hold).await;
     }
+    let saved = std::fs::read(folder.path().join("cursor.json.partition-p")).unwrap();
     let floor = Epoch::new(2).unwrap();
     let forgotten = store.forget(&[duty("p"), duty("q"), duty("main")], &reason()).await.unwrap();
     let gone = Forgotten::Forgotten { floor };
@@ -143,6 +144,11 @@ async fn what_is_forgotten_stays_forgotten_and_its_epochs_too() {
     let store = open(folder.path()).await;
     assert!(store.holders(&group()).await.unwrap().is_empty());
     assert_eq!(load(&store, "p").await, None);
+    // Somebody puts it back: it is there, whatever was forgotten, but not its epochs.
+    drop(store);
+    std::fs::write(folder.path().join("cursor.json.partition-p"), saved).unwrap();
+    let store = open(folder.path()).await;
+    assert_eq!(load(&store, "p").await.unwrap().version.get(), 1);
     let player = Player::join(&store, "b", LONG).await;
     assert_eq!(player.hold("p").await.epoch.get(), 3);
     assert_eq!(player.hold("new").await.epoch.get(), 3);
