@@ -1,6 +1,7 @@
 //! What is done to a store as a whole.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use tenure_core::store::{Adopt, Adopted, Forgotten, Retention};
 use tenure_core::{DutyId, DutyKey, GroupName, Reason, StoreError};
@@ -99,6 +100,11 @@ impl Writer {
         }
     }
 
+    fn is_there(&self, folder: &Path) -> Result<bool, StoreError> {
+        let found = self.disk.stamp(folder).map_err(|error| refused(&error, folder))?;
+        Ok(found.is_some())
+    }
+
     /// Removes the files of duties that the state does not know any more.
     fn remove_files(&mut self, duties: &[&DutyKey]) -> Result<(), StoreError> {
         for duty in duties {
@@ -115,10 +121,13 @@ impl Writer {
                 self.disk.remove(&path).map_err(|error| refused(&error, &path))?;
             }
             // Until it is sure that they are gone the state says that they are to go: otherwise
-            // they could come back and be taken for the history of a duty of the same name.
-            if let Some(name) = names.first() {
-                self.sync_parent(&folder.join(name))?;
+            // they could come back and be taken for the history of a duty of the same name. Who
+            // was here before may have removed them without being sure.
+            if self.is_there(&folder)? {
+                self.sync_parent(&folder.join("any"))?;
                 self.disk.remove_folder(&folder).map_err(|error| refused(&error, &folder))?;
+            }
+            if self.is_there(&self.layout.histories())? {
                 self.sync_parent(&folder)?;
             }
             let room = self.room(&duty.group);
