@@ -43,7 +43,7 @@ async fn steps_of_a_life() -> u64 {
 }
 
 fn seeds() -> u64 {
-    if std::env::var_os("TENURE_SOAK").is_some() { 1000 } else { 8 }
+    if std::env::var_os("TENURE_SOAK").is_some() { 100 } else { 8 }
 }
 
 #[tokio::test(flavor = "multi_thread")]
