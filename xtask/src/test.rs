@@ -7,7 +7,7 @@ use crate::servers::{self, Servers};
 use crate::tidy;
 
 /// Feature sets of `tenure-store` that must compile without warnings on their own.
-const STORE_FEATURES: &[&str] = &["memory", "sqlite", "postgres,redis", "full"];
+const STORE_FEATURES: &[&str] = &["memory", "file", "sqlite", "postgres,redis", "full"];
 
 /// A part of the test run that can be run alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,8 +26,13 @@ const KINDS: &[(u32, &str)] = &[
     (0x5346_414f, "afs"),
     (0x6b41_4653, "afs"),
     (0x0bd0_0bd0, "lustre"),
+    (0x4750_4653, "gpfs"),
     (0x0116_1970, "gfs2"),
     (0x7461_636f, "ocfs2"),
+    (0x7377_6673, "vboxsf"),
+    (0x4d44, "vfat"),
+    (0x2011_bab0, "exfat"),
+    (0x7366_746e, "ntfs3"),
 ];
 
 /// The name of the kind, or its number in hexadecimal; `None` when it cannot be asked.

@@ -6,6 +6,7 @@
 //! | URL | backend | cargo feature |
 //! |---|---|---|
 //! | (none: made in code) | [`Memory`] | always there |
+//! | `file:PATH` | `file` | `file` |
 //! | `sqlite:PATH` | `sqlite` | `sqlite` |
 //! | `postgres://...` | `postgres` | `postgres` |
 //! | `redis://...`, `rediss://...` | `redis` | `redis` |
@@ -15,8 +16,11 @@
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "file")]
+pub mod file;
+#[cfg(any(feature = "file", feature = "sqlite"))]
 mod filesystem;
+mod hints;
 mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migration;
@@ -27,6 +31,7 @@ pub mod redis;
 pub mod signing;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod state;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod tls;
 pub mod transfer;

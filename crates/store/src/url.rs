@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tenure_core::{Code, Store, StoreError};
+use tenure_core::{Code, DutyKey, Store, StoreError};
 
 use crate::signing::{Sealed, Signing};
 
@@ -13,12 +13,13 @@ pub struct StoreUrl {
     kind: Kind,
     /// What comes after the scheme and its separator, without our own parameters.
     rest: String,
-    /// `schema` or `prefix`, when given.
+    /// `schema`, `prefix`, or the duty of a cursor file, when given.
     namespace: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    File,
     Sqlite,
     Postgres,
     Redis,
@@ -40,11 +41,12 @@ fn bad(detail: impl Into<String>) -> StoreError {
 }
 
 impl StoreUrl {
-    /// Reads `sqlite:PATH`, `postgres://...[?schema=NAME]`, `redis://...[?prefix=TEXT]` or
-    /// `rediss://...`.
+    /// Reads `file:PATH[#GROUP/DUTY]`, `sqlite:PATH`, `postgres://...[?schema=NAME]`,
+    /// `redis://...[?prefix=TEXT]` or `rediss://...`.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("it has no scheme"))?;
         let known = match scheme {
+            "file" => return Self::file(rest),
             "sqlite" => return Self::sqlite(rest),
             "postgres" | "postgresql" => Some((Kind::Postgres, "schema")),
             "redis" => Some((Kind::Redis, "prefix")),
@@ -87,6 +89,24 @@ impl StoreUrl {
         Ok(Self { kind, rest, namespace })
     }
 
+    /// What comes after the last `#` is a duty; `file:///PATH` is the same as `file:/PATH`.
+    fn file(rest: &str) -> Result<Self, StoreError> {
+        let (path, duty) = match rest.rsplit_once('#') {
+            Some((path, duty)) => (path, Some(duty)),
+            None => (rest, None),
+        };
+        let path = if path.starts_with("///") { &path[2..] } else { path };
+        let is_file = !path.is_empty() && !path.contains('\0') && !path.ends_with('/');
+        if !is_file || path.starts_with("//") {
+            return Err(bad("file: needs the path of a file on this host"));
+        }
+        let duty = duty.map(str::parse::<DutyKey>).transpose();
+        let duty =
+            duty.map_err(|_| bad("what comes after # in file:PATH#GROUP/DUTY is no duty"))?;
+        let namespace = duty.map(|duty| duty.to_string());
+        Ok(Self { kind: Kind::File, rest: path.to_owned(), namespace })
+    }
+
     fn sqlite(path: &str) -> Result<Self, StoreError> {
         if path.is_empty() || path.contains('\0') || path.starts_with(':') {
             return Err(bad("sqlite: needs the path of a file"));
@@ -125,6 +145,14 @@ impl StoreUrl {
     ) -> Result<Arc<dyn Store>, StoreError> {
         let _ = (if_absent, entropy); // Not every backend needs them, and not every one is built.
         match self.kind {
+            #[cfg(feature = "file")]
+            Kind::File => {
+                let duty = self.namespace.as_deref().map(str::parse).transpose()?;
+                let path = self.rest.clone().into();
+                let settings =
+                    crate::file::Settings { path, duty, if_absent, entropy, ..Default::default() };
+                Ok(Arc::new(crate::file::FileStore::open(settings).await?))
+            }
             #[cfg(feature = "sqlite")]
             Kind::Sqlite => {
                 let path = self.rest.clone().into();
@@ -143,7 +171,12 @@ impl StoreUrl {
                 let settings = crate::redis::Settings { url, prefix, entropy, if_absent };
                 Ok(Arc::new(crate::redis::Redis::open(settings).await?))
             }
-            #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
+            #[cfg(not(all(
+                feature = "file",
+                feature = "sqlite",
+                feature = "postgres",
+                feature = "redis"
+            )))]
             other => Err(not_built(other)),
         }
     }
@@ -151,13 +184,20 @@ impl StoreUrl {
     /// The statements that make or update the schema, for those who may not run them through us.
     pub fn migration_script(&self) -> Result<String, StoreError> {
         match self.kind {
+            #[cfg(feature = "file")]
+            Kind::File => Ok("# A cursor file has no schema: nothing to run.\n".to_owned()),
             #[cfg(feature = "sqlite")]
             Kind::Sqlite => Ok(crate::sqlite::script()),
             #[cfg(feature = "postgres")]
             Kind::Postgres => crate::postgres::script(&self.postgres(IfAbsent::Create)),
             #[cfg(feature = "redis")]
             Kind::Redis | Kind::Rediss => Ok("# Redis has no schema: nothing to run.\n".to_owned()),
-            #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
+            #[cfg(not(all(
+                feature = "file",
+                feature = "sqlite",
+                feature = "postgres",
+                feature = "redis"
+            )))]
             other => Err(not_built(other)),
         }
     }
@@ -169,7 +209,7 @@ impl StoreUrl {
     }
 }
 
-#[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
+#[cfg(not(all(feature = "file", feature = "sqlite", feature = "postgres", feature = "redis")))]
 fn not_built(kind: Kind) -> StoreError {
     let kind = if kind == Kind::Rediss { Kind::Redis } else { kind };
     let feature = format!("{kind:?}").to_lowercase();
@@ -209,6 +249,10 @@ fn namespace_text(escaped: &str) -> Result<String, StoreError> {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, own) = match self.kind {
+            Kind::File => {
+                write!(f, "file:{}", self.rest)?;
+                return self.namespace.iter().try_for_each(|duty| write!(f, "#{duty}"));
+            }
             Kind::Sqlite => return write!(f, "sqlite:{}", self.rest),
             Kind::Postgres => ("postgres", "schema"),
             Kind::Redis => ("redis", "prefix"),
@@ -245,6 +289,8 @@ mod tests {
     fn a_url_prints_without_its_secrets() {
         for (url, expected) in [
             ("sqlite:tenure.db", "sqlite:tenure.db"),
+            ("file:cursor.json", "file:cursor.json"),
+            ("file:///d/a#b.json#gmail/a%2Fb", "file:/d/a#b.json#gmail/a%2Fb"),
             ("postgres://me:s3cret@h/db?schema=lease", "postgres://me@h/db?schema=lease"),
             ("postgres://me:s3cret@h1:1,h2:2/db", "postgres://me@h1:1,h2:2/db"),
             ("postgres://me@h/db?password=s3@cret", "postgres://me@h/db"),
@@ -275,6 +321,11 @@ mod tests {
             ("", Code::BadUrl),
             ("tenure.db", Code::BadUrl),
             ("sqlite:", Code::BadUrl),
+            ("file:", Code::BadUrl),
+            ("file:#g/d", Code::BadUrl),
+            ("file:folder/", Code::BadUrl),
+            ("file:cursor.json#gmail", Code::BadUrl),
+            ("file://host/cursor.json", Code::BadUrl),
             ("sqlite::memory:", Code::BadUrl),
             ("mysql://me:s3cret@h/db", Code::BadUrl),
             ("me:s3cret@h", Code::BadUrl),

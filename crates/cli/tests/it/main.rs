@@ -8,6 +8,7 @@
 mod checkpoint;
 mod doctor;
 mod errors;
+mod guide;
 mod ls;
 mod migrate;
 mod stores;

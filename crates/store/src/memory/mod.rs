@@ -3,10 +3,6 @@
 //! One lock around one [`State`], so each call is one atomic step. Its clock is an argument, which
 //! makes it the reference that the others are compared with.
 
-mod state;
-mod upkeep;
-
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,24 +14,24 @@ use tenure_core::store::{
     Opened, Released, Replaced, Retention, Want, Watch, check,
 };
 use tenure_core::{
-    Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, LocalInstant, Note, Reason,
-    Session, Store, StoreError, Version,
+    Clock, Document, DutyKey, GroupName, Hold, InstanceId, LocalInstant, Note, Reason, Session,
+    Store, StoreError, Version,
 };
-use tokio::sync::watch;
 
-use state::State;
+use crate::hints::Hints;
+use crate::state::State;
 
 /// A store in memory.
 pub struct Memory {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    hints: Mutex<BTreeMap<GroupName, watch::Sender<()>>>,
+    hints: Hints,
 }
 
 impl Memory {
     /// An empty store that judges expiry by `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, state: Mutex::default(), hints: Mutex::default() }
+        Self { clock, state: Mutex::default(), hints: Hints::default() }
     }
 
     /// Runs one atomic step. A poisoned lock is taken over: no step leaves the state half
@@ -48,10 +44,7 @@ impl Memory {
     }
 
     fn hint(&self, group: &GroupName) {
-        let hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(hint) = hints.get(group) {
-            hint.send_replace(());
-        }
+        self.hints.send(group);
     }
 }
 
@@ -186,9 +179,7 @@ impl Store for Memory {
     }
 
     async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
-        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = hints.entry(group.clone()).or_insert_with(|| watch::channel(()).0);
-        Ok(Box::new(MemoryWatch(sender.subscribe())))
+        Ok(self.hints.watch(group))
     }
 
     async fn audit(
@@ -230,17 +221,6 @@ impl Store for Memory {
 
     async fn survey(&self) -> Result<Survey, StoreError> {
         Ok(Survey { backend: "memory", facts: Vec::new(), unix_ms: None })
-    }
-}
-
-#[derive(Debug)]
-struct MemoryWatch(watch::Receiver<()>);
-
-#[async_trait]
-impl Watch for MemoryWatch {
-    async fn changed(&mut self) -> Result<(), StoreError> {
-        let gone = |_| StoreError::refused(Code::Lost, "the store was dropped");
-        self.0.changed().await.map_err(gone)
     }
 }
 

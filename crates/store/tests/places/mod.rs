@@ -1,5 +1,7 @@
 //! Where the suite runs.
 
+#[cfg(feature = "file")]
+mod file;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -20,6 +22,8 @@ pub async fn under_test() -> Vec<(String, Arc<dyn Place>)> {
         ("flaky".into(), Arc::new(memory::Shared::flaky(0x7e57))),
         ("metered".into(), Arc::new(memory::Shared::metered())),
         ("sealed".into(), Arc::new(memory::Shared::sealed())),
+        #[cfg(feature = "file")]
+        ("file".into(), Arc::new(file::Cursor::new().await)),
         #[cfg(feature = "sqlite")]
         ("sqlite".into(), Arc::new(sqlite::Folder::new())),
     ];

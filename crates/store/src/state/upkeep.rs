@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use tenure_core::store::{Adopt, Adopted, AuditKind, Forgotten, Retention};
 use tenure_core::{DutyKey, Epoch, LocalInstant, Reason};
 
-use super::state::State;
+use super::State;
 
 impl State {
-    pub(super) fn retention(&self) -> Retention {
+    pub(crate) fn retention(&self) -> Retention {
         self.retention
     }
 
-    pub(super) fn retain(&mut self, retention: Retention) {
+    pub(crate) fn retain(&mut self, retention: Retention) {
         self.retention = retention;
         for group in self.groups.values_mut() {
             for ring in group.checkpoints.values_mut() {
@@ -21,7 +21,7 @@ impl State {
         }
     }
 
-    pub(super) fn forget(
+    pub(crate) fn forget(
         &mut self,
         duty: &DutyKey,
         reason: &Reason,
@@ -45,7 +45,7 @@ impl State {
         Forgotten::Forgotten { floor: group.floor }
     }
 
-    pub(super) fn adopt(&mut self, adopt: &Adopt, now: LocalInstant) -> Adopted {
+    pub(crate) fn adopt(&mut self, adopt: &Adopt, now: LocalInstant) -> Adopted {
         let (mut sessions, mut duties, mut floor) = (0, 0, self.floor.max(adopt.floor));
         for group in self.groups.values_mut() {
             sessions += group.sessions.values().filter(|row| now < row.expires).count() as u64;

@@ -1,11 +1,19 @@
-//! What the memory store remembers, and each call as one step on it.
+//! What a store inside one process remembers, and each call as one step on it.
+//!
+//! The memory store is this and a lock; the file store writes the durable part down after each
+//! step.
+
+mod checkpoint;
+#[cfg(feature = "file")]
+pub(crate) mod durable;
+mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tenure_core::store::{
-    AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Commit, Committed, Evict,
-    Evicted, GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, OpenSession, Opened,
-    Released, Replaced, Retention, Want,
+    AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Evict, Evicted, GroupDocument,
+    HoldFate, Holder, HolderNow, KeptAlive, Member, OpenSession, Opened, Released, Replaced,
+    Retention, Want,
 };
 use tenure_core::{
     Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, LocalInstant, Mark, Nonce, Note,
@@ -13,44 +21,49 @@ use tenure_core::{
 };
 
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) groups: BTreeMap<GroupName, Group>,
+pub(crate) struct State {
+    pub(crate) groups: BTreeMap<GroupName, Group>,
     /// No epoch up to this one is granted in any group.
-    pub(super) floor: Epoch,
-    pub(super) retention: Retention,
+    pub(crate) floor: Epoch,
+    pub(crate) retention: Retention,
+    /// The wall clock of the step, for people; the clock that judges expiry where it is not given.
+    pub(crate) unix_ms: Option<u64>,
 }
 
-#[derive(Default)]
-pub(super) struct Group {
-    pub(super) sessions: BTreeMap<InstanceId, SessionRow>,
-    /// The nonce of every session that was ever opened.
-    spent: BTreeSet<Nonce>,
-    pub(super) holds: BTreeMap<DutyId, HoldRow>,
+#[derive(Clone, Default)]
+pub(crate) struct Group {
+    pub(crate) sessions: BTreeMap<InstanceId, SessionRow>,
+    /// The nonce of every session that was ever opened, and when.
+    spent: BTreeMap<Nonce, u64>,
+    pub(crate) holds: BTreeMap<DutyId, HoldRow>,
     /// Newest first, at most [`Retention::history_slots`].
-    pub(super) checkpoints: BTreeMap<DutyId, VecDeque<Checkpoint>>,
-    document: GroupDocument,
-    audit: VecDeque<AuditEntry>,
-    last_seq: u64,
+    pub(crate) checkpoints: BTreeMap<DutyId, VecDeque<Checkpoint>>,
+    pub(crate) document: GroupDocument,
+    pub(crate) audit: VecDeque<AuditEntry>,
+    pub(crate) last_seq: u64,
     /// The newest epoch of the duties that were forgotten.
-    pub(super) floor: Epoch,
+    pub(crate) floor: Epoch,
     retention: Retention,
+    unix_ms: Option<u64>,
 }
 
-pub(super) struct SessionRow {
+#[derive(Clone)]
+pub(crate) struct SessionRow {
     nonce: Nonce,
     note: Note,
-    pub(super) expires: LocalInstant,
+    pub(crate) expires: LocalInstant,
     /// How many holds have left this session.
     left: u64,
     evicted: bool,
 }
 
 /// The last grant of a duty; the row stays when the hold ends, so the epoch does (R2).
-pub(super) struct HoldRow {
-    epoch: Epoch,
-    pub(super) instance: InstanceId,
+#[derive(Clone)]
+pub(crate) struct HoldRow {
+    pub(crate) epoch: Epoch,
+    pub(crate) instance: InstanceId,
     nonce: Nonce,
-    pub(super) held: bool,
+    pub(crate) held: bool,
 }
 
 impl Group {
@@ -58,7 +71,7 @@ impl Group {
         self.sessions.get(instance).filter(|row| row.nonce == nonce && now < row.expires)
     }
 
-    pub(super) fn holder(&self, row: &HoldRow, now: LocalInstant) -> Option<HolderNow> {
+    pub(crate) fn holder(&self, row: &HoldRow, now: LocalInstant) -> Option<HolderNow> {
         let session = self.live(&row.instance, row.nonce, now).filter(|_| row.held)?;
         let remaining = session.expires.since(now);
         Some(HolderNow { instance: row.instance.clone(), remaining })
@@ -75,13 +88,17 @@ impl Group {
             && self.live(&hold.instance, hold.nonce, now).is_some()
     }
 
-    pub(super) fn newest_epoch(&self, duty: &DutyId) -> Epoch {
+    pub(crate) fn newest_epoch(&self, duty: &DutyId) -> Epoch {
         let granted = self.holds.get(duty).map_or(Epoch::ZERO, |row| row.epoch);
         let committed = self.checkpoints.get(duty).and_then(VecDeque::front);
         granted.max(committed.map_or(Epoch::ZERO, |checkpoint| checkpoint.epoch))
     }
 
-    pub(super) fn record(
+    fn wall(&self, now: LocalInstant) -> u64 {
+        self.unix_ms.unwrap_or(now.as_nanos() / 1_000_000)
+    }
+
+    pub(crate) fn record(
         &mut self,
         kind: AuditKind,
         instance: &InstanceId,
@@ -93,7 +110,7 @@ impl Group {
         let (duty, epoch) = hold.unzip();
         self.audit.push_back(AuditEntry {
             seq: self.last_seq,
-            unix_ms: now.as_nanos() / 1_000_000,
+            unix_ms: self.wall(now),
             kind,
             instance: instance.clone(),
             duty,
@@ -128,14 +145,15 @@ impl Group {
 }
 
 impl State {
-    pub(super) fn group(&mut self, name: &GroupName) -> &mut Group {
+    pub(crate) fn group(&mut self, name: &GroupName) -> &mut Group {
         let group = self.groups.entry(name.clone()).or_default();
         group.floor = group.floor.max(self.floor);
         group.retention = self.retention;
+        group.unix_ms = self.unix_ms;
         group
     }
 
-    pub(super) fn open(&mut self, open: &OpenSession, now: LocalInstant) -> Opened {
+    pub(crate) fn open(&mut self, open: &OpenSession, now: LocalInstant) -> Opened {
         let group = self.group(&open.group);
         let expires = now.plus(open.ttl.get());
         if let Some(row) = group.sessions.get_mut(&open.instance) {
@@ -151,9 +169,10 @@ impl State {
                 (false, false, _) => {}
             }
         }
-        if !group.spent.insert(open.nonce) {
+        if group.spent.contains_key(&open.nonce) {
             return Opened::Spent;
         }
+        group.spent.insert(open.nonce, group.wall(now));
         let row = SessionRow {
             nonce: open.nonce,
             note: open.note.clone(),
@@ -166,7 +185,7 @@ impl State {
         Opened::Open(open.session())
     }
 
-    pub(super) fn close(
+    pub(crate) fn close(
         &mut self,
         session: &Session,
         reason: &Reason,
@@ -185,7 +204,7 @@ impl State {
         Closed::Closed
     }
 
-    pub(super) fn keep_alive(
+    pub(crate) fn keep_alive(
         &mut self,
         session: &Session,
         note: Option<&Note>,
@@ -212,7 +231,7 @@ impl State {
         KeptAlive::Kept { mark, holds: holds.iter().map(fate).collect() }
     }
 
-    pub(super) fn claim(
+    pub(crate) fn claim(
         &mut self,
         session: &Session,
         wants: &[Want],
@@ -238,7 +257,7 @@ impl State {
             .collect())
     }
 
-    pub(super) fn release(
+    pub(crate) fn release(
         &mut self,
         session: &Session,
         holds: &[Hold],
@@ -249,7 +268,7 @@ impl State {
         holds.iter().map(|hold| group.release(session, hold, reason, now)).collect()
     }
 
-    pub(super) fn evict(
+    pub(crate) fn evict(
         &mut self,
         name: &GroupName,
         instance: &InstanceId,
@@ -285,16 +304,17 @@ impl State {
         Evicted::Evicted { ended }
     }
 
-    pub(super) fn groups(&self) -> Vec<GroupName> {
+    pub(crate) fn groups(&self) -> Vec<GroupName> {
         let used = |group: &Group| {
             !group.sessions.is_empty()
                 || !group.holds.is_empty()
+                || !group.checkpoints.is_empty()
                 || group.document.version > Version::ZERO
         };
         self.groups.iter().filter(|(_, group)| used(group)).map(|(name, _)| name.clone()).collect()
     }
 
-    pub(super) fn members(&mut self, name: &GroupName, now: LocalInstant) -> Vec<Member> {
+    pub(crate) fn members(&mut self, name: &GroupName, now: LocalInstant) -> Vec<Member> {
         let group = self.group(name);
         let live = group.sessions.iter().filter(|(_, row)| now < row.expires);
         live.map(|(instance, row)| Member {
@@ -307,40 +327,23 @@ impl State {
         .collect()
     }
 
-    pub(super) fn holders(&mut self, name: &GroupName, now: LocalInstant) -> Vec<Holder> {
+    pub(crate) fn holders(&mut self, name: &GroupName, now: LocalInstant) -> Vec<Holder> {
         let group = self.group(name);
-        let holders = group.holds.iter().map(|(id, row)| Holder {
+        // A checkpoint whose grant is not known here came from elsewhere; it shows, too.
+        let known: BTreeSet<_> = group.holds.keys().chain(group.checkpoints.keys()).collect();
+        let holders = known.into_iter().map(|id| Holder {
             duty: DutyKey { group: name.clone(), id: id.clone() },
-            epoch: Some(row.epoch),
-            holder: group.holder(row, now),
+            epoch: Some(group.newest_epoch(id)),
+            holder: group.holds.get(id).and_then(|row| group.holder(row, now)),
         });
         holders.collect()
     }
 
-    pub(super) fn load(&mut self, duty: &DutyKey) -> Option<Checkpoint> {
-        self.group(&duty.group).checkpoints.get(&duty.id)?.front().cloned()
-    }
-
-    pub(super) fn commit(
-        &mut self,
-        session: &Session,
-        commits: &[Commit],
-        now: LocalInstant,
-    ) -> Result<Vec<Committed>, StoreError> {
-        let group = self.group(&session.group);
-        commits.iter().map(|commit| group.commit(session, commit, now)).collect()
-    }
-
-    pub(super) fn history(&mut self, duty: &DutyKey) -> Vec<Checkpoint> {
-        let ring = self.group(&duty.group).checkpoints.get(&duty.id);
-        ring.map(|ring| ring.iter().cloned().collect()).unwrap_or_default()
-    }
-
-    pub(super) fn document(&mut self, name: &GroupName) -> GroupDocument {
+    pub(crate) fn document(&mut self, name: &GroupName) -> GroupDocument {
         self.group(name).document.clone()
     }
 
-    pub(super) fn replace_document(
+    pub(crate) fn replace_document(
         &mut self,
         name: &GroupName,
         expected: Version,
@@ -356,7 +359,7 @@ impl State {
         Ok(Replaced::Saved(version))
     }
 
-    pub(super) fn audit(&mut self, name: &GroupName, range: AuditRange) -> Vec<AuditEntry> {
+    pub(crate) fn audit(&mut self, name: &GroupName, range: AuditRange) -> Vec<AuditEntry> {
         let entries = self.group(name).audit.iter();
         entries.filter(|entry| entry.seq > range.after).take(range.limit).cloned().collect()
     }
@@ -420,45 +423,17 @@ impl Group {
         self.record(AuditKind::Released, &session.instance, freed, reason.as_str(), now);
         Released::Freed
     }
-
-    fn commit(
-        &mut self,
-        session: &Session,
-        commit: &Commit,
-        now: LocalInstant,
-    ) -> Result<Committed, StoreError> {
-        let hold = &commit.hold;
-        let newest = self.newest_epoch(&hold.duty.id);
-        if !hold.is_of(session) || !self.stands(hold, now) || newest != hold.epoch {
-            return Ok(Committed::Fenced { newest });
-        }
-        let ring = self.checkpoints.entry(hold.duty.id.clone()).or_default();
-        let stored = ring.front().map_or(Version::ZERO, |checkpoint| checkpoint.version);
-        if stored != commit.expected {
-            return Ok(Committed::Conflict { stored });
-        }
-        let version = stored.next()?;
-        ring.push_front(Checkpoint {
-            version,
-            epoch: hold.epoch,
-            instance: hold.instance.clone(),
-            document: commit.document.clone(),
-            unix_ms: now.as_nanos() / 1_000_000,
-        });
-        ring.truncate(self.retention.history_slots);
-        Ok(Committed::Saved(version))
-    }
 }
 
 #[cfg(feature = "conformance")]
 impl State {
-    pub(super) fn lapse(&mut self, session: &Session, now: LocalInstant) {
+    pub(crate) fn lapse(&mut self, session: &Session, now: LocalInstant) {
         if let Some(row) = self.group(&session.group).sessions.get_mut(&session.instance) {
             row.expires = row.expires.min(now);
         }
     }
 
-    pub(super) fn lose_epoch(&mut self, duty: &DutyKey) {
+    pub(crate) fn lose_epoch(&mut self, duty: &DutyKey) {
         self.group(&duty.group).holds.remove(&duty.id);
     }
 }

@@ -1,0 +1,238 @@
+//! Opening a store: the lock, what was written down, and what others left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use tenure_core::store::Retention;
+use tenure_core::{Code, DutyId, DutyKey, Epoch, GroupName, StoreError, Version};
+use tenure_wire::cursor::{self, Broken, Cursor};
+use tenure_wire::folder::{self, FORMAT, GroupFile, StoreFile};
+
+use super::Settings;
+use super::disk::Disk;
+use super::layout::Layout;
+use super::live::Live;
+use super::trail::MOST;
+use super::writer::{Room, Writer, damaged, refused};
+use crate::IfAbsent;
+use crate::state::{Group, State, durable};
+
+/// The duty of a cursor file whose URL names none.
+fn default_duty() -> Result<DutyKey, StoreError> {
+    DutyKey::new("file", "cursor")
+}
+
+/// What memory is told to keep: every audit entry, until it is a line in a file.
+pub(super) fn in_memory(retention: Retention) -> Retention {
+    Retention { audit_kept: usize::MAX, ..retention }
+}
+
+fn absent(layout: &Layout) -> StoreError {
+    StoreError::refused(Code::Absent, layout.path().display().to_string())
+}
+
+/// Opens the store and reads all of its state.
+pub(super) fn open(settings: Settings, disk: Arc<dyn Disk>) -> Result<(Writer, Live), StoreError> {
+    let Settings { path, duty, if_absent, clock, entropy } = settings;
+    let path = disk.resolve(&path).map_err(|error| refused(&error, &path))?;
+    let asked = duty.is_some();
+    let main = duty.map_or_else(default_duty, Ok)?;
+    let retention = Retention::default();
+    let store = StoreFile {
+        format: FORMAT,
+        duty: main.to_string(),
+        incarnation: format!("{entropy:032x}"),
+        floor: 0,
+        history_slots: retention.history_slots as u64,
+        audit_kept: retention.audit_kept as u64,
+    };
+    let mut writer = Writer {
+        disk,
+        layout: Layout::new(path, main),
+        lock: None,
+        store,
+        rooms: BTreeMap::new(),
+        lost: BTreeMap::new(),
+        unsynced: BTreeSet::new(),
+    };
+    let live = Live::new(clock, State::default());
+    live.step(|state, _| state.retain(in_memory(retention)));
+    let there = writer.has_store()?;
+    if !there && if_absent == IfAbsent::Refuse {
+        if writer.cursors()?.is_empty() {
+            return Err(absent(&writer.layout));
+        }
+        writer.scan(&live)?;
+        return Ok((writer, live));
+    }
+    writer.enter(&live, asked)?;
+    Ok((writer, live))
+}
+
+impl Writer {
+    fn has_store(&self) -> Result<bool, StoreError> {
+        let folder = self.layout.folder();
+        let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
+        // A folder with nothing but a lock is of a store that was never finished.
+        Ok(names.iter().any(|name| name.starts_with("store.json") || name.starts_with("group-")))
+    }
+
+    /// The names of all cursor files, and of which duties they are if the names tell.
+    fn cursors(&self) -> Result<Vec<(String, Option<DutyKey>)>, StoreError> {
+        let folder = self.layout.parent();
+        let names = self.disk.list(folder).map_err(|error| refused(&error, folder))?;
+        let cursor = |name: String| self.layout.is_cursor(&name).map(|duty| (name, duty));
+        Ok(names.into_iter().filter_map(cursor).collect())
+    }
+
+    /// Before anything is written: makes a store of what was only looked at so far.
+    pub(super) fn prepare(&mut self, live: &Live) -> Result<(), StoreError> {
+        match self.lock {
+            Some(_) => Ok(()),
+            None => self.enter(live, true),
+        }
+    }
+
+    /// Takes the lock and reads the state, or writes the first one.
+    fn enter(&mut self, live: &Live, asked: bool) -> Result<(), StoreError> {
+        let folder = self.layout.folder();
+        self.disk.make_folder(&folder).map_err(|error| refused(&error, &folder))?;
+        let path = self.layout.lock();
+        let lock = self.disk.lock(&path).map_err(|error| refused(&error, &path))?;
+        let Some(lock) = lock else {
+            let what = format!("{} is locked", path.display());
+            return Err(StoreError::refused(Code::InUse, what));
+        };
+        // What the process before us wrote may not be durable yet; nothing is built on it before.
+        self.unsynced.extend([self.layout.parent().to_owned(), folder.clone()]);
+        self.settle()?;
+        let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
+        self.enter_store(&names, asked)?;
+        self.lock = Some(lock);
+        self.rooms.clear();
+        self.enter_groups(live, &names)?;
+        self.finish_forgetting(live)?;
+        self.scan(live)
+    }
+
+    fn enter_store(&mut self, names: &[String], asked: bool) -> Result<(), StoreError> {
+        let path = self.layout.store();
+        if !names.iter().any(|name| name == "store.json") {
+            let kept = names.iter().find(|name| name.starts_with("store.json.corrupt-"));
+            if kept.is_none() && !names.iter().any(|name| Layout::is_group(name).is_some()) {
+                return self.persist_store(self.store.clone());
+            }
+            let kept = kept.map_or(String::new(), |kept| format!("; it is kept as {kept}"));
+            return Err(damaged(format!("{} is gone{kept}; put it back", path.display())));
+        }
+        let bytes = self.disk.read(&path, MOST).map_err(|error| refused(&error, &path))?;
+        let store: StoreFile = match folder::read(&bytes) {
+            Ok(store) => store,
+            Err(Broken(why)) => {
+                let aside = self.rename_aside(&path)?;
+                let (path, aside) = (path.display(), aside.display());
+                return Err(damaged(format!("{path} {why}; it is kept as {aside}")));
+            }
+        };
+        if store.format > FORMAT {
+            let what = format!("{} has format {}", path.display(), store.format);
+            return Err(StoreError::refused(Code::NewerSchema, what));
+        }
+        let main: DutyKey = store.duty.parse()?;
+        if asked && main != self.layout.main {
+            let what = format!("this file is the cursor of {main}: write #{main}");
+            return Err(StoreError::refused(Code::BadUrl, what));
+        }
+        self.layout.main = main;
+        self.store = store;
+        Ok(())
+    }
+
+    /// Reads the state of every group; what is damaged is kept aside and remembered.
+    fn enter_groups(&mut self, live: &Live, names: &[String]) -> Result<(), StoreError> {
+        let retention = Retention {
+            history_slots: usize::try_from(self.store.history_slots).unwrap_or(1),
+            audit_kept: usize::try_from(self.store.audit_kept).unwrap_or(usize::MAX),
+        };
+        let (retention, floor) = (retention.check()?, Epoch::new(self.store.floor)?);
+        live.step(|state, _| {
+            state.groups.clear();
+            state.floor = floor;
+            state.retain(in_memory(retention));
+        });
+        for name in names {
+            let Some((stem, whole)) = Layout::is_group(name) else { continue };
+            let path = self.layout.group(stem);
+            let restore = "put a good one there, or run `tenure store adopt`";
+            if !whole {
+                if !names.iter().any(|other| *other == format!("group-{stem}.json")) {
+                    let what = format!("{} is gone, see {name}; {restore}", path.display());
+                    self.lost.insert(stem.to_owned(), what);
+                }
+                continue;
+            }
+            let bytes = self.disk.read(&path, MOST).map_err(|error| refused(&error, &path))?;
+            match enter_group(&bytes) {
+                Ok((name, group, room)) => {
+                    live.step(|state, _| state.groups.insert(name.clone(), group));
+                    self.rooms.insert(name, room);
+                }
+                Err(Broken(why)) => {
+                    let aside = self.rename_aside(&path)?;
+                    let (path, aside) = (path.display(), aside.display());
+                    let what = format!("{path} {why}; it is kept as {aside}; {restore}");
+                    self.lost.insert(stem.to_owned(), what);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for cursor files that the state does not know: those of others, and those whose state
+    /// was lost. What is wrong with one of them is told to whoever asks for it.
+    fn scan(&mut self, live: &Live) -> Result<(), StoreError> {
+        for (name, duty) in self.cursors()? {
+            let path = self.layout.parent().join(name);
+            let duty = match duty {
+                Some(duty) => Some(duty),
+                None => self.named_inside(&path),
+            };
+            let Some(duty) = duty else { continue };
+            let known = |state: &mut State| state.group(&duty.group).holds.contains_key(&duty.id);
+            if !live.step(|state, _| known(state)) {
+                let _ = self.read(live, &duty);
+            }
+        }
+        Ok(())
+    }
+
+    /// The duty of a file whose name was too long.
+    fn named_inside(&self, path: &Path) -> Option<DutyKey> {
+        let bytes = self.disk.read(path, cursor::MAX_BYTES).ok()?;
+        match cursor::read(&bytes) {
+            Ok(Cursor::Ours(duty, _)) if self.layout.cursor(&duty) == path => Some(duty),
+            _ => None,
+        }
+    }
+}
+
+fn enter_group(bytes: &[u8]) -> Result<(GroupName, Group, Room), Broken> {
+    let file: GroupFile = folder::read(bytes)?;
+    let (name, group) = Group::import(&file)?;
+    let bad = |error: StoreError| Broken(format!("has a value that cannot be: {error}"));
+    let mut versions = BTreeMap::new();
+    for (id, version) in durable::by_duty(&file.versions)? {
+        versions.insert(id, Version::new(version).map_err(bad)?);
+    }
+    let forgotten: Result<BTreeSet<_>, _> = file.forgotten.into_iter().map(DutyId::new).collect();
+    let room = Room {
+        saved: true,
+        versions,
+        forgotten: forgotten.map_err(bad)?,
+        aside: durable::by_duty(&file.aside)?,
+        durable_seq: file.last_seq,
+        ..Room::default()
+    };
+    Ok((name, group, room))
+}

@@ -1,0 +1,333 @@
+//! Cursor files: reading them with care, replacing them in the right order.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use tenure_core::store::{Checkpoint, Commit, Committed};
+use tenure_core::{
+    Code, Document, DutyKey, Epoch, InstanceId, LocalInstant, Session, StoreError, Version,
+};
+use tenure_wire::cursor::{self, Broken, Cursor};
+
+use super::disk::Stamp;
+use super::layout::Layout;
+use super::live::Live;
+use super::writer::{Writer, damaged, refused};
+
+/// Who wrote a cursor file that does not say so.
+const PLAIN: &str = "v1";
+
+impl Writer {
+    /// The newest checkpoint of a duty, read from its cursor file.
+    pub(super) fn read(
+        &mut self,
+        live: &Live,
+        duty: &DutyKey,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        let path = self.layout.cursor(duty);
+        let Some(stamp) = self.disk.stamp(&path).map_err(|error| refused(&error, &path))? else {
+            self.absent(live, duty, &path)?;
+            return Ok(None);
+        };
+        let checkpoint = match self.parse(&path)? {
+            Ok(Cursor::Ours(of, checkpoint)) if of == *duty => checkpoint,
+            Ok(Cursor::Ours(of, _)) => {
+                let path = path.display();
+                return Err(damaged(format!("{path} is the cursor of {of}, not of {duty}")));
+            }
+            Ok(Cursor::Plain(document)) => self.import(live, duty, document, stamp)?,
+            Err(Broken(why)) => return Err(self.put_aside(live, duty, &path, &why)?),
+        };
+        self.note(live, duty, &checkpoint, stamp);
+        Ok(Some(checkpoint))
+    }
+
+    /// Reads a file; what is wrong with it is told apart from a disk that does not answer.
+    fn parse(&self, path: &Path) -> Result<Result<Cursor, Broken>, StoreError> {
+        match self.disk.read(path, cursor::MAX_BYTES) {
+            Ok(bytes) => Ok(cursor::read(&bytes)),
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                Ok(Err(Broken("is larger than any cursor".to_owned())))
+            }
+            Err(error) if error.kind() == ErrorKind::IsADirectory => {
+                Err(damaged(format!("{} is a folder", path.display())))
+            }
+            Err(error) => Err(refused(&error, path)),
+        }
+    }
+
+    /// Reads the cursor file again if it is another one than the one that was read last.
+    pub(super) fn refresh(&mut self, live: &Live, duty: &DutyKey) -> Result<(), StoreError> {
+        let path = self.layout.cursor(duty);
+        let stamp = self.disk.stamp(&path).map_err(|error| refused(&error, &path))?;
+        let known = self.rooms.get(&duty.group).and_then(|room| room.stamps.get(&duty.id));
+        if stamp.is_some() && stamp.as_ref() == known {
+            return Ok(());
+        }
+        self.read(live, duty).map(drop)
+    }
+
+    /// The same for a call that needs no cursor: a damaged one is told to those who do.
+    pub(super) fn refresh_if_whole(
+        &mut self,
+        live: &Live,
+        duty: &DutyKey,
+    ) -> Result<(), StoreError> {
+        match self.refresh(live, duty) {
+            Err(error) if error.code() == Code::Damaged => Ok(()),
+            refreshed => refreshed,
+        }
+    }
+
+    fn note(&mut self, live: &Live, duty: &DutyKey, found: &Checkpoint, stamp: Stamp) {
+        let newest = Checkpoint { document: Document::default(), ..found.clone() };
+        live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, Some(newest)));
+        let writes = self.lock.is_some();
+        let room = self.room(&duty.group);
+        room.stamps.insert(duty.id.clone(), stamp);
+        room.aside.remove(&duty.id);
+        if writes {
+            // A mere look counts nothing: it would have to be written down to stay the same.
+            let version = room.versions.entry(duty.id.clone()).or_default();
+            *version = found.version.max(*version);
+        }
+        if writes && !room.saved && found.epoch > Epoch::ZERO {
+            let stem = Layout::stem(&duty.group);
+            let what = format!(
+                "{} tells of epoch {}, but {} is gone, and with it the epochs granted since; put \
+                 it back, or run `tenure store adopt` with a floor above them",
+                self.layout.cursor(duty).display(),
+                found.epoch,
+                self.layout.group(&stem).display()
+            );
+            self.lost.entry(stem).or_insert(what);
+        }
+    }
+
+    /// There is no cursor file. That is an answer only if there was none before: who starts from
+    /// nothing by mistake does everything again.
+    fn absent(&mut self, live: &Live, duty: &DutyKey, path: &Path) -> Result<(), StoreError> {
+        live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, None));
+        let room = self.room(&duty.group);
+        room.stamps.remove(&duty.id);
+        if let Some(aside) = room.aside.get(&duty.id) {
+            let what = format!("{} was damaged and is kept as {aside}", path.display());
+            return Err(damaged(format!("{what}; {}", self.advice(duty, path))));
+        }
+        let seen = room.versions.get(&duty.id).is_some_and(|version| *version > Version::ZERO);
+        // The first one is written to the history before there is a cursor file at all.
+        let first = Version::ZERO.next()?;
+        if seen || self.generations(duty)?.first().is_some_and(|newest| *newest > first) {
+            let what = format!("{} is gone", path.display());
+            return Err(damaged(format!("{what}; {}", self.advice(duty, path))));
+        }
+        Ok(())
+    }
+
+    /// What to do about a cursor file that cannot be used.
+    fn advice(&self, duty: &DutyKey, path: &Path) -> String {
+        let newest = self.generations(duty).unwrap_or_default().first().copied();
+        let newest = newest.map_or("there is none in the history".to_owned(), |version| {
+            format!(
+                "the newest in the history is {}",
+                self.layout.generation(duty, version).display()
+            )
+        });
+        let path = path.display();
+        format!("put a good file at {path} ({newest}), or give it up: `tenure forget {duty}`")
+    }
+
+    /// Keeps a damaged cursor file under another name, and remembers that it did.
+    fn put_aside(
+        &mut self,
+        live: &Live,
+        duty: &DutyKey,
+        path: &Path,
+        why: &str,
+    ) -> Result<StoreError, StoreError> {
+        live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, None));
+        if self.lock.is_none() {
+            return Ok(damaged(format!("{} {why}", path.display())));
+        }
+        let aside = self.free_aside(path)?;
+        self.room(&duty.group).aside.insert(duty.id.clone(), aside.display().to_string());
+        // Remembered first: a file that is gone and not remembered would look like none at all.
+        if self.ready(&duty.group).is_ok() {
+            self.persist_as_is(live, &duty.group)?;
+        }
+        self.disk.rename(path, &aside).map_err(|error| refused(&error, path))?;
+        self.sync_parent(path)?;
+        let (path_shown, aside) = (path.display(), aside.display());
+        let advice = self.advice(duty, path);
+        Ok(damaged(format!("{path_shown} {why}; it is kept as {aside}; {advice}")))
+    }
+
+    /// A file that somebody wrote who does not know of versions: the newest checkpoint, whatever
+    /// was here before. It goes to the history at once, so that its version stays what it is.
+    fn import(
+        &mut self,
+        live: &Live,
+        duty: &DutyKey,
+        document: Document,
+        stamp: Stamp,
+    ) -> Result<Checkpoint, StoreError> {
+        let newest = match self.generations(duty)?.first() {
+            Some(version) => Some(self.generation(duty, *version)?),
+            None => None,
+        };
+        let seen = self.rooms.get(&duty.group).and_then(|room| room.versions.get(&duty.id));
+        let seen = seen.copied().unwrap_or_default();
+        if let Some(newest) = &newest
+            && newest.instance.as_str() == PLAIN
+            && newest.document == document
+            && newest.version >= seen
+        {
+            return Ok(newest.clone());
+        }
+        let granted = live.step(|state, _| state.group(&duty.group).granted(&duty.id));
+        let (version, epoch) =
+            newest.map_or_else(Default::default, |newest| (newest.version, newest.epoch));
+        let checkpoint = Checkpoint {
+            version: version.max(seen).next()?,
+            epoch: epoch.max(granted),
+            instance: InstanceId::new(PLAIN)?,
+            document,
+            unix_ms: stamp.unix_ms(),
+        };
+        if self.lock.is_some() {
+            self.write_generation(duty, &checkpoint)?;
+        }
+        Ok(checkpoint)
+    }
+
+    /// The versions in the history of a duty, newest first.
+    pub(super) fn generations(&self, duty: &DutyKey) -> Result<Vec<Version>, StoreError> {
+        let folder = self.layout.history(duty);
+        let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
+        let mut versions: Vec<_> =
+            names.iter().filter_map(|name| Layout::is_generation(name)).collect();
+        versions.sort_by(|a, b| b.cmp(a));
+        Ok(versions)
+    }
+
+    fn generation(&self, duty: &DutyKey, version: Version) -> Result<Checkpoint, StoreError> {
+        let path = self.layout.generation(duty, version);
+        match self.parse(&path)? {
+            Ok(Cursor::Ours(of, checkpoint)) if of == *duty && checkpoint.version == version => {
+                Ok(checkpoint)
+            }
+            Err(Broken(why)) => Err(damaged(format!("{} {why}", path.display()))),
+            _ => Err(damaged(format!("{} is of another checkpoint", path.display()))),
+        }
+    }
+
+    fn write_generation(&mut self, duty: &DutyKey, of: &Checkpoint) -> Result<(), StoreError> {
+        let folder = self.layout.history(duty);
+        if self.disk.stamp(&folder).map_err(|error| refused(&error, &folder))?.is_none() {
+            for folder in [self.layout.histories(), folder] {
+                self.disk.make_folder(&folder).map_err(|error| refused(&error, &folder))?;
+                self.sync_parent(&folder)?;
+            }
+        }
+        let path = self.layout.generation(duty, of.version);
+        self.write_file(&path, &cursor::write(duty, of))
+    }
+
+    /// The checkpoints of a duty, newest first. While the cursor file is damaged, those of before.
+    pub(super) fn history(
+        &mut self,
+        live: &Live,
+        duty: &DutyKey,
+    ) -> Result<Vec<Checkpoint>, StoreError> {
+        let mut versions = self.generations(duty)?;
+        let newest = match self.read(live, duty) {
+            Ok(None) => return Ok(Vec::new()),
+            Ok(newest) => newest,
+            Err(error) if error.code() == Code::Damaged && !versions.is_empty() => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(newest) = &newest {
+            // One that is newer was on its way when the process ended.
+            versions.retain(|version| *version < newest.version);
+        }
+        let slots = live.step(|state, _| state.retention.history_slots);
+        versions.truncate(slots - usize::from(newest.is_some()));
+        let mut history: Vec<_> = newest.into_iter().collect();
+        for version in versions {
+            history.push(self.generation(duty, version)?);
+        }
+        Ok(history)
+    }
+
+    /// Stores checkpoints, one after the other: they take effect together only one by one.
+    pub(super) fn commit(
+        &mut self,
+        live: &Live,
+        session: &Session,
+        commits: &[Commit],
+    ) -> Result<Vec<Committed>, StoreError> {
+        self.prepare(live)?;
+        self.ready(&session.group)?;
+        for commit in commits {
+            self.refresh(live, &commit.hold.duty)?;
+        }
+        // Nobody can take a duty over until this writer is given back, so the judgement stands.
+        let judge = |state: &mut crate::state::State, now: LocalInstant| {
+            let group = state.group(&session.group);
+            let judge = |commit: &Commit| {
+                let committed = group.judge(session, commit, now)?;
+                let Committed::Saved(version) = committed else { return Ok((committed, None)) };
+                Ok((committed, Some(group.checkpoint(commit, version, now))))
+            };
+            commits.iter().map(judge).collect::<Result<Vec<_>, StoreError>>()
+        };
+        let judged = live.step(judge)?;
+        let (mut answers, mut stored) = (Vec::new(), false);
+        for (commit, (answer, checkpoint)) in commits.iter().zip(judged) {
+            if let Some(checkpoint) = checkpoint {
+                let saved = self.save(live, &commit.hold.duty, &checkpoint);
+                saved.map_err(|error| if stored { error.or_happened() } else { error })?;
+                stored = true;
+            }
+            answers.push(answer);
+        }
+        Ok(answers)
+    }
+
+    /// Replaces a cursor file. What it replaces is in the history before it is gone, and so is the
+    /// new one: a version that was stored once is never counted again, even if somebody else
+    /// overwrites the cursor file.
+    fn save(&mut self, live: &Live, duty: &DutyKey, new: &Checkpoint) -> Result<(), StoreError> {
+        let path = self.layout.cursor(duty);
+        let before = Version::new(new.version.get() - 1)?;
+        if before > Version::ZERO {
+            let kept = self.layout.generation(duty, before);
+            let found = self.disk.stamp(&kept).map_err(|error| refused(&error, &kept))?;
+            if found.is_none()
+                && let Some(old) = self.read(live, duty)?
+            {
+                self.write_generation(duty, &old)?;
+            }
+        }
+        // Until the cursor file is replaced nothing has happened, whatever is in the history.
+        let unhappened = |error: StoreError| StoreError::Refused(error.problem().clone());
+        self.write_generation(duty, new).map_err(unhappened)?;
+        self.write_file(&path, &cursor::write(duty, new))?;
+        let stamp = self.disk.stamp(&path).ok().flatten();
+        let first = !self.room(&duty.group).versions.contains_key(&duty.id);
+        if let Some(stamp) = stamp {
+            self.note(live, duty, new, stamp);
+        }
+        if first {
+            // So that a cursor file that is removed later is missed. The commit has happened; if
+            // this fails it is written with the next grant.
+            let _ = self.persist_as_is(live, &duty.group);
+        }
+        let slots = live.step(|state, _| state.retention.history_slots) as u64;
+        if let Some(old) = new.version.get().checked_sub(slots).filter(|old| *old > 0) {
+            // What is not removed now only takes room.
+            let _ = self.disk.remove(&self.layout.generation(duty, Version::new(old)?));
+        }
+        Ok(())
+    }
+}

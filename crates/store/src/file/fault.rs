@@ -1,0 +1,446 @@
+//! Disks that fail: one that ends its own process, and one whose power can be cut.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Signal, getpid, kill_process};
+
+use super::disk::{Disk, Lock, Real, Stamp};
+
+/// The real disk, until a certain step of it kills the process.
+#[derive(Debug)]
+pub struct Deadly {
+    real: Real,
+    steps: AtomicU64,
+    last: u64,
+}
+
+impl Deadly {
+    /// Kills this process when step number `last`, counted from one, begins.
+    pub fn at(last: u64) -> Self {
+        Self { real: Real::default(), steps: AtomicU64::new(0), last }
+    }
+
+    /// How many steps were done.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::SeqCst)
+    }
+
+    fn step(&self, half: impl FnOnce()) {
+        if self.steps.fetch_add(1, Ordering::SeqCst) + 1 == self.last {
+            half();
+            // Nothing runs after it in this process.
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
+    }
+}
+
+impl Disk for Deadly {
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.real.resolve(path)
+    }
+
+    fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
+        self.real.read(path, most)
+    }
+
+    fn stamp(&self, path: &Path) -> io::Result<Option<Stamp>> {
+        self.real.stamp(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.real.list(folder)
+    }
+
+    fn make_folder(&self, folder: &Path) -> io::Result<()> {
+        self.step(|| ());
+        self.real.make_folder(folder)
+    }
+
+    /// Dies with half of it written.
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.step(|| drop(self.real.write(path, &bytes[..bytes.len() / 2])));
+        self.real.write(path, bytes)
+    }
+
+    /// Dies with half of it written.
+    fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.step(|| drop(self.real.append(path, at, &bytes[..bytes.len() / 2])));
+        self.real.append(path, at, bytes)
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        self.step(|| ());
+        self.real.sync(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step(|| ());
+        self.real.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.step(|| ());
+        self.real.remove(path)
+    }
+
+    fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        self.step(|| ());
+        self.real.remove_folder(folder)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        self.step(|| ());
+        self.real.sync_folder(folder)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Lock>> {
+        self.real.lock(path)
+    }
+}
+
+/// A disk in memory that promises no more than a real one: data is there for sure after a sync of
+/// its file, a name after a sync of its folder, and without that each by itself or not at all.
+#[derive(Debug, Default)]
+pub struct Simulated(Mutex<Model>);
+
+#[derive(Clone, Debug, Default)]
+struct Model {
+    files: BTreeMap<u64, Data>,
+    folders: BTreeMap<PathBuf, Names>,
+    /// Changes so far; also the time of this disk.
+    steps: u64,
+    off_at: Option<u64>,
+    fail_at: Option<(u64, ErrorKind)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Data {
+    durable: Vec<u8>,
+    now: Vec<u8>,
+    changed: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Names {
+    durable: BTreeMap<String, Node>,
+    now: BTreeMap<String, Node>,
+    /// What was done since the names were durable.
+    edits: Vec<Edit>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Node {
+    File(u64),
+    Folder,
+}
+
+#[derive(Clone, Debug)]
+enum Edit {
+    Set(String, Node),
+    Unset(String),
+    Move(String, String, Node),
+}
+
+impl Edit {
+    fn apply(self, names: &mut BTreeMap<String, Node>) {
+        match self {
+            Self::Set(name, node) => drop(names.insert(name, node)),
+            Self::Unset(name) => drop(names.remove(&name)),
+            Self::Move(from, to, node) => {
+                names.remove(&from);
+                names.insert(to, node);
+            }
+        }
+    }
+}
+
+/// Numbers by a seed (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ bits >> 31) % sides.max(1) as u64) as usize
+    }
+}
+
+fn taken_apart(path: &Path) -> io::Result<(PathBuf, String)> {
+    let (folder, name) = (path.parent(), path.file_name());
+    let name = name.ok_or(ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
+    Ok((folder.ok_or(ErrorKind::InvalidInput)?.to_owned(), name))
+}
+
+impl Model {
+    /// One more change, unless the power is off or this one is to fail.
+    fn step(&mut self) -> io::Result<()> {
+        self.steps += 1;
+        self.powered()?;
+        match self.fail_at {
+            Some((at, kind)) if at == self.steps => Err(kind.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn powered(&self) -> io::Result<()> {
+        match self.off_at {
+            Some(at) if self.steps >= at => Err(io::Error::other("the power is off")),
+            _ => Ok(()),
+        }
+    }
+
+    fn find(&self, path: &Path) -> io::Result<Option<Node>> {
+        self.powered()?;
+        let (folder, name) = taken_apart(path)?;
+        Ok(self.folders.get(&folder).and_then(|names| names.now.get(&name).copied()))
+    }
+
+    fn edit(&mut self, folder: &Path, edit: Edit) -> io::Result<()> {
+        let names = self.folders.get_mut(folder).ok_or(ErrorKind::NotFound)?;
+        edit.clone().apply(&mut names.now);
+        names.edits.push(edit);
+        Ok(())
+    }
+
+    fn put(&mut self, path: &Path, at: Option<u64>, bytes: &[u8]) -> io::Result<()> {
+        let failed = self.step();
+        self.powered()?;
+        let inode = match self.find(path)? {
+            Some(Node::File(inode)) => inode,
+            Some(Node::Folder) => return Err(ErrorKind::IsADirectory.into()),
+            None => {
+                let inode = self.files.keys().next_back().map_or(1, |last| last + 1);
+                let (folder, name) = taken_apart(path)?;
+                self.files.insert(inode, Data::default());
+                self.edit(&folder, Edit::Set(name, Node::File(inode)))?;
+                inode
+            }
+        };
+        let steps = self.steps;
+        let data = self.files.entry(inode).or_default();
+        data.now.resize(at.unwrap_or(0) as usize, 0);
+        data.changed = steps;
+        // A write that fails has been done in part.
+        let done = if failed.is_err() { bytes.len() / 2 } else { bytes.len() };
+        data.now.extend(&bytes[..done]);
+        failed
+    }
+
+    /// What may be left of a file whose last data was not made durable.
+    fn torn(data: &Data, dice: &mut Dice) -> Vec<u8> {
+        if data.now == data.durable {
+            return data.now.clone();
+        }
+        let kept = dice.roll(data.now.len() + 1);
+        match dice.roll(5) {
+            0 => data.durable.clone(),
+            1 => data.now.clone(),
+            2 => data.now[..kept].to_vec(),
+            // The size is on the disk, the data is not.
+            3 => vec![0; data.now.len()],
+            _ => {
+                let mut mixed = data.now[..kept].to_vec();
+                mixed.resize(data.now.len(), 0);
+                mixed
+            }
+        }
+    }
+
+    fn after_power_cut(&self, seed: u64) -> Self {
+        let mut dice = Dice(seed);
+        let mut after = Self { steps: self.steps, ..Self::default() };
+        for (inode, data) in &self.files {
+            let left = Self::torn(data, &mut dice);
+            let data = Data { durable: left.clone(), now: left, changed: self.steps };
+            after.files.insert(*inode, data);
+        }
+        for (path, names) in &self.folders {
+            let mut left = names.durable.clone();
+            // From "nearly all of it" to "nearly nothing".
+            let luck = dice.roll(5);
+            for edit in &names.edits {
+                if dice.roll(4) < luck {
+                    edit.clone().apply(&mut left);
+                }
+            }
+            let names = Names { durable: left.clone(), now: left, edits: Vec::new() };
+            after.folders.insert(path.clone(), names);
+        }
+        // A folder whose own name is lost takes everything in it along; parents come first.
+        let paths: Vec<PathBuf> = after.folders.keys().cloned().collect();
+        for path in paths.iter().skip(1) {
+            if !matches!(after.find(path), Ok(Some(Node::Folder))) {
+                after.folders.remove(path);
+            }
+        }
+        after
+    }
+}
+
+impl Simulated {
+    /// A disk with one empty folder.
+    pub fn new(folder: &Path) -> Self {
+        let folders = BTreeMap::from([(folder.to_owned(), Names::default())]);
+        Self(Mutex::new(Model { folders, ..Model::default() }))
+    }
+
+    fn model(&self) -> MutexGuard<'_, Model> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many changes there were.
+    pub fn steps(&self) -> u64 {
+        self.model().steps
+    }
+
+    /// Cuts the power when that step begins.
+    pub fn off_at(&self, step: u64) {
+        self.model().off_at = Some(step);
+    }
+
+    /// Lets that one step fail.
+    pub fn fail_at(&self, step: u64, kind: ErrorKind) {
+        self.model().fail_at = Some((step, kind));
+    }
+
+    /// A copy as the next process finds it when only the process has ended.
+    pub fn copy(&self) -> Self {
+        let model = Model { off_at: None, fail_at: None, ..self.model().clone() };
+        Self(Mutex::new(model))
+    }
+
+    /// One of the disks that may be found after the power was cut.
+    pub fn after_power_cut(&self, seed: u64) -> Self {
+        Self(Mutex::new(self.model().after_power_cut(seed)))
+    }
+}
+
+impl Disk for Simulated {
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
+
+    fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
+        let model = self.model();
+        match model.find(path)? {
+            Some(Node::File(inode)) => match &model.files[&inode].now {
+                bytes if bytes.len() > most => Err(ErrorKind::InvalidData.into()),
+                bytes => Ok(bytes.clone()),
+            },
+            Some(Node::Folder) => Err(ErrorKind::IsADirectory.into()),
+            None => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn stamp(&self, path: &Path) -> io::Result<Option<Stamp>> {
+        let model = self.model();
+        let found = model.find(path)?.map(|node| match node {
+            Node::Folder => Stamp { inode: 0, size: 0, modified: 0, changed: 0 },
+            Node::File(inode) => {
+                let data = &model.files[&inode];
+                let changed = i128::from(data.changed);
+                Stamp { inode, size: data.now.len() as u64, modified: changed, changed }
+            }
+        });
+        Ok(found)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let model = self.model();
+        model.powered()?;
+        let names = model.folders.get(folder);
+        Ok(names.map(|names| names.now.keys().cloned().collect()).unwrap_or_default())
+    }
+
+    fn make_folder(&self, folder: &Path) -> io::Result<()> {
+        let mut model = self.model();
+        model.step()?;
+        if model.find(folder)?.is_some() {
+            return Ok(());
+        }
+        let (parent, name) = taken_apart(folder)?;
+        model.edit(&parent, Edit::Set(name.clone(), Node::Folder))?;
+        let parent = model.folders.get(&parent);
+        if parent.is_none_or(|names| !names.durable.contains_key(&name)) {
+            // The one of before is gone for sure.
+            model.folders.remove(folder);
+        }
+        model.folders.entry(folder.to_owned()).or_default();
+        Ok(())
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.model().put(path, None, bytes)
+    }
+
+    fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.model().put(path, Some(at), bytes)
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        let mut model = self.model();
+        model.step()?;
+        let Some(Node::File(inode)) = model.find(path)? else {
+            return Err(ErrorKind::NotFound.into());
+        };
+        let data = model.files.entry(inode).or_default();
+        data.durable.clone_from(&data.now);
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut model = self.model();
+        model.step()?;
+        let node = model.find(from)?.ok_or(ErrorKind::NotFound)?;
+        let ((folder, from), (other, to)) = (taken_apart(from)?, taken_apart(to)?);
+        if folder != other {
+            return Err(ErrorKind::CrossesDevices.into());
+        }
+        model.edit(&folder, Edit::Move(from, to, node))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut model = self.model();
+        model.step()?;
+        if model.find(path)?.is_none() {
+            return Ok(());
+        }
+        let (folder, name) = taken_apart(path)?;
+        model.edit(&folder, Edit::Unset(name))
+    }
+
+    fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        let mut model = self.model();
+        model.step()?;
+        match model.folders.get(folder) {
+            None => return Ok(()),
+            Some(names) if !names.now.is_empty() => {
+                return Err(ErrorKind::DirectoryNotEmpty.into());
+            }
+            Some(_) => {}
+        }
+        // Its names stay in the model: until its own name is gone for sure, it may come back.
+        let (parent, name) = taken_apart(folder)?;
+        model.edit(&parent, Edit::Unset(name))
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        let mut model = self.model();
+        model.step()?;
+        let names = model.folders.get_mut(folder).ok_or(ErrorKind::NotFound)?;
+        names.durable.clone_from(&names.now);
+        names.edits.clear();
+        Ok(())
+    }
+
+    fn lock(&self, _path: &Path) -> io::Result<Option<Lock>> {
+        self.model().powered()?;
+        Ok(Some(Lock::alone()))
+    }
+}

@@ -1,0 +1,220 @@
+//! Which file is what.
+
+use std::path::{Path, PathBuf};
+
+use tenure_core::{DutyId, DutyKey, GroupName, Version};
+use tenure_wire::folder::sha256;
+
+/// No name gets longer than this together with what may come after it; most file systems allow 255
+/// bytes.
+const MOST: usize = 200;
+
+/// What comes after the name of a file that is being written.
+const TEMP: &str = ".tenure-tmp";
+
+/// What comes after the name of a file that was put aside, before a number.
+const ASIDE: &str = ".corrupt-";
+
+/// The names of all files of a store.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    path: PathBuf,
+    /// The duty whose checkpoint is the file at the path itself.
+    pub(super) main: DutyKey,
+}
+
+/// A name that fits: itself, or a hash of it where it is too long or could be taken for another
+/// kind of file. `~` does not occur in escaped names.
+fn fitting(name: String, most: usize) -> String {
+    let ends_like_ours = name.ends_with(TEMP) || is_aside(&name);
+    match name.len() > most || ends_like_ours {
+        true => format!("~{}", &sha256(&name)[..40]),
+        false => name,
+    }
+}
+
+fn is_aside(name: &str) -> bool {
+    let number = name.rsplit_once(ASIDE).map(|(_, number)| number);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(end);
+    path.with_file_name(name)
+}
+
+impl Layout {
+    pub(super) fn new(path: PathBuf, main: DutyKey) -> Self {
+        Self { path, main }
+    }
+
+    /// The cursor file of the main duty.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder in which all cursor files are.
+    pub(super) fn parent(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// The folder of everything that is no cursor.
+    pub(super) fn folder(&self) -> PathBuf {
+        beside(&self.path, ".tenure")
+    }
+
+    pub(super) fn lock(&self) -> PathBuf {
+        self.folder().join("lock")
+    }
+
+    pub(super) fn store(&self) -> PathBuf {
+        self.folder().join("store.json")
+    }
+
+    fn prefix(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        format!("{}.partition-", name.to_string_lossy())
+    }
+
+    /// The cursor file of a duty.
+    pub(super) fn cursor(&self, duty: &DutyKey) -> PathBuf {
+        if *duty == self.main {
+            return self.path.clone();
+        }
+        let prefix = self.prefix();
+        let name = match duty.group == self.main.group {
+            true => duty.id.to_string(),
+            false => format!("{}+{}", duty.group, duty.id),
+        };
+        let name = fitting(name, MOST.saturating_sub(prefix.len()));
+        self.path.with_file_name(format!("{prefix}{name}"))
+    }
+
+    /// Whether a name in the folder of the cursor files is one, and of which duty; the file itself
+    /// must be read where the name was too long.
+    pub(super) fn is_cursor(&self, name: &str) -> Option<Option<DutyKey>> {
+        if self.path.file_name().is_some_and(|own| own == name) {
+            return Some(Some(self.main.clone()));
+        }
+        let key = name.strip_prefix(&self.prefix())?;
+        if key.ends_with(TEMP) || is_aside(key) {
+            return None;
+        }
+        if key.starts_with('~') {
+            return Some(None);
+        }
+        let (group, id) = match key.split_once('+') {
+            Some((group, id)) => (GroupName::unescape(group).ok()?, id),
+            None => (self.main.group.clone(), key),
+        };
+        let duty = DutyKey { group, id: DutyId::unescape(id).ok()? };
+        // Another spelling of the same name is not where we would look for it.
+        let same = self.cursor(&duty).file_name().is_some_and(|own| own == name);
+        same.then_some(Some(duty))
+    }
+
+    /// The name of a group in the names of its files.
+    pub(super) fn stem(group: &GroupName) -> String {
+        fitting(group.to_string(), MOST / 2)
+    }
+
+    pub(super) fn group(&self, stem: &str) -> PathBuf {
+        self.folder().join(format!("group-{stem}.json"))
+    }
+
+    /// The stem of a group's file, by its name; false when the file was put aside.
+    pub(super) fn is_group(name: &str) -> Option<(&str, bool)> {
+        let rest = name.strip_prefix("group-")?;
+        match rest.strip_suffix(".json") {
+            Some(stem) => Some((stem, true)),
+            None if is_aside(rest) => Some((rest.rsplit_once(".json.")?.0, false)),
+            None => None,
+        }
+    }
+
+    pub(super) fn audit(&self, group: &GroupName) -> PathBuf {
+        self.folder().join(format!("audit-{}.jsonl", Self::stem(group)))
+    }
+
+    pub(super) fn histories(&self) -> PathBuf {
+        self.folder().join("history")
+    }
+
+    pub(super) fn history(&self, duty: &DutyKey) -> PathBuf {
+        self.histories().join(fitting(format!("{}+{}", duty.group, duty.id), MOST))
+    }
+
+    /// One checkpoint of a duty, as it was in its cursor file.
+    pub(super) fn generation(&self, duty: &DutyKey, version: Version) -> PathBuf {
+        self.history(duty).join(format!("{version}.json"))
+    }
+
+    pub(super) fn is_generation(name: &str) -> Option<Version> {
+        Version::new(name.strip_suffix(".json")?.parse().ok()?).ok()
+    }
+
+    /// Where a file is written before it gets its name.
+    pub(super) fn temp(path: &Path) -> PathBuf {
+        beside(path, TEMP)
+    }
+
+    /// Where a damaged file is kept.
+    pub(super) fn aside(path: &Path, number: u32) -> PathBuf {
+        beside(path, &format!("{ASIDE}{number}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn layout() -> Layout {
+        Layout::new("/d/cursor.json".into(), DutyKey::new("telegram", "bot").unwrap())
+    }
+
+    fn name(group: &str, id: &str) -> String {
+        let path = layout().cursor(&DutyKey::new(group, id).unwrap());
+        path.file_name().unwrap().to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn partitions_are_named_by_their_duty() {
+        assert_eq!(name("telegram", "bot"), "cursor.json");
+        assert_eq!(name("telegram", "1"), "cursor.json.partition-1");
+        assert_eq!(name("gmail", "a/b"), "cursor.json.partition-gmail+a%2Fb");
+        assert!(name("telegram", &"x".repeat(500)).starts_with("cursor.json.partition-~"));
+        assert!(name("telegram", "a.corrupt-1").starts_with("cursor.json.partition-~"));
+    }
+
+    #[test]
+    fn what_is_no_cursor_file_is_told_by_its_name() {
+        for other in [
+            "cursor.json.tenure",
+            "cursor.json.tmp",
+            "cursor.json.corrupt-1",
+            "cursor.json.partition-a.corrupt-1",
+            "cursor.json.partition-a.tenure-tmp",
+            "cursor.json.partition-%61",
+            "cursor.json.partition-",
+            "other.json",
+        ] {
+            assert_eq!(layout().is_cursor(other), None, "{other}");
+        }
+        assert_eq!(Layout::is_group("group-g.json"), Some(("g", true)));
+        assert_eq!(Layout::is_group("group-g.json.corrupt-2"), Some(("g", false)));
+        assert_eq!(Layout::is_group("group-g.json.tenure-tmp"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_leads_back_to_its_duty(group in "\\PC{1,20}", id in "\\PC{1,60}") {
+            let duty = DutyKey::new(group, id).unwrap();
+            let name = name(duty.group.as_str(), duty.id.as_str());
+            prop_assert!(name.len() <= MOST);
+            let back = layout().is_cursor(&name);
+            prop_assert!(back == Some(None) || back == Some(Some(duty)));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The audit trail of a group: lines in a file, and the newest entries in the group's own file.
+//!
+//! An entry is first written with the state that it tells of, in one step; lines are appended only
+//! of entries that are durable already. So the trail never tells of what did not happen, misses
+//! nothing that did, and costs no write of its own each time.
+
+use tenure_core::store::{AuditEntry, AuditRange};
+use tenure_core::{GroupName, StoreError};
+use tenure_wire::folder::{self, AuditLine};
+
+use super::live::Live;
+use super::writer::{Writer, damaged, refused};
+use crate::state::{Group, durable};
+
+/// So many entries stay in the group's own file before they become lines.
+const TAIL: usize = 64;
+
+/// The largest file that is read.
+pub(super) const MOST: usize = 1 << 30;
+
+/// The whole lines of an audit file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trail {
+    bytes: u64,
+    lines: usize,
+    last_seq: u64,
+}
+
+impl Writer {
+    /// The newest entry that is a line.
+    pub(super) fn flushed(&self, name: &GroupName) -> u64 {
+        let trail = self.rooms.get(name).and_then(|room| room.trail);
+        trail.map_or(0, |trail| trail.last_seq)
+    }
+
+    fn read_lines(&self, name: &GroupName) -> Result<(Vec<AuditLine>, u64, bool), StoreError> {
+        let path = self.layout.audit(name);
+        if self.disk.stamp(&path).map_err(|error| refused(&error, &path))?.is_none() {
+            return Ok((Vec::new(), 0, true));
+        }
+        let bytes = self.disk.read(&path, MOST).map_err(|error| refused(&error, &path))?;
+        let (lines, whole) = folder::read_lines(&bytes);
+        Ok((lines, whole as u64, whole == bytes.len()))
+    }
+
+    /// Looks at the audit file for the first time. Lines that were torn by a crash are still in the
+    /// group's own file; if some are in neither, the file is damaged and kept aside.
+    fn look(&mut self, name: &GroupName, group: &Group) -> Result<Trail, StoreError> {
+        if let Some(trail) = self.rooms.get(name).and_then(|room| room.trail) {
+            return Ok(trail);
+        }
+        let (lines, bytes, whole) = self.read_lines(name)?;
+        let last_seq = lines.last().map_or(0, |line| line.seq);
+        let first_kept = group.audit.front().map_or(group.last_seq + 1, |entry| entry.seq);
+        if !whole && last_seq + 1 < first_kept {
+            let path = self.layout.audit(name);
+            let aside = self.rename_aside(&path)?;
+            self.room(name).trail = Some(Trail::default());
+            let what = format!("{} is damaged; kept as {}", path.display(), aside.display());
+            return Err(damaged(what));
+        }
+        let trail = Trail { bytes, lines: lines.len(), last_seq };
+        self.room(name).trail = Some(trail);
+        Ok(trail)
+    }
+
+    /// Makes lines of the entries that are durable, once there are enough of them.
+    pub(super) fn flush(&mut self, name: &GroupName, group: &Group) -> Result<(), StoreError> {
+        let durable_seq = self.room(name).durable_seq;
+        let is_durable = |entry: &&AuditEntry| entry.seq <= durable_seq;
+        if group.audit.iter().filter(is_durable).count() < TAIL {
+            return Ok(());
+        }
+        // A damaged file was kept aside: this one starts anew. Who reads the trail is told.
+        let trail = self.look(name, group).or_else(|_| self.look(name, group))?;
+        let entries = group.audit.iter().filter(is_durable);
+        let lines: Vec<_> =
+            entries.filter(|entry| entry.seq > trail.last_seq).map(durable::line).collect();
+        let Some(last) = lines.last() else { return Ok(()) };
+        let path = self.layout.audit(name);
+        let bytes = folder::write_lines(&lines);
+        let appended = self.disk.append(&path, trail.bytes, &bytes);
+        // Nothing is lost by an error: the entries are in the group's file until they are lines.
+        let synced = appended.and_then(|()| self.disk.sync(&path));
+        synced.map_err(|error| refused(&error, &path))?;
+        if trail.bytes == 0 {
+            let folder = self.layout.folder();
+            self.disk.sync_folder(&folder).map_err(|error| refused(&error, &folder))?;
+        }
+        self.room(name).trail = Some(Trail {
+            bytes: trail.bytes + bytes.len() as u64,
+            lines: trail.lines + lines.len(),
+            last_seq: last.seq,
+        });
+        self.trim(name)
+    }
+
+    /// Cuts the file when it has a quarter more lines than are kept.
+    fn trim(&mut self, name: &GroupName) -> Result<(), StoreError> {
+        let kept = usize::try_from(self.store.audit_kept).unwrap_or(usize::MAX);
+        let Some(trail) = self.room(name).trail else { return Ok(()) };
+        if trail.lines <= kept.saturating_add(kept / 4) {
+            return Ok(());
+        }
+        let (lines, ..) = self.read_lines(name)?;
+        let newest = &lines[lines.len().saturating_sub(kept)..];
+        let bytes = folder::write_lines(newest);
+        // The state that this belongs to is not written yet, and whoever looks finds either file.
+        let path = self.layout.audit(name);
+        self.write_file(&path, &bytes)?;
+        let (bytes, lines) = (bytes.len() as u64, newest.len());
+        self.room(name).trail = Some(Trail { bytes, lines, ..trail });
+        Ok(())
+    }
+
+    /// A part of the trail, oldest first.
+    pub(super) fn audit(
+        &mut self,
+        live: &Live,
+        name: &GroupName,
+        range: AuditRange,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let group = live.step(|state, _| state.group(name).clone());
+        let mut entries = Vec::new();
+        if self.lock.is_some() {
+            let trail = self.look(name, &group)?;
+            let (lines, ..) = self.read_lines(name)?;
+            let wanted = lines.into_iter().filter(|line| line.seq > range.after);
+            let wanted = wanted.filter(|line| line.seq <= trail.last_seq).take(range.limit);
+            for line in wanted {
+                entries.push(durable::entry(name, line)?);
+            }
+        }
+        let after = self.flushed(name).max(range.after);
+        let newest = group.audit.into_iter().filter(|entry| entry.seq > after);
+        entries.extend(newest.take(range.limit - entries.len()));
+        Ok(entries)
+    }
+}

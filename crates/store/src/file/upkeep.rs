@@ -1,0 +1,226 @@
+//! What is done to a store as a whole.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tenure_core::store::{Adopt, Adopted, Forgotten, Retention};
+use tenure_core::{DutyId, DutyKey, GroupName, Reason, StoreError};
+use tenure_wire::cursor::{self, Cursor};
+use tenure_wire::folder::StoreFile;
+
+use super::boot::in_memory;
+use super::layout::Layout;
+use super::live::Live;
+use super::writer::{Writer, refused};
+
+impl Writer {
+    /// Forgets duties: first the state says so, with the floor of the group, then files go. What is
+    /// left after a crash is removed at the next opening.
+    pub(super) fn forget(
+        &mut self,
+        live: &Live,
+        duties: &[DutyKey],
+        reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        self.prepare(live)?;
+        let mut by_group: BTreeMap<&GroupName, Vec<usize>> = BTreeMap::new();
+        for (n, duty) in duties.iter().enumerate() {
+            self.ready(&duty.group)?;
+            self.refresh_if_whole(live, duty)?;
+            by_group.entry(&duty.group).or_default().push(n);
+        }
+        let (mut answers, mut some) = (vec![Forgotten::Absent; duties.len()], false);
+        for (group, at) in by_group {
+            let wanted: Vec<&DutyKey> = at.iter().map(|n| &duties[*n]).collect();
+            let forgotten = self.forget_in(live, group, &wanted, reason);
+            let forgotten =
+                forgotten.map_err(|error| if some { error.or_happened() } else { error })?;
+            some |= forgotten.iter().any(|it| matches!(it, Forgotten::Forgotten { .. }));
+            for (n, answer) in at.into_iter().zip(forgotten) {
+                answers[n] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    fn forget_in(
+        &mut self,
+        live: &Live,
+        group: &GroupName,
+        duties: &[&DutyKey],
+        reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        // A duty of which only a damaged file is known has something to forget, too.
+        for duty in duties {
+            self.stand_in(live, duty);
+        }
+        let (mut trial, now) = live.step(|state, now| (state.only(group), now));
+        let unix_ms = trial.unix_ms;
+        let tried: Vec<_> = duties.iter().map(|duty| trial.forget(duty, reason, now)).collect();
+        let gone: Vec<&DutyKey> = duties
+            .iter()
+            .zip(&tried)
+            .filter(|(_, answer)| matches!(answer, Forgotten::Forgotten { .. }))
+            .map(|(duty, _)| *duty)
+            .collect();
+        if gone.is_empty() {
+            return Ok(tried);
+        }
+        let room = self.room(group);
+        let before = (room.versions.clone(), room.aside.clone());
+        for duty in &gone {
+            room.forgotten.insert(duty.id.clone());
+            room.versions.remove(&duty.id);
+            room.aside.remove(&duty.id);
+        }
+        let written = self.persist(group, trial.group(group), unix_ms.unwrap_or_default());
+        if let Err(error) = written {
+            let room = self.room(group);
+            for duty in &gone {
+                room.forgotten.remove(&duty.id);
+            }
+            (room.versions, room.aside) = before;
+            return Err(error);
+        }
+        live.step(|state, _| {
+            state.unix_ms = unix_ms;
+            duties.iter().for_each(|duty| drop(state.forget(duty, reason, now)));
+        });
+        self.remove_files(&gone).map_err(StoreError::or_happened)?;
+        // A file that somebody puts back from now on is not to go. If this fails, the note goes
+        // with the next write.
+        let _ = self.persist_as_is(live, group);
+        Ok(tried)
+    }
+
+    fn stand_in(&mut self, live: &Live, duty: &DutyKey) {
+        let room = self.room(&duty.group);
+        if room.aside.contains_key(&duty.id) || room.versions.contains_key(&duty.id) {
+            live.step(|state, _| state.group(&duty.group).stand_in(&duty.id));
+        }
+    }
+
+    fn is_there(&self, folder: &Path) -> Result<bool, StoreError> {
+        let found = self.disk.stamp(folder).map_err(|error| refused(&error, folder))?;
+        Ok(found.is_some())
+    }
+
+    /// Removes the files of duties that the state does not know any more.
+    fn remove_files(&mut self, duties: &[&DutyKey]) -> Result<(), StoreError> {
+        for duty in duties {
+            let path = self.layout.cursor(duty);
+            self.disk.remove(&path).map_err(|error| refused(&error, &path))?;
+        }
+        let path = self.layout.path().to_owned();
+        self.sync_parent(&path)?;
+        for duty in duties {
+            let folder = self.layout.history(duty);
+            let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
+            for name in &names {
+                let path = folder.join(name);
+                self.disk.remove(&path).map_err(|error| refused(&error, &path))?;
+            }
+            // Until it is sure that they are gone the state says that they are to go: otherwise
+            // they could come back and be taken for the history of a duty of the same name. Who
+            // was here before may have removed them without being sure.
+            if self.is_there(&folder)? {
+                self.sync_parent(&folder.join("any"))?;
+                self.disk.remove_folder(&folder).map_err(|error| refused(&error, &folder))?;
+            }
+            if self.is_there(&self.layout.histories())? {
+                self.sync_parent(&folder)?;
+            }
+            let room = self.room(&duty.group);
+            room.stamps.remove(&duty.id);
+            room.forgotten.remove(&duty.id);
+        }
+        Ok(())
+    }
+
+    /// Removes what a crash or an error left of duties that were forgotten, before any of them can
+    /// be granted again. A file that was written since, by
+    /// us under a newer epoch or by somebody else, is none of theirs.
+    pub(super) fn finish_forgetting(&mut self, live: &Live) -> Result<(), StoreError> {
+        let rooms = self.rooms.iter();
+        let forgotten: Vec<DutyKey> = rooms
+            .flat_map(|(group, room)| {
+                let duty = |id: &DutyId| DutyKey { group: group.clone(), id: id.clone() };
+                room.forgotten.iter().map(duty).collect::<Vec<_>>()
+            })
+            .collect();
+        for duty in &forgotten {
+            let path = self.layout.cursor(duty);
+            let floor = live.step(|state, _| state.group(&duty.group).floor);
+            let old = match self.disk.read(&path, cursor::MAX_BYTES) {
+                Ok(bytes) => matches!(
+                    cursor::read(&bytes),
+                    Ok(Cursor::Ours(of, checkpoint)) if of == *duty && checkpoint.epoch <= floor
+                ),
+                Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            };
+            if old {
+                self.remove_files(&[duty])?;
+            }
+            self.room(&duty.group).forgotten.remove(&duty.id);
+            let _ = self.persist_as_is(live, &duty.group);
+        }
+        Ok(())
+    }
+
+    /// Takes the store over. One file says so, in one step.
+    pub(super) fn adopt(&mut self, live: &Live, adopt: &Adopt) -> Result<Adopted, StoreError> {
+        self.prepare(live)?;
+        let groups = live.step(|state, _| state.groups.keys().cloned().collect::<Vec<_>>());
+        for group in &groups {
+            for duty in Self::duties(live, group) {
+                self.refresh_if_whole(live, &duty)?;
+            }
+        }
+        let (mut trial, now) = live.step(|state, now| (state.copy(), now));
+        let adopted = trial.adopt(adopt, now);
+        self.persist_store(StoreFile {
+            incarnation: adopted.incarnation.clone(),
+            floor: adopted.floor.get(),
+            ..self.store.clone()
+        })?;
+        live.step(|state, _| drop(state.adopt(adopt, now)));
+        // Groups whose state was lost go on from the floor.
+        for group in groups {
+            if self.lost.contains_key(&Layout::stem(&group)) {
+                self.persist_as_is(live, &group).map_err(StoreError::or_happened)?;
+                self.lost.remove(&Layout::stem(&group));
+            }
+        }
+        self.lost.clear();
+        Ok(adopted)
+    }
+
+    /// How much is kept, as the file says.
+    pub(super) fn retention(&self) -> Retention {
+        Retention {
+            history_slots: self.store.history_slots as usize,
+            audit_kept: self.store.audit_kept as usize,
+        }
+    }
+
+    /// Changes how much is kept, and removes what is too much by now.
+    pub(super) fn retain(&mut self, live: &Live, retention: Retention) -> Result<(), StoreError> {
+        self.prepare(live)?;
+        self.persist_store(StoreFile {
+            history_slots: retention.history_slots as u64,
+            audit_kept: retention.audit_kept as u64,
+            ..self.store.clone()
+        })?;
+        live.step(|state, _| state.retain(in_memory(retention)));
+        let groups = live.step(|state, _| state.groups.keys().cloned().collect::<Vec<_>>());
+        for duty in groups.iter().flat_map(|group| Self::duties(live, group)) {
+            for old in
+                self.generations(&duty).unwrap_or_default().drain(..).skip(retention.history_slots)
+            {
+                // It happened; what is not removed only takes room.
+                let _ = self.disk.remove(&self.layout.generation(&duty, old));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Checkpoints: judged and stored in one step.
+
+use std::collections::VecDeque;
+
+use tenure_core::store::{Checkpoint, Commit, Committed};
+use tenure_core::{DutyKey, LocalInstant, Session, StoreError, Version};
+
+use super::{Group, State};
+
+impl State {
+    pub(crate) fn load(&mut self, duty: &DutyKey) -> Option<Checkpoint> {
+        self.group(&duty.group).checkpoints.get(&duty.id)?.front().cloned()
+    }
+
+    pub(crate) fn commit(
+        &mut self,
+        session: &Session,
+        commits: &[Commit],
+        now: LocalInstant,
+    ) -> Result<Vec<Committed>, StoreError> {
+        let group = self.group(&session.group);
+        commits.iter().map(|commit| group.commit(session, commit, now)).collect()
+    }
+
+    pub(crate) fn history(&mut self, duty: &DutyKey) -> Vec<Checkpoint> {
+        let ring = self.group(&duty.group).checkpoints.get(&duty.id);
+        ring.map(|ring| ring.iter().cloned().collect()).unwrap_or_default()
+    }
+}
+
+impl Group {
+    /// What a commit would become; nothing is changed.
+    pub(crate) fn judge(
+        &self,
+        session: &Session,
+        commit: &Commit,
+        now: LocalInstant,
+    ) -> Result<Committed, StoreError> {
+        let hold = &commit.hold;
+        let newest = self.newest_epoch(&hold.duty.id);
+        if !hold.is_of(session) || !self.stands(hold, now) || newest != hold.epoch {
+            return Ok(Committed::Fenced { newest });
+        }
+        let newest = self.checkpoints.get(&hold.duty.id).and_then(VecDeque::front);
+        let stored = newest.map_or(Version::ZERO, |checkpoint| checkpoint.version);
+        if stored != commit.expected {
+            return Ok(Committed::Conflict { stored });
+        }
+        Ok(Committed::Saved(stored.next()?))
+    }
+
+    /// The checkpoint that a commit makes once it was judged well.
+    pub(crate) fn checkpoint(
+        &self,
+        commit: &Commit,
+        version: Version,
+        now: LocalInstant,
+    ) -> Checkpoint {
+        Checkpoint {
+            version,
+            epoch: commit.hold.epoch,
+            instance: commit.hold.instance.clone(),
+            document: commit.document.clone(),
+            unix_ms: self.wall(now),
+        }
+    }
+
+    fn commit(
+        &mut self,
+        session: &Session,
+        commit: &Commit,
+        now: LocalInstant,
+    ) -> Result<Committed, StoreError> {
+        let committed = self.judge(session, commit, now)?;
+        if let Committed::Saved(version) = committed {
+            let checkpoint = self.checkpoint(commit, version, now);
+            let ring = self.checkpoints.entry(commit.hold.duty.id.clone()).or_default();
+            ring.push_front(checkpoint);
+            ring.truncate(self.retention.history_slots);
+        }
+        Ok(committed)
+    }
+}

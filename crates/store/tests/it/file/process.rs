@@ -1,0 +1,135 @@
+//! Two processes, and one that is killed.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+
+use tenure_core::{Code, Store};
+use tenure_store::file::fault::Deadly;
+use tenure_store::file::{FileStore, Settings};
+
+use super::script::{self, Caller};
+use super::{open, refused, settings, try_open};
+use crate::player::{LONG, Player};
+
+const FOLDER: &str = "TENURE_TEST_FILE_FOLDER";
+const STEP: &str = "TENURE_TEST_FILE_STEP";
+
+/// This program again, as another process that runs `part`.
+fn spawn(part: &str, folder: &Path, step: u64) -> (Child, BufReader<ChildStdout>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", part, "--nocapture", "--test-threads=1"])
+        .env(FOLDER, folder)
+        .env(STEP, step.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    (child, stdout)
+}
+
+/// The folder that this process was started for; `None` in the process of the tests themselves.
+fn part() -> Option<(Settings, u64)> {
+    let folder = std::env::var_os(FOLDER)?;
+    let step = std::env::var(STEP).unwrap().parse().unwrap();
+    Some((settings(Path::new(&folder)), step))
+}
+
+/// A part, not a test: opens the store, says so, and keeps it open until standard input closes.
+#[tokio::test(flavor = "multi_thread")]
+async fn part_that_holds() {
+    let Some((settings, _)) = part() else { return };
+    let store: Arc<dyn Store> = Arc::new(FileStore::open(settings).await.unwrap());
+    let player = Player::join(&store, "other", LONG).await;
+    let hold = player.hold("main").await;
+    player.commit(&hold, 0, "{\"last_update_id\": 1}").await;
+    println!("\nready");
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+/// A part, not a test: makes the calls of the script on a disk that kills it.
+#[tokio::test(flavor = "multi_thread")]
+async fn part_that_is_killed() {
+    let Some((settings, step)) = part() else { return };
+    let disk = Arc::new(Deadly::at(step));
+    let store = FileStore::open_on(settings, disk.clone()).await.unwrap();
+    let mut caller = Caller::new(Arc::new(store));
+    for call in &script::all() {
+        println!("\nbegun");
+        caller.call(call).await.unwrap();
+        println!("\ndone");
+    }
+    println!("\nsteps {}", disk.steps());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_process_is_refused_until_the_first_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut child, lines) = spawn("file::process::part_that_holds", folder.path(), 0);
+    let ready = lines.lines().any(|line| line.unwrap() == "ready");
+    assert!(ready);
+    let error = try_open(folder.path()).await.unwrap_err();
+    refused(&error, Code::InUse);
+    assert!(error.to_string().contains("cursor.json.tenure/lock"), "{error}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Nobody waits for a TTL: the lock proves that the process is dead.
+    let store = open(folder.path()).await;
+    let player = Player::join(&store, "b", LONG).await;
+    let hold = player.hold("main").await;
+    assert_eq!(hold.epoch.get(), 2);
+    player.commit(&hold, 1, "{\"last_update_id\": 2}").await;
+}
+
+/// A store that a process opened twice is in use, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_opening_in_one_process_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    refused(&try_open(folder.path()).await.unwrap_err(), Code::InUse);
+    drop(store);
+    open(folder.path()).await;
+}
+
+/// A program that the holder starts does not keep the lock when the holder is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lock_is_not_inherited() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    drop(store);
+    open(folder.path()).await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Killed at every step of the disk, one after the other, from the first file on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_between_any_two_steps_loses_nothing() {
+    let script = script::all();
+    let mut steps = u64::MAX;
+    let mut step = 0;
+    while step <= steps {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut child, lines) = spawn("file::process::part_that_is_killed", folder.path(), step);
+        let lines: Vec<String> = lines.lines().map(Result::unwrap).collect();
+        let status = child.wait().unwrap();
+        let count = |word: &str| lines.iter().filter(|line| *line == word).count();
+        let (done, begun) = (count("done"), count("begun"));
+        if step == 0 {
+            // The first one lives and tells how many steps there are.
+            let told = lines.iter().find_map(|line| line.strip_prefix("steps "));
+            steps = told.unwrap().parse().unwrap();
+            assert!(status.success() && steps > 100, "{steps}");
+        } else {
+            assert!(!status.success(), "step {step} did not kill");
+        }
+        let store = try_open(folder.path()).await;
+        let store = store.unwrap_or_else(|error| panic!("step {step}: {error}"));
+        script::check(&store, &script, done, begun).await;
+        step += 1;
+    }
+}
