@@ -1,5 +1,8 @@
 //! Contract 22 and 24: what is forgotten, and what is kept of the past.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tenure_core::invariant::{self, Step};
 use tenure_core::store::{
     AuditKind, AuditRange, Claimed, Committed, Forgotten, HoldFate, KeptAlive, Released, Retention,
@@ -246,13 +249,20 @@ async fn a_commit_is_fenced_or_the_duty_is_held(kit: Kit) {
                 }
             }
         });
-        let duty = hold.duty.clone();
+        let (duty, lapsed) = (hold.duty.clone(), Arc::new(AtomicBool::new(false)));
+        let over = lapsed.clone();
         let forgetting = tokio::spawn(async move {
-            while matches!(forget(&forgetter, &duty).await, Forgotten::HeldBy(_)) {
+            loop {
+                let is_over = over.load(Ordering::SeqCst);
+                if !matches!(forget(&forgetter, &duty).await, Forgotten::HeldBy(_)) {
+                    return;
+                }
+                assert!(!is_over, "held by a session that has ended");
                 tokio::task::yield_now().await;
             }
         });
         kit.lapse(&a).await;
+        lapsed.store(true, Ordering::SeqCst);
         forgetting.await.unwrap();
         committing.await.unwrap();
         is_gone(&kit, &hold.duty).await;

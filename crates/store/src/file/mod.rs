@@ -376,6 +376,7 @@ impl Store for FileStore {
 
     async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
         let adopt = *adopt;
+        check::adopt(&adopt)?;
         self.run(move |writer, live| writer.adopt(live, &adopt)).await
     }
 

@@ -314,8 +314,7 @@ async fn a_store_from_before_is_brought_up_to_date() {
     drop(place.open().await);
 }
 
-/// The printed script does the same for a store from before, and nothing for one that is up to
-/// date.
+/// The printed script does the same for a store from before, and nothing for one up to date.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_printed_script_brings_a_store_from_before_up_to_date() {
     let Some(place) = Place::given() else { return };
