@@ -9,10 +9,13 @@
 //! | `sqlite:PATH` | `sqlite` | `sqlite` |
 //! | `postgres://...` | `postgres` | `postgres` |
 //! | `redis://...` | `redis` | `redis` |
+//! | `etcd://...` | `etcd` | `etcd` |
 
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migration;
@@ -44,7 +47,7 @@ const CLAIMS_PER_TRIM: u64 = 256;
 /// The fates that the marks of the holds tell by themselves, and which holds must be looked at;
 /// those are lost until the look says otherwise. `common` is their common mark, found while the
 /// store was at work.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "etcd"))]
 fn fates_by_mark(
     session: &tenure_core::Session,
     holds: &[tenure_core::Hold],

@@ -20,6 +20,7 @@ enum Kind {
     Sqlite,
     Postgres,
     Redis,
+    Etcd,
 }
 
 /// What may be done to a place that holds no store yet.
@@ -36,13 +37,15 @@ fn bad(detail: impl Into<String>) -> StoreError {
 }
 
 impl StoreUrl {
-    /// Reads `sqlite:PATH`, `postgres://...[?schema=NAME]` or `redis://...[?prefix=TEXT]`.
+    /// Reads `sqlite:PATH`, `postgres://...[?schema=NAME]`, `redis://...[?prefix=TEXT]` or
+    /// `etcd://...[?prefix=TEXT]`.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("it has no scheme"))?;
         let known = match scheme {
             "sqlite" => return Self::sqlite(rest),
             "postgres" | "postgresql" => Some((Kind::Postgres, "schema")),
             "redis" => Some((Kind::Redis, "prefix")),
+            "etcd" => Some((Kind::Etcd, "prefix")),
             "rediss" => {
                 return Err(StoreError::refused(Code::NoTls, "rediss:// means TLS"));
             }
@@ -66,6 +69,9 @@ impl StoreUrl {
         }
         if kind == Kind::Redis && !passed_on.is_empty() {
             return Err(bad("redis:// takes no parameter but prefix"));
+        }
+        if kind == Kind::Etcd {
+            etcd_parts(credentials, place, &passed_on)?;
         }
         let credentials = credentials.map_or(String::new(), |text| format!("{text}@"));
         let rest = match passed_on.is_empty() {
@@ -110,7 +116,17 @@ impl StoreUrl {
                 let settings = crate::redis::Settings { url, prefix, entropy, if_absent };
                 Ok(Arc::new(crate::redis::Redis::open(settings).await?))
             }
-            #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
+            #[cfg(feature = "etcd")]
+            Kind::Etcd => {
+                let settings = self.etcd(if_absent, entropy)?;
+                Ok(Arc::new(crate::etcd::Etcd::open(settings).await?))
+            }
+            #[cfg(not(all(
+                feature = "sqlite",
+                feature = "postgres",
+                feature = "redis",
+                feature = "etcd"
+            )))]
             other => Err(not_built(other)),
         }
     }
@@ -124,9 +140,37 @@ impl StoreUrl {
             Kind::Postgres => crate::postgres::script(&self.postgres(IfAbsent::Create)),
             #[cfg(feature = "redis")]
             Kind::Redis => Ok("# Redis has no schema: nothing to run.\n".to_owned()),
-            #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
+            #[cfg(feature = "etcd")]
+            Kind::Etcd => Ok("# etcd has no schema: nothing to run.\n".to_owned()),
+            #[cfg(not(all(
+                feature = "sqlite",
+                feature = "postgres",
+                feature = "redis",
+                feature = "etcd"
+            )))]
             other => Err(not_built(other)),
         }
+    }
+
+    #[cfg(feature = "etcd")]
+    fn etcd(
+        &self,
+        if_absent: IfAbsent,
+        entropy: u128,
+    ) -> Result<crate::etcd::Settings, StoreError> {
+        let (credentials, place, query) = parts(&self.rest)?;
+        let passed_on: Vec<&str> = query.split('&').filter(|part| !part.is_empty()).collect();
+        let parts = etcd_parts(credentials, place, &passed_on)?;
+        let identity = parts.certificate.map(Into::into).zip(parts.key.map(Into::into));
+        let tls = crate::etcd::Tls { authority: parts.authority.map(Into::into), identity };
+        Ok(crate::etcd::Settings {
+            hosts: parts.hosts,
+            user: parts.user,
+            prefix: self.namespace.clone().unwrap_or_else(|| "tenure/".to_owned()),
+            tls: parts.encrypted.then_some(tls),
+            entropy,
+            if_absent,
+        })
     }
 
     #[cfg(feature = "postgres")]
@@ -136,7 +180,64 @@ impl StoreUrl {
     }
 }
 
-#[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
+/// An `etcd://` URL taken apart.
+#[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "it is checked, and then not built"))]
+#[derive(Default)]
+struct EtcdParts {
+    hosts: Vec<String>,
+    user: Option<(String, String)>,
+    encrypted: bool,
+    authority: Option<String>,
+    certificate: Option<String>,
+    key: Option<String>,
+}
+
+/// Reads `[USER:PASSWORD@]HOST:PORT[,HOST:PORT...]` and the parameters beside `prefix`.
+fn etcd_parts(
+    credentials: Option<&str>,
+    place: &str,
+    parameters: &[&str],
+) -> Result<EtcdParts, StoreError> {
+    let plain = |escaped: &str| {
+        let text = percent_encoding::percent_decode_str(escaped).decode_utf8();
+        text.map(std::borrow::Cow::into_owned).map_err(|_| bad("a part of it is not UTF-8"))
+    };
+    let mut parts = EtcdParts::default();
+    for host in place.trim_end_matches('/').split(',') {
+        let port = host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        if port.is_none() || host.starts_with(':') || host.contains(['/', ' ']) {
+            return Err(bad("etcd:// needs HOST:PORT, or several of them between commas"));
+        }
+        parts.hosts.push(host.to_owned());
+    }
+    if let Some(credentials) = credentials {
+        let (user, password) =
+            credentials.split_once(':').ok_or_else(|| bad("a user of etcd has a password"))?;
+        parts.user = Some((plain(user)?, plain(password)?));
+    }
+    let mut tls = None;
+    for parameter in parameters {
+        match parameter.split_once('=') {
+            Some(("tls", "on")) => tls = Some(true),
+            Some(("tls", "off")) => tls = Some(false),
+            Some(("cacert", path)) => parts.authority = Some(plain(path)?),
+            Some(("cert", path)) => parts.certificate = Some(plain(path)?),
+            Some(("key", path)) => parts.key = Some(plain(path)?),
+            _ => return Err(bad("etcd:// takes prefix, tls=on, cacert, cert and key, no others")),
+        }
+    }
+    if parts.certificate.is_some() != parts.key.is_some() {
+        return Err(bad("cert and key of a client come together"));
+    }
+    let files = parts.authority.is_some() || parts.certificate.is_some();
+    if files && tls == Some(false) {
+        return Err(bad("tls=off and a certificate contradict each other"));
+    }
+    parts.encrypted = tls.unwrap_or(files);
+    Ok(parts)
+}
+
+#[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis", feature = "etcd")))]
 fn not_built(kind: Kind) -> StoreError {
     let feature = format!("{kind:?}").to_lowercase();
     StoreError::refused(Code::NotBuilt, format!("cargo feature {feature}"))
@@ -178,6 +279,7 @@ impl fmt::Display for StoreUrl {
             Kind::Sqlite => return write!(f, "sqlite:{}", self.rest),
             Kind::Postgres => ("postgres", "schema"),
             Kind::Redis => ("redis", "prefix"),
+            Kind::Etcd => ("etcd", "prefix"),
         };
         // What was parsed can be taken apart again; if not, it is not shown.
         let (credentials, place, _) = parts(&self.rest).unwrap_or((None, "(not shown)", ""));
@@ -216,6 +318,7 @@ mod tests {
             ("redis://:s3%3Fcret@h/0", "redis://@h/0"),
             ("postgresql://h/db?password=s3cret&user=me", "postgres://h/db"),
             ("redis://:s3cret@h:6379/0?prefix=app:", "redis://@h:6379/0?prefix=app:"),
+            ("etcd://me:s3cret@a:1,b:2?tls=on&prefix=x/", "etcd://me@a:1,b:2?prefix=x/"),
         ] {
             assert_eq!(shown(url), expected);
             assert!(!format!("{:?}", StoreUrl::parse(url).unwrap()).contains("cret"));
@@ -251,6 +354,14 @@ mod tests {
             ("postgres://h/db?schema=", Code::BadUrl),
             ("redis://h?prefix=%FF", Code::BadUrl),
             ("rediss://:s3cret@h", Code::NoTls),
+            ("etcd://me:s3cret@h", Code::BadUrl),
+            ("etcd://s3cret@h:1", Code::BadUrl),
+            ("etcd://h:1/s3cret", Code::BadUrl),
+            ("etcd://h:1,", Code::BadUrl),
+            ("etcd://h:1?tls=maybe", Code::BadUrl),
+            ("etcd://h:1?token=s3cret", Code::BadUrl),
+            ("etcd://h:1?cert=s3cret", Code::BadUrl),
+            ("etcd://h:1?tls=off&cacert=s3cret", Code::BadUrl),
         ] {
             let error = StoreUrl::parse(url).unwrap_err();
             assert_eq!(error.code(), code, "{url}");
