@@ -148,7 +148,7 @@ impl Etcd {
             .when([equals(&name, session.nonce.to_string())])
             .and_then(ops)
             .or_else(fences);
-        let done = self.link.commit(call, txn).await?;
+        let done = self.link.weighed(call, txn, self.keys.never()).await?;
         let mut committed = Vec::with_capacity(part.len());
         for (write, response) in part.iter().zip(done.response.op_responses()) {
             committed.push(match seen(response)? {

@@ -246,7 +246,7 @@ impl Etcd {
             unchanged(&self.keys.store(), basis.store_revision),
         ];
         let txn = Txn::new().when(compares).and_then(ops);
-        let done = self.link.commit(call, txn).await?;
+        let done = self.link.weighed(call, txn, self.keys.never()).await?;
         let unsure = match done.unsure {
             true => part.iter().map(|take| (take.at, take.epoch)).collect(),
             false => Vec::new(),

@@ -29,6 +29,11 @@ impl Keys {
         format!("{}store", self.prefix)
     }
 
+    /// A key that no transaction writes.
+    pub(super) fn never(&self) -> String {
+        format!("{}never", self.prefix)
+    }
+
     /// Where the names of groups are.
     pub(super) fn index(&self) -> String {
         format!("{}index/", self.prefix)

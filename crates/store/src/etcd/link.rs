@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use etcd_client::{
     Certificate, Client, ConnectOptions, Identity, KvClient, ResponseHeader, TlsOptions, Txn,
-    TxnResponse,
+    TxnOp, TxnOpResponse, TxnResponse,
 };
 use tenure_core::{Code, StoreError};
 use tokio::time::{sleep, timeout};
@@ -306,6 +306,15 @@ impl Link {
     /// Sends a transaction whose compares make sure that it takes effect once, until somebody
     /// answers.
     pub(super) async fn guarded(&self, call: &Call, txn: Txn) -> Result<Done, Failed> {
+        self.send(call, txn, Some).await
+    }
+
+    async fn send(
+        &self,
+        call: &Call,
+        txn: Txn,
+        open: impl Fn(TxnResponse) -> Option<TxnResponse>,
+    ) -> Result<Done, Failed> {
         let (mut unsure, mut unsent) = (false, 0);
         loop {
             call.sends();
@@ -316,6 +325,8 @@ impl Link {
             match self.attempt(ATTEMPT, sent).await {
                 Ok(response) => {
                     self.saw(response.header());
+                    let unopened = || Failed::Store(error::unexpected("a part is missing"));
+                    let response = open(response).ok_or_else(unopened)?;
                     if !response.succeeded() {
                         call.takes_back();
                     }
@@ -341,6 +352,25 @@ impl Link {
             }
             sleep(PAUSE).await;
         }
+    }
+
+    /// Sends a transaction that writes in nested ones only. etcd counts what a request would add to
+    /// the database by the writes of its first level: one that it does not see there passes whether
+    /// or not there is room. So the transaction is wrapped into one without compares, whose second
+    /// branch, which is never taken, has a write that etcd sees.
+    pub(super) async fn weighed(
+        &self,
+        call: &Call,
+        txn: Txn,
+        never_written: String,
+    ) -> Result<Done, StoreError> {
+        let seen = TxnOp::put(never_written, Vec::new(), None);
+        let outer = Txn::new().and_then([TxnOp::txn(txn)]).or_else([seen]);
+        let open = |response: TxnResponse| match response.op_responses().pop() {
+            Some(TxnOpResponse::Txn(inner)) => Some(inner),
+            _ => None,
+        };
+        self.send(call, outer, open).await.map_err(Failed::into_error)
     }
 
     /// The same for a transaction that names no lease.

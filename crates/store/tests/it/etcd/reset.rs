@@ -1,0 +1,120 @@
+//! A store that lost its state, and one that was adopted.
+
+use tenure_core::store::{Adopt, Claimed, Committed, Forgotten, KeptAlive, Retention, Want};
+use tenure_core::{Code, Epoch, StoreError};
+
+use super::kit::*;
+
+/// Nothing in an empty etcd knows the epochs of before; the handle does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wiped_store_says_so_and_grants_no_old_epoch() {
+    let server = server();
+    let store = open(&server).await;
+    let a = join(&*store, "a").await;
+    let mut last = hold(&*store, &a, "d").await;
+    for _ in 0..4 {
+        store.release(&a, &[last], &reason()).await.unwrap();
+        last = hold(&*store, &a, "d").await;
+    }
+    server.etcdctl(&["del", "--prefix", ""]).unwrap();
+    assert_eq!(keep(&*store, &a, &last).await, KeptAlive::Ended);
+    let late = commit(&*store, &a, &last, 0).await.unwrap();
+    assert_eq!(late, Committed::Fenced { newest: Epoch::ZERO });
+    let wish = wish("b", 3600);
+    assert_eq!(refused(store.open_session(&wish).await), Some(Code::Reset));
+    store.open_session(&wish).await.unwrap();
+    assert!(hold(&*store, &wish.session(), "d").await.epoch > last.epoch);
+}
+
+/// Everybody of before is out at once, and grants go on above what there was, everywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adoption_ends_sessions_and_raises_every_epoch() {
+    let server = server();
+    let (store, other) = (open(&server).await, open(&server).await);
+    let a = join(&*other, "a").await;
+    let want = Want { duty: duty("d"), floor: Epoch::new(41).unwrap() };
+    let held = granted(other.claim(&a, &[want], &reason()).await.unwrap().remove(0));
+    assert_eq!(commit(&*other, &a, &held, 0).await.unwrap(), saved(1));
+    let adopt = Adopt { entropy: 7, floor: Epoch::new(10).unwrap() };
+    let adopted = store.adopt(&adopt).await.unwrap();
+    assert_eq!((adopted.sessions, adopted.duties, adopted.floor.get()), (1, 1, 42));
+    assert_eq!(keep(&*other, &a, &held).await, KeptAlive::Ended);
+    let late = commit(&*other, &a, &held, 1).await.unwrap();
+    assert_eq!(late, Committed::Fenced { newest: held.epoch });
+    assert_eq!(claim(&*other, &a, "d").await, Claimed::SessionEnded);
+    let b = join(&*other, "b").await;
+    assert_eq!(hold(&*other, &b, "new").await.epoch.get(), 43);
+    assert_eq!(load(&*other, "d").await.unwrap().version.get(), 1);
+}
+
+/// A claim that has read the floor before somebody forgot a duty must not be granted below it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_epoch_never_comes_back() {
+    let server = server();
+    let store = open(&server).await;
+    let a = join(&*store, "a").await;
+    let want = Want { duty: duty("old"), floor: Epoch::new(99).unwrap() };
+    let held = granted(store.claim(&a, &[want], &reason()).await.unwrap().remove(0));
+    assert_eq!(commit(&*store, &a, &held, 0).await.unwrap(), saved(1));
+    let all = [duty("old"), duty("never")];
+    let forgotten = store.forget(&all, &reason()).await.unwrap();
+    assert!(matches!(&forgotten[0], Forgotten::HeldBy(Some(by)) if by.instance == a.instance));
+    assert_eq!(forgotten[1], Forgotten::Absent);
+    store.release(&a, std::slice::from_ref(&held), &reason()).await.unwrap();
+    let claims = async {
+        let mut seen = Vec::new();
+        for n in 0..40 {
+            seen.push((hold(&*store, &a, &format!("n{n}")).await.epoch, n));
+        }
+        seen
+    };
+    let why = reason();
+    let (forgotten, _) = tokio::join!(store.forget(&all[..1], &why), claims);
+    let floor = Epoch::new(100).unwrap();
+    assert_eq!(forgotten.unwrap(), [Forgotten::Forgotten { floor }]);
+    assert!(load(&*store, "old").await.is_none());
+    assert!(store.history(&duty("old")).await.unwrap().is_empty());
+    // In the order in which it happened: nothing after the forgetting is below it.
+    let range = tenure_core::store::AuditRange::first(1_000);
+    let entries = store.audit(&group(), range).await.unwrap();
+    let at = entries.iter().position(|entry| entry.kind.as_str() == "forgotten").unwrap();
+    let late = entries[at..].iter().filter(|entry| entry.kind.as_str() == "granted");
+    late.for_each(|entry| assert!(entry.epoch.unwrap() > floor, "{entry:?}"));
+    assert!(hold(&*store, &a, "old").await.epoch > held.epoch);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_can_be_changed() {
+    let server = server();
+    let store = open(&server).await;
+    let a = join(&*store, "a").await;
+    let held = hold(&*store, &a, "d").await;
+    for number in 0..10 {
+        commit(&*store, &a, &held, number).await.unwrap();
+    }
+    let bad = Retention { history_slots: 0, audit_kept: 1_000 };
+    assert_eq!(refused(store.retain(bad).await), Some(Code::BadInput));
+    store.retain(Retention { history_slots: 3, audit_kept: 1_000 }).await.unwrap();
+    let later = open(&server).await;
+    assert_eq!(later.abilities().history_slots, 3);
+    let versions = |kept: Vec<tenure_core::store::Checkpoint>| -> Vec<u64> {
+        kept.iter().map(|checkpoint| checkpoint.version.get()).collect()
+    };
+    assert_eq!(versions(later.history(&duty("d")).await.unwrap()), [10, 9, 8]);
+    assert_eq!(commit(&*later, &a, &held, 10).await.unwrap(), saved(11));
+    assert_eq!(versions(store.history(&duty("d")).await.unwrap()), [11, 10, 9]);
+    let keys =
+        server.etcdctl(&["get", "--prefix", "--keys-only", "tenure/group/poll/kept/history"]);
+    assert_eq!(keys.unwrap().lines().filter(|line| !line.is_empty()).count(), 3);
+}
+
+/// A store of a newer version is left alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_store_is_refused() {
+    let server = server();
+    drop(open(&server).await);
+    let record = "schema=9 incarnation=x after= floor=0 history=32 audit=100000";
+    server.etcdctl(&["put", "tenure/store", record]).unwrap();
+    let error: StoreError = try_open(&server.url()).await.unwrap_err();
+    assert_eq!(error.code(), Code::NewerSchema);
+}
