@@ -107,9 +107,9 @@ impl Etcd {
             .with_min_create_revision((after >> INDEX_BITS) as i64)
             .with_sort(SortTarget::Create, SortOrder::Ascend)
             .with_limit(limit as i64);
-        let sent = |mut open: Open| {
+        let sent = |open: Open| {
             let (folder, options) = (folder.to_owned(), options.clone());
-            async move { open.kv.get(folder, Some(options)).await }
+            async move { open.kv().get(folder, Some(options)).await }
         };
         let repeated = self.link.repeat(ATTEMPT, sent).await;
         let mut response = repeated.map_err(Trouble::into_error)?;
@@ -135,9 +135,9 @@ impl Etcd {
         let folder = self.keys.audits(group);
         let kept = self.retention().audit_kept as i64;
         let count = GetOptions::new().with_range(end_of(&folder)).with_count_only();
-        let counting = |mut open: Open| {
+        let counting = |open: Open| {
             let (folder, count) = (folder.clone(), count.clone());
-            async move { open.kv.get(folder, Some(count)).await }
+            async move { open.kv().get(folder, Some(count)).await }
         };
         let Ok(counted) = self.link.repeat(ATTEMPT, counting).await else {
             return;
@@ -150,9 +150,9 @@ impl Etcd {
             .with_range(end_of(&folder))
             .with_keys_only()
             .with_limit(surplus.min(PAGE));
-        let oldest = |mut open: Open| {
+        let oldest = |open: Open| {
             let (folder, options) = (folder.clone(), options.clone());
-            async move { open.kv.get(folder, Some(options)).await }
+            async move { open.kv().get(folder, Some(options)).await }
         };
         let Ok(mut oldest) = self.link.repeat(ATTEMPT, oldest).await else {
             return;
@@ -161,9 +161,9 @@ impl Etcd {
             return;
         };
         let options = etcd_client::DeleteOptions::new().with_range([last.key(), &[0]].concat());
-        let cut = |mut open: Open| {
+        let cut = |open: Open| {
             let (folder, options) = (folder.clone(), options.clone());
-            async move { open.kv.delete(folder, Some(options)).await }
+            async move { open.kv().delete(folder, Some(options)).await }
         };
         let _ = self.link.attempt(ATTEMPT, cut).await;
     }

@@ -10,7 +10,6 @@ use tenure_core::{Hold, Mark, Note, Session, StoreError};
 use super::error::Trouble;
 use super::key::Fence;
 use super::link::{Call, Failed, Open, QUICK};
-use super::read::get;
 use super::{Etcd, error};
 use crate::fates_by_mark;
 
@@ -70,8 +69,8 @@ impl Etcd {
                 return Ok(alive);
             }
         }
-        let sent = |mut open: Open| async move { open.client.lease_keep_alive(lease).await };
-        match self.link.repeat(QUICK, sent).await {
+        let sent = |open: Open| async move { open.client().lease_keep_alive(lease).await };
+        match self.control.repeat(QUICK, sent).await {
             Ok((asks, answers)) => {
                 self.keepers.put(lease, Keeper { asks, answers });
                 Ok(true)
@@ -88,7 +87,6 @@ impl Etcd {
         session: &Session,
         note: Option<&Note>,
     ) -> Result<Option<KeyValue>, StoreError> {
-        let (group, instance) = (&session.group, &session.instance);
         if let Some(note) = note {
             let txn = self.note_txn(session, note.as_str());
             let done = match self.link.guarded(call, txn).await {
@@ -101,11 +99,11 @@ impl Etcd {
                 _ => Ok(None),
             };
         }
-        let keys =
-            [get(&self.keys.session(group, instance)), get(&self.keys.barred(group, instance))];
-        let [mut live, barred] = self.link.read_quick(keys).await?;
-        let nonce = session.nonce.to_string();
-        Ok(live.pop().filter(|live| barred.is_empty() && live.value() == nonce.as_bytes()))
+        let name = self.keys.session(&session.group, &session.instance);
+        let live = self.control.read_quick(&name).await?;
+        // Who was evicted hangs on another lease.
+        let (nonce, lease) = (session.nonce.to_string(), self.keys.lease(session));
+        Ok(live.filter(|live| live.value() == nonce.as_bytes() && live.lease() == lease))
     }
 
     /// Both must agree: the lease lives on for a whole TTL, and the session hangs on it.

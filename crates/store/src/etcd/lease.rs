@@ -17,9 +17,9 @@ impl Link {
     /// A lease that nothing hangs on is no change that anybody could see.
     pub(super) async fn grant(&self, id: i64, seconds: i64) -> Result<i64, StoreError> {
         let options = LeaseGrantOptions::new().with_id(id);
-        let sent = |mut open: Open| {
+        let sent = |open: Open| {
             let options = options.clone();
-            async move { open.client.lease_grant(seconds, Some(options)).await }
+            async move { open.client().lease_grant(seconds, Some(options)).await }
         };
         loop {
             match self.repeat(ATTEMPT, sent).await {
@@ -37,14 +37,13 @@ impl Link {
 
     /// Extends a lease by its whole TTL.
     pub(super) async fn extend(&self, id: i64) -> Result<(), Trouble> {
-        let sent =
-            |mut open: Open| async move { open.client.lease_keep_alive(id).await.map(|_| ()) };
+        let sent = |open: Open| async move { open.client().lease_keep_alive(id).await.map(|_| ()) };
         self.repeat(QUICK, sent).await
     }
 
     /// The TTL that a lease was granted; `None` when it has ended.
     pub(super) async fn granted(&self, id: i64) -> Result<Option<i64>, StoreError> {
-        let sent = |mut open: Open| async move { open.client.lease_time_to_live(id, None).await };
+        let sent = |open: Open| async move { open.client().lease_time_to_live(id, None).await };
         match self.repeat(ATTEMPT, sent).await {
             Ok(left) => Ok(Some(left.granted_ttl()).filter(|seconds| *seconds > 0)),
             Err(Trouble::LeaseGone) => Ok(None),
@@ -54,7 +53,7 @@ impl Link {
 
     /// Takes a lease back. If it fails, the lease ends by itself.
     pub(super) async fn revoke(&self, id: i64) {
-        let sent = |mut open: Open| async move { open.client.lease_revoke(id).await };
+        let sent = |open: Open| async move { open.client().lease_revoke(id).await };
         let _ = self.attempt(ATTEMPT, sent).await;
     }
 
@@ -64,8 +63,7 @@ impl Link {
         leases: &BTreeSet<i64>,
     ) -> Result<BTreeMap<i64, Duration>, StoreError> {
         let ask = |id: i64| async move {
-            let sent =
-                |mut open: Open| async move { open.client.lease_time_to_live(id, None).await };
+            let sent = |open: Open| async move { open.client().lease_time_to_live(id, None).await };
             match self.repeat(ATTEMPT, sent).await {
                 Ok(left) => {
                     Ok(u64::try_from(left.ttl()).ok().map(|s| (id, Duration::from_secs(s))))

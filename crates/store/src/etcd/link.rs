@@ -4,7 +4,7 @@
 //! its own here, and whoever meets trouble turns to the next address for everybody.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{
@@ -39,11 +39,18 @@ const SILENCE: Duration = Duration::from_secs(6);
 /// The largest answer: pages and read transactions stay far below.
 const LARGEST: usize = 256 << 20;
 
-/// A client of one server.
+/// A client of one server. What it knows of certificates and passwords is not copied for each call.
 #[derive(Clone)]
-pub(super) struct Open {
-    pub(super) client: Client,
-    pub(super) kv: KvClient,
+pub(super) struct Open(Arc<(Client, KvClient)>);
+
+impl Open {
+    pub(super) fn client(&self) -> Client {
+        self.0.0.clone()
+    }
+
+    pub(super) fn kv(&self) -> KvClient {
+        self.0.1.clone()
+    }
 }
 
 struct Door {
@@ -229,7 +236,7 @@ impl Link {
             }
         };
         let kv = client.kv_client().max_decoding_message_size(LARGEST);
-        Ok(Open { client, kv })
+        Ok(Open(Arc::new((client, kv))))
     }
 
     async fn open(&self, at: usize) -> Result<(Open, u64), Trouble> {
@@ -318,9 +325,9 @@ impl Link {
         let (mut unsure, mut unsent) = (false, 0);
         loop {
             call.sends();
-            let sent = |mut open: Open| {
+            let sent = |open: Open| {
                 let txn = txn.clone();
-                async move { open.kv.txn(txn).await }
+                async move { open.kv().txn(txn).await }
             };
             match self.attempt(ATTEMPT, sent).await {
                 Ok(response) => {

@@ -143,6 +143,8 @@ impl fmt::Debug for Settings {
 
 /// A handle on the store.
 pub struct Etcd {
+    /// For keep-alives alone: they never wait behind documents (R7).
+    control: Link,
     link: Arc<Link>,
     keys: Keys,
     entropy: u128,
@@ -204,6 +206,7 @@ impl Etcd {
         let clock = BootClock.now().as_nanos();
         let process = u128::from(std::process::id()) << 64 | u128::from(clock);
         let store = Self {
+            control: Link::new(&settings)?,
             link: Arc::new(Link::new(&settings)?),
             keys: Keys::new(settings.prefix),
             entropy: settings.entropy,

@@ -19,9 +19,9 @@ impl Link {
         gets: &[TxnOp],
     ) -> Result<Vec<Vec<KeyValue>>, StoreError> {
         let txn = Txn::new().and_then(gets);
-        let sent = |mut open: Open| {
+        let sent = |open: Open| {
             let txn = txn.clone();
-            async move { open.kv.txn(txn).await }
+            async move { open.kv().txn(txn).await }
         };
         let response = self.repeat(limit, sent).await.map_err(Trouble::into_error)?;
         self.saw(response.header());
@@ -37,13 +37,12 @@ impl Link {
         read.try_into().map_err(|_| error::unexpected("a part is missing"))
     }
 
-    /// The same for those who cannot wait long.
-    pub(super) async fn read_quick<const N: usize>(
-        &self,
-        gets: [TxnOp; N],
-    ) -> Result<[Vec<KeyValue>; N], StoreError> {
-        let read = self.read_once(QUICK, &gets).await?;
-        read.try_into().map_err(|_| error::unexpected("a part is missing"))
+    /// Reads one key, for those who cannot wait long.
+    pub(super) async fn read_quick(&self, key: &str) -> Result<Option<KeyValue>, StoreError> {
+        let sent = |open: Open| async move { open.kv().get(key, None).await };
+        let mut response = self.repeat(QUICK, sent).await.map_err(Trouble::into_error)?;
+        self.saw(response.header());
+        Ok(response.take_kvs().pop())
     }
 
     /// Reads any number of keys, each as it is now.
@@ -78,9 +77,9 @@ impl Link {
         loop {
             let options =
                 GetOptions::new().with_range(end.clone()).with_limit(page).with_revision(revision);
-            let sent = |mut open: Open| {
+            let sent = |open: Open| {
                 let (from, options) = (from.clone(), options.clone());
-                async move { open.kv.get(from, Some(options)).await }
+                async move { open.kv().get(from, Some(options)).await }
             };
             let repeated = self.repeat(ATTEMPT, sent).await;
             let mut response = repeated.map_err(Trouble::into_error)?;

@@ -22,7 +22,7 @@ const DEFAULT_QUOTA: i64 = 2 << 30;
 
 impl Etcd {
     pub(super) async fn store_survey(&self) -> Result<Survey, StoreError> {
-        let listing = |mut open: Open| async move { open.client.member_list().await };
+        let listing = |open: Open| async move { open.client().member_list().await };
         let listed = self.link.repeat(ATTEMPT, listing).await;
         let mut addresses: BTreeSet<String> = self.link.addresses().map(str::to_owned).collect();
         let mut voters = None;
@@ -72,15 +72,15 @@ impl Etcd {
 
     async fn status(&self, address: &str) -> Option<StatusResponse> {
         let asking = async {
-            let mut open = self.link.connect(address).await.ok()?;
-            open.client.status().await.ok()
+            let open = self.link.connect(address).await.ok()?;
+            open.client().status().await.ok()
         };
         timeout(ANSWER, asking).await.ok().flatten()
     }
 
     async fn alarms(&self) -> Option<String> {
-        let asking = |mut open: Open| async move {
-            open.client.alarm(AlarmAction::Get, AlarmType::None, None).await
+        let asking = |open: Open| async move {
+            open.client().alarm(AlarmAction::Get, AlarmType::None, None).await
         };
         let raised = self.link.repeat(ATTEMPT, asking).await.ok()?;
         let has = |kind| raised.alarms().iter().any(|alarm| alarm.alarm() == kind);
@@ -96,11 +96,11 @@ impl Etcd {
     /// the compaction stands; if there was none, it hears of our own first key.
     async fn uncompacted(&self) -> Option<i64> {
         let name = self.keys.store();
-        let asking = |mut open: Open| {
+        let asking = |open: Open| {
             let name = name.clone();
             async move {
                 let options = WatchOptions::new().with_start_revision(1);
-                let mut stream = open.client.watch(name, Some(options)).await?;
+                let mut stream = open.client().watch(name, Some(options)).await?;
                 while let Some(message) = stream.message().await? {
                     if message.compact_revision() > 0 {
                         return Ok(Some(message.compact_revision()));
@@ -124,7 +124,7 @@ impl Etcd {
         }
         let asking = |open: Open| async move {
             let (user, password) = ("tenure-survey".to_owned(), String::new());
-            open.client.auth_client().authenticate(user, password).await
+            open.client().auth_client().authenticate(user, password).await
         };
         match self.link.attempt(ANSWER, asking).await {
             Err(Trouble::NoAuth) => Some(false),

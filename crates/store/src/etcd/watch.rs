@@ -34,11 +34,11 @@ impl Etcd {
 impl Listener {
     /// Returns once the server has confirmed: what changes from now on makes a hint.
     async fn subscribe(&self) -> Result<WatchStream, StoreError> {
-        let sent = |mut open: Open| {
+        let sent = |open: Open| {
             let options = WatchOptions::new().with_range(end_of(&self.folder));
             let folder = self.folder.clone();
             async move {
-                let mut stream = open.client.watch(folder, Some(options)).await?;
+                let mut stream = open.client().watch(folder, Some(options)).await?;
                 let first = stream.message().await?;
                 Ok((stream, first))
             }
