@@ -368,4 +368,14 @@ mod tests {
             assert!(!error.to_string().contains("s3cret"), "{error}");
         }
     }
+
+    #[test]
+    fn the_parts_of_an_etcd_url_are_unescaped() {
+        let parts = etcd_parts(Some("me:p%40ss"), "a:1,[::1]:2", &["cacert=/x%20y"]).unwrap();
+        assert_eq!(parts.hosts, ["a:1", "[::1]:2"]);
+        assert_eq!(parts.user, Some(("me".to_owned(), "p@ss".to_owned())));
+        assert_eq!(parts.authority.as_deref(), Some("/x y"));
+        assert!(parts.encrypted);
+        assert!(!etcd_parts(None, "a:1", &[]).unwrap().encrypted);
+    }
 }

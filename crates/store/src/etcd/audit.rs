@@ -20,6 +20,9 @@ const INDEX_BITS: u32 = 8;
 const SAME_REVISION: usize = 2 * CHUNK + 2;
 const _: () = assert!(SAME_REVISION < 1 << INDEX_BITS);
 
+/// So many records are deleted at once: more than are written between two cuts.
+const TRIMMED: i64 = 20_000;
+
 /// The records of one transaction.
 pub(super) struct Trail<'a> {
     folder: String,
@@ -149,7 +152,7 @@ impl Etcd {
         let options = GetOptions::new()
             .with_range(end_of(&folder))
             .with_keys_only()
-            .with_limit(surplus.min(PAGE));
+            .with_limit(surplus.min(TRIMMED));
         let oldest = |open: Open| {
             let (folder, options) = (folder.clone(), options.clone());
             async move { open.kv().get(folder, Some(options)).await }

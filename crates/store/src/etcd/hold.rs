@@ -10,15 +10,15 @@ use tenure_core::store::{AuditKind, Claimed, HolderNow, Released, Want, check};
 use tenure_core::{
     DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Reason, Session, StoreError,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::key::{self, Fence};
-use super::link::{Call, PAUSE};
+use super::link::{ATTEMPT, Call, PAUSE};
 use super::read::{found, get};
 use super::{CHUNK, Etcd, WAVE, absent, equals, error, keep, revision_of, unchanged};
 
-/// After so many claims through one handle the audit trail of the group is cut.
-const CLAIMS_PER_TRIM: u64 = 256;
+/// After so many wishes through one handle the audit trail of the group is cut.
+const WISHES_PER_TRIM: u64 = 4_096;
 
 /// What every grant of a claim is compared with.
 struct Basis {
@@ -102,8 +102,10 @@ impl Etcd {
                 sleep(PAUSE / 5).await;
             }
         }
-        if self.claims.fetch_add(1, Ordering::Relaxed) % CLAIMS_PER_TRIM == CLAIMS_PER_TRIM - 1 {
-            self.audit_trim(&session.group).await;
+        let before = self.wishes.fetch_add(wants.len() as u64, Ordering::Relaxed);
+        if before / WISHES_PER_TRIM != (before + wants.len() as u64) / WISHES_PER_TRIM {
+            // The grants stand, and their answer does not wait long for housekeeping.
+            let _ = timeout(ATTEMPT, self.audit_trim(&session.group)).await;
         }
         let missing = || error::unexpected("a wish without an answer");
         answers.into_iter().map(|answer| answer.ok_or_else(missing)).collect()

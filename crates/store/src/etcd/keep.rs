@@ -118,7 +118,12 @@ impl Etcd {
         let lease = self.keys.lease(session);
         let looking = self.session_look(call, session, note);
         let comparing = async { Hold::common_mark(holds, session) };
+        // A lease that was extended is a change, though one that ends by itself.
+        call.sends();
         let (kept, live, common) = tokio::join!(self.lease_keep(lease), looking, comparing);
+        if kept.is_err() {
+            call.takes_back();
+        }
         let live = match (live?, kept?) {
             (Some(live), true) => live,
             _ => {

@@ -71,12 +71,12 @@ struct Slot {
 pub(super) struct Call(AtomicUsize);
 
 impl Call {
-    fn sends(&self) {
+    pub(super) fn sends(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 
     /// What was sent has surely changed nothing.
-    fn takes_back(&self) {
+    pub(super) fn takes_back(&self) {
         self.0.fetch_sub(1, Relaxed);
     }
 

@@ -156,7 +156,8 @@ pub struct Etcd {
     /// The largest epoch that this handle has ever seen.
     seen: AtomicU64,
     keepers: keep::Keepers,
-    claims: AtomicU64,
+    /// Counts the duties that were claimed through this handle.
+    wishes: AtomicU64,
 }
 
 /// What this handle knows of the store.
@@ -215,7 +216,7 @@ impl Etcd {
             known: Mutex::default(),
             seen: AtomicU64::new(0),
             keepers: keep::Keepers::default(),
-            claims: AtomicU64::new(0),
+            wishes: AtomicU64::new(0),
         };
         let call = Call::default();
         let opening = store.find(&call, settings.if_absent);

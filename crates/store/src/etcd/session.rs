@@ -13,7 +13,7 @@ use super::error::Trouble;
 use super::key::{self, Fence};
 use super::link::{Call, Done, Failed};
 use super::read::get;
-use super::{CHUNK, Etcd, PAGE, absent, equals};
+use super::{CHUNK, Etcd, PAGE, absent, equals, error};
 use crate::BootClock;
 
 /// How long ended sessions and evictions are remembered at least.
@@ -314,6 +314,10 @@ impl Etcd {
                 done => done.map_err(Failed::into_error)?,
             };
             if !done.response.succeeded() {
+                // An earlier try may have been the one that did it; how much ended is not known.
+                if done.unsure {
+                    return Err(error::lost(&self.link.address()));
+                }
                 continue;
             }
             let Some(live) = live else {

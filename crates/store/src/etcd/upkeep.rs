@@ -95,6 +95,9 @@ impl Etcd {
             ops.push(TxnOp::put(name.as_str(), floor.to_string(), None));
             let txn = Txn::new().when([unchanged(&name, revision_of(&floors))]).and_then(ops);
             let done = self.link.commit(call, txn).await?;
+            if done.unsure && !done.response.succeeded() {
+                return Err(error::lost(&self.link.address()));
+            }
             let floor = floor.max(self.ground(&store)?.record.floor);
             for (gone, response) in gone.iter().zip(done.response.op_responses()) {
                 if matches!(response, TxnOpResponse::Txn(txn) if txn.succeeded()) {

@@ -47,40 +47,55 @@ async fn an_adoption_ends_sessions_and_raises_every_epoch() {
     assert_eq!(load(&*other, "d").await.unwrap().version.get(), 1);
 }
 
-/// A claim that has read the floor before somebody forgot a duty must not be granted below it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forgotten_epoch_never_comes_back() {
+async fn a_duty_is_forgotten_whole_and_only_when_it_is_free() {
     let server = server();
     let store = open(&server).await;
     let a = join(&*store, "a").await;
-    let want = Want { duty: duty("old"), floor: Epoch::new(99).unwrap() };
-    let held = granted(store.claim(&a, &[want], &reason()).await.unwrap().remove(0));
+    let held = hold(&*store, &a, "old").await;
     assert_eq!(commit(&*store, &a, &held, 0).await.unwrap(), saved(1));
     let all = [duty("old"), duty("never")];
     let forgotten = store.forget(&all, &reason()).await.unwrap();
     assert!(matches!(&forgotten[0], Forgotten::HeldBy(Some(by)) if by.instance == a.instance));
     assert_eq!(forgotten[1], Forgotten::Absent);
     store.release(&a, std::slice::from_ref(&held), &reason()).await.unwrap();
-    let claims = async {
-        let mut seen = Vec::new();
-        for n in 0..40 {
-            seen.push((hold(&*store, &a, &format!("n{n}")).await.epoch, n));
-        }
-        seen
-    };
-    let why = reason();
-    let (forgotten, _) = tokio::join!(store.forget(&all[..1], &why), claims);
-    let floor = Epoch::new(100).unwrap();
-    assert_eq!(forgotten.unwrap(), [Forgotten::Forgotten { floor }]);
+    let forgotten = store.forget(&all[..1], &reason()).await.unwrap();
+    assert_eq!(forgotten, [Forgotten::Forgotten { floor: held.epoch }]);
     assert!(load(&*store, "old").await.is_none());
     assert!(store.history(&duty("old")).await.unwrap().is_empty());
-    // In the order in which it happened: nothing after the forgetting is below it.
-    let range = tenure_core::store::AuditRange::first(1_000);
-    let entries = store.audit(&group(), range).await.unwrap();
-    let at = entries.iter().position(|entry| entry.kind.as_str() == "forgotten").unwrap();
-    let late = entries[at..].iter().filter(|entry| entry.kind.as_str() == "granted");
-    late.for_each(|entry| assert!(entry.epoch.unwrap() > floor, "{entry:?}"));
-    assert!(hold(&*store, &a, "old").await.epoch > held.epoch);
+    assert!(store.holders(&group()).await.unwrap().is_empty());
+    assert!(hold(&*store, &a, "other").await.epoch > held.epoch);
+}
+
+/// A claim that has read the floor before somebody forgot a duty must not be granted below it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_epoch_never_comes_back() {
+    let server = server();
+    let (store, other) = (open(&server).await, open(&server).await);
+    let (a, why) = (join(&*store, "a").await, reason());
+    for round in 0..20_u64 {
+        let floor = Epoch::new(100 * (round + 1)).unwrap();
+        let want = Want { duty: duty("old"), floor };
+        let held = granted(store.claim(&a, &[want], &why).await.unwrap().remove(0));
+        store.release(&a, &[held], &why).await.unwrap();
+        let new: Vec<_> = (0..300).map(|n| duty(&format!("n{round}-{n}"))).collect();
+        let old = [duty("old")];
+        let (forgotten, claimed) =
+            tokio::join!(other.forget(&old, &why), claim_all(&*store, &a, &new));
+        assert!(matches!(forgotten.unwrap()[..], [Forgotten::Forgotten { .. }]));
+        claimed.unwrap();
+    }
+    // In the order in which it happened: nothing after a forgetting is at or below its epoch.
+    let range = tenure_core::store::AuditRange::first(100_000);
+    let mut floor = Epoch::ZERO;
+    for entry in store.audit(&group(), range).await.unwrap() {
+        match entry.kind.as_str() {
+            "forgotten" => floor = floor.max(entry.epoch.unwrap()),
+            "granted" => assert!(entry.epoch.unwrap() > floor, "{entry:?} is not above {floor}"),
+            _ => {}
+        }
+    }
+    assert!(floor.get() > 2_000);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,6 +121,24 @@ async fn what_is_kept_can_be_changed() {
     let keys =
         server.etcdctl(&["get", "--prefix", "--keys-only", "tenure/group/poll/kept/history"]);
     assert_eq!(keys.unwrap().lines().filter(|line| !line.is_empty()).count(), 3);
+}
+
+/// What nobody cuts fills the database.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_trail_is_cut_while_a_store_is_open() {
+    let server = server();
+    let store = open(&server).await;
+    store.retain(Retention { history_slots: 32, audit_kept: 1_000 }).await.unwrap();
+    let a = join(&*store, "a").await;
+    let first = claim_all(&*store, &a, &duties(3_000)).await.unwrap();
+    let holds: Vec<_> = first.into_iter().map(granted).collect();
+    store.release(&a, &holds, &reason()).await.unwrap();
+    claim_all(&*store, &a, &duties(3_000)).await.unwrap();
+    let range = tenure_core::store::AuditRange::first(100_000);
+    let entries = store.audit(&group(), range).await.unwrap();
+    assert!((900..=1_100).contains(&entries.len()), "{}", entries.len());
+    // The newest are kept: they are all grants of the second round.
+    assert!(entries.iter().all(|entry| entry.epoch.map(Epoch::get) == Some(2)));
 }
 
 /// A store of a newer version is left alone.
