@@ -181,7 +181,7 @@ impl StoreUrl {
 }
 
 /// An `etcd://` URL taken apart.
-#[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "it is checked, and then not built"))]
+#[cfg_attr(not(feature = "etcd"), allow(dead_code, reason = "it is checked, and then not built"))]
 #[derive(Default)]
 struct EtcdParts {
     hosts: Vec<String>,
@@ -377,5 +377,14 @@ mod tests {
         assert_eq!(parts.authority.as_deref(), Some("/x y"));
         assert!(parts.encrypted);
         assert!(!etcd_parts(None, "a:1", &[]).unwrap().encrypted);
+    }
+
+    #[cfg(not(feature = "etcd"))]
+    #[tokio::test]
+    async fn a_build_without_etcd_names_the_feature() {
+        let url = StoreUrl::parse("etcd://h:1").unwrap();
+        let error = url.open(IfAbsent::Create, 1).await.unwrap_err();
+        assert_eq!(error.code(), Code::NotBuilt);
+        assert!(error.to_string().contains("cargo feature etcd"), "{error}");
     }
 }
