@@ -8,6 +8,7 @@
     reason = "a benchmark prints, and measures by the clock"
 )]
 
+mod etcd;
 mod measure;
 mod ours;
 mod postgres;
@@ -25,7 +26,7 @@ const SIZES: [usize; 3] = [1, 100, 10_000];
 async fn main() -> Result<()> {
     let what = std::env::args().nth(1);
     if what.as_deref() != Some("store") {
-        bail!("usage: cargo xtask bench store [sqlite] [postgres] [redis]");
+        bail!("usage: cargo xtask bench store [sqlite] [postgres] [redis] [etcd]");
     }
     // Further words name the stores to measure; all of them when there are none.
     let wanted: Vec<String> = std::env::args().skip(2).collect();
@@ -39,6 +40,9 @@ async fn main() -> Result<()> {
     }
     if is_wanted("redis") {
         rows.extend(redis::run().await?);
+    }
+    if is_wanted("etcd") {
+        rows.extend(etcd::run().await?);
     }
     println!("{}", measure::HEADING);
     for row in &rows {

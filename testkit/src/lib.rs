@@ -1,4 +1,4 @@
-//! Private servers for tests: PostgreSQL, Redis, PgBouncer, and a proxy to break the wire.
+//! Private servers for tests: PostgreSQL, Redis, etcd, PgBouncer, and a proxy to break the wire.
 //!
 //! Every server listens on a free port of 127.0.0.1 and lives in its own temporary folder. Server
 //! and folder are gone when the owning process ends, however it ends: by drop, panic, Ctrl-C or
@@ -12,6 +12,7 @@
 
 mod certs;
 mod clock;
+mod etcd;
 mod guard;
 pub mod packages;
 mod pgbouncer;
@@ -23,9 +24,10 @@ mod service;
 mod wait;
 
 pub use certs::{CertificateOptions, Certificates, ServerTls};
+pub use etcd::{Etcd, EtcdOptions};
 pub use pgbouncer::Pgbouncer;
 pub use postgres::{Postgres, PostgresOptions};
 pub use proxy::Proxy;
 pub use redis::{Redis, RedisOptions};
-pub use service::{TEST_POSTGRES, TEST_REDIS, service};
+pub use service::{TEST_ETCD, TEST_POSTGRES, TEST_REDIS, service};
 pub use wait::wait_until;

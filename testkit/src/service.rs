@@ -8,6 +8,9 @@ pub const TEST_POSTGRES: &str = "TENURE_TEST_POSTGRES";
 /// Names the Redis server for tests.
 pub const TEST_REDIS: &str = "TENURE_TEST_REDIS";
 
+/// Names the etcd server for tests.
+pub const TEST_ETCD: &str = "TENURE_TEST_ETCD";
+
 /// The URL in the variable `name`, or `None` on a laptop where no such server was started.
 ///
 /// # Panics

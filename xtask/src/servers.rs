@@ -7,29 +7,36 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 use testkit::{
-    Postgres, PostgresOptions, Redis, RedisOptions, TEST_POSTGRES, TEST_REDIS, packages,
+    Etcd, EtcdOptions, Postgres, PostgresOptions, Redis, RedisOptions, TEST_ETCD, TEST_POSTGRES,
+    TEST_REDIS, packages,
 };
 
 use crate::run::check;
 
-/// One PostgreSQL and one Redis; they die with this process, however it ends.
+/// One PostgreSQL, one Redis and one etcd; they die with this process, however it ends.
 pub(crate) struct Servers {
     postgres: Postgres,
     redis: Redis,
+    etcd: Etcd,
 }
 
 impl Servers {
-    /// Starts both, after installing what that needs.
+    /// Starts all of them, after installing what that needs.
     pub(crate) fn start() -> Result<Self> {
         install()?;
         let postgres = Postgres::start(PostgresOptions::default())?;
         let redis = Redis::start(RedisOptions::default())?;
-        Ok(Self { postgres, redis })
+        let etcd = Etcd::start(EtcdOptions::default())?;
+        Ok(Self { postgres, redis, etcd })
     }
 
     /// The variables by which the tests find them.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
-        vec![(TEST_POSTGRES, self.postgres.url()), (TEST_REDIS, self.redis.url())]
+        vec![
+            (TEST_POSTGRES, self.postgres.url()),
+            (TEST_REDIS, self.redis.url()),
+            (TEST_ETCD, self.etcd.url()),
+        ]
     }
 }
 

@@ -10,12 +10,15 @@
 //! | `sqlite:PATH` | `sqlite` | `sqlite` |
 //! | `postgres://...` | `postgres` | `postgres` |
 //! | `redis://...`, `rediss://...` | `redis` | `redis` |
+//! | `etcd://...` | `etcd` | `etcd` |
 //!
-//! Encrypted connections are the feature `tls`.
+//! Encrypted connections to PostgreSQL and Redis are the feature `tls`.
 
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 #[cfg(feature = "file")]
 pub mod file;
 #[cfg(any(feature = "file", feature = "sqlite"))]
@@ -50,7 +53,7 @@ const CLAIMS_PER_TRIM: u64 = 256;
 /// The fates that the marks of the holds tell by themselves, and which holds must be looked at;
 /// those are lost until the look says otherwise. `common` is their common mark, found while the
 /// store was at work.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "etcd"))]
 fn fates_by_mark(
     session: &tenure_core::Session,
     holds: &[tenure_core::Hold],

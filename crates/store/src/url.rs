@@ -25,6 +25,7 @@ enum Kind {
     Redis,
     /// Redis, encrypted.
     Rediss,
+    Etcd,
 }
 
 /// What may be done to a place that holds no store yet.
@@ -42,7 +43,7 @@ fn bad(detail: impl Into<String>) -> StoreError {
 
 impl StoreUrl {
     /// Reads `file:PATH[#GROUP/DUTY]`, `sqlite:PATH`, `postgres://...[?schema=NAME]`,
-    /// `redis://...[?prefix=TEXT]` or `rediss://...`.
+    /// `redis://...[?prefix=TEXT]`, `rediss://...` or `etcd://...[?prefix=TEXT]`.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("it has no scheme"))?;
         let known = match scheme {
@@ -51,6 +52,7 @@ impl StoreUrl {
             "postgres" | "postgresql" => Some((Kind::Postgres, "schema")),
             "redis" => Some((Kind::Redis, "prefix")),
             "rediss" => Some((Kind::Rediss, "prefix")),
+            "etcd" => Some((Kind::Etcd, "prefix")),
             _ => None,
         };
         let Some((kind, own)) = known else {
@@ -80,6 +82,9 @@ impl StoreUrl {
                 return Err(bad("rediss:// takes prefix, cacert, cert and key"));
             }
             _ => {}
+        }
+        if kind == Kind::Etcd {
+            etcd_parts(credentials, place, &passed_on)?;
         }
         let credentials = credentials.map_or(String::new(), |text| format!("{text}@"));
         let rest = match passed_on.is_empty() {
@@ -171,12 +176,12 @@ impl StoreUrl {
                 let settings = crate::redis::Settings { url, prefix, entropy, if_absent };
                 Ok(Arc::new(crate::redis::Redis::open(settings).await?))
             }
-            #[cfg(not(all(
-                feature = "file",
-                feature = "sqlite",
-                feature = "postgres",
-                feature = "redis"
-            )))]
+            #[cfg(feature = "etcd")]
+            Kind::Etcd => {
+                let settings = self.etcd(if_absent, entropy)?;
+                Ok(Arc::new(crate::etcd::Etcd::open(settings).await?))
+            }
+            #[allow(unreachable_patterns, reason = "not every build has every store")]
             other => Err(not_built(other)),
         }
     }
@@ -192,14 +197,32 @@ impl StoreUrl {
             Kind::Postgres => crate::postgres::script(&self.postgres(IfAbsent::Create)),
             #[cfg(feature = "redis")]
             Kind::Redis | Kind::Rediss => Ok("# Redis has no schema: nothing to run.\n".to_owned()),
-            #[cfg(not(all(
-                feature = "file",
-                feature = "sqlite",
-                feature = "postgres",
-                feature = "redis"
-            )))]
+            #[cfg(feature = "etcd")]
+            Kind::Etcd => Ok("# etcd has no schema: nothing to run.\n".to_owned()),
+            #[allow(unreachable_patterns, reason = "not every build has every store")]
             other => Err(not_built(other)),
         }
+    }
+
+    #[cfg(feature = "etcd")]
+    fn etcd(
+        &self,
+        if_absent: IfAbsent,
+        entropy: u128,
+    ) -> Result<crate::etcd::Settings, StoreError> {
+        let (credentials, place, query) = parts(&self.rest)?;
+        let passed_on: Vec<&str> = query.split('&').filter(|part| !part.is_empty()).collect();
+        let parts = etcd_parts(credentials, place, &passed_on)?;
+        let identity = parts.certificate.map(Into::into).zip(parts.key.map(Into::into));
+        let tls = crate::etcd::Tls { authority: parts.authority.map(Into::into), identity };
+        Ok(crate::etcd::Settings {
+            hosts: parts.hosts,
+            user: parts.user,
+            prefix: self.namespace.clone().unwrap_or_else(|| "tenure/".to_owned()),
+            tls: parts.encrypted.then_some(tls),
+            entropy,
+            if_absent,
+        })
     }
 
     #[cfg(feature = "postgres")]
@@ -209,7 +232,64 @@ impl StoreUrl {
     }
 }
 
-#[cfg(not(all(feature = "file", feature = "sqlite", feature = "postgres", feature = "redis")))]
+/// An `etcd://` URL taken apart.
+#[cfg_attr(not(feature = "etcd"), allow(dead_code, reason = "it is checked, and then not built"))]
+#[derive(Default)]
+struct EtcdParts {
+    hosts: Vec<String>,
+    user: Option<(String, String)>,
+    encrypted: bool,
+    authority: Option<String>,
+    certificate: Option<String>,
+    key: Option<String>,
+}
+
+/// Reads `[USER:PASSWORD@]HOST:PORT[,HOST:PORT...]` and the parameters beside `prefix`.
+fn etcd_parts(
+    credentials: Option<&str>,
+    place: &str,
+    parameters: &[&str],
+) -> Result<EtcdParts, StoreError> {
+    let plain = |escaped: &str| {
+        let text = percent_encoding::percent_decode_str(escaped).decode_utf8();
+        text.map(std::borrow::Cow::into_owned).map_err(|_| bad("a part of it is not UTF-8"))
+    };
+    let mut parts = EtcdParts::default();
+    for host in place.trim_end_matches('/').split(',') {
+        let port = host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        if port.is_none() || host.starts_with(':') || host.contains(['/', ' ']) {
+            return Err(bad("etcd:// needs HOST:PORT, or several of them between commas"));
+        }
+        parts.hosts.push(host.to_owned());
+    }
+    if let Some(credentials) = credentials {
+        let (user, password) =
+            credentials.split_once(':').ok_or_else(|| bad("a user of etcd has a password"))?;
+        parts.user = Some((plain(user)?, plain(password)?));
+    }
+    let mut tls = None;
+    for parameter in parameters {
+        match parameter.split_once('=') {
+            Some(("tls", "on")) => tls = Some(true),
+            Some(("tls", "off")) => tls = Some(false),
+            Some(("cacert", path)) => parts.authority = Some(plain(path)?),
+            Some(("cert", path)) => parts.certificate = Some(plain(path)?),
+            Some(("key", path)) => parts.key = Some(plain(path)?),
+            _ => return Err(bad("etcd:// takes prefix, tls=on, cacert, cert and key, no others")),
+        }
+    }
+    if parts.certificate.is_some() != parts.key.is_some() {
+        return Err(bad("cert and key of a client come together"));
+    }
+    let files = parts.authority.is_some() || parts.certificate.is_some();
+    if files && tls == Some(false) {
+        return Err(bad("tls=off and a certificate contradict each other"));
+    }
+    parts.encrypted = tls.unwrap_or(files);
+    Ok(parts)
+}
+
+#[allow(dead_code, reason = "not every build lacks a store")]
 fn not_built(kind: Kind) -> StoreError {
     let kind = if kind == Kind::Rediss { Kind::Redis } else { kind };
     let feature = format!("{kind:?}").to_lowercase();
@@ -257,6 +337,7 @@ impl fmt::Display for StoreUrl {
             Kind::Postgres => ("postgres", "schema"),
             Kind::Redis => ("redis", "prefix"),
             Kind::Rediss => ("rediss", "prefix"),
+            Kind::Etcd => ("etcd", "prefix"),
         };
         // What was parsed can be taken apart again; if not, it is not shown.
         let (credentials, place, _) = parts(&self.rest).unwrap_or((None, "(not shown)", ""));
@@ -301,6 +382,7 @@ mod tests {
             ("rediss://me:s3cret@h/0?cacert=/ca.pem&prefix=a", "rediss://me@h/0?prefix=a"),
             ("rediss://h?cert=/c.pem&key=%2Fs3cret.key", "rediss://h"),
             ("postgres://me:s3cret@h/db?sslmode=require&sslkey=/k", "postgres://me@h/db"),
+            ("etcd://me:s3cret@a:1,b:2?tls=on&prefix=x/", "etcd://me@a:1,b:2?prefix=x/"),
         ] {
             assert_eq!(shown(url), expected);
             assert!(!format!("{:?}", StoreUrl::parse(url).unwrap()).contains("cret"));
@@ -342,10 +424,37 @@ mod tests {
             ("redis://h?prefix=%FF", Code::BadUrl),
             ("rediss://h:6379/0?sslmode=s3cret", Code::BadUrl),
             ("redis://h:6379/0?cacert=s3cret", Code::BadUrl),
+            ("etcd://me:s3cret@h", Code::BadUrl),
+            ("etcd://s3cret@h:1", Code::BadUrl),
+            ("etcd://h:1/s3cret", Code::BadUrl),
+            ("etcd://h:1,", Code::BadUrl),
+            ("etcd://h:1?tls=maybe", Code::BadUrl),
+            ("etcd://h:1?token=s3cret", Code::BadUrl),
+            ("etcd://h:1?cert=s3cret", Code::BadUrl),
+            ("etcd://h:1?tls=off&cacert=s3cret", Code::BadUrl),
         ] {
             let error = StoreUrl::parse(url).unwrap_err();
             assert_eq!(error.code(), code, "{url}");
             assert!(!error.to_string().contains("s3cret"), "{error}");
         }
+    }
+
+    #[test]
+    fn the_parts_of_an_etcd_url_are_unescaped() {
+        let parts = etcd_parts(Some("me:p%40ss"), "a:1,[::1]:2", &["cacert=/x%20y"]).unwrap();
+        assert_eq!(parts.hosts, ["a:1", "[::1]:2"]);
+        assert_eq!(parts.user, Some(("me".to_owned(), "p@ss".to_owned())));
+        assert_eq!(parts.authority.as_deref(), Some("/x y"));
+        assert!(parts.encrypted);
+        assert!(!etcd_parts(None, "a:1", &[]).unwrap().encrypted);
+    }
+
+    #[cfg(not(feature = "etcd"))]
+    #[tokio::test]
+    async fn a_build_without_etcd_names_the_feature() {
+        let url = StoreUrl::parse("etcd://h:1").unwrap();
+        let error = url.open(IfAbsent::Create, 1).await.unwrap_err();
+        assert_eq!(error.code(), Code::NotBuilt);
+        assert!(error.to_string().contains("cargo feature etcd"), "{error}");
     }
 }

@@ -1,6 +1,8 @@
 //! What is true of one backend only, each test with the trap that it guards.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
+#[cfg(feature = "etcd")]
+mod etcd;
 #[cfg(all(feature = "file", feature = "conformance"))]
 mod file;
 mod player;

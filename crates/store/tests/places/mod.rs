@@ -1,5 +1,7 @@
 //! Where the suite runs.
 
+#[cfg(feature = "etcd")]
+mod etcd;
 #[cfg(feature = "file")]
 mod file;
 mod memory;
@@ -42,11 +44,15 @@ pub async fn under_test() -> Vec<(String, Arc<dyn Place>)> {
     if let Some(url) = testkit::service(testkit::TEST_REDIS) {
         places.push(("redis".into(), Arc::new(redis::Server::new(url, unique()))));
     }
+    #[cfg(feature = "etcd")]
+    if let Some(url) = testkit::service(testkit::TEST_ETCD) {
+        places.push(("etcd".into(), Arc::new(etcd::Cluster::new(url, unique()))));
+    }
     places
 }
 
 /// A number that no other run gets.
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "etcd"))]
 fn unique() -> u128 {
     use tenure_core::Clock;
     let now = tenure_store::BootClock.now().as_nanos();

@@ -1,0 +1,137 @@
+//! etcd: bare leases and compare transactions of the same client on the same server.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use etcd_client::{
+    Client, Compare, CompareOp, DeleteOptions, KvClient, LeaseKeepAliveStream, LeaseKeeper,
+    PutOptions, Txn, TxnOp,
+};
+use tokio::task::JoinSet;
+
+use crate::SIZES;
+use crate::measure::{KEEP_ALIVES, Row, Times, rounds, table, timed};
+use crate::ours::{DOCUMENT, Ours};
+
+/// etcd takes so many operations in one transaction.
+const OPERATIONS: usize = 128;
+
+/// So many transactions are under way at the same time.
+const AT_ONCE: usize = 64;
+
+struct Raw {
+    client: Client,
+    lease: i64,
+    asks: LeaseKeeper,
+    answers: LeaseKeepAliveStream,
+    prefix: String,
+    holds: usize,
+}
+
+impl Raw {
+    async fn new(hosts: &[&str], holds: usize) -> Result<Self> {
+        let mut client = Client::connect(hosts, None).await?;
+        let lease = client.lease_grant(3600, None).await?.id();
+        let (asks, answers) = client.lease_keep_alive(lease).await?;
+        let prefix = format!("raw{holds}-{}/", std::process::id());
+        Ok(Self { client, lease, asks, answers, prefix, holds })
+    }
+
+    fn key(&self, kind: &str, n: usize) -> String {
+        format!("{}{kind}/duty-{n}", self.prefix)
+    }
+
+    /// Sends transactions, many at once.
+    async fn send(&self, txns: Vec<Txn>) -> Result<Duration> {
+        let sending = async {
+            let (mut running, mut txns) = (JoinSet::new(), txns.into_iter());
+            loop {
+                while running.len() < AT_ONCE {
+                    let Some(txn) = txns.next() else { break };
+                    running.spawn(one(self.client.kv_client(), txn));
+                }
+                match running.join_next().await {
+                    Some(done) => done??,
+                    None => return Ok(()),
+                }
+            }
+        };
+        Ok(timed(sending).await?.0)
+    }
+
+    /// One message on the open stream, however many keys hang on the lease.
+    async fn keep_alive(&mut self) -> Result<Duration> {
+        let (asks, answers) = (&mut self.asks, &mut self.answers);
+        let asking = async {
+            asks.keep_alive().await?;
+            let answer = answers.message().await?.context("the stream has ended")?;
+            ensure!(answer.ttl() > 0, "the lease has ended");
+            Ok(())
+        };
+        Ok(timed(asking).await?.0)
+    }
+
+    async fn claim(&mut self) -> Result<Duration> {
+        let all = DeleteOptions::new().with_prefix();
+        self.client.delete(format!("{}lease/", self.prefix), Some(all)).await?;
+        let put = |n| {
+            let leased = PutOptions::new().with_lease(self.lease);
+            TxnOp::put(self.key("lease", n), "me", Some(leased))
+        };
+        let places: Vec<usize> = (0..self.holds).collect();
+        let txn = |part: &[usize]| {
+            let free =
+                |n: &usize| Compare::create_revision(self.key("lease", *n), CompareOp::Equal, 0);
+            let compares: Vec<Compare> = part.iter().map(free).collect();
+            Txn::new().when(compares).and_then(part.iter().map(|n| put(*n)).collect::<Vec<_>>())
+        };
+        self.send(places.chunks(OPERATIONS).map(txn).collect()).await
+    }
+
+    /// One compare and one write for each.
+    async fn commit(&mut self, round: usize) -> Result<Duration> {
+        let txn = |n| {
+            let key = self.key("checkpoint", n);
+            let fits = Compare::version(key.as_str(), CompareOp::Equal, round as i64);
+            Txn::new().when([fits]).and_then([TxnOp::put(key, DOCUMENT, None)])
+        };
+        self.send((0..self.holds).map(txn).collect()).await
+    }
+}
+
+async fn one(mut kv: KvClient, txn: Txn) -> Result<()> {
+    ensure!(kv.txn(txn).await?.succeeded(), "a raw transaction was refused");
+    Ok(())
+}
+
+pub async fn run() -> Result<Vec<Row>> {
+    let url = testkit::service(testkit::TEST_ETCD).context("no etcd is given")?;
+    let hosts: Vec<&str> = url.trim_start_matches("etcd://").split(',').collect();
+    let mut rows = Vec::new();
+    for holds in SIZES {
+        // Ten thousand raw transactions take seconds.
+        let rounds = if holds > 100 { 7 } else { rounds(holds) };
+        let mut raw = Raw::new(&hosts, holds).await?;
+        let prefix = format!("bench{holds}-{}/", std::process::id());
+        let mut ours = Ours::new(&format!("{url}?prefix={prefix}"), holds).await?;
+        let mut times: Times = Default::default();
+        for _ in 0..rounds {
+            times[0].push(raw.claim().await?);
+            times[1].push(ours.claim().await?);
+            times[6].push(ours.keep_alive().await?);
+            ours.release().await?;
+        }
+        ours.claim().await?;
+        ours.keep_alive().await?;
+        for _ in 0..KEEP_ALIVES {
+            times[2].push(raw.keep_alive().await?);
+            times[3].push(ours.keep_alive().await?);
+        }
+        for round in 0..rounds {
+            times[4].push(raw.commit(round).await?);
+            times[5].push(ours.commit().await?);
+        }
+        rows.extend(table("etcd", holds, times, 2.0));
+    }
+    Ok(rows)
+}

@@ -1,0 +1,199 @@
+//! The audit trail: one key per record.
+//!
+//! A key begins with the newest revision that its writer had seen, so that the oldest can be
+//! deleted as a range. The order is that of the revisions at which the keys were created; records
+//! of one transaction share a revision and are told apart by the number at the end of their keys.
+
+use etcd_client::{GetOptions, KeyValue, SortOrder, SortTarget, TxnOp};
+use tenure_core::store::{AuditEntry, AuditKind, AuditRange};
+use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreError};
+
+use super::error::Trouble;
+use super::link::{ATTEMPT, Open};
+use super::read::end_of;
+use super::{CHUNK, Etcd, PAGE, error, key};
+
+/// The bits of a sequence number that tell the records of one transaction apart.
+const INDEX_BITS: u32 = 8;
+
+/// No transaction writes more records than this.
+const SAME_REVISION: usize = 2 * CHUNK + 2;
+const _: () = assert!(SAME_REVISION < 1 << INDEX_BITS);
+
+/// So many records are deleted at once: more than are written between two cuts.
+const TRIMMED: i64 = 20_000;
+
+/// The records of one transaction.
+pub(super) struct Trail<'a> {
+    folder: String,
+    stem: String,
+    written: usize,
+    reason: &'a str,
+    unix_ms: u64,
+}
+
+impl Trail<'_> {
+    /// The key of the record that will be written next.
+    pub(super) fn next_key(&self) -> String {
+        format!("{}{}-{:02x}", self.folder, self.stem, self.written)
+    }
+
+    pub(super) fn put(
+        &mut self,
+        kind: AuditKind,
+        instance: &InstanceId,
+        hold: Option<(&DutyId, Epoch)>,
+    ) -> TxnOp {
+        let name = self.next_key();
+        self.written += 1;
+        // No name and no reason has a control character, so a tab tells them apart.
+        let (duty, epoch) = hold.map_or(("", Epoch::ZERO), |(duty, epoch)| (duty.as_str(), epoch));
+        let value = format!(
+            "{}\t{}\t{epoch}\t{duty}\t{}\t{}",
+            kind.as_str(),
+            self.unix_ms,
+            instance.as_str(),
+            self.reason
+        );
+        TxnOp::put(name, value, None)
+    }
+}
+
+impl Etcd {
+    /// Begins the records of one transaction.
+    pub(super) fn trail<'a>(&self, group: &GroupName, reason: &'a str) -> Trail<'a> {
+        let (revision, number) = (self.link.revision(), self.next_number());
+        Trail {
+            folder: self.keys.audits(group),
+            stem: format!("{revision:016x}-{:016x}-{number:08x}", self.number),
+            written: 0,
+            reason,
+            unix_ms: key::unix_ms(),
+        }
+    }
+
+    pub(super) async fn audit_read(
+        &self,
+        group: &GroupName,
+        range: AuditRange,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let folder = self.keys.audits(group);
+        let (mut entries, mut after) = (Vec::new(), range.after);
+        while entries.len() < range.limit {
+            let wanted = (range.limit - entries.len()).min(PAGE as usize);
+            let (page, more) = self.audit_page(group, &folder, after, wanted).await?;
+            let Some(last) = page.last() else {
+                break;
+            };
+            after = last.seq;
+            entries.extend(page);
+            if !more {
+                break;
+            }
+        }
+        entries.truncate(range.limit);
+        Ok(entries)
+    }
+
+    /// At least `wanted` entries after a number if there are so many, and whether there are more.
+    async fn audit_page(
+        &self,
+        group: &GroupName,
+        folder: &str,
+        after: u64,
+        wanted: usize,
+    ) -> Result<(Vec<AuditEntry>, bool), StoreError> {
+        // The first and the last revision of the page may be of no use.
+        let limit = wanted + 2 * SAME_REVISION;
+        let options = GetOptions::new()
+            .with_range(end_of(folder))
+            .with_min_create_revision((after >> INDEX_BITS) as i64)
+            .with_sort(SortTarget::Create, SortOrder::Ascend)
+            .with_limit(limit as i64);
+        let sent = |open: Open| {
+            let (folder, options) = (folder.to_owned(), options.clone());
+            async move { open.kv().get(folder, Some(options)).await }
+        };
+        let repeated = self.link.repeat(ATTEMPT, sent).await;
+        let mut response = repeated.map_err(Trouble::into_error)?;
+        let found = response.take_kvs();
+        let more = found.len() == limit;
+        // Where the page was cut, records of the last revision may be missing.
+        let whole = match found.last() {
+            Some(last) if more => last.create_revision(),
+            _ => i64::MAX,
+        };
+        let mut page = found
+            .iter()
+            .filter(|found| found.create_revision() < whole)
+            .map(|found| entry(group, found))
+            .collect::<Result<Vec<_>, _>>()?;
+        page.sort_by_key(|entry| entry.seq);
+        page.retain(|entry| entry.seq > after);
+        Ok((page, more))
+    }
+
+    /// Cuts the trail of a group to what is kept, about. Failing does no harm: somebody will.
+    pub(super) async fn audit_trim(&self, group: &GroupName) {
+        let folder = self.keys.audits(group);
+        let kept = self.retention().audit_kept as i64;
+        let count = GetOptions::new().with_range(end_of(&folder)).with_count_only();
+        let counting = |open: Open| {
+            let (folder, count) = (folder.clone(), count.clone());
+            async move { open.kv().get(folder, Some(count)).await }
+        };
+        let Ok(counted) = self.link.repeat(ATTEMPT, counting).await else {
+            return;
+        };
+        let surplus = counted.count() - kept;
+        if surplus <= 0 {
+            return;
+        }
+        let options = GetOptions::new()
+            .with_range(end_of(&folder))
+            .with_keys_only()
+            .with_limit(surplus.min(TRIMMED));
+        let oldest = |open: Open| {
+            let (folder, options) = (folder.clone(), options.clone());
+            async move { open.kv().get(folder, Some(options)).await }
+        };
+        let Ok(mut oldest) = self.link.repeat(ATTEMPT, oldest).await else {
+            return;
+        };
+        let Some(last) = oldest.take_kvs().pop() else {
+            return;
+        };
+        let options = etcd_client::DeleteOptions::new().with_range([last.key(), &[0]].concat());
+        let cut = |open: Open| {
+            let (folder, options) = (folder.clone(), options.clone());
+            async move { open.kv().delete(folder, Some(options)).await }
+        };
+        let _ = self.link.attempt(ATTEMPT, cut).await;
+    }
+}
+
+fn entry(group: &GroupName, found: &KeyValue) -> Result<AuditEntry, StoreError> {
+    let damaged = || error::damaged("a record of the audit trail");
+    let name = std::str::from_utf8(found.key()).map_err(|_| damaged())?;
+    let index = name.rsplit('-').next().and_then(|index| u64::from_str_radix(index, 16).ok());
+    let index = index.filter(|index| index >> INDEX_BITS == 0).ok_or_else(damaged)?;
+    let value = std::str::from_utf8(found.value()).map_err(|_| damaged())?;
+    let parts: Vec<&str> = value.split('\t').collect();
+    let [kind, unix_ms, epoch, duty, instance, reason] = parts[..] else {
+        return Err(damaged());
+    };
+    let epoch = Epoch::new(epoch.parse().map_err(|_| damaged())?)?;
+    let duty = match duty {
+        "" => None,
+        id => Some(DutyKey { group: group.clone(), id: DutyId::new(id)? }),
+    };
+    Ok(AuditEntry {
+        seq: (found.create_revision() as u64) << INDEX_BITS | index,
+        unix_ms: unix_ms.parse().map_err(|_| damaged())?,
+        kind: AuditKind::parse(kind).ok_or_else(damaged)?,
+        instance: InstanceId::new(instance)?,
+        epoch: duty.is_some().then_some(epoch),
+        duty,
+        reason: reason.to_owned(),
+    })
+}

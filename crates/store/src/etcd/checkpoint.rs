@@ -1,0 +1,204 @@
+//! Checkpoints and their history.
+
+use etcd_client::{
+    Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse,
+};
+use futures_util::future::join_all;
+use tenure_core::store::{Checkpoint, Commit, Committed, check};
+use tenure_core::{DutyKey, Epoch, Session, StoreError, Version};
+
+use super::key::{self, Fence};
+use super::link::Call;
+use super::read::{found, get};
+use super::{CHUNK, CHUNK_BYTES, Etcd, WAVE, equals, error};
+
+/// Documents in one page or one read transaction.
+const DOCUMENTS: usize = 16;
+
+/// A commit as it is sent.
+struct Write<'a> {
+    at: usize,
+    commit: &'a Commit,
+    version: Version,
+    value: Vec<u8>,
+}
+
+/// What a transaction says of an item that it did not write.
+struct Seen {
+    fence: Option<Fence>,
+    /// `None` when the session has ended.
+    stored: Option<Version>,
+}
+
+fn versioned(found: &KeyValue) -> Result<Checkpoint, StoreError> {
+    let version = Version::from_i64(found.version())?;
+    Ok(Checkpoint { version, ..key::unpack(found.value())? })
+}
+
+impl Etcd {
+    pub(super) async fn checkpoint_load(
+        &self,
+        duties: &[DutyKey],
+    ) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+        check::load(duties)?;
+        let names: Vec<String> = duties.iter().map(|duty| self.keys.checkpoint(duty)).collect();
+        let stored = self.link.read_by(&names, DOCUMENTS).await?;
+        stored.iter().map(|found| found.as_ref().map(versioned).transpose()).collect()
+    }
+
+    pub(super) async fn checkpoint_history(
+        &self,
+        duty: &DutyKey,
+    ) -> Result<Vec<Checkpoint>, StoreError> {
+        let kept = self.link.range(&self.keys.history(duty), DOCUMENTS as i64).await?;
+        let newest_first = kept.iter().rev().take(self.retention().history_slots);
+        newest_first.map(|found| key::unpack(found.value())).collect()
+    }
+
+    pub(super) async fn checkpoint_commit(
+        &self,
+        call: &Call,
+        session: &Session,
+        commits: &[Commit],
+    ) -> Result<Vec<Committed>, StoreError> {
+        check::commit(session, commits)?;
+        let mut answers = vec![None; commits.len()];
+        let mut parts: Vec<Vec<Write>> = Vec::new();
+        let (mut bytes, unix_ms) = (usize::MAX, key::unix_ms());
+        for (at, commit) in commits.iter().enumerate() {
+            if !commit.hold.is_of(session) {
+                let newest = self.newest_epoch(&commit.hold.duty).await?;
+                answers[at] = Some(Committed::Fenced { newest });
+                continue;
+            }
+            // The largest version is never stored, so it conflicts.
+            let version = commit.expected.next().unwrap_or(Version::MAX);
+            let value = key::pack(version, &commit.hold, &commit.document, unix_ms);
+            // Both copies, and what the names may take.
+            let size = 2 * value.len();
+            match parts.last_mut() {
+                Some(part) if part.len() < CHUNK && bytes + size <= CHUNK_BYTES => {
+                    bytes += size;
+                    part.push(Write { at, commit, version, value });
+                }
+                _ => {
+                    bytes = size;
+                    parts.push(vec![Write { at, commit, version, value }]);
+                }
+            }
+        }
+        for wave in parts.chunks(WAVE) {
+            let writing = wave.iter().map(|part| self.commit_part(call, session, part));
+            for (part, committed) in wave.iter().zip(join_all(writing).await) {
+                for (write, committed) in part.iter().zip(committed?) {
+                    answers[write.at] = Some(committed);
+                }
+            }
+        }
+        let missing = || error::unexpected("a commit without an answer");
+        answers.into_iter().map(|answer| answer.ok_or_else(missing)).collect()
+    }
+
+    /// The newest epoch of a duty, by its fence or by what was committed.
+    async fn newest_epoch(&self, duty: &DutyKey) -> Result<Epoch, StoreError> {
+        let keys = [get(&self.keys.fence(duty)), get(&self.keys.checkpoint(duty))];
+        let [fence, stored] = self.link.read(keys).await?;
+        let granted = fence.first().map(|found| Fence::parse(found.value())).transpose()?;
+        let stored = stored.first().map(versioned).transpose()?;
+        let granted = granted.map_or(Epoch::ZERO, |fence| fence.epoch);
+        Ok(granted.max(stored.map_or(Epoch::ZERO, |stored| stored.epoch)))
+    }
+
+    /// Writes documents, each if its hold stands and its version fits, all if the session lives.
+    async fn commit_part(
+        &self,
+        call: &Call,
+        session: &Session,
+        part: &[Write<'_>],
+    ) -> Result<Vec<Committed>, StoreError> {
+        let slots = self.retention().history_slots as u64;
+        let version_of = || Some(GetOptions::new().with_keys_only());
+        let (mut ops, mut looks) = (Vec::new(), Vec::new());
+        for write in part {
+            let duty = &write.commit.hold.duty;
+            let (fence, name) = (self.keys.fence(duty), self.keys.checkpoint(duty));
+            let compares = [
+                equals(&fence, Fence::of(&write.commit.hold).text()),
+                Compare::version(name.as_str(), CompareOp::Equal, write.commit.expected.as_i64()),
+            ];
+            let number = write.version.get();
+            let mut writes = vec![
+                // Without a lease: a checkpoint outlives everybody.
+                TxnOp::put(name.as_str(), write.value.clone(), None),
+                TxnOp::put(self.keys.history_at(duty, number), write.value.clone(), None),
+            ];
+            if number > slots {
+                let oldest = self.keys.history_at(duty, number - slots + 1);
+                let older = DeleteOptions::new().with_range(oldest);
+                writes.push(TxnOp::delete(self.keys.history(duty), Some(older)));
+            }
+            let look = [get(&fence), TxnOp::get(name, version_of())];
+            looks.extend(look.clone());
+            ops.push(TxnOp::txn(Txn::new().when(compares).and_then(writes).or_else(look)));
+        }
+        let name = self.keys.session(&session.group, &session.instance);
+        // Of a session that has ended, only the fences are looked at: two reads might be too many.
+        let fences = looks.into_iter().step_by(2).collect::<Vec<_>>();
+        let txn = Txn::new()
+            .when([equals(&name, session.nonce.to_string())])
+            .and_then(ops)
+            .or_else(fences);
+        let done = self.link.weighed(call, txn, self.keys.never()).await?;
+        let mut committed = Vec::with_capacity(part.len());
+        for (write, response) in part.iter().zip(done.response.op_responses()) {
+            committed.push(match seen(response)? {
+                None => Committed::Saved(write.version),
+                Some(seen) if done.unsure => self.settle(write, seen).await?,
+                Some(seen) => self.refusal(write, seen).await?,
+            });
+        }
+        Ok(committed)
+    }
+
+    /// Why an item was not written.
+    async fn refusal(&self, write: &Write<'_>, seen: Seen) -> Result<Committed, StoreError> {
+        let hold = &write.commit.hold;
+        match seen.fence {
+            // What was lost from the fence may still stand in the checkpoint.
+            None => Ok(Committed::Fenced { newest: self.newest_epoch(&hold.duty).await? }),
+            Some(fence) => match seen.stored {
+                Some(stored) if fence == Fence::of(hold) => Ok(Committed::Conflict { stored }),
+                _ => Ok(Committed::Fenced { newest: fence.epoch }),
+            },
+        }
+    }
+
+    /// Why an item was not written by the last try, when an earlier one may have written it: what
+    /// is stored tells, unless somebody has written after.
+    async fn settle(&self, write: &Write<'_>, seen: Seen) -> Result<Committed, StoreError> {
+        let [stored] =
+            self.link.read([get(&self.keys.checkpoint(&write.commit.hold.duty))]).await?;
+        let version = stored.first().map_or(0, KeyValue::version);
+        if version <= write.commit.expected.as_i64() {
+            return self.refusal(write, seen).await;
+        }
+        match stored.first() {
+            Some(stored) if stored.value() == write.value => Ok(Committed::Saved(write.version)),
+            _ => Err(error::lost(&self.link.address())),
+        }
+    }
+}
+
+/// What stood in the way of an item; `None` when it was written.
+fn seen(response: TxnOpResponse) -> Result<Option<Seen>, StoreError> {
+    let (looks, alive) = match response {
+        TxnOpResponse::Txn(txn) if txn.succeeded() => return Ok(None),
+        TxnOpResponse::Txn(txn) => (txn.op_responses(), true),
+        other => (vec![other], false),
+    };
+    let mut looks = looks.into_iter();
+    let mut next = || looks.next().map(found).and_then(|mut found| found.pop());
+    let fence = next().map(|found| Fence::parse(found.value())).transpose()?;
+    let stored = next().map_or(0, |found| found.version());
+    Ok(Some(Seen { fence, stored: alive.then(|| Version::from_i64(stored)).transpose()? }))
+}

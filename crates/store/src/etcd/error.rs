@@ -1,0 +1,186 @@
+//! What the client and the server complain about, in the words of the contract.
+//!
+//! Only here are the server's error words read. No text that could carry a password is passed on.
+
+use std::error::Error as _;
+
+use etcd_client::Error;
+use tenure_core::{Code, StoreError};
+
+/// What became of one request that was not answered as hoped.
+pub(super) enum Trouble {
+    /// It never left.
+    NotSent(StoreError),
+    /// It left, and nobody knows.
+    Lost(StoreError),
+    /// The server said no: nothing was changed.
+    Told(StoreError),
+    /// A lease that the request names does not exist.
+    LeaseGone,
+    /// The lease to be granted exists.
+    LeaseExists,
+    /// A password was given to a server that asks for none.
+    NoAuth,
+    /// The token is older than the server's users: sign in again.
+    OldToken,
+}
+
+impl Trouble {
+    /// As the end of a call that was not repeated.
+    pub(super) fn into_error(self) -> StoreError {
+        match self {
+            Self::NotSent(error) | Self::Lost(error) | Self::Told(error) => error,
+            Self::LeaseGone => StoreError::refused(Code::Failed, "the lease does not exist"),
+            Self::LeaseExists => StoreError::refused(Code::Failed, "the lease exists already"),
+            Self::NoAuth => StoreError::refused(Code::Denied, "authentication is not enabled"),
+            Self::OldToken => StoreError::refused(Code::Denied, "the token is too old"),
+        }
+    }
+}
+
+/// The numbers of gRPC's status codes that are read here.
+mod status {
+    pub(super) const INVALID_ARGUMENT: i32 = 3;
+    pub(super) const NOT_FOUND: i32 = 5;
+    pub(super) const ALREADY_EXISTS: i32 = 6;
+    pub(super) const PERMISSION_DENIED: i32 = 7;
+    pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
+    pub(super) const FAILED_PRECONDITION: i32 = 9;
+    pub(super) const OUT_OF_RANGE: i32 = 11;
+    pub(super) const UNIMPLEMENTED: i32 = 12;
+    pub(super) const DATA_LOSS: i32 = 15;
+    pub(super) const UNAUTHENTICATED: i32 = 16;
+}
+
+pub(super) fn of(error: &Error, address: &str) -> Trouble {
+    match error {
+        Error::GRpcStatus(given) => {
+            let mut text = given.message().to_owned();
+            let mut cause = given.source();
+            while let Some(inner) = cause {
+                text = format!("{text}: {inner}");
+                cause = inner.source();
+            }
+            of_status(given.code() as i32, &text, address)
+        }
+        Error::TransportError(error) => of_transport(&causes(error), address),
+        Error::LeaseKeepAliveError(text) if text == "lease not found" => Trouble::LeaseGone,
+        Error::InvalidArgs(_) | Error::InvalidUri(_) | Error::InvalidMetadataValue(_) => {
+            let detail = format!("{address} is no address of an etcd server");
+            Trouble::Told(StoreError::refused(Code::BadUrl, detail))
+        }
+        _ => Trouble::Lost(lost(address)),
+    }
+}
+
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+fn of_status(code: i32, text: &str, address: &str) -> Trouble {
+    let told = |code, text: &str| Trouble::Told(StoreError::refused(code, text.to_owned()));
+    let has = |words: &str| text.contains(words);
+    match code {
+        status::NOT_FOUND if has("lease not found") => Trouble::LeaseGone,
+        _ if has("lease already exists") => Trouble::LeaseExists,
+        _ if has("authentication is not enabled") => Trouble::NoAuth,
+        _ if has("revision of auth store is old") => Trouble::OldToken,
+        status::UNAUTHENTICATED | status::PERMISSION_DENIED => told(Code::Denied, text),
+        status::INVALID_ARGUMENT if has("authentication failed") || has("user name") => {
+            told(Code::Denied, text)
+        }
+        status::RESOURCE_EXHAUSTED if has("space exceeded") => told(Code::Full, text),
+        status::RESOURCE_EXHAUSTED if has("too many requests") => told(Code::Busy, text),
+        status::DATA_LOSS => told(Code::Damaged, text),
+        status::INVALID_ARGUMENT
+        | status::NOT_FOUND
+        | status::ALREADY_EXISTS
+        | status::RESOURCE_EXHAUSTED
+        | status::FAILED_PRECONDITION
+        | status::OUT_OF_RANGE
+        | status::UNIMPLEMENTED => told(Code::Failed, text),
+        // Whoever lost a connection in the middle is told the same code as who found none.
+        _ => of_transport(text, address),
+    }
+}
+
+/// Trouble on the way. Only what is known to come before the first byte of a request was not sent.
+fn of_transport(text: &str, address: &str) -> Trouble {
+    let has = |words: &str| text.contains(words);
+    if has("invalid peer certificate") {
+        let detail = format!("the certificate of {address} is not trusted: {}", tail(text));
+        return Trouble::Told(StoreError::refused(Code::Unreachable, detail));
+    }
+    if has("CertificateRequired") || has("BadCertificate") || has("UnknownCA") {
+        let detail = format!("{address} wants a certificate of the client");
+        return Trouble::Told(StoreError::refused(Code::Denied, detail));
+    }
+    if has("connect error") || has("dns error") || has("Connection refused") {
+        return Trouble::NotSent(unreachable(address));
+    }
+    Trouble::Lost(lost(address))
+}
+
+fn tail(text: &str) -> &str {
+    text.rsplit(": ").next().unwrap_or(text)
+}
+
+/// The server did not take a connection, or not in time.
+pub(super) fn unreachable(address: &str) -> StoreError {
+    StoreError::refused(Code::Unreachable, format!("no connection to {address}"))
+}
+
+/// A request was sent, and no answer came.
+pub(super) fn lost(address: &str) -> StoreError {
+    StoreError::unknown(Code::Lost, format!("no answer from {address}"))
+}
+
+/// Something is stored that this version would not have written.
+pub(super) fn damaged(what: &str) -> StoreError {
+    StoreError::refused(Code::Damaged, format!("{what} cannot be read"))
+}
+
+/// The answer has another shape than the question.
+pub(super) fn unexpected(what: &str) -> StoreError {
+    StoreError::unknown(Code::Failed, format!("an unexpected reply: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(number: i32, text: &str) -> Code {
+        of_status(number, text, "h:1").into_error().code()
+    }
+
+    #[test]
+    fn what_the_server_says_no_to_has_not_happened() {
+        for (number, text, expected) in [
+            (8, "etcdserver: mvcc: database space exceeded", Code::Full),
+            (8, "etcdserver: too many requests", Code::Busy),
+            (3, "etcdserver: authentication failed, invalid user ID or password", Code::Denied),
+            (3, "etcdserver: user name is empty", Code::Denied),
+            (7, "etcdserver: permission denied", Code::Denied),
+            (16, "etcdserver: invalid auth token", Code::Denied),
+            (3, "etcdserver: too many operations in txn request", Code::Failed),
+        ] {
+            assert_eq!(code(number, text), expected, "{text}");
+            assert!(!of_status(number, text, "h:1").into_error().is_unknown(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_cut_off_may_have_happened() {
+        for text in ["etcdserver: request timed out", "etcdserver: leader changed", "broken pipe"] {
+            assert!(matches!(of_status(14, text, "h:1"), Trouble::Lost(_)), "{text}");
+        }
+        let refused = of_status(14, "tcp connect error: Connection refused", "h:1");
+        assert!(matches!(refused, Trouble::NotSent(_)));
+    }
+}

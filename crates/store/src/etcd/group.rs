@@ -1,0 +1,132 @@
+//! What a group looks like: its members, its duties and its document.
+
+use std::collections::BTreeMap;
+
+use etcd_client::{Compare, CompareOp, KeyValue, Txn, TxnOp};
+use tenure_core::store::{GroupDocument, Holder, HolderNow, Member, Replaced};
+use tenure_core::{Document, GroupName, InstanceId, Nonce, Note, StoreError, Version};
+
+use super::key::{self, Fence};
+use super::link::Call;
+use super::read::{below, found, get};
+use super::{Etcd, PAGE, absent, error};
+
+/// Sessions by instance, with their leases.
+type Sessions = BTreeMap<InstanceId, (Nonce, i64)>;
+
+fn sessions(keys: &[KeyValue], folder: &str) -> Result<Sessions, StoreError> {
+    let read = |found: &KeyValue| {
+        let instance = InstanceId::unescape(key::name(found.key(), folder)?)?;
+        Ok((instance, (key::parse_nonce(found.value())?, found.lease())))
+    };
+    keys.iter().map(read).collect()
+}
+
+impl Etcd {
+    pub(super) async fn group_list(&self) -> Result<Vec<GroupName>, StoreError> {
+        let folder = self.keys.index();
+        let listed = self.link.range(&folder, PAGE).await?;
+        let mut groups = listed
+            .iter()
+            .map(|found| GroupName::unescape(key::name(found.key(), &folder)?))
+            .collect::<Result<Vec<_>, _>>()?;
+        groups.sort();
+        Ok(groups)
+    }
+
+    pub(super) async fn group_members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
+        let (folder, noted) = (self.keys.sessions(group), self.keys.notes(group));
+        let evicted = self.keys.barred_all(group);
+        let [live, notes, barred] =
+            self.link.read([below(&folder), below(&noted), below(&evicted)]).await?;
+        let live = sessions(&live, &folder)?;
+        let left = self.link.remaining(&live.values().map(|(_, lease)| *lease).collect()).await?;
+        let mut written = BTreeMap::new();
+        for note in notes {
+            let name = key::name(note.key(), &noted)?.to_owned();
+            written.insert(name, note.into_key_value().1);
+        }
+        let mut members = Vec::with_capacity(live.len());
+        for (instance, (nonce, lease)) in live {
+            // A lease that has ended since the keys were read took the session along.
+            let Some(remaining) = left.get(&lease).copied() else {
+                continue;
+            };
+            let name = instance.escaped().into_owned();
+            let is_it = |found: &KeyValue| key::name(found.key(), &evicted).ok() == Some(&*name);
+            members.push(Member {
+                nonce: Some(nonce),
+                note: Note::from_bytes(written.remove(&name).unwrap_or_default())?,
+                remaining,
+                evicted: barred.iter().any(is_it),
+                instance,
+            });
+        }
+        Ok(members)
+    }
+
+    pub(super) async fn group_holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
+        let (folder, fences) = (self.keys.sessions(group), self.keys.fences(group));
+        // Fences first: a session that is gone by then does not come back.
+        let granted = self.link.range(&fences, PAGE).await?;
+        let live = sessions(&self.link.range(&folder, PAGE).await?, &folder)?;
+        let left = self.link.remaining(&live.values().map(|(_, lease)| *lease).collect()).await?;
+        let mut holders = Vec::with_capacity(granted.len());
+        for found in granted {
+            let fence = Fence::parse(found.value())?;
+            let session = live.get(&fence.instance).filter(|(nonce, _)| *nonce == fence.nonce);
+            let remaining = session.and_then(|(_, lease)| left.get(lease).copied());
+            let holder = remaining
+                .filter(|_| fence.held)
+                .map(|remaining| HolderNow { instance: fence.instance.clone(), remaining });
+            let duty = key::duty_at(group, found.key(), &fences)?;
+            holders.push(Holder { duty, epoch: Some(fence.epoch), holder });
+        }
+        holders.sort_by(|left, right| left.duty.cmp(&right.duty));
+        Ok(holders)
+    }
+
+    pub(super) async fn document_read(
+        &self,
+        group: &GroupName,
+    ) -> Result<GroupDocument, StoreError> {
+        let [stored] = self.link.read([get(&self.keys.document(group))]).await?;
+        let Some(stored) = stored.into_iter().next() else {
+            return Ok(GroupDocument::default());
+        };
+        let version = Version::from_i64(stored.version())?;
+        Ok(GroupDocument { version, document: Document::from_store(stored.into_key_value().1)? })
+    }
+
+    pub(super) async fn document_replace(
+        &self,
+        call: &Call,
+        group: &GroupName,
+        expected: Version,
+        document: &Document,
+    ) -> Result<Replaced, StoreError> {
+        let (name, index) = (self.keys.document(group), self.keys.index_of(group));
+        let listed =
+            Txn::new().when([absent(&index)]).and_then([TxnOp::put(index, Vec::new(), None)]);
+        let fits = Compare::version(name.as_str(), CompareOp::Equal, expected.as_i64());
+        let put = TxnOp::put(name.as_str(), document.as_bytes(), None);
+        let txn = Txn::new().when([fits]).and_then([put, TxnOp::txn(listed)]).or_else([get(&name)]);
+        let version = expected.next().unwrap_or(Version::MAX);
+        let done = self.link.commit(call, txn).await?;
+        if done.response.succeeded() {
+            return Ok(Replaced::Saved(version));
+        }
+        let stored = done.response.op_responses().into_iter().next().map(found);
+        let stored = stored.unwrap_or_default().into_iter().next();
+        let number = Version::from_i64(stored.as_ref().map_or(0, KeyValue::version))?;
+        if done.unsure && number > expected {
+            // An earlier try may have written it: what is stored tells, if nobody wrote after.
+            let ours = stored.is_some_and(|stored| stored.value() == document.as_bytes());
+            return match ours && number == version {
+                true => Ok(Replaced::Saved(version)),
+                false => Err(error::lost(&self.link.address())),
+            };
+        }
+        Ok(Replaced::Conflict { stored: number })
+    }
+}

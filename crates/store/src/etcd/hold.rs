@@ -1,0 +1,366 @@
+//! Claims and releases.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use etcd_client::{KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
+use futures_util::future::join_all;
+use tenure_core::store::{AuditKind, Claimed, HolderNow, Released, Want, check};
+use tenure_core::{
+    DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Reason, Session, StoreError,
+};
+use tokio::time::{sleep, timeout};
+
+use super::key::{self, Fence};
+use super::link::{ATTEMPT, Call, PAUSE};
+use super::read::{found, get};
+use super::{CHUNK, Etcd, WAVE, absent, equals, error, keep, revision_of, unchanged};
+
+/// After so many wishes through one handle the audit trail of the group is cut.
+const WISHES_PER_TRIM: u64 = 4_096;
+
+/// What every grant of a claim is compared with.
+struct Basis {
+    floor: Epoch,
+    floor_revision: i64,
+    store_revision: i64,
+    mark: Mark,
+}
+
+/// What is to be done about one wish.
+enum Plan {
+    Answer(Claimed),
+    Take(Take),
+}
+
+/// A duty that is free, as far as we know.
+struct Take {
+    at: usize,
+    duty: DutyKey,
+    /// When its fence was written last; zero for never.
+    revision: i64,
+    epoch: Epoch,
+    /// Who held it, and has died.
+    expired: Option<Fence>,
+}
+
+/// Live sessions of those who may hold something.
+pub(super) type Alive = BTreeMap<InstanceId, (Nonce, Option<Duration>)>;
+
+impl Etcd {
+    pub(super) async fn hold_claim(
+        &self,
+        call: &Call,
+        session: &Session,
+        wants: &[Want],
+        reason: &Reason,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        check::claim(session, wants)?;
+        if wants.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.ready(call).await?;
+        let mut answers: Vec<Option<Claimed>> = vec![None; wants.len()];
+        // What was asked for without hearing the answer.
+        let mut proposed: BTreeMap<usize, Epoch> = BTreeMap::new();
+        loop {
+            let open: Vec<usize> = (0..wants.len()).filter(|at| answers[*at].is_none()).collect();
+            if open.is_empty() {
+                break;
+            }
+            let Some(basis) = self.claim_basis(session).await? else {
+                open.iter().for_each(|at| answers[*at] = Some(Claimed::SessionEnded));
+                break;
+            };
+            let mut takes = Vec::new();
+            for (at, plan) in self.claim_plans(session, wants, &open, &basis).await? {
+                match plan {
+                    // A grant of ours whose answer was lost.
+                    Plan::Answer(Claimed::Already(hold))
+                        if proposed.get(&at) == Some(&hold.epoch) =>
+                    {
+                        answers[at] = Some(Claimed::Granted(hold));
+                    }
+                    Plan::Answer(claimed) => answers[at] = Some(claimed),
+                    Plan::Take(take) => takes.push(take),
+                }
+            }
+            for wave in takes.chunks(WAVE * CHUNK) {
+                let parts = wave.chunks(CHUNK);
+                let taking = parts.map(|part| self.claim_part(call, session, part, &basis, reason));
+                for taken in join_all(taking).await {
+                    let (granted, unsure) = taken?;
+                    proposed.extend(unsure);
+                    for (at, hold) in granted {
+                        self.saw(hold.epoch);
+                        answers[at] = Some(Claimed::Granted(hold));
+                    }
+                }
+            }
+            if answers.iter().any(Option::is_none) {
+                sleep(PAUSE / 5).await;
+            }
+        }
+        let before = self.wishes.fetch_add(wants.len() as u64, Ordering::Relaxed);
+        if before / WISHES_PER_TRIM != (before + wants.len() as u64) / WISHES_PER_TRIM {
+            // The grants stand, and their answer does not wait long for housekeeping.
+            let _ = timeout(ATTEMPT, self.audit_trim(&session.group)).await;
+        }
+        let missing = || error::unexpected("a wish without an answer");
+        answers.into_iter().map(|answer| answer.ok_or_else(missing)).collect()
+    }
+
+    /// `None` when the session has ended or was evicted.
+    async fn claim_basis(&self, session: &Session) -> Result<Option<Basis>, StoreError> {
+        let (group, instance) = (&session.group, &session.instance);
+        let [live, barred, floor, store] = self
+            .link
+            .read([
+                get(&self.keys.session(group, instance)),
+                get(&self.keys.barred(group, instance)),
+                get(&self.keys.floor(group)),
+                get(&self.keys.store()),
+            ])
+            .await?;
+        let ground = self.ground(&store)?;
+        let nonce = session.nonce.to_string();
+        let alive = live.first().filter(|live| live.value() == nonce.as_bytes());
+        let Some(live) = alive.filter(|_| barred.is_empty()) else {
+            return Ok(None);
+        };
+        let of_group = floor.first().map(|floor| key::parse_epoch(floor.value())).transpose()?;
+        Ok(Some(Basis {
+            floor: ground.record.floor.max(of_group.unwrap_or(Epoch::ZERO)),
+            floor_revision: revision_of(&floor),
+            store_revision: ground.revision,
+            mark: keep::mark(session, live),
+        }))
+    }
+
+    /// Looks at every duty before anything is written: an exhausted epoch refuses the batch.
+    async fn claim_plans(
+        &self,
+        session: &Session,
+        wants: &[Want],
+        open: &[usize],
+        basis: &Basis,
+    ) -> Result<Vec<(usize, Plan)>, StoreError> {
+        let names: Vec<String> = open.iter().map(|at| self.keys.fence(&wants[*at].duty)).collect();
+        let found = self.link.read_all(&names).await?;
+        let fences = found
+            .iter()
+            .map(|found| found.as_ref().map(|found| Fence::parse(found.value())).transpose())
+            .collect::<Result<Vec<_>, _>>()?;
+        let others = fences.iter().flatten().filter(|fence| fence.held && !fence.is_of(session));
+        let others: BTreeSet<InstanceId> = others.map(|fence| fence.instance.clone()).collect();
+        let alive = self.alive(&session.group, &others).await?;
+        // A duty without a fence may still have a checkpoint, whose epoch counts.
+        let lost: Vec<usize> = (0..open.len()).filter(|n| fences[*n].is_none()).collect();
+        let names: Vec<String> =
+            lost.iter().map(|n| self.keys.checkpoint(&wants[open[*n]].duty)).collect();
+        let mut committed = BTreeMap::new();
+        for (n, found) in lost.iter().zip(self.link.read_by(&names, 16).await?) {
+            if let Some(found) = found {
+                committed.insert(*n, key::unpack(found.value())?.epoch);
+            }
+        }
+        let mut plans = Vec::with_capacity(open.len());
+        for (n, (at, fence)) in open.iter().zip(fences).enumerate() {
+            let want = &wants[*at];
+            let standing = fence.as_ref().filter(|fence| fence.held);
+            if let Some(answer) =
+                standing.and_then(|fence| held(session, want, fence, &alive, basis))
+            {
+                plans.push((*at, Plan::Answer(answer)));
+                continue;
+            }
+            let granted = fence.as_ref().map_or(Epoch::ZERO, |fence| fence.epoch);
+            let stored = committed.get(&n).copied().unwrap_or(Epoch::ZERO);
+            let epoch = granted.max(stored).max(want.floor).max(basis.floor).next()?;
+            let revision = found[n].as_ref().map_or(0, KeyValue::mod_revision);
+            let (duty, expired) = (want.duty.clone(), fence.filter(|fence| fence.held));
+            plans.push((*at, Plan::Take(Take { at: *at, duty, revision, epoch, expired })));
+        }
+        Ok(plans)
+    }
+
+    /// Which of these instances have a live session, and what is left of it.
+    pub(super) async fn alive(
+        &self,
+        group: &GroupName,
+        instances: &BTreeSet<InstanceId>,
+    ) -> Result<Alive, StoreError> {
+        let names: Vec<String> =
+            instances.iter().map(|instance| self.keys.session(group, instance)).collect();
+        let sessions = self.link.read_all(&names).await?;
+        let leases = sessions.iter().flatten().map(KeyValue::lease).collect();
+        let left = self.link.remaining(&leases).await?;
+        let mut alive = Alive::new();
+        for (instance, session) in instances.iter().zip(&sessions) {
+            if let Some(session) = session {
+                let nonce = key::parse_nonce(session.value())?;
+                alive.insert(instance.clone(), (nonce, left.get(&session.lease()).copied()));
+            }
+        }
+        Ok(alive)
+    }
+
+    /// Takes free duties, each for itself, all under a session that lives and may. What was not
+    /// taken is to be looked at again. Also tells what may have been taken by a try that was lost.
+    async fn claim_part(
+        &self,
+        call: &Call,
+        session: &Session,
+        part: &[Take],
+        basis: &Basis,
+        reason: &Reason,
+    ) -> Result<(Vec<(usize, Hold)>, Vec<(usize, Epoch)>), StoreError> {
+        let (group, instance) = (&session.group, &session.instance);
+        let name = self.keys.session(group, instance);
+        let mut trail = self.trail(group, reason.as_str());
+        let mut ops = vec![get(&name)];
+        let hold = |take: &Take, mark| Hold {
+            duty: take.duty.clone(),
+            epoch: take.epoch,
+            instance: instance.clone(),
+            nonce: session.nonce,
+            mark,
+        };
+        for take in part {
+            let fence = self.keys.fence(&take.duty);
+            let mut writes = Vec::with_capacity(3);
+            if let Some(old) = &take.expired {
+                let ended = Some((&take.duty.id, old.epoch));
+                writes.push(trail.put(AuditKind::Expired, &old.instance, ended));
+            }
+            let value = Fence::of(&hold(take, basis.mark)).text();
+            let granted = Some((&take.duty.id, take.epoch));
+            writes.push(trail.put(AuditKind::Granted, instance, granted));
+            writes.push(TxnOp::put(fence.as_str(), value, None));
+            let still = unchanged(&fence, take.revision);
+            ops.push(TxnOp::txn(Txn::new().when([still]).and_then(writes)));
+        }
+        let compares = [
+            equals(&name, session.nonce.to_string()),
+            absent(&self.keys.barred(group, instance)),
+            unchanged(&self.keys.floor(group), basis.floor_revision),
+            unchanged(&self.keys.store(), basis.store_revision),
+        ];
+        let txn = Txn::new().when(compares).and_then(ops);
+        let done = self.link.weighed(call, txn, self.keys.never()).await?;
+        let unsure = match done.unsure {
+            true => part.iter().map(|take| (take.at, take.epoch)).collect(),
+            false => Vec::new(),
+        };
+        let mut responses = done.response.op_responses().into_iter();
+        let Some(live) = responses.next().map(found).and_then(|mut live| live.pop()) else {
+            return Ok((Vec::new(), unsure));
+        };
+        let mark = keep::mark(session, &live);
+        let taken = part
+            .iter()
+            .zip(responses)
+            .filter(|(_, response)| matches!(response, TxnOpResponse::Txn(txn) if txn.succeeded()));
+        Ok((taken.map(|(take, _)| (take.at, hold(take, mark))).collect(), unsure))
+    }
+
+    pub(super) async fn hold_release(
+        &self,
+        call: &Call,
+        session: &Session,
+        holds: &[Hold],
+        reason: &Reason,
+    ) -> Result<Vec<Released>, StoreError> {
+        check::release(session, holds)?;
+        let mut answers = vec![Released::NotYours; holds.len()];
+        let ours: Vec<usize> = (0..holds.len()).filter(|at| holds[*at].is_of(session)).collect();
+        let parts: Vec<&[usize]> = ours.chunks(CHUNK).collect();
+        for wave in parts.chunks(WAVE) {
+            let releasing =
+                wave.iter().map(|part| self.release_part(call, session, holds, part, reason));
+            for (part, released) in wave.iter().zip(join_all(releasing).await) {
+                for (at, released) in part.iter().zip(released?) {
+                    answers[*at] = released;
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn release_part(
+        &self,
+        call: &Call,
+        session: &Session,
+        holds: &[Hold],
+        part: &[usize],
+        reason: &Reason,
+    ) -> Result<Vec<Released>, StoreError> {
+        let name = self.keys.session(&session.group, &session.instance);
+        let nonce = session.nonce.to_string();
+        let mut trail = self.trail(&session.group, reason.as_str());
+        // Writing the session's key counts what leaves the session.
+        let counted = Some(PutOptions::new().with_ignore_lease());
+        let mut ops = vec![TxnOp::put(name.as_str(), nonce.as_str(), counted)];
+        let mut looks = Vec::with_capacity(part.len());
+        for at in part {
+            let (hold, fence) = (&holds[*at], Fence::of(&holds[*at]));
+            let key = self.keys.fence(&hold.duty);
+            let record =
+                trail.put(AuditKind::Released, &hold.instance, Some((&hold.duty.id, hold.epoch)));
+            let free = TxnOp::put(key.as_str(), fence.freed().text(), None);
+            let txn = Txn::new().when([equals(&key, fence.text())]).and_then([free, record]);
+            ops.push(TxnOp::txn(txn.or_else([get(&key)])));
+            looks.push(get(&key));
+        }
+        let txn = Txn::new().when([equals(&name, nonce)]).and_then(ops).or_else(looks);
+        let done = self.link.commit(call, txn).await?;
+        let skipped = usize::from(done.response.succeeded());
+        let responses = done.response.op_responses().into_iter().skip(skipped);
+        part.iter()
+            .zip(responses)
+            .map(|(at, response)| {
+                let look = match response {
+                    TxnOpResponse::Txn(txn) if txn.succeeded() => return Ok(Released::Freed),
+                    TxnOpResponse::Txn(txn) => txn.op_responses().into_iter().next(),
+                    other => Some(other),
+                };
+                released(&holds[*at], look.map(found).unwrap_or_default().first())
+            })
+            .collect()
+    }
+}
+
+/// The answer for a duty that somebody holds; `None` when that one has died.
+fn held(
+    session: &Session,
+    want: &Want,
+    fence: &Fence,
+    alive: &Alive,
+    basis: &Basis,
+) -> Option<Claimed> {
+    if fence.is_of(session) {
+        return Some(Claimed::Already(Hold {
+            duty: want.duty.clone(),
+            epoch: fence.epoch,
+            instance: session.instance.clone(),
+            nonce: session.nonce,
+            mark: basis.mark,
+        }));
+    }
+    let (nonce, left) = alive.get(&fence.instance)?;
+    let holder = |remaining| HolderNow { instance: fence.instance.clone(), remaining };
+    (*nonce == fence.nonce).then(|| Claimed::HeldBy(left.map(holder)))
+}
+
+/// What became of a hold that this release did not free.
+fn released(hold: &Hold, found: Option<&KeyValue>) -> Result<Released, StoreError> {
+    let fence = found.map(|found| Fence::parse(found.value())).transpose()?;
+    let same = |fence: &Fence| {
+        fence.epoch == hold.epoch && fence.nonce == hold.nonce && fence.instance == hold.instance
+    };
+    Ok(match fence.is_some_and(|fence| same(&fence)) {
+        true => Released::Already,
+        false => Released::NotYours,
+    })
+}

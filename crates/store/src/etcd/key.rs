@@ -1,0 +1,352 @@
+//! Names of keys, and what stands in them.
+
+use std::time::UNIX_EPOCH;
+
+use sha2::{Digest, Sha256};
+use tenure_core::store::{Checkpoint, Retention};
+use tenure_core::{
+    Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Session, StoreError,
+    Version,
+};
+
+use super::error;
+
+/// The newest layout of keys that this version knows.
+pub(super) const SCHEMA: u64 = 1;
+
+/// Makes the names of keys.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: String) -> Self {
+        Self { prefix }
+    }
+
+    pub(super) fn store(&self) -> String {
+        format!("{}store", self.prefix)
+    }
+
+    /// A key that no transaction writes.
+    pub(super) fn never(&self) -> String {
+        format!("{}never", self.prefix)
+    }
+
+    /// Where the names of groups are.
+    pub(super) fn index(&self) -> String {
+        format!("{}index/", self.prefix)
+    }
+
+    pub(super) fn index_of(&self, group: &GroupName) -> String {
+        format!("{}index/{}", self.prefix, group.escaped())
+    }
+
+    fn root(&self, group: &GroupName) -> String {
+        format!("{}group/{}/", self.prefix, group.escaped())
+    }
+
+    /// Everything whose change is a hint.
+    pub(super) fn live(&self, group: &GroupName) -> String {
+        format!("{}live/", self.root(group))
+    }
+
+    pub(super) fn sessions(&self, group: &GroupName) -> String {
+        format!("{}live/session/", self.root(group))
+    }
+
+    pub(super) fn session(&self, group: &GroupName, instance: &InstanceId) -> String {
+        format!("{}{}", self.sessions(group), instance.escaped())
+    }
+
+    pub(super) fn notes(&self, group: &GroupName) -> String {
+        format!("{}live/note/", self.root(group))
+    }
+
+    pub(super) fn note(&self, group: &GroupName, instance: &InstanceId) -> String {
+        format!("{}{}", self.notes(group), instance.escaped())
+    }
+
+    pub(super) fn fences(&self, group: &GroupName) -> String {
+        format!("{}live/fence/", self.root(group))
+    }
+
+    pub(super) fn fence(&self, duty: &DutyKey) -> String {
+        format!("{}{}", self.fences(&duty.group), duty.id.escaped())
+    }
+
+    pub(super) fn document(&self, group: &GroupName) -> String {
+        format!("{}live/document", self.root(group))
+    }
+
+    pub(super) fn checkpoints(&self, group: &GroupName) -> String {
+        format!("{}kept/checkpoint/", self.root(group))
+    }
+
+    pub(super) fn checkpoint(&self, duty: &DutyKey) -> String {
+        format!("{}{}", self.checkpoints(&duty.group), duty.id.escaped())
+    }
+
+    pub(super) fn history(&self, duty: &DutyKey) -> String {
+        format!("{}kept/history/{}/", self.root(&duty.group), duty.id.escaped())
+    }
+
+    /// Sorts by version.
+    pub(super) fn history_at(&self, duty: &DutyKey, version: u64) -> String {
+        format!("{}{version:016x}", self.history(duty))
+    }
+
+    pub(super) fn audits(&self, group: &GroupName) -> String {
+        format!("{}kept/audit/", self.root(group))
+    }
+
+    pub(super) fn spent(&self, group: &GroupName, nonce: Nonce) -> String {
+        format!("{}kept/spent/{nonce}", self.root(group))
+    }
+
+    pub(super) fn barred_all(&self, group: &GroupName) -> String {
+        format!("{}kept/barred/", self.root(group))
+    }
+
+    pub(super) fn barred(&self, group: &GroupName, instance: &InstanceId) -> String {
+        format!("{}{}", self.barred_all(group), instance.escaped())
+    }
+
+    pub(super) fn floor(&self, group: &GroupName) -> String {
+        format!("{}kept/floor", self.root(group))
+    }
+
+    /// The lease of a session. Known beforehand, so that whoever has the session can keep it alive,
+    /// and a grant whose answer was lost is found again.
+    pub(super) fn lease(&self, session: &Session) -> i64 {
+        let mut hash = Sha256::new();
+        hash.update(self.session(&session.group, &session.instance));
+        hash.update(session.nonce.as_u128().to_be_bytes());
+        first_bits(hash)
+    }
+}
+
+/// The first 63 bits, never zero: a lease with the number zero is no lease.
+fn first_bits(hash: Sha256) -> i64 {
+    let digest: [u8; 32] = hash.finalize().into();
+    let bits = digest.iter().take(8).fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
+    ((bits >> 1) | 1) as i64
+}
+
+/// A number that names this handle in what it writes.
+pub(super) fn handle_number(parts: &[u128]) -> u64 {
+    let mut hash = Sha256::new();
+    parts.iter().for_each(|part| hash.update(part.to_be_bytes()));
+    first_bits(hash) as u64
+}
+
+/// The last part of a key below `folder`.
+pub(super) fn name<'a>(key: &'a [u8], folder: &str) -> Result<&'a str, StoreError> {
+    let rest = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(folder));
+    rest.ok_or_else(|| error::damaged("a key"))
+}
+
+/// The last grant of a duty. The key is never deleted but by `forget`, so the epoch stays (R2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fence {
+    pub(super) epoch: Epoch,
+    pub(super) nonce: Nonce,
+    pub(super) held: bool,
+    pub(super) instance: InstanceId,
+}
+
+impl Fence {
+    pub(super) fn of(hold: &Hold) -> Self {
+        let (nonce, instance) = (hold.nonce, hold.instance.clone());
+        Self { epoch: hold.epoch, nonce, held: true, instance }
+    }
+
+    pub(super) fn freed(&self) -> Self {
+        Self { held: false, ..self.clone() }
+    }
+
+    /// Whether it was granted to that session.
+    pub(super) fn is_of(&self, session: &Session) -> bool {
+        self.nonce == session.nonce && self.instance == session.instance
+    }
+
+    /// One spelling, so that a transaction can compare it.
+    pub(super) fn text(&self) -> String {
+        let held = if self.held { "held" } else { "free" };
+        format!("{} {} {held} {}", self.epoch, self.nonce, self.instance.as_str())
+    }
+
+    pub(super) fn parse(value: &[u8]) -> Result<Self, StoreError> {
+        let damaged = || error::damaged("a fence");
+        let text = std::str::from_utf8(value).map_err(|_| damaged())?;
+        let mut parts = text.splitn(4, ' ');
+        let mut next = || parts.next().ok_or_else(damaged);
+        let epoch = next()?.parse().map_err(|_| damaged())?;
+        Ok(Self {
+            epoch: Epoch::new(epoch)?,
+            nonce: Nonce::parse(next()?)?,
+            held: match next()? {
+                "held" => true,
+                "free" => false,
+                _ => return Err(damaged()),
+            },
+            instance: InstanceId::new(next()?)?,
+        })
+    }
+}
+
+/// What is known of the store as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) incarnation: String,
+    /// The incarnation that was adopted into this one.
+    pub(super) after: String,
+    pub(super) floor: Epoch,
+    pub(super) retention: Retention,
+}
+
+impl Record {
+    pub(super) fn text(&self) -> String {
+        let Self { incarnation, after, floor, retention } = self;
+        let Retention { history_slots, audit_kept } = retention;
+        format!(
+            "schema={SCHEMA} incarnation={incarnation} after={after} floor={floor} \
+             history={history_slots} audit={audit_kept}"
+        )
+    }
+
+    pub(super) fn parse(value: &[u8]) -> Result<Self, StoreError> {
+        let damaged = || error::damaged("the record of the store");
+        let text = std::str::from_utf8(value).map_err(|_| damaged())?;
+        let field = |name: &str| {
+            let mut words = text.split(' ').filter_map(|word| word.split_once('='));
+            words.find(|(given, _)| *given == name).map(|(_, value)| value).ok_or_else(damaged)
+        };
+        let number =
+            |name: &str| -> Result<u64, StoreError> { field(name)?.parse().map_err(|_| damaged()) };
+        let schema = number("schema")?;
+        if schema > SCHEMA {
+            let detail = format!("schema {schema}, this version knows {SCHEMA}");
+            return Err(StoreError::refused(tenure_core::Code::NewerSchema, detail));
+        }
+        let retention = Retention {
+            history_slots: number("history")? as usize,
+            audit_kept: number("audit")? as usize,
+        };
+        Ok(Self {
+            incarnation: field("incarnation")?.to_owned(),
+            after: field("after")?.to_owned(),
+            floor: Epoch::new(number("floor")?)?,
+            retention: retention.check()?,
+        })
+    }
+}
+
+/// A checkpoint as it stands in its key and in its history: `version epoch unix_ms length\n`, then
+/// an instance of that length, then the document.
+pub(super) fn pack(version: Version, hold: &Hold, document: &Document, unix_ms: u64) -> Vec<u8> {
+    let instance = hold.instance.as_str();
+    let head = format!("{version} {} {unix_ms} {}\n{instance}", hold.epoch, instance.len());
+    [head.as_bytes(), document.as_bytes()].concat()
+}
+
+pub(super) fn unpack(value: &[u8]) -> Result<Checkpoint, StoreError> {
+    let read = || -> Option<Checkpoint> {
+        let end = value.iter().position(|byte| *byte == b'\n')?;
+        let (head, rest) = (std::str::from_utf8(&value[..end]).ok()?, &value[end + 1..]);
+        let numbers: Vec<u64> =
+            head.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
+        let [version, epoch, unix_ms, length] = numbers[..] else {
+            return None;
+        };
+        let (instance, document) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        Some(Checkpoint {
+            version: Version::new(version).ok()?,
+            epoch: Epoch::new(epoch).ok()?,
+            instance: InstanceId::new(std::str::from_utf8(instance).ok()?).ok()?,
+            document: Document::from_store(document.to_vec()).ok()?,
+            unix_ms,
+        })
+    };
+    read().ok_or_else(|| error::damaged("a checkpoint"))
+}
+
+pub(super) fn parse_epoch(value: &[u8]) -> Result<Epoch, StoreError> {
+    let text = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+    Epoch::new(text.ok_or_else(|| error::damaged("a floor"))?)
+}
+
+pub(super) fn parse_nonce(value: &[u8]) -> Result<Nonce, StoreError> {
+    Nonce::parse(std::str::from_utf8(value).map_err(|_| error::damaged("a session"))?)
+}
+
+pub(super) fn duty_at(group: &GroupName, key: &[u8], folder: &str) -> Result<DutyKey, StoreError> {
+    Ok(DutyKey { group: group.clone(), id: DutyId::unescape(name(key, folder)?)? })
+}
+
+/// The time in a record is for people: etcd has no clock that can be asked.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time in a record is for people; no expiry is judged by it"
+)]
+pub(super) fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold() -> Hold {
+        Hold {
+            duty: DutyKey::new("g/h", "a/b c").unwrap(),
+            epoch: Epoch::new(7).unwrap(),
+            instance: InstanceId::new("i held 1").unwrap(),
+            nonce: Nonce::from_entropy(9),
+            mark: tenure_core::Mark(0),
+        }
+    }
+
+    #[test]
+    fn a_name_never_leaves_its_place() {
+        let keys = Keys::new("t/".to_owned());
+        assert_eq!(keys.fence(&hold().duty), "t/group/g%2Fh/live/fence/a%2Fb%20c");
+        let fences = keys.fences(&hold().duty.group);
+        let duty = duty_at(&hold().duty.group, keys.fence(&hold().duty).as_bytes(), &fences);
+        assert_eq!(duty.unwrap(), hold().duty);
+        assert!(keys.history_at(&hold().duty, 9) < keys.history_at(&hold().duty, 10));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let fence = Fence::of(&hold());
+        assert_eq!(Fence::parse(fence.text().as_bytes()).unwrap(), fence);
+        assert_eq!(Fence::parse(fence.freed().text().as_bytes()).unwrap(), fence.freed());
+        let record = Record {
+            incarnation: "x".to_owned(),
+            after: String::new(),
+            floor: Epoch::ZERO,
+            retention: Retention::default(),
+        };
+        assert_eq!(Record::parse(record.text().as_bytes()).unwrap(), record);
+        let document = Document::new(*b"x\n\0\xff").unwrap();
+        let read = unpack(&pack(Version::ZERO, &hold(), &document, 5)).unwrap();
+        assert_eq!((read.epoch, read.instance, read.document), {
+            (hold().epoch, hold().instance, document)
+        });
+    }
+
+    #[test]
+    fn something_else_is_said_to_be_damaged() {
+        for bad in [&b""[..], b"x", b"1 2 3 4", b"1 2 held i", b"\xff"] {
+            assert!(Fence::parse(bad).is_err());
+            assert!(unpack(bad).is_err());
+            assert!(Record::parse(bad).is_err());
+        }
+        let newer = "schema=2 incarnation= after= floor=0 history=1 audit=1000";
+        let error = Record::parse(newer.as_bytes()).unwrap_err();
+        assert_eq!(error.code(), tenure_core::Code::NewerSchema);
+    }
+}

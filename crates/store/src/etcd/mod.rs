@@ -1,0 +1,458 @@
+//! The store on etcd.
+//!
+//! # Keys
+//!
+//! `P` is the prefix, `G` the group, `I` the instance, `D` the duty id, each percent-escaped where
+//! needed.
+//!
+//! | key | lease | holds |
+//! |---|---|---|
+//! | `Pgroup/G/live/session/I` | session | the nonce; the key's etcd version is the [`Mark`] |
+//! | `Pgroup/G/live/note/I` | session | the note |
+//! | `Pgroup/G/live/fence/D` | none | epoch, nonce, `held` or `free`, instance: the last grant |
+//! | `Pgroup/G/live/document` | none | the group's document; its etcd version is its version |
+//! | `Pgroup/G/kept/checkpoint/D` | none | the checkpoint; its etcd version is its version |
+//! | `Pgroup/G/kept/history/D/V` | none | the last checkpoints, by version |
+//! | `Pgroup/G/kept/audit/...` | none | kind, time, epoch, duty, instance, reason |
+//! | `Pgroup/G/kept/spent/N` | memory | the nonce `N` was used for a session |
+//! | `Pgroup/G/kept/barred/I` | memory | the instance was evicted |
+//! | `Pgroup/G/kept/floor` | none | no epoch up to this one is granted in the group |
+//! | `Pindex/G` | none | an index of groups |
+//! | `Pstore` | none | schema, incarnation, floor of the store, how much of the past is kept |
+//!
+//! Hints are a watch on `Pgroup/G/live/`.
+//!
+//! # A hold stands
+//!
+//! exactly when its fence has its epoch, nonce, instance and the word `held`, and the session of
+//! that instance has that nonce. Both are compared in the same transaction that acts. There is no
+//! key per hold under the lease: the session's key is enough, ten thousand holds end with it in one
+//! step, and a lease that dies has three keys to delete instead of ten thousand.
+//!
+//! A nonce that is gone never comes back, so a session that was once seen dead stays dead: a claim
+//! that takes over compares the fence alone.
+//!
+//! # Leases
+//!
+//! The number of a session's lease is a hash of the session: whoever has the session can keep it
+//! alive, and a grant whose answer was lost is the same grant when it is repeated. Who is evicted
+//! until its TTL is moved to another lease, which nobody keeps alive: however often the evicted one
+//! goes on asking, it ends. What is remembered for a week hangs on a lease of two weeks that each
+//! handle grants when it needs one, and grants anew every week.
+//!
+//! # Transactions
+//!
+//! etcd takes 128 operations in one transaction, and nested ones that together with the outer one
+//! stay below that; each key may be written once. A batch is one outer transaction that compares
+//! the session, with one nested transaction per item: so each item has an outcome of its own. The
+//! compares make sure that a transaction takes effect once, so it is repeated when its answer is
+//! lost, with another server if there is one; what the second answer cannot tell is read again.
+
+mod audit;
+mod checkpoint;
+mod error;
+mod group;
+mod hold;
+mod keep;
+mod key;
+mod lease;
+mod link;
+mod read;
+mod session;
+mod survey;
+mod upkeep;
+mod watch;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use etcd_client::{Compare, CompareOp, KeyValue, Txn, TxnOp};
+use tenure_core::guarantee::Survey;
+use tenure_core::store::{
+    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
+    Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member, OpenSession,
+    Opened, Released, Replaced, Retention, Want, Watch,
+};
+use tenure_core::{
+    Clock, Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason, Session,
+    Store, StoreError, Version,
+};
+
+use crate::{BootClock, IfAbsent};
+use key::{Keys, Record};
+use link::{Call, Link};
+use read::get;
+
+/// So many items go into one transaction: with the longest names they stay below etcd's 1.5 MiB,
+/// and a nested transaction of five operations is left room for.
+const CHUNK: usize = 100;
+
+/// Documents of one transaction, with their copies in the history; etcd takes 1.5 MiB.
+const CHUNK_BYTES: usize = 1_150_000;
+
+/// Two documents of the largest size fit into one transaction, with their copies.
+const TOGETHER: usize = 2;
+
+/// So many reads go into one transaction.
+const READS: usize = 100;
+
+/// So many transactions of one call are under way at the same time.
+const WAVE: usize = 8;
+
+/// Small values in one page.
+const PAGE: i64 = 5_000;
+
+/// Where an [`Etcd`] is.
+#[derive(Clone)]
+pub struct Settings {
+    /// `host:port` of each server that may be asked.
+    pub hosts: Vec<String>,
+    /// User and password.
+    pub user: Option<(String, String)>,
+    /// Put before every key.
+    pub prefix: String,
+    /// How to encrypt; not at all without it.
+    pub tls: Option<Tls>,
+    /// 128 random bits of this handle: they name a store that it creates.
+    pub entropy: u128,
+    /// Whether to make a store where there is none.
+    pub if_absent: IfAbsent,
+}
+
+/// Certificates, as files in PEM form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// Who signs the servers' certificates; the system's authorities when absent.
+    pub authority: Option<PathBuf>,
+    /// The client's certificate and key, where the servers want one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// Without the password.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("hosts", &self.hosts)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A handle on the store.
+pub struct Etcd {
+    /// For keep-alives alone: they never wait behind documents (R7).
+    control: Link,
+    link: Arc<Link>,
+    keys: Keys,
+    entropy: u128,
+    /// Names this handle in what it writes.
+    number: u64,
+    /// Counts what this handle has written.
+    written: AtomicU64,
+    known: Mutex<Known>,
+    /// The largest epoch that this handle has ever seen.
+    seen: AtomicU64,
+    keepers: keep::Keepers,
+    /// Counts the duties that were claimed through this handle.
+    wishes: AtomicU64,
+}
+
+/// What this handle knows of the store.
+#[derive(Default)]
+struct Known {
+    /// `None` after the store was found to be another one.
+    incarnation: Option<String>,
+    retention: Retention,
+    /// How many stores this handle has offered to create.
+    offered: u64,
+    /// The lease for memories, and when it was granted.
+    memory: Option<(i64, tenure_core::LocalInstant)>,
+}
+
+impl fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Etcd({} {:?})", self.link.address(), self.keys)
+    }
+}
+
+/// The store's record and the revision at which it was written.
+struct Ground {
+    record: Record,
+    revision: i64,
+}
+
+fn equals(key: &str, value: impl Into<Vec<u8>>) -> Compare {
+    Compare::value(key, CompareOp::Equal, value)
+}
+
+/// True while the key has not been written since; revision zero is a key that does not exist.
+fn unchanged(key: &str, revision: i64) -> Compare {
+    Compare::mod_revision(key, CompareOp::Equal, revision)
+}
+
+fn absent(key: &str) -> Compare {
+    unchanged(key, 0)
+}
+
+fn revision_of(found: &[KeyValue]) -> i64 {
+    found.first().map_or(0, KeyValue::mod_revision)
+}
+
+impl Etcd {
+    /// Connects, and finds or creates the store there.
+    pub async fn open(settings: Settings) -> Result<Self, StoreError> {
+        let clock = BootClock.now().as_nanos();
+        let process = u128::from(std::process::id()) << 64 | u128::from(clock);
+        let store = Self {
+            control: Link::new(&settings)?,
+            link: Arc::new(Link::new(&settings)?),
+            keys: Keys::new(settings.prefix),
+            entropy: settings.entropy,
+            number: key::handle_number(&[settings.entropy, process]),
+            written: AtomicU64::new(0),
+            known: Mutex::default(),
+            seen: AtomicU64::new(0),
+            keepers: keep::Keepers::default(),
+            wishes: AtomicU64::new(0),
+        };
+        let call = Call::default();
+        let opening = store.find(&call, settings.if_absent);
+        store.link.bounded(&call, opening).await?;
+        Ok(store)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn retention(&self) -> Retention {
+        self.known().retention
+    }
+
+    fn saw(&self, epoch: Epoch) {
+        self.seen.fetch_max(epoch.get(), Ordering::Relaxed);
+    }
+
+    /// A number that this handle has not used before.
+    fn next_number(&self) -> u64 {
+        self.written.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Finds or creates the store when this handle has none.
+    async fn ready(&self, call: &Call) -> Result<(), StoreError> {
+        if self.known().incarnation.is_some() {
+            return Ok(());
+        }
+        self.find(call, IfAbsent::Create).await
+    }
+
+    async fn find(&self, call: &Call, if_absent: IfAbsent) -> Result<(), StoreError> {
+        let name = self.keys.store();
+        loop {
+            let [found] = self.link.read([get(&name)]).await?;
+            if let Some(found) = found.first() {
+                let record = Record::parse(found.value())?;
+                let mut known = self.known();
+                known.retention = record.retention;
+                known.incarnation = Some(record.incarnation);
+                return Ok(());
+            }
+            if if_absent == IfAbsent::Refuse {
+                let detail = format!("no key {name} on {}", self.link.address());
+                return Err(StoreError::refused(Code::Absent, detail));
+            }
+            let offer = {
+                let mut known = self.known();
+                known.offered += 1;
+                known.offered
+            };
+            // Whoever makes a store anew goes on above what it has seen of the one before.
+            let record = Record {
+                incarnation: format!("{:032x}-{offer}", self.entropy),
+                after: String::new(),
+                floor: Epoch::new(self.seen.load(Ordering::Relaxed))?,
+                retention: Retention::default(),
+            };
+            let put = TxnOp::put(name.as_str(), record.text(), None);
+            let txn = Txn::new().when([absent(&name)]).and_then([put]);
+            self.link.commit(call, txn).await?;
+        }
+    }
+
+    /// Judges the store's record as it was read just now.
+    fn ground(&self, found: &[KeyValue]) -> Result<Ground, StoreError> {
+        let reset = |known: &mut Known| {
+            known.incarnation = None;
+            known.memory = None;
+            let detail = format!("{} is another store now", self.link.address());
+            StoreError::refused(Code::Reset, detail)
+        };
+        let mut known = self.known();
+        let Some(found) = found.first() else {
+            return Err(reset(&mut known));
+        };
+        let record = Record::parse(found.value())?;
+        if known.incarnation.as_ref() != Some(&record.incarnation) {
+            // An adoption has ended every session, and says of whom it took over.
+            if known.incarnation.as_ref() != Some(&record.after) {
+                return Err(reset(&mut known));
+            }
+            known.incarnation = Some(record.incarnation.clone());
+        }
+        known.retention = record.retention;
+        Ok(Ground { record, revision: found.mod_revision() })
+    }
+}
+
+/// Runs a call to its end.
+macro_rules! call {
+    ($self:ident, $call:ident => $work:expr) => {{
+        let $call = Call::default();
+        let work = $work;
+        $self.link.bounded(&$call, work).await
+    }};
+}
+
+#[async_trait]
+impl Store for Etcd {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            dense_epochs: true,
+            durable: true,
+            atomic_batch: TOGETHER,
+            history_slots: self.retention().history_slots,
+            exclusive_effects: false,
+            shared: true,
+        }
+    }
+
+    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
+        call!(self, call => self.session_open(&call, open))
+    }
+
+    async fn close_session(
+        &self,
+        session: &Session,
+        reason: &Reason,
+    ) -> Result<Closed, StoreError> {
+        call!(self, call => self.session_close(&call, session, reason))
+    }
+
+    async fn keep_alive(
+        &self,
+        session: &Session,
+        note: Option<&Note>,
+        holds: &[Hold],
+    ) -> Result<KeptAlive, StoreError> {
+        call!(self, call => self.session_keep(&call, session, note, holds))
+    }
+
+    async fn claim(
+        &self,
+        session: &Session,
+        wants: &[Want],
+        reason: &Reason,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        call!(self, call => self.hold_claim(&call, session, wants, reason))
+    }
+
+    async fn release(
+        &self,
+        session: &Session,
+        holds: &[Hold],
+        reason: &Reason,
+    ) -> Result<Vec<Released>, StoreError> {
+        call!(self, call => self.hold_release(&call, session, holds, reason))
+    }
+
+    async fn evict(
+        &self,
+        group: &GroupName,
+        instance: &InstanceId,
+        when: Evict,
+        reason: &Reason,
+    ) -> Result<Evicted, StoreError> {
+        call!(self, call => self.instance_evict(&call, group, instance, when, reason))
+    }
+
+    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
+        call!(self, call => self.group_list())
+    }
+
+    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
+        call!(self, call => self.group_members(group))
+    }
+
+    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
+        call!(self, call => self.group_holders(group))
+    }
+
+    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+        call!(self, call => self.checkpoint_load(duties))
+    }
+
+    async fn commit(
+        &self,
+        session: &Session,
+        commits: &[Commit],
+    ) -> Result<Vec<Committed>, StoreError> {
+        call!(self, call => self.checkpoint_commit(&call, session, commits))
+    }
+
+    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+        call!(self, call => self.checkpoint_history(duty))
+    }
+
+    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
+        call!(self, call => self.document_read(group))
+    }
+
+    async fn replace_group_document(
+        &self,
+        group: &GroupName,
+        expected: Version,
+        document: &Document,
+    ) -> Result<Replaced, StoreError> {
+        call!(self, call => self.document_replace(&call, group, expected, document))
+    }
+
+    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
+        Ok(Box::new(self.group_watch(group).await?))
+    }
+
+    async fn audit(
+        &self,
+        group: &GroupName,
+        range: AuditRange,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        call!(self, call => self.audit_read(group, range))
+    }
+
+    async fn forget(
+        &self,
+        duties: &[DutyKey],
+        reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        call!(self, call => self.duty_forget(&call, duties, reason))
+    }
+
+    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+        tenure_core::store::check::adopt(adopt)?;
+        call!(self, call => self.store_adopt(&call, adopt))
+    }
+
+    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
+        call!(self, call => self.store_retain(&call, retention))
+    }
+
+    async fn retention(&self) -> Result<Retention, StoreError> {
+        call!(self, call => self.store_retention(&call))
+    }
+
+    async fn survey(&self) -> Result<Survey, StoreError> {
+        call!(self, call => self.store_survey())
+    }
+}

@@ -1,0 +1,125 @@
+//! Reading keys: linearizable, in transactions and pages that stay small.
+
+use std::time::Duration;
+
+use etcd_client::{GetOptions, KeyValue, ResponseHeader, Txn, TxnOp, TxnOpResponse};
+use futures_util::future::join_all;
+use tenure_core::StoreError;
+
+use super::error::{self, Trouble};
+use super::link::{ATTEMPT, Link, Open, QUICK};
+use super::{READS, WAVE};
+
+impl Link {
+    /// Reads at one revision, as of now: a transaction without writes costs the cluster no more
+    /// than a read. At most [`READS`] of them.
+    async fn read_once(
+        &self,
+        limit: Duration,
+        gets: &[TxnOp],
+    ) -> Result<Vec<Vec<KeyValue>>, StoreError> {
+        let txn = Txn::new().and_then(gets);
+        let sent = |open: Open| {
+            let txn = txn.clone();
+            async move { open.kv().txn(txn).await }
+        };
+        let response = self.repeat(limit, sent).await.map_err(Trouble::into_error)?;
+        self.saw(response.header());
+        Ok(response.op_responses().into_iter().map(found).collect())
+    }
+
+    /// Reads one transaction's worth of keys.
+    pub(super) async fn read<const N: usize>(
+        &self,
+        gets: [TxnOp; N],
+    ) -> Result<[Vec<KeyValue>; N], StoreError> {
+        let read = self.read_once(ATTEMPT, &gets).await?;
+        read.try_into().map_err(|_| error::unexpected("a part is missing"))
+    }
+
+    /// Reads one key, for those who cannot wait long.
+    pub(super) async fn read_quick(&self, key: &str) -> Result<Option<KeyValue>, StoreError> {
+        let sent = |open: Open| async move { open.kv().get(key, None).await };
+        let mut response = self.repeat(QUICK, sent).await.map_err(Trouble::into_error)?;
+        self.saw(response.header());
+        Ok(response.take_kvs().pop())
+    }
+
+    /// Reads any number of keys, each as it is now.
+    pub(super) async fn read_all(
+        &self,
+        keys: &[String],
+    ) -> Result<Vec<Option<KeyValue>>, StoreError> {
+        self.read_by(keys, READS).await
+    }
+
+    /// The same, with at most so many in one answer.
+    pub(super) async fn read_by(
+        &self,
+        keys: &[String],
+        most: usize,
+    ) -> Result<Vec<Option<KeyValue>>, StoreError> {
+        let mut all = Vec::with_capacity(keys.len());
+        let parts: Vec<Vec<TxnOp>> =
+            keys.chunks(most).map(|part| part.iter().map(|key| get(key)).collect()).collect();
+        for wave in parts.chunks(WAVE) {
+            for read in join_all(wave.iter().map(|gets| self.read_once(ATTEMPT, gets))).await {
+                all.extend(read?.into_iter().map(|found| found.into_iter().next()));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Everything below a folder at one revision, in pages.
+    pub(super) async fn range(&self, folder: &str, page: i64) -> Result<Vec<KeyValue>, StoreError> {
+        let (mut all, mut from, mut revision) = (Vec::new(), folder.as_bytes().to_vec(), 0);
+        let end = end_of(folder);
+        loop {
+            let options =
+                GetOptions::new().with_range(end.clone()).with_limit(page).with_revision(revision);
+            let sent = |open: Open| {
+                let (from, options) = (from.clone(), options.clone());
+                async move { open.kv().get(from, Some(options)).await }
+            };
+            let repeated = self.repeat(ATTEMPT, sent).await;
+            let mut response = repeated.map_err(Trouble::into_error)?;
+            self.saw(response.header());
+            if revision == 0 {
+                revision = response.header().map_or(0, ResponseHeader::revision);
+            }
+            let more = response.more();
+            all.extend(response.take_kvs());
+            match all.last() {
+                Some(last) if more => from = [last.key(), &[0]].concat(),
+                _ => return Ok(all),
+            }
+        }
+    }
+}
+
+/// Reads one key.
+pub(super) fn get(key: &str) -> TxnOp {
+    TxnOp::get(key, None)
+}
+
+/// Reads everything below a folder.
+pub(super) fn below(folder: &str) -> TxnOp {
+    TxnOp::get(folder, Some(GetOptions::new().with_range(end_of(folder))))
+}
+
+/// The first key after all that begin with `folder`. A folder ends in `/`, which has a next.
+pub(super) fn end_of(folder: &str) -> Vec<u8> {
+    let mut end = folder.as_bytes().to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
+/// What a read inside a transaction has found.
+pub(super) fn found(response: TxnOpResponse) -> Vec<KeyValue> {
+    match response {
+        TxnOpResponse::Get(mut got) => got.take_kvs(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,373 @@
+//! Sessions: opening, closing, evicting.
+
+use std::time::Duration;
+
+use etcd_client::{KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
+use tenure_core::store::{AuditKind, Closed, Evict, Evicted, OpenSession, Opened};
+use tenure_core::{
+    Clock, Code, DutyKey, GroupName, InstanceId, Nonce, Reason, Session, StoreError, Ttl,
+};
+
+use super::audit::Trail;
+use super::error::Trouble;
+use super::key::{self, Fence};
+use super::link::{Call, Done, Failed};
+use super::read::get;
+use super::{CHUNK, Etcd, PAGE, absent, equals, error};
+use crate::BootClock;
+
+/// How long ended sessions and evictions are remembered at least.
+const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The lease for memories; a handle grants another one once half of it is over.
+const MEMORY_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
+
+/// etcd counts in whole seconds, and grants no less than one and a half election timeouts.
+const LEAST_SECONDS: i64 = 2;
+
+/// A TTL as etcd keeps it: never shorter than asked for.
+pub(super) fn seconds(ttl: Ttl) -> i64 {
+    (ttl.as_millis().div_ceil(1000) as i64).max(LEAST_SECONDS)
+}
+
+pub(super) fn leased(lease: i64) -> Option<PutOptions> {
+    Some(PutOptions::new().with_lease(lease))
+}
+
+/// A session as its key tells.
+struct Found {
+    nonce: Nonce,
+    lease: i64,
+}
+
+fn found(keys: &[KeyValue]) -> Result<Option<Found>, StoreError> {
+    let read = |found: &KeyValue| {
+        Ok(Found { nonce: key::parse_nonce(found.value())?, lease: found.lease() })
+    };
+    keys.first().map(read).transpose()
+}
+
+/// How many of these nested transactions took effect.
+fn succeeded(responses: &[TxnOpResponse]) -> u64 {
+    let happened =
+        |response: &&TxnOpResponse| matches!(response, TxnOpResponse::Txn(txn) if txn.succeeded());
+    responses.iter().filter(happened).count() as u64
+}
+
+impl Etcd {
+    pub(super) async fn session_open(
+        &self,
+        call: &Call,
+        open: &OpenSession,
+    ) -> Result<Opened, StoreError> {
+        self.ready(call).await?;
+        let session = open.session();
+        let (group, instance) = (&open.group, &open.instance);
+        let (name, barred) =
+            (self.keys.session(group, instance), self.keys.barred(group, instance));
+        let spent = self.keys.spent(group, open.nonce);
+        loop {
+            let keys = [get(&self.keys.store()), get(&barred), get(&name), get(&spent)];
+            let [store, barred, live, spent] = self.link.read(keys).await?;
+            self.ground(&store)?;
+            if !barred.is_empty() {
+                return Ok(Opened::Evicted);
+            }
+            match found(&live)? {
+                Some(live) if live.nonce != open.nonce => return Ok(Opened::Taken),
+                Some(_) => {
+                    if self.session_refresh(call, open, &session).await? {
+                        return Ok(Opened::Open(session));
+                    }
+                    continue;
+                }
+                None if !spent.is_empty() => return Ok(Opened::Spent),
+                None => {}
+            }
+            if self.session_make(call, open, &session).await? {
+                return Ok(Opened::Open(session));
+            }
+        }
+    }
+
+    /// The same opening again: a whole TTL, and the note. False when it has ended meanwhile.
+    async fn session_refresh(
+        &self,
+        call: &Call,
+        open: &OpenSession,
+        session: &Session,
+    ) -> Result<bool, StoreError> {
+        match self.link.extend(self.keys.lease(session)).await {
+            Err(Trouble::LeaseGone) => return Ok(false),
+            extended => extended.map_err(Trouble::into_error)?,
+        }
+        let txn = self.note_txn(session, open.note.as_str());
+        match self.link.guarded(call, txn).await {
+            Ok(done) => Ok(done.response.succeeded()),
+            Err(Failed::LeaseGone) => Ok(false),
+            Err(failed) => Err(failed.into_error()),
+        }
+    }
+
+    /// Replaces the note of a session that is neither ended nor evicted.
+    pub(super) fn note_txn(&self, session: &Session, note: &str) -> Txn {
+        let (group, instance) = (&session.group, &session.instance);
+        let name = self.keys.session(group, instance);
+        let lease = leased(self.keys.lease(session));
+        Txn::new()
+            .when([
+                equals(&name, session.nonce.to_string()),
+                absent(&self.keys.barred(group, instance)),
+            ])
+            .and_then([TxnOp::put(self.keys.note(group, instance), note, lease), get(&name)])
+    }
+
+    /// False when somebody else was faster, or a lease has ended on the way: look again.
+    async fn session_make(
+        &self,
+        call: &Call,
+        open: &OpenSession,
+        session: &Session,
+    ) -> Result<bool, StoreError> {
+        let (group, instance) = (&open.group, &open.instance);
+        // If it stays unused it ends by itself; to revoke it could hit the same opening elsewhere.
+        let lease = self.link.grant(self.keys.lease(session), seconds(open.ttl)).await?;
+        let memory = self.memory().await?;
+        let name = self.keys.session(group, instance);
+        let (spent, index) = (self.keys.spent(group, open.nonce), self.keys.index_of(group));
+        let mut trail = self.trail(group, "open");
+        let listed =
+            Txn::new().when([absent(&index)]).and_then([TxnOp::put(index, Vec::new(), None)]);
+        let txn = Txn::new()
+            .when([absent(&name), absent(&self.keys.barred(group, instance)), absent(&spent)])
+            .and_then([
+                TxnOp::put(name, open.nonce.to_string(), leased(lease)),
+                TxnOp::put(self.keys.note(group, instance), open.note.as_str(), leased(lease)),
+                TxnOp::put(spent, Vec::new(), leased(memory)),
+                trail.put(AuditKind::Joined, instance, None),
+                TxnOp::txn(listed),
+            ]);
+        match self.link.guarded(call, txn).await {
+            Ok(done) => Ok(done.response.succeeded()),
+            Err(Failed::LeaseGone) => {
+                self.known().memory = None;
+                Ok(false)
+            }
+            Err(failed) => Err(failed.into_error()),
+        }
+    }
+
+    /// The lease for what is remembered for a week.
+    async fn memory(&self) -> Result<i64, StoreError> {
+        let now = BootClock.now();
+        let granted = self.known().memory;
+        if let Some((lease, _)) = granted.filter(|(_, at)| now.since(*at) < REMEMBERED) {
+            return Ok(lease);
+        }
+        let name = key::handle_number(&[u128::from(self.number), u128::from(self.next_number())]);
+        let lease = self.link.grant(name as i64, MEMORY_SECONDS).await?;
+        self.known().memory = Some((lease, now));
+        Ok(lease)
+    }
+
+    /// The duties whose fences say that this session holds them.
+    pub(super) async fn held_by(
+        &self,
+        group: &GroupName,
+        instance: &InstanceId,
+        nonce: Nonce,
+    ) -> Result<Vec<(DutyKey, Fence)>, StoreError> {
+        let folder = self.keys.fences(group);
+        let mut held = Vec::new();
+        for found in self.link.range(&folder, PAGE).await? {
+            let fence = Fence::parse(found.value())?;
+            if fence.held && fence.nonce == nonce && &fence.instance == instance {
+                held.push((key::duty_at(group, found.key(), &folder)?, fence));
+            }
+        }
+        Ok(held)
+    }
+
+    /// Frees a duty if nobody has touched it since.
+    fn free_op(
+        &self,
+        (duty, fence): &(DutyKey, Fence),
+        kind: AuditKind,
+        trail: &mut Trail,
+    ) -> TxnOp {
+        let name = self.keys.fence(duty);
+        let record = trail.put(kind, &fence.instance, Some((&duty.id, fence.epoch)));
+        TxnOp::txn(
+            Txn::new()
+                .when([equals(&name, fence.text())])
+                .and_then([TxnOp::put(name, fence.freed().text(), None), record]),
+        )
+    }
+
+    /// Frees what an ended session has left; says how much.
+    async fn free_rest(
+        &self,
+        call: &Call,
+        group: &GroupName,
+        who: (&InstanceId, Nonce),
+        (kind, reason): (AuditKind, &Reason),
+    ) -> Result<u64, StoreError> {
+        let mut freed = 0;
+        for part in self.held_by(group, who.0, who.1).await?.chunks(CHUNK) {
+            let mut trail = self.trail(group, reason.as_str());
+            let ops: Vec<_> =
+                part.iter().map(|held| self.free_op(held, kind, &mut trail)).collect();
+            let done = self.link.commit(call, Txn::new().and_then(ops)).await?;
+            freed += succeeded(&done.response.op_responses());
+        }
+        Ok(freed)
+    }
+
+    pub(super) async fn session_close(
+        &self,
+        call: &Call,
+        session: &Session,
+        reason: &Reason,
+    ) -> Result<Closed, StoreError> {
+        let (group, instance) = (&session.group, &session.instance);
+        let name = self.keys.session(group, instance);
+        self.keepers.forget(self.keys.lease(session));
+        let mut held = self.held_by(group, instance, session.nonce).await?;
+        held.truncate(CHUNK);
+        let mut trail = self.trail(group, reason.as_str());
+        let mut ops = vec![
+            TxnOp::delete(name.as_str(), None),
+            TxnOp::delete(self.keys.note(group, instance), None),
+        ];
+        let free = |held| self.free_op(held, AuditKind::Released, &mut trail);
+        ops.extend(held.iter().map(free));
+        let ours = trail.next_key();
+        ops.push(trail.put(AuditKind::Left, instance, None));
+        let alive = equals(&name, session.nonce.to_string());
+        let txn = Txn::new().when([alive.clone()]).and_then(ops).or_else([get(&ours)]);
+        let done = match self.link.guarded(call, txn).await {
+            // A full store takes no records, but ends sessions.
+            Err(Failed::Store(error)) if error.code() == Code::Full => {
+                let gone = [
+                    TxnOp::delete(name, None),
+                    TxnOp::delete(self.keys.note(group, instance), None),
+                ];
+                let txn = Txn::new().when([alive]).and_then(gone).or_else([get(&ours)]);
+                return Ok(closed(&self.link.commit(call, txn).await?));
+            }
+            done => done.map_err(Failed::into_error)?,
+        };
+        let closed = closed(&done);
+        if closed == Closed::Closed {
+            // What was granted meanwhile or did not fit; then nothing hangs on the lease any more.
+            let how = (AuditKind::Released, reason);
+            self.free_rest(call, group, (instance, session.nonce), how).await?;
+            self.link.revoke(self.keys.lease(session)).await;
+        }
+        Ok(closed)
+    }
+
+    pub(super) async fn instance_evict(
+        &self,
+        call: &Call,
+        group: &GroupName,
+        instance: &InstanceId,
+        when: Evict,
+        reason: &Reason,
+    ) -> Result<Evicted, StoreError> {
+        let (name, barred) =
+            (self.keys.session(group, instance), self.keys.barred(group, instance));
+        loop {
+            let [live, before] = self.link.read([get(&name), get(&barred)]).await?;
+            let live = found(&live)?;
+            let mut trail = self.trail(group, reason.as_str());
+            let (mut compares, mut ops) = (Vec::new(), Vec::new());
+            compares.push(match &live {
+                Some(live) => equals(&name, live.nonce.to_string()),
+                None => absent(&name),
+            });
+            if before.is_empty() {
+                compares.push(absent(&barred));
+                ops.push(TxnOp::put(barred.as_str(), Vec::new(), leased(self.memory().await?)));
+                ops.push(trail.put(AuditKind::Evicted, instance, None));
+            }
+            match (&live, when) {
+                (Some(live), Evict::Now) => {
+                    let mut held = self.held_by(group, instance, live.nonce).await?;
+                    held.truncate(CHUNK);
+                    ops.push(TxnOp::delete(name.as_str(), None));
+                    ops.push(TxnOp::delete(self.keys.note(group, instance), None));
+                    let free = |held| self.free_op(held, AuditKind::Evicted, &mut trail);
+                    ops.extend(held.iter().map(free));
+                }
+                (Some(live), Evict::AtTtl) if before.is_empty() => {
+                    ops.extend(self.last_ttl(group, instance, live).await?);
+                }
+                _ => {}
+            }
+            let txn = Txn::new().when(compares).and_then(ops);
+            let done = match self.link.guarded(call, txn).await {
+                Err(Failed::LeaseGone) => {
+                    self.known().memory = None;
+                    continue;
+                }
+                done => done.map_err(Failed::into_error)?,
+            };
+            if !done.response.succeeded() {
+                // An earlier try may have been the one that did it; how much ended is not known.
+                if done.unsure {
+                    return Err(error::lost(&self.link.address()));
+                }
+                continue;
+            }
+            let Some(live) = live else {
+                return Ok(Evicted::NotAMember);
+            };
+            let mut ended = 0;
+            if when == Evict::Now {
+                ended = succeeded(&done.response.op_responses());
+                let how = (AuditKind::Evicted, reason);
+                ended += self.free_rest(call, group, (instance, live.nonce), how).await?;
+                self.link.revoke(live.lease).await;
+            }
+            return Ok(Evicted::Evicted { ended });
+        }
+    }
+
+    /// Moves a session to a lease that nobody keeps alive. It lasts a whole TTL and a second: what
+    /// the session was promised just before stays true.
+    async fn last_ttl(
+        &self,
+        group: &GroupName,
+        instance: &InstanceId,
+        live: &Found,
+    ) -> Result<[TxnOp; 2], StoreError> {
+        let granted = self.link.granted(live.lease).await?.unwrap_or(LEAST_SECONDS);
+        let number =
+            [u128::from(self.number), u128::from(self.next_number()), live.nonce.as_u128()];
+        let lease = key::handle_number(&number) as i64;
+        let lease = self.link.grant(lease, granted + 1).await?;
+        let moved = || Some(PutOptions::new().with_lease(lease).with_ignore_value());
+        Ok([
+            TxnOp::put(self.keys.session(group, instance), Vec::new(), moved()),
+            TxnOp::put(self.keys.note(group, instance), Vec::new(), moved()),
+        ])
+    }
+}
+
+/// What a closing transaction has come to. Where the session is gone, our own record tells whether
+/// an earlier try of this call has closed it.
+fn closed(done: &Done) -> Closed {
+    if done.response.succeeded() {
+        return Closed::Closed;
+    }
+    let recorded = done
+        .response
+        .op_responses()
+        .into_iter()
+        .any(|response| matches!(response, TxnOpResponse::Get(got) if !got.kvs().is_empty()));
+    match done.unsure && recorded {
+        true => Closed::Closed,
+        false => Closed::AlreadyEnded,
+    }
+}

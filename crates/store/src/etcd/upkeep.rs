@@ -1,0 +1,262 @@
+//! What is done to a store as a whole: how much it keeps, what it forgets, taking it over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_client::{DeleteOptions, KeyValue, Txn, TxnOp, TxnOpResponse};
+use tenure_core::store::{Adopt, Adopted, AuditKind, Forgotten, HolderNow, Retention, check};
+use tenure_core::{Code, DutyKey, Epoch, GroupName, InstanceId, Reason, StoreError};
+
+use super::hold::Alive;
+use super::key::{self, Fence, Record};
+use super::link::Call;
+use super::read::{end_of, get};
+use super::{CHUNK, Etcd, PAGE, error, revision_of, unchanged};
+
+/// A duty that nobody holds, as far as we know.
+struct Gone {
+    at: usize,
+    duty: DutyKey,
+    epoch: Epoch,
+    last: InstanceId,
+    fence_revision: i64,
+    stored_revision: i64,
+}
+
+fn all_below(folder: &str) -> TxnOp {
+    TxnOp::delete(folder, Some(DeleteOptions::new().with_range(end_of(folder))))
+}
+
+impl Etcd {
+    pub(super) async fn duty_forget(
+        &self,
+        call: &Call,
+        duties: &[DutyKey],
+        reason: &Reason,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        check::forget(duties)?;
+        let mut answers: Vec<Option<Forgotten>> = vec![None; duties.len()];
+        let mut groups: BTreeMap<&GroupName, Vec<usize>> = BTreeMap::new();
+        for (at, duty) in duties.iter().enumerate() {
+            groups.entry(&duty.group).or_default().push(at);
+        }
+        for (group, places) in groups {
+            for part in places.chunks(CHUNK) {
+                self.forget_part(call, group, duties, part, &mut answers, reason).await?;
+            }
+        }
+        let missing = || error::unexpected("a duty without an answer");
+        answers.into_iter().map(|answer| answer.ok_or_else(missing)).collect()
+    }
+
+    /// Forgets duties of one group, until each has an answer.
+    async fn forget_part(
+        &self,
+        call: &Call,
+        group: &GroupName,
+        duties: &[DutyKey],
+        part: &[usize],
+        answers: &mut [Option<Forgotten>],
+        reason: &Reason,
+    ) -> Result<(), StoreError> {
+        loop {
+            let open: Vec<usize> =
+                part.iter().copied().filter(|at| answers[*at].is_none()).collect();
+            if open.is_empty() {
+                return Ok(());
+            }
+            let name = self.keys.floor(group);
+            let [floors, store] = self.link.read([get(&name), get(&self.keys.store())]).await?;
+            let before = floors.first().map(|found| key::parse_epoch(found.value())).transpose()?;
+            let before = before.unwrap_or(Epoch::ZERO);
+            let gone = self.forget_look(group, duties, &open, answers).await?;
+            let floor = gone.iter().map(|gone| gone.epoch).fold(before, Epoch::max);
+            let mut trail = self.trail(group, reason.as_str());
+            let mut ops = Vec::with_capacity(gone.len() + 1);
+            for gone in &gone {
+                let (fence, stored) =
+                    (self.keys.fence(&gone.duty), self.keys.checkpoint(&gone.duty));
+                let hold = Some((&gone.duty.id, gone.epoch));
+                let compares = [
+                    unchanged(&fence, gone.fence_revision),
+                    unchanged(&stored, gone.stored_revision),
+                ];
+                let txn = Txn::new().when(compares).and_then([
+                    TxnOp::delete(fence, None),
+                    TxnOp::delete(stored, None),
+                    all_below(&self.keys.history(&gone.duty)),
+                    trail.put(AuditKind::Forgotten, &gone.last, hold),
+                ]);
+                ops.push(TxnOp::txn(txn));
+            }
+            if gone.is_empty() {
+                continue;
+            }
+            // Nobody is granted an epoch between: claims compare the floor's key, too.
+            ops.push(TxnOp::put(name.as_str(), floor.to_string(), None));
+            let txn = Txn::new().when([unchanged(&name, revision_of(&floors))]).and_then(ops);
+            let done = self.link.commit(call, txn).await?;
+            if done.unsure && !done.response.succeeded() {
+                return Err(error::lost(&self.link.address()));
+            }
+            let floor = floor.max(self.ground(&store)?.record.floor);
+            for (gone, response) in gone.iter().zip(done.response.op_responses()) {
+                if matches!(response, TxnOpResponse::Txn(txn) if txn.succeeded()) {
+                    answers[gone.at] = Some(Forgotten::Forgotten { floor });
+                } else if done.unsure {
+                    return Err(error::lost(&self.link.address()));
+                }
+            }
+        }
+    }
+
+    /// What can be forgotten; answers the rest.
+    async fn forget_look(
+        &self,
+        group: &GroupName,
+        duties: &[DutyKey],
+        open: &[usize],
+        answers: &mut [Option<Forgotten>],
+    ) -> Result<Vec<Gone>, StoreError> {
+        let names = |name: &dyn Fn(&DutyKey) -> String| -> Vec<String> {
+            open.iter().map(|at| name(&duties[*at])).collect()
+        };
+        let fences = self.link.read_all(&names(&|duty| self.keys.fence(duty))).await?;
+        let stored = self.link.read_by(&names(&|duty| self.keys.checkpoint(duty)), 16).await?;
+        let parse = |found: &Option<KeyValue>| {
+            found.as_ref().map(|found| Fence::parse(found.value())).transpose()
+        };
+        let parsed = fences.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let holding = parsed.iter().flatten().filter(|fence| fence.held);
+        let holding: BTreeSet<_> = holding.map(|fence| fence.instance.clone()).collect();
+        let alive = self.alive(group, &holding).await?;
+        let mut all = Vec::new();
+        for (n, (at, fence)) in open.iter().zip(parsed).enumerate() {
+            if let Some(holder) = fence.as_ref().and_then(|fence| holder(fence, &alive)) {
+                answers[*at] = Some(Forgotten::HeldBy(holder));
+                continue;
+            }
+            let committed =
+                stored[n].as_ref().map(|found| key::unpack(found.value())).transpose()?;
+            let granted = fence.as_ref().map_or(Epoch::ZERO, |fence| fence.epoch);
+            let epoch = granted.max(committed.as_ref().map_or(Epoch::ZERO, |stored| stored.epoch));
+            let last = fence.map(|fence| fence.instance);
+            let Some(last) = last.or_else(|| committed.map(|stored| stored.instance)) else {
+                answers[*at] = Some(Forgotten::Absent);
+                continue;
+            };
+            let revision =
+                |found: &Option<KeyValue>| found.as_ref().map_or(0, KeyValue::mod_revision);
+            all.push(Gone {
+                at: *at,
+                duty: duties[*at].clone(),
+                epoch,
+                last,
+                fence_revision: revision(&fences[n]),
+                stored_revision: revision(&stored[n]),
+            });
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn store_retain(
+        &self,
+        call: &Call,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
+        let retention = retention.check()?;
+        self.ready(call).await?;
+        self.record_change(call, |record| record.retention = retention).await?;
+        self.known().retention = retention;
+        Ok(())
+    }
+
+    pub(super) async fn store_retention(&self, call: &Call) -> Result<Retention, StoreError> {
+        self.ready(call).await?;
+        let [found] = self.link.read([get(&self.keys.store())]).await?;
+        Ok(self.ground(&found)?.record.retention)
+    }
+
+    /// Changes the store's record, however often others do.
+    async fn record_change(
+        &self,
+        call: &Call,
+        change: impl Fn(&mut Record),
+    ) -> Result<Record, StoreError> {
+        let name = self.keys.store();
+        loop {
+            let [found] = self.link.read([get(&name)]).await?;
+            let Some(found) = found.first() else {
+                return Err(StoreError::refused(Code::Reset, "the store's record is gone"));
+            };
+            let mut record = Record::parse(found.value())?;
+            change(&mut record);
+            let put = TxnOp::put(name.as_str(), record.text(), None);
+            let txn = Txn::new().when([unchanged(&name, found.mod_revision())]).and_then([put]);
+            // Repeating it after a lost answer makes the same record of the one it has made.
+            if self.link.commit(call, txn).await?.response.succeeded() {
+                return Ok(record);
+            }
+        }
+    }
+
+    pub(super) async fn store_adopt(
+        &self,
+        call: &Call,
+        adopt: &Adopt,
+    ) -> Result<Adopted, StoreError> {
+        self.ready(call).await?;
+        let incarnation = format!("{:032x}", adopt.entropy);
+        // First the name: claims that are under way compare the record, and look again.
+        let renamed = |record: &mut Record| {
+            if record.incarnation != incarnation {
+                record.after = std::mem::replace(&mut record.incarnation, incarnation.clone());
+            }
+            record.floor = record.floor.max(adopt.floor);
+        };
+        let record = self.record_change(call, renamed).await?;
+        self.known().incarnation = Some(incarnation.clone());
+        let (mut sessions, mut duties, mut floor) = (0, 0, record.floor);
+        for group in self.group_list().await? {
+            let gone =
+                [all_below(&self.keys.sessions(&group)), all_below(&self.keys.notes(&group))];
+            let done = self.link.commit(call, Txn::new().and_then(gone)).await?;
+            if let Some(TxnOpResponse::Delete(deleted)) = done.response.op_responses().first() {
+                sessions += deleted.deleted() as u64;
+            }
+            // Nobody of before can claim any more: what is found now is all there is.
+            let (known, newest) = self.epochs(&group).await?;
+            duties += known;
+            floor = floor.max(newest);
+        }
+        let raised = |record: &mut Record| record.floor = record.floor.max(floor);
+        let record = self.record_change(call, raised).await?;
+        Ok(Adopted { incarnation, sessions, duties, floor: record.floor })
+    }
+
+    /// How many duties a group knows, and the newest epoch of them all.
+    async fn epochs(&self, group: &GroupName) -> Result<(u64, Epoch), StoreError> {
+        let (fences, stored) = (self.keys.fences(group), self.keys.checkpoints(group));
+        let (mut known, mut newest) = (BTreeSet::new(), Epoch::ZERO);
+        for found in self.link.range(&fences, PAGE).await? {
+            newest = newest.max(Fence::parse(found.value())?.epoch);
+            known.insert(key::name(found.key(), &fences)?.to_owned());
+        }
+        for found in self.link.range(&stored, 16).await? {
+            newest = newest.max(key::unpack(found.value())?.epoch);
+            known.insert(key::name(found.key(), &stored)?.to_owned());
+        }
+        let [floor] = self.link.read([get(&self.keys.floor(group))]).await?;
+        if let Some(floor) = floor.first() {
+            newest = newest.max(key::parse_epoch(floor.value())?);
+        }
+        Ok((known.len() as u64, newest))
+    }
+}
+
+/// Who holds a duty by its fence; `None` when nobody does any more.
+fn holder(fence: &Fence, alive: &Alive) -> Option<Option<HolderNow>> {
+    let (nonce, left) = alive.get(&fence.instance)?;
+    let instance = fence.instance.clone();
+    (fence.held && *nonce == fence.nonce)
+        .then(|| left.map(|remaining| HolderNow { instance, remaining }))
+}

@@ -1,0 +1,87 @@
+//! Hints by a watch on everything of a group whose change matters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use etcd_client::{WatchOptions, WatchStream};
+use tenure_core::store::Watch;
+use tenure_core::{Code, GroupName, StoreError};
+use tokio::time::timeout;
+
+use super::Etcd;
+use super::error::{self, Trouble};
+use super::link::{ATTEMPT, Link, Open};
+use super::read::end_of;
+
+/// Listens to one group.
+pub(super) struct Listener {
+    link: Arc<Link>,
+    folder: String,
+    /// `None` while the connection is down.
+    stream: Option<WatchStream>,
+}
+
+impl Etcd {
+    pub(super) async fn group_watch(&self, group: &GroupName) -> Result<Listener, StoreError> {
+        let (link, folder) = (self.link.clone(), self.keys.live(group));
+        let mut listener = Listener { link, folder, stream: None };
+        listener.stream = Some(listener.subscribe().await?);
+        Ok(listener)
+    }
+}
+
+impl Listener {
+    /// Returns once the server has confirmed: what changes from now on makes a hint.
+    async fn subscribe(&self) -> Result<WatchStream, StoreError> {
+        let sent = |open: Open| {
+            let options = WatchOptions::new().with_range(end_of(&self.folder));
+            let folder = self.folder.clone();
+            async move {
+                let mut stream = open.client().watch(folder, Some(options)).await?;
+                let first = stream.message().await?;
+                Ok((stream, first))
+            }
+        };
+        let late = |_| Trouble::NotSent(error::unreachable(&self.link.address()));
+        let started = timeout(4 * ATTEMPT, self.link.repeat(ATTEMPT, sent)).await;
+        let (stream, first) = started.map_err(late).flatten().map_err(Trouble::into_error)?;
+        match first {
+            Some(first) if first.created() && !first.canceled() => Ok(stream),
+            _ => Err(StoreError::refused(Code::Failed, "the watch was not taken")),
+        }
+    }
+}
+
+/// Waits for a change; false when the watch is gone.
+async fn heard(stream: &mut WatchStream) -> bool {
+    loop {
+        match stream.message().await {
+            Ok(Some(message)) if message.canceled() => return false,
+            Ok(Some(message)) if message.events().is_empty() => {}
+            Ok(Some(_)) => return true,
+            _ => return false,
+        }
+    }
+}
+
+#[async_trait]
+impl Watch for Listener {
+    async fn changed(&mut self) -> Result<(), StoreError> {
+        if let Some(stream) = &mut self.stream {
+            if heard(stream).await {
+                return Ok(());
+            }
+            self.stream = None;
+        }
+        // Something may have been missed meanwhile: being back is a hint.
+        self.stream = Some(self.subscribe().await?);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Listener({} {})", self.link.address(), self.folder)
+    }
+}

@@ -1,0 +1,102 @@
+//! Encryption, certificates of clients, and passwords.
+
+use tenure_core::{Code, Store};
+use testkit::{Certificates, Etcd, EtcdOptions};
+
+use super::kit::*;
+
+fn encrypted(certificates: &Certificates, client_certificates: bool) -> Etcd {
+    let tls = Some(certificates);
+    Etcd::start(EtcdOptions { tls, client_certificates, ..EtcdOptions::default() }).unwrap()
+}
+
+async fn works(store: &dyn Store) {
+    let a = join(store, "a").await;
+    let held = hold(store, &a, "d").await;
+    assert_eq!(commit(store, &a, &held, 0).await.unwrap(), saved(1));
+    assert!(is_kept(&keep(store, &a, &held).await));
+}
+
+fn tls_fact(survey: &tenure_core::guarantee::Survey, name: &str) -> String {
+    survey.facts.iter().find(|fact| fact.setting == name).unwrap().value.clone().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_known_by_its_authority() {
+    let (certificates, stranger) =
+        (Certificates::make("tenure").unwrap(), Certificates::make("tenure").unwrap());
+    let server = encrypted(&certificates, false);
+    let url = |given: &Certificates| {
+        format!("{}?tls=on&cacert={}", server.url(), given.authority().display())
+    };
+    let store = try_open(&url(&certificates)).await.unwrap();
+    works(&*store).await;
+    assert_eq!(tls_fact(&store.survey().await.unwrap(), "tls"), "on");
+
+    let error = try_open(&url(&stranger)).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unreachable, "{error}");
+    assert!(error.to_string().contains("is not trusted"), "{error}");
+    // Neither the system's authorities nor a plain connection will do.
+    let error = try_open(&format!("{}?tls=on", server.url())).await.unwrap_err();
+    assert!(error.to_string().contains("is not trusted"), "{error}");
+    assert!(try_open(&server.url()).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_can_want_a_certificate_of_the_client() {
+    let certificates = Certificates::make("tenure").unwrap();
+    let server = encrypted(&certificates, true);
+    let (certificate, key) = certificates.client();
+    let plain = format!("{}?cacert={}", server.url(), certificates.authority().display());
+    let shown = format!("{plain}&cert={}&key={}", certificate.display(), key.display());
+    works(&*try_open(&shown).await.unwrap()).await;
+    let error = try_open(&plain).await.unwrap_err();
+    assert_eq!(error.code(), Code::Denied, "{error}");
+    let error = try_open(&format!("{plain}&cert=/absent&key=/absent")).await.unwrap_err();
+    assert_eq!(error.code(), Code::BadUrl, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_is_asked_for_and_not_shown() {
+    let password = Some("s3cret".to_owned());
+    let server = Etcd::start(EtcdOptions { password, ..EtcdOptions::default() }).unwrap();
+    let store = open(&server).await;
+    works(&*store).await;
+    assert_eq!(tls_fact(&store.survey().await.unwrap(), "auth"), "on");
+    assert!(!format!("{store:?}").contains("s3cret"));
+
+    let wrong = server.url().replace("s3cret", "wr0ng");
+    let error = try_open(&wrong).await.unwrap_err();
+    assert_eq!(error.code(), Code::Denied, "{error}");
+    assert!(!error.to_string().contains("wr0ng"));
+    let error = try_open(&format!("etcd://{}", server.hosts())).await.unwrap_err();
+    assert_eq!(error.code(), Code::Denied, "{error}");
+}
+
+/// Tokens are forgotten by a server that starts again, and end by themselves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_has_ended_is_fetched_anew() {
+    let password = Some("s3cret".to_owned());
+    let server = Etcd::start(EtcdOptions { password, ..EtcdOptions::default() }).unwrap();
+    let store = open(&server).await;
+    let a = join(&*store, "a").await;
+    let held = hold(&*store, &a, "d").await;
+    server.kill(0).unwrap();
+    server.start_again(0).unwrap();
+    assert_eq!(commit(&*store, &a, &held, 0).await.unwrap(), saved(1));
+    assert!(is_kept(&keep(&*store, &a, &held).await));
+    // On a connection that stands, turning authentication off and on makes every token void.
+    server.etcdctl(&["auth", "disable"]).unwrap();
+    server.etcdctl(&["auth", "enable"]).unwrap();
+    assert_eq!(commit(&*store, &a, &held, 1).await.unwrap(), saved(2));
+    assert!(is_kept(&keep(&*store, &a, &held).await));
+}
+
+/// A password for a server that asks for none is not needed, and not wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_nobody_asks_for_does_no_harm() {
+    let server = server();
+    let store = try_open(&server.url().replace("etcd://", "etcd://me:s3cret@")).await.unwrap();
+    works(&*store).await;
+    assert_eq!(tls_fact(&store.survey().await.unwrap(), "auth"), "off");
+}

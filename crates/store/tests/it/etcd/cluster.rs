@@ -1,0 +1,83 @@
+//! Three members, and one of them dies.
+
+use std::time::Duration;
+
+use tenure_core::store::{Claimed, KeptAlive};
+use tenure_core::{Clock, Code, StoreError};
+use tenure_store::BootClock;
+use testkit::{Etcd, EtcdOptions};
+
+use super::kit::*;
+
+fn three() -> Etcd {
+    Etcd::start(EtcdOptions { members: 3, ..EtcdOptions::default() }).unwrap()
+}
+
+/// The new leader extends all leases: a hold may last longer, and never ends early.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_stands_while_its_leader_is_killed() {
+    let server = three();
+    let (store, other) = (open(&server).await, open(&server).await);
+    let (a, b) = (join_for(&*store, "a", 10).await, join(&*other, "b").await);
+    let held = hold(&*store, &a, "d").await;
+    assert_eq!(commit(&*store, &a, &held, 0).await.unwrap(), saved(1));
+
+    let leader = server.leader().unwrap();
+    server.kill(leader).unwrap();
+    let start = BootClock.now();
+    // Longer than the TTL: only a lease that was kept alive through the others is still there.
+    while BootClock.now().since(start) < Duration::from_secs(13) {
+        let kept = keep(&*store, &a, &held).await;
+        assert!(is_kept(&kept), "{kept:?}");
+        let claimed = claim(&*other, &b, "d").await;
+        assert!(matches!(claimed, Claimed::HeldBy(_)), "{claimed:?}");
+    }
+    let version = load(&*other, "d").await.unwrap().version;
+    assert_eq!(commit(&*store, &a, &held, version.get()).await.unwrap(), saved(2));
+
+    server.start_again(leader).unwrap();
+    assert!(is_kept(&keep(&*store, &a, &held).await));
+    store.close_session(&a, &reason()).await.unwrap();
+    let next = hold(&*other, &b, "d").await;
+    assert!(next.epoch > held.epoch);
+    assert_eq!(commit(&*other, &b, &next, 2).await.unwrap(), saved(3));
+}
+
+/// A server that is frozen takes connections and never answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_server_is_left_for_the_next() {
+    let server = three();
+    let store = open(&server).await;
+    let a = join_for(&*store, "a", 10).await;
+    let held = hold(&*store, &a, "d").await;
+    // The handle talks to the first address.
+    server.pause(0).unwrap();
+    assert!(is_kept(&keep(&*store, &a, &held).await));
+    assert_eq!(commit(&*store, &a, &held, 0).await.unwrap(), saved(1));
+    server.resume(0).unwrap();
+    assert!(is_kept(&keep(&*store, &a, &held).await));
+}
+
+/// Without a majority nothing is promised, and every call ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_majority_every_call_ends() {
+    let server = three();
+    let store = open(&server).await;
+    let a = join_for(&*store, "a", 60).await;
+    let held = hold(&*store, &a, "d").await;
+    server.kill(1).unwrap();
+    server.kill(2).unwrap();
+    let (kept, committed, read) = tokio::join!(
+        store.keep_alive(&a, None, std::slice::from_ref(&held)),
+        commit(&*store, &a, &held, 0),
+        store.members(&held.duty.group),
+    );
+    assert!(kept.is_err(), "{kept:?}");
+    assert!(matches!(&committed, Err(StoreError::Unknown(p)) if p.code == Code::Lost));
+    assert_eq!(refused(read), Some(Code::Unreachable));
+    server.start_again(1).unwrap();
+    until("the majority", || async {
+        matches!(store.keep_alive(&a, None, &[]).await, Ok(KeptAlive::Kept { .. }))
+    })
+    .await;
+}

@@ -1,0 +1,11 @@
+//! etcd: what a cluster can lose, how it can fail, and who may use it.
+
+mod access;
+mod batch;
+mod cluster;
+mod evict;
+mod kit;
+mod quota;
+mod reset;
+mod survey;
+mod wire;

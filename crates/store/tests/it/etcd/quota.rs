@@ -1,0 +1,42 @@
+//! A database that has no room left refuses writes, and must not end anybody's session by that.
+
+use tenure_core::Code;
+use tenure_core::store::Closed;
+use testkit::{Etcd, EtcdOptions};
+
+use super::kit::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_database_refuses_commits_and_keeps_sessions() {
+    let quota_bytes = Some(16 << 20);
+    let server = Etcd::start(EtcdOptions { quota_bytes, ..EtcdOptions::default() }).unwrap();
+    let store = open(&server).await;
+    let a = join(&*store, "a").await;
+    let held = hold(&*store, &a, "d").await;
+    let mut stored = 0;
+    let error = loop {
+        assert!(stored < 1_000, "the quota was never met");
+        match commit_bytes(&*store, &a, &held, stored, vec![stored as u8; 200 << 10]).await {
+            Ok(committed) => assert_eq!(committed, saved(stored + 1)),
+            Err(error) => break error,
+        }
+        stored += 1;
+    };
+    assert_eq!(refused::<()>(Err(error.clone())), Some(Code::Full), "{error}");
+    assert_eq!(error.code().as_str(), "ST008");
+
+    assert!(is_kept(&keep(&*store, &a, &held).await));
+    let checkpoint = load(&*store, "d").await.unwrap();
+    assert_eq!(checkpoint.version.get(), stored);
+    assert_eq!(checkpoint.document.as_bytes(), vec![stored as u8 - 1; 200 << 10]);
+    let survey = store.survey().await.unwrap();
+    let fact = |name| {
+        let fact = survey.facts.iter().find(|fact| fact.setting == name).unwrap();
+        fact.value.clone().unwrap()
+    };
+    assert_eq!((fact("alarms").as_str(), fact("quota_percent").as_str()), ("nospace", "100"));
+
+    // It can leave, too: deleting takes no room.
+    assert_eq!(store.close_session(&a, &reason()).await.unwrap(), Closed::Closed);
+    assert!(store.members(&group()).await.unwrap().is_empty());
+}

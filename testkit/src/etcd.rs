@@ -1,0 +1,246 @@
+//! A private etcd: one member, or a cluster of three.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::certs::Certificates;
+use crate::guard::{Guard, output};
+use crate::ports::{free_port, random};
+
+/// How an [`Etcd`] differs from a plain one: one member, no password, no encryption.
+#[derive(Debug, Default)]
+pub struct EtcdOptions<'a> {
+    /// How many members; zero counts as one.
+    pub members: usize,
+    /// The size at which the database takes no more writes; etcd's own when absent.
+    pub quota_bytes: Option<u64>,
+    /// Clients must encrypt, and find the server's certificate signed by this authority.
+    pub tls: Option<&'a Certificates>,
+    /// Clients must show a certificate of the same authority.
+    pub client_certificates: bool,
+    /// The password of the user `root`, which turns authentication on.
+    pub password: Option<String>,
+}
+
+/// An etcd of one's own; gone when dropped, or when this process ends in any way.
+#[derive(Debug)]
+pub struct Etcd {
+    members: Vec<Member>,
+    token: String,
+    quota_bytes: Option<u64>,
+    tls: Option<Tls>,
+    password: Option<String>,
+}
+
+#[derive(Debug)]
+struct Member {
+    guard: Guard,
+    client: u16,
+    peer: u16,
+}
+
+/// The files by name, as the servers and `etcdctl` are told them.
+#[derive(Debug)]
+struct Tls {
+    server: Vec<String>,
+    client: Vec<String>,
+}
+
+/// How often a start is tried: another process may take a port between our look and our use.
+const TRIES: usize = 3;
+
+impl Etcd {
+    /// Starts an empty cluster and waits until it takes writes.
+    pub fn start(options: EtcdOptions<'_>) -> Result<Self> {
+        let tls =
+            options.tls.map(|certificates| Tls::of(certificates, options.client_certificates));
+        let mut server = Self {
+            members: Vec::new(),
+            token: format!("testkit-{:x}", random()),
+            quota_bytes: options.quota_bytes,
+            tls,
+            password: None,
+        };
+        let mut tried = Ok(());
+        for _ in 0..TRIES {
+            server.members =
+                (0..options.members.max(1)).map(|_| Member::new()).collect::<Result<_>>()?;
+            tried = server.launch_all();
+            if tried.is_ok() {
+                break;
+            }
+        }
+        tried?;
+        if let Some(password) = options.password {
+            server.etcdctl(&["user", "add", &format!("root:{password}")])?;
+            server.etcdctl(&["user", "grant-role", "root", "root"])?;
+            server.etcdctl(&["auth", "enable"])?;
+            server.password = Some(password);
+        }
+        Ok(server)
+    }
+
+    /// The URL of the store, with all members and, if there is one, root's password.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let user = self.password.as_ref().map(|password| format!("root:{password}@"));
+        format!("etcd://{}{}", user.unwrap_or_default(), self.hosts())
+    }
+
+    /// The addresses of all members, separated by commas.
+    #[must_use]
+    pub fn hosts(&self) -> String {
+        let host = |member: &Member| format!("127.0.0.1:{}", member.client);
+        self.members.iter().map(host).collect::<Vec<_>>().join(",")
+    }
+
+    /// The port for clients of a member; kept across [`Etcd::start_again`].
+    #[must_use]
+    pub fn port(&self, member: usize) -> u16 {
+        self.members[member].client
+    }
+
+    /// Which member leads now.
+    pub fn leader(&self) -> Result<usize> {
+        let leads = |member: &Member| {
+            let endpoint = self.endpoint(member);
+            let words = ["endpoint", "status", "--write-out", "fields"];
+            let status = self.ctl(&endpoint, &words).unwrap_or_default();
+            let field = |name: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name));
+                line.map(|value| value.trim_start_matches([' ', ':']).to_owned())
+            };
+            let id = field("\"MemberID\"");
+            id.is_some() && id == field("\"Leader\"")
+        };
+        self.members.iter().position(leads).context("no member leads")
+    }
+
+    /// Runs `etcdctl` with these words on all members, as root if there is a password.
+    pub fn etcdctl(&self, words: &[&str]) -> Result<String> {
+        let endpoints: Vec<String> =
+            self.members.iter().map(|member| self.endpoint(member)).collect();
+        self.ctl(&endpoints.join(","), words)
+    }
+
+    /// Kills a member at once, as a power cut would.
+    pub fn kill(&self, member: usize) -> Result<()> {
+        self.members[member].guard.kill()
+    }
+
+    /// Starts a killed member on its old folder and ports, and waits until it serves.
+    pub fn start_again(&self, member: usize) -> Result<()> {
+        self.launch(member)?;
+        self.wait_for(member)
+    }
+
+    /// Freezes a member: its connections stay open and nothing answers.
+    pub fn pause(&self, member: usize) -> Result<()> {
+        self.members[member].guard.signal_all("STOP")
+    }
+
+    /// Lets a frozen member go on.
+    pub fn resume(&self, member: usize) -> Result<()> {
+        self.members[member].guard.signal_all("CONT")
+    }
+
+    fn launch_all(&self) -> Result<()> {
+        (0..self.members.len()).try_for_each(|member| self.launch(member))?;
+        (0..self.members.len()).try_for_each(|member| self.wait_for(member))
+    }
+
+    fn launch(&self, index: usize) -> Result<()> {
+        let member = &self.members[index];
+        let (client, peer) = (self.endpoint(member), member.peer_url());
+        let cluster: Vec<String> = self
+            .members
+            .iter()
+            .enumerate()
+            .map(|(index, member)| format!("m{index}={}", member.peer_url()))
+            .collect();
+        let mut command = vec!["etcd".to_owned()];
+        for (name, value) in [
+            ("name", format!("m{index}")),
+            ("data-dir", member.guard.folder().join("data").display().to_string()),
+            ("listen-client-urls", client.clone()),
+            ("advertise-client-urls", client),
+            ("listen-peer-urls", peer.clone()),
+            ("initial-advertise-peer-urls", peer),
+            ("initial-cluster", cluster.join(",")),
+            ("initial-cluster-token", self.token.clone()),
+        ] {
+            command.extend([format!("--{name}"), value]);
+        }
+        if let Some(quota) = self.quota_bytes {
+            command.extend(["--quota-backend-bytes".to_owned(), quota.to_string()]);
+        }
+        command.extend(self.tls.iter().flat_map(|tls| tls.server.clone()));
+        member.guard.start(&command)
+    }
+
+    /// Until it has a leader and answers; a stranger on the port is of another cluster.
+    fn wait_for(&self, index: usize) -> Result<()> {
+        let member = &self.members[index];
+        let endpoint = self.endpoint(member);
+        member.guard.wait_until_ready(|| {
+            is_open(member.client) && self.ctl(&endpoint, &["endpoint", "health"]).is_ok()
+        })?;
+        let listed = self.ctl(&endpoint, &["member", "list"])?;
+        ensure!(listed.contains(&member.peer_url()), "another etcd took port {}", member.client);
+        Ok(())
+    }
+
+    fn endpoint(&self, member: &Member) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", member.client)
+    }
+
+    fn ctl(&self, endpoints: &str, words: &[&str]) -> Result<String> {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", endpoints]);
+        command.args(self.tls.iter().flat_map(|tls| tls.client.clone()));
+        if let Some(password) = &self.password {
+            command.env("ETCDCTL_USER", format!("root:{password}"));
+        }
+        output(command.args(words))
+    }
+}
+
+impl Member {
+    fn new() -> Result<Self> {
+        let (guard, client) = (Guard::new("etcd")?, free_port()?);
+        let mut peer = free_port()?;
+        while peer == client {
+            peer = free_port()?;
+        }
+        Ok(Self { guard, client, peer })
+    }
+
+    fn peer_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.peer)
+    }
+}
+
+impl Tls {
+    fn of(certificates: &Certificates, client_certificates: bool) -> Self {
+        let flag = |name: &str, path: std::path::PathBuf| format!("--{name}={}", path.display());
+        let (server, client) = (certificates.server(), certificates.client());
+        let authority = certificates.authority();
+        let mut servers = vec![flag("cert-file", server.0), flag("key-file", server.1)];
+        if client_certificates {
+            servers.push(flag("trusted-ca-file", authority.clone()));
+            servers.push("--client-cert-auth".to_owned());
+        }
+        let clients =
+            vec![flag("cacert", authority), flag("cert", client.0), flag("key", client.1)];
+        Self { server: servers, client: clients }
+    }
+}
+
+fn is_open(port: u16) -> bool {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+}
