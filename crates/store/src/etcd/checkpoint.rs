@@ -50,8 +50,11 @@ impl Etcd {
         &self,
         duty: &DutyKey,
     ) -> Result<Vec<Checkpoint>, StoreError> {
+        // Others may have changed how much is kept.
+        let [store] = self.link.read([get(&self.keys.store())]).await?;
+        let slots = self.ground(&store)?.record.retention.history_slots;
         let kept = self.link.range(&self.keys.history(duty), DOCUMENTS as i64).await?;
-        let newest_first = kept.iter().rev().take(self.retention().history_slots);
+        let newest_first = kept.iter().rev().take(slots);
         newest_first.map(|found| key::unpack(found.value())).collect()
     }
 
@@ -141,6 +144,8 @@ impl Etcd {
             looks.extend(look.clone());
             ops.push(TxnOp::txn(Txn::new().when(compares).and_then(writes).or_else(look)));
         }
+        // How much is kept, for the next commit of this handle.
+        ops.push(get(&self.keys.store()));
         let name = self.keys.session(&session.group, &session.instance);
         // Of a session that has ended, only the fences are looked at: two reads might be too many.
         let fences = looks.into_iter().step_by(2).collect::<Vec<_>>();
@@ -149,8 +154,13 @@ impl Etcd {
             .and_then(ops)
             .or_else(fences);
         let done = self.link.weighed(call, txn, self.keys.never()).await?;
+        let responses = done.response.op_responses();
+        if let Some(TxnOpResponse::Get(store)) = responses.get(part.len()) {
+            // It has happened; a store that is another one now shows at the next call.
+            let _ = self.ground(store.kvs());
+        }
         let mut committed = Vec::with_capacity(part.len());
-        for (write, response) in part.iter().zip(done.response.op_responses()) {
+        for (write, response) in part.iter().zip(responses) {
             committed.push(match seen(response)? {
                 None => Committed::Saved(write.version),
                 Some(seen) if done.unsure => self.settle(write, seen).await?,

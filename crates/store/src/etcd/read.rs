@@ -72,11 +72,19 @@ impl Link {
 
     /// Everything below a folder at one revision, in pages.
     pub(super) async fn range(&self, folder: &str, page: i64) -> Result<Vec<KeyValue>, StoreError> {
+        self.pages(folder, GetOptions::new().with_limit(page)).await
+    }
+
+    /// The same without values.
+    pub(super) async fn keys(&self, folder: &str, page: i64) -> Result<Vec<KeyValue>, StoreError> {
+        self.pages(folder, GetOptions::new().with_limit(page).with_keys_only()).await
+    }
+
+    async fn pages(&self, folder: &str, options: GetOptions) -> Result<Vec<KeyValue>, StoreError> {
         let (mut all, mut from, mut revision) = (Vec::new(), folder.as_bytes().to_vec(), 0);
         let end = end_of(folder);
         loop {
-            let options =
-                GetOptions::new().with_range(end.clone()).with_limit(page).with_revision(revision);
+            let options = options.clone().with_range(end.clone()).with_revision(revision);
             let sent = |open: Open| {
                 let (from, options) = (from.clone(), options.clone());
                 async move { open.kv().get(from, Some(options)).await }

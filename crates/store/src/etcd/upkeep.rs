@@ -167,6 +167,31 @@ impl Etcd {
         self.ready(call).await?;
         self.record_change(call, |record| record.retention = retention).await?;
         self.known().retention = retention;
+        // Commits that are under way may still keep more; it is not shown, and goes with the next.
+        self.history_cut(call, retention.history_slots as u64)
+            .await
+            .map_err(StoreError::or_happened)
+    }
+
+    /// Drops what is too old by now from every history.
+    async fn history_cut(&self, call: &Call, slots: u64) -> Result<(), StoreError> {
+        for group in self.group_list().await? {
+            let folder = self.keys.checkpoints(&group);
+            let mut cuts = Vec::new();
+            for found in self.link.keys(&folder, PAGE).await? {
+                let newest = found.version() as u64;
+                if newest <= slots {
+                    continue;
+                }
+                let duty = key::duty_at(&group, found.key(), &folder)?;
+                let oldest = self.keys.history_at(&duty, newest - slots + 1);
+                let older = DeleteOptions::new().with_range(oldest);
+                cuts.push(TxnOp::delete(self.keys.history(&duty), Some(older)));
+            }
+            for cuts in cuts.chunks(CHUNK) {
+                self.link.commit(call, Txn::new().and_then(cuts)).await?;
+            }
+        }
         Ok(())
     }
 
