@@ -1,6 +1,7 @@
 //! Keeping sessions alive: the lease, and at the same time a look at the session.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use etcd_client::{KeyValue, LeaseKeepAliveStream, LeaseKeeper, TxnOpResponse};
@@ -19,16 +20,44 @@ const MOST: usize = 256;
 /// Open streams by lease. One is taken out while it is used: an answer that nobody has waited for
 /// must not be taken for the answer to a later question.
 #[derive(Default)]
-pub(super) struct Keepers(Mutex<BTreeMap<i64, Keeper>>);
+pub(super) struct Keepers {
+    streams: Mutex<BTreeMap<i64, Keeper>>,
+    /// The cluster has, or once had, more than one member.
+    many: AtomicBool,
+}
 
 struct Keeper {
     asks: LeaseKeeper,
     answers: LeaseKeepAliveStream,
+    /// What the last look at the session found, if nothing needs to be looked at again while the
+    /// server stays at this revision.
+    seen: Option<Seen>,
+}
+
+/// The mark of a session at a revision of a server that is alone: until it has written something,
+/// nobody has taken anything from the session.
+///
+/// That is exact for one member only. Of several, the one that answers may be behind. So whenever
+/// anything was written, it is asked again whether it is still alone; and a member that joins
+/// writes nothing, but can take nothing away either without a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    server: u64,
+    revision: i64,
+    mark: Mark,
+}
+
+/// The answer to a keep-alive.
+struct Extended {
+    alive: bool,
+    /// The server that answered and the revision that it was at; `None` for a stream just opened.
+    at: Option<(u64, i64)>,
+    seen: Option<Seen>,
 }
 
 impl Keepers {
     fn streams(&self) -> MutexGuard<'_, BTreeMap<i64, Keeper>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put(&self, lease: i64, keeper: Keeper) {
@@ -45,6 +74,25 @@ impl Keepers {
     pub(super) fn forget(&self, lease: i64) {
         drop(self.take(lease));
     }
+
+    fn is_many(&self) -> bool {
+        self.many.load(Ordering::Relaxed)
+    }
+
+    fn are_many(&self) {
+        self.many.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the answer of the stream may be enough.
+    fn may_know(&self, lease: i64) -> bool {
+        !self.is_many() && self.streams().contains_key(&lease)
+    }
+
+    fn saw(&self, lease: i64, seen: Option<Seen>) {
+        if let Some(keeper) = self.streams().get_mut(&lease) {
+            keeper.seen = seen;
+        }
+    }
 }
 
 /// The mark of a session: how often its key was written, which each release does.
@@ -53,8 +101,8 @@ pub(super) fn mark(session: &Session, found: &KeyValue) -> Mark {
 }
 
 impl Etcd {
-    /// Extends the lease through its stream, or through a new one; false when the lease has ended.
-    async fn lease_keep(&self, lease: i64) -> Result<bool, StoreError> {
+    /// Extends the lease through its stream, or through a new one.
+    async fn lease_keep(&self, lease: i64) -> Result<Extended, StoreError> {
         if let Some(mut keeper) = self.keepers.take(lease) {
             let asking = async {
                 keeper.asks.keep_alive().await.ok()?;
@@ -62,21 +110,39 @@ impl Etcd {
             };
             // A stream that fails says nothing about the lease.
             if let Ok(Some(answer)) = tokio::time::timeout(QUICK, asking).await {
-                let alive = answer.ttl() > 0;
+                let (alive, seen) = (answer.ttl() > 0, keeper.seen);
+                let at = answer.header().map(|header| (header.member_id(), header.revision()));
                 if alive {
                     self.keepers.put(lease, keeper);
                 }
-                return Ok(alive);
+                return Ok(Extended { alive, at, seen });
             }
         }
         let sent = |open: Open| async move { open.client().lease_keep_alive(lease).await };
-        match self.control.repeat(QUICK, sent).await {
+        let alive = match self.control.repeat(QUICK, sent).await {
             Ok((asks, answers)) => {
-                self.keepers.put(lease, Keeper { asks, answers });
-                Ok(true)
+                self.keepers.put(lease, Keeper { asks, answers, seen: None });
+                true
             }
-            Err(Trouble::LeaseGone) => Ok(false),
-            Err(trouble) => Err(trouble.into_error()),
+            Err(Trouble::LeaseGone) => false,
+            Err(trouble) => return Err(trouble.into_error()),
+        };
+        Ok(Extended { alive, at: None, seen: None })
+    }
+
+    /// Whether the cluster has one member. One that has more once is never asked again.
+    async fn is_alone(&self) -> bool {
+        if self.keepers.is_many() {
+            return false;
+        }
+        let listing = |open: Open| async move { open.client().member_list().await };
+        match self.control.attempt(QUICK, listing).await {
+            Ok(listed) if listed.members().len() == 1 => true,
+            Ok(_) => {
+                self.keepers.are_many();
+                false
+            }
+            Err(_) => false,
         }
     }
 
@@ -116,22 +182,62 @@ impl Etcd {
     ) -> Result<KeptAlive, StoreError> {
         check::keep_alive(holds)?;
         let lease = self.keys.lease(session);
-        let looking = self.session_look(call, session, note);
         let comparing = async { Hold::common_mark(holds, session) };
         // A lease that was extended is a change, though one that ends by itself.
         call.sends();
-        let (kept, live, common) = tokio::join!(self.lease_keep(lease), looking, comparing);
-        if kept.is_err() {
+        if note.is_none() && self.keepers.may_know(lease) {
+            let (extended, common) = tokio::join!(self.lease_keep(lease), comparing);
+            let extended = extended.inspect_err(|_| call.takes_back())?;
+            if let (true, Some(seen), Some((server, revision))) =
+                (extended.alive, extended.seen, extended.at)
+                && (seen.server, seen.revision) == (server, revision)
+            {
+                return self.kept(session, holds, common, seen.mark).await;
+            }
+            // Looked at after the server has said which revision it is at: what is found is not
+            // older, and when it stays at that revision, not younger either.
+            let (live, alone) =
+                tokio::join!(self.session_look(call, session, None), self.is_alone());
+            let live = live?.filter(|_| extended.alive);
+            let seen = live.as_ref().zip(extended.at).filter(|_| alone).map(
+                |(live, (server, revision))| Seen { server, revision, mark: mark(session, live) },
+            );
+            self.keepers.saw(lease, seen);
+            return self.agreed(session, holds, common, live).await;
+        }
+        let looking = self.session_look(call, session, note);
+        let (extended, live, common) = tokio::join!(self.lease_keep(lease), looking, comparing);
+        if extended.is_err() {
             call.takes_back();
         }
-        let live = match (live?, kept?) {
-            (Some(live), true) => live,
-            _ => {
-                self.keepers.forget(lease);
-                return Ok(KeptAlive::Ended);
-            }
+        let live = live?;
+        let alive = extended?.alive;
+        self.agreed(session, holds, common, live.filter(|_| alive)).await
+    }
+
+    /// `live` is the session, if its lease was extended and it hangs on it.
+    async fn agreed(
+        &self,
+        session: &Session,
+        holds: &[Hold],
+        common: Option<Mark>,
+        live: Option<KeyValue>,
+    ) -> Result<KeptAlive, StoreError> {
+        let Some(live) = live else {
+            self.keepers.forget(self.keys.lease(session));
+            return Ok(KeptAlive::Ended);
         };
-        let mark = mark(session, &live);
+        self.kept(session, holds, common, mark(session, &live)).await
+    }
+
+    /// The fates of the holds of a session that lives.
+    async fn kept(
+        &self,
+        session: &Session,
+        holds: &[Hold],
+        common: Option<Mark>,
+        mark: Mark,
+    ) -> Result<KeptAlive, StoreError> {
         let (mut fates, unsure) = fates_by_mark(session, holds, common, mark);
         if !unsure.is_empty() {
             let names: Vec<String> =

@@ -1,5 +1,7 @@
 //! Three members, and one of them dies.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use tenure_core::store::{Claimed, KeptAlive};
@@ -80,4 +82,50 @@ async fn without_a_majority_every_call_ends() {
         matches!(store.keep_alive(&a, None, &[]).await, Ok(KeptAlive::Kept { .. }))
     })
     .await;
+}
+
+/// How many reads the servers have done.
+fn reads(server: &Etcd, members: usize) -> u64 {
+    let read = |member: usize| {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port(member))).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        let line = page.lines().find_map(|line| line.strip_prefix("etcd_mvcc_range_total "));
+        line.expect("a counter of reads").parse::<u64>().unwrap()
+    };
+    (0..members).map(read).sum()
+}
+
+/// One member knows by itself that nothing was written. Of three, the one that answers may be
+/// behind: the session is looked at every time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keep_alive_looks_unless_one_member_has_written_nothing() {
+    for members in [1, 3] {
+        let server = Etcd::start(EtcdOptions { members, ..EtcdOptions::default() }).unwrap();
+        let store = open(&server).await;
+        let a = join(&*store, "a").await;
+        let held = hold(&*store, &a, "d").await;
+        // The first opens the stream, the second finds out who is there.
+        for _ in 0..2 {
+            assert!(is_kept(&keep(&*store, &a, &held).await));
+        }
+        let before = reads(&server, members);
+        for _ in 0..10 {
+            assert!(is_kept(&keep(&*store, &a, &held).await));
+        }
+        let looks = reads(&server, members) - before;
+        match members {
+            1 => assert_eq!(looks, 0),
+            _ => assert!(looks >= 10, "{looks} looks"),
+        }
+        // Whatever was written, it looks again.
+        server.etcdctl(&["put", "elsewhere", "x"]).unwrap();
+        let before = reads(&server, members);
+        assert!(is_kept(&keep(&*store, &a, &held).await));
+        assert!(reads(&server, members) > before);
+        let other = open(&server).await;
+        other.release(&a, std::slice::from_ref(&held), &reason()).await.unwrap();
+        assert!(!is_kept(&keep(&*store, &a, &held).await));
+    }
 }
