@@ -186,6 +186,34 @@ impl StoreUrl {
         }
     }
 
+    /// What tells this store from others wherever it is opened from, without secrets: paths are
+    /// whole, and of the parameters those stay that choose a server or a database.
+    pub fn place(&self) -> String {
+        let path = |scheme: &str, path: &str| {
+            let whole = std::path::absolute(path).unwrap_or_else(|_| path.into());
+            format!("{scheme}:{}", whole.display())
+        };
+        match self.kind {
+            Kind::File => path("file", self.rest.as_str()),
+            Kind::Sqlite => path("sqlite", &self.rest),
+            Kind::Redis | Kind::Rediss | Kind::Etcd => self.to_string(),
+            Kind::Postgres => {
+                let (_, _, query) = parts(&self.rest).unwrap_or((None, "", ""));
+                let chooses = |parameter: &&str| {
+                    let name = parameter.split('=').next().unwrap_or_default();
+                    matches!(name, "host" | "hostaddr" | "port" | "dbname")
+                };
+                let chosen: Vec<&str> = query.split('&').filter(chooses).collect();
+                let mut text = self.to_string();
+                for parameter in chosen {
+                    text.push(if text.contains('?') { '&' } else { '?' });
+                    text.push_str(parameter);
+                }
+                text
+            }
+        }
+    }
+
     /// The statements that make or update the schema, for those who may not run them through us.
     pub fn migration_script(&self) -> Result<String, StoreError> {
         match self.kind {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_core::guarantee::Level;
-use tenure_core::{Code, DutyKey, Moved, StoreError};
+use tenure_core::store::Member;
+use tenure_core::{Code, DutyKey, InstanceId, Moved, Store, StoreError};
 use tenure_store::transfer::{Arrival, Desk, Move, Outcome, Preview, preview};
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_wire::checkpoint::{Shards, WithLease, least};
@@ -26,6 +27,9 @@ const WAIT: Duration = Duration::from_millis(500);
 /// So many looks: a whole TTL and a little more.
 const WAITS: u128 = TTL.as_millis() / WAIT.as_millis() + 4;
 
+/// What is said of a duty that has nothing to move.
+const NO_CHECKPOINT: &str = "no checkpoint; the epoch goes on";
+
 /// A move, read and checked.
 #[derive(Debug)]
 pub(crate) struct Moving {
@@ -44,7 +48,7 @@ impl Moving {
     pub(super) fn new(given: &args::Move, names: Vec<Name>) -> Result<Self, Failure> {
         let (from, to) = (StoreUrl::parse(&given.from)?, StoreUrl::parse(&given.to)?);
         let rename = given.rename.as_deref().map(str::parse).transpose()?;
-        if from == to && rename.is_none() {
+        if from.place() == to.place() && rename.is_none() {
             return Err(Failure::Usage("FROM and TO are the same store".to_owned()));
         }
         if given.merge && given.schema != Schema::Plain {
@@ -57,6 +61,10 @@ impl Moving {
 
     /// What goes together: all with `--merge`, else each alone.
     fn batches(&self, duties: Vec<DutyKey>) -> Result<Vec<Vec<DutyKey>>, Failure> {
+        if self.merge && duties.is_empty() {
+            let detail = format!("{} has no duties to put together", self.from);
+            return Err(StoreError::refused(Code::Absent, detail).into());
+        }
         if self.merge {
             return Ok(vec![duties]);
         }
@@ -118,15 +126,16 @@ pub(super) async fn run(
     json: bool,
 ) -> Result<String, Failure> {
     let from = bare(&moving.from, IfAbsent::Refuse).await?;
+    known(&*from, &moving.names).await?;
     let batches = moving.batches(duties(&*from, &moving.names).await?)?;
-    let if_absent = if moving.dry_run { IfAbsent::Refuse } else { IfAbsent::Create };
-    let to = bare(&moving.to, if_absent).await?;
-    doctor::at_start(&*to, moving.require).await?;
-    let desk = |store, url: &StoreUrl| {
-        let operator = operator(WHY, moving.force)?;
-        Ok::<_, StoreError>(Desk::new(store, signing.signing()?, url.to_string(), operator))
+    let to = open_target(&moving).await?;
+    let desk = |store, url: &StoreUrl, side: &str| {
+        let mut operator = operator(WHY, moving.force)?;
+        // Both sides may be one store, where an instance has one session.
+        operator.instance = InstanceId::new(format!("{}-{side}", operator.instance.as_str()))?;
+        Ok::<_, StoreError>(Desk::new(store, signing.signing()?, url.place(), operator))
     };
-    let (mut from, mut to) = (desk(from, &moving.from)?, desk(to, &moving.to)?);
+    let (mut from, mut to) = (desk(from, &moving.from, "from")?, desk(to, &moving.to, "to")?);
     let stop = stop_on_signal();
     let mut lines: Vec<Line> = Vec::new();
     let mut ended = Ok(());
@@ -152,6 +161,43 @@ pub(super) async fn run(
     from.close().await;
     to.close().await;
     report(&moving, &lines, ended, json)
+}
+
+/// Refuses names that FROM does not know: a slip of the pen must not look like success.
+async fn known(from: &dyn Store, names: &[Name]) -> Result<(), StoreError> {
+    for name in names {
+        let (group, duty) = match name {
+            Name::Duty(duty) => (&duty.group, Some(duty)),
+            Name::Group(group) => (group, None),
+        };
+        let holders = from.holders(group).await?;
+        let there = match duty {
+            Some(duty) => holders.iter().any(|holder| &holder.duty == duty),
+            None => !holders.is_empty(),
+        };
+        if !there {
+            let what = duty.map_or_else(|| format!("group {group}"), ToString::to_string);
+            return Err(StoreError::refused(Code::Absent, format!("no {what} in FROM")));
+        }
+    }
+    Ok(())
+}
+
+/// Opens TO, or makes it, and looks at what it promises.
+async fn open_target(moving: &Moving) -> Result<Arc<dyn Store>, Failure> {
+    let (to, made) = match bare(&moving.to, IfAbsent::Refuse).await {
+        Err(error) if error.code() == Code::Absent && !moving.dry_run => {
+            (bare(&moving.to, IfAbsent::Create).await?, true)
+        }
+        opened => (opened?, false),
+    };
+    match doctor::at_start(&*to, moving.require).await {
+        Err(Failure::Store(error)) if made => {
+            let kept = "every checkpoint, as it was; an empty store was made at TO";
+            Err(Failure::Partly { shown: String::new(), error, kept })
+        }
+        done => done.map(|()| to),
+    }
 }
 
 /// Whether the error is about these duties, so that others may still go.
@@ -224,8 +270,9 @@ async fn another_move(
 ) -> Result<bool, StoreError> {
     for (desk, duty) in [(from, &batch[0]), (to, target)] {
         let members = desk.store().members(&duty.group).await?;
-        let mine = tenure_duty::process::instance().id();
-        if members.iter().any(|member| member.note.as_str() == WHY && &member.instance != mine) {
+        let mine = tenure_duty::process::instance().id().as_str();
+        let other = |member: &Member| !member.instance.as_str().starts_with(mine);
+        if members.iter().any(|member| member.note.as_str() == WHY && other(member)) {
             return Ok(true);
         }
     }
@@ -236,7 +283,7 @@ fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Moved => "moved",
         Outcome::AlreadyMoved => "already moved",
-        Outcome::OnlyEpoch => "no checkpoint; the epoch goes on",
+        Outcome::OnlyEpoch => NO_CHECKPOINT,
     }
 }
 
@@ -296,7 +343,8 @@ fn report(
 ) -> Result<String, Failure> {
     let refused: Vec<&StoreError> =
         lines.iter().filter_map(|line| line.outcome.as_ref().err()).collect();
-    let good = lines.len() - refused.len();
+    let moved = |line: &&Line| matches!(&line.outcome, Ok(word) if *word != NO_CHECKPOINT);
+    let good = lines.iter().filter(moved).count();
     let text = match json {
         true => document(&json!({
             "from": moving.from.to_string(),
@@ -311,12 +359,13 @@ fn report(
         }
     };
     let error = ended.err().or_else(|| refused.first().copied().cloned());
-    match error {
-        None => Ok(text),
-        Some(error) => {
-            let written = crate::output::to_stdout(&text);
-            written.map_err(|error| Failure::Machine(error.into()))?;
-            Err(error.into())
-        }
-    }
+    let Some(error) = error else {
+        return Ok(text);
+    };
+    let kept = match (error.is_unknown(), good) {
+        (true, _) => "it may have happened; run the same command again",
+        (false, 0) => "nothing was changed",
+        (false, _) => "those that were refused, as they were; see above for the others",
+    };
+    Err(Failure::Partly { shown: text, error, kept })
 }

@@ -6,6 +6,8 @@ use rusqlite::Connection;
 use serde_json::Value;
 use tenure_core::store::{Commit, Committed};
 use tenure_core::{Document, Hold, Session, Store, Version};
+use testkit::{TEST_ETCD, TEST_POSTGRES, TEST_REDIS, service};
+use uuid::Uuid;
 
 use crate::tenure::{Ran, Tenure, claim, join, release, with_store};
 
@@ -218,6 +220,7 @@ fn a_move_is_tried_run_and_run_again() {
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(report["moves"][0]["error"]["code"], "ST025");
     assert_eq!(report["moves"][1]["outcome"], "moved");
+    assert!(ran.stderr.contains("see above for the others"), "{ran:?}");
     tenure.run(&["checkpoint", "move", &to, &back, "telegram/bot-1", "--force"]).ok();
 }
 
@@ -259,7 +262,60 @@ fn a_move_with_nonsense_changes_nothing() {
     ran.refused("ST002");
     ran.hides("s3cret");
     assert_eq!(run(&[&from, &to, "telegram/none/x%"]).code, Some(1));
+    // A slip of the pen is no success.
+    run(&[&from, &to, "telegram/none"]).refused("ST015");
+    run(&[&from, &to, "telegramm"]).refused("ST015");
+    let empty = tenure.sqlite("empty.db");
+    tenure.run(&["migrate", "--store", &empty]).ok();
+    run(&[&empty, &to, "--merge", "--as", "g/x"]).refused("ST015");
     assert!(!tenure.path("to.db").exists());
+    let ran = run(&[&from, &to, "--require", "exclusive-effects"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("ST027") && ran.stderr.contains("an empty store was made"));
     let get = tenure.run(&["checkpoint", "get", "telegram/bot-1", "--store", &from]);
     assert_eq!(get.ok(), CURSORS[1]);
+}
+
+/// From a cursor file through every kind of store, and back into a cursor file.
+#[test]
+fn a_cursor_goes_through_every_store_and_comes_back_as_it_was() {
+    let servers = [TEST_POSTGRES, TEST_REDIS, TEST_ETCD].map(service);
+    let [Some(postgres), Some(redis), Some(etcd)] = servers else { return };
+    let (tenure, name) = (Tenure::new(), format!("trip_{}", Uuid::new_v4().simple()));
+    let cursors = [
+        "{\"last_update_id\": 12345, \"last_updated_at\": \"2026-02-15T10:00:00Z\"}\n",
+        "{\n  \"history_id\": \"987\",\n  \"x\": [1.50, \"\\u00e9\"]\n}",
+    ];
+    for (n, cursor) in cursors.iter().enumerate() {
+        let (first, last) =
+            (tenure.path(&format!("{n}.json")), tenure.path(&format!("{n}-b.json")));
+        std::fs::write(&first, cursor).unwrap();
+        let duty = format!("telegram/bot-{n}");
+        let trip = [
+            format!("file:{}#{duty}", first.display()),
+            format!("{postgres}?schema={name}"),
+            format!("{redis}?prefix={name}:"),
+            format!("{etcd}?prefix={name}/"),
+            tenure.sqlite("trip.db"),
+            format!("file:{}#{duty}", last.display()),
+        ];
+        for step in trip.windows(2) {
+            let words = ["checkpoint", "move", &step[0], &step[1], &duty];
+            let ran = signed(&mut tenure.command(&words), "write");
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+        }
+        let get = ["checkpoint", "get", &duty, "--store", &trip[5]];
+        let ran = signed(&mut tenure.command(&get), "require");
+        assert_eq!(&ran.stdout, cursor, "{ran:?}");
+        // Who reads the file without Tenure finds the same members.
+        let plain: Value = serde_json::from_slice(&std::fs::read(&last).unwrap()).unwrap();
+        let before: Value = serde_json::from_str(cursor).unwrap();
+        for (key, value) in before.as_object().unwrap() {
+            assert_eq!(&plain[key], value);
+        }
+        // Nowhere else it is good, and epochs have only grown.
+        for left in &trip[..5] {
+            tenure.run(&["checkpoint", "get", &duty, "--store", left]).refused("ST026");
+        }
+    }
 }

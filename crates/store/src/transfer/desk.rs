@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tenure_core::store::{
-    Checkpoint, Claimed, Commit, Committed, Holder, HolderNow, KeptAlive, OpenSession, Opened, Want,
+    Checkpoint, Claimed, Commit, Committed, HoldFate, Holder, HolderNow, KeptAlive, OpenSession,
+    Opened, Want,
 };
 use tenure_core::{
     Code, DutyKey, Epoch, GroupName, Hold, InstanceId, Mac, Mark, Nonce, Note, Reason, Seal,
@@ -66,6 +67,12 @@ impl Desk {
         &self.name
     }
 
+    /// Whether a mark with this text names this store: its name, and a duty after `#`.
+    pub(super) fn is_named_by(&self, mark: &str) -> bool {
+        let rest = mark.strip_prefix(self.name.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+    }
+
     /// The store itself.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
@@ -105,8 +112,15 @@ impl Desk {
     /// Keeps every hold for a whole TTL from now.
     pub(super) async fn keep(&mut self) -> Result<(), StoreError> {
         for (session, holds) in self.sessions.values() {
-            // One that has ended shows at the next commit.
-            self.store.keep_alive(session, None, holds).await?;
+            let kept = self.store.keep_alive(session, None, holds).await?;
+            let stands = match kept {
+                KeptAlive::Kept { holds, .. } => !holds.contains(&HoldFate::Lost),
+                KeptAlive::Ended => false,
+            };
+            if !stands {
+                let detail = format!("a hold in {} was taken away", self.name);
+                return Err(StoreError::refused(Code::Fenced, detail));
+            }
         }
         Ok(())
     }

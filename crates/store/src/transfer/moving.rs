@@ -1,8 +1,10 @@
 //! Taking checkpoints from one store to another.
 
-use tenure_core::{Code, DutyKey, Epoch, Hold, Moved, Seal, StoreError, Version};
+use sha2::{Digest, Sha256};
+use tenure_core::{Code, DutyKey, Epoch, Hold, Mac, Moved, Seal, StoreError, Version};
 
 use super::desk::{Desk, Stored};
+use crate::signing::Keyring;
 
 /// What goes into the other store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub enum Outcome {
 pub struct Move<'a> {
     from: &'a mut Desk,
     to: &'a mut Desk,
+    /// Something was committed, so an error does not mean that nothing has happened.
+    changed: bool,
 }
 
 /// A source under its hold.
@@ -46,8 +50,9 @@ struct Source {
 struct Target {
     hold: Hold,
     arrival: Arrival,
-    /// The version that is replaced.
-    before: Version,
+    /// What is there now, and whether it has to give way first.
+    there: Option<Stored>,
+    gives_way: bool,
     /// It is there already.
     landed: bool,
 }
@@ -55,7 +60,7 @@ struct Target {
 impl<'a> Move<'a> {
     /// Between these two.
     pub fn new(from: &'a mut Desk, to: &'a mut Desk) -> Self {
-        Self { from, to }
+        Self { from, to, changed: false }
     }
 
     /// Moves `sources` together. `alone` names the only target when there is no checkpoint to
@@ -74,7 +79,7 @@ impl<'a> Move<'a> {
         for hold in &holds.1 {
             self.to.release(hold).await;
         }
-        outcome
+        outcome.map_err(|error| if self.changed { error.or_happened() } else { error })
     }
 
     async fn under(
@@ -89,7 +94,6 @@ impl<'a> Move<'a> {
             let hold = self.from.claim(duty, Epoch::ZERO).await?;
             from.push(hold.clone());
             if let Some(stored) = self.from.load(duty).await? {
-                self.check_source(duty, &stored)?;
                 sources.push(Source { hold, stored });
             }
         }
@@ -102,92 +106,186 @@ impl<'a> Move<'a> {
             let detail = "some of the checkpoints to put together are missing";
             return Err(StoreError::refused(Code::BadInput, detail));
         }
+        let payloads: Vec<_> = sources.iter().map(|source| source.stored.payload.clone()).collect();
+        let arrivals = convert(&payloads)?;
+        if arrivals.is_empty() {
+            return Err(StoreError::refused(Code::BadInput, "nothing would arrive"));
+        }
+        let mark = self.mark_of(&sources, &arrivals);
+        self.check_sources(&sources, &mark)?;
         if sources.iter().all(|source| source.stored.is_moved()) {
             return Ok(Outcome::AlreadyMoved);
         }
-        let payloads: Vec<_> = sources.iter().map(|source| source.stored.payload.clone()).collect();
+        self.check_seals(&sources, &arrivals, &mark)?;
         let mut targets = Vec::new();
-        for arrival in convert(&payloads)? {
+        for arrival in arrivals {
             let hold = self.to.claim(&arrival.duty, floor).await?;
             to.push(hold.clone());
             targets.push(self.target(hold, arrival, &sources).await?);
         }
-        self.mark(&mut sources, false).await?;
-        for target in targets.iter().filter(|target| !target.landed) {
-            self.write(target, &sources).await?;
+        self.carry(&mut sources, &mut targets, &mark).await
+    }
+
+    /// All that is committed, once nothing stands against it.
+    async fn carry(
+        &mut self,
+        sources: &mut [Source],
+        targets: &mut [Target],
+        mark: &str,
+    ) -> Result<Outcome, StoreError> {
+        // What was moved before and is not there any more went on from there.
+        if let Some(gone) = sources.iter().find(|source| source.stored.is_moved())
+            && !targets.iter().all(|target| target.landed)
+        {
+            return Err(moved(&gone.hold.duty, &gone.stored));
         }
-        self.mark(&mut sources, true).await?;
+        // Before the sources are marked: then a target is empty or given up whenever they are.
+        for target in targets.iter_mut().filter(|target| target.gives_way) {
+            self.give_way(target).await?;
+        }
+        self.mark(sources, mark, false).await?;
+        for target in targets.iter_mut().filter(|target| !target.landed) {
+            self.write(target, sources).await?;
+        }
+        if let Err(error) = self.mark(sources, mark, true).await {
+            // Somebody has taken a source back by force meanwhile: it is good there, so not here.
+            // With some of them marked as moved already, this is the only good one of those.
+            let none_moved = !sources.iter().any(|source| source.stored.is_moved());
+            if error.code() == Code::Fenced && none_moved {
+                for target in targets.iter_mut().filter(|target| !target.landed) {
+                    self.give_way(target).await?;
+                }
+            }
+            return Err(error);
+        }
         Ok(Outcome::Moved)
     }
 
-    /// A source must be live, or on its way to this very store.
-    fn check_source(&self, duty: &DutyKey, stored: &Stored) -> Result<(), StoreError> {
-        match &stored.seal.moved {
-            Some(moved) if moved.to != self.to.name() => {
-                let state = if moved.done { "was moved" } else { "is being moved" };
-                let detail = format!("{duty} {state} to {}", moved.to);
-                Err(StoreError::refused(Code::Moved, detail))
-            }
-            _ => Ok(()),
+    /// What a source is marked with: the store, the first target, and a number that another name,
+    /// another form or another set of sources would change.
+    fn mark_of(&self, sources: &[Source], arrivals: &[Arrival]) -> String {
+        let mut hash = Sha256::new();
+        let mut add = |bytes: &[u8]| {
+            hash.update((bytes.len() as u64).to_be_bytes());
+            hash.update(bytes);
+        };
+        sources.iter().for_each(|source| add(source.hold.duty.to_string().as_bytes()));
+        for Arrival { duty, payload, .. } in arrivals {
+            add(duty.to_string().as_bytes());
+            add(payload);
+        }
+        let number = hex::encode(&hash.finalize()[..8]);
+        format!("{}#{}~{number}", self.to.name(), arrivals[0].duty)
+    }
+
+    /// A source must be live, or on its way by this very move.
+    fn check_sources(&self, sources: &[Source], mark: &str) -> Result<(), StoreError> {
+        let other = |source: &&Source| {
+            source.stored.seal.moved.as_ref().is_some_and(|moved| moved.to != mark)
+        };
+        match sources.iter().find(other) {
+            Some(source) => Err(moved(&source.hold.duty, &source.stored)),
+            None => Ok(()),
         }
     }
 
-    /// What the source at `at` is called where it arrives: the version before it was marked.
-    fn origin(&self, sources: &[Source], at: usize) -> String {
-        let Source { hold, stored } = &sources[at];
-        format!("{}#{}@{}", self.from.name(), hold.duty, stored.live_version())
+    /// Everything that will be written has room for its seal, so that nothing gets stuck half way.
+    fn check_seals(
+        &self,
+        sources: &[Source],
+        arrivals: &[Arrival],
+        mark: &str,
+    ) -> Result<(), StoreError> {
+        let signed = Some(("k".repeat(Keyring::MAX_ID), Mac::NONE));
+        let whole = Seal { signed, prev: Some(Mac::NONE), ..Seal::default() };
+        let moved = Some(Moved { to: mark.to_owned(), done: false });
+        for source in sources {
+            let origin = Some(source.stored.live_at());
+            let seal = Seal { moved: moved.clone(), origin, ..whole.clone() };
+            seal.join(&source.stored.payload)?;
+        }
+        for arrival in arrivals {
+            let origin = Some(self.origin(sources, arrival.source));
+            let away = Some(Moved { to: self.away(&arrival.duty), done: true });
+            Seal { moved: away, origin, ..whole.clone() }.join(&arrival.payload)?;
+        }
+        Ok(())
     }
 
-    /// Looks at what the other store has, and makes room for what arrives.
+    /// What the source at `at` is called where it arrives: as it was before it was marked.
+    fn origin(&self, sources: &[Source], at: usize) -> String {
+        let Source { hold, stored } = &sources[at];
+        format!("{}#{}{}", self.from.name(), hold.duty, stored.live_at())
+    }
+
+    /// What a target is marked with that gives way to what is in the old store.
+    fn away(&self, duty: &DutyKey) -> String {
+        format!("{}#{duty}~0", self.from.name())
+    }
+
+    /// Looks at what the other store has; nothing is changed.
     async fn target(
         &mut self,
         hold: Hold,
         arrival: Arrival,
         sources: &[Source],
     ) -> Result<Target, StoreError> {
-        let mut target = Target { hold, arrival, before: Version::ZERO, landed: false };
-        let duty = target.arrival.duty.clone();
+        let duty = arrival.duty.clone();
+        let origin = self.origin(sources, arrival.source);
         // What is there is replaced or left alone, never trusted: its signature does not matter.
-        let Some(there) = self.to.newest(&duty).await? else {
+        let there = self.to.newest(&duty).await?;
+        let mut target = Target { hold, arrival, there, gives_way: false, landed: false };
+        let Some(there) = &target.there else {
             return Ok(target);
         };
-        target.before = there.version;
+        let on_the_way = sources.iter().all(|source| source.stored.seal.moved.is_some());
+        if on_the_way {
+            let ring = self.to.ring(&duty).await?;
+            if ring.iter().any(|old| old.seal.origin.as_ref() == Some(&origin)) {
+                target.landed = true;
+                return Ok(target);
+            }
+        }
         match &there.seal.moved {
             // It went to where it now comes from.
-            Some(moved) if moved.done && moved.to == self.from.name() => return Ok(target),
+            Some(moved) if moved.done && self.from.is_named_by(&moved.to) => return Ok(target),
             Some(moved) if !moved.done => {
                 let detail =
                     format!("{duty} is being moved from {} to {}", self.to.name(), moved.to);
                 return Err(StoreError::refused(Code::Moved, detail));
             }
-            Some(_) => {}
-            None => {
-                let origin = self.origin(sources, target.arrival.source);
-                let on_the_way = sources.iter().all(|source| source.stored.seal.moved.is_some());
-                let ring = self.to.ring(&duty).await?;
-                if on_the_way && ring.iter().any(|old| old.seal.origin.as_ref() == Some(&origin)) {
-                    target.landed = true;
-                    return Ok(target);
-                }
+            Some(_) | None if !self.to.force() => {
+                let Stored { version, epoch, .. } = there;
+                let detail =
+                    format!("{duty} in {}: version {version}, epoch {epoch}", self.to.name());
+                return Err(StoreError::refused(Code::Occupied, detail));
             }
+            Some(_) | None => {}
         }
-        if !self.to.force() {
-            let Stored { version, epoch, .. } = there;
-            let detail = format!("{duty} in {}: version {version}, epoch {epoch}", self.to.name());
-            return Err(StoreError::refused(Code::Occupied, detail));
-        }
-        // Before the sources are marked: then a target is empty or given up whenever they are.
-        let gave_way = Moved { to: self.from.name().to_owned(), done: true };
-        let seal = Seal { moved: Some(gave_way), ..Seal::default() };
-        let at = (there.mac(), seal);
-        let saved = self.to.commit(&target.hold, there.version, at, &there.payload).await?;
-        target.before = saved.version;
+        target.gives_way = true;
         Ok(target)
     }
 
+    /// Marks what a target has as moved to the old store.
+    async fn give_way(&mut self, target: &mut Target) -> Result<(), StoreError> {
+        let Some(there) = &target.there else {
+            return Ok(());
+        };
+        let away = Moved { to: self.away(&target.arrival.duty), done: true };
+        let at = (there.mac(), Seal { moved: Some(away), ..Seal::default() });
+        let (version, payload) = (there.version, there.payload.clone());
+        target.there = Some(self.to.commit(&target.hold, version, at, &payload).await?);
+        self.changed = true;
+        Ok(())
+    }
+
     /// Marks the sources as moving or moved, those that are not yet.
-    async fn mark(&mut self, sources: &mut [Source], done: bool) -> Result<(), StoreError> {
-        let to = self.to.name().to_owned();
+    async fn mark(
+        &mut self,
+        sources: &mut [Source],
+        mark: &str,
+        done: bool,
+    ) -> Result<(), StoreError> {
         for source in sources {
             let marked = source.stored.seal.moved.as_ref();
             if marked.is_some_and(|moved| moved.done || !done) {
@@ -195,37 +293,51 @@ impl<'a> Move<'a> {
             }
             self.to.keep().await?;
             let Source { hold, stored } = source;
-            let moved = Some(Moved { to: to.clone(), done });
-            // The version before the mark stays named, for who comes back to a half-done move.
-            let origin = Some(format!("@{}", stored.live_version()));
-            let at = (stored.mac(), Seal { moved, origin, ..Seal::default() });
+            let moved = Some(Moved { to: mark.to_owned(), done });
+            // Version and epoch before the mark stay named, for who comes back to a half-done move.
+            let at =
+                (stored.mac(), Seal { moved, origin: Some(stored.live_at()), ..Seal::default() });
             let payload = stored.payload.clone();
             *stored = self.from.commit(hold, stored.version, at, &payload).await?;
+            self.changed = true;
         }
         Ok(())
     }
 
     /// Writes what arrives and reads it back.
-    async fn write(&mut self, target: &Target, sources: &[Source]) -> Result<(), StoreError> {
+    async fn write(&mut self, target: &mut Target, sources: &[Source]) -> Result<(), StoreError> {
         self.from.keep().await?;
-        let Target { hold, arrival, before, .. } = target;
+        let Target { hold, arrival, there, .. } = target;
+        let before = there.as_ref().map_or(Version::ZERO, |there| there.version);
         let origin = Some(self.origin(sources, arrival.source));
         let prev = sources[arrival.source].stored.live_mac();
         let at = (prev, Seal { origin, ..Seal::default() });
-        let saved = self.to.commit(hold, *before, at, &arrival.payload).await?;
+        let saved = self.to.commit(hold, before, at, &arrival.payload).await?;
+        self.changed = true;
         let read = self.to.load(&arrival.duty).await?;
         let same = read.is_some_and(|read| {
             read.version == saved.version
                 && read.seal == saved.seal
                 && read.payload == saved.payload
         });
-        if same {
-            return Ok(());
+        if !same {
+            let (duty, name) = (&arrival.duty, self.to.name());
+            let detail = format!("{duty} reads differently from what was written to {name}");
+            return Err(StoreError::unknown(Code::Damaged, detail));
         }
-        let (duty, name) = (&arrival.duty, self.to.name());
-        let detail = format!("{duty} reads differently from what was written to {name}");
-        Err(StoreError::unknown(Code::Damaged, detail))
+        target.there = Some(saved);
+        Ok(())
     }
+}
+
+/// A checkpoint that is elsewhere, or on its way there by another move.
+fn moved(duty: &DutyKey, stored: &Stored) -> StoreError {
+    let (state, to) = match &stored.seal.moved {
+        Some(Moved { to, done: true }) => ("was moved", to.as_str()),
+        Some(Moved { to, done: false }) => ("is being moved, by another command,", to.as_str()),
+        None => ("was moved", "another store"),
+    };
+    StoreError::refused(Code::Moved, format!("{duty} {state} to {to}"))
 }
 
 impl Stored {
@@ -233,18 +345,18 @@ impl Stored {
         self.seal.moved.as_ref().is_some_and(|moved| moved.done)
     }
 
-    /// The version that had this payload before a move marked it.
-    fn live_version(&self) -> String {
+    /// Version and epoch that had this payload before a move marked it, as `@VERSION.EPOCH`.
+    fn live_at(&self) -> String {
         let named = self.seal.moved.as_ref().and(self.seal.origin.as_deref());
-        let named = named.and_then(|origin| origin.strip_prefix('@'));
-        named.map_or_else(|| self.version.to_string(), str::to_owned)
+        let named = named.filter(|origin| origin.starts_with('@'));
+        named.map_or_else(|| format!("@{}.{}", self.version, self.epoch), str::to_owned)
     }
 
     /// The signature before the mark. A mark is signed upon it; a second mark is only written when
     /// everything has arrived.
-    fn live_mac(&self) -> tenure_core::Mac {
+    fn live_mac(&self) -> Mac {
         match &self.seal.moved {
-            Some(_) => self.seal.prev.unwrap_or(tenure_core::Mac::NONE),
+            Some(_) => self.seal.prev.unwrap_or(Mac::NONE),
             None => self.mac(),
         }
     }

@@ -1,0 +1,54 @@
+//! Something that happens between two calls of somebody else.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use tenure_core::{Store, StoreError};
+
+use super::Op;
+use super::around::{Around, pass_on};
+
+/// What is done once, before a call goes on.
+pub type Interlude = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A store before whose first call of one kind something else happens.
+pub struct Hooked {
+    inner: Arc<dyn Store>,
+    before: Op,
+    interlude: Mutex<Option<Interlude>>,
+}
+
+impl Hooked {
+    /// Runs `interlude` right before the first `before` reaches `inner`.
+    pub fn new(inner: Arc<dyn Store>, before: Op, interlude: Interlude) -> Self {
+        Self { inner, before, interlude: Mutex::new(Some(interlude)) }
+    }
+}
+
+impl fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Around for Hooked {
+    async fn around<T: Send>(
+        &self,
+        op: Op,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        if op == self.before {
+            let interlude = self.interlude.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(interlude) = interlude {
+                interlude.await;
+            }
+        }
+        call.await
+    }
+}
+
+pass_on!(Hooked);
