@@ -33,7 +33,7 @@ pub(crate) struct Args {
 /// What every command takes.
 #[derive(clap::Args)]
 pub(crate) struct Global {
-    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST:PORT/NUMBER
+    /// The store: file:PATH, sqlite:PATH, postgres://..., redis://... or etcd://...
     // Taken as text and judged later: clap would repeat what it cannot read.
     #[arg(
         long,

@@ -47,14 +47,14 @@
 pub use tenure_core::{
     Clock, Code, Deadline, Document, DutyId, DutyKey, Epoch, GroupName, Hold, Instance, InstanceId,
     Jitter, LocalInstant, Mark, Nonce, Note, Problem, Reason, Session, Store, StoreError, Ttl,
-    Version, invariant, is_pause,
+    Version, guarantee, invariant, is_pause,
 };
 pub use tenure_duty::process;
 
 /// What is asked of a store, what it answers, and the stores there are.
 pub mod store {
     pub use tenure_core::store::*;
-    pub use tenure_store::{BootClock, IfAbsent, Memory, StoreUrl, wrap};
+    pub use tenure_store::{BootClock, IfAbsent, Memory, StoreUrl, signing, transfer, wrap};
 
     /// PostgreSQL, and [`postgres::fence`] for effects in your own transaction.
     #[cfg(feature = "postgres")]
