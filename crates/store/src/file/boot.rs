@@ -110,8 +110,22 @@ impl Writer {
         let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
         self.enter_store(&names, asked)?;
         self.lock = Some(lock);
+        let entered = self.enter_all(live, &names);
+        if entered.is_err() {
+            // Who has the lock knows every epoch: with some of them only, the next call would grant
+            // others again. So this is a look once more, and the next call starts over.
+            self.lock = None;
+            self.rooms.clear();
+            self.lost.clear();
+            let _ = self.scan(live);
+        }
+        entered
+    }
+
+    fn enter_all(&mut self, live: &Live, names: &[String]) -> Result<(), StoreError> {
         self.rooms.clear();
-        self.enter_groups(live, &names)?;
+        self.lost.clear();
+        self.enter_groups(live, names)?;
         self.finish_forgetting(live)?;
         self.scan(live)
     }
