@@ -58,6 +58,7 @@ pub(super) fn open(settings: Settings, disk: Arc<dyn Disk>) -> Result<(Writer, L
     };
     let live = Live::new(clock, State::default());
     live.step(|state, _| state.retain(in_memory(retention)));
+    writer.belongs_to_nobody()?;
     let there = writer.has_store()?;
     if !there && if_absent == IfAbsent::Refuse {
         if writer.cursors()?.is_empty() {
@@ -78,6 +79,35 @@ impl Writer {
         Ok(names.iter().any(|name| name.starts_with("store.json") || name.starts_with("group-")))
     }
 
+    /// The cursor of another duty is under the lock of its store, not under one of its own.
+    fn belongs_to_nobody(&self) -> Result<(), StoreError> {
+        for owner in self.layout.owners() {
+            if self.disk.stamp(&owner).map_err(|error| refused(&error, &owner))?.is_some() {
+                let (path, owner) = (self.layout.path().display(), owner.display());
+                let what = format!("{path} belongs to the store of {owner}: open that one");
+                return Err(StoreError::refused(Code::BadUrl, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// A file with two names has two folders, and so two locks, which know nothing of each other.
+    fn has_one_name(&self) -> Result<(), StoreError> {
+        for (name, _) in self.cursors()? {
+            let path = self.layout.parent().join(name);
+            let stamp = self.disk.stamp(&path).map_err(|error| refused(&error, &path))?;
+            if stamp.is_some_and(|stamp| stamp.links > 1) {
+                let path = path.display();
+                let what = format!(
+                    "{path} has hard links, and each name would be a store of its own: remove the \
+                     other names, or put a copy in its place"
+                );
+                return Err(StoreError::refused(Code::BadUrl, what));
+            }
+        }
+        Ok(())
+    }
+
     /// The names of all cursor files, and of which duties they are if the names tell.
     fn cursors(&self) -> Result<Vec<(String, Option<DutyKey>)>, StoreError> {
         let folder = self.layout.parent();
@@ -96,10 +126,12 @@ impl Writer {
 
     /// Takes the lock and reads the state, or writes the first one.
     fn enter(&mut self, live: &Live, asked: bool) -> Result<(), StoreError> {
+        self.has_one_name()?;
         let folder = self.layout.folder();
-        self.disk.make_folder(&folder).map_err(|error| refused(&error, &folder))?;
+        self.make_folder(&folder)?;
         let path = self.layout.lock();
-        let lock = self.disk.lock(&path).map_err(|error| refused(&error, &path))?;
+        let access = self.access(&path)?;
+        let lock = self.disk.lock(&path, access).map_err(|error| refused(&error, &path))?;
         let Some(lock) = lock else {
             let what = format!("{} is locked", path.display());
             return Err(StoreError::refused(Code::InUse, what));
@@ -110,8 +142,22 @@ impl Writer {
         let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
         self.enter_store(&names, asked)?;
         self.lock = Some(lock);
+        let entered = self.enter_all(live, &names);
+        if entered.is_err() {
+            // Who has the lock knows every epoch: with some of them only, the next call would grant
+            // others again. So this is a look once more, and the next call starts over.
+            self.lock = None;
+            self.rooms.clear();
+            self.lost.clear();
+            let _ = self.scan(live);
+        }
+        entered
+    }
+
+    fn enter_all(&mut self, live: &Live, names: &[String]) -> Result<(), StoreError> {
         self.rooms.clear();
-        self.enter_groups(live, &names)?;
+        self.lost.clear();
+        self.enter_groups(live, names)?;
         self.finish_forgetting(live)?;
         self.scan(live)
     }

@@ -1,7 +1,7 @@
 //! Cursor files: reading them with care, replacing them in the right order.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tenure_core::store::{Checkpoint, Commit, Committed};
 use tenure_core::{
@@ -30,12 +30,17 @@ impl Writer {
             return Ok(None);
         };
         let checkpoint = match self.parse(&path)? {
-            Ok(Cursor::Ours(of, checkpoint)) if of == *duty => checkpoint,
+            Ok(Cursor::Ours(of, found)) if of == *duty => self.put_back(live, duty, found)?,
             Ok(Cursor::Ours(of, _)) => {
                 let path = path.display();
                 return Err(damaged(format!("{path} is the cursor of {of}, not of {duty}")));
             }
-            Ok(Cursor::Plain(document)) => self.import(live, duty, document, stamp)?,
+            Ok(Cursor::Plain(document)) => {
+                let (instance, unix_ms) = (InstanceId::new(PLAIN)?, stamp.unix_ms());
+                let (version, epoch) = Default::default();
+                let found = Checkpoint { version, epoch, instance, document, unix_ms };
+                self.import(live, duty, found)?
+            }
             Err(Broken(why)) => return Err(self.put_aside(live, duty, &path, &why)?),
         };
         self.note(live, duty, &checkpoint, stamp);
@@ -162,50 +167,88 @@ impl Writer {
         Ok(damaged(format!("{path_shown} {why}; it is kept as {aside}; {advice}")))
     }
 
-    /// A file that somebody wrote who does not know of versions: the newest checkpoint, whatever
-    /// was here before. It goes to the history at once, so that its version stays what it is.
+    /// A file of ours. If it is older than what is known it was put back by somebody: then it is
+    /// the newest checkpoint, as a plain one would be. Counting on from its own version would give
+    /// a version a second time, and overwrite what the history has of the first.
+    fn put_back(
+        &mut self,
+        live: &Live,
+        duty: &DutyKey,
+        found: Checkpoint,
+    ) -> Result<Checkpoint, StoreError> {
+        let newest = self.generations(duty)?.first().copied().unwrap_or_default();
+        if found.version < newest.max(self.seen(duty)) {
+            return self.import(live, duty, found);
+        }
+        if found.version > newest && self.lock.is_some() {
+            // The process ended before it could say that this one was stored.
+            self.keep_generation(duty, found.version);
+        }
+        Ok(found)
+    }
+
+    fn seen(&self, duty: &DutyKey) -> Version {
+        let seen = self.rooms.get(&duty.group).and_then(|room| room.versions.get(&duty.id));
+        seen.copied().unwrap_or_default()
+    }
+
+    /// A file that somebody put there who did not count: the newest checkpoint, whatever was here
+    /// before. It goes to the history at once, so that its version stays what it is.
     fn import(
         &mut self,
         live: &Live,
         duty: &DutyKey,
-        document: Document,
-        stamp: Stamp,
+        found: Checkpoint,
     ) -> Result<Checkpoint, StoreError> {
         let newest = match self.generations(duty)?.first() {
             Some(version) => Some(self.generation(duty, *version)?),
             None => None,
         };
-        let seen = self.rooms.get(&duty.group).and_then(|room| room.versions.get(&duty.id));
-        let seen = seen.copied().unwrap_or_default();
-        if let Some(newest) = &newest
-            && newest.instance.as_str() == PLAIN
-            && newest.document == document
-            && newest.version >= seen
-        {
+        let seen = self.seen(duty);
+        // Who wrote a plain file is not known, so when it was touched says nothing.
+        let same = |newest: &Checkpoint| {
+            newest.instance == found.instance
+                && newest.document == found.document
+                && (newest.unix_ms == found.unix_ms || found.instance.as_str() == PLAIN)
+                && newest.version >= seen
+        };
+        if let Some(newest) = newest.as_ref().filter(|newest| same(newest)) {
             return Ok(newest.clone());
         }
         let granted = live.step(|state, _| state.group(&duty.group).granted(&duty.id));
-        let (version, epoch) =
-            newest.map_or_else(Default::default, |newest| (newest.version, newest.epoch));
+        let epoch = newest.map_or_else(Default::default, |newest| newest.epoch);
+        let counted = self.pending(duty)?.max(seen).max(found.version);
         let checkpoint = Checkpoint {
-            version: version.max(seen).next()?,
-            epoch: epoch.max(granted),
-            instance: InstanceId::new(PLAIN)?,
-            document,
-            unix_ms: stamp.unix_ms(),
+            version: counted.next()?,
+            epoch: epoch.max(granted).max(found.epoch),
+            ..found
         };
         if self.lock.is_some() {
-            self.write_generation(duty, &checkpoint)?;
+            self.write_generation(duty, &checkpoint, Layout::generation)?;
         }
         Ok(checkpoint)
     }
 
     /// The versions in the history of a duty, newest first.
     pub(super) fn generations(&self, duty: &DutyKey) -> Result<Vec<Version>, StoreError> {
+        self.versions(duty, Layout::is_generation)
+    }
+
+    /// The newest version in the history of a duty, even if it is not sure that it was stored.
+    fn pending(&self, duty: &DutyKey) -> Result<Version, StoreError> {
+        let pending = self.versions(duty, Layout::is_pending)?;
+        let stored = self.generations(duty)?;
+        Ok(pending.into_iter().chain(stored).max().unwrap_or_default())
+    }
+
+    fn versions(
+        &self,
+        duty: &DutyKey,
+        is: impl Fn(&str) -> Option<Version>,
+    ) -> Result<Vec<Version>, StoreError> {
         let folder = self.layout.history(duty);
         let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
-        let mut versions: Vec<_> =
-            names.iter().filter_map(|name| Layout::is_generation(name)).collect();
+        let mut versions: Vec<_> = names.iter().filter_map(|name| is(name)).collect();
         versions.sort_by(|a, b| b.cmp(a));
         Ok(versions)
     }
@@ -221,15 +264,27 @@ impl Writer {
         }
     }
 
-    fn write_generation(&mut self, duty: &DutyKey, of: &Checkpoint) -> Result<(), StoreError> {
+    /// Says that a checkpoint was stored. If this fails, it is said when it is read next.
+    fn keep_generation(&self, duty: &DutyKey, version: Version) {
+        let (from, to) =
+            (self.layout.pending(duty, version), self.layout.generation(duty, version));
+        let _ = self.disk.rename(&from, &to);
+    }
+
+    fn write_generation(
+        &mut self,
+        duty: &DutyKey,
+        of: &Checkpoint,
+        name: impl Fn(&Layout, &DutyKey, Version) -> PathBuf,
+    ) -> Result<(), StoreError> {
         let folder = self.layout.history(duty);
         if self.disk.stamp(&folder).map_err(|error| refused(&error, &folder))?.is_none() {
             for folder in [self.layout.histories(), folder] {
-                self.disk.make_folder(&folder).map_err(|error| refused(&error, &folder))?;
+                self.make_folder(&folder)?;
                 self.sync_parent(&folder)?;
             }
         }
-        let path = self.layout.generation(duty, of.version);
+        let path = name(&self.layout, duty, of.version);
         self.write_file(&path, &cursor::write(duty, of))
     }
 
@@ -296,7 +351,8 @@ impl Writer {
 
     /// Replaces a cursor file. What it replaces is in the history before it is gone, and so is the
     /// new one: a version that was stored once is never counted again, even if somebody else
-    /// overwrites the cursor file.
+    /// overwrites the cursor file. Until it is stored it has another name there, which tells it
+    /// from one that was stored and whose predecessor was put back.
     fn save(&mut self, live: &Live, duty: &DutyKey, new: &Checkpoint) -> Result<(), StoreError> {
         let path = self.layout.cursor(duty);
         let before = Version::new(new.version.get() - 1)?;
@@ -306,13 +362,14 @@ impl Writer {
             if found.is_none()
                 && let Some(old) = self.read(live, duty)?
             {
-                self.write_generation(duty, &old)?;
+                self.write_generation(duty, &old, Layout::generation)?;
             }
         }
         // Until the cursor file is replaced nothing has happened, whatever is in the history.
         let unhappened = |error: StoreError| StoreError::Refused(error.problem().clone());
-        self.write_generation(duty, new).map_err(unhappened)?;
+        self.write_generation(duty, new, Layout::pending).map_err(unhappened)?;
         self.write_file(&path, &cursor::write(duty, new))?;
+        self.keep_generation(duty, new.version);
         let stamp = self.disk.stamp(&path).ok().flatten();
         let first = !self.room(&duty.group).versions.contains_key(&duty.id);
         if let Some(stamp) = stamp {

@@ -4,9 +4,9 @@
 //! before [`Disk::sync`], and a name not before [`Disk::sync_folder`].
 
 use std::fmt::Debug;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -21,12 +21,53 @@ pub struct Stamp {
     pub modified: i128,
     /// When anything of it changed, in nanoseconds.
     pub changed: i128,
+    /// How many names it has.
+    pub links: u64,
 }
 
 impl Stamp {
     /// When its data changed, in milliseconds since 1970.
     pub(super) fn unix_ms(self) -> u64 {
         u64::try_from(self.modified / 1_000_000).unwrap_or(0)
+    }
+}
+
+/// Who may read and write a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// The permission bits; as the process makes files, if none are given.
+    pub mode: Option<u32>,
+    /// User and group, kept where this process may do so.
+    pub owner: Option<(u32, u32)>,
+}
+
+impl Access {
+    /// Before there is any data in it.
+    fn give(self, file: &File) -> io::Result<()> {
+        let mut mode = self.mode;
+        if let Some((user, group)) = self.owner {
+            let found = file.metadata()?;
+            let kept = (found.uid(), found.gid()) == (user, group)
+                || fchown(file, Some(user), Some(group)).is_ok()
+                || found.gid() == group
+                || fchown(file, None, Some(group)).is_ok();
+            if !kept {
+                // What one group was allowed is not for another one.
+                mode = mode.map(|mode| mode & !0o070);
+            }
+        }
+        mode.map_or(Ok(()), |mode| file.set_permissions(Permissions::from_mode(mode)))
+    }
+
+    /// Opens a file for writing; if it is a new one, with this access.
+    fn open(self, path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true);
+        // Nobody else opens it before it has its owner.
+        match options.clone().create_new(true).mode(self.mode.map_or(0o666, |_| 0o600)).open(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => options.open(path),
+            made => made.and_then(|file| self.give(&file).map(|()| file)),
+        }
     }
 }
 
@@ -55,17 +96,20 @@ pub trait Disk: Debug + Send + Sync + 'static {
     /// The state of a file; `None` when it is not there.
     fn stamp(&self, path: &Path) -> io::Result<Option<Stamp>>;
 
+    /// Who may read a file; `None` when it is not there.
+    fn access(&self, path: &Path) -> io::Result<Option<Access>>;
+
     /// The names in a folder, sorted; none when it is not there.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
     /// Makes a folder, if it is not there.
-    fn make_folder(&self, folder: &Path) -> io::Result<()>;
+    fn make_folder(&self, folder: &Path, access: Access) -> io::Result<()>;
 
     /// Makes or overwrites a file. Nothing of it is durable yet.
-    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+    fn write(&self, path: &Path, bytes: &[u8], access: Access) -> io::Result<()>;
 
     /// Cuts a file to `at` bytes and goes on from there. Nothing of it is durable yet.
-    fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()>;
+    fn append(&self, path: &Path, at: u64, bytes: &[u8], access: Access) -> io::Result<()>;
 
     /// Makes the data of a file durable; its name is another matter.
     fn sync(&self, path: &Path) -> io::Result<()>;
@@ -83,7 +127,7 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
     /// Makes a file and locks it; `None` when another process has the lock.
-    fn lock(&self, path: &Path) -> io::Result<Option<Lock>>;
+    fn lock(&self, path: &Path, access: Access) -> io::Result<Option<Lock>>;
 }
 
 /// The disk of this machine.
@@ -151,6 +195,14 @@ impl Disk for Real {
             size: found.size(),
             modified: nanos(found.mtime(), found.mtime_nsec()),
             changed: nanos(found.ctime(), found.ctime_nsec()),
+            links: if found.is_dir() { 1 } else { found.nlink() },
+        }))
+    }
+
+    fn access(&self, path: &Path) -> io::Result<Option<Access>> {
+        Ok(unless_absent(fs::metadata(path))?.map(|found| Access {
+            mode: Some(found.mode() & 0o777),
+            owner: Some((found.uid(), found.gid())),
         }))
     }
 
@@ -165,22 +217,24 @@ impl Disk for Real {
         Ok(names)
     }
 
-    fn make_folder(&self, folder: &Path) -> io::Result<()> {
-        match fs::create_dir(folder) {
+    fn make_folder(&self, folder: &Path, access: Access) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            done => done,
+            done => done.and_then(|()| access.give(&File::open(folder)?)),
         }
     }
 
-    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = File::create(path)?;
+    fn write(&self, path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+        // What a crash left there may be open to others.
+        unless_absent(fs::remove_file(path))?;
+        let mut file = access.open(path)?;
         file.write_all(bytes)?;
         self.remember(path, file);
         Ok(())
     }
 
-    fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    fn append(&self, path: &Path, at: u64, bytes: &[u8], access: Access) -> io::Result<()> {
+        let mut file = access.open(path)?;
         file.set_len(at)?;
         file.seek(SeekFrom::Start(at))?;
         file.write_all(bytes)?;
@@ -213,8 +267,8 @@ impl Disk for Real {
 
     /// `flock`: it belongs to the open file, which no other program inherits, and the kernel frees
     /// it with the process.
-    fn lock(&self, path: &Path) -> io::Result<Option<Lock>> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    fn lock(&self, path: &Path, access: Access) -> io::Result<Option<Lock>> {
+        let file = access.open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Lock { _file: Some(file) })),
             Err(TryLockError::WouldBlock) => Ok(None),

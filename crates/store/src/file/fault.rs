@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::disk::{Disk, Lock, Real, Stamp};
+use super::disk::{Access, Disk, Lock, Real, Stamp};
 
 /// The real disk, until a certain step of it kills the process.
 #[derive(Debug)]
@@ -51,25 +51,29 @@ impl Disk for Deadly {
         self.real.stamp(path)
     }
 
+    fn access(&self, path: &Path) -> io::Result<Option<Access>> {
+        self.real.access(path)
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         self.real.list(folder)
     }
 
-    fn make_folder(&self, folder: &Path) -> io::Result<()> {
+    fn make_folder(&self, folder: &Path, access: Access) -> io::Result<()> {
         self.step(|| ());
-        self.real.make_folder(folder)
+        self.real.make_folder(folder, access)
     }
 
     /// Dies with half of it written.
-    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.step(|| drop(self.real.write(path, &bytes[..bytes.len() / 2])));
-        self.real.write(path, bytes)
+    fn write(&self, path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+        self.step(|| drop(self.real.write(path, &bytes[..bytes.len() / 2], access)));
+        self.real.write(path, bytes, access)
     }
 
     /// Dies with half of it written.
-    fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.step(|| drop(self.real.append(path, at, &bytes[..bytes.len() / 2])));
-        self.real.append(path, at, bytes)
+    fn append(&self, path: &Path, at: u64, bytes: &[u8], access: Access) -> io::Result<()> {
+        self.step(|| drop(self.real.append(path, at, &bytes[..bytes.len() / 2], access)));
+        self.real.append(path, at, bytes, access)
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
@@ -97,8 +101,8 @@ impl Disk for Deadly {
         self.real.sync_folder(folder)
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<Lock>> {
-        self.real.lock(path)
+    fn lock(&self, path: &Path, access: Access) -> io::Result<Option<Lock>> {
+        self.real.lock(path, access)
     }
 }
 
@@ -341,14 +345,19 @@ impl Disk for Simulated {
     fn stamp(&self, path: &Path) -> io::Result<Option<Stamp>> {
         let model = self.model();
         let found = model.find(path)?.map(|node| match node {
-            Node::Folder => Stamp { inode: 0, size: 0, modified: 0, changed: 0 },
+            Node::Folder => Stamp { inode: 0, size: 0, modified: 0, changed: 0, links: 1 },
             Node::File(inode) => {
                 let data = &model.files[&inode];
                 let changed = i128::from(data.changed);
-                Stamp { inode, size: data.now.len() as u64, modified: changed, changed }
+                let size = data.now.len() as u64;
+                Stamp { inode, size, modified: changed, changed, links: 1 }
             }
         });
         Ok(found)
+    }
+
+    fn access(&self, path: &Path) -> io::Result<Option<Access>> {
+        Ok(self.model().find(path)?.map(|_| Access::default()))
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -358,7 +367,7 @@ impl Disk for Simulated {
         Ok(names.map(|names| names.now.keys().cloned().collect()).unwrap_or_default())
     }
 
-    fn make_folder(&self, folder: &Path) -> io::Result<()> {
+    fn make_folder(&self, folder: &Path, _access: Access) -> io::Result<()> {
         let mut model = self.model();
         model.step()?;
         if model.find(folder)?.is_some() {
@@ -375,11 +384,11 @@ impl Disk for Simulated {
         Ok(())
     }
 
-    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fn write(&self, path: &Path, bytes: &[u8], _access: Access) -> io::Result<()> {
         self.model().put(path, None, bytes)
     }
 
-    fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+    fn append(&self, path: &Path, at: u64, bytes: &[u8], _access: Access) -> io::Result<()> {
         self.model().put(path, Some(at), bytes)
     }
 
@@ -439,7 +448,7 @@ impl Disk for Simulated {
         Ok(())
     }
 
-    fn lock(&self, _path: &Path) -> io::Result<Option<Lock>> {
+    fn lock(&self, _path: &Path, _access: Access) -> io::Result<Option<Lock>> {
         self.model().powered()?;
         Ok(Some(Lock::alone()))
     }

@@ -9,11 +9,20 @@ use tenure_wire::folder::sha256;
 /// bytes.
 const MOST: usize = 200;
 
+/// What comes after the name of the cursor file, for the folder beside it.
+const FOLDER: &str = ".tenure";
+
+/// What comes after the name of the cursor file, before the name of another duty.
+const PARTITION: &str = ".partition-";
+
 /// What comes after the name of a file that is being written.
 const TEMP: &str = ".tenure-tmp";
 
 /// What comes after the name of a file that was put aside, before a number.
 const ASIDE: &str = ".corrupt-";
+
+/// What comes after the version of a checkpoint that is about to be stored.
+const PENDING: &str = ".next.json";
 
 /// The names of all files of a store.
 #[derive(Clone, Debug)]
@@ -61,7 +70,15 @@ impl Layout {
 
     /// The folder of everything that is no cursor.
     pub(super) fn folder(&self) -> PathBuf {
-        beside(&self.path, ".tenure")
+        beside(&self.path, FOLDER)
+    }
+
+    /// Folders of stores to which this file belongs if they are there: it is named as a cursor of
+    /// another duty is.
+    pub(super) fn owners(&self) -> Vec<PathBuf> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let ends = name.match_indices(PARTITION).filter(|(at, _)| *at > 0);
+        ends.map(|(at, _)| self.path.with_file_name(format!("{}{FOLDER}", &name[..at]))).collect()
     }
 
     pub(super) fn lock(&self) -> PathBuf {
@@ -74,7 +91,7 @@ impl Layout {
 
     fn prefix(&self) -> String {
         let name = self.path.file_name().unwrap_or_default();
-        format!("{}.partition-", name.to_string_lossy())
+        format!("{}{PARTITION}", name.to_string_lossy())
     }
 
     /// The cursor file of a duty.
@@ -148,6 +165,15 @@ impl Layout {
     /// One checkpoint of a duty, as it was in its cursor file.
     pub(super) fn generation(&self, duty: &DutyKey, version: Version) -> PathBuf {
         self.history(duty).join(format!("{version}.json"))
+    }
+
+    /// The same before it is in the cursor file.
+    pub(super) fn pending(&self, duty: &DutyKey, version: Version) -> PathBuf {
+        self.history(duty).join(format!("{version}{PENDING}"))
+    }
+
+    pub(super) fn is_pending(name: &str) -> Option<Version> {
+        Version::new(name.strip_suffix(PENDING)?.parse().ok()?).ok()
     }
 
     pub(super) fn is_generation(name: &str) -> Option<Version> {

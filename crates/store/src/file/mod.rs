@@ -13,7 +13,7 @@
 //! cursor.json.tenure/store.json      format, incarnation, floor, retention
 //! cursor.json.tenure/group-NAME.json epochs, spent nonces, evictions, document, newest audit
 //! cursor.json.tenure/audit-NAME.jsonl
-//! cursor.json.tenure/history/GROUP+ID/VERSION.json
+//! cursor.json.tenure/history/GROUP+ID/VERSION.json, VERSION.next.json before it is stored
 //! ```
 //!
 //! **One user.** The process that has the lock is the only one, so sessions live in memory: whoever
@@ -23,10 +23,10 @@
 //!
 //! **Order.** A file is replaced by writing another one, making its data durable, renaming it, and
 //! making the name durable. A grant is durable before it is given. A commit puts the new checkpoint
-//! into the history first and then replaces the cursor file, which decides: a newer one in the
-//! history was on its way when the power went. That the history has the newest one, too, and not
-//! only what was replaced, keeps the count of versions when somebody else overwrites the cursor
-//! file. Audit entries travel with the state that they tell of.
+//! into the history first, under a name of its own, and then replaces the cursor file, which
+//! decides: only then it gets its name in the history. That the history has the newest one, too,
+//! and not only what was replaced, keeps the count of versions when somebody else overwrites the
+//! cursor file, or puts an older one back. Audit entries travel with the state that they tell of.
 //!
 //! **Batches.** A claim, a release or an eviction is one file, but commits are one file per duty:
 //! the process can be killed between two of them. So the store promises no more than one item
@@ -67,7 +67,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 #[cfg(feature = "conformance")]
-pub use disk::{Disk, Lock, Real, Stamp};
+pub use disk::{Access, Disk, Lock, Real, Stamp};
 #[cfg(not(feature = "conformance"))]
 use disk::{Disk, Real};
 

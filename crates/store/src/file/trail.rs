@@ -79,7 +79,8 @@ impl Writer {
         let Some(last) = lines.last() else { return Ok(()) };
         let path = self.layout.audit(name);
         let bytes = folder::write_lines(&lines);
-        let appended = self.disk.append(&path, trail.bytes, &bytes);
+        let access = self.access(&path)?;
+        let appended = self.disk.append(&path, trail.bytes, &bytes, access);
         // Nothing is lost by an error: the entries are in the group's file until they are lines.
         let synced = appended.and_then(|()| self.disk.sync(&path));
         synced.map_err(|error| refused(&error, &path))?;

@@ -1,6 +1,7 @@
 //! What is done to a store as a whole.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use tenure_core::store::{Adopt, Adopted, Forgotten, Retention};
@@ -113,6 +114,10 @@ impl Writer {
         }
         let path = self.layout.path().to_owned();
         self.sync_parent(&path)?;
+        self.remove_histories(duties)
+    }
+
+    fn remove_histories(&mut self, duties: &[&DutyKey]) -> Result<(), StoreError> {
         for duty in duties {
             let folder = self.layout.history(duty);
             let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
@@ -138,8 +143,8 @@ impl Writer {
     }
 
     /// Removes what a crash or an error left of duties that were forgotten, before any of them can
-    /// be granted again. A file that was written since, by
-    /// us under a newer epoch or by somebody else, is none of theirs.
+    /// be granted again. A cursor file that somebody put there since is none of theirs and stays;
+    /// the history goes: it would be taken for that of the new duty.
     pub(super) fn finish_forgetting(&mut self, live: &Live) -> Result<(), StoreError> {
         let rooms = self.rooms.iter();
         let forgotten: Vec<DutyKey> = rooms
@@ -156,12 +161,18 @@ impl Writer {
                     cursor::read(&bytes),
                     Ok(Cursor::Ours(of, checkpoint)) if of == *duty && checkpoint.epoch <= floor
                 ),
-                Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+                Err(error) => match error.kind() {
+                    ErrorKind::NotFound => true,
+                    ErrorKind::InvalidData | ErrorKind::IsADirectory => false,
+                    _ => return Err(refused(&error, &path)),
+                },
             };
-            if old {
-                self.remove_files(&[duty])?;
+            match old {
+                true => self.remove_files(&[duty])?,
+                false => self.remove_histories(&[duty])?,
             }
-            self.room(&duty.group).forgotten.remove(&duty.id);
+            // What was counted on top of it since then is counted anew.
+            self.room(&duty.group).versions.remove(&duty.id);
             let _ = self.persist_as_is(live, &duty.group);
         }
         Ok(())

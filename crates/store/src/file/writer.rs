@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tenure_core::{Code, DutyId, DutyKey, GroupName, LocalInstant, StoreError, Version};
 use tenure_wire::folder::{self, StoreFile};
 
-use super::disk::{Disk, Lock, Stamp};
+use super::disk::{Access, Disk, Lock, Stamp};
 use super::layout::Layout;
 use super::live::Live;
 use super::trail::Trail;
@@ -74,7 +74,9 @@ impl Writer {
     /// the data first, then the name. Refused means that the old one is there.
     pub(super) fn write_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         let temp = Layout::temp(path);
-        let written = self.disk.write(&temp, bytes).and_then(|()| self.disk.sync(&temp));
+        let access = self.access(path)?;
+        let written = self.disk.write(&temp, bytes, access);
+        let written = written.and_then(|()| self.disk.sync(&temp));
         if let Err(error) = written {
             // It may fill the disk; if it stays, the next write takes its place.
             let _ = self.disk.remove(&temp);
@@ -83,6 +85,24 @@ impl Writer {
         let renamed = self.disk.rename(&temp, path);
         renamed.map_err(|error| refused(&error, path).or_happened())?;
         self.sync_parent(path)
+    }
+
+    /// Who may read a file that is to be made. A cursor file keeps what it has, a new one is like
+    /// the one of the main duty. The folder beside it holds copies of all of them, and everything
+    /// that one could grant oneself a hold with: it is for the owner of the cursor file alone.
+    pub(super) fn access(&self, path: &Path) -> Result<Access, StoreError> {
+        let look = |path: &Path| self.disk.access(path).map_err(|error| refused(&error, path));
+        let main = look(self.layout.path())?;
+        if path.starts_with(self.layout.folder()) {
+            return Ok(Access { mode: Some(0o600), owner: main.and_then(|main| main.owner) });
+        }
+        Ok(look(path)?.or(main).unwrap_or_default())
+    }
+
+    /// Makes a folder for the same eyes.
+    pub(super) fn make_folder(&self, folder: &Path) -> Result<(), StoreError> {
+        let access = Access { mode: Some(0o700), ..self.access(folder)? };
+        self.disk.make_folder(folder, access).map_err(|error| refused(&error, folder))
     }
 
     /// Makes the name of a file durable.

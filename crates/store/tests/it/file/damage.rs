@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use tenure_core::store::{Adopt, AuditRange, Claimed, Forgotten};
-use tenure_core::{Code, Epoch, GroupName, StoreError};
+use tenure_core::store::{Adopt, AuditRange, Claimed, Committed, Forgotten};
+use tenure_core::{Code, Epoch, GroupName, StoreError, Version};
 
 use super::{load, look, names, open, refused, try_open};
 use crate::player::{LONG, Player, duty, reason};
@@ -221,4 +221,76 @@ async fn a_damaged_audit_trail_is_kept_aside_and_told_once() {
     assert_eq!(fs::read(aside).unwrap(), bytes);
     let left = store.audit(&group, AuditRange::first(1000)).await.unwrap();
     assert!(!left.is_empty() && left.len() < 10, "{}", left.len());
+}
+
+/// An operator puts a checkpoint of before in the place of the cursor: it is the newest one now, no
+/// version is given twice, and the history keeps what it had.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_is_put_back_is_a_new_version() {
+    let text = |n: u64| format!("{{\"last_update_id\": {n}}}");
+    for (back, reopened) in [(2, false), (2, true), (3, false), (3, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(folder.path()).await;
+        let mut player = Player::join(&store, "a", LONG).await;
+        let mut hold = player.hold("main").await;
+        for version in 0..4 {
+            player.commit(&hold, version, &text(version + 1)).await;
+        }
+        let kept = folder.path().join(format!("cursor.json.tenure/history/g+main/{back}.json"));
+        fs::copy(kept, folder.path().join("cursor.json")).unwrap();
+        if reopened {
+            drop((player, store));
+            store = open(folder.path()).await;
+            player = Player::join(&store, "b", LONG).await;
+            hold = player.hold("main").await;
+        }
+        let stored = Version::new(5).unwrap();
+        assert_eq!(player.commit(&hold, 4, "{}").await, Committed::Conflict { stored });
+        assert_eq!(player.commit(&hold, back, "{}").await, Committed::Conflict { stored });
+        for _ in 0..2 {
+            let seen = load(&store, "main").await.unwrap();
+            assert_eq!((seen.version, seen.document.as_bytes()), (stored, text(back).as_bytes()));
+        }
+        drop((player, store));
+        let store = open(folder.path()).await;
+        assert_eq!(load(&store, "main").await.unwrap().version, stored);
+        let player = Player::join(&store, "c", LONG).await;
+        let hold = player.hold("main").await;
+        let sixth = Version::new(6).unwrap();
+        assert_eq!(player.commit(&hold, 5, &text(6)).await, Committed::Saved(sixth));
+        let history = store.history(&duty("main")).await.unwrap();
+        let found: Vec<_> = history.iter().map(|c| c.document.as_bytes().to_vec()).collect();
+        let expected = [6, back, 4, 3, 2, 1].map(|n| text(n).into_bytes());
+        assert_eq!(found, expected, "{back} {reopened}");
+    }
+}
+
+/// What could not be removed of a forgotten duty is not the history of a new one of its name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_cursor_does_not_inherit_from_a_forgotten_duty() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let player = Player::join(&store, "a", LONG).await;
+    let hold = player.hold("p").await;
+    for version in 0..3 {
+        player.commit(&hold, version, "{}").await;
+    }
+    player.release(&hold).await;
+    // It cannot be removed as a file is, and comes before the others.
+    let stuck = folder.path().join("cursor.json.tenure/history/g+p/0");
+    fs::create_dir(&stuck).unwrap();
+    let error = store.forget(&[duty("p")], &reason()).await.unwrap_err();
+    assert!(error.is_unknown(), "{error}");
+    drop((player, store));
+    fs::remove_dir(&stuck).unwrap();
+    let path = folder.path().join("cursor.json.partition-p");
+    assert!(!path.exists());
+    fs::write(&path, "{\"last_update_id\": 7}").unwrap();
+    for _ in 0..2 {
+        let store = open(folder.path()).await;
+        let history = store.history(&duty("p")).await.unwrap();
+        let found: Vec<_> = history.iter().map(|c| (c.version.get(), &c.document)).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].0, found[0].1.as_bytes()), (1, &b"{\"last_update_id\": 7}"[..]));
+    }
 }

@@ -1,5 +1,6 @@
 //! A cursor file.
 
+mod access;
 mod damage;
 mod disk;
 mod plain;

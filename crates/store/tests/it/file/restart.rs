@@ -265,3 +265,33 @@ async fn the_default_duty_is_file_cursor() {
     let stored = tenure_core::Store::load(&store, &[cursor]).await.unwrap().remove(0);
     assert_eq!(stored.unwrap().document.as_bytes(), b"{\"last_update_id\": 5}");
 }
+
+/// A look becomes a store with the first change. If not all of it can be read then, the next change
+/// reads all of it again: epochs that were not read would be granted once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_could_not_be_read_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("cursor.json"), "{\"last_update_id\": 5}").unwrap();
+    let looking = look(folder.path()).await.unwrap();
+    let other = open(folder.path()).await;
+    let player = Player::join(&other, "a", LONG).await;
+    let hold = player.hold("main").await;
+    player.commit(&hold, 1, "{}").await;
+    player.release(&hold).await;
+    player.hold("main").await;
+    drop((player, other));
+
+    let state = folder.path().join("cursor.json.tenure/group-g.json");
+    let kept = folder.path().join("kept");
+    std::fs::rename(&state, &kept).unwrap();
+    std::fs::create_dir(&state).unwrap();
+    for _ in 0..2 {
+        let error = looking.open_session(&wish("b", LONG)).await.unwrap_err();
+        refused(&error, Code::Failed);
+        assert_eq!(looking.groups().await.unwrap(), [group()]);
+    }
+    std::fs::remove_dir(&state).unwrap();
+    std::fs::rename(&kept, &state).unwrap();
+    let player = Player::join(&looking, "b", LONG).await;
+    assert_eq!(player.hold("main").await.epoch.get(), 3);
+}
