@@ -6,7 +6,7 @@ use tenure_core::Store;
 use tenure_core::store::{Committed, KeptAlive, OpenSession, Opened};
 
 use super::Place;
-use crate::player::{LONG, Player, or_hang, wish};
+use crate::player::{LONG, Player, or_hang, reason, wish};
 
 impl Place {
     async fn run(&self, sql: &str) -> u64 {
@@ -18,10 +18,10 @@ impl Place {
         self.run("UPDATE tenure.spent SET used_at = used_at - interval '8 days'").await;
     }
 
-    /// Every session ended, more than a day ago.
-    async fn end_all(&self) {
+    /// The session of that name ended, more than a day ago.
+    async fn end(&self, name: &str) {
         let sql = "UPDATE tenure.session SET expires_at = expires_at - interval '2 days'";
-        self.run(sql).await;
+        assert_eq!(self.run(&format!("{sql} WHERE instance LIKE '{name}-%'")).await, 1);
     }
 
     async fn count(&self, sql: &str) -> i64 {
@@ -52,7 +52,7 @@ async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
     Player::join(&store, "other", LONG).await;
     assert_eq!(place.count("SELECT count(*) FROM tenure.spent").await, 2, "while it lives");
     assert!(a.keeps(&hold).await);
-    place.end_all().await;
+    place.end("a").await;
     for others in 0..3 {
         assert_eq!(opened(&store, &first).await, Opened::Spent, "after {others} others");
         assert_eq!(a.keep_alive(std::slice::from_ref(&hold)).await, KeptAlive::Ended);
@@ -73,7 +73,7 @@ async fn the_nonce_of_a_session_that_is_still_there_is_spent() {
     let store = place.open().await;
     let first = wish("a", LONG);
     join(&store, &first).await;
-    place.end_all().await;
+    place.end("a").await;
     assert_eq!(place.run("DELETE FROM tenure.spent").await, 1);
     assert_eq!(opened(&store, &first).await, Opened::Spent);
 }
@@ -87,9 +87,10 @@ async fn a_nonce_is_remembered_for_a_week_from_when_its_session_goes() {
     let swept = wish("swept", LONG);
     let followed = wish("followed", LONG);
     join(&store, &swept).await;
-    join(&store, &followed).await;
+    let ended = join(&store, &followed).await;
     place.a_week_later().await;
-    place.end_all().await;
+    place.end("swept").await;
+    ended.store.close_session(&ended.session, &reason()).await.unwrap();
     let next = OpenSession { instance: followed.instance.clone(), ..wish("", LONG) };
     join(&store, &next).await;
     Player::join(&store, "other", LONG).await;

@@ -8,7 +8,7 @@ use tenure_core::Store;
 use tenure_core::store::{Committed, KeptAlive, OpenSession, Opened};
 
 use super::open;
-use crate::player::{LONG, Player, wish};
+use crate::player::{LONG, Player, reason, wish};
 
 struct Place {
     _folder: tempfile::TempDir,
@@ -33,9 +33,10 @@ impl Place {
         self.run("UPDATE spent SET unix_ms = unix_ms - 8 * 24 * 60 * 60 * 1000");
     }
 
-    /// Every session ended, more than a day ago.
-    fn end_all(&self) {
-        self.run("UPDATE session SET expires_ns = -1000000000000000000");
+    /// The session of that name ended, more than a day ago.
+    fn end(&self, name: &str) {
+        let sql = "UPDATE session SET expires_ns = -1000000000000000000 WHERE instance LIKE";
+        assert_eq!(self.run(&format!("{sql} '{name}-%'")), 1);
     }
 
     fn count(&self, sql: &str) -> i64 {
@@ -71,7 +72,7 @@ async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
     Player::join(&place.store, "other", LONG).await;
     assert_eq!(place.count("SELECT count(*) FROM spent"), 2, "while it lives");
     assert!(a.keeps(&hold).await);
-    place.end_all();
+    place.end("a");
     for others in 0..3 {
         assert_eq!(place.opened(&first).await, Opened::Spent, "after {others} others");
         assert_eq!(a.keep_alive(std::slice::from_ref(&hold)).await, KeptAlive::Ended);
@@ -91,7 +92,7 @@ async fn the_nonce_of_a_session_that_is_still_there_is_spent() {
     let place = Place::new().await;
     let first = wish("a", LONG);
     place.join(&first).await;
-    place.end_all();
+    place.end("a");
     assert_eq!(place.run("DELETE FROM spent"), 1);
     assert_eq!(place.opened(&first).await, Opened::Spent);
 }
@@ -104,9 +105,10 @@ async fn a_nonce_is_remembered_for_a_week_from_when_its_session_goes() {
     let swept = wish("swept", LONG);
     let followed = wish("followed", LONG);
     place.join(&swept).await;
-    place.join(&followed).await;
+    let ended = place.join(&followed).await;
     place.a_week_later();
-    place.end_all();
+    place.end("swept");
+    ended.store.close_session(&ended.session, &reason()).await.unwrap();
     let next = OpenSession { instance: followed.instance.clone(), ..wish("", LONG) };
     place.join(&next).await;
     Player::join(&place.store, "other", LONG).await;
