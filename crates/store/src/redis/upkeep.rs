@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use redis::{Cmd, Value};
 use tenure_core::store::{Adopt, Adopted, Forgotten, Retention, check};
-use tenure_core::{DutyId, DutyKey, Epoch, GroupName, Reason, StoreError};
+use tenure_core::{Code, DutyId, DutyKey, Epoch, GroupName, Reason, StoreError};
 
 use super::foreign::literally;
 use super::hold::holder_now;
@@ -195,8 +195,11 @@ impl Redis {
         for chunk in commands.chunks(CHUNK) {
             for answer in self.data.send(chunk).await? {
                 let value = match answer {
-                    Err(error) if error.is_unknown() => return Err(error),
-                    answer => answer.ok(),
+                    Ok(value) => Some(value),
+                    // The server's WRONGTYPE: no other refusal of a plain read has this code.
+                    Err(error) if error.code() == Code::Damaged => None,
+                    // Not read is not absent: an epoch may be there.
+                    Err(error) => return Err(error),
                 };
                 newest = newest.max(value.as_ref().and_then(epoch_in).unwrap_or_default());
             }

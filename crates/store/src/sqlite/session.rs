@@ -68,17 +68,22 @@ pub(super) fn open(
                 keep_alive(db, &open.session(), Some(&open.note), now)?;
                 return Ok(Opened::Open(open.session()));
             }
-            (false, false, _) => {}
+            (false, false, true) => return Ok(Opened::Spent),
+            (false, false, false) => {}
         }
     }
     let used = (open.group.as_str(), nonce.as_str());
     if first(db, include_str!("sql/spent_find.sql"), used, |_| Ok(()))?.is_some() {
         return Ok(Opened::Spent);
     }
-    execute(db, include_str!("sql/spent_sweep.sql"), [open.group.as_str()])?;
-    execute(db, include_str!("sql/spent_record.sql"), used)?;
     let (group, instance) = (&open.group, &open.instance);
-    execute(db, include_str!("sql/session_sweep.sql"), (group.as_str(), ns(now) - DAY_NS))?;
+    let day_ago = ns(now) - DAY_NS;
+    let going = (group.as_str(), instance.as_str(), day_ago);
+    execute(db, include_str!("sql/spent_keep.sql"), going)?;
+    execute(db, include_str!("sql/session_sweep.sql"), (group.as_str(), day_ago))?;
+    execute(db, include_str!("sql/spent_sweep.sql"), [group.as_str()])?;
+    execute(db, include_str!("sql/spent_refresh.sql"), [group.as_str()])?;
+    execute(db, include_str!("sql/spent_record.sql"), used)?;
     let (note, expires) = (open.note.as_str().as_bytes(), expiry(now, open.ttl));
     let first_mark = Mark::first(open.nonce).0 as i64;
     let row = (group.as_str(), instance.as_str(), nonce, note, expires, first_mark);

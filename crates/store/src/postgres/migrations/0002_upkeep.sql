@@ -22,3 +22,10 @@ CREATE TABLE tenure.group_floor (
     group_name text COLLATE "C" NOT NULL PRIMARY KEY,
     epoch bigint NOT NULL CHECK (epoch BETWEEN 0 AND 9007199254740991)
 );
+
+-- Nonces were forgotten a week after their first use, even while something carried them.
+LOCK TABLE tenure.spent IN SHARE ROW EXCLUSIVE MODE;
+INSERT INTO tenure.spent (group_name, nonce)
+SELECT group_name, nonce FROM tenure.session
+UNION SELECT group_name, nonce FROM tenure.hold WHERE held
+ON CONFLICT (group_name, nonce) DO UPDATE SET used_at = clock_timestamp();

@@ -22,3 +22,8 @@ CREATE TABLE group_floor (
     group_name TEXT NOT NULL PRIMARY KEY,
     epoch INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- Nonces were forgotten a week after their first use, even while something carried them.
+INSERT OR REPLACE INTO spent (group_name, nonce, unix_ms)
+SELECT group_name, nonce, CAST(unixepoch('subsec') * 1000 AS INTEGER) FROM (
+    SELECT group_name, nonce FROM session UNION SELECT group_name, nonce FROM hold WHERE held);

@@ -1,3 +1,8 @@
--- What was used more than seven days ago. ?1 group
+-- What was used, or left its session, more than seven days ago. Not what a session or a held hold
+-- still carries: given again, it would bring that back. The plus keeps the holds from being read
+-- when nothing is that old. ?1 group
 DELETE FROM spent WHERE group_name = ?1
     AND unix_ms < CAST(unixepoch('subsec') * 1000 AS INTEGER) - 7 * 24 * 60 * 60 * 1000
+    AND +nonce NOT IN (
+        SELECT nonce FROM session WHERE group_name = ?1
+        UNION SELECT nonce FROM hold WHERE group_name = ?1 AND held)

@@ -3,6 +3,7 @@
 mod clock;
 mod fence;
 mod locks;
+mod nonce;
 mod reconnect;
 mod schema;
 mod server;

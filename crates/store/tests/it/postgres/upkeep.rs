@@ -295,10 +295,14 @@ async fn a_store_from_before_is_brought_up_to_date() {
     let commit = "SELECT outcome FROM tenure.checkpoint_commit('g', 'old', $1::text::uuid, '{d}',
         '{7}', ARRAY[$2::bigint], '{x}', 32)";
     client.query_one(&place.sql(commit), &[&nonce, &0_i64]).await.unwrap();
+    // It has lived for longer than its nonce was remembered.
+    client.batch_execute(&place.sql("DELETE FROM tenure.spent")).await.unwrap();
 
     let store = place.open().await;
     assert_eq!(store.retention().await.unwrap(), Retention::default());
     assert_eq!(store.load(&[duty("d")]).await.unwrap()[0].as_ref().unwrap().epoch.get(), 7);
+    let spent = place.sql("SELECT nonce::text FROM tenure.spent");
+    assert_eq!(client.query_one(&spent, &[]).await.unwrap().get::<_, &str>(0), nonce);
     // The old program goes on with the calls that it knows.
     let saved = client.query_one(&place.sql(commit), &[&nonce, &1_i64]).await.unwrap();
     assert_eq!(saved.get::<_, &str>(0), "saved");

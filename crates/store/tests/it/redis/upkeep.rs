@@ -4,8 +4,8 @@ use tenure_core::store::{Adopt, Forgotten, KeptAlive, Retention};
 use tenure_core::{Code, DutyKey, Epoch, Store};
 
 use super::kit::{
-    commit, duty, group, hold, is_fenced, join, keep, number, open, reason, refused, release,
-    server, wear,
+    commit, duty, group, hold, is_fenced, is_kept, join, keep, number, open, reason, refused,
+    release, server, try_open, wear,
 };
 
 fn wish(floor: Epoch) -> Adopt {
@@ -56,6 +56,30 @@ async fn adopting_finds_what_the_indexes_have_lost() {
     let b = join(&adopter, "b").await;
     assert!(hold(&adopter, &b, "y").await.epoch > adopted.floor);
     assert!(adopter.load(&[duty("x")]).await.unwrap()[0].is_some());
+}
+
+/// An epoch that may not be read is not an epoch that is not there. A key of another type is: no
+/// grant was ever written into it.
+#[tokio::test]
+async fn adopting_is_refused_when_an_epoch_cannot_be_read() {
+    let server = server();
+    let url = server.url().replace("redis://", "redis://app:pw@");
+    let user = ["acl", "setuser", "app", "on", ">pw", "~*", "&*", "+@all", "-lindex"];
+    server.cli(&user).unwrap();
+    let store = try_open(&url).await.unwrap();
+    let a = join(&store, "a").await;
+    let held = hold(&store, &a, "x").await;
+    commit(&store, &a, &held, 0).await.unwrap();
+    for words in [&["lpush", "poll:fence:list", "1"][..], &["set", "poll:checkpoint:text", "1"]] {
+        server.cli(words).unwrap();
+    }
+    let before = server.cli(&["hgetall", "tenure:store"]).unwrap();
+    let error = store.adopt(&wish(Epoch::ZERO)).await.unwrap_err();
+    assert_eq!(refused(&error), Some(Code::Denied), "{error}");
+    assert_eq!(server.cli(&["hgetall", "tenure:store"]).unwrap(), before);
+    assert!(is_kept(&keep(&store, &a, &held).await));
+    server.cli(&["acl", "setuser", "app", "+lindex"]).unwrap();
+    assert_eq!(store.adopt(&wish(Epoch::ZERO)).await.unwrap().sessions, 1);
 }
 
 /// A database may be shared: what is not ours stays, whatever its name.

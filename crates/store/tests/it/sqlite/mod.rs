@@ -2,6 +2,7 @@
 
 mod boot;
 mod file;
+mod nonce;
 mod starvation;
 mod upkeep;
 

@@ -1,10 +1,11 @@
 //! A store from before migration 0002.
 
 use rusqlite::Connection;
-use tenure_core::store::{Forgotten, Retention};
+use tenure_core::store::{Forgotten, OpenSession, Opened, Retention};
+use tenure_core::{InstanceId, Nonce};
 
 use super::open;
-use crate::player::{LONG, Player, duty, reason};
+use crate::player::{LONG, Player, duty, reason, wish};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_from_before_is_brought_up_to_date() {
@@ -23,6 +24,10 @@ async fn a_store_from_before_is_brought_up_to_date() {
     let store = open(&path).await;
     assert_eq!(store.retention().await.unwrap(), Retention::default());
     assert_eq!(store.history(&duty("d")).await.unwrap().len(), 1);
+    // Its nonce had been forgotten, and its hold was claimed by nobody since.
+    let nonce = Nonce::parse("11111111-1111-4111-8111-111111111111").unwrap();
+    let again = OpenSession { instance: InstanceId::new("old").unwrap(), nonce, ..wish("", LONG) };
+    assert_eq!(store.open_session(&again).await.unwrap(), Opened::Spent);
     let forgotten = store.forget(&[duty("d")], &reason()).await.unwrap();
     assert!(matches!(forgotten[0], Forgotten::Forgotten { floor } if floor.get() == 7));
     let a = Player::join(&store, "a", LONG).await;

@@ -1,3 +1,39 @@
+-- Forgets the nonces of a group that ended with their sessions more than a week ago. One that a
+-- session or a held hold still carries is remembered for another week: given again, it would bring
+-- back what has ended (R9).
+--
+-- Nothing here waits, so a caller may hold whatever it likes. Only what was locked first is
+-- forgotten: who removes a session refreshes its nonce before that can be seen. The holds are read
+-- only when there is something to forget, and then once.
+CREATE OR REPLACE FUNCTION tenure.spent_sweep(p_group text) RETURNS void
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    v_limit constant timestamptz := clock_timestamp() - interval '7 days';
+    v_old uuid[];
+    v_carried uuid[];
+BEGIN
+    SELECT array_agg(o.nonce) INTO v_old FROM (
+        SELECT x.nonce FROM tenure.spent x
+        WHERE x.group_name = p_group AND x.used_at < v_limit FOR UPDATE SKIP LOCKED
+    ) AS o;
+    IF v_old IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT array_agg(c.nonce) INTO v_carried FROM (
+        SELECT x.nonce FROM tenure.session x WHERE x.group_name = p_group
+        UNION SELECT x.nonce FROM tenure.hold x WHERE x.group_name = p_group AND x.held
+        OFFSET 0
+    ) AS c CROSS JOIN LATERAL (
+        SELECT FROM tenure.spent x
+        WHERE x.group_name = p_group AND x.nonce = c.nonce AND x.used_at < v_limit
+        FOR UPDATE SKIP LOCKED
+    ) AS locked;
+    UPDATE tenure.spent SET used_at = clock_timestamp()
+    WHERE group_name = p_group AND nonce = ANY (v_carried);
+    DELETE FROM tenure.spent
+    WHERE group_name = p_group AND nonce = ANY (v_old) AND used_at < v_limit;
+END $$;
+
 -- Opens a session. Answers open, taken, spent or evicted.
 CREATE OR REPLACE FUNCTION tenure.session_open(
     p_group text, p_instance text, p_nonce uuid, p_ttl_ms bigint, p_note bytea, p_mark bigint
@@ -9,15 +45,6 @@ DECLARE
     v_is_there boolean;
     v_spent boolean;
 BEGIN
-    -- Members that ended more than a day ago; evictions are remembered. What is in use can wait.
-    DELETE FROM tenure.session WHERE (group_name, instance) IN (
-        SELECT x.group_name, x.instance FROM tenure.session x
-        WHERE x.group_name = p_group AND x.instance <> p_instance AND NOT x.evicted
-            AND x.expires_at < clock_timestamp() - interval '1 day'
-        FOR UPDATE SKIP LOCKED
-    );
-    DELETE FROM tenure.spent
-    WHERE group_name = p_group AND used_at < clock_timestamp() - interval '7 days';
     LOOP
         SELECT * INTO v_row FROM tenure.session
         WHERE group_name = p_group AND instance = p_instance FOR UPDATE;
@@ -33,7 +60,7 @@ BEGIN
                 RETURN 'evicted';
             ELSIF v_live AND v_row.nonce <> p_nonce THEN
                 RETURN 'taken';
-            ELSIF NOT v_live AND v_spent THEN
+            ELSIF NOT v_live AND (v_spent OR v_row.nonce = p_nonce) THEN
                 RETURN 'spent';
             END IF;
             UPDATE tenure.session SET
@@ -53,8 +80,24 @@ BEGIN
         -- Otherwise somebody was faster: look at what they made.
         EXIT WHEN FOUND;
     END LOOP;
-    -- A nonce is spent from its first use on: what has ended never comes back (R9).
-    INSERT INTO tenure.spent (group_name, nonce) VALUES (p_group, p_nonce) ON CONFLICT DO NOTHING;
+    -- Members that ended more than a day ago go; evictions are remembered. What is in use can wait.
+    -- A nonce is spent from its first use on, and for a week from when its session goes: what has
+    -- ended never comes back (R9).
+    WITH gone AS (
+        DELETE FROM tenure.session WHERE (group_name, instance) IN (
+            SELECT x.group_name, x.instance FROM tenure.session x
+            WHERE x.group_name = p_group AND x.instance <> p_instance AND NOT x.evicted
+                AND x.expires_at < clock_timestamp() - interval '1 day'
+            FOR UPDATE SKIP LOCKED
+        ) RETURNING nonce
+    )
+    INSERT INTO tenure.spent (group_name, nonce)
+    SELECT p_group, u.nonce FROM (
+        SELECT p_nonce AS nonce UNION SELECT v_row.nonce WHERE v_is_there
+        UNION SELECT nonce FROM gone
+    ) AS u ORDER BY u.nonce
+    ON CONFLICT (group_name, nonce) DO UPDATE SET used_at = clock_timestamp();
+    PERFORM tenure.spent_sweep(p_group);
     INSERT INTO tenure.audit (group_name, kind, instance, reason)
     VALUES (p_group, 'joined', p_instance, 'open');
     PERFORM pg_notify('tenure.changes', p_group);

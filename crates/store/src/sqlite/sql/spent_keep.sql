@@ -1,0 +1,6 @@
+-- A nonce is remembered for a week from when its session goes: as session_sweep.sql takes it, or
+-- because its instance opens another. ?1 group, ?2 instance, ?3 a day ago
+INSERT INTO spent (group_name, nonce, unix_ms)
+SELECT group_name, nonce, CAST(unixepoch('subsec') * 1000 AS INTEGER) FROM session
+WHERE group_name = ?1 AND (instance = ?2 OR (expires_ns < ?3 AND NOT evicted))
+ON CONFLICT (group_name, nonce) DO UPDATE SET unix_ms = excluded.unix_ms
