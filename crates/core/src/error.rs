@@ -32,7 +32,7 @@ macro_rules! codes {
 
 codes! {
     BadUrl "ST001" "the store URL cannot be used"
-        "use file:PATH, sqlite:PATH, postgres://HOST/DATABASE, redis://HOST:PORT or etcd://HOST:PORT"
+        "use file:PATH, sqlite:PATH, postgres://HOST/NAME, redis://HOST:PORT or etcd://HOST:PORT"
     Unreachable "ST002" "the store cannot be reached"
         "check that the server runs and that host and port in the URL are right"
     Denied "ST003" "the store refused the credentials or the rights"
