@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use tenure_core::guarantee::Level;
 
 use crate::env;
+use crate::failure::Failure;
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
 
@@ -218,16 +219,60 @@ impl Usage {
             for word in words.iter().map(|word| word.to_string_lossy()) {
                 let value = word.split_once('=').map_or("", |(_, value)| value);
                 for part in [&*word, value].into_iter().filter(|part| may_be_secret(part)) {
-                    text = text.replace(part, "(not shown)");
+                    text = text.replace(part, NOT_SHOWN);
                 }
+            }
+            // What stands in a variable was not typed, and may be meant for another one.
+            let ours = [env::STORE, env::SIGNING, env::SIGNING_KEYS, env::SIGNING_KEYS_FILE];
+            let ours = ours.into_iter().filter_map(std::env::var_os);
+            for value in ours.filter(|value| !value.is_empty()) {
+                text = hide_value(&text, &value.to_string_lossy());
             }
         }
         Self { text, is_error: error.use_stderr() }
     }
 }
 
-fn may_be_secret(word: &str) -> bool {
-    word.contains("://") || word.contains('@')
+/// A value as clap quotes it; without its quotes only where no other word can be meant.
+fn hide_value(text: &str, value: &str) -> String {
+    let text = text.replace(&format!("'{value}'"), NOT_SHOWN);
+    if may_be_secret(value) { text.replace(value, NOT_SHOWN) } else { text }
+}
+
+/// What stands in the place of a word that may be secret.
+pub(crate) const NOT_SHOWN: &str = "(not shown)";
+
+/// So many hexadecimal digits in a row may be a key.
+const KEY_DIGITS: usize = 32;
+
+/// Whether a word may hold a password or a key.
+pub(crate) fn may_be_secret(word: &str) -> bool {
+    word.contains("://") || word.contains('@') || may_be_key(word)
+}
+
+/// Whether a word may hold a signing key.
+pub(crate) fn may_be_key(word: &str) -> bool {
+    word.split(|c: char| !c.is_ascii_hexdigit()).any(|digits| digits.len() >= KEY_DIGITS)
+}
+
+/// Reads the name of a group or a duty. A URL in its place is refused before anybody repeats it.
+///
+/// An `@` is fine in a duty's id, which may be an account's address. In the name of a group,
+/// behind a colon, it looks like `USER:PASSWORD@HOST`; who means a group writes `%40`.
+pub(crate) fn name<T, E: Into<Failure>>(
+    text: &str,
+    read: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, Failure> {
+    let group = text.split_once('/').map_or(text, |(group, _)| group);
+    let login = group.split_once(':').is_some_and(|(_, rest)| rest.contains('@'));
+    if text.contains("://") || login {
+        return Err(Failure::Usage(format!(
+            "{NOT_SHOWN} is not the name of a group or a duty; it looks like a URL, and a store \
+             is given by --store or {} (in the name of a group, write @ as %40)",
+            env::STORE
+        )));
+    }
+    read(text).map_err(Into::into)
 }
 
 #[cfg(test)]
@@ -240,6 +285,9 @@ mod tests {
         Args::command().debug_assert();
     }
 
+    const KEY_LINE: &str =
+        "s3cret sign 5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
+
     #[test]
     fn a_url_in_the_wrong_place_is_not_repeated() {
         for words in [
@@ -248,6 +296,7 @@ mod tests {
             &["tenure", "ls", "a", "me:s3cret@h"],
             &["tenure", "ls", "--stor=postgres://me:s3cret@h/db"],
             &["tenure", "ls", "--json=postgres://me:s3cret@h/db"],
+            &["tenure", "checkpoint", "verify", "--signing", KEY_LINE],
         ] {
             let words: Vec<OsString> = words.iter().map(Into::into).collect();
             let error = Args::try_parse_from(&words).err().expect("bad usage");
@@ -255,5 +304,29 @@ mod tests {
             assert!(usage.is_error);
             assert!(!usage.text.contains("s3cret"), "{}", usage.text);
         }
+    }
+
+    #[test]
+    fn names_are_told_from_urls() {
+        let whole = |text: &str| Ok::<_, Failure>(text.to_owned());
+        for text in ["poll", "mail/gmail:user:a@b", "a:b/c", "a@b/c:d@e", "mail%40a:b", "a:b%40c"] {
+            assert_eq!(name(text, whole).unwrap(), text);
+        }
+        for text in ["postgres://h/db", "g/redis://h", "me:s3cret@h", ":s3cret@h/0", "p:u:s3cret@h"]
+        {
+            let Err(Failure::Usage(what)) = name(text, whole) else { panic!("{text}") };
+            assert!(!what.contains(text), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_hidden_and_other_words_are_not() {
+        let text = "invalid value 'on' for '--signing <SIGNING>' or the option";
+        assert_eq!(
+            hide_value(text, "on"),
+            "invalid value (not shown) for '--signing <SIGNING>' or the option"
+        );
+        let key = format!("k {}", "5e".repeat(16));
+        assert_eq!(hide_value(&format!("bad {key}"), &key), "bad (not shown)");
     }
 }

@@ -25,7 +25,8 @@ pub(crate) async fn run(
     dry_run: bool,
     json: bool,
 ) -> Result<String, Failure> {
-    let store = url.open(IfAbsent::Refuse, process::entropy()).await?;
+    // With the seals on: what was moved away or is badly signed can be forgotten all the same.
+    let store = url.open_bare(IfAbsent::Refuse, process::entropy()).await?;
     let forgotten = match dry_run {
         true => foresee(&*store, &duties).await?,
         false => store.forget(&duties, &Reason::new("forget by operator")?).await?,
@@ -56,12 +57,11 @@ pub(crate) async fn run(
 /// What forgetting would answer just now.
 async fn foresee(store: &dyn Store, duties: &[DutyKey]) -> Result<Vec<Forgotten>, StoreError> {
     let mut outcomes = Vec::with_capacity(duties.len());
-    let stored = store.load(duties).await?;
-    for (duty, stored) in duties.iter().zip(stored) {
+    for duty in duties {
         let holders = store.holders(&duty.group).await?;
         let granted = holders.into_iter().find(|holder| &holder.duty == duty);
         let epoch = granted.as_ref().and_then(|holder| holder.epoch);
-        let newest = epoch.max(stored.map(|checkpoint| checkpoint.epoch));
+        let newest = epoch.max(stored_epoch(store, duty).await?);
         outcomes.push(match (granted.and_then(|holder| holder.holder), newest) {
             (Some(holder), _) => Forgotten::HeldBy(Some(holder)),
             (None, Some(floor)) => Forgotten::Forgotten { floor },
@@ -69,6 +69,21 @@ async fn foresee(store: &dyn Store, duties: &[DutyKey]) -> Result<Vec<Forgotten>
         });
     }
     Ok(outcomes)
+}
+
+/// The newest epoch of what is stored, which may be damaged or a ring alone; `None` for nothing.
+async fn stored_epoch(store: &dyn Store, duty: &DutyKey) -> Result<Option<Epoch>, StoreError> {
+    let damaged = |error: &StoreError| error.code() == Code::Damaged;
+    let least = match store.load(std::slice::from_ref(duty)).await {
+        Ok(stored) => stored.into_iter().flatten().next().map(|stored| stored.epoch),
+        Err(error) if damaged(&error) => Some(Epoch::ZERO),
+        Err(error) => return Err(error),
+    };
+    match store.history(duty).await {
+        Ok(ring) => Ok(ring.into_iter().map(|stored| stored.epoch).max().max(least)),
+        Err(error) if damaged(&error) => Ok(least.or(Some(Epoch::ZERO))),
+        Err(error) => Err(error),
+    }
 }
 
 const COLUMNS: [Column; 4] = [

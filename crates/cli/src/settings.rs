@@ -4,7 +4,7 @@ use tenure_core::guarantee::Level;
 use tenure_core::{Code, DutyKey, GroupName};
 use tenure_store::StoreUrl;
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, NOT_SHOWN, may_be_secret, name};
 use crate::failure::Failure;
 use crate::store::Task;
 use crate::{checkpoint, signing};
@@ -33,11 +33,12 @@ impl Settings {
         let store = || StoreUrl::parse(&args.global.store);
         let action = match &args.command {
             Command::Ls { group } => {
-                let group = group.as_deref().map(GroupName::unescape).transpose()?;
-                Action::Ls { store: store()?, group }
+                let group = group.as_deref().map(|group| name(group, GroupName::unescape));
+                Action::Ls { group: group.transpose()?, store: store()? }
             }
             Command::Forget { duties, dry_run } => {
-                let duties = duties.iter().map(|duty| duty.parse()).collect::<Result<_, _>>()?;
+                let duties = duties.iter().map(|duty| name(duty, str::parse));
+                let duties = duties.collect::<Result<_, _>>()?;
                 Action::Forget { store: store()?, duties, dry_run: *dry_run }
             }
             Command::Store(command) => Action::Store { task: Task::new(command)?, store: store()? },
@@ -61,6 +62,7 @@ impl Settings {
 fn known(text: &str) -> Result<Code, Failure> {
     let code = Code::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text));
     code.ok_or_else(|| {
-        Failure::Usage(format!("there is no error code {text:?}; `tenure errors` lists all"))
+        let text = if may_be_secret(text) { NOT_SHOWN.to_owned() } else { format!("{text:?}") };
+        Failure::Usage(format!("there is no error code {text}; `tenure errors` lists all"))
     })
 }

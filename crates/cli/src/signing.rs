@@ -1,11 +1,11 @@
 //! Where signing keys come from.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use tenure_core::{Code, StoreError};
 use tenure_store::signing::{Keyring, Signing};
 
-use crate::args::{self, SigningMode};
+use crate::args::{self, NOT_SHOWN, SigningMode, may_be_key};
 use crate::env;
 
 /// How checkpoints are signed, with the keys as text: a ring is made for each store.
@@ -58,9 +58,14 @@ impl Settings {
     }
 }
 
-fn read(path: &PathBuf) -> Result<String, StoreError> {
+fn read(path: &Path) -> Result<String, StoreError> {
     std::fs::read_to_string(path).map_err(|error| {
-        let detail = format!("{}: {}", path.display(), error.kind());
+        // The keys themselves may stand where their file should.
+        let mut shown = path.display().to_string();
+        if shown.contains(char::is_whitespace) || may_be_key(&shown) {
+            NOT_SHOWN.clone_into(&mut shown);
+        }
+        let detail = format!("{shown}: {}", error.kind());
         StoreError::refused(Code::BadKeys, detail)
     })
 }

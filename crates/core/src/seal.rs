@@ -30,10 +30,11 @@ impl Mac {
     /// What comes before the first signature.
     pub const NONE: Self = Self([0; 32]);
 
-    /// Reads 64 hexadecimal digits.
+    /// Reads 64 hexadecimal digits, in the one spelling in which they are written.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
+        let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if text.len() != 64 || !text.bytes().all(digit) {
             return None;
         }
         for (byte, at) in bytes.iter_mut().zip((0..64).step_by(2)) {
@@ -99,12 +100,14 @@ impl Seal {
         fields
     }
 
-    /// Puts a seal together again from [`Seal::fields`]; `None` when they make no sense.
+    /// Puts a seal together again from [`Seal::fields`]; `None` when they make no sense. No value
+    /// is empty: an empty one is signed as one that is not there.
     pub fn from_fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<Self> {
         let (mut key, mut mac, mut seal) = (None, None, Self::default());
         for (name, value) in fields {
             let moved = |done| Some(Moved { to: value.to_owned(), done });
             match name {
+                _ if value.is_empty() => return None,
                 "key" if key.is_none() => key = Some(value.to_owned()),
                 "mac" if mac.is_none() => mac = Some(Mac::parse(value)?),
                 "prev" if seal.prev.is_none() => seal.prev = Some(Mac::parse(value)?),
@@ -157,6 +160,9 @@ impl Seal {
         if *self == Self::default() {
             return Ok(payload);
         }
+        if self.fields().iter().any(|(_, value)| value.is_empty()) {
+            return Err(StoreError::refused(Code::BadInput, "a key id or URL is empty"));
+        }
         let line = self.line();
         if line.len() > Self::MAX_BYTES {
             return Err(StoreError::refused(Code::BadInput, "a key id or URL is too long"));
@@ -208,6 +214,29 @@ mod tests {
             let document = Document::new(format!("{MAGIC}{broken}")).unwrap();
             assert_eq!(Seal::split(&document).unwrap_err().code(), Code::Damaged, "{broken:?}");
         }
+    }
+
+    #[test]
+    fn nothing_can_be_added_that_signs_like_nothing() {
+        let signed = Seal { moved: None, ..seal() };
+        let good = signed.join(b"{}").unwrap();
+        let good = String::from_utf8(good.as_bytes().to_vec()).unwrap();
+        for more in [" from=", " moved=", " moving="] {
+            let document = Document::new(good.replace("\n", &format!("{more}\n"))).unwrap();
+            assert_eq!(Seal::split(&document).unwrap_err().code(), Code::Damaged, "{more}");
+        }
+        assert!(Seal::from_fields([("key", ""), ("mac", &*"07".repeat(32))]).is_none());
+        let empty = Seal { origin: Some(String::new()), ..signed };
+        assert_eq!(empty.join(b"{}").unwrap_err().code(), Code::BadInput);
+    }
+
+    #[test]
+    fn a_signature_has_one_spelling() {
+        assert_eq!(Mac::parse(&"0f".repeat(32)), Some(Mac([15; 32])));
+        for other in ["+f", "0F", "0g", "-1", " f"] {
+            assert_eq!(Mac::parse(&other.repeat(32)), None, "{other}");
+        }
+        assert_eq!(Mac::parse(&"0".repeat(63)), None);
     }
 
     proptest! {

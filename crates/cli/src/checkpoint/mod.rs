@@ -18,7 +18,7 @@ use tenure_duty::process;
 use tenure_store::transfer::Operator;
 use tenure_store::{IfAbsent, StoreUrl};
 
-use crate::args::{Checkpoint as Command, Schema};
+use crate::args::{Checkpoint as Command, Schema, name};
 use crate::failure::Failure;
 use crate::{signing, time};
 
@@ -41,12 +41,20 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    fn parse(text: &str) -> Result<Self, StoreError> {
+    fn parse(text: &str) -> Result<Self, Failure> {
         match text.contains('/') {
-            true => Ok(Self::Duty(text.parse()?)),
-            false => Ok(Self::Group(GroupName::unescape(text)?)),
+            true => Ok(Self::Duty(duty_of(text)?)),
+            false => Ok(Self::Group(group_of(text)?)),
         }
     }
+}
+
+fn duty_of(text: &str) -> Result<DutyKey, Failure> {
+    name(text, str::parse)
+}
+
+fn group_of(text: &str) -> Result<GroupName, Failure> {
+    name(text, GroupName::unescape)
 }
 
 impl Action {
@@ -58,27 +66,28 @@ impl Action {
         let names = |names: &[String]| names.iter().map(|name| Name::parse(name)).collect();
         Ok(match command {
             Command::Move(given) => {
-                let names: Result<Vec<Name>, StoreError> = names(&given.names);
+                let names: Result<Vec<Name>, Failure> = names(&given.names);
+                given.rename.as_deref().map(duty_of).transpose()?;
                 Self::Move { signing, moving: moving::Moving::new(given, names?)? }
             }
             Command::Get { name, schema: Schema::Shards } => {
-                let group = GroupName::unescape(name)?;
+                let group = group_of(name)?;
                 Self::GetShards { store: StoreUrl::parse(store)?, signing, group }
             }
             Command::Get { name, schema } => Self::Get {
                 store: StoreUrl::parse(store)?,
                 signing,
-                duty: name.parse()?,
+                duty: duty_of(name)?,
                 lease: *schema == Schema::Lease,
             },
             Command::History { duty } => {
-                Self::History { store: StoreUrl::parse(store)?, signing, duty: duty.parse()? }
+                Self::History { store: StoreUrl::parse(store)?, signing, duty: duty_of(duty)? }
             }
             Command::Verify { names: given } => {
                 Self::Verify { store: StoreUrl::parse(store)?, signing, names: names(given)? }
             }
             Command::Rewind { duty, to, force, dry_run } => {
-                let (duty, to) = (duty.parse()?, Version::new(*to)?);
+                let (duty, to) = (duty_of(duty)?, Version::new(*to)?);
                 let rewind = rewind::Rewind { duty, to, force: *force, dry_run: *dry_run };
                 Self::Rewind { store: StoreUrl::parse(store)?, signing, rewind }
             }

@@ -1,5 +1,6 @@
 //! `tenure checkpoint` as its users type it.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rusqlite::Connection;
@@ -155,6 +156,102 @@ fn history_and_verify_tell_what_is_signed_and_what_is_not() {
     let ran = tenure.run(&[&["checkpoint", "history", "telegram/bot-42"][..], &keys].concat());
     ran.refused("ST024");
     ran.hides("s3cret");
+}
+
+#[test]
+fn verify_notices_what_is_missing() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("t.db");
+    prepare(&url, &[("bot-1", &["1", "2", "3", "4"]), ("bot-2", &["1"])]);
+    let verify = |mode, words: &[&str]| {
+        let all = [&["checkpoint", "verify", "--store", &url][..], words].concat();
+        signed(&mut tenure.command(&all), mode)
+    };
+    verify("write", &[]).ok();
+    let pen = Connection::open(tenure.path("t.db")).unwrap();
+    let fault = |sql: &str, says: &str| {
+        pen.execute_batch(sql).unwrap();
+        let ran = verify("write", &["telegram"]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains("ST022") && ran.stdout.contains(says), "{ran:?}");
+    };
+    fault("DELETE FROM history WHERE version = 2", "the version before it is missing");
+    fault("DELETE FROM history WHERE version = 4", "the newest one, but not in the history");
+    fault("DELETE FROM checkpoint WHERE duty = 'bot-1'", "the newest checkpoint is missing");
+    let report: Value = serde_json::from_str(&verify("write", &["--json"]).stdout).unwrap();
+    assert_eq!(report["newest_by_key"]["(none)"], 1);
+    assert_eq!(report["faults"], 1);
+}
+
+#[test]
+fn verify_goes_on_after_what_is_damaged() {
+    let tenure = Tenure::new();
+    let folder = tenure.path("cursors");
+    std::fs::create_dir(&folder).unwrap();
+    let url = format!("file:{}", folder.join("c.json").display());
+    prepare(&url, &[("bot-1", &CURSORS), ("bot-2", &CURSORS), ("bot-3", &CURSORS)]);
+    let verify = |words: &[&str]| {
+        let all = [&["checkpoint", "verify", "--store", &url][..], words].concat();
+        signed(&mut tenure.command(&all), "write")
+    };
+    verify(&[]).ok();
+    // The cursor file of one, and an older version of another.
+    let paths = all_files(&folder);
+    let find = |id: &str, older: bool| {
+        let of = |path: &&PathBuf| {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let history = path.parent() != Some(&folder);
+            text.contains("last_update_id") && text.contains(id) && history == older
+        };
+        paths.iter().find(of).unwrap()
+    };
+    std::fs::write(find("bot-1", false), "{").unwrap();
+    std::fs::write(find("bot-2", true), "{").unwrap();
+    let ran = verify(&["--json"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("ST022"), "{ran:?}");
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let unread = report["unreadable"].as_array().unwrap();
+    let line = |line: &Value| (line["duty"].to_string(), line["newest"] == true);
+    let lines: Vec<_> = unread.iter().map(line).collect();
+    let expected = [("\"telegram/bot-1\"", true), ("\"telegram/bot-2\"", false)];
+    assert_eq!(lines, expected.map(|(duty, newest)| (duty.to_owned(), newest)));
+    assert_eq!((&report["faults"], &unread[0]["code"]), (&2.into(), &"ST014".into()));
+    assert_eq!(report["newest_by_key"]["(none)"], 2);
+    let table = verify(&[]).stdout;
+    assert!(table.lines().any(|line| line.starts_with("telegram/bot-3        2")), "{table}");
+    assert!(table.lines().any(|line| line.starts_with("telegram/bot-1        -")), "{table}");
+}
+
+fn all_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(all_files(&path)),
+            false => found.push(path),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_key_s_id_reaches_no_terminal_as_it_is() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("t.db");
+    let (mac, id) = ("00".repeat(32), "%1B%5B31mred");
+    prepare(&url, &[("bot-1", &["1"])]);
+    let pen = Connection::open(tenure.path("t.db")).unwrap();
+    let seal = format!("tenure-seal:1 key={id} mac={mac} prev={mac}\n1");
+    for table in ["checkpoint", "history"] {
+        let sql = format!("UPDATE {table} SET document = ?1");
+        pen.execute(&sql, [seal.as_bytes()]).unwrap();
+    }
+    let ran = signed(&mut tenure.command(&["checkpoint", "verify", "--store", &url]), "require");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("newest checkpoints by key \\u{1b}[31mred: 1"), "{ran:?}");
+    ran.hides("\u{1b}");
 }
 
 #[test]

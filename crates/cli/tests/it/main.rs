@@ -11,6 +11,7 @@ mod errors;
 mod guide;
 mod ls;
 mod migrate;
+mod secrets;
 mod stores;
 mod tenure;
 mod upkeep;

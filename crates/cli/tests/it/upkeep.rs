@@ -103,6 +103,39 @@ fn a_held_duty_is_refused_and_the_others_are_told() {
 }
 
 #[test]
+fn what_was_moved_or_damaged_can_be_forgotten() {
+    let tenure = Tenure::new();
+    let (url, to) = (tenure.sqlite("t.db"), tenure.sqlite("to.db"));
+    crate::checkpoint::prepare(&url, &[("a", &["1"]), ("b", &["1"]), ("c", &["1"])]);
+    tenure.run(&["checkpoint", "move", &url, &to, "telegram/a"]).ok();
+    let pen = rusqlite::Connection::open(tenure.path("t.db")).unwrap();
+    let seal = "UPDATE checkpoint SET document = CAST('tenure-seal:1 x' AS BLOB) WHERE duty = 'b'";
+    pen.execute_batch(seal).unwrap();
+    // Only the ring of it is left.
+    pen.execute_batch("DELETE FROM checkpoint WHERE duty = 'c'").unwrap();
+    let words = ["forget", "telegram/a", "telegram/b", "telegram/c", "--json", "--store", &url];
+    let dry = tenure.run(&[&words[..], &["--dry-run"]].concat()).json();
+    let done = tenure.run(&words).json();
+    for n in 0..3 {
+        assert_eq!(dry["duties"][n]["outcome"], "forgotten", "{dry}");
+        assert_eq!(done["duties"][n]["outcome"], "forgotten", "{done}");
+    }
+
+    // A cursor file that nobody can read.
+    let path = tenure.path("c.json");
+    let url = format!("file:{}#telegram/a", path.display());
+    crate::checkpoint::prepare(&url, &[("a", &["{}"]), ("b", &["{}"])]);
+    std::fs::write(&path, "{").unwrap();
+    let words = ["forget", "telegram/a", "telegram/b", "--json", "--store", &url];
+    let dry = tenure.run(&[&words[..], &["--dry-run"]].concat()).json();
+    let done = tenure.run(&words).json();
+    for n in 0..2 {
+        assert_eq!(dry["duties"][n]["outcome"], "forgotten", "{dry}");
+        assert_eq!(done["duties"][n]["outcome"], "forgotten", "{done}");
+    }
+}
+
+#[test]
 fn adopting_is_shown_first_and_done_when_confirmed() {
     let tenure = Tenure::new();
     for url in stores(&tenure) {

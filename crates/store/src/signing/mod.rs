@@ -9,6 +9,8 @@
 mod keys;
 mod sealed;
 
+use std::cmp::Reverse;
+
 use tenure_core::store::Checkpoint;
 use tenure_core::{DutyKey, Epoch, Mac, Seal, Version};
 
@@ -57,6 +59,12 @@ pub enum Verdict {
     OtherPredecessor,
     /// There is a newer version in the ring.
     Replayed,
+    /// The version before it is not in the ring, although older ones are.
+    Gap,
+    /// It is the newest one, and the ring does not have it.
+    NotInHistory,
+    /// It leads a ring without a newest checkpoint.
+    NewestMissing,
 }
 
 impl Verdict {
@@ -71,7 +79,16 @@ impl Verdict {
             Self::Damaged => "the seal cannot be read",
             Self::OtherPredecessor => "does not follow the version before it",
             Self::Replayed => "older than the newest version in the history",
+            Self::Gap => "the version before it is missing",
+            Self::NotInHistory => "the newest one, but not in the history",
+            Self::NewestMissing => "the newest checkpoint is missing",
         }
+    }
+
+    /// Whether there is nothing wrong with the checkpoint by itself, so that its place can be
+    /// judged.
+    fn may_stand(&self) -> bool {
+        matches!(self, Self::Good | Self::Unsigned)
     }
 }
 
@@ -170,43 +187,67 @@ fn judge(
 }
 
 /// Judges the newest checkpoint and the ring together: each must be signed upon the one before it,
-/// and nothing in the ring may be newer than the newest. `ring` is newest first and has the newest
-/// in it, unless somebody changed one of the two.
+/// none may be missing between two, and the newest is the first of the ring. Where the ring ends
+/// is no fault: it keeps only so many. The newest comes first in the answer, then the ring by
+/// epoch and version.
 pub fn verify(
     keys: &Keyring,
     duty: &DutyKey,
     newest: Option<&Checkpoint>,
     ring: &[Checkpoint],
 ) -> Vec<(Checkpoint, Inspected)> {
-    let head = ring.first();
+    let mut ring: Vec<&Checkpoint> = ring.iter().collect();
+    ring.sort_by_key(|checkpoint| Reverse(place(checkpoint)));
+    let head = ring.first().copied();
     let apart = newest.filter(|newest| head != Some(*newest));
     let mut all: Vec<(Checkpoint, Inspected)> = apart
         .into_iter()
         .chain(ring)
         .map(|checkpoint| (checkpoint.clone(), inspect(Some(keys), duty, checkpoint)))
         .collect();
-    if let (Some(apart), Some(head)) = (apart, head) {
-        let older = (apart.epoch, apart.version) <= (head.epoch, head.version);
-        if older && all[0].1.verdict == Verdict::Good {
-            all[0].1.verdict = Verdict::Replayed;
-        }
+    let verdict = match (newest, apart, head) {
+        (None, _, Some(_)) => Some(Verdict::NewestMissing),
+        (_, Some(apart), Some(head)) if place(apart) <= place(head) => Some(Verdict::Replayed),
+        (_, Some(_), Some(_)) => Some(Verdict::NotInHistory),
+        // A first one without a ring may be of somebody who keeps none.
+        (_, Some(apart), None) if apart.version.get() > 1 => Some(Verdict::NotInHistory),
+        _ => None,
+    };
+    if let (Some(verdict), Some((_, first))) = (verdict, all.first_mut())
+        && first.verdict.may_stand()
+    {
+        first.verdict = verdict;
     }
-    for at in 0..all.len().saturating_sub(1) {
-        let before = &all[at + 1];
-        let follows = Ok(all[at].0.version) == before.0.version.next();
+    judge_order(&mut all[usize::from(apart.is_some())..]);
+    all
+}
+
+/// Later checkpoints have a larger one. The epoch comes first: a duty that begins again counts its
+/// versions anew.
+fn place(checkpoint: &Checkpoint) -> (Epoch, Version) {
+    (checkpoint.epoch, checkpoint.version)
+}
+
+/// Judges each of a ring by the one before it.
+fn judge_order(ring: &mut [(Checkpoint, Inspected)]) {
+    // Before a first version there is only what is left of an earlier life of the duty; the later
+    // one has taken what place it needed in the ring.
+    let mut earlier_life = false;
+    for at in 0..ring.len().saturating_sub(1) {
+        let (now, before) = (&ring[at], &ring[at + 1]);
+        earlier_life |= now.0.version.get() == 1;
+        let follows = Ok(now.0.version) == before.0.version.next();
         let mac = before.1.seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac);
         // What a move brings is signed upon what it was in the other store.
         let came_back = before.1.seal.moved.is_some();
-        let (_, inspected) = &mut all[at];
-        if follows
-            && !came_back
-            && inspected.verdict == Verdict::Good
-            && inspected.seal.prev != Some(mac)
-        {
-            inspected.verdict = Verdict::OtherPredecessor;
-        }
+        let other = follows && !came_back && now.1.seal.prev != Some(mac);
+        let verdict = match now.1.verdict {
+            Verdict::Good if other => Verdict::OtherPredecessor,
+            Verdict::Good | Verdict::Unsigned if !follows && !earlier_life => Verdict::Gap,
+            _ => continue,
+        };
+        ring[at].1.verdict = verdict;
     }
-    all
 }
 
 #[cfg(test)]

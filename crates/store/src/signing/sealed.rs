@@ -77,9 +77,18 @@ impl Sealed {
         before: Option<Seen>,
         stored: Option<Checkpoint>,
     ) -> Result<Option<Checkpoint>, StoreError> {
-        let Some(stored) = stored else {
-            return self.missing(duty, before).await;
-        };
+        match stored {
+            Some(stored) => self.found(duty, before, stored).await.map(Some),
+            None => self.missing(duty, before).await,
+        }
+    }
+
+    async fn found(
+        &self,
+        duty: &DutyKey,
+        before: Option<Seen>,
+        stored: Checkpoint,
+    ) -> Result<Checkpoint, StoreError> {
         let Inspected { seal, payload, verdict } = inspect(self.signing.keys(), duty, &stored);
         if verdict == Verdict::Damaged || (self.required() && verdict != Verdict::Good) {
             return Err(self.refusal(duty, &stored, &seal, &verdict).await);
@@ -92,24 +101,29 @@ impl Sealed {
             return Err(StoreError::refused(Code::Moved, detail));
         }
         let document = Document::from_store(payload)?;
-        Ok(Some(Checkpoint { document, ..stored }))
+        Ok(Checkpoint { document, ..stored })
     }
 
-    /// No checkpoint, although this process has seen one: it was forgotten, unless the ring, which
-    /// would have gone with it, is still there.
+    /// No checkpoint: there never was one or it was forgotten, unless the ring, which would have
+    /// gone with it, is still there. A process that starts afresh must ask, too: who has removed
+    /// the newest one wants it to begin from nothing.
     async fn missing(
         &self,
         duty: &DutyKey,
         before: Option<Seen>,
     ) -> Result<Option<Checkpoint>, StoreError> {
-        if before.is_none() {
-            return Ok(None);
-        }
         if self.required() && !self.inner.history(duty).await?.is_empty() {
+            // The first commit may have come between the two answers.
+            let again = self.inner.load(std::slice::from_ref(duty)).await?;
+            if let Some(stored) = again.into_iter().flatten().next() {
+                return self.found(duty, before, stored).await.map(Some);
+            }
             let detail = format!("{duty} has a history and no newest checkpoint");
             return Err(StoreError::refused(Code::Replayed, detail));
         }
-        self.seen().remove(duty);
+        if before.is_some() {
+            self.seen().remove(duty);
+        }
         Ok(None)
     }
 

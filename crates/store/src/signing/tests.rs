@@ -63,6 +63,72 @@ fn a_ring_is_verified_as_a_whole() {
     assert_eq!(verdicts, [Verdict::OtherPredecessor, Verdict::Good, Verdict::Good]);
 }
 
+/// The verdicts on these versions of a ring, of which the newest is the one in the store.
+fn with_versions(ring: &[Checkpoint], newest: Option<u64>, versions: &[u64]) -> Vec<Verdict> {
+    let find = |n: u64| ring.iter().find(|old| old.version.get() == n).unwrap().clone();
+    let left: Vec<Checkpoint> = versions.iter().map(|n| find(*n)).collect();
+    let newest = newest.map(find);
+    verdicts(&verify(&keys("k sign HEX"), &duty("d"), newest.as_ref(), &left))
+}
+
+#[test]
+fn what_was_taken_out_of_a_ring_is_noticed() {
+    use Verdict::{Gap, Good, NewestMissing, NotInHistory};
+    let ring = ring(&keys("k sign HEX"), &duty("d"), &["one", "two", "three", "four", "five"]);
+    let look = |newest, versions: &[u64]| with_versions(&ring, newest, versions);
+    assert_eq!(look(Some(5), &[5, 4, 3, 2, 1]), vec![Good; 5]);
+    assert_eq!(look(Some(5), &[5, 4, 2, 1]), [Good, Gap, Good, Good]);
+    assert_eq!(look(Some(5), &[5, 1]), [Gap, Good]);
+    // A ring ends somewhere, with one entry at least.
+    assert_eq!(look(Some(5), &[5, 4, 3]), vec![Good; 3]);
+    assert_eq!(look(Some(5), &[5]), [Good]);
+    assert_eq!(look(Some(5), &[]), [NotInHistory]);
+    assert_eq!(look(Some(5), &[4, 3]), [NotInHistory, Good, Good]);
+    assert_eq!(look(Some(1), &[]), [Good]);
+    assert_eq!(look(None, &[5, 4]), [NewestMissing, Good]);
+    assert_eq!(look(None, &[5, 3]), [NewestMissing, Good]);
+    assert_eq!(look(None, &[]), []);
+}
+
+#[test]
+fn a_gap_is_noticed_before_anything_is_signed() {
+    let plain = |version: u64| Checkpoint {
+        version: Version::new(version).unwrap(),
+        document: Document::new(*b"x").unwrap(),
+        ..ring(&keys("k sign HEX"), &duty("d"), &["x"]).remove(0)
+    };
+    let all: Vec<Checkpoint> = [4, 3, 2, 1].map(plain).to_vec();
+    assert_eq!(with_versions(&all, Some(4), &[4, 3, 2, 1]), vec![Verdict::Unsigned; 4]);
+    assert_eq!(with_versions(&all, Some(4), &[4, 2]), [Verdict::Gap, Verdict::Unsigned]);
+    assert_eq!(with_versions(&all, Some(2), &[4, 3, 2])[0], Verdict::Replayed);
+}
+
+#[test]
+fn what_is_left_of_an_earlier_life_is_no_fault() {
+    let keys = keys("k sign HEX");
+    let earlier = ring(&keys, &duty("d"), &["1", "2", "3", "4", "5", "6"]);
+    // The later life counts from one again, under a larger epoch, and takes places of the ring.
+    let (mut prev, mut later) = (Mac::NONE, Vec::new());
+    for version in [1, 2] {
+        let at = (Epoch::new(9).unwrap(), Version::new(version).unwrap());
+        let seal = sign(&keys, &duty("d"), at, prev, Seal::default(), b"x");
+        prev = seal.signed.as_ref().unwrap().1;
+        let document = seal.join(b"x").unwrap();
+        let (epoch, version) = at;
+        later.push(Checkpoint { epoch, version, document, ..earlier[0].clone() });
+    }
+    let mut ring = [earlier[0].clone(), earlier[2].clone(), later[0].clone(), later[1].clone()];
+    for _ in 0..2 {
+        let found = verify(&keys, &duty("d"), Some(&later[1]), &ring);
+        assert_eq!(verdicts(&found), vec![Verdict::Good; 4]);
+        assert_eq!(found[0].0, later[1]);
+        ring.reverse();
+    }
+    // An older life put in the newest's place.
+    let found = verify(&keys, &duty("d"), Some(&earlier[0]), &ring);
+    assert_eq!(found[0].1.verdict, Verdict::Replayed);
+}
+
 #[test]
 fn keys_are_trusted_by_what_they_may() {
     let old = keys("a sign HEX");

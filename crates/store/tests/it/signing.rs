@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rusqlite::Connection;
 use tempfile::TempDir;
-use tenure_core::store::{Checkpoint, Committed};
+use tenure_core::store::{Checkpoint, Committed, Retention};
 use tenure_core::{Code, Document, Store, StoreError};
 use tenure_store::signing::{Keyring, Sealed, Signing, Verdict, verify};
 use tenure_store::sqlite::{Settings, Sqlite};
@@ -58,10 +58,14 @@ impl Place {
         self.bare.load(&[duty(id)]).await.unwrap().remove(0).unwrap()
     }
 
-    async fn verdict(&self, id: &str) -> Verdict {
+    async fn verdicts(&self, id: &str) -> Vec<Verdict> {
         let (newest, ring) = (self.newest(id).await, self.bare.history(&duty(id)).await.unwrap());
-        let mut all = verify(&keys(SIGNER), &duty(id), Some(&newest), &ring);
-        all.remove(0).1.verdict
+        let all = verify(&keys(SIGNER), &duty(id), Some(&newest), &ring);
+        all.into_iter().map(|(_, inspected)| inspected.verdict).collect()
+    }
+
+    async fn verdict(&self, id: &str) -> Verdict {
+        self.verdicts(id).await.remove(0)
     }
 }
 
@@ -103,8 +107,11 @@ async fn what_was_put_in_the_place_of_the_newest_is_noticed() {
 
     // Removed, with the ring still there.
     place.edit("CREATE TABLE aside AS SELECT * FROM checkpoint; DELETE FROM checkpoint");
-    assert_eq!(load(&witness, "a").await.unwrap_err().code(), Code::Replayed);
-    assert!(load(&place.required(), "a").await.unwrap().is_none());
+    for process in [&witness, &place.required()] {
+        assert_eq!(load(process, "a").await.unwrap_err().code(), Code::Replayed);
+        assert!(load(process, "never").await.unwrap().is_none());
+    }
+    assert!(load(&place.process(Signing::Off), "a").await.unwrap().is_none());
     place.edit("INSERT INTO checkpoint SELECT * FROM aside");
 
     // Swapped.
@@ -116,6 +123,30 @@ async fn what_was_put_in_the_place_of_the_newest_is_noticed() {
         let error = load(&place.required(), id).await.unwrap_err();
         assert_eq!(error.code(), Code::BadSignature);
     }
+}
+
+#[tokio::test]
+async fn a_ring_that_was_cut_on_purpose_is_good() {
+    let place = Place::new().await;
+    let store = place.required();
+    let keep = async |history_slots| {
+        let retention = Retention { history_slots, ..Retention::default() };
+        store.retain(retention).await.unwrap();
+    };
+    write(&store, &["a"], 7).await;
+    for (slots, more, left) in [(3, 0, 3), (3, 2, 3), (1, 0, 1), (1, 1, 1), (5, 3, 4), (5, 4, 5)] {
+        keep(slots).await;
+        write(&store, &["a"], more).await;
+        assert_eq!(place.verdicts("a").await, vec![Verdict::Good; left], "{slots}, {more}");
+    }
+    // A new life begins with version one and nothing else.
+    store.forget(&[duty("a")], &reason()).await.unwrap();
+    assert!(load(&place.required(), "a").await.unwrap().is_none());
+    write(&store, &["a"], 2).await;
+    assert_eq!(place.verdicts("a").await, vec![Verdict::Good; 2]);
+
+    place.edit("DELETE FROM history WHERE version = 2");
+    assert_eq!(place.verdict("a").await, Verdict::NotInHistory);
 }
 
 #[tokio::test]

@@ -1,0 +1,71 @@
+//! A password or a key in the wrong place is not repeated.
+
+use crate::tenure::{Ran, Tenure};
+
+const KEY: &str = "5ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7";
+
+#[test]
+fn a_url_in_the_place_of_a_name_is_bad_usage() {
+    let tenure = Tenure::new();
+    let (from, to) = (tenure.sqlite("from.db"), tenure.sqlite("to.db"));
+    tenure.run(&["migrate", "--store", &from]).ok();
+    let url = "postgres://me:s3cret@h/db";
+    let commands: [&[&str]; 10] = [
+        &["errors"],
+        &["ls"],
+        &["forget"],
+        &["forget", "a/b"],
+        &["checkpoint", "get"],
+        &["checkpoint", "get", "--schema", "shards"],
+        &["checkpoint", "history"],
+        &["checkpoint", "verify"],
+        &["checkpoint", "rewind", "--to", "1"],
+        &["checkpoint", "move", &from, &to],
+    ];
+    for command in commands {
+        for secret in [url, "me:s3cret@h", "postgres:me:s3cret@h/db", "g/redis://:s3cret@h/0"] {
+            let command = [command, &[secret, "--store", &from]].concat();
+            for json in [&[][..], &["--json"]] {
+                let ran = tenure.run(&[&command, json].concat());
+                assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{command:?}: {ran:?}");
+                assert!(ran.stderr.contains("(not shown)"), "{ran:?}");
+                ran.hides("s3cret");
+            }
+        }
+    }
+    let ran = tenure.run(&["checkpoint", "move", &from, &to, "g/d", "--as", url]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    ran.hides("s3cret");
+    assert!(!tenure.path("to.db").exists());
+    // An address is a fine name of a duty.
+    tenure.run(&["forget", "mail/gmail:user:a@b", "--store", &from]).ok();
+    tenure.run(&["ls", "a:b%40c", "--store", &from]).ok();
+}
+
+#[test]
+fn keys_in_the_wrong_variable_are_not_shown() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("t.db");
+    tenure.run(&["migrate", "--store", &url]).ok();
+    let line = format!("k sign {KEY}");
+    for (variable, value, code) in [
+        ("TENURE_SIGNING_KEYS_FILE", line.as_str(), 1),
+        ("TENURE_SIGNING_KEYS_FILE", KEY, 1),
+        ("TENURE_SIGNING_KEYS_FILE", "k sign 5ec7e7", 1),
+        ("TENURE_SIGNING", &line, 2),
+        ("TENURE_SIGNING", KEY, 2),
+        ("TENURE_SIGNING", "5ec7e7", 2),
+    ] {
+        let mut command = tenure.command(&["checkpoint", "verify", "--store", &url]);
+        let ran = Ran::of(command.env(variable, value).output().unwrap());
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        assert!(ran.stderr.contains("(not shown)"), "{ran:?}");
+        ran.hides("5ec7e7");
+        if code == 1 {
+            ran.refused("ST024");
+        }
+    }
+    // A path is a help to whoever has mistyped it.
+    let words = ["checkpoint", "verify", "--store", &url, "--signing-keys-file", "no-such.keys"];
+    assert!(tenure.run(&words).stderr.contains("no-such.keys"));
+}
