@@ -73,8 +73,12 @@ impl Etcd {
                 open.iter().for_each(|at| answers[*at] = Some(Claimed::SessionEnded));
                 break;
             };
+            wants.iter().for_each(|want| self.saw(want.floor));
             let mut takes = Vec::new();
             for (at, plan) in self.claim_plans(session, wants, &open, &basis).await? {
+                if let Plan::Answer(Claimed::Already(hold)) = &plan {
+                    self.saw(hold.epoch);
+                }
                 match plan {
                     // A grant of ours whose answer was lost.
                     Plan::Answer(Claimed::Already(hold))

@@ -181,6 +181,7 @@ impl Etcd {
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
         check::keep_alive(holds)?;
+        self.saw_holds(holds.iter());
         let lease = self.keys.lease(session);
         let comparing = async { Hold::common_mark(holds, session) };
         // A lease that was extended is a change, though one that ends by itself.
