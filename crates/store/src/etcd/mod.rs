@@ -37,7 +37,7 @@
 //! The number of a session's lease is a hash of the session: whoever has the session can keep it
 //! alive, and a grant whose answer was lost is the same grant when it is repeated. Who is evicted
 //! until its TTL is moved to another lease, which nobody keeps alive: however often the evicted one
-//! goes on asking, it ends. What is remembered for a week hangs on a lease of two weeks that each
+//! goes on asking, it ends. What is remembered for a week hangs on a lease of 15 days that each
 //! handle grants when it needs one, and grants anew every week.
 //!
 //! # Transactions
@@ -158,8 +158,9 @@ pub struct Etcd {
     /// The largest epoch that this handle has ever seen, in an answer or a question.
     seen: AtomicU64,
     keepers: keep::Keepers,
-    /// Counts the duties that were claimed through this handle.
-    wishes: AtomicU64,
+    /// Counts the records of the audit trail, and how often it was cut.
+    records: AtomicU64,
+    trims: AtomicU64,
 }
 
 /// What this handle knows of the store.
@@ -204,18 +205,20 @@ impl Etcd {
     pub async fn open(settings: Settings) -> Result<Self, StoreError> {
         let clock = BootClock.now().as_nanos();
         let process = u128::from(std::process::id()) << 64 | u128::from(clock);
+        let number = key::handle_number(&[settings.entropy, process]);
         let store = Self {
             control: Link::new(&settings)?,
             link: Arc::new(Link::new(&settings)?),
             keys: Keys::new(settings.prefix),
             entropy: settings.entropy,
             if_absent: settings.if_absent,
-            number: key::handle_number(&[settings.entropy, process]),
+            number,
             written: AtomicU64::new(0),
             known: Mutex::default(),
             seen: AtomicU64::new(0),
             keepers: keep::Keepers::default(),
-            wishes: AtomicU64::new(0),
+            records: AtomicU64::new(number % audit::RECORDS_PER_TRIM),
+            trims: AtomicU64::new(0),
         };
         let call = Call::default();
         let opening = store.find(&call);

@@ -37,12 +37,13 @@ impl Link {
         read.try_into().map_err(|_| error::unexpected("a part is missing"))
     }
 
-    /// Reads one key, for those who cannot wait long.
-    pub(super) async fn read_quick(&self, key: &str) -> Result<Option<KeyValue>, StoreError> {
-        let sent = |open: Open| async move { open.kv().get(key, None).await };
-        let mut response = self.repeat(QUICK, sent).await.map_err(Trouble::into_error)?;
-        self.saw(response.header());
-        Ok(response.take_kvs().pop())
+    /// The same for those who cannot wait long.
+    pub(super) async fn read_quick<const N: usize>(
+        &self,
+        gets: [TxnOp; N],
+    ) -> Result<[Vec<KeyValue>; N], StoreError> {
+        let read = self.read_once(QUICK, &gets).await?;
+        read.try_into().map_err(|_| error::unexpected("a part is missing"))
     }
 
     /// Reads any number of keys, each as it is now.

@@ -169,14 +169,13 @@ impl Etcd {
         self.record_change(call, |record| record.retention = retention).await?;
         self.known().retention = retention;
         // Commits that are under way may still keep more; it is not shown, and goes with the next.
-        self.history_cut(call, retention.history_slots as u64)
-            .await
-            .map_err(StoreError::or_happened)
+        self.past_cut(call, retention.history_slots as u64).await.map_err(StoreError::or_happened)
     }
 
-    /// Drops what is too old by now from every history.
-    async fn history_cut(&self, call: &Call, slots: u64) -> Result<(), StoreError> {
+    /// Drops what is too old by now from every history and audit trail.
+    async fn past_cut(&self, call: &Call, slots: u64) -> Result<(), StoreError> {
         for group in self.group_list().await? {
+            self.audit_trim(&group).await;
             let folder = self.keys.checkpoints(&group);
             let mut cuts = Vec::new();
             for found in self.link.keys(&folder, PAGE).await? {
