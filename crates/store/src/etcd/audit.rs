@@ -4,9 +4,12 @@
 //! deleted as a range. The order is that of the revisions at which the keys were created; records
 //! of one transaction share a revision and are told apart by the number at the end of their keys.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use etcd_client::{GetOptions, KeyValue, SortOrder, SortTarget, TxnOp};
 use tenure_core::store::{AuditEntry, AuditKind, AuditRange};
 use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreError};
+use tokio::time::timeout;
 
 use super::error::Trouble;
 use super::link::{ATTEMPT, Open};
@@ -23,6 +26,10 @@ const _: () = assert!(SAME_REVISION < 1 << INDEX_BITS);
 /// So many records are deleted at once: more than are written between two cuts.
 const TRIMMED: i64 = 20_000;
 
+/// After so many records of one handle the audit trail of a group is cut. A handle begins to count
+/// anywhere below it: however short handles live, one of them comes to it.
+pub(super) const RECORDS_PER_TRIM: u64 = 4_096;
+
 /// The records of one transaction.
 pub(super) struct Trail<'a> {
     folder: String,
@@ -30,6 +37,8 @@ pub(super) struct Trail<'a> {
     written: usize,
     reason: &'a str,
     unix_ms: u64,
+    /// Counts what the handle writes.
+    records: &'a AtomicU64,
 }
 
 impl Trail<'_> {
@@ -46,6 +55,7 @@ impl Trail<'_> {
     ) -> TxnOp {
         let name = self.next_key();
         self.written += 1;
+        self.records.fetch_add(1, Ordering::Relaxed);
         // No name and no reason has a control character, so a tab tells them apart.
         let (duty, epoch) = hold.map_or(("", Epoch::ZERO), |(duty, epoch)| (duty.as_str(), epoch));
         let value = format!(
@@ -61,7 +71,7 @@ impl Trail<'_> {
 
 impl Etcd {
     /// Begins the records of one transaction.
-    pub(super) fn trail<'a>(&self, group: &GroupName, reason: &'a str) -> Trail<'a> {
+    pub(super) fn trail<'a>(&'a self, group: &GroupName, reason: &'a str) -> Trail<'a> {
         let (revision, number) = (self.link.revision(), self.next_number());
         Trail {
             folder: self.keys.audits(group),
@@ -69,6 +79,7 @@ impl Etcd {
             written: 0,
             reason,
             unix_ms: key::unix_ms(),
+            records: &self.records,
         }
     }
 
@@ -131,6 +142,15 @@ impl Etcd {
         page.sort_by_key(|entry| entry.seq);
         page.retain(|entry| entry.seq > after);
         Ok((page, more))
+    }
+
+    /// Cuts the trail of a group when its turn has come. What was written stands, and its answer
+    /// does not wait long for housekeeping.
+    pub(super) async fn audit_tend(&self, group: &GroupName) {
+        let turn = self.records.load(Ordering::Relaxed) / RECORDS_PER_TRIM;
+        if self.trims.fetch_max(turn, Ordering::Relaxed) < turn {
+            let _ = timeout(ATTEMPT, self.audit_trim(group)).await;
+        }
     }
 
     /// Cuts the trail of a group to what is kept, about. Failing does no harm: somebody will.

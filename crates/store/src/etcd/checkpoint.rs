@@ -43,7 +43,10 @@ impl Etcd {
         check::load(duties)?;
         let names: Vec<String> = duties.iter().map(|duty| self.keys.checkpoint(duty)).collect();
         let stored = self.link.read_by(&names, DOCUMENTS).await?;
-        stored.iter().map(|found| found.as_ref().map(versioned).transpose()).collect()
+        let stored = stored.iter().map(|found| found.as_ref().map(versioned).transpose());
+        let stored = stored.collect::<Result<Vec<_>, _>>()?;
+        stored.iter().flatten().for_each(|stored| self.saw(stored.epoch));
+        Ok(stored)
     }
 
     pub(super) async fn checkpoint_history(
@@ -65,6 +68,7 @@ impl Etcd {
         commits: &[Commit],
     ) -> Result<Vec<Committed>, StoreError> {
         check::commit(session, commits)?;
+        self.saw_holds(commits.iter().map(|commit| &commit.hold));
         let mut answers = vec![None; commits.len()];
         let mut parts: Vec<Vec<Write>> = Vec::new();
         let (mut bytes, unix_ms) = (usize::MAX, key::unix_ms());

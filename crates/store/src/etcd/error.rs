@@ -54,16 +54,12 @@ mod status {
 
 pub(super) fn of(error: &Error, address: &str) -> Trouble {
     match error {
-        Error::GRpcStatus(given) => {
-            let mut text = given.message().to_owned();
-            let mut cause = given.source();
-            while let Some(inner) = cause {
-                text = format!("{text}: {inner}");
-                cause = inner.source();
-            }
-            of_status(given.code() as i32, &text, address)
-        }
-        Error::TransportError(error) => of_transport(&causes(error), address),
+        Error::GRpcStatus(given) => match given.source() {
+            // It came over the wire: the server's words, or those of somebody between.
+            None => of_status(given.code() as i32, given.message(), address),
+            Some(cause) => of_transport(cause, address),
+        },
+        Error::TransportError(error) => of_transport(error, address),
         Error::LeaseKeepAliveError(text) if text == "lease not found" => Trouble::LeaseGone,
         Error::InvalidArgs(_) | Error::InvalidUri(_) | Error::InvalidMetadataValue(_) => {
             let detail = format!("{address} is no address of an etcd server");
@@ -73,14 +69,11 @@ pub(super) fn of(error: &Error, address: &str) -> Trouble {
     }
 }
 
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
+/// An error and what it comes from.
+fn chain<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source())
 }
 
 fn of_status(code: i32, text: &str, address: &str) -> Trouble {
@@ -105,26 +98,39 @@ fn of_status(code: i32, text: &str, address: &str) -> Trouble {
         | status::FAILED_PRECONDITION
         | status::OUT_OF_RANGE
         | status::UNIMPLEMENTED => told(Code::Failed, text),
-        // Whoever lost a connection in the middle is told the same code as who found none.
-        _ => of_transport(text, address),
+        // The request was with somebody; a gateway may say that it did not reach the server, in the
+        // same words with which it says that the server was lost in the middle.
+        _ => Trouble::Lost(lost(address)),
     }
 }
 
-/// Trouble on the way. Only what is known to come before the first byte of a request was not sent.
-fn of_transport(text: &str, address: &str) -> Trouble {
+/// Trouble on the way, as our own side has met it. Only what is known to come before the first byte
+/// of a request was not sent.
+fn of_transport(error: &(dyn std::error::Error + 'static), address: &str) -> Trouble {
+    let text = chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
     let has = |words: &str| text.contains(words);
     if has("invalid peer certificate") {
-        let detail = format!("the certificate of {address} is not trusted: {}", tail(text));
+        let detail = format!("the certificate of {address} is not trusted: {}", tail(&text));
         return Trouble::Told(StoreError::refused(Code::Unreachable, detail));
     }
     if has("CertificateRequired") || has("BadCertificate") || has("UnknownCA") {
         let detail = format!("{address} wants a certificate of the client");
         return Trouble::Told(StoreError::refused(Code::Denied, detail));
     }
-    if has("connect error") || has("dns error") || has("Connection refused") {
+    if chain(error).any(is_before_sending) {
         return Trouble::NotSent(unreachable(address));
     }
     Trouble::Lost(lost(address))
+}
+
+/// What a connector says, not what an error quotes: a peer that goes away may give its reasons.
+fn is_before_sending(error: &(dyn std::error::Error + 'static)) -> bool {
+    use std::io::{Error, ErrorKind};
+    let refused = error.downcast_ref::<Error>().map(Error::kind);
+    let text = error.to_string();
+    refused == Some(ErrorKind::ConnectionRefused)
+        || text == "tcp connect error"
+        || text.starts_with("dns error")
 }
 
 fn tail(text: &str) -> &str {
@@ -180,7 +186,16 @@ mod tests {
         for text in ["etcdserver: request timed out", "etcdserver: leader changed", "broken pipe"] {
             assert!(matches!(of_status(14, text, "h:1"), Trouble::Lost(_)), "{text}");
         }
-        let refused = of_status(14, "tcp connect error: Connection refused", "h:1");
-        assert!(matches!(refused, Trouble::NotSent(_)));
+        // Somebody between says so of a server that it had sent the request to.
+        let gateway = "upstream connect error or disconnect/reset before headers";
+        assert!(matches!(of_status(14, gateway, "h:1"), Trouble::Lost(_)));
+        let quoted = std::io::Error::other("go away (tcp connect error: Connection refused)");
+        assert!(matches!(of_transport(&quoted, "h:1"), Trouble::Lost(_)));
+    }
+
+    #[test]
+    fn what_found_no_connection_was_not_sent() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        assert!(matches!(of_transport(&refused, "h:1"), Trouble::NotSent(_)));
     }
 }

@@ -1,7 +1,6 @@
 //! Claims and releases.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use etcd_client::{KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
@@ -10,15 +9,12 @@ use tenure_core::store::{AuditKind, Claimed, HolderNow, Released, Want, check};
 use tenure_core::{
     DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Reason, Session, StoreError,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::key::{self, Fence};
-use super::link::{ATTEMPT, Call, PAUSE};
+use super::link::{Call, PAUSE};
 use super::read::{found, get};
 use super::{CHUNK, Etcd, WAVE, absent, equals, error, keep, revision_of, unchanged};
-
-/// After so many wishes through one handle the audit trail of the group is cut.
-const WISHES_PER_TRIM: u64 = 4_096;
 
 /// What every grant of a claim is compared with.
 struct Basis {
@@ -73,8 +69,12 @@ impl Etcd {
                 open.iter().for_each(|at| answers[*at] = Some(Claimed::SessionEnded));
                 break;
             };
+            wants.iter().for_each(|want| self.saw(want.floor));
             let mut takes = Vec::new();
             for (at, plan) in self.claim_plans(session, wants, &open, &basis).await? {
+                if let Plan::Answer(Claimed::Already(hold)) = &plan {
+                    self.saw(hold.epoch);
+                }
                 match plan {
                     // A grant of ours whose answer was lost.
                     Plan::Answer(Claimed::Already(hold))
@@ -102,11 +102,7 @@ impl Etcd {
                 sleep(PAUSE / 5).await;
             }
         }
-        let before = self.wishes.fetch_add(wants.len() as u64, Ordering::Relaxed);
-        if before / WISHES_PER_TRIM != (before + wants.len() as u64) / WISHES_PER_TRIM {
-            // The grants stand, and their answer does not wait long for housekeeping.
-            let _ = timeout(ATTEMPT, self.audit_trim(&session.group)).await;
-        }
+        self.audit_tend(&session.group).await;
         let missing = || error::unexpected("a wish without an answer");
         answers.into_iter().map(|answer| answer.ok_or_else(missing)).collect()
     }
@@ -285,6 +281,7 @@ impl Etcd {
                 }
             }
         }
+        self.audit_tend(&session.group).await;
         Ok(answers)
     }
 

@@ -3,19 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use etcd_client::{KeyValue, LeaseKeepAliveStream, LeaseKeeper, TxnOpResponse};
+use etcd_client::{KeyValue, LeaseKeepAliveStream, LeaseKeeper};
 use tenure_core::store::{HoldFate, KeptAlive, check};
-use tenure_core::{Hold, Mark, Note, Session, StoreError};
+use tenure_core::{Clock, Hold, LocalInstant, Mark, Note, Session, StoreError};
 
 use super::error::Trouble;
 use super::key::Fence;
 use super::link::{Call, Failed, Open, QUICK};
+use super::read::{found, get};
 use super::{Etcd, error};
-use crate::fates_by_mark;
+use crate::{BootClock, fates_by_mark};
 
 /// So many streams stay open; whoever comes later opens one for each keep-alive.
 const MOST: usize = 256;
+
+/// A session is looked at so often at least: what is remembered of it is renewed on the way.
+const LOOK: Duration = Duration::from_secs(60 * 60);
 
 /// Open streams by lease. One is taken out while it is used: an answer that nobody has waited for
 /// must not be taken for the answer to a later question.
@@ -45,6 +50,7 @@ struct Seen {
     server: u64,
     revision: i64,
     mark: Mark,
+    at: LocalInstant,
 }
 
 /// The answer to a keep-alive.
@@ -159,17 +165,25 @@ impl Etcd {
                 Err(Failed::LeaseGone) => return Ok(None),
                 done => done.map_err(Failed::into_error)?,
             };
-            let written = done.response.op_responses().pop();
-            return match written {
-                Some(TxnOpResponse::Get(mut got)) => Ok(got.take_kvs().pop()),
-                _ => Ok(None),
-            };
+            let mut written = done.response.op_responses();
+            let (live, spent) = (written.pop().map(found), written.pop().map(found));
+            let live = live.and_then(|mut live| live.pop());
+            if live.is_some() {
+                self.spend_again(session, spent.unwrap_or_default().first()).await;
+            }
+            return Ok(live);
         }
         let name = self.keys.session(&session.group, &session.instance);
-        let live = self.control.read_quick(&name).await?;
+        let spent = self.keys.spent(&session.group, session.nonce);
+        let [mut live, spent] = self.control.read_quick([get(&name), get(&spent)]).await?;
         // Who was evicted hangs on another lease.
         let (nonce, lease) = (session.nonce.to_string(), self.keys.lease(session));
-        Ok(live.filter(|live| live.value() == nonce.as_bytes() && live.lease() == lease))
+        let is_it = |live: &KeyValue| live.value() == nonce.as_bytes() && live.lease() == lease;
+        let live = live.pop().filter(is_it);
+        if live.is_some() {
+            self.spend_again(session, spent.first()).await;
+        }
+        Ok(live)
     }
 
     /// Both must agree: the lease lives on for a whole TTL, and the session hangs on it.
@@ -181,6 +195,7 @@ impl Etcd {
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
         check::keep_alive(holds)?;
+        self.saw_holds(holds.iter());
         let lease = self.keys.lease(session);
         let comparing = async { Hold::common_mark(holds, session) };
         // A lease that was extended is a change, though one that ends by itself.
@@ -191,6 +206,7 @@ impl Etcd {
             if let (true, Some(seen), Some((server, revision))) =
                 (extended.alive, extended.seen, extended.at)
                 && (seen.server, seen.revision) == (server, revision)
+                && BootClock.now().since(seen.at) < LOOK
             {
                 return self.kept(session, holds, common, seen.mark).await;
             }
@@ -199,8 +215,12 @@ impl Etcd {
             let (live, alone) =
                 tokio::join!(self.session_look(call, session, None), self.is_alone());
             let live = live?.filter(|_| extended.alive);
+            let at = BootClock.now();
             let seen = live.as_ref().zip(extended.at).filter(|_| alone).map(
-                |(live, (server, revision))| Seen { server, revision, mark: mark(session, live) },
+                |(live, (server, revision))| {
+                    let mark = mark(session, live);
+                    Seen { server, revision, mark, at }
+                },
             );
             self.keepers.saw(lease, seen);
             return self.agreed(session, holds, common, live).await;

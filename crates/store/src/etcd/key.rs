@@ -207,6 +207,15 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// Gives the store a new name. The same again changes nothing, also when somebody has adopted
+    /// it after us before we have heard of our own success.
+    pub(super) fn adopt(&mut self, incarnation: &str, floor: Epoch) {
+        self.floor = self.floor.max(floor);
+        if self.incarnation != incarnation && self.after != incarnation {
+            self.after = std::mem::replace(&mut self.incarnation, incarnation.to_owned());
+        }
+    }
+
     pub(super) fn text(&self) -> String {
         let Self { incarnation, after, floor, retention } = self;
         let Retention { history_slots, audit_kept } = retention;
@@ -285,11 +294,9 @@ pub(super) fn duty_at(group: &GroupName, key: &[u8], folder: &str) -> Result<Dut
     Ok(DutyKey { group: group.clone(), id: DutyId::unescape(name(key, folder)?)? })
 }
 
-/// The time in a record is for people: etcd has no clock that can be asked.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the time in a record is for people; no expiry is judged by it"
-)]
+/// etcd has no clock that can be asked: the time in a record is for people, and a store that took
+/// the place of another one goes on above it.
+#[expect(clippy::disallowed_methods, reason = "no expiry is judged by it")]
 pub(super) fn unix_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -336,6 +343,22 @@ mod tests {
         assert_eq!((read.epoch, read.instance, read.document), {
             (hold().epoch, hold().instance, document)
         });
+    }
+
+    #[test]
+    fn an_adoption_that_is_repeated_does_not_take_back_a_later_one() {
+        let mut record = Record {
+            incarnation: "first".to_owned(),
+            after: String::new(),
+            floor: Epoch::ZERO,
+            retention: Retention::default(),
+        };
+        record.adopt("ours", Epoch::new(7).unwrap());
+        assert_eq!((&*record.incarnation, &*record.after), ("ours", "first"));
+        record.adopt("theirs", Epoch::ZERO);
+        record.adopt("ours", Epoch::ZERO);
+        assert_eq!((&*record.incarnation, &*record.after), ("theirs", "ours"));
+        assert_eq!(record.floor.get(), 7);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
 pub(super) const QUICK: Duration = Duration::from_secs(1);
 
 /// How long a whole call may take.
-const CALL: Duration = Duration::from_secs(15);
+pub(super) const CALL: Duration = Duration::from_secs(15);
 
 /// Between two tries.
 pub(super) const PAUSE: Duration = Duration::from_millis(25);

@@ -37,7 +37,7 @@
 //! The number of a session's lease is a hash of the session: whoever has the session can keep it
 //! alive, and a grant whose answer was lost is the same grant when it is repeated. Who is evicted
 //! until its TTL is moved to another lease, which nobody keeps alive: however often the evicted one
-//! goes on asking, it ends. What is remembered for a week hangs on a lease of two weeks that each
+//! goes on asking, it ends. What is remembered for a week hangs on a lease of 15 days that each
 //! handle grants when it needs one, and grants anew every week.
 //!
 //! # Transactions
@@ -58,6 +58,7 @@ mod key;
 mod lease;
 mod link;
 mod read;
+mod record;
 mod session;
 mod survey;
 mod upkeep;
@@ -69,7 +70,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use etcd_client::{Compare, CompareOp, KeyValue, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, KeyValue};
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
     Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
@@ -77,14 +78,13 @@ use tenure_core::store::{
     Opened, Released, Replaced, Retention, Want, Watch,
 };
 use tenure_core::{
-    Clock, Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason, Session,
-    Store, StoreError, Version,
+    Clock, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
+    StoreError, Version,
 };
 
 use crate::{BootClock, IfAbsent};
-use key::{Keys, Record};
+use key::Keys;
 use link::{Call, Link};
-use read::get;
 
 /// So many items go into one transaction: with the longest names they stay below etcd's 1.5 MiB,
 /// and a nested transaction of five operations is left room for.
@@ -148,16 +148,19 @@ pub struct Etcd {
     link: Arc<Link>,
     keys: Keys,
     entropy: u128,
+    /// Who was told to make no store makes none later either.
+    if_absent: IfAbsent,
     /// Names this handle in what it writes.
     number: u64,
     /// Counts what this handle has written.
     written: AtomicU64,
     known: Mutex<Known>,
-    /// The largest epoch that this handle has ever seen.
+    /// The largest epoch that this handle has ever seen, in an answer or a question.
     seen: AtomicU64,
     keepers: keep::Keepers,
-    /// Counts the duties that were claimed through this handle.
-    wishes: AtomicU64,
+    /// Counts the records of the audit trail, and how often it was cut.
+    records: AtomicU64,
+    trims: AtomicU64,
 }
 
 /// What this handle knows of the store.
@@ -165,6 +168,8 @@ pub struct Etcd {
 struct Known {
     /// `None` after the store was found to be another one.
     incarnation: Option<String>,
+    /// There was a store once.
+    had_one: bool,
     retention: Retention,
     /// How many stores this handle has offered to create.
     offered: u64,
@@ -176,12 +181,6 @@ impl fmt::Debug for Etcd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Etcd({} {:?})", self.link.address(), self.keys)
     }
-}
-
-/// The store's record and the revision at which it was written.
-struct Ground {
-    record: Record,
-    revision: i64,
 }
 
 fn equals(key: &str, value: impl Into<Vec<u8>>) -> Compare {
@@ -206,20 +205,23 @@ impl Etcd {
     pub async fn open(settings: Settings) -> Result<Self, StoreError> {
         let clock = BootClock.now().as_nanos();
         let process = u128::from(std::process::id()) << 64 | u128::from(clock);
+        let number = key::handle_number(&[settings.entropy, process]);
         let store = Self {
             control: Link::new(&settings)?,
             link: Arc::new(Link::new(&settings)?),
             keys: Keys::new(settings.prefix),
             entropy: settings.entropy,
-            number: key::handle_number(&[settings.entropy, process]),
+            if_absent: settings.if_absent,
+            number,
             written: AtomicU64::new(0),
             known: Mutex::default(),
             seen: AtomicU64::new(0),
             keepers: keep::Keepers::default(),
-            wishes: AtomicU64::new(0),
+            records: AtomicU64::new(number % audit::RECORDS_PER_TRIM),
+            trims: AtomicU64::new(0),
         };
         let call = Call::default();
-        let opening = store.find(&call, settings.if_absent);
+        let opening = store.find(&call);
         store.link.bounded(&call, opening).await?;
         Ok(store)
     }
@@ -232,78 +234,20 @@ impl Etcd {
         self.known().retention
     }
 
+    /// One that nothing can be granted above is nobody's.
     fn saw(&self, epoch: Epoch) {
-        self.seen.fetch_max(epoch.get(), Ordering::Relaxed);
+        if epoch.next().is_ok() {
+            self.seen.fetch_max(epoch.get(), Ordering::Relaxed);
+        }
+    }
+
+    fn saw_holds<'a>(&self, holds: impl Iterator<Item = &'a Hold>) {
+        self.saw(holds.map(|hold| hold.epoch).fold(Epoch::ZERO, Epoch::max));
     }
 
     /// A number that this handle has not used before.
     fn next_number(&self) -> u64 {
         self.written.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Finds or creates the store when this handle has none.
-    async fn ready(&self, call: &Call) -> Result<(), StoreError> {
-        if self.known().incarnation.is_some() {
-            return Ok(());
-        }
-        self.find(call, IfAbsent::Create).await
-    }
-
-    async fn find(&self, call: &Call, if_absent: IfAbsent) -> Result<(), StoreError> {
-        let name = self.keys.store();
-        loop {
-            let [found] = self.link.read([get(&name)]).await?;
-            if let Some(found) = found.first() {
-                let record = Record::parse(found.value())?;
-                let mut known = self.known();
-                known.retention = record.retention;
-                known.incarnation = Some(record.incarnation);
-                return Ok(());
-            }
-            if if_absent == IfAbsent::Refuse {
-                let detail = format!("no key {name} on {}", self.link.address());
-                return Err(StoreError::refused(Code::Absent, detail));
-            }
-            let offer = {
-                let mut known = self.known();
-                known.offered += 1;
-                known.offered
-            };
-            // Whoever makes a store anew goes on above what it has seen of the one before.
-            let record = Record {
-                incarnation: format!("{:032x}-{offer}", self.entropy),
-                after: String::new(),
-                floor: Epoch::new(self.seen.load(Ordering::Relaxed))?,
-                retention: Retention::default(),
-            };
-            let put = TxnOp::put(name.as_str(), record.text(), None);
-            let txn = Txn::new().when([absent(&name)]).and_then([put]);
-            self.link.commit(call, txn).await?;
-        }
-    }
-
-    /// Judges the store's record as it was read just now.
-    fn ground(&self, found: &[KeyValue]) -> Result<Ground, StoreError> {
-        let reset = |known: &mut Known| {
-            known.incarnation = None;
-            known.memory = None;
-            let detail = format!("{} is another store now", self.link.address());
-            StoreError::refused(Code::Reset, detail)
-        };
-        let mut known = self.known();
-        let Some(found) = found.first() else {
-            return Err(reset(&mut known));
-        };
-        let record = Record::parse(found.value())?;
-        if known.incarnation.as_ref() != Some(&record.incarnation) {
-            // An adoption has ended every session, and says of whom it took over.
-            if known.incarnation.as_ref() != Some(&record.after) {
-                return Err(reset(&mut known));
-            }
-            known.incarnation = Some(record.incarnation.clone());
-        }
-        known.retention = record.retention;
-        Ok(Ground { record, revision: found.mod_revision() })
     }
 }
 

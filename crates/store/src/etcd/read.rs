@@ -37,12 +37,13 @@ impl Link {
         read.try_into().map_err(|_| error::unexpected("a part is missing"))
     }
 
-    /// Reads one key, for those who cannot wait long.
-    pub(super) async fn read_quick(&self, key: &str) -> Result<Option<KeyValue>, StoreError> {
-        let sent = |open: Open| async move { open.kv().get(key, None).await };
-        let mut response = self.repeat(QUICK, sent).await.map_err(Trouble::into_error)?;
-        self.saw(response.header());
-        Ok(response.take_kvs().pop())
+    /// The same for those who cannot wait long.
+    pub(super) async fn read_quick<const N: usize>(
+        &self,
+        gets: [TxnOp; N],
+    ) -> Result<[Vec<KeyValue>; N], StoreError> {
+        let read = self.read_once(QUICK, &gets).await?;
+        read.try_into().map_err(|_| error::unexpected("a part is missing"))
     }
 
     /// Reads any number of keys, each as it is now.
@@ -81,7 +82,32 @@ impl Link {
     }
 
     async fn pages(&self, folder: &str, options: GetOptions) -> Result<Vec<KeyValue>, StoreError> {
-        let (mut all, mut from, mut revision) = (Vec::new(), folder.as_bytes().to_vec(), 0);
+        let mut all = Vec::new();
+        let mut take = |page| {
+            all.extend::<Vec<KeyValue>>(page);
+            Ok(())
+        };
+        self.walk(folder, options, &mut take).await?;
+        Ok(all)
+    }
+
+    /// Shows everything below a folder, page by page.
+    pub(super) async fn each_page(
+        &self,
+        folder: &str,
+        page: i64,
+        take: &mut (dyn FnMut(Vec<KeyValue>) -> Result<(), StoreError> + Send),
+    ) -> Result<(), StoreError> {
+        self.walk(folder, GetOptions::new().with_limit(page), take).await
+    }
+
+    async fn walk(
+        &self,
+        folder: &str,
+        options: GetOptions,
+        take: &mut (dyn FnMut(Vec<KeyValue>) -> Result<(), StoreError> + Send),
+    ) -> Result<(), StoreError> {
+        let (mut from, mut revision) = (folder.as_bytes().to_vec(), 0);
         let end = end_of(folder);
         loop {
             let options = options.clone().with_range(end.clone()).with_revision(revision);
@@ -95,11 +121,12 @@ impl Link {
             if revision == 0 {
                 revision = response.header().map_or(0, ResponseHeader::revision);
             }
-            let more = response.more();
-            all.extend(response.take_kvs());
-            match all.last() {
-                Some(last) if more => from = [last.key(), &[0]].concat(),
-                _ => return Ok(all),
+            let (more, page) = (response.more(), response.take_kvs());
+            let next = page.last().map(|last| [last.key(), &[0]].concat());
+            take(page)?;
+            match next {
+                Some(next) if more => from = next,
+                _ => return Ok(()),
             }
         }
     }

@@ -7,11 +7,12 @@ use tenure_core::store::{AuditKind, Closed, Evict, Evicted, OpenSession, Opened}
 use tenure_core::{
     Clock, Code, DutyKey, GroupName, InstanceId, Nonce, Reason, Session, StoreError, Ttl,
 };
+use tokio::time::timeout;
 
 use super::audit::Trail;
 use super::error::Trouble;
 use super::key::{self, Fence};
-use super::link::{Call, Done, Failed};
+use super::link::{CALL, Call, Done, Failed, QUICK};
 use super::read::get;
 use super::{CHUNK, Etcd, PAGE, absent, equals, error};
 use crate::BootClock;
@@ -19,8 +20,9 @@ use crate::BootClock;
 /// How long ended sessions and evictions are remembered at least.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The lease for memories; a handle grants another one once half of it is over.
-const MEMORY_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
+/// The lease for memories; a handle grants another one once half of it is over, and has a day to
+/// hang on it what is still needed.
+const MEMORY_SECONDS: i64 = (2 * 7 + 1) * 24 * 60 * 60;
 
 /// etcd counts in whole seconds, and grants no less than one and a half election timeouts.
 const LEAST_SECONDS: i64 = 2;
@@ -85,6 +87,7 @@ impl Etcd {
                 None => {}
             }
             if self.session_make(call, open, &session).await? {
+                self.audit_tend(group).await;
                 return Ok(Opened::Open(session));
             }
         }
@@ -119,7 +122,11 @@ impl Etcd {
                 equals(&name, session.nonce.to_string()),
                 absent(&self.keys.barred(group, instance)),
             ])
-            .and_then([TxnOp::put(self.keys.note(group, instance), note, lease), get(&name)])
+            .and_then([
+                TxnOp::put(self.keys.note(group, instance), note, lease),
+                get(&self.keys.spent(group, session.nonce)),
+                get(&name),
+            ])
     }
 
     /// False when somebody else was faster, or a lease has ended on the way: look again.
@@ -168,6 +175,32 @@ impl Etcd {
         let lease = self.link.grant(name as i64, MEMORY_SECONDS).await?;
         self.known().memory = Some((lease, now));
         Ok(lease)
+    }
+
+    /// Remembers that a nonce was used.
+    fn spent_op(&self, group: &GroupName, nonce: Nonce, memory: i64) -> TxnOp {
+        TxnOp::put(self.keys.spent(group, nonce), Vec::new(), leased(memory))
+    }
+
+    /// A session may live longer than the lease that its nonce is remembered by: moves the memory
+    /// to the lease of the moment. If it fails, the next look does it.
+    pub(super) async fn spend_again(&self, session: &Session, spent: Option<&KeyValue>) {
+        let (group, instance) = (&session.group, &session.instance);
+        let moving = async {
+            let memory = self.memory().await.ok()?;
+            if spent.is_some_and(|spent| spent.lease() == memory) {
+                return None;
+            }
+            let alive = equals(&self.keys.session(group, instance), session.nonce.to_string());
+            let put = self.spent_op(group, session.nonce, memory);
+            let txn = Txn::new().when([alive]).and_then([put]);
+            // Nobody can see it while the session lives, so it is no change of the caller's call.
+            if let Err(Failed::LeaseGone) = self.link.guarded(&Call::default(), txn).await {
+                self.known().memory = None;
+            }
+            Some(())
+        };
+        let _ = timeout(QUICK, moving).await;
     }
 
     /// The duties whose fences say that this session holds them.
@@ -232,30 +265,34 @@ impl Etcd {
         let (group, instance) = (&session.group, &session.instance);
         let name = self.keys.session(group, instance);
         self.keepers.forget(self.keys.lease(session));
-        let mut held = self.held_by(group, instance, session.nonce).await?;
-        held.truncate(CHUNK);
-        let mut trail = self.trail(group, reason.as_str());
-        let mut ops = vec![
-            TxnOp::delete(name.as_str(), None),
-            TxnOp::delete(self.keys.note(group, instance), None),
-        ];
-        let free = |held| self.free_op(held, AuditKind::Released, &mut trail);
-        ops.extend(held.iter().map(free));
-        let ours = trail.next_key();
-        ops.push(trail.put(AuditKind::Left, instance, None));
         let alive = equals(&name, session.nonce.to_string());
-        let txn = Txn::new().when([alive.clone()]).and_then(ops).or_else([get(&ours)]);
-        let done = match self.link.guarded(call, txn).await {
-            // A full store takes no records, but ends sessions.
-            Err(Failed::Store(error)) if error.code() == Code::Full => {
-                let gone = [
-                    TxnOp::delete(name, None),
-                    TxnOp::delete(self.keys.note(group, instance), None),
-                ];
-                let txn = Txn::new().when([alive]).and_then(gone).or_else([get(&ours)]);
-                return Ok(closed(&self.link.commit(call, txn).await?));
+        let done = loop {
+            let mut held = self.held_by(group, instance, session.nonce).await?;
+            held.truncate(CHUNK);
+            let mut trail = self.trail(group, reason.as_str());
+            let gone = [
+                TxnOp::delete(name.as_str(), None),
+                TxnOp::delete(self.keys.note(group, instance), None),
+            ];
+            let mut ops = gone.to_vec();
+            let free = |held| self.free_op(held, AuditKind::Released, &mut trail);
+            ops.extend(held.iter().map(free));
+            let ours = trail.next_key();
+            ops.push(trail.put(AuditKind::Left, instance, None));
+            // A full store grants no lease either; what was remembered before has to do then.
+            if let Ok(memory) = self.memory().await {
+                ops.push(self.spent_op(group, session.nonce, memory));
             }
-            done => done.map_err(Failed::into_error)?,
+            let txn = Txn::new().when([alive.clone()]).and_then(ops).or_else([get(&ours)]);
+            match self.link.guarded(call, txn).await {
+                // A full store takes no records, but ends sessions.
+                Err(Failed::Store(error)) if error.code() == Code::Full => {
+                    let txn = Txn::new().when([alive]).and_then(gone).or_else([get(&ours)]);
+                    return Ok(closed(&self.link.commit(call, txn).await?));
+                }
+                Err(Failed::LeaseGone) => self.known().memory = None,
+                done => break done.map_err(Failed::into_error)?,
+            }
         };
         let closed = closed(&done);
         if closed == Closed::Closed {
@@ -263,6 +300,7 @@ impl Etcd {
             let how = (AuditKind::Released, reason);
             self.free_rest(call, group, (instance, session.nonce), how).await?;
             self.link.revoke(self.keys.lease(session)).await;
+            self.audit_tend(group).await;
         }
         Ok(closed)
     }
@@ -281,14 +319,18 @@ impl Etcd {
             let [live, before] = self.link.read([get(&name), get(&barred)]).await?;
             let live = found(&live)?;
             let mut trail = self.trail(group, reason.as_str());
-            let (mut compares, mut ops) = (Vec::new(), Vec::new());
-            compares.push(match &live {
+            let mut compares = vec![match &live {
                 Some(live) => equals(&name, live.nonce.to_string()),
                 None => absent(&name),
-            });
+            }];
+            // Whoever is evicted again is remembered from now on.
+            let memory = self.memory().await?;
+            let mut ops = vec![TxnOp::put(barred.as_str(), Vec::new(), leased(memory))];
+            if let Some(live) = &live {
+                ops.push(self.spent_op(group, live.nonce, memory));
+            }
             if before.is_empty() {
                 compares.push(absent(&barred));
-                ops.push(TxnOp::put(barred.as_str(), Vec::new(), leased(self.memory().await?)));
                 ops.push(trail.put(AuditKind::Evicted, instance, None));
             }
             match (&live, when) {
@@ -334,8 +376,9 @@ impl Etcd {
         }
     }
 
-    /// Moves a session to a lease that nobody keeps alive. It lasts a whole TTL and a second: what
-    /// the session was promised just before stays true.
+    /// Moves a session to a lease that nobody keeps alive. What the session was promised just
+    /// before it is moved stays true: the lease lasts a whole TTL and a second after the last
+    /// moment at which this call may still do so.
     async fn last_ttl(
         &self,
         group: &GroupName,
@@ -346,7 +389,7 @@ impl Etcd {
         let number =
             [u128::from(self.number), u128::from(self.next_number()), live.nonce.as_u128()];
         let lease = key::handle_number(&number) as i64;
-        let lease = self.link.grant(lease, granted + 1).await?;
+        let lease = self.link.grant(lease, granted + CALL.as_secs() as i64 + 1).await?;
         let moved = || Some(PutOptions::new().with_lease(lease).with_ignore_value());
         Ok([
             TxnOp::put(self.keys.session(group, instance), Vec::new(), moved()),

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_client::{DeleteOptions, KeyValue, Txn, TxnOp, TxnOpResponse};
 use tenure_core::store::{Adopt, Adopted, AuditKind, Forgotten, HolderNow, Retention, check};
-use tenure_core::{Code, DutyKey, Epoch, GroupName, InstanceId, Reason, StoreError};
+use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Reason, StoreError};
 
 use super::hold::Alive;
 use super::key::{self, Fence, Record};
 use super::link::Call;
-use super::read::{end_of, get};
+use super::read::{end_of, found, get};
+use super::record::Ground;
 use super::{CHUNK, Etcd, PAGE, error, revision_of, unchanged};
 
 /// A duty that nobody holds, as far as we know.
@@ -168,14 +169,13 @@ impl Etcd {
         self.record_change(call, |record| record.retention = retention).await?;
         self.known().retention = retention;
         // Commits that are under way may still keep more; it is not shown, and goes with the next.
-        self.history_cut(call, retention.history_slots as u64)
-            .await
-            .map_err(StoreError::or_happened)
+        self.past_cut(call, retention.history_slots as u64).await.map_err(StoreError::or_happened)
     }
 
-    /// Drops what is too old by now from every history.
-    async fn history_cut(&self, call: &Call, slots: u64) -> Result<(), StoreError> {
+    /// Drops what is too old by now from every history and audit trail.
+    async fn past_cut(&self, call: &Call, slots: u64) -> Result<(), StoreError> {
         for group in self.group_list().await? {
+            self.audit_trim(&group).await;
             let folder = self.keys.checkpoints(&group);
             let mut cuts = Vec::new();
             for found in self.link.keys(&folder, PAGE).await? {
@@ -201,29 +201,6 @@ impl Etcd {
         Ok(self.ground(&found)?.record.retention)
     }
 
-    /// Changes the store's record, however often others do.
-    async fn record_change(
-        &self,
-        call: &Call,
-        change: impl Fn(&mut Record),
-    ) -> Result<Record, StoreError> {
-        let name = self.keys.store();
-        loop {
-            let [found] = self.link.read([get(&name)]).await?;
-            let Some(found) = found.first() else {
-                return Err(StoreError::refused(Code::Reset, "the store's record is gone"));
-            };
-            let mut record = Record::parse(found.value())?;
-            change(&mut record);
-            let put = TxnOp::put(name.as_str(), record.text(), None);
-            let txn = Txn::new().when([unchanged(&name, found.mod_revision())]).and_then([put]);
-            // Repeating it after a lost answer makes the same record of the one it has made.
-            if self.link.commit(call, txn).await?.response.succeeded() {
-                return Ok(record);
-            }
-        }
-    }
-
     pub(super) async fn store_adopt(
         &self,
         call: &Call,
@@ -231,50 +208,82 @@ impl Etcd {
     ) -> Result<Adopted, StoreError> {
         self.ready(call).await?;
         let incarnation = format!("{:032x}", adopt.entropy);
-        // First the name: claims that are under way compare the record, and look again.
-        let renamed = |record: &mut Record| {
-            if record.incarnation != incarnation {
-                record.after = std::mem::replace(&mut record.incarnation, incarnation.clone());
-            }
-            record.floor = record.floor.max(adopt.floor);
-        };
-        let record = self.record_change(call, renamed).await?;
-        self.known().incarnation = Some(incarnation.clone());
-        let (mut sessions, mut duties, mut floor) = (0, 0, record.floor);
+        // First the floor, in one step with the name: whoever is out and joins again is granted
+        // above all that there was, in whichever group. Claims that are under way compare the
+        // record, and look again.
+        let (_, before) = self.epochs().await?;
+        let floor = before.max(adopt.floor);
+        let renamed = |record: &mut Record| record.adopt(&incarnation, floor);
+        let mut ground = self.record_change(call, renamed).await?;
+        self.known().incarnation = Some(ground.record.incarnation.clone());
+        let mut sessions = 0;
         for group in self.group_list().await? {
-            let gone =
-                [all_below(&self.keys.sessions(&group)), all_below(&self.keys.notes(&group))];
-            let done = self.link.commit(call, Txn::new().and_then(gone)).await?;
-            if let Some(TxnOpResponse::Delete(deleted)) = done.response.op_responses().first() {
-                sessions += deleted.deleted() as u64;
-            }
-            // Nobody of before can claim any more: what is found now is all there is.
-            let (known, newest) = self.epochs(&group).await?;
-            duties += known;
-            floor = floor.max(newest);
+            sessions += self.sessions_end(call, &group, &incarnation, &mut ground).await?;
         }
-        let raised = |record: &mut Record| record.floor = record.floor.max(floor);
-        let record = self.record_change(call, raised).await?;
-        Ok(Adopted { incarnation, sessions, duties, floor: record.floor })
+        // What was granted between the first look and the name.
+        let (duties, floor) = self.epochs().await?;
+        let floor = floor.max(ground.record.floor);
+        if floor > ground.record.floor {
+            let raised = |record: &mut Record| record.floor = record.floor.max(floor);
+            ground = self.record_change(call, raised).await?;
+        }
+        Ok(Adopted { incarnation, sessions, duties, floor: ground.record.floor })
     }
 
-    /// How many duties a group knows, and the newest epoch of them all.
-    async fn epochs(&self, group: &GroupName) -> Result<(u64, Epoch), StoreError> {
-        let (fences, stored) = (self.keys.fences(group), self.keys.checkpoints(group));
-        let (mut known, mut newest) = (BTreeSet::new(), Epoch::ZERO);
-        for found in self.link.range(&fences, PAGE).await? {
-            newest = newest.max(Fence::parse(found.value())?.epoch);
-            known.insert(key::name(found.key(), &fences)?.to_owned());
+    /// Ends the sessions of a group, unless somebody has adopted the store meanwhile: then it is
+    /// that one's to say which sessions end.
+    async fn sessions_end(
+        &self,
+        call: &Call,
+        group: &GroupName,
+        incarnation: &str,
+        ground: &mut Ground,
+    ) -> Result<u64, StoreError> {
+        let name = self.keys.store();
+        while ground.record.incarnation == incarnation {
+            let gone = [all_below(&self.keys.sessions(group)), all_below(&self.keys.notes(group))];
+            let still = unchanged(&name, ground.revision);
+            let txn = Txn::new().when([still]).and_then(gone).or_else([get(&name)]);
+            let responses = self.link.commit(call, txn).await?.response.op_responses();
+            match responses.into_iter().next() {
+                Some(TxnOpResponse::Delete(deleted)) => return Ok(deleted.deleted() as u64),
+                Some(response) => *ground = self.ground(&found(response))?,
+                None => return Err(error::unexpected("nothing was deleted")),
+            }
         }
-        for found in self.link.range(&stored, 16).await? {
-            newest = newest.max(key::unpack(found.value())?.epoch);
-            known.insert(key::name(found.key(), &stored)?.to_owned());
+        Ok(0)
+    }
+
+    /// How many duties the store knows, and the newest epoch of them all.
+    async fn epochs(&self) -> Result<(u64, Epoch), StoreError> {
+        let (mut duties, mut newest) = (0, Epoch::ZERO);
+        for group in self.group_list().await? {
+            let (fences, stored) = (self.keys.fences(&group), self.keys.checkpoints(&group));
+            let mut known = BTreeSet::new();
+            let mut of_fences = |page: Vec<KeyValue>| {
+                for found in &page {
+                    newest = newest.max(Fence::parse(found.value())?.epoch);
+                    known.insert(key::name(found.key(), &fences)?.to_owned());
+                }
+                Ok(())
+            };
+            self.link.each_page(&fences, PAGE, &mut of_fences).await?;
+            // Documents are large: only their epochs stay.
+            let mut of_checkpoints = |page: Vec<KeyValue>| {
+                for found in &page {
+                    newest = newest.max(key::unpack(found.value())?.epoch);
+                    known.insert(key::name(found.key(), &stored)?.to_owned());
+                }
+                Ok(())
+            };
+            self.link.each_page(&stored, 16, &mut of_checkpoints).await?;
+            let [floor] = self.link.read([get(&self.keys.floor(&group))]).await?;
+            if let Some(floor) = floor.first() {
+                newest = newest.max(key::parse_epoch(floor.value())?);
+            }
+            duties += known.len() as u64;
         }
-        let [floor] = self.link.read([get(&self.keys.floor(group))]).await?;
-        if let Some(floor) = floor.first() {
-            newest = newest.max(key::parse_epoch(floor.value())?);
-        }
-        Ok((known.len() as u64, newest))
+        Ok((duties, newest))
     }
 }
 

@@ -1,6 +1,13 @@
 //! Who is out stays out, whatever it goes on doing; and what a lease takes along when it dies.
 
-use tenure_core::store::{Committed, Evict, Evicted, KeptAlive};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tenure_core::store::{Claimed, Committed, Evict, Evicted, KeptAlive, Opened};
+use tenure_core::{Clock, InstanceId};
+use tenure_store::BootClock;
+use testkit::Etcd;
 
 use super::kit::*;
 
@@ -71,4 +78,97 @@ async fn a_checkpoint_is_untouched_when_the_lease_dies() {
     let next = hold(&*store, &b, "d").await;
     assert!(next.epoch > held.epoch);
     assert_eq!(commit(&*store, &b, &next, 1).await.unwrap(), saved(2));
+}
+
+/// The lease that a key hangs on, as etcd writes it.
+fn lease_of(server: &Etcd, key: &str) -> String {
+    let fields = server.etcdctl(&["get", key, "-w", "fields"]).unwrap();
+    let line = fields.lines().find_map(|line| line.strip_prefix("\"Lease\" : "));
+    format!("{:x}", line.unwrap().parse::<u64>().unwrap())
+}
+
+/// A lease that is not the one of any handle.
+fn other_lease(server: &Etcd) -> String {
+    let granted = server.etcdctl(&["lease", "grant", "3600"]).unwrap();
+    granted.split_whitespace().nth(1).unwrap().to_owned()
+}
+
+/// The first eviction is nearly forgotten when somebody evicts again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_eviction_is_remembered_as_long_as_the_first() {
+    let server = server();
+    let store = open(&server).await;
+    let a = join(&*store, "a").await;
+    let key = format!("tenure/group/poll/kept/barred/{}", a.instance.escaped());
+    store.evict(&group(), &a.instance, Evict::Now, &reason()).await.unwrap();
+    let memory = lease_of(&server, &key);
+    let old = other_lease(&server);
+    server.etcdctl(&["put", &key, "", &format!("--lease={old}")]).unwrap();
+    let again = store.evict(&group(), &a.instance, Evict::Now, &reason()).await.unwrap();
+    assert_eq!(again, Evicted::NotAMember);
+    assert_eq!(lease_of(&server, &key), memory);
+}
+
+/// Two weeks go by with keep-alives: the first memory of the nonce has ended, the session has not.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
+    for how in ["keep-alive", "note", "close", "evict"] {
+        let server = server();
+        let store = open(&server).await;
+        let wish = wish("a", 3600);
+        store.open_session(&wish).await.unwrap();
+        let a = wish.session();
+        let key = format!("tenure/group/poll/kept/spent/{}", a.nonce);
+        let memory = lease_of(&server, &key);
+        let old = other_lease(&server);
+        server.etcdctl(&["put", &key, "", &format!("--lease={old}")]).unwrap();
+        let note = (how == "note").then(|| tenure_core::Note::new("n").unwrap());
+        match how {
+            "close" => drop(store.close_session(&a, &reason()).await.unwrap()),
+            "evict" => {
+                store.evict(&group(), &a.instance, Evict::Now, &reason()).await.unwrap();
+            }
+            _ => drop(store.keep_alive(&a, note.as_ref(), &[]).await.unwrap()),
+        }
+        assert_eq!(lease_of(&server, &key), memory, "{how}");
+        if how == "close" {
+            assert_eq!(store.open_session(&wish).await.unwrap(), Opened::Spent);
+        }
+    }
+}
+
+/// The last lease is granted some time before the session is moved to it, and keep-alives in
+/// between promise a whole TTL.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_eviction_that_takes_long_breaks_no_promise() {
+    let server = server();
+    let (store, evictor) = (open(&server).await, open(&server).await);
+    let a = join_for(&*store, "a", 5).await;
+    let held = hold(&*store, &a, "d").await;
+    let b = join(&*store, "b").await;
+    // So that the evictor has its lease for memories, and the next one is the session's last.
+    let nobody = InstanceId::new("nobody").unwrap();
+    evictor.evict(&group(), &nobody, Evict::Now, &reason()).await.unwrap();
+    let leases = || server.etcdctl(&["lease", "list"]).unwrap().lines().count();
+    let before = leases();
+    let (group, reason) = (group(), reason());
+    let mut evicting = pin!(evictor.evict(&group, &a.instance, Evict::AtTtl, &reason));
+    let mut context = Context::from_waker(Waker::noop());
+    while leases() == before {
+        let polled = evicting.as_mut().poll(&mut context);
+        assert!(matches!(polled, Poll::Pending), "{polled:?}");
+    }
+    // It gets no time for four seconds, while the session is kept alive.
+    let (start, mut promised) = (BootClock.now(), BootClock.now());
+    while BootClock.now().since(start) < Duration::from_secs(4) {
+        promised = BootClock.now();
+        assert!(is_kept(&keep(&*store, &a, &held).await));
+    }
+    assert_eq!(evicting.await.unwrap(), Evicted::Evicted { ended: 0 });
+    until("the evicted one to end", || async {
+        matches!(claim(&*store, &b, "d").await, Claimed::Granted(_))
+    })
+    .await;
+    let since = BootClock.now().since(promised);
+    assert!(since >= Duration::from_secs(5), "granted {since:?} after a promise of five seconds");
 }

@@ -1,6 +1,7 @@
 //! etcd: what a cluster can lose, how it can fail, and who may use it.
 
 mod access;
+mod adopt;
 mod batch;
 mod cluster;
 mod evict;
@@ -8,4 +9,5 @@ mod kit;
 mod quota;
 mod reset;
 mod survey;
+mod wipe;
 mod wire;

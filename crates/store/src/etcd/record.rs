@@ -1,0 +1,133 @@
+//! The record of the store: finding it, judging it, making it anew.
+
+use std::sync::atomic::Ordering;
+
+use etcd_client::{KeyValue, ResponseHeader, Txn, TxnOp};
+use tenure_core::store::Retention;
+use tenure_core::{Code, Epoch, StoreError};
+
+use super::key::{self, Record};
+use super::link::Call;
+use super::read::get;
+use super::{Etcd, Known, absent, unchanged};
+use crate::IfAbsent;
+
+/// The store's record and the revision at which it was written.
+pub(super) struct Ground {
+    pub(super) record: Record,
+    pub(super) revision: i64,
+}
+
+impl Etcd {
+    /// Finds or creates the store when this handle has none.
+    pub(super) async fn ready(&self, call: &Call) -> Result<(), StoreError> {
+        if self.known().incarnation.is_some() {
+            return Ok(());
+        }
+        self.find(call).await
+    }
+
+    pub(super) async fn find(&self, call: &Call) -> Result<(), StoreError> {
+        let name = self.keys.store();
+        loop {
+            let [found] = self.link.read([get(&name)]).await?;
+            if let Some(found) = found.first() {
+                let mut record = Record::parse(found.value())?;
+                // Whoever made it knew less than we do of the store before.
+                if record.floor.get() < self.seen.load(Ordering::Relaxed) {
+                    record.floor = self.first_floor()?;
+                    let put = TxnOp::put(name.as_str(), record.text(), None);
+                    let still = unchanged(&name, found.mod_revision());
+                    self.link.commit(call, Txn::new().when([still]).and_then([put])).await?;
+                    continue;
+                }
+                let mut known = self.known();
+                known.retention = record.retention;
+                known.incarnation = Some(record.incarnation);
+                known.had_one = true;
+                return Ok(());
+            }
+            if self.if_absent == IfAbsent::Refuse {
+                let detail = format!("no key {name} on {}", self.link.address());
+                return Err(StoreError::refused(Code::Absent, detail));
+            }
+            let offer = {
+                let mut known = self.known();
+                known.offered += 1;
+                known.offered
+            };
+            let record = Record {
+                incarnation: format!("{:032x}-{offer}", self.entropy),
+                after: String::new(),
+                floor: self.first_floor()?,
+                retention: Retention::default(),
+            };
+            let put = TxnOp::put(name.as_str(), record.text(), None);
+            let txn = Txn::new().when([absent(&name)]).and_then([put]);
+            self.link.commit(call, txn).await?;
+        }
+    }
+
+    /// Where a store goes on that took the place of one before: above what this handle has seen,
+    /// and, because others may have seen more, above the microseconds of its clock. No duty is
+    /// granted more often than that.
+    fn first_floor(&self) -> Result<Epoch, StoreError> {
+        let clock = match self.known().had_one {
+            true => key::unix_ms().saturating_mul(1_000),
+            false => 0,
+        };
+        let seen = self.seen.load(Ordering::Relaxed);
+        // A clock beyond all epochs must not exhaust them.
+        let clock = Epoch::new(clock).ok().filter(|clock| clock.next().is_ok());
+        Ok(Epoch::new(seen)?.max(clock.unwrap_or(Epoch::ZERO)))
+    }
+
+    /// Judges the store's record as it was read just now.
+    pub(super) fn ground(&self, found: &[KeyValue]) -> Result<Ground, StoreError> {
+        let reset = |known: &mut Known| {
+            known.incarnation = None;
+            known.memory = None;
+            let detail = format!("{} is another store now", self.link.address());
+            StoreError::refused(Code::Reset, detail)
+        };
+        let mut known = self.known();
+        let Some(found) = found.first() else {
+            return Err(reset(&mut known));
+        };
+        let record = Record::parse(found.value())?;
+        if known.incarnation.as_ref() != Some(&record.incarnation) {
+            // An adoption has ended every session, and says of whom it took over.
+            if known.incarnation.as_ref() != Some(&record.after) {
+                return Err(reset(&mut known));
+            }
+            known.incarnation = Some(record.incarnation.clone());
+        }
+        known.retention = record.retention;
+        Ok(Ground { record, revision: found.mod_revision() })
+    }
+
+    /// Changes the store's record, however often others do.
+    pub(super) async fn record_change(
+        &self,
+        call: &Call,
+        change: impl Fn(&mut Record),
+    ) -> Result<Ground, StoreError> {
+        let name = self.keys.store();
+        loop {
+            let [found] = self.link.read([get(&name)]).await?;
+            let Some(found) = found.first() else {
+                return Err(StoreError::refused(Code::Reset, "the store's record is gone"));
+            };
+            let mut record = Record::parse(found.value())?;
+            change(&mut record);
+            let put = TxnOp::put(name.as_str(), record.text(), None);
+            let txn = Txn::new().when([unchanged(&name, found.mod_revision())]).and_then([put]);
+            // Repeating it after a lost answer makes the same record of the one it has made.
+            let done = self.link.commit(call, txn).await?;
+            if done.response.succeeded() {
+                let revision = done.response.header().map_or(0, ResponseHeader::revision);
+                return Ok(Ground { record, revision });
+            }
+        }
+    }
+}
