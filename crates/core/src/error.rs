@@ -80,7 +80,7 @@ codes! {
     BadKeys "ST024" "the signing keys cannot be used"
         "a line is `ID sign|verify|retired HEX`, with at least 32 bytes; exactly one key signs"
     Held "ST025" "somebody holds the duty"
-        "stop the holder or wait for its TTL; --force takes the duty from it"
+        "stop the holder or wait for its TTL; rewind and move can take it with --force"
     Moved "ST026" "this checkpoint was moved to another store"
         "use the store that it was moved to, or move it back with `tenure checkpoint move`"
     BelowLevel "ST027" "the store cannot give the guarantee that is required"
