@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rustix::fs::{statfs, statvfs};
+use rustix::fs::statfs;
 
 /// The kinds that are known, by the number that the kernel gives for them.
 const KINDS: &[(u32, &str)] = &[
@@ -42,8 +42,9 @@ pub(crate) fn kind(path: &Path) -> Option<String> {
 }
 
 /// How many bytes an ordinary user may still write there.
+#[cfg(feature = "sqlite")]
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
-    let room = statvfs(path).ok()?;
+    let room = rustix::fs::statvfs(path).ok()?;
     Some(room.f_bavail.saturating_mul(room.f_frsize))
 }
 
@@ -63,6 +64,11 @@ mod tests {
         assert_eq!(name(0x1234_abcd), "0x1234abcd");
         assert_eq!(kind(Path::new("/proc")).as_deref(), Some("0x9fa0"));
         assert_eq!(kind(Path::new("/no/such/file")), None);
+    }
+
+    #[test]
+    #[cfg(feature = "sqlite")]
+    fn a_file_system_has_room_or_is_not_there() {
         assert_eq!(free_bytes(Path::new("/no/such/file")), None);
         assert!(free_bytes(Path::new("/")).is_some());
     }
