@@ -27,6 +27,8 @@ mod hints;
 mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migration;
+#[cfg(any(feature = "redis", feature = "etcd"))]
+mod packed;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]

@@ -51,8 +51,10 @@ impl Etcd {
 
     pub(super) async fn checkpoint_history(
         &self,
+        call: &Call,
         duty: &DutyKey,
     ) -> Result<Vec<Checkpoint>, StoreError> {
+        self.ready(call).await?;
         // Others may have changed how much is kept.
         let [store] = self.link.read([get(&self.keys.store())]).await?;
         let slots = self.ground(&store)?.record.retention.history_slots;

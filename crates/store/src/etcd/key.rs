@@ -10,6 +10,7 @@ use tenure_core::{
 };
 
 use super::error;
+use crate::packed;
 
 /// The newest layout of keys that this version knows.
 pub(super) const SCHEMA: u64 = 1;
@@ -252,8 +253,7 @@ impl Record {
     }
 }
 
-/// A checkpoint as it stands in its key and in its history: `version epoch unix_ms length\n`, then
-/// an instance of that length, then the document.
+/// A checkpoint as it stands in its key and in its history; see [`packed`].
 pub(super) fn pack(version: Version, hold: &Hold, document: &Document, unix_ms: u64) -> Vec<u8> {
     let instance = hold.instance.as_str();
     let head = format!("{version} {} {unix_ms} {}\n{instance}", hold.epoch, instance.len());
@@ -261,24 +261,7 @@ pub(super) fn pack(version: Version, hold: &Hold, document: &Document, unix_ms: 
 }
 
 pub(super) fn unpack(value: &[u8]) -> Result<Checkpoint, StoreError> {
-    let read = || -> Option<Checkpoint> {
-        let end = value.iter().position(|byte| *byte == b'\n')?;
-        let (head, rest) = (std::str::from_utf8(&value[..end]).ok()?, &value[end + 1..]);
-        let numbers: Vec<u64> =
-            head.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
-        let [version, epoch, unix_ms, length] = numbers[..] else {
-            return None;
-        };
-        let (instance, document) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-        Some(Checkpoint {
-            version: Version::new(version).ok()?,
-            epoch: Epoch::new(epoch).ok()?,
-            instance: InstanceId::new(std::str::from_utf8(instance).ok()?).ok()?,
-            document: Document::from_store(document.to_vec()).ok()?,
-            unix_ms,
-        })
-    };
-    read().ok_or_else(|| error::damaged("a checkpoint"))
+    packed::unpack(value).ok_or_else(|| error::damaged("a checkpoint"))
 }
 
 pub(super) fn parse_epoch(value: &[u8]) -> Result<Epoch, StoreError> {

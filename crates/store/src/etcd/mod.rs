@@ -347,7 +347,7 @@ impl Store for Etcd {
     }
 
     async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
-        call!(self, call => self.checkpoint_history(duty))
+        call!(self, call => self.checkpoint_history(&call, duty))
     }
 
     async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {

@@ -35,6 +35,7 @@ impl Etcd {
         reason: &Reason,
     ) -> Result<Vec<Forgotten>, StoreError> {
         check::forget(duties)?;
+        self.ready(call).await?;
         let mut answers: Vec<Option<Forgotten>> = vec![None; duties.len()];
         let mut groups: BTreeMap<&GroupName, Vec<usize>> = BTreeMap::new();
         for (at, duty) in duties.iter().enumerate() {
