@@ -87,6 +87,22 @@ codes! {
         "run `tenure doctor`: it names each setting and what to change"
     Occupied "ST028" "the other store already has a checkpoint of this duty"
         "compare both with `tenure checkpoint get`; --force replaces the one in the other store"
+    SettingsDiffer "DT001" "this instance has other settings than its group"
+        "start all members with the same TTL and layout; both values stand above"
+    DuplicateInstance "DT002" "another process runs under this instance id"
+        "an id belongs to one process from start to exit: start this one again to get its own"
+    EvictedInstance "DT003" "this instance was evicted from its group"
+        "start the process again to join under a new id, if the reason for the eviction is gone"
+    TooManyTargets "DT004" "there are more targets than the limit"
+        "split the list into several groups, or raise the limit; the list of before stays in force"
+    BadTargets "DT005" "the list of targets cannot be read"
+        "correct the source of the list; the last good list stays in force"
+    CannotStart "DT006" "the command cannot be started"
+        "check that the program exists and may be executed; the duty was given back"
+    LastMember "DT007" "the last member of a group cannot be drained"
+        "start another member first, or stop this one: then its duties wait for the next to start"
+    BadPartitions "DT008" "the partitions in the environment make no sense"
+        "set CONNECTOR_PARTITIONS=0,1 or CONNECTOR_PARTITION_ID with CONNECTOR_TOTAL_PARTITIONS"
 }
 
 impl fmt::Display for Code {

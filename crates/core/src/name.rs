@@ -82,6 +82,11 @@ name!(
     InstanceId, "instance id", 512, escape::id
 );
 
+name!(
+    /// A word that an operator gives to members: a zone, a stable name, a revision.
+    Label, "label", 128, escape::id
+);
+
 /// A duty's full name, written `group/id` with each part percent-escaped.
 ///
 /// ```

@@ -1,5 +1,6 @@
 //! What stands between a store and the work that a user's code does.
 //!
-//! So far: who this [`process`] is.
+//! Who this [`process`] is, and how others [`observe`] what it does.
 
+pub mod observe;
 pub mod process;

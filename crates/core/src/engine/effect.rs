@@ -1,0 +1,136 @@
+//! What the engine asks for.
+
+use std::time::Duration;
+
+use super::event::Ticket;
+use crate::store::{OpenSession, Want};
+use crate::{
+    Deadline, Document, DutyId, Epoch, GroupName, Hold, LocalInstant, Note, Problem, Reason,
+    Record, Session, Version,
+};
+
+/// Something that is to be done outside of the engine, in the order given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Ask the store. An answer that does not come `within` this time is
+    /// [`crate::StoreError::Unknown`].
+    Ask {
+        /// Comes back with the answer.
+        ticket: Ticket,
+        /// What to ask.
+        request: Request,
+        /// How long to wait.
+        within: Duration,
+    },
+    /// Begin the work on a duty.
+    Assign {
+        /// The right to it.
+        hold: Hold,
+        /// Until when it stands.
+        deadline: Deadline,
+    },
+    /// The hold was confirmed: it stands until a later deadline, and effects are allowed again if
+    /// they were suspended.
+    Extend {
+        /// The duty.
+        duty: DutyId,
+        /// The epoch of the hold.
+        epoch: Epoch,
+        /// Until when it stands.
+        deadline: Deadline,
+    },
+    /// No effect under any hold until it is extended: this process was paused (R7).
+    Suspend,
+    /// Ask the work on a duty to come to its end; [`super::Event::Stopped`] is expected.
+    Drain {
+        /// The duty.
+        duty: DutyId,
+        /// The epoch of the hold.
+        epoch: Epoch,
+        /// Why.
+        why: &'static str,
+        /// When it will be cancelled.
+        until: LocalInstant,
+    },
+    /// Cancel the work on a duty at once; [`super::Event::Stopped`] is expected.
+    Revoke {
+        /// The duty.
+        duty: DutyId,
+        /// The epoch of the hold.
+        epoch: Epoch,
+        /// Why.
+        why: &'static str,
+    },
+    /// Something happened.
+    Record(Record),
+    /// The user's wish was refused.
+    Refuse(Problem),
+    /// The engine has come to its end: nothing is held, nothing more will be asked for.
+    End(End),
+}
+
+/// How an engine came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// As it was asked to.
+    Left,
+    /// It must not go on.
+    Failed(Problem),
+}
+
+/// What the store is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Become a member.
+    Open(OpenSession),
+    /// Extend the session.
+    KeepAlive {
+        /// The session.
+        session: Session,
+        /// What the member says of itself, if that has changed.
+        note: Option<Note>,
+        /// Every hold.
+        holds: Vec<Hold>,
+    },
+    /// Ask for duties.
+    Claim {
+        /// The session.
+        session: Session,
+        /// The duties.
+        wants: Vec<Want>,
+        /// Why.
+        reason: Reason,
+    },
+    /// Give duties back.
+    Release {
+        /// The session.
+        session: Session,
+        /// The holds.
+        holds: Vec<Hold>,
+        /// Why.
+        reason: Reason,
+    },
+    /// Be no member any more.
+    Close {
+        /// The session.
+        session: Session,
+        /// Why.
+        reason: Reason,
+    },
+    /// Read members and document, and the holders if they are wanted.
+    Look {
+        /// The group.
+        group: GroupName,
+        /// Whether to read the holders too.
+        holders: bool,
+    },
+    /// Replace the group's document.
+    Settle {
+        /// The group.
+        group: GroupName,
+        /// The version that it replaces.
+        expected: Version,
+        /// The new one.
+        document: Document,
+    },
+}

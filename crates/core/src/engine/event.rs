@@ -1,0 +1,96 @@
+//! What the engine is told.
+
+use crate::store::{
+    Claimed, Closed, GroupDocument, Holder, KeptAlive, Member, Opened, Released, Replaced,
+};
+use crate::{DutyId, Epoch, Listing, StoreError};
+
+/// Names one request, so that its answer finds back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// Something that happened outside of the engine.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Time has passed: [`super::Engine::wake_at`] has come.
+    Tick,
+    /// The store hints that the group has changed.
+    Hint,
+    /// A request was answered, or its time is over ([`crate::Code::Lost`], unknown).
+    Answered(Ticket, Answer),
+    /// A new list of duties.
+    Listed(Listing),
+    /// The list of duties could not be read.
+    Unlisted(StoreError),
+    /// The work on a duty has ended, and nothing of it runs any more.
+    Stopped {
+        /// The duty.
+        duty: DutyId,
+        /// The epoch under which it ran.
+        epoch: Epoch,
+        /// How it ended.
+        how: Ended,
+    },
+    /// The work on a duty came a step further.
+    Progress {
+        /// The duty.
+        duty: DutyId,
+        /// The epoch under which it runs.
+        epoch: Epoch,
+    },
+    /// A resource has seen a newer epoch than the hold has, while the store still confirms the
+    /// hold: the store has forgotten something.
+    Fenced {
+        /// The duty.
+        duty: DutyId,
+        /// The epoch that was refused.
+        epoch: Epoch,
+        /// The newest that the resource knows.
+        newest: Epoch,
+    },
+    /// Hand everything over and go, if somebody else is there to take it.
+    Drain,
+    /// Stop, give everything back and go.
+    Leave,
+}
+
+/// How the work on a duty ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was asked to, or cancelled.
+    Asked,
+    /// By itself: it was done.
+    Done,
+    /// By itself: it failed.
+    Failed,
+}
+
+/// The answer to a [`super::Request`].
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To [`super::Request::Open`].
+    Open(Result<Opened, StoreError>),
+    /// To [`super::Request::KeepAlive`].
+    KeepAlive(Result<KeptAlive, StoreError>),
+    /// To [`super::Request::Claim`].
+    Claim(Result<Vec<Claimed>, StoreError>),
+    /// To [`super::Request::Release`].
+    Release(Result<Vec<Released>, StoreError>),
+    /// To [`super::Request::Close`].
+    Close(Result<Closed, StoreError>),
+    /// To [`super::Request::Look`].
+    Look(Result<View, StoreError>),
+    /// To [`super::Request::Settle`].
+    Settle(Result<Replaced, StoreError>),
+}
+
+/// What a group looked like a moment ago.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Its members, by instance id.
+    pub members: Vec<Member>,
+    /// Its duties, by id; `None` when they were not asked for.
+    pub holders: Option<Vec<Holder>>,
+    /// Its document.
+    pub document: GroupDocument,
+}

@@ -1,0 +1,95 @@
+//! What one member of a group is told at its start.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::{GroupName, InstanceId, Label, Ttl};
+
+/// How the duties of a group are named. All members of a group have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// One duty: one member works, the others wait.
+    Standby,
+    /// The duties `0` to `n - 1`.
+    Shards(u32),
+    /// Duties come and go with a list of targets.
+    Targets,
+}
+
+/// `standby`, `shards:16`, `targets`.
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Standby => f.write_str("standby"),
+            Self::Shards(count) => write!(f, "shards:{count}"),
+            Self::Targets => f.write_str("targets"),
+        }
+    }
+}
+
+/// What a member brings along.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The group.
+    pub group: GroupName,
+    /// Who this is.
+    pub instance: InstanceId,
+    /// How long the store keeps the session without hearing from it.
+    pub ttl: Ttl,
+    /// How the duties are named.
+    pub layout: Layout,
+    /// Its share beside the others.
+    pub weight: u32,
+    /// Where it runs.
+    pub zone: Option<Label>,
+    /// A name that outlives this process.
+    pub name: Option<Label>,
+    /// What it was deployed as: while members of two revisions live, duties move only because
+    /// somebody leaves.
+    pub revision: Option<Label>,
+    /// The most duties that it will hold.
+    pub room: usize,
+    /// The most duties that a group may have.
+    pub most_duties: usize,
+    /// How long the work on a duty may take to come to its end when it is asked to.
+    pub drain: Duration,
+    /// How long a duty that was moved stays where it is.
+    pub window: Duration,
+    /// The longest time between two looks at the group.
+    pub look_every: Duration,
+    /// How long a mixture of revisions holds back moves, at most.
+    pub rollout: Duration,
+    /// How long work may go on without saying that it makes progress; `None`: for ever.
+    pub progress: Option<Duration>,
+    /// Records every confirmed hold, not only what changes.
+    pub record_renewals: bool,
+}
+
+impl Settings {
+    /// The most duties of one instance, unless it is told otherwise.
+    pub const ROOM: usize = 10_000;
+    /// The most duties of one group, unless it is told otherwise.
+    pub const MOST_DUTIES: usize = 100_000;
+
+    /// The usual ones.
+    pub fn new(group: GroupName, instance: InstanceId, ttl: Ttl, layout: Layout) -> Self {
+        Self {
+            group,
+            instance,
+            ttl,
+            layout,
+            weight: 1,
+            zone: None,
+            name: None,
+            revision: None,
+            room: Self::ROOM,
+            most_duties: Self::MOST_DUTIES,
+            drain: ttl.get() / 2,
+            window: ttl.get(),
+            look_every: (ttl.get() / 3).min(Duration::from_secs(1)),
+            rollout: Duration::from_secs(300),
+            progress: None,
+            record_renewals: false,
+        }
+    }
+}
