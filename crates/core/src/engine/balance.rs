@@ -69,6 +69,8 @@ impl Engine {
         if self.live.is_none() {
             return;
         }
+        let window = self.settings.window;
+        self.shed.retain(|_, at| now < at.plus(window));
         self.resting.retain(|_, rest| now < rest.until.plus(rest.length));
         self.stop_unlisted(now);
         let Some(table) = self.table() else { return };
@@ -224,6 +226,7 @@ impl Engine {
             }
             room -= 1;
             let why = if charge.pin.is_some() { "pin" } else { "balance" };
+            self.shed.insert(charge.duty.clone(), now);
             self.ask_to_stop(&charge.duty, why, now);
         }
     }
@@ -286,12 +289,15 @@ impl Engine {
     /// When this member may try for a duty that the plan gives to another.
     fn turn_of(&self, duty: &DutyId, table: &Table, now: LocalInstant) -> LocalInstant {
         let since = self.free.get(duty).copied().unwrap_or(now);
-        if now.since(since) < RANK_DELAY {
-            return since.plus(RANK_DELAY);
+        // Who should have it may see it only at its next look; who gave it away comes last.
+        let looks = if self.shed.contains_key(duty) { 3 } else { 1 };
+        let since = since.plus(self.settings.look_every * looks);
+        if now < since {
+            return since;
         }
         let order = roster::order(duty, &table.seats);
         let rank = order.iter().position(|seat| *seat == table.me).unwrap_or(order.len());
-        since.plus(RANK_DELAY * u32::try_from(rank.max(1)).unwrap_or(u32::MAX))
+        since.plus(RANK_DELAY * u32::try_from(rank).unwrap_or(u32::MAX))
     }
 
     /// Says once that this member only stands by, or that duties find no room.
@@ -353,7 +359,7 @@ impl Engine {
         let Some((_, duties)) = self.claiming.take_if(|(sent, _)| *sent == ticket) else {
             return;
         };
-        self.touched = now;
+        duties.iter().for_each(|duty| self.touch(duty));
         let claims = match result {
             Ok(claims) => claims,
             Err(error) => return self.claim_failed(&duties, &error, now),
@@ -399,6 +405,9 @@ impl Engine {
             return;
         };
         let (duty, epoch, deadline) = (hold.duty.id.clone(), hold.epoch, live.deadline);
+        if self.holds.contains_key(&duty) {
+            return;
+        }
         let going = self.leaving.is_some() || self.draining;
         if going || !deadline.allows(now) || self.suspended.is_some() {
             return self.give_back_unstarted(duty, epoch, now);
@@ -412,7 +421,8 @@ impl Engine {
             let there = seen.and_then(|s| s.members.iter().find(|m| &m.instance == instance));
             there.and_then(|member| Status::read(&member.note)).is_some_and(|said| said.keeps)
         };
-        let moved = before.as_ref().is_some_and(|(instance, _)| stayed(instance));
+        let back = self.shed.contains_key(&duty);
+        let moved = back || before.as_ref().is_some_and(|(instance, _)| stayed(instance));
         let (change, why) = match &before {
             Some((_, until)) if now >= *until && !moved => (Change::TakenOver, "expired"),
             Some(_) if moved => (Change::Acquired, "moved"),
