@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::arrive::reason;
 use super::work::{Held, Work};
-use super::{CHUNK, Effect, Engine, Layout, Request, Status, Ticket};
+use super::{CHUNK, Effect, Engine, Layout, Request, Status, Ticket, Wish};
 use crate::fnv::Fnv;
 use crate::roster::{self, Charge, Seat};
 use crate::store::{Claimed, Want};
@@ -158,15 +158,17 @@ impl Engine {
             if target.paused || seen.group.paused.contains(&target.id) {
                 continue;
             }
+            let mine = self.holds.get(&target.id);
             let holder = match seen.holders.get(&target.id).and_then(Option::as_ref) {
-                Some(_) if self.holds.contains_key(&target.id) => Some(table.me),
+                // What is on its way out is not kept, and not free either.
+                _ if mine.is_some() => mine.filter(|h| h.release.is_none()).map(|_| table.me),
                 Some(instance) => match seat_of(instance) {
                     Some(seat) => Some(seat),
                     None => continue,
                 },
-                None => self.holds.contains_key(&target.id).then_some(table.me),
+                None => None,
             };
-            free.push(holder.is_none());
+            free.push(holder.is_none() && mine.is_none());
             let pin = seen.group.pins.get(&target.id).cloned();
             charges.push(Charge {
                 duty: target.id.clone(),
@@ -265,8 +267,10 @@ impl Engine {
                 self.balance_at(until);
                 continue;
             }
-            if *seat == Some(table.me) || (eager && !table.foreign) {
-                self.todo.push_back(charge.duty.clone());
+            let duty = charge.duty.clone();
+            let eager = eager && !table.foreign && !self.shed.contains_key(&duty);
+            if *seat == Some(table.me) || eager {
+                self.todo.push_back(Wish { duty, beyond: false });
                 continue;
             }
             looked_after += 1;
@@ -275,7 +279,7 @@ impl Engine {
             }
             let at = self.turn_of(&charge.duty, table, now);
             if now >= at {
-                self.todo.push_back(charge.duty.clone());
+                self.todo.push_back(Wish { duty, beyond: true });
             }
             self.balance_at(at.max(now.plus(RANK_DELAY / 2)));
         }
@@ -330,24 +334,25 @@ impl Engine {
         }
         let session = live.session.clone();
         let room = self.settings.room.saturating_sub(self.holds.len()).min(CHUNK);
-        let mut wants = Vec::new();
+        let (mut wants, mut wishes) = (Vec::new(), Vec::new());
         while wants.len() < room
-            && let Some(duty) = self.todo.pop_front()
+            && let Some(wish) = self.todo.pop_front()
         {
+            let duty = wish.duty.clone();
             if self.holds.contains_key(&duty) || self.stopping.contains_key(&duty) {
                 continue;
             }
             let floor = self.floors.get(&duty).copied().unwrap_or(Epoch::ZERO);
             let duty = DutyKey { group: self.settings.group.clone(), id: duty };
             wants.push(Want { duty, floor });
+            wishes.push(wish);
         }
         if wants.is_empty() {
             return;
         }
-        let duties = wants.iter().map(|want| want.duty.id.clone()).collect();
         let request = Request::Claim { session, wants, reason: reason("roster") };
         let ticket = self.ask(request, self.patience());
-        self.claiming = Some((ticket, duties));
+        self.claiming = Some((ticket, wishes));
     }
 
     pub(super) fn claimed(
@@ -356,17 +361,17 @@ impl Engine {
         result: Result<Vec<Claimed>, StoreError>,
         now: LocalInstant,
     ) {
-        let Some((_, duties)) = self.claiming.take_if(|(sent, _)| *sent == ticket) else {
+        let Some((_, wishes)) = self.claiming.take_if(|(sent, _)| *sent == ticket) else {
             return;
         };
-        duties.iter().for_each(|duty| self.touch(duty));
+        wishes.iter().for_each(|wish| self.touch(&wish.duty));
         let claims = match result {
             Ok(claims) => claims,
-            Err(error) => return self.claim_failed(&duties, &error, now),
+            Err(error) => return self.claim_failed(&wishes, &error, now),
         };
-        for (duty, claimed) in duties.into_iter().zip(claims) {
+        for (Wish { duty, beyond }, claimed) in wishes.into_iter().zip(claims) {
             match claimed {
-                Claimed::Granted(hold) | Claimed::Already(hold) => self.granted(hold, now),
+                Claimed::Granted(hold) | Claimed::Already(hold) => self.granted(hold, beyond, now),
                 Claimed::HeldBy(holder) => {
                     let holder = holder.map(|holder| holder.instance);
                     if let (Some(seen), Some(_)) = (&mut self.seen, &holder) {
@@ -385,8 +390,8 @@ impl Engine {
         }
     }
 
-    fn claim_failed(&mut self, duties: &[DutyId], error: &StoreError, now: LocalInstant) {
-        for duty in duties {
+    fn claim_failed(&mut self, wishes: &[Wish], error: &StoreError, now: LocalInstant) {
+        for Wish { duty, .. } in wishes {
             let (about, why) = (Some((duty, Epoch::ZERO)), error.problem().to_string());
             self.record(now, Change::AcquireFailed, about, None, why);
         }
@@ -400,7 +405,7 @@ impl Engine {
         self.looking.at = self.looking.at.max(now.plus(self.pause()));
     }
 
-    fn granted(&mut self, hold: Hold, now: LocalInstant) {
+    fn granted(&mut self, hold: Hold, beyond: bool, now: LocalInstant) {
         let Some(live) = self.live.as_ref().filter(|live| hold.is_of(&live.session)) else {
             return;
         };
@@ -421,8 +426,7 @@ impl Engine {
             let there = seen.and_then(|s| s.members.iter().find(|m| &m.instance == instance));
             there.and_then(|member| Status::read(&member.note)).is_some_and(|said| said.keeps)
         };
-        let back = self.shed.contains_key(&duty);
-        let moved = back || before.as_ref().is_some_and(|(instance, _)| stayed(instance));
+        let moved = beyond || before.as_ref().is_some_and(|(instance, _)| stayed(instance));
         let (change, why) = match &before {
             Some((_, until)) if now >= *until && !moved => (Change::TakenOver, "expired"),
             Some(_) if moved => (Change::Acquired, "moved"),

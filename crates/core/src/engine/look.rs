@@ -227,7 +227,9 @@ impl Engine {
     }
 
     pub(super) fn is_claiming(&self, duty: &DutyId) -> bool {
-        self.claiming.as_ref().is_some_and(|(_, duties)| duties.contains(duty))
+        self.claiming
+            .as_ref()
+            .is_some_and(|(_, wishes)| wishes.iter().any(|wish| wish.duty == *duty))
     }
 
     /// What the store has of us may be older than what we said last: a late copy of a keep-alive.

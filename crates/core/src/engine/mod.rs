@@ -87,8 +87,8 @@ pub struct Engine {
     /// When a mixture of revisions was first seen.
     mixed: Option<LocalInstant>,
     view: u64,
-    todo: VecDeque<DutyId>,
-    claiming: Option<(Ticket, Vec<DutyId>)>,
+    todo: VecDeque<Wish>,
+    claiming: Option<(Ticket, Vec<Wish>)>,
     releasing: Option<(Ticket, Vec<(DutyId, Epoch)>)>,
     release_again: LocalInstant,
     /// What was claimed or given back when so many requests had been sent: a look that was sent
@@ -99,6 +99,14 @@ pub struct Engine {
     fallback: Option<LocalInstant>,
     standing_by: bool,
     unheld: usize,
+}
+
+/// A duty to ask for.
+#[derive(Clone, Debug)]
+struct Wish {
+    duty: DutyId,
+    /// The plan gives it to somebody else, who did not take it: it stays for the window.
+    beyond: bool,
 }
 
 /// The open session.
