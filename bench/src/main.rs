@@ -1,7 +1,10 @@
-//! `cargo xtask bench store`: claim, keep-alive and commit beside the cheapest raw statement.
+//! `cargo xtask bench store`: claim, keep-alive and commit beside the cheapest raw statement. Both
+//! are measured in turns in the same run, on the same server, with the same durability; the ratio
+//! of their medians is what counts.
 //!
-//! Both are measured in turns in the same run, on the same server, with the same durability; the
-//! ratio of their medians is what counts. Bars that are missed make the command fail.
+//! `cargo xtask bench roster`: who should hold what, for a million duties.
+//!
+//! Bars that are missed make the command fail.
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -13,6 +16,7 @@ mod measure;
 mod ours;
 mod postgres;
 mod redis;
+mod roster;
 mod sqlite;
 
 use anyhow::{Result, bail};
@@ -24,12 +28,16 @@ const SIZES: [usize; 3] = [1, 100, 10_000];
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let what = std::env::args().nth(1);
-    if what.as_deref() != Some("store") {
-        bail!("usage: cargo xtask bench store [sqlite] [postgres] [redis] [etcd]");
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["roster"] => roster::run(),
+        ["store", ..] => stores(&words[1..]).await,
+        _ => bail!("usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd]"),
     }
-    // Further words name the stores to measure; all of them when there are none.
-    let wanted: Vec<String> = std::env::args().skip(2).collect();
+}
+
+/// Measures the stores that are named; all of them when there are none.
+async fn stores(wanted: &[String]) -> Result<()> {
     let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);
     let mut rows = Vec::new();
     if is_wanted("sqlite") {
