@@ -212,15 +212,21 @@ impl Engine {
         let rollout = self.mixed.is_some_and(|since| now.since(since) < self.settings.rollout);
         // All see the same members and duties (R20).
         let agreed = table.views.iter().all(|view| *view == self.view);
-        if !agreed || table.foreign || rollout || self.waiting.is_some() {
+        // A claim on its way may or may not have brought something.
+        let unsure = self.claiming.is_some() || self.waiting.is_some();
+        if !agreed || table.foreign || rollout || unsure {
             return;
         }
         let mut room = self.room_to_move();
         for (charge, seat) in charges.iter().zip(plan) {
             let elsewhere = charge.holder == Some(table.me) && seat.is_some_and(|s| s != table.me);
             let Some(held) = self.holds.get(&charge.duty).filter(|_| elsewhere) else { continue };
-            let damped = held.moved && now < held.since.plus(self.settings.window);
-            if held.work != Work::Running || held.release.is_some() || damped {
+            if held.work != Work::Running || held.release.is_some() {
+                continue;
+            }
+            let settled = held.since.plus(self.settings.window);
+            if held.moved && now < settled {
+                self.balance_at(settled);
                 continue;
             }
             if room == 0 {
