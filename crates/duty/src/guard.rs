@@ -270,3 +270,6 @@ impl Drop for Inner {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -128,7 +128,7 @@ impl Membership {
     /// ends. The task is dropped when the hold is lost, in time before the TTL ends; it should end
     /// by itself after [`Guard::stopping`]. An error and a panic mean that the work failed: it is
     /// tried again, here or elsewhere.
-    pub async fn run<F, Fut, E>(mut self, work: F) -> Result<(), StoreError>
+    pub async fn run<F, Fut, E>(self, work: F) -> Result<(), StoreError>
     where
         F: Fn(Guard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,

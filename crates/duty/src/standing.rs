@@ -34,8 +34,6 @@ const SUSPENDED: u8 = 2;
 const LOST: u8 = 4;
 /// User code has got the guard, so work may run.
 const TAKEN: u8 = 8;
-/// Progress was told and not yet seen.
-const PROGRESS: u8 = 16;
 
 /// One hold as both sides see it.
 #[derive(Debug)]
@@ -46,6 +44,10 @@ pub(crate) struct Tenancy {
     clock: Arc<dyn Clock>,
     deadline: AtomicU64,
     flags: AtomicU8,
+    /// How often progress is worth telling; `None` when nobody asks for it.
+    progress: Option<Duration>,
+    /// When it was told last.
+    progressed: AtomicU64,
     changes: watch::Sender<Standing>,
 }
 
@@ -55,6 +57,7 @@ impl Tenancy {
         session: Session,
         deadline: LocalInstant,
         clock: Arc<dyn Clock>,
+        progress: Option<Duration>,
     ) -> Self {
         let standing = Standing { deadline, draining: false, suspended: false, lost: false };
         Self {
@@ -64,6 +67,8 @@ impl Tenancy {
             clock,
             deadline: AtomicU64::new(deadline.as_nanos()),
             flags: AtomicU8::new(0),
+            progress,
+            progressed: AtomicU64::new(0),
             changes: watch::Sender::new(standing),
         }
     }
@@ -144,20 +149,22 @@ impl Tenancy {
         self.flags.load(Ordering::Acquire) & TAKEN != 0
     }
 
-    /// Whether progress is to be told: not while the last word of it is on its way.
+    /// Whether progress is worth telling: not again within a part of the time that it is asked for.
     pub(crate) fn note_progress(&self) -> bool {
-        self.flags.fetch_or(PROGRESS, Ordering::AcqRel) & PROGRESS == 0
-    }
-
-    pub(crate) fn progress_seen(&self) {
-        self.flags.fetch_and(!PROGRESS, Ordering::AcqRel);
+        let Some(every) = self.progress else { return false };
+        let now = self.clock.now();
+        let told = self.progressed.load(Ordering::Relaxed);
+        let due = now.since(LocalInstant::from_nanos(told)) >= every;
+        // Of several threads one tells.
+        let (told, now) = (&self.progressed, (told, now.as_nanos()));
+        due && told.compare_exchange(now.0, now.1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 
 /// What guards and leavers tell the thread that renews.
 ///
-/// The queue has no limit of its own, because each hold has at most one `Stopped`, one `Fenced` and
-/// one unseen `Progress` in it, and a membership a handful of wishes.
+/// The queue has no limit of its own: each hold sends one `Stopped`, one `Fenced` and a few
+/// `Progress` in the time that the settings name, and a membership a handful of wishes.
 #[derive(Debug)]
 pub(crate) enum Command {
     Stopped { duty: DutyId, epoch: Epoch, how: Ended },
