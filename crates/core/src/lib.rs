@@ -12,6 +12,7 @@ pub mod engine;
 mod epoch;
 mod error;
 mod escape;
+mod fnv;
 pub mod guarantee;
 mod hold;
 mod instance;

@@ -1,35 +1,309 @@
 //! One member of a group: joins, claims, renews, hands over, stops in time.
 //!
 //! A pure machine: [`Engine::step`] takes what happened and the local time, and answers what is to
-//! be done. It reads no clock and does no I/O; its randomness comes from the seed.
+//! be done. It reads no clock and does no I/O; its randomness comes from the seed. Whoever drives
+//! it answers every [`Effect::Ask`] exactly once, steps it when [`Engine::wake_at`] has come, and
+//! lets work have effects only while its deadline, judged by the same clock, has not passed.
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `arrive` | becoming a member, and leaving |
+//! | `renew` | keeping the session alive, pauses, what is lost with it |
+//! | `work` | starting, draining, cancelling and giving back the work on a duty |
+//! | `look` | reading the group |
+//! | `balance` | what to shed and what to claim |
 
+mod arrive;
+mod balance;
 mod effect;
 mod event;
+mod group;
+mod look;
+mod note;
+mod random;
+mod renew;
 mod settings;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 pub use effect::{Effect, End, Request};
 pub use event::{Answer, Ended, Event, Ticket, View};
+pub use group::Group;
+pub use note::Status;
 pub use settings::{Layout, Settings};
 
-use crate::LocalInstant;
+use crate::{
+    Change, Code, Deadline, DutyId, Epoch, InstanceId, Listing, LocalInstant, Note, Problem,
+    Record, Session, StoreError,
+};
+use arrive::Phase;
+use look::{Looking, Seen};
+use random::Random;
+use work::{Held, Rest};
+
+/// How many duties are asked for or given back in one request.
+const CHUNK: usize = 500;
 
 /// One member of a group.
 #[derive(Debug)]
-pub struct Engine {}
+pub struct Engine {
+    settings: Settings,
+    random: Random,
+    tickets: u64,
+    out: Vec<Effect>,
+    wake: LocalInstant,
+    phase: Phase,
+    live: Option<Live>,
+    keeping: Option<Keeping>,
+    /// The store gave errors since it last confirmed the session.
+    trouble: bool,
+    /// Nothing is claimed before this instant: the store had been away or was reset (R21).
+    waiting: Option<LocalInstant>,
+    /// Since when no effect is allowed because this process was paused.
+    suspended: Option<LocalInstant>,
+    draining: bool,
+    /// Going: until when everything has to be given back.
+    leaving: Option<LocalInstant>,
+    holds: BTreeMap<DutyId, Held>,
+    /// Cancelled work whose hold is gone but which has not said that it stopped.
+    stopping: BTreeMap<DutyId, Epoch>,
+    /// Duties that are left alone for a while because their work ended by itself.
+    resting: BTreeMap<DutyId, Rest>,
+    /// The newest epochs known; grants must be above.
+    floors: BTreeMap<DutyId, Epoch>,
+    listing: Option<Listing>,
+    listed: u64,
+    looking: Looking,
+    seen: Option<Seen>,
+    /// Since when duties are free, as far as this member saw.
+    free: BTreeMap<DutyId, LocalInstant>,
+    /// Who held a duty last, and when its session would have ended.
+    last: BTreeMap<DutyId, (InstanceId, LocalInstant)>,
+    /// When a mixture of revisions was first seen.
+    mixed: Option<LocalInstant>,
+    view: u64,
+    todo: VecDeque<DutyId>,
+    claiming: Option<(Ticket, Vec<DutyId>)>,
+    releasing: Option<(Ticket, Vec<DutyId>)>,
+    release_again: LocalInstant,
+    /// When the last claim or release was answered: what was read before that is stale.
+    touched: LocalInstant,
+    fallback: Option<LocalInstant>,
+    standing_by: bool,
+    unheld: usize,
+}
+
+/// The open session.
+#[derive(Debug)]
+struct Live {
+    session: Session,
+    deadline: Deadline,
+    renew_at: LocalInstant,
+    /// The note that the store has.
+    said: Note,
+}
+
+/// A keep-alive on its way.
+#[derive(Debug)]
+struct Keeping {
+    ticket: Ticket,
+    sent: LocalInstant,
+    note: Option<Note>,
+    holds: Vec<(DutyId, Epoch)>,
+}
 
 impl Engine {
     /// A member that has not joined yet. `seed` is 128 random bits of its own.
-    pub fn new(_settings: Settings, _seed: u128, _now: LocalInstant) -> Self {
-        Self {}
+    pub fn new(settings: Settings, seed: u128, now: LocalInstant) -> Self {
+        Self {
+            settings,
+            random: Random::new(seed),
+            tickets: 0,
+            out: Vec::new(),
+            wake: now,
+            phase: Phase::first(now),
+            live: None,
+            keeping: None,
+            trouble: false,
+            waiting: None,
+            suspended: None,
+            draining: false,
+            leaving: None,
+            holds: BTreeMap::new(),
+            stopping: BTreeMap::new(),
+            resting: BTreeMap::new(),
+            floors: BTreeMap::new(),
+            listing: None,
+            listed: 0,
+            looking: Looking::new(now),
+            seen: None,
+            free: BTreeMap::new(),
+            last: BTreeMap::new(),
+            mixed: None,
+            view: 0,
+            todo: VecDeque::new(),
+            claiming: None,
+            releasing: None,
+            release_again: now,
+            touched: now,
+            fallback: None,
+            standing_by: false,
+            unheld: 0,
+        }
     }
 
     /// Takes one event and says what is to be done.
-    pub fn step(&mut self, _event: Event, _now: LocalInstant) -> Vec<Effect> {
-        Vec::new()
+    pub fn step(&mut self, event: Event, now: LocalInstant) -> Vec<Effect> {
+        if matches!(self.phase, Phase::Over) {
+            return Vec::new();
+        }
+        self.notice_pause(now);
+        self.expire(now);
+        match event {
+            Event::Tick => {}
+            Event::Hint => self.hinted(now),
+            Event::Answered(ticket, answer) => self.answered(ticket, answer, now),
+            Event::Listed(listing) => self.take_listing(listing, now),
+            Event::Unlisted(error) => {
+                self.record(now, Change::ListFailed, None, None, error.problem().to_string());
+            }
+            Event::Stopped { duty, epoch, how } => self.stopped(&duty, epoch, how, now),
+            Event::Progress { duty, epoch } => self.progressed(&duty, epoch, now),
+            Event::Fenced { duty, epoch, newest } => self.fenced(&duty, epoch, newest, now),
+            Event::Drain => self.drain(now),
+            Event::Leave => self.leave(now),
+        }
+        self.advance(now);
+        self.wake = self.next_wake(now);
+        std::mem::take(&mut self.out)
     }
 
     /// When [`Event::Tick`] is due, if nothing else happens before.
     pub fn wake_at(&self) -> LocalInstant {
-        LocalInstant::from_nanos(0)
+        self.wake
+    }
+
+    /// Whether this engine is a member of its group now.
+    pub fn is_member(&self) -> bool {
+        self.live.is_some()
+    }
+
+    /// Sends what is due.
+    fn advance(&mut self, now: LocalInstant) {
+        if self.waiting.is_some_and(|until| now >= until) {
+            self.waiting = None;
+            self.say_status(now);
+            self.look_now(now);
+        }
+        if !matches!(self.phase, Phase::Member) {
+            return self.go_on(now);
+        }
+        if self.fallback.is_some_and(|at| now >= at) {
+            self.balance(now);
+        }
+        self.release_next(now);
+        self.claim_next(now);
+        self.renew_if_due(now);
+        self.look_if_due(now);
+        self.finish_if_done(now);
+    }
+
+    fn next_wake(&self, now: LocalInstant) -> LocalInstant {
+        // Something is always due within a look: a step that comes much later was a pause.
+        let mut wake = now.plus(self.settings.look_every);
+        let mut by = |at: LocalInstant| wake = wake.min(at);
+        match &self.phase {
+            Phase::Member => {
+                if let (Some(live), None) = (&self.live, &self.keeping) {
+                    by(live.renew_at);
+                }
+                if !self.looking.is_on_its_way() {
+                    by(self.looking.at);
+                }
+                if self.releasing.is_none() && self.has_releasable(now) {
+                    by(self.release_again);
+                }
+            }
+            phase => by(phase.next(now)),
+        }
+        let timers = [self.waiting, self.leaving, self.fallback];
+        timers.into_iter().flatten().for_each(&mut by);
+        let timers = self.holds.values().filter_map(|held| held.timer(&self.settings));
+        timers.filter(|at| *at > now).for_each(&mut by);
+        // What is due but cannot be done yet is no reason to turn in circles.
+        wake.max(now.plus(Duration::from_millis(1)))
+    }
+
+    fn answered(&mut self, ticket: Ticket, answer: Answer, now: LocalInstant) {
+        match answer {
+            Answer::KeepAlive(result) => self.kept_alive(ticket, result, now),
+            Answer::Claim(result) => self.claimed(ticket, result, now),
+            Answer::Release(result) => self.released(ticket, result, now),
+            Answer::Look(result) => self.looked(ticket, result, now),
+            Answer::Open(result) => self.opened(ticket, result, now),
+            Answer::Settle(result) => self.settled(ticket, result.map(|_| ()), now),
+            Answer::Close(result) => self.closed(ticket, result, now),
+        }
+    }
+
+    fn ask(&mut self, request: Request, within: Duration) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.out.push(Effect::Ask { ticket, request, within });
+        ticket
+    }
+
+    fn record(
+        &mut self,
+        at: LocalInstant,
+        change: Change,
+        duty: Option<(&DutyId, Epoch)>,
+        other: Option<InstanceId>,
+        reason: impl Into<Cow<'static, str>>,
+    ) {
+        let instance = self.settings.instance.clone();
+        let (duty, epoch) = duty.map(|(duty, epoch)| (duty.clone(), epoch)).unzip();
+        // No grant has epoch zero: there was none.
+        let epoch = epoch.filter(|epoch| *epoch > Epoch::ZERO);
+        let reason = reason.into();
+        let record = Record { at, change, instance, duty, epoch, other, reason };
+        self.out.push(Effect::Record(record));
+    }
+
+    /// Ends for good: what was held is lost, and whoever runs the process is told why.
+    fn fail(&mut self, problem: Problem, now: LocalInstant) {
+        self.lose_everything("failed", now);
+        if let Some(live) = self.live.take() {
+            let reason = arrive::reason("failed");
+            self.ask(Request::Close { session: live.session, reason }, self.patience());
+        }
+        self.record(now, Change::JoinFailed, None, None, problem.to_string());
+        self.phase = Phase::Over;
+        self.out.push(Effect::End(End::Failed(problem)));
+    }
+
+    /// A third of the TTL: for everything that is not a renewal.
+    fn patience(&self) -> Duration {
+        self.settings.ttl.get() / 3
+    }
+
+    /// The pause before something that failed is tried again.
+    fn pause(&self) -> Duration {
+        (self.settings.ttl.get() / 20).max(Duration::from_millis(20))
+    }
+
+    fn raise_floor(&mut self, duty: &DutyId, epoch: Epoch) {
+        let floor = self.floors.entry(duty.clone()).or_insert(epoch);
+        *floor = epoch.max(*floor);
+    }
+
+    /// Whether the store says that it has lost its state.
+    fn is_reset(error: &StoreError) -> bool {
+        error.code() == Code::Reset
     }
 }

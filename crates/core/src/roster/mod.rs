@@ -4,6 +4,16 @@
 //! members that see different things for a moment never wait for each other's room; the store
 //! alone grants.
 
+mod draft;
+mod quota;
+mod score;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+
+use self::draft::Draft;
+pub use self::score::foreign_owner;
 use crate::{DutyId, InstanceId, Label};
 
 /// A member that may hold duties.
@@ -59,13 +69,39 @@ pub struct Plan {
     pub quotas: Vec<usize>,
 }
 
-/// Plans the charges over the seats. Both are sorted by name.
-pub fn plan(_charges: &[Charge], _seats: &[Seat]) -> Plan {
-    Plan::default()
+/// Plans the charges over the seats. Both are sorted by name, so that all members who see the same
+/// plan the same.
+///
+/// - A seat's share is its part of the weights, by Webster's method; pins, room and cordons bound
+///   it. Shares do not depend on names unless two seats are equal in everything else.
+/// - Pins come first. Then a seat keeps what it holds up to its share, and gives up the rest.
+/// - What is free or given up goes to seats below their share, to the zone of the duty first, then
+///   to the highest score.
+///
+/// What follows: once a plan is carried out, the next one is the same.
+pub fn plan(charges: &[Charge], seats: &[Seat]) -> Plan {
+    debug_assert!(charges.is_sorted_by_key(|charge| &charge.duty), "charges are not sorted");
+    debug_assert!(seats.is_sorted_by_key(|seat| &seat.instance), "seats are not sorted");
+    let mut draft = Draft::new(charges, seats);
+    draft.pin();
+    draft.share();
+    draft.keep();
+    draft.place();
+    draft.finish()
 }
 
 /// The seats in the order in which they should try for a duty that stays free: those that take
 /// duties, best score first.
-pub fn order(_duty: &DutyId, _seats: &[Seat]) -> Vec<u32> {
-    Vec::new()
+pub fn order(duty: &DutyId, seats: &[Seat]) -> Vec<u32> {
+    let duty = score::of_duty(duty);
+    let mut order: Vec<(Reverse<u64>, &InstanceId, u32)> = (0..)
+        .zip(seats)
+        .filter(|(_, seat)| seat.takes && seat.keeps && seat.weight > 0)
+        .map(|(n, seat)| {
+            let score = score::of_pair(duty, score::of_member(&seat.instance));
+            (Reverse(score), &seat.instance, n)
+        })
+        .collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, _, n)| n).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::fnv::Fnv;
 use crate::{
     Code, Document, DutyKey, Epoch, Hold, InstanceId, Mark, Nonce, Note, Session, StoreError,
     Version,
@@ -312,37 +313,21 @@ pub struct AuditEntry {
 pub fn view_hash(members: &[Member], holders: &[Holder]) -> u64 {
     let mut hash = Fnv::new();
     for member in members {
-        hash.write(b"m");
-        hash.write(member.instance.as_str().as_bytes());
-        hash.write(&member.nonce.map_or(0, Nonce::as_u128).to_le_bytes());
-        hash.write(member.note.as_str().as_bytes());
-        hash.write(&[u8::from(member.evicted)]);
+        hash.field(b"m");
+        hash.field(member.instance.as_str().as_bytes());
+        hash.field(&member.nonce.map_or(0, Nonce::as_u128).to_le_bytes());
+        hash.field(member.note.as_str().as_bytes());
+        hash.field(&[u8::from(member.evicted)]);
     }
     for holder in holders {
-        hash.write(b"h");
-        hash.write(holder.duty.id.as_str().as_bytes());
-        hash.write(&holder.epoch.map_or(0, Epoch::get).to_le_bytes());
+        hash.field(b"h");
+        hash.field(holder.duty.id.as_str().as_bytes());
+        hash.field(&holder.epoch.map_or(0, Epoch::get).to_le_bytes());
         if let Some(now) = &holder.holder {
-            hash.write(now.instance.as_str().as_bytes());
+            hash.field(now.instance.as_str().as_bytes());
         }
     }
     hash.0
-}
-
-/// FNV-1a with 64 bits: small, fixed for ever, and good enough to notice a difference.
-struct Fnv(u64);
-
-impl Fnv {
-    fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-
-    /// Adds a field and its length, so that two fields never run into each other.
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,386 @@
+//! Becoming a member, and leaving.
+
+use std::time::Duration;
+
+use super::{Effect, End, Engine, Group, Live, Request, Status, Ticket};
+use crate::store::{Closed, OpenSession, Opened};
+use crate::{Change, Code, DutyId, LocalInstant, Nonce, Problem, Reason, StoreError, Version};
+
+/// Where a member stands on its way.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Reading the group, to see whether its settings are the same.
+    Reading(Attempt),
+    /// Writing the settings of a group that has none.
+    Settling(Attempt),
+    /// Opening a session. The first opening under this nonce was sent at `since`: the store may
+    /// have begun to count then.
+    Opening { attempt: Attempt, nonce: Nonce, since: Option<LocalInstant>, again: bool },
+    /// A member.
+    Member,
+    /// Closing the session.
+    Closing(Attempt),
+    /// The end.
+    Over,
+}
+
+/// A request that is repeated until it is answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    ticket: Option<Ticket>,
+    at: LocalInstant,
+    failed: u32,
+}
+
+impl Attempt {
+    fn new(at: LocalInstant) -> Self {
+        Self { ticket: None, at, failed: 0 }
+    }
+}
+
+impl Phase {
+    pub(super) fn first(now: LocalInstant) -> Self {
+        Self::Reading(Attempt::new(now))
+    }
+
+    fn attempt(&mut self) -> Option<&mut Attempt> {
+        match self {
+            Self::Reading(attempt)
+            | Self::Settling(attempt)
+            | Self::Opening { attempt, .. }
+            | Self::Closing(attempt) => Some(attempt),
+            Self::Member | Self::Over => None,
+        }
+    }
+
+    pub(super) fn next(&self, now: LocalInstant) -> LocalInstant {
+        match self {
+            Self::Reading(attempt)
+            | Self::Settling(attempt)
+            | Self::Opening { attempt, .. }
+            | Self::Closing(attempt)
+                if attempt.ticket.is_none() =>
+            {
+                attempt.at
+            }
+            _ => now.plus(Duration::from_secs(1)),
+        }
+    }
+}
+
+impl Engine {
+    /// Sends the next request on the way in or out.
+    pub(super) fn go_on(&mut self, now: LocalInstant) {
+        if self.leaving.is_some_and(|until| now >= until) {
+            return self
+                .end("the store did not answer in time: what was held ends at its TTL", now);
+        }
+        let Some(Attempt { ticket: None, at, .. }) = self.phase.attempt().copied() else { return };
+        if now < at {
+            return;
+        }
+        if self.leaving.is_some() && self.live.is_none() {
+            return self.end("asked to", now);
+        }
+        let request = match &mut self.phase {
+            Phase::Reading(_) => {
+                Request::Look { group: self.settings.group.clone(), holders: true }
+            }
+            // The document is written when the group was read.
+            Phase::Settling(_) => return self.phase = Phase::first(now),
+            Phase::Opening { nonce, since, .. } => {
+                let nonce = *nonce;
+                since.get_or_insert(now);
+                let Some(open) = self.opening(nonce, now) else { return };
+                Request::Open(open)
+            }
+            Phase::Closing(_) => {
+                let Some(live) = &self.live else { return self.end("asked to", now) };
+                Request::Close { session: live.session.clone(), reason: reason("leave") }
+            }
+            Phase::Member | Phase::Over => return,
+        };
+        let ticket = self.ask(request, self.patience());
+        if let Some(attempt) = self.phase.attempt() {
+            attempt.ticket = Some(ticket);
+        }
+    }
+
+    fn opening(&mut self, nonce: Nonce, now: LocalInstant) -> Option<OpenSession> {
+        match self.status().note() {
+            Ok(note) => Some(OpenSession {
+                group: self.settings.group.clone(),
+                instance: self.settings.instance.clone(),
+                nonce,
+                ttl: self.settings.ttl,
+                note,
+            }),
+            Err(error) => {
+                self.fail(error.problem().clone(), now);
+                None
+            }
+        }
+    }
+
+    /// Whether this is the answer that the way in or out waits for.
+    fn is_awaited(&mut self, ticket: Ticket) -> bool {
+        self.phase.attempt().is_some_and(|attempt| attempt.ticket == Some(ticket))
+    }
+
+    /// The same again, a little later.
+    fn try_again(&mut self, now: LocalInstant) {
+        let most = self.settings.look_every;
+        let pause = self.pause();
+        if let Some(attempt) = self.phase.attempt() {
+            let pause = (pause * 2u32.saturating_pow(attempt.failed.min(8))).min(most);
+            *attempt = Attempt { ticket: None, at: now.plus(pause), failed: attempt.failed + 1 };
+        }
+    }
+
+    fn not_joined(&mut self, error: &StoreError, now: LocalInstant) {
+        self.record(now, Change::JoinFailed, None, None, error.problem().to_string());
+        self.try_again(now);
+    }
+
+    /// The group was read before joining. Returns whether that was what the answer was for.
+    pub(super) fn read_group(
+        &mut self,
+        ticket: Ticket,
+        result: &Result<super::View, StoreError>,
+        now: LocalInstant,
+    ) -> bool {
+        if !matches!(self.phase, Phase::Reading(_)) || !self.is_awaited(ticket) {
+            return false;
+        }
+        let view = match result {
+            Ok(view) => view,
+            Err(error) => {
+                self.not_joined(error, now);
+                return true;
+            }
+        };
+        let me = &self.settings.instance;
+        let others = view.members.iter().filter(|member| &member.instance != me);
+        let alone = !others.clone().any(|member| Status::read(&member.note).is_some());
+        let unused = view.holders.as_ref().is_some_and(Vec::is_empty);
+        let (ttl, layout) = (self.settings.ttl, self.settings.layout);
+        let admitted = Group::read(&view.document).and_then(|group| {
+            let same = group.admits(ttl, layout, alone, unused)?;
+            Ok((group, same))
+        });
+        match admitted {
+            Ok((_, true)) => self.open(false, now),
+            Ok((mut group, false)) => {
+                group.settings = Some((ttl, layout));
+                self.settle(&group, view.document.version, now);
+            }
+            Err(error) => self.fail(error.problem().clone(), now),
+        }
+        true
+    }
+
+    fn settle(&mut self, group: &Group, expected: Version, now: LocalInstant) {
+        match group.document() {
+            Ok(document) => {
+                let group = self.settings.group.clone();
+                let request = Request::Settle { group, expected, document };
+                let ticket = self.ask(request, self.patience());
+                if !matches!(self.phase, Phase::Member) {
+                    let attempt = Attempt { ticket: Some(ticket), at: now, failed: 0 };
+                    self.phase = Phase::Settling(attempt);
+                }
+            }
+            Err(error) => self.fail(error.problem().clone(), now),
+        }
+    }
+
+    /// Writes the settings again that a store has lost.
+    pub(super) fn settle_again(&mut self, mut group: Group, expected: Version, now: LocalInstant) {
+        group.settings = Some((self.settings.ttl, self.settings.layout));
+        self.settle(&group, expected, now);
+    }
+
+    /// Written, or somebody else was faster: reading again tells.
+    pub(super) fn settled(
+        &mut self,
+        ticket: Ticket,
+        result: Result<(), StoreError>,
+        now: LocalInstant,
+    ) {
+        if !matches!(self.phase, Phase::Settling(_)) || !self.is_awaited(ticket) {
+            return;
+        }
+        match result {
+            Ok(()) => self.phase = Phase::first(now),
+            Err(error) => self.not_joined(&error, now),
+        }
+    }
+
+    /// Begins to open a session under a nonce of its own. `again`: there was one before.
+    pub(super) fn open(&mut self, again: bool, now: LocalInstant) {
+        let nonce = self.random.nonce();
+        self.phase = Phase::Opening { attempt: Attempt::new(now), nonce, since: None, again };
+    }
+
+    pub(super) fn opened(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Opened, StoreError>,
+        now: LocalInstant,
+    ) {
+        if !self.is_awaited(ticket) {
+            return;
+        }
+        let Phase::Opening { since, again, .. } = &self.phase else { return };
+        let (since, again) = (since.unwrap_or(now), *again);
+        let ttl = self.settings.ttl;
+        match result {
+            Ok(Opened::Open(session)) => {
+                // Asked again under the same nonce, the store may have counted from the first time.
+                let deadline = ttl.deadline(since);
+                let renew_at = since.plus(ttl.renew_every(self.random.jitter()));
+                let said = self.status().note().unwrap_or_default();
+                self.live = Some(Live { session, deadline, renew_at, said });
+                self.phase = Phase::Member;
+                self.trouble = false;
+                self.record(now, Change::Joined, None, None, if again { "again" } else { "start" });
+                if self.waiting.is_some() {
+                    let why = "the store had been away or was reset";
+                    self.record(now, Change::Waiting, None, None, why);
+                }
+                self.touched = now;
+                self.look_now(now);
+            }
+            Ok(Opened::Spent) => self.open(again, now),
+            Ok(Opened::Taken) if again && now.since(since) < ttl.get() * 2 => self.try_again(now),
+            Ok(Opened::Taken) => {
+                let detail = format!("{} has a live session", self.settings.instance);
+                self.fail(Problem { code: Code::DuplicateInstance, detail }, now);
+            }
+            Ok(Opened::Evicted) => {
+                let detail = self.settings.instance.to_string();
+                self.fail(Problem { code: Code::EvictedInstance, detail }, now);
+            }
+            Err(error) => {
+                self.trouble = true;
+                self.not_joined(&error, now);
+            }
+        }
+    }
+
+    /// What this member says of itself now.
+    pub(super) fn status(&self) -> Status {
+        let settings = &self.settings;
+        let going = self.draining || self.leaving.is_some();
+        Status {
+            weight: settings.weight,
+            room: settings.room,
+            takes: !going && self.waiting.is_none(),
+            keeps: !going,
+            zone: settings.zone.clone(),
+            name: settings.name.clone(),
+            revision: settings.revision.clone(),
+            only: self.only(),
+            view: self.view,
+        }
+    }
+
+    /// The one duty that a standby is there for.
+    fn only(&self) -> Option<DutyId> {
+        let standby = matches!(self.settings.layout, super::Layout::Standby);
+        let first = self.listing.as_ref()?.targets().first()?;
+        standby.then(|| first.id.clone())
+    }
+
+    /// Hands everything over, if somebody else is there to take it.
+    pub(super) fn drain(&mut self, now: LocalInstant) {
+        if self.draining || self.leaving.is_some() {
+            return;
+        }
+        if !self.holds.is_empty() && !self.has_successor() {
+            let detail = format!("no other member of {} takes duties", self.settings.group);
+            let problem = Problem { code: Code::LastMember, detail };
+            self.record(now, Change::Refused, None, None, problem.to_string());
+            return self.out.push(Effect::Refuse(problem));
+        }
+        self.draining = true;
+        self.todo.clear();
+        self.say_status(now);
+        self.shed_for_drain(now);
+    }
+
+    /// Gives everything back as soon as its work has stopped.
+    pub(super) fn leave(&mut self, now: LocalInstant) {
+        if self.leaving.is_some() {
+            return;
+        }
+        // Work that was cancelled when its time was over has a TTL to stop, and closing another.
+        self.leaving = Some(now.plus(self.settings.drain + self.settings.ttl.get() * 2));
+        self.todo.clear();
+        let duties: Vec<_> = self.holds.keys().cloned().collect();
+        for duty in duties {
+            self.ask_to_stop(&duty, "leave", now);
+        }
+        if self.live.is_none() {
+            self.end("asked to", now);
+        }
+    }
+
+    /// Closes the session when the last work has stopped: that gives all holds back at once.
+    pub(super) fn finish_if_done(&mut self, now: LocalInstant) {
+        if !matches!(self.phase, Phase::Member) || !(self.draining || self.leaving.is_some()) {
+            return;
+        }
+        if self.leaving.is_some_and(|until| now >= until) {
+            return self.go_on(now);
+        }
+        let asked = self.claiming.is_some() || self.releasing.is_some();
+        let settings = &self.settings;
+        let done = self.holds.values().all(|held| held.is_releasable(now, settings));
+        // Who only drains gives back one by one, and stays until nothing is left.
+        let done = done && (self.leaving.is_some() || self.holds.is_empty());
+        if done && !asked {
+            self.leaving.get_or_insert(now.plus(self.settings.ttl.get()));
+            self.phase = Phase::Closing(Attempt::new(now));
+            self.go_on(now);
+        }
+    }
+
+    pub(super) fn closed(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Closed, StoreError>,
+        now: LocalInstant,
+    ) {
+        if !self.is_awaited(ticket) {
+            return;
+        }
+        match result {
+            Ok(Closed::Closed | Closed::AlreadyEnded) => {
+                let given_back: Vec<_> =
+                    self.holds.iter().map(|(duty, held)| (duty.clone(), held.epoch())).collect();
+                for (duty, epoch) in given_back {
+                    self.record(now, Change::Released, Some((&duty, epoch)), None, "leave");
+                }
+                self.holds.clear();
+                self.end("asked to", now);
+            }
+            Err(_) => self.try_again(now),
+        }
+    }
+
+    pub(super) fn end(&mut self, why: &'static str, now: LocalInstant) {
+        self.lose_everything("leave", now);
+        self.live = None;
+        self.phase = Phase::Over;
+        self.record(now, Change::Left, None, None, why);
+        self.out.push(Effect::End(End::Left));
+    }
+}
+
+/// One of our own words as a reason.
+pub(super) fn reason(word: &'static str) -> Reason {
+    // A short word without control characters is always a valid reason.
+    #[expect(clippy::expect_used)]
+    Reason::new(word).expect("a word of ours is valid")
+}

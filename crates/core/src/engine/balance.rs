@@ -1,0 +1,482 @@
+//! What to shed and what to claim.
+
+use std::time::Duration;
+
+use super::arrive::reason;
+use super::work::{Held, Work};
+use super::{CHUNK, Effect, Engine, Layout, Request, Status, Ticket};
+use crate::fnv::Fnv;
+use crate::roster::{self, Charge, Seat};
+use crate::store::{Claimed, Want};
+use crate::{
+    Change, Code, DutyId, DutyKey, Epoch, Hold, InstanceId, Listing, LocalInstant, Mark, Problem,
+    StoreError, Target,
+};
+
+/// How long a duty stays free before the next best member tries for it.
+const RANK_DELAY: Duration = Duration::from_millis(500);
+/// How many free duties of others are looked after at a time.
+const FALLBACK_MOST: usize = 1_000;
+
+/// The members that duties are planned over.
+struct Table {
+    seats: Vec<Seat>,
+    /// The index of this member.
+    me: u32,
+    /// What the others say that they see.
+    views: Vec<u64>,
+    /// Members of more than one revision.
+    mixed: bool,
+    /// Somebody shares the keys and not the roster.
+    foreign: bool,
+}
+
+impl Engine {
+    /// A new list of duties.
+    pub(super) fn take_listing(&mut self, listing: Listing, now: LocalInstant) {
+        if self.listing.as_ref() == Some(&listing) {
+            return;
+        }
+        let (count, most) = (listing.targets().len(), self.settings.most_duties);
+        if count > most {
+            let detail = format!("{count} duties, the limit of the group is {most}");
+            let problem = Problem { code: Code::TooManyTargets, detail };
+            return self.record(now, Change::ListFailed, None, None, problem.to_string());
+        }
+        let known = |duty: &DutyId| find(&listing, duty).is_some();
+        self.floors.retain(|duty, _| known(duty));
+        self.last.retain(|duty, _| known(duty));
+        self.resting.retain(|duty, _| known(duty));
+        let reason = match listing.repeated() {
+            0 => format!("{count} duties"),
+            repeated => format!("{count} duties; {repeated} entries named one again"),
+        };
+        self.record(now, Change::Listed, None, None, reason);
+        let mut hash = Fnv::new();
+        for target in listing.targets() {
+            hash.field(target.id.as_str().as_bytes());
+            hash.field(&[u8::from(target.paused)]);
+        }
+        self.listed = hash.0;
+        self.listing = Some(listing);
+        self.balance(now);
+        self.look_now(now);
+    }
+
+    /// Plans, and does this member's part of the plan.
+    pub(super) fn balance(&mut self, now: LocalInstant) {
+        self.fallback = None;
+        if self.live.is_none() {
+            return;
+        }
+        self.resting.retain(|_, rest| now < rest.until.plus(rest.length));
+        self.stop_unlisted(now);
+        let Some(table) = self.table() else { return };
+        self.view = self.view_number(&table);
+        self.say_status(now);
+        self.mixed = table.mixed.then(|| self.mixed.unwrap_or(now));
+        let Some((charges, free)) = self.charges(&table) else { return };
+        let plan = match table.foreign {
+            true => foreign_plan(&charges, &table.seats),
+            false => roster::plan(&charges, &table.seats).seats,
+        };
+        self.shed(&charges, &plan, &table, now);
+        self.keep_free_since(&charges, &free, now);
+        self.plan_claims(&charges, &plan, &free, &table, now);
+        self.tell_standing(&plan, &free, now);
+    }
+
+    /// Paused and gone duties are stopped and given back, whatever the others think.
+    fn stop_unlisted(&mut self, now: LocalInstant) {
+        let Some(listing) = &self.listing else { return };
+        let paused = self.seen.as_ref().map(|seen| &seen.group.paused);
+        let why = |duty: &DutyId| match find(listing, duty) {
+            None => Some("gone"),
+            Some(target) if target.paused => Some("paused"),
+            Some(_) => paused.is_some_and(|p| p.contains(duty)).then_some("paused"),
+        };
+        let duties = self.holds.keys().filter_map(|duty| Some((duty.clone(), why(duty)?)));
+        for (duty, why) in duties.collect::<Vec<_>>() {
+            self.ask_to_stop(&duty, why, now);
+        }
+    }
+
+    /// The members that count, if this one is among them.
+    fn table(&self) -> Option<Table> {
+        let (seen, live) = (self.seen.as_ref()?, self.live.as_ref()?);
+        let status = self.status();
+        let mut seats = Vec::new();
+        let (mut me, mut views, mut mixed, mut foreign) = (None, Vec::new(), false, false);
+        for member in &seen.members {
+            let mine = member.nonce == Some(live.session.nonce);
+            let said = if mine { Some(status.clone()) } else { Status::read(&member.note) };
+            foreign |= member.nonce.is_none();
+            let Some(said) = said.or_else(|| member.nonce.is_none().then(foreign_status)) else {
+                continue;
+            };
+            if said.only != status.only {
+                continue;
+            }
+            match mine {
+                true => me = u32::try_from(seats.len()).ok(),
+                false => views.push(said.view),
+            }
+            mixed |= said.revision != status.revision;
+            let mut seat = said.seat(member);
+            seat.takes &= !seen.group.cordoned.contains(&seat.instance);
+            seats.push(seat);
+        }
+        Some(Table { seats, me: me?, views, mixed, foreign })
+    }
+
+    /// Equal for members that see the same members and duties.
+    fn view_number(&self, table: &Table) -> u64 {
+        let mut hash = Fnv::new();
+        for seat in &table.seats {
+            hash.field(seat.instance.as_str().as_bytes());
+            hash.field(&seat.weight.to_le_bytes());
+            hash.field(&[u8::from(seat.takes), u8::from(seat.keeps)]);
+        }
+        hash.field(&self.listed.to_le_bytes());
+        let version = self.seen.as_ref().map_or(0, |seen| seen.version.get());
+        hash.field(&version.to_le_bytes());
+        hash.0
+    }
+
+    /// The duties to plan, and which of them are free. A duty that somebody holds who has no seat
+    /// is nobody's to plan.
+    fn charges(&self, table: &Table) -> Option<(Vec<Charge>, Vec<bool>)> {
+        let (listing, seen) = (self.listing.as_ref()?, self.seen.as_ref()?);
+        let seat_of = |instance: &InstanceId| {
+            let found = table.seats.binary_search_by(|seat| seat.instance.cmp(instance)).ok()?;
+            u32::try_from(found).ok()
+        };
+        let (mut charges, mut free) = (Vec::new(), Vec::new());
+        for target in listing.targets() {
+            if target.paused || seen.group.paused.contains(&target.id) {
+                continue;
+            }
+            let holder = match seen.holders.get(&target.id).and_then(Option::as_ref) {
+                Some(_) if self.holds.contains_key(&target.id) => Some(table.me),
+                Some(instance) => match seat_of(instance) {
+                    Some(seat) => Some(seat),
+                    None => continue,
+                },
+                None => self.holds.contains_key(&target.id).then_some(table.me),
+            };
+            free.push(holder.is_none());
+            let pin = seen.group.pins.get(&target.id).cloned();
+            charges.push(Charge {
+                duty: target.id.clone(),
+                holder,
+                zone: target.zone.clone(),
+                pin,
+            });
+        }
+        Some((charges, free))
+    }
+
+    /// Whether another member could take over.
+    pub(super) fn has_successor(&self) -> bool {
+        self.table().is_some_and(|table| {
+            let others = table.seats.iter().enumerate().filter(|(i, _)| *i != table.me as usize);
+            others.into_iter().any(|(_, seat)| seat.takes && seat.weight > 0 && seat.room > 0)
+        })
+    }
+
+    fn room_to_move(&self) -> usize {
+        let moving = |held: &&Held| held.release.is_some() && held.work != Work::Stopped;
+        let moving = self.holds.values().filter(moving).count();
+        (self.holds.len() / 10).max(4).saturating_sub(moving)
+    }
+
+    pub(super) fn shed_for_drain(&mut self, now: LocalInstant) {
+        let running = |held: &Held| held.work == Work::Running && held.release.is_none();
+        let duties = self.holds.iter().filter(|(_, held)| running(held)).map(|(d, _)| d.clone());
+        let duties: Vec<_> = duties.take(self.room_to_move()).collect();
+        for duty in duties {
+            self.ask_to_stop(&duty, "drain", now);
+        }
+    }
+
+    /// Gives away what is beyond this member's share: only when all see the same (R20), not what
+    /// has just come (R19), and not all at once (R25).
+    fn shed(&mut self, charges: &[Charge], plan: &[Option<u32>], table: &Table, now: LocalInstant) {
+        if self.draining {
+            return self.shed_for_drain(now);
+        }
+        let rollout = self.mixed.is_some_and(|since| now.since(since) < self.settings.rollout);
+        // All see the same members and duties (R20).
+        let agreed = table.views.iter().all(|view| *view == self.view);
+        if !agreed || table.foreign || rollout || self.waiting.is_some() {
+            return;
+        }
+        let mut room = self.room_to_move();
+        for (charge, seat) in charges.iter().zip(plan) {
+            let elsewhere = charge.holder == Some(table.me) && seat.is_some_and(|s| s != table.me);
+            let Some(held) = self.holds.get(&charge.duty).filter(|_| elsewhere) else { continue };
+            let damped = held.moved && now < held.since.plus(self.settings.window);
+            if held.work != Work::Running || held.release.is_some() || damped {
+                continue;
+            }
+            if room == 0 {
+                break;
+            }
+            room -= 1;
+            let why = if charge.pin.is_some() { "pin" } else { "balance" };
+            self.ask_to_stop(&charge.duty, why, now);
+        }
+    }
+
+    fn keep_free_since(&mut self, charges: &[Charge], free: &[bool], now: LocalInstant) {
+        let mut since = std::mem::take(&mut self.free);
+        for (charge, _) in charges.iter().zip(free).filter(|(_, free)| **free) {
+            let at = since.remove(&charge.duty).unwrap_or(now);
+            self.free.insert(charge.duty.clone(), at);
+        }
+    }
+
+    /// What to ask for: what the plan gives to this member, and what stayed free although it gives
+    /// it to somebody else: a free duty may always be claimed.
+    fn plan_claims(
+        &mut self,
+        charges: &[Charge],
+        plan: &[Option<u32>],
+        free: &[bool],
+        table: &Table,
+        now: LocalInstant,
+    ) {
+        self.todo.clear();
+        let me = &table.seats[table.me as usize];
+        if self.waiting.is_some() || !me.takes || me.weight == 0 {
+            return;
+        }
+        let eager = matches!(self.settings.layout, Layout::Standby);
+        let mut looked_after = 0;
+        for ((charge, seat), _) in charges.iter().zip(plan).zip(free).filter(|(_, free)| **free) {
+            if self.is_claiming(&charge.duty) {
+                continue;
+            }
+            let rests = self.resting.get(&charge.duty).map(|rest| rest.until);
+            if let Some(until) = rests.filter(|until| now < *until) {
+                self.balance_at(until);
+                continue;
+            }
+            if *seat == Some(table.me) || (eager && !table.foreign) {
+                self.todo.push_back(charge.duty.clone());
+                continue;
+            }
+            looked_after += 1;
+            if looked_after > FALLBACK_MOST {
+                continue;
+            }
+            let at = self.turn_of(&charge.duty, table, now);
+            if now >= at {
+                self.todo.push_back(charge.duty.clone());
+            }
+            self.balance_at(at.max(now.plus(RANK_DELAY / 2)));
+        }
+    }
+
+    /// Plans again then, even if nothing changes.
+    fn balance_at(&mut self, at: LocalInstant) {
+        self.fallback = Some(self.fallback.map_or(at, |before| before.min(at)));
+    }
+
+    /// When this member may try for a duty that the plan gives to another.
+    fn turn_of(&self, duty: &DutyId, table: &Table, now: LocalInstant) -> LocalInstant {
+        let since = self.free.get(duty).copied().unwrap_or(now);
+        if now.since(since) < RANK_DELAY {
+            return since.plus(RANK_DELAY);
+        }
+        let order = roster::order(duty, &table.seats);
+        let rank = order.iter().position(|seat| *seat == table.me).unwrap_or(order.len());
+        since.plus(RANK_DELAY * u32::try_from(rank.max(1)).unwrap_or(u32::MAX))
+    }
+
+    /// Says once that this member only stands by, or that duties find no room.
+    fn tell_standing(&mut self, plan: &[Option<u32>], free: &[bool], now: LocalInstant) {
+        let listed = self.listing.as_ref().map_or(&[][..], Listing::targets);
+        let idle = self.holds.is_empty() && !free.contains(&true) && !listed.is_empty();
+        if idle && !self.standing_by {
+            let holder = |target: &Target| self.seen.as_ref()?.holders.get(&target.id)?.clone();
+            let only = if let [one] = listed { holder(one) } else { None };
+            self.record(now, Change::Standby, None, only, "others hold everything");
+        }
+        self.standing_by = idle;
+        let unheld = plan.iter().zip(free).filter(|(seat, free)| seat.is_none() && **free).count();
+        if unheld != self.unheld && unheld > 0 {
+            let why = format!("{unheld} duties find no member with room");
+            self.record(now, Change::Unheld, None, None, why);
+        }
+        self.unheld = unheld;
+    }
+
+    /// Asks for the next duties.
+    pub(super) fn claim_next(&mut self, now: LocalInstant) {
+        let going = self.draining || self.leaving.is_some() || self.waiting.is_some();
+        let Some(live) = self.live.as_ref().filter(|_| !going && self.claiming.is_none()) else {
+            return;
+        };
+        // A grant that comes at the end of the session's time would start work to cancel it.
+        if !live.deadline.leaves(now, self.settings.ttl.attempt_timeout()) {
+            return;
+        }
+        let session = live.session.clone();
+        let room = self.settings.room.saturating_sub(self.holds.len()).min(CHUNK);
+        let mut wants = Vec::new();
+        while wants.len() < room
+            && let Some(duty) = self.todo.pop_front()
+        {
+            if self.holds.contains_key(&duty) || self.stopping.contains_key(&duty) {
+                continue;
+            }
+            let floor = self.floors.get(&duty).copied().unwrap_or(Epoch::ZERO);
+            let duty = DutyKey { group: self.settings.group.clone(), id: duty };
+            wants.push(Want { duty, floor });
+        }
+        if wants.is_empty() {
+            return;
+        }
+        let duties = wants.iter().map(|want| want.duty.id.clone()).collect();
+        let request = Request::Claim { session, wants, reason: reason("roster") };
+        let ticket = self.ask(request, self.patience());
+        self.claiming = Some((ticket, duties));
+    }
+
+    pub(super) fn claimed(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Vec<Claimed>, StoreError>,
+        now: LocalInstant,
+    ) {
+        let Some((_, duties)) = self.claiming.take_if(|(sent, _)| *sent == ticket) else {
+            return;
+        };
+        self.touched = now;
+        let claims = match result {
+            Ok(claims) => claims,
+            Err(error) => return self.claim_failed(&duties, &error, now),
+        };
+        for (duty, claimed) in duties.into_iter().zip(claims) {
+            match claimed {
+                Claimed::Granted(hold) | Claimed::Already(hold) => self.granted(hold, now),
+                Claimed::HeldBy(holder) => {
+                    let holder = holder.map(|holder| holder.instance);
+                    if let (Some(seen), Some(_)) = (&mut self.seen, &holder) {
+                        seen.holders.insert(duty.clone(), holder.clone());
+                    }
+                    self.free.remove(&duty);
+                    let about = Some((&duty, Epoch::ZERO));
+                    self.record(now, Change::AcquireFailed, about, holder, "held by another");
+                    self.look_now(now);
+                }
+                Claimed::SessionEnded => return self.session_ended(now, false, now),
+            }
+        }
+        if self.todo.is_empty() {
+            self.look_now(now);
+        }
+    }
+
+    fn claim_failed(&mut self, duties: &[DutyId], error: &StoreError, now: LocalInstant) {
+        for duty in duties {
+            let (about, why) = (Some((duty, Epoch::ZERO)), error.problem().to_string());
+            self.record(now, Change::AcquireFailed, about, None, why);
+        }
+        if Self::is_reset(error) {
+            return self.session_ended(now, true, now);
+        }
+        // It may have happened: reading tells (R17).
+        self.trouble = true;
+        self.todo.clear();
+        self.look_now(now);
+        self.looking.at = self.looking.at.max(now.plus(self.pause()));
+    }
+
+    fn granted(&mut self, hold: Hold, now: LocalInstant) {
+        let Some(live) = self.live.as_ref().filter(|live| hold.is_of(&live.session)) else {
+            return;
+        };
+        let (duty, epoch, deadline) = (hold.duty.id.clone(), hold.epoch, live.deadline);
+        let going = self.leaving.is_some() || self.draining;
+        if going || !deadline.allows(now) || self.suspended.is_some() {
+            return self.give_back_unstarted(duty, epoch, now);
+        }
+        self.raise_floor(&duty, epoch);
+        self.free.remove(&duty);
+        self.standing_by = false;
+        let before = self.last.remove(&duty);
+        let seen = self.seen.as_ref();
+        let stayed = |instance: &InstanceId| {
+            let there = seen.and_then(|s| s.members.iter().find(|m| &m.instance == instance));
+            there.and_then(|member| Status::read(&member.note)).is_some_and(|said| said.keeps)
+        };
+        let moved = before.as_ref().is_some_and(|(instance, _)| stayed(instance));
+        let (change, why) = match &before {
+            Some((_, until)) if now >= *until && !moved => (Change::TakenOver, "expired"),
+            Some(_) if moved => (Change::Acquired, "moved"),
+            Some(_) => (Change::Acquired, "released"),
+            None => (Change::Acquired, "free"),
+        };
+        if let Some(seen) = &mut self.seen {
+            seen.holders.insert(duty.clone(), Some(self.settings.instance.clone()));
+        }
+        let other = before.map(|(instance, _)| instance);
+        self.record(now, change, Some((&duty, epoch)), other, why);
+        self.out.push(Effect::Assign { hold: hold.clone(), deadline });
+        self.holds.insert(duty, Held::new(hold, deadline, now, moved));
+    }
+
+    /// Gives a hold back under which no work was started.
+    pub(super) fn give_back_unstarted(&mut self, duty: DutyId, epoch: Epoch, now: LocalInstant) {
+        let Some(live) = &self.live else { return };
+        let hold = Hold {
+            duty: DutyKey { group: self.settings.group.clone(), id: duty.clone() },
+            epoch,
+            instance: self.settings.instance.clone(),
+            nonce: live.session.nonce,
+            mark: Mark::default(),
+        };
+        let mut held = Held::new(hold, live.deadline, now, false);
+        held.work = Work::Stopped;
+        held.release = Some("not started");
+        self.holds.insert(duty, held);
+    }
+
+    /// A duty was given back: others see it by a hint, and so does this member.
+    pub(super) fn after_release(&mut self, now: LocalInstant) {
+        self.balance(now);
+        self.look_now(now);
+    }
+}
+
+fn find<'a>(listing: &'a Listing, duty: &DutyId) -> Option<&'a Target> {
+    let targets = listing.targets();
+    targets.binary_search_by(|target| target.id.cmp(duty)).ok().map(|at| &targets[at])
+}
+
+/// A member that says nothing of itself takes its share like the others.
+fn foreign_status() -> Status {
+    Status {
+        weight: 1,
+        room: usize::MAX,
+        takes: true,
+        keeps: true,
+        zone: None,
+        name: None,
+        revision: None,
+        only: None,
+        view: 0,
+    }
+}
+
+/// What a foreign member expects of the others: the plain rendezvous of its kind.
+fn foreign_plan(charges: &[Charge], seats: &[Seat]) -> Vec<Option<u32>> {
+    let members: Vec<_> = seats.iter().map(|seat| seat.instance.clone()).collect();
+    let owner = |charge: &Charge| {
+        let owner = roster::foreign_owner(&charge.duty, &members)?;
+        u32::try_from(owner).ok()
+    };
+    charges.iter().map(owner).collect()
+}

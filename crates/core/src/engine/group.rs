@@ -1,0 +1,192 @@
+//! What all members of a group share: its document.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::settings::Layout;
+use crate::roster::Pin;
+use crate::store::GroupDocument;
+use crate::{Code, Document, DutyId, InstanceId, Label, StoreError, Ttl};
+
+const FIRST_LINE: &str = "tenure-group 1";
+
+/// What all members of a group agree on, as lines of text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// The TTL and the layout; `None` until the first member came.
+    pub settings: Option<(Ttl, Layout)>,
+    /// Where operators want duties to be.
+    pub pins: BTreeMap<DutyId, Pin>,
+    /// Duties that nobody is to do now.
+    pub paused: BTreeSet<DutyId>,
+    /// Members that get nothing more.
+    pub cordoned: BTreeSet<InstanceId>,
+}
+
+impl Group {
+    /// Reads the document of a group.
+    pub fn read(document: &GroupDocument) -> Result<Self, StoreError> {
+        let bytes = document.document.as_bytes();
+        if bytes.is_empty() {
+            return Ok(Self::default());
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not text"))?;
+        let mut lines = text.lines();
+        if lines.next() != Some(FIRST_LINE) {
+            return Err(damaged("it does not begin as one"));
+        }
+        let mut group = Self::default();
+        let (mut ttl, mut layout) = (None, None);
+        for line in lines {
+            let wrong = || damaged(&format!("the line {line:?} makes no sense"));
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                ["ttl_ms", millis] => {
+                    let millis = millis.parse().map_err(|_| wrong())?;
+                    ttl = Some(Ttl::new(std::time::Duration::from_millis(millis))?);
+                }
+                ["layout", word] => layout = Some(layout_of(word).ok_or_else(wrong)?),
+                ["pin", duty, place] => {
+                    let pin = pin_of(place).ok_or_else(wrong)?;
+                    group.pins.insert(DutyId::unescape(duty)?, pin);
+                }
+                ["pause", duty] => {
+                    group.paused.insert(DutyId::unescape(duty)?);
+                }
+                ["cordon", instance] => {
+                    group.cordoned.insert(InstanceId::unescape(instance)?);
+                }
+                _ => return Err(wrong()),
+            }
+        }
+        group.settings = ttl.zip(layout);
+        Ok(group)
+    }
+
+    /// The document that says this.
+    pub fn document(&self) -> Result<Document, StoreError> {
+        let mut text = format!("{FIRST_LINE}\n");
+        // Writing to a string does not fail.
+        if let Some((ttl, layout)) = &self.settings {
+            let _ = writeln!(text, "ttl_ms {}\nlayout {layout}", ttl.as_millis());
+        }
+        for (duty, pin) in &self.pins {
+            let _ = match pin {
+                Pin::Instance(instance) => writeln!(text, "pin {duty} instance:{instance}"),
+                Pin::Name(name) => writeln!(text, "pin {duty} name:{name}"),
+                Pin::Zone(zone) => writeln!(text, "pin {duty} zone:{zone}"),
+            };
+        }
+        for duty in &self.paused {
+            let _ = writeln!(text, "pause {duty}");
+        }
+        for instance in &self.cordoned {
+            let _ = writeln!(text, "cordon {instance}");
+        }
+        Document::new(text)
+    }
+
+    /// Whether a member with these settings may join: `Ok(true)` when the document says the same,
+    /// `Ok(false)` when it is to be replaced first. `alone`: no other member lives; `unused`: no
+    /// duty of the group was ever granted, or all were forgotten.
+    pub fn admits(
+        &self,
+        ttl: Ttl,
+        layout: Layout,
+        alone: bool,
+        unused: bool,
+    ) -> Result<bool, StoreError> {
+        let Some((group_ttl, group_layout)) = self.settings else {
+            return Ok(false);
+        };
+        let refused = |what: String| Err(StoreError::refused(Code::SettingsDiffer, what));
+        if group_layout != layout && !(alone && unused) {
+            return refused(format!("the group's layout is {group_layout}, this one's {layout}"));
+        }
+        if group_ttl != ttl && !alone {
+            let (theirs, mine) = (group_ttl.get(), ttl.get());
+            return refused(format!("the group's TTL is {theirs:?}, this one's {mine:?}"));
+        }
+        Ok(group_layout == layout && group_ttl == ttl)
+    }
+}
+
+fn damaged(what: &str) -> StoreError {
+    StoreError::refused(Code::Damaged, format!("the document of the group: {what}"))
+}
+
+fn layout_of(word: &str) -> Option<Layout> {
+    match word.split_once(':') {
+        None if word == "standby" => Some(Layout::Standby),
+        None if word == "targets" => Some(Layout::Targets),
+        Some(("shards", count)) => count.parse().ok().map(Layout::Shards),
+        _ => None,
+    }
+}
+
+fn pin_of(place: &str) -> Option<Pin> {
+    let (kind, name) = place.split_once(':')?;
+    match kind {
+        "instance" => InstanceId::unescape(name).ok().map(Pin::Instance),
+        "name" => Label::unescape(name).ok().map(Pin::Name),
+        "zone" => Label::unescape(name).ok().map(Pin::Zone),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Version;
+    use std::time::Duration;
+
+    fn ttl(seconds: u64) -> Ttl {
+        Ttl::new(Duration::from_secs(seconds)).unwrap()
+    }
+
+    fn stored(document: Document) -> GroupDocument {
+        GroupDocument { version: Version::new(1).unwrap(), document }
+    }
+
+    #[test]
+    fn a_group_is_read_back() {
+        let id = |text: &str| DutyId::new(text).unwrap();
+        let instance = InstanceId::new("host-1-a b").unwrap();
+        let group = Group {
+            settings: Some((ttl(30), Layout::Shards(16))),
+            pins: [
+                (id("a"), Pin::Zone(Label::new("eu west").unwrap())),
+                (id("b:c"), Pin::Instance(instance.clone())),
+                (id("c d"), Pin::Name(Label::new("n:1").unwrap())),
+            ]
+            .into(),
+            paused: [id("x y")].into(),
+            cordoned: [instance].into(),
+        };
+        assert_eq!(Group::read(&stored(group.document().unwrap())), Ok(group));
+        assert_eq!(Group::read(&GroupDocument::default()), Ok(Group::default()));
+        for bad in ["x", "tenure-group 2\n", "tenure-group 1\nttl_ms x\n", "tenure-group 1\nfoo\n"]
+        {
+            let error = Group::read(&stored(Document::new(bad).unwrap())).unwrap_err();
+            assert_eq!(error.code(), Code::Damaged, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn other_settings_are_refused_with_both_values() {
+        let group = Group { settings: Some((ttl(30), Layout::Shards(4))), ..Group::default() };
+        let admits = |seconds, layout, alone, unused| {
+            group.admits(ttl(seconds), layout, alone, unused).map_err(|e| e.problem().to_string())
+        };
+        assert_eq!(admits(30, Layout::Shards(4), false, false), Ok(true));
+        // The last one out may be followed by one with another TTL, not with other shards.
+        assert_eq!(admits(20, Layout::Shards(4), true, false), Ok(false));
+        assert_eq!(admits(30, Layout::Shards(8), true, true), Ok(false));
+        let text = admits(20, Layout::Shards(4), false, false).unwrap_err();
+        assert!(text.contains("TTL is 30s, this one's 20s"), "{text}");
+        for (alone, unused) in [(true, false), (false, true)] {
+            let text = admits(30, Layout::Shards(8), alone, unused).unwrap_err();
+            assert!(text.contains("shards:4, this one's shards:8"), "{text}");
+        }
+        assert_eq!(Group::default().admits(ttl(1), Layout::Targets, false, false), Ok(false));
+    }
+}

@@ -1,0 +1,243 @@
+//! Reading the group.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::arrive::Phase;
+use super::{Engine, Group, Request, Ticket, View};
+use crate::store::{GroupDocument, Holder, Member};
+use crate::{Change, Code, DutyId, InstanceId, LocalInstant, Problem, StoreError, Version};
+
+/// The shortest time between two looks.
+const GAP: Duration = Duration::from_millis(10);
+/// Every so many looks the holders are read although nothing hints at a change.
+const HOLDERS_EVERY: u32 = 5;
+
+/// When the group is read next.
+#[derive(Debug)]
+pub(super) struct Looking {
+    pub(super) at: LocalInstant,
+    sent: Option<(Ticket, LocalInstant)>,
+    began: LocalInstant,
+    gap: Duration,
+    holders: bool,
+    /// Something changed while a look was on its way.
+    again: bool,
+    count: u32,
+    failed: bool,
+}
+
+/// What was seen of the group.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) members: Vec<Member>,
+    /// Who holds what was ever granted.
+    pub(super) holders: BTreeMap<DutyId, Option<InstanceId>>,
+    pub(super) group: Group,
+    pub(super) version: Version,
+}
+
+impl Looking {
+    pub(super) fn new(now: LocalInstant) -> Self {
+        Self {
+            at: now,
+            sent: None,
+            began: now,
+            gap: GAP,
+            holders: true,
+            again: false,
+            count: 0,
+            failed: false,
+        }
+    }
+
+    pub(super) fn is_on_its_way(&self) -> bool {
+        self.sent.is_some()
+    }
+
+    /// The session has ended: what is on its way is of no use.
+    pub(super) fn forget(&mut self) {
+        self.sent = None;
+        self.again = false;
+        self.holders = true;
+    }
+}
+
+impl Engine {
+    /// Holders may have changed: look as soon as the gap allows.
+    pub(super) fn look_now(&mut self, now: LocalInstant) {
+        let looking = &mut self.looking;
+        looking.holders = true;
+        looking.again = looking.sent.is_some();
+        looking.at = looking.at.min(now.max(looking.began.plus(looking.gap)));
+    }
+
+    pub(super) fn hinted(&mut self, now: LocalInstant) {
+        if matches!(self.phase, Phase::Member) {
+            self.look_now(now);
+        }
+    }
+
+    pub(super) fn look_if_due(&mut self, now: LocalInstant) {
+        let looking = &mut self.looking;
+        if looking.sent.is_some() || now < looking.at || !matches!(self.phase, Phase::Member) {
+            return;
+        }
+        looking.count += 1;
+        let holders = looking.holders || looking.count.is_multiple_of(HOLDERS_EVERY);
+        looking.holders = false;
+        looking.began = now;
+        let request = Request::Look { group: self.settings.group.clone(), holders };
+        let ticket = self.ask(request, self.patience());
+        self.looking.sent = Some((ticket, now));
+    }
+
+    pub(super) fn looked(
+        &mut self,
+        ticket: Ticket,
+        result: Result<View, StoreError>,
+        now: LocalInstant,
+    ) {
+        if self.read_group(ticket, &result, now) {
+            return;
+        }
+        let Some((_, sent)) = self.looking.sent.take_if(|(sent, _)| *sent == ticket) else {
+            return;
+        };
+        let view = match result {
+            Ok(view) => view,
+            Err(error) => return self.look_failed(&error, sent, now),
+        };
+        self.looking.failed = false;
+        // A group that takes long to read is read less often.
+        self.looking.gap = GAP.max(now.since(sent) * 2);
+        self.looking.at = now.plus(self.next_look(&view));
+        if std::mem::take(&mut self.looking.again) {
+            self.look_now(now);
+        }
+        self.take_view(view, sent, now);
+    }
+
+    fn look_failed(&mut self, error: &StoreError, sent: LocalInstant, now: LocalInstant) {
+        if Self::is_reset(error) {
+            return self.session_ended(sent, true, now);
+        }
+        self.looking.holders = true;
+        self.looking.at = now.plus(self.settings.look_every);
+        if !std::mem::replace(&mut self.looking.failed, true) {
+            self.record(now, Change::LookFailed, None, None, error.problem().to_string());
+        }
+    }
+
+    /// An expiry makes no hint: look when the first session of somebody else could end.
+    fn next_look(&self, view: &View) -> Duration {
+        let me = &self.settings.instance;
+        let others = view.members.iter().filter(|member| &member.instance != me);
+        let first = others.map(|member| member.remaining).min();
+        let first = first.map(|remaining| remaining + Duration::from_millis(2));
+        first.map_or(self.settings.look_every, |first| first.min(self.settings.look_every))
+    }
+
+    fn take_view(&mut self, view: View, sent: LocalInstant, now: LocalInstant) {
+        let group = match self.agree_on(&view.document, now) {
+            Some(group) => group,
+            None => return,
+        };
+        let version = view.document.version;
+        let changed = self.seen.as_ref().is_none_or(|seen| {
+            seen.version != version || !same_members(&seen.members, &view.members)
+        });
+        self.hear_ourselves(&view.members);
+        // What was asked before our own last claim or release shows what was before it.
+        let fresh = sent >= self.touched;
+        match view.holders.filter(|_| fresh) {
+            Some(holders) => {
+                self.remember_holders(&holders, now);
+                let holders = holders.into_iter();
+                let holders = holders.map(|h| (h.duty.id, h.holder.map(|now| now.instance)));
+                let holders = holders.collect();
+                self.seen = Some(Seen { members: view.members, holders, group, version });
+                self.balance(now);
+            }
+            None if changed || !fresh => self.look_now(now),
+            None => {
+                if let Some(seen) = &mut self.seen {
+                    seen.members = view.members;
+                }
+            }
+        }
+    }
+
+    /// Reads what all members share. The settings in it are ours, or we must not go on.
+    fn agree_on(&mut self, document: &GroupDocument, now: LocalInstant) -> Option<Group> {
+        let group = match Group::read(document) {
+            Ok(group) => group,
+            Err(error) => {
+                self.fail(error.problem().clone(), now);
+                return None;
+            }
+        };
+        match group.settings {
+            Some((ttl, layout)) if (ttl, layout) != (self.settings.ttl, self.settings.layout) => {
+                let (mine, own) = (self.settings.ttl.get(), self.settings.layout);
+                let detail = format!(
+                    "the group has TTL {:?} and layout {layout}, this one {mine:?} and {own}",
+                    ttl.get()
+                );
+                self.fail(Problem { code: Code::SettingsDiffer, detail }, now);
+                return None;
+            }
+            Some(_) => {}
+            None => self.settle_again(group.clone(), document.version, now),
+        }
+        Some(group)
+    }
+
+    /// Remembers who held what, and until when it could: the next holder says what became of it.
+    fn remember_holders(&mut self, holders: &[Holder], now: LocalInstant) {
+        let me = &self.settings.instance;
+        for holder in holders {
+            let Some(of) = holder.holder.as_ref().filter(|of| &of.instance != me) else {
+                continue;
+            };
+            let until = now.plus(of.remaining);
+            self.last.insert(holder.duty.id.clone(), (of.instance.clone(), until));
+        }
+        self.give_back_orphans(holders, now);
+    }
+
+    /// Holds that the store has for this session and this member does not know, of a claim whose
+    /// answer was lost. They are given back and claimed anew, under an epoch of which nothing can
+    /// be on its way any more (R17).
+    fn give_back_orphans(&mut self, holders: &[Holder], now: LocalInstant) {
+        let me = self.settings.instance.clone();
+        for holder in holders {
+            let mine = holder.holder.as_ref().is_some_and(|of| of.instance == me);
+            let duty = &holder.duty.id;
+            let known = self.holds.contains_key(duty) || self.is_claiming(duty);
+            if let (true, false, Some(epoch)) = (mine, known, holder.epoch) {
+                self.give_back_unstarted(duty.clone(), epoch, now);
+            }
+        }
+    }
+
+    pub(super) fn is_claiming(&self, duty: &DutyId) -> bool {
+        self.claiming.as_ref().is_some_and(|(_, duties)| duties.contains(duty))
+    }
+
+    /// What the store has of us may be older than what we said last: a late copy of a keep-alive.
+    fn hear_ourselves(&mut self, members: &[Member]) {
+        let Some(live) = self.live.as_mut().filter(|_| self.keeping.is_none()) else { return };
+        let nonce = Some(live.session.nonce);
+        if let Some(me) = members.iter().find(|member| member.nonce == nonce) {
+            live.said = me.note.clone();
+        }
+    }
+}
+
+fn same_members(before: &[Member], now: &[Member]) -> bool {
+    let same = |(a, b): (&Member, &Member)| {
+        a.instance == b.instance && a.nonce == b.nonce && a.note == b.note && a.evicted == b.evicted
+    };
+    before.len() == now.len() && before.iter().zip(now).all(same)
+}

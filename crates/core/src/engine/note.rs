@@ -1,0 +1,128 @@
+//! What a member says of itself in its session's note: lines of `key=value`.
+
+use crate::roster::Seat;
+use crate::store::Member;
+use crate::{DutyId, Label, Note, StoreError};
+
+/// What a member says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its share beside the others.
+    pub weight: u32,
+    /// The most duties that it will hold.
+    pub room: usize,
+    /// Whether it may be given more than it holds.
+    pub takes: bool,
+    /// Whether it may keep what it holds.
+    pub keeps: bool,
+    /// Where it runs.
+    pub zone: Option<Label>,
+    /// A name that outlives its process.
+    pub name: Option<Label>,
+    /// What it was deployed as.
+    pub revision: Option<Label>,
+    /// The one duty that it is there for; `None` when it takes any of the group.
+    pub only: Option<DutyId>,
+    /// Stands for the members and duties that it sees: equal for those who see the same (R20).
+    pub view: u64,
+}
+
+impl Status {
+    /// The note that says this.
+    pub fn note(&self) -> Result<Note, StoreError> {
+        let mut text = format!("tenure=1\nweight={}\nroom={}\n", self.weight, self.room);
+        let mut add = |key: &str, value: &str| text.push_str(&format!("{key}={value}\n"));
+        if !self.takes {
+            add("takes", "0");
+        }
+        if !self.keeps {
+            add("keeps", "0");
+        }
+        let labels = [("zone", &self.zone), ("name", &self.name), ("revision", &self.revision)];
+        for (key, label) in labels {
+            if let Some(label) = label {
+                add(key, &label.escaped());
+            }
+        }
+        if let Some(only) = &self.only {
+            add("only", &only.escaped());
+        }
+        add("view", &format!("{:016x}", self.view));
+        Note::new(text)
+    }
+
+    /// Reads a note. `None` when it was not written by an engine: such a member takes no duties.
+    /// What is unknown in it is left alone: it may come from a newer version.
+    pub fn read(note: &Note) -> Option<Self> {
+        let mut lines = note.as_str().lines().filter_map(|line| line.split_once('='));
+        if lines.next() != Some(("tenure", "1")) {
+            return None;
+        }
+        let mut status = Self {
+            weight: 1,
+            room: 0,
+            takes: true,
+            keeps: true,
+            zone: None,
+            name: None,
+            revision: None,
+            only: None,
+            view: 0,
+        };
+        for (key, value) in lines {
+            match key {
+                "weight" => status.weight = value.parse().ok()?,
+                "room" => status.room = value.parse().ok()?,
+                "takes" => status.takes = value != "0",
+                "keeps" => status.keeps = value != "0",
+                "zone" => status.zone = Some(Label::unescape(value).ok()?),
+                "name" => status.name = Some(Label::unescape(value).ok()?),
+                "revision" => status.revision = Some(Label::unescape(value).ok()?),
+                "only" => status.only = Some(DutyId::unescape(value).ok()?),
+                "view" => status.view = u64::from_str_radix(value, 16).ok()?,
+                _ => {}
+            }
+        }
+        Some(status)
+    }
+
+    /// The seat of a member that says this.
+    pub fn seat(self, member: &Member) -> Seat {
+        Seat {
+            instance: member.instance.clone(),
+            weight: self.weight,
+            room: self.room,
+            takes: self.takes && !member.evicted,
+            keeps: self.keeps && !member.evicted,
+            zone: self.zone,
+            name: self.name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_back_and_other_notes_are_not() {
+        let label = |text: &str| Some(Label::new(text).unwrap());
+        let status = Status {
+            weight: 3,
+            room: 7,
+            takes: false,
+            keeps: false,
+            zone: label("eu west=1\u{2028}"),
+            name: label("api-0"),
+            revision: label("v2"),
+            only: Some(DutyId::new("a/b").unwrap()),
+            view: 0xfeed,
+        };
+        assert_eq!(Status::read(&status.note().unwrap()), Some(status));
+        for other in ["", "weight=1", "tenure=2\nweight=1", "tenure=1\nweight=x"] {
+            assert_eq!(Status::read(&Note::new(other).unwrap()), None, "{other:?}");
+        }
+        let newer = Note::new("tenure=1\nweight=2\nroom=5\nshoe=9\nview=0f").unwrap();
+        assert_eq!(Status::read(&newer).map(|s| (s.weight, s.room, s.view)), Some((2, 5, 15)));
+    }
+}

@@ -1,0 +1,36 @@
+//! Randomness from a seed: the engine asks nobody for it.
+
+use crate::{Jitter, Nonce};
+
+/// SplitMix64: small, and good enough for jitter and for spreading 128 bits of entropy that the
+/// caller brought over the nonces of one process.
+#[derive(Debug)]
+pub(super) struct Random {
+    state: u64,
+    high: u64,
+}
+
+impl Random {
+    pub(super) fn new(seed: u128) -> Self {
+        Self { state: seed as u64, high: (seed >> 64) as u64 }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn jitter(&mut self) -> Jitter {
+        Jitter((self.next() >> 48) as u16)
+    }
+
+    /// Another one at each call, and another one than any other seed's: the high half of the seed
+    /// stays in it.
+    pub(super) fn nonce(&mut self) -> Nonce {
+        let low = self.next();
+        Nonce::from_entropy(u128::from(self.high ^ low.rotate_left(7)) << 64 | u128::from(low))
+    }
+}

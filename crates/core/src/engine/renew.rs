@@ -1,0 +1,172 @@
+//! Keeping the session alive, pauses, and what is lost with a session.
+
+use super::arrive::Phase;
+use super::work::{Held, Work};
+use super::{Effect, Engine, Keeping, Request, Ticket};
+use crate::store::{HoldFate, KeptAlive};
+use crate::{Change, DutyId, Hold, LocalInstant, Mark, StoreError, is_pause};
+
+impl Engine {
+    /// A step that comes late was a pause: what was held is verified before any effect (R7).
+    pub(super) fn notice_pause(&mut self, now: LocalInstant) {
+        let works = self.holds.values().any(Held::may_act);
+        if !works || self.suspended.is_some() || !is_pause(self.wake, now, self.settings.ttl) {
+            return;
+        }
+        self.suspended = Some(now);
+        self.out.push(Effect::Suspend);
+        self.record(now, Change::Suspended, None, None, "this process was paused");
+        if let Some(live) = &mut self.live {
+            live.renew_at = now;
+        }
+    }
+
+    /// Says a changed status with the next keep-alive, which is now.
+    pub(super) fn say_status(&mut self, now: LocalInstant) {
+        let note = self.status().note().ok();
+        if let (Some(live), Some(note)) = (&mut self.live, note)
+            && note != live.said
+        {
+            live.renew_at = live.renew_at.min(now);
+        }
+    }
+
+    pub(super) fn renew_if_due(&mut self, now: LocalInstant) {
+        let Some(live) = &self.live else { return };
+        if self.keeping.is_some() || now < live.renew_at {
+            return;
+        }
+        let note = self.status().note().ok().filter(|note| *note != live.said);
+        let session = live.session.clone();
+        let holds: Vec<Hold> = self.holds.values().map(|held| held.hold.clone()).collect();
+        let named = holds.iter().map(|hold| (hold.duty.id.clone(), hold.epoch)).collect();
+        let request = Request::KeepAlive { session, note: note.clone(), holds };
+        let ticket = self.ask(request, self.settings.ttl.attempt_timeout());
+        self.keeping = Some(Keeping { ticket, sent: now, note, holds: named });
+    }
+
+    pub(super) fn kept_alive(
+        &mut self,
+        ticket: Ticket,
+        result: Result<KeptAlive, StoreError>,
+        now: LocalInstant,
+    ) {
+        let Some(keeping) = self.keeping.take_if(|keeping| keeping.ticket == ticket) else {
+            return;
+        };
+        match result {
+            Ok(KeptAlive::Kept { mark, holds }) => self.kept(keeping, mark, &holds, now),
+            Ok(KeptAlive::Ended) => self.session_ended(keeping.sent, false, now),
+            Err(error) => {
+                self.trouble = true;
+                self.record(now, Change::RenewFailed, None, None, error.problem().to_string());
+                if Self::is_reset(&error) {
+                    return self.session_ended(keeping.sent, true, now);
+                }
+                let pause = self.pause();
+                if let Some(live) = &mut self.live {
+                    live.renew_at = now.plus(pause);
+                }
+            }
+        }
+    }
+
+    fn kept(&mut self, keeping: Keeping, mark: Mark, fates: &[HoldFate], now: LocalInstant) {
+        let ttl = self.settings.ttl;
+        let deadline = ttl.deadline(keeping.sent);
+        let every = ttl.renew_every(self.random.jitter());
+        let Some(live) = &mut self.live else { return };
+        live.deadline = live.deadline.max(deadline);
+        live.renew_at = keeping.sent.plus(every);
+        if let Some(note) = keeping.note {
+            live.said = note;
+        }
+        self.trouble = false;
+        // What was sent before a pause does not tell what stands after it.
+        let resumed = self.suspended.is_some_and(|since| keeping.sent >= since);
+        if resumed {
+            self.suspended = None;
+            self.record(now, Change::Resumed, None, None, "the store has confirmed");
+        } else if self.suspended.is_some() {
+            live.renew_at = now;
+        }
+        for ((duty, epoch), fate) in keeping.holds.iter().zip(fates) {
+            let Some(held) = self.holds.get_mut(duty).filter(|held| held.epoch() == *epoch) else {
+                continue;
+            };
+            match fate {
+                HoldFate::Kept => {
+                    held.hold.mark = mark;
+                    if !held.may_act() {
+                        continue;
+                    }
+                    held.deadline = held.deadline.max(deadline);
+                    if self.suspended.is_none() {
+                        let (duty, epoch, deadline) = (duty.clone(), *epoch, held.deadline);
+                        self.out.push(Effect::Extend { duty, epoch, deadline });
+                    }
+                    if self.settings.record_renewals {
+                        self.record(now, Change::Renewed, Some((duty, *epoch)), None, "keep-alive");
+                    }
+                }
+                HoldFate::Lost => self.lose(duty, "lost", now),
+                HoldFate::Unknown => {}
+            }
+        }
+        self.say_status(now);
+    }
+
+    /// The session is over, and every hold with it (R9). `reset`: the store says that it lost it.
+    pub(super) fn session_ended(&mut self, asked: LocalInstant, reset: bool, now: LocalInstant) {
+        let Some(live) = self.live.take() else { return };
+        // By our count it should still have lived: the store has forgotten it, or an operator
+        // ended it.
+        let early = live.deadline.allows(asked);
+        self.lose_everything("session ended", now);
+        let why = match early || reset {
+            true => "the store ended it before its time",
+            false => "it was not renewed in time",
+        };
+        self.record(now, Change::SessionLost, None, None, why);
+        if early || reset || self.trouble {
+            // Holders of before the reset stop by themselves until then.
+            self.waiting = Some(asked.plus(self.settings.ttl.get() * 9 / 10));
+        }
+        self.keeping = None;
+        self.claiming = None;
+        self.releasing = None;
+        self.suspended = None;
+        self.todo.clear();
+        self.looking.forget();
+        self.seen = None;
+        self.free.clear();
+        match self.leaving {
+            Some(_) => self.end("the session had ended", now),
+            None => self.open(true, now),
+        }
+    }
+
+    /// A hold is gone: its work is cancelled.
+    pub(super) fn lose(&mut self, duty: &DutyId, why: &'static str, now: LocalInstant) {
+        let Some(held) = self.holds.remove(duty) else { return };
+        let epoch = held.epoch();
+        self.raise_floor(duty, epoch);
+        if held.may_act() {
+            self.out.push(Effect::Revoke { duty: duty.clone(), epoch, why });
+            self.record(now, Change::Revoked, Some((duty, epoch)), None, why);
+        }
+        if !matches!(held.work, Work::Stopped) {
+            self.stopping.insert(duty.clone(), epoch);
+        }
+        if matches!(self.phase, Phase::Member) {
+            self.look_now(now);
+        }
+    }
+
+    pub(super) fn lose_everything(&mut self, why: &'static str, now: LocalInstant) {
+        let duties: Vec<_> = self.holds.keys().cloned().collect();
+        for duty in duties {
+            self.lose(&duty, why, now);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Starting, draining, cancelling and giving back the work on a duty.
+
+use std::time::Duration;
+
+use super::arrive::reason;
+use super::{CHUNK, Effect, Ended, Engine, Request, Settings, Ticket};
+use crate::store::Released;
+use crate::{Change, Deadline, DutyId, Epoch, Hold, LocalInstant, StoreError};
+
+/// The shortest and the longest rest of a duty whose work ended by itself.
+const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// A duty that the store has granted to this session.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) hold: Hold,
+    pub(super) deadline: Deadline,
+    pub(super) work: Work,
+    pub(super) since: LocalInstant,
+    /// It came from a member that could have kept it.
+    pub(super) moved: bool,
+    /// Why it is to be given back as soon as its work has stopped.
+    pub(super) release: Option<&'static str>,
+    progress: LocalInstant,
+}
+
+/// How far the work on a duty is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    Running,
+    /// Asked to come to its end, and cancelled at that instant.
+    Asked(LocalInstant),
+    /// Cancelled at that instant; it has not said that it stopped.
+    Cancelled(LocalInstant),
+    Stopped,
+}
+
+/// A duty that is left alone for a while.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    pub(super) until: LocalInstant,
+    pub(super) length: Duration,
+}
+
+impl Held {
+    pub(super) fn new(hold: Hold, deadline: Deadline, now: LocalInstant, moved: bool) -> Self {
+        let work = Work::Running;
+        Self { hold, deadline, work, since: now, moved, release: None, progress: now }
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.hold.epoch
+    }
+
+    /// Whether the work may still have effects, as far as it was told.
+    pub(super) fn may_act(&self) -> bool {
+        matches!(self.work, Work::Running | Work::Asked(_))
+    }
+
+    /// Whether it can be given back: nothing of it runs, or it was cancelled so long ago that the
+    /// fence has to decide.
+    pub(super) fn is_releasable(&self, now: LocalInstant, settings: &Settings) -> bool {
+        self.release.is_some()
+            && match self.work {
+                Work::Stopped => true,
+                Work::Cancelled(at) => now >= at.plus(settings.ttl.get()),
+                Work::Running | Work::Asked(_) => false,
+            }
+    }
+
+    /// When something is due.
+    pub(super) fn timer(&self, settings: &Settings) -> Option<LocalInstant> {
+        match self.work {
+            Work::Running => {
+                let stuck = settings.progress.map(|most| self.progress.plus(most));
+                Some(stuck.map_or(self.deadline.at(), |stuck| stuck.min(self.deadline.at())))
+            }
+            Work::Asked(until) => Some(until.min(self.deadline.at())),
+            Work::Cancelled(at) => Some(at.plus(settings.ttl.get())),
+            Work::Stopped => None,
+        }
+    }
+}
+
+impl Engine {
+    /// Cancels what must not act any more: past its deadline (R6), past its time to drain, stuck.
+    pub(super) fn expire(&mut self, now: LocalInstant) {
+        let settings = &self.settings;
+        let due = |held: &Held| held.may_act() && held.timer(settings).is_some_and(|at| now >= at);
+        let duties: Vec<_> =
+            self.holds.iter().filter(|(_, held)| due(held)).map(|(d, _)| d.clone()).collect();
+        for duty in duties {
+            let Some(held) = self.holds.get_mut(&duty) else { continue };
+            let (change, why) = match held.work {
+                _ if !held.deadline.allows(now) => (Change::Expired, "deadline"),
+                Work::Asked(_) => (Change::Revoked, "drain time is over"),
+                _ => (Change::Revoked, "no progress"),
+            };
+            let since = held.since;
+            self.cancel(&duty, change, why, now);
+            if why == "no progress" {
+                self.rest(&duty, since, now);
+            }
+        }
+    }
+
+    /// Cancels the work; the hold is given back when it has stopped.
+    fn cancel(&mut self, duty: &DutyId, change: Change, why: &'static str, now: LocalInstant) {
+        let Some(held) = self.holds.get_mut(duty).filter(|held| held.may_act()) else { return };
+        held.work = Work::Cancelled(now);
+        held.release.get_or_insert(why);
+        let epoch = held.epoch();
+        self.out.push(Effect::Revoke { duty: duty.clone(), epoch, why });
+        self.record(now, change, Some((duty, epoch)), None, why);
+        if let Some(live) = &mut self.live {
+            live.renew_at = live.renew_at.min(now);
+        }
+    }
+
+    /// Asks the work to come to its end, and gives the duty back then (R18).
+    pub(super) fn ask_to_stop(&mut self, duty: &DutyId, why: &'static str, now: LocalInstant) {
+        let until = now.plus(self.settings.drain);
+        let Some(held) = self.holds.get_mut(duty) else { return };
+        held.release.get_or_insert(why);
+        if held.work != Work::Running {
+            return;
+        }
+        held.work = Work::Asked(until);
+        let epoch = held.epoch();
+        self.out.push(Effect::Drain { duty: duty.clone(), epoch, why, until });
+        self.record(now, Change::Draining, Some((duty, epoch)), None, why);
+    }
+
+    /// The work has stopped.
+    pub(super) fn stopped(&mut self, duty: &DutyId, epoch: Epoch, how: Ended, now: LocalInstant) {
+        if self.stopping.get(duty) == Some(&epoch) {
+            self.stopping.remove(duty);
+            self.look_now(now);
+        }
+        let Some(held) = self.holds.get_mut(duty).filter(|held| held.epoch() == epoch) else {
+            return;
+        };
+        let by_itself = held.work == Work::Running;
+        held.work = Work::Stopped;
+        let why = match how {
+            Ended::Failed => "failed",
+            Ended::Asked | Ended::Done => "done",
+        };
+        held.release.get_or_insert(why);
+        let since = held.since;
+        if by_itself || how == Ended::Failed {
+            self.rest(duty, since, now);
+        }
+    }
+
+    /// Leaves a duty alone, longer each time, so that work that fails at once is not started
+    /// without end.
+    fn rest(&mut self, duty: &DutyId, since: LocalInstant, now: LocalInstant) {
+        let (least, most) = REST;
+        let before = self.resting.get(duty).map(|rest| rest.length);
+        let length = match before {
+            Some(before) if now.since(since) < most => (before * 2).min(most),
+            _ => least,
+        };
+        self.resting.insert(duty.clone(), Rest { until: now.plus(length), length });
+    }
+
+    pub(super) fn progressed(&mut self, duty: &DutyId, epoch: Epoch, now: LocalInstant) {
+        if let Some(held) = self.holds.get_mut(duty).filter(|held| held.epoch() == epoch) {
+            held.progress = now;
+        }
+    }
+
+    /// A resource knows a newer epoch than the store: give it back, and ask again above that.
+    pub(super) fn fenced(&mut self, duty: &DutyId, epoch: Epoch, newest: Epoch, now: LocalInstant) {
+        self.raise_floor(duty, newest);
+        if self.holds.get(duty).is_some_and(|held| held.epoch() == epoch) {
+            self.cancel(duty, Change::Revoked, "fenced", now);
+        }
+    }
+
+    pub(super) fn has_releasable(&self, now: LocalInstant) -> bool {
+        self.holds.values().any(|held| held.is_releasable(now, &self.settings))
+    }
+
+    /// Gives back what can be given back (R10). When everything goes, closing the session does it.
+    pub(super) fn release_next(&mut self, now: LocalInstant) {
+        if self.releasing.is_some() || now < self.release_again {
+            return;
+        }
+        let settings = &self.settings;
+        let ready = |held: &&Held| held.is_releasable(now, settings);
+        let (Some(live), Some(first)) = (&self.live, self.holds.values().find(ready)) else {
+            return;
+        };
+        if self.leaving.is_some() && self.holds.values().all(|held| ready(&held)) {
+            return;
+        }
+        let why = first.release.unwrap_or("done");
+        let holds: Vec<_> = self
+            .holds
+            .values()
+            .filter(|held| ready(held) && held.release == Some(why))
+            .map(|held| held.hold.clone())
+            .take(CHUNK)
+            .collect();
+        let duties = holds.iter().map(|hold| hold.duty.id.clone()).collect();
+        let session = live.session.clone();
+        let request = Request::Release { session, holds, reason: reason(why) };
+        let ticket = self.ask(request, self.patience());
+        self.releasing = Some((ticket, duties));
+    }
+
+    pub(super) fn released(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Vec<Released>, StoreError>,
+        now: LocalInstant,
+    ) {
+        let Some((_, duties)) = self.releasing.take_if(|(sent, _)| *sent == ticket) else {
+            return;
+        };
+        self.touched = now;
+        let error = result.err();
+        if error.as_ref().is_some_and(Self::is_reset) {
+            return self.session_ended(now, true, now);
+        }
+        for duty in &duties {
+            let Some(held) = self.holds.get(duty) else { continue };
+            let (epoch, why) = (held.epoch(), held.release.unwrap_or("done"));
+            if let Some(error) = &error {
+                // It may have happened: it is asked again until the store has said so, and only
+                // then claimed anew, under a new epoch (R17).
+                let why = error.problem().to_string();
+                self.record(now, Change::ReleaseFailed, Some((duty, epoch)), None, why);
+                continue;
+            }
+            let stopped = held.work == Work::Stopped;
+            self.holds.remove(duty);
+            self.raise_floor(duty, epoch);
+            if !stopped {
+                self.stopping.insert(duty.clone(), epoch);
+            }
+            if let Some(seen) = &mut self.seen {
+                seen.holders.insert(duty.clone(), None);
+            }
+            self.record(now, Change::Released, Some((duty, epoch)), None, why);
+        }
+        if error.is_some() {
+            self.trouble = true;
+            self.release_again = now.plus(self.pause());
+        }
+        self.after_release(now);
+    }
+}

@@ -1,0 +1,148 @@
+//! How much a member wants a duty: each side is hashed once, the pair is mixed.
+
+use crate::fnv::Fnv;
+use crate::{DutyId, InstanceId};
+
+/// The finaliser of MurmurHash3: every bit of its input changes half of its output. FNV alone
+/// leaves names that differ in their last byte close together, and one member wins them all.
+pub(super) fn finalise(mut hash: u64) -> u64 {
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+/// The duty's side. The first byte tells the sides apart: a duty that is called like a member is
+/// not the same to it.
+pub(super) fn of_duty(duty: &DutyId) -> u64 {
+    finalise(Fnv::new().bytes(b"d").bytes(duty.as_str().as_bytes()).0)
+}
+
+/// The member's side.
+pub(super) fn of_member(instance: &InstanceId) -> u64 {
+    finalise(Fnv::new().bytes(b"m").bytes(instance.as_str().as_bytes()).0)
+}
+
+/// The score of a pair; the highest wins.
+pub(super) fn of_pair(duty: u64, member: u64) -> u64 {
+    finalise(duty ^ member.rotate_left(32))
+}
+
+/// Who holds a duty in a group with foreign instances: plain rendezvous as they do it, an index
+/// into `members`, so that both kinds agree. It spreads worse than [`plan`](super::plan).
+pub fn foreign_owner(duty: &DutyId, members: &[InstanceId]) -> Option<usize> {
+    let mut best = None;
+    for (n, member) in members.iter().enumerate() {
+        let weight = foreign_weight(duty, member);
+        // The first of equals stays.
+        if best.is_none_or(|(most, _)| weight > most) {
+            best = Some((weight, n));
+        }
+    }
+    best.map(|(_, n)| n)
+}
+
+fn foreign_weight(duty: &DutyId, member: &InstanceId) -> u64 {
+    Fnv::new().bytes(member.as_str().as_bytes()).bytes(duty.as_str().as_bytes()).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/roster.md");
+    const BEGIN: &str = "<!-- score-vectors -->\n";
+    const END: &str = "<!-- /score-vectors -->\n";
+
+    fn duty(id: &str) -> DutyId {
+        DutyId::new(id).unwrap()
+    }
+
+    fn member(id: &str) -> InstanceId {
+        InstanceId::new(id).unwrap()
+    }
+
+    fn published() -> String {
+        let mut text = "| duty | member | hash of the duty | hash of the member | score |\n\
+            |---|---|---|---|---|\n"
+            .to_owned();
+        for (d, m) in [
+            ("a", "a"),
+            ("s-1", "node-a"),
+            ("s-1", "node-b"),
+            ("s-2", "node-a"),
+            ("s-2", "node-b"),
+            ("0", "api-7f-1736598400000000000-a1b2c3d4"),
+            ("bot/42 %", "api-7f-1736598400000000000-a1b2c3d4"),
+            ("größe", "zürich-1"),
+        ] {
+            let (duty, member) = (of_duty(&duty(d)), of_member(&member(m)));
+            let pair = of_pair(duty, member);
+            text.push_str(&format!(
+                "| `{d}` | `{m}` | `{duty:016x}` | `{member:016x}` | `{pair:016x}` |\n"
+            ));
+        }
+        text
+    }
+
+    /// `TENURE_REFRESH=1` writes the vectors into the page instead.
+    #[test]
+    fn the_page_has_the_vectors() {
+        let page = std::fs::read_to_string(PAGE).unwrap();
+        let (head, rest) = page.split_once(BEGIN).expect("the table's beginning");
+        let (there, tail) = rest.split_once(END).expect("the table's end");
+        let expected = published();
+        if std::env::var_os("TENURE_REFRESH").is_some() {
+            std::fs::write(PAGE, format!("{head}{BEGIN}{expected}{END}{tail}")).unwrap();
+            return;
+        }
+        assert!(there == expected, "docs/roster.md should have:\n{expected}\nand has:\n{there}");
+    }
+
+    #[test]
+    fn the_finaliser_is_that_of_murmur3() {
+        assert_eq!(finalise(0), 0);
+        assert_eq!(finalise(1), 0xb456_bcfc_34c2_cb2c);
+    }
+
+    #[test]
+    fn the_sides_are_not_interchangeable() {
+        assert_ne!(of_duty(&duty("a")), of_member(&member("a")));
+        let ab = of_pair(of_duty(&duty("a")), of_member(&member("b")));
+        assert_ne!(ab, of_pair(of_duty(&duty("b")), of_member(&member("a"))));
+        // Also when both sides would hash alike.
+        assert_ne!(of_pair(1, 2), of_pair(2, 1));
+    }
+
+    /// Names that differ in their last bytes spread evenly; FNV alone gives one member most.
+    #[test]
+    fn scores_spread_similar_names() {
+        let members: Vec<u64> = (0..10).map(|n| of_member(&member(&format!("node-{n}")))).collect();
+        let mut wins = [0; 10];
+        for n in 0..10_000 {
+            let duty = of_duty(&duty(&format!("shard-{n}")));
+            let best = (0..10).max_by_key(|m| of_pair(duty, members[*m])).unwrap();
+            wins[best] += 1;
+        }
+        // Ten standard deviations are 300.
+        assert!(wins.iter().all(|wins| (700..1_300).contains(wins)), "{wins:?}");
+    }
+
+    #[test]
+    fn foreign_owners_are_those_of_plain_fnv() {
+        let members = ["node-a", "node-b", "node-c"].map(member);
+        let s1 = duty("s-1");
+        let weights = [0x129d_df0f_53e2_abd2, 0x2e59_a71a_c555_8275, 0x9f46_7321_4da8_b4e8];
+        assert_eq!(members.each_ref().map(|member| foreign_weight(&s1, member)), weights);
+        assert_eq!(foreign_owner(&s1, &members), Some(2));
+        assert_eq!(foreign_owner(&s1, &members[..2]), Some(1));
+        assert_eq!(foreign_owner(&s1, &[]), None);
+        // What the page warns of.
+        assert!((0..10).all(|n| foreign_owner(&duty(&format!("s-{n}")), &members) == Some(2)));
+        // No separator: both read "abc", and the first of equals wins.
+        assert_eq!(
+            foreign_weight(&duty("bc"), &member("a")),
+            foreign_weight(&duty("c"), &member("ab"))
+        );
+        assert_eq!(foreign_owner(&s1, &[member("x"), member("x")]), Some(0));
+    }
+}
