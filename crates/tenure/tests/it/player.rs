@@ -124,7 +124,7 @@ pub fn join(place: &Place, group: &GroupName, duties: Duties) -> Join {
 pub fn join_for(place: &Place, group: &GroupName, ttl: Ttl, duties: Duties) -> Join {
     let opener = place.opener.clone();
     let join = Join::new(opener, Arc::new(BootClock), group.clone(), ttl, duties);
-    join.instance(&stranger())
+    join.instance(&stranger()).observer(Witness::new())
 }
 
 /// Whatever comes, in bounded time.
@@ -226,6 +226,8 @@ impl Witness {
 
 impl Observer for Witness {
     fn recorded(&self, _: &GroupName, record: &Record, _: u64) {
+        // Shown when the test fails.
+        println!("{} {:?}", record.at.as_nanos() / 1_000_000, record);
         self.records.lock().unwrap().push(record.clone());
         self.seen.send_modify(|seen| *seen += 1);
     }
