@@ -31,6 +31,7 @@ async fn one_holds_the_other_waits_and_takes_over_when_it_leaves() {
         assert!(guard.epoch() > epoch, "{}", place.name);
         assert!(guard.check().is_ok());
         assert_eq!(old.check(), Err(Lost::Revoked));
+        drop(guard);
         second.leave().await.unwrap();
     })
     .await;
@@ -113,6 +114,7 @@ async fn a_checkpoint_is_handed_over_and_refused_under_an_old_hold() {
         let guard = assigned(&mut second).await;
         let found = guard.load().await.unwrap().unwrap();
         assert_eq!((found.document.as_bytes(), found.version.get()), (&b"3"[..], 3));
+        drop(guard);
         second.leave().await.unwrap();
     })
     .await;

@@ -83,6 +83,7 @@ fn a_blocked_runtime_does_not_lose_the_hold() {
                 matches!(record.change, Change::Revoked | Change::Expired | Change::Suspended)
             });
             assert!(!revoked, "{}: {:?}", place.name, witness.records);
+            drop(guard);
             membership.leave().await.unwrap();
         });
     }
