@@ -165,11 +165,11 @@ pub async fn assigned(membership: &mut Membership) -> Guard {
 }
 
 pub async fn ended(membership: &mut Membership) {
-    next(membership, "the end", |event| match event {
-        Event::Ended(end) => Some(end.unwrap()),
+    let end = next(membership, "the end", |event| match event {
+        Event::Ended(end) => Some(end),
         _ => None,
-    })
-    .await;
+    });
+    end.await.unwrap();
 }
 
 /// Remembers what it was told, and lets tests wait for it.
