@@ -19,7 +19,9 @@ usage: cargo xtask <command>
   soak [WORDS]     the tests with many more rounds (TENURE_SOAK=1)
   bench [store] [WORDS]
                    measure on private servers; WORDS go to the benchmark
-  bench roster     measure plans of a million duties";
+  bench roster     measure plans of a million duties
+  sim --seeds COUNT | --seed SEED
+                   the engine in virtual time: many seeds, or one with its trace";
 
 /// One task.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +39,9 @@ pub(crate) enum Command {
     Bench {
         words: Vec<String>,
     },
+    Sim {
+        words: Vec<String>,
+    },
 }
 
 impl Command {
@@ -49,6 +54,7 @@ impl Command {
             "services" if rest.is_empty() => Some(Self::Services),
             "soak" => Some(Self::Soak { words: rest.to_vec() }),
             "bench" => Some(Self::Bench { words: bench_words(rest) }),
+            "sim" if !rest.is_empty() => Some(Self::Sim { words: rest.to_vec() }),
             _ => None,
         }
     }
@@ -71,6 +77,10 @@ impl Command {
                 let variables = servers.as_ref().map(Servers::variables).unwrap_or_default();
                 let fixed = ["run", "--release", "--package", "tenure-bench", "--"];
                 cargo(&fixed, &words, &variables)
+            }),
+            Self::Sim { words } => step("sim", "cargo xtask sim", || {
+                let fixed = ["run", "--release", "--package", "tenure-sim", "--"];
+                cargo(&fixed, &words, &[])
             }),
         }
     }
@@ -110,7 +120,9 @@ mod tests {
 
     #[test]
     fn unknown_words_make_no_command() {
-        for line in ["", "tests", "tidy now", "test fmt", "test --only", "test --only nothing"] {
+        for line in
+            ["", "tests", "tidy now", "sim", "test fmt", "test --only", "test --only nothing"]
+        {
             assert_eq!(parse(line), None, "{line}");
         }
     }

@@ -7,6 +7,7 @@
 //! | L3 | no effect is accepted under an older epoch once one under a newer epoch was |
 //! | C1 | a checkpoint's version and epoch never go back |
 //! | D1 | no event takes effect twice |
+//! | B1 | at any instant at most one instance believes that it may act on a duty |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -45,12 +46,27 @@ pub enum Step {
         /// As this version.
         version: Version,
     },
+    /// An instance believed that it may act, by its own clock and deadline (R5). Only somebody who
+    /// sees all clocks can tell: the simulation. B1 holds while clocks run within the margin and
+    /// the store ends no session early.
+    Believed {
+        /// On this duty.
+        duty: DutyKey,
+        /// Under this epoch.
+        epoch: Epoch,
+        /// This instance.
+        instance: InstanceId,
+        /// From this instant of a time that all share, in nanoseconds.
+        from: u64,
+        /// To the last instant before this one.
+        until: u64,
+    },
 }
 
 /// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which one: `L1`, `L2`, `L3`, `C1` or `D1`.
+    /// Which one: `L1`, `L2`, `L3`, `C1`, `D1` or `B1`.
     pub rule: &'static str,
     /// The position of the step that broke it.
     pub at: usize,
@@ -72,6 +88,7 @@ pub fn check(history: &[Step]) -> Result<(), Vec<Violation>> {
         effects_never_go_back,
         checkpoint_never_goes_back,
         no_event_twice,
+        one_believes,
     ];
     let broken: Vec<_> = checks.iter().filter_map(|check| check(history).err()).collect();
     if broken.is_empty() { Ok(()) } else { Err(broken) }
@@ -159,6 +176,39 @@ pub fn no_event_twice(history: &[Step]) -> Result<(), Violation> {
     Ok(())
 }
 
+/// B1.
+pub fn one_believes(history: &[Step]) -> Result<(), Violation> {
+    let mut spans = Vec::new();
+    for (at, step) in history.iter().enumerate() {
+        if let Step::Believed { duty, epoch, instance, from, until } = step
+            && from < until
+        {
+            spans.push((duty, *from, *until, instance, *epoch, at));
+        }
+    }
+    spans.sort();
+    // The one that lasts longest so far; whoever begins before its end overlaps it.
+    let mut longest: Option<(&DutyKey, u64, &InstanceId, Epoch)> = None;
+    for (duty, from, until, instance, epoch, at) in spans {
+        if let Some((same, end, other, older)) = longest.filter(|before| before.0 == duty) {
+            if from < end && (other, older) != (instance, epoch) {
+                let what = format!(
+                    "{duty}: {other} under epoch {older} and {instance} under epoch {epoch} both \
+                     believed from {from} to {}",
+                    end.min(until)
+                );
+                return Err(Violation { rule: "B1", at, what });
+            }
+            if until <= end {
+                longest = Some((same, end, other, older));
+                continue;
+            }
+        }
+        longest = Some((duty, until, instance, epoch));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +233,12 @@ mod tests {
         Step::Committed { duty: duty(), epoch: Epoch::new(epoch).unwrap(), version }
     }
 
+    fn believed(epoch: u64, instance: &str, from: u64, until: u64) -> Step {
+        let instance = InstanceId::new(instance).unwrap();
+        let epoch = Epoch::new(epoch).unwrap();
+        Step::Believed { duty: duty(), epoch, instance, from, until }
+    }
+
     fn broken(history: &[Step]) -> Vec<&'static str> {
         check(history).err().unwrap_or_default().iter().map(|v| v.rule).collect()
     }
@@ -196,6 +252,9 @@ mod tests {
             granted(2, "b"),
             effect(2, "b", "y"),
             committed(2, 2),
+            believed(2, "b", 10, 20),
+            believed(1, "a", 3, 8),
+            believed(1, "a", 7, 10),
         ];
         assert_eq!(check(&history), Ok(()));
     }
@@ -209,5 +268,9 @@ mod tests {
         assert_eq!(broken(&[committed(1, 2), committed(1, 2)]), ["C1"]);
         assert_eq!(broken(&[committed(2, 1), committed(1, 2)]), ["C1"]);
         assert_eq!(broken(&[effect(1, "a", "x"), effect(1, "a", "x")]), ["D1"]);
+        assert_eq!(broken(&[believed(2, "b", 9, 20), believed(1, "a", 3, 10)]), ["B1"]);
+        // Also when a short one lies between them.
+        let nested = [believed(1, "a", 0, 9), believed(1, "a", 1, 2), believed(2, "b", 8, 9)];
+        assert_eq!(broken(&nested), ["B1"]);
     }
 }

@@ -45,6 +45,8 @@ pub mod wrap;
 
 pub use clock::BootClock;
 pub use memory::Memory;
+#[cfg(feature = "conformance")]
+pub use memory::Snapshot;
 pub use url::{IfAbsent, StoreUrl};
 
 /// After so many claims through one handle the audit trail of a SQL store is cut to what the store

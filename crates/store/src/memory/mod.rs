@@ -17,6 +17,8 @@ use tenure_core::{
     Clock, Document, DutyKey, GroupName, Hold, InstanceId, LocalInstant, Note, Reason, Session,
     Store, StoreError, Version,
 };
+#[cfg(feature = "conformance")]
+use tenure_core::{Epoch, Ttl};
 
 use crate::hints::Hints;
 use crate::state::State;
@@ -224,9 +226,40 @@ impl Store for Memory {
     }
 }
 
-/// What only the suite may do to a store.
+/// What a store in memory was at one moment.
+#[cfg(feature = "conformance")]
+#[derive(Clone, Default)]
+pub struct Snapshot(State);
+
+#[cfg(feature = "conformance")]
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Snapshot")
+    }
+}
+
+/// What only the suite and the simulation may do to a store.
 #[cfg(feature = "conformance")]
 impl Memory {
+    /// What it is now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.step(|state, _| Snapshot(state.clone()))
+    }
+
+    /// Makes it what it was: everything since is forgotten, as in a failover to a replica that was
+    /// behind. No epoch up to `floor` is granted from now on.
+    pub fn restore(&self, snapshot: Snapshot, floor: Epoch) {
+        self.step(|state, _| {
+            *state = snapshot.0;
+            state.floor = state.floor.max(floor);
+        });
+    }
+
+    /// Gives every live session of a group a whole TTL, as a new leader of etcd does.
+    pub fn extend(&self, group: &GroupName, ttl: Ttl) {
+        self.step(|state, now| state.extend(group, ttl.get(), now));
+    }
+
     /// Ends the TTL of a session.
     pub fn lapse(&self, session: &Session) {
         self.step(|state, now| state.lapse(session, now));

@@ -9,6 +9,8 @@ pub(crate) mod durable;
 mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+#[cfg(feature = "conformance")]
+use std::time::Duration;
 
 use tenure_core::store::{
     AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Evict, Evicted, GroupDocument,
@@ -20,7 +22,7 @@ use tenure_core::{
     Reason, Session, StoreError, Version,
 };
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct State {
     pub(crate) groups: BTreeMap<GroupName, Group>,
     /// No epoch up to this one is granted in any group.
@@ -430,6 +432,12 @@ impl State {
     pub(crate) fn lapse(&mut self, session: &Session, now: LocalInstant) {
         if let Some(row) = self.group(&session.group).sessions.get_mut(&session.instance) {
             row.expires = row.expires.min(now);
+        }
+    }
+
+    pub(crate) fn extend(&mut self, group: &GroupName, by: Duration, now: LocalInstant) {
+        for row in self.group(group).sessions.values_mut().filter(|row| now < row.expires) {
+            row.expires = row.expires.max(now.plus(by));
         }
     }
 

@@ -1,0 +1,249 @@
+//! The store: the real one in memory, on virtual time, with the failures of each kind.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use tenure_core::engine::{Answer, Request, View};
+use tenure_core::store::{Adopt, Checkpoint, Commit, Committed, Evict, Evicted, KeptAlive, Member};
+use tenure_core::{
+    Clock, Code, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Reason, Session, Store,
+    StoreError, Ttl,
+};
+use tenure_store::{Memory, Snapshot};
+
+use crate::Nanos;
+use crate::rng::Rng;
+use crate::scenario::Kind;
+
+/// Virtual time as the store's clock.
+#[derive(Debug, Default)]
+pub struct VirtualClock(AtomicU64);
+
+impl VirtualClock {
+    /// Moves time on.
+    pub fn set(&self, now: Nanos) {
+        self.0.store(now, Ordering::Relaxed);
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> LocalInstant {
+        LocalInstant::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// How many writes a failover may forget.
+const FORGETS: usize = 24;
+
+/// The store with its failures.
+#[derive(Debug)]
+pub struct Backend {
+    kind: Kind,
+    group: GroupName,
+    ttl: Ttl,
+    memory: Memory,
+    clock: Arc<VirtualClock>,
+    /// Until when it cannot be reached.
+    away_until: Nanos,
+    /// Counts the resets that handles notice.
+    incarnation: u32,
+    /// What it was before each of the last writes; only where a failover may go back to it.
+    past: VecDeque<Snapshot>,
+}
+
+impl Backend {
+    /// An empty store.
+    pub fn new(kind: Kind, group: GroupName, ttl: Ttl) -> Self {
+        let clock = Arc::new(VirtualClock::default());
+        let memory = Memory::new(clock.clone());
+        let past = VecDeque::new();
+        Self { kind, group, ttl, memory, clock, away_until: 0, incarnation: 0, past }
+    }
+
+    /// Moves its clock on.
+    pub fn set_time(&self, now: Nanos) {
+        self.clock.set(now);
+    }
+
+    /// Whether it answers.
+    pub fn is_up(&self, now: Nanos) -> bool {
+        now >= self.away_until
+    }
+
+    /// Takes it away until then.
+    pub fn go_away(&mut self, until: Nanos) {
+        self.away_until = self.away_until.max(until);
+    }
+
+    /// Brings it back.
+    pub fn come_back(&mut self, now: Nanos) {
+        self.away_until = self.away_until.min(now);
+    }
+
+    /// What a handle that is opened now knows.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// Whether the handle must be told that the store is another one; it is told once.
+    pub fn is_reset(&self, seen: &mut u32) -> bool {
+        let reset = *seen != self.incarnation;
+        *seen = self.incarnation;
+        reset
+    }
+
+    /// Answers a request of the engine; a look reads the members alone.
+    pub fn perform(&mut self, request: &Request, seen: &mut u32) -> Answer {
+        let reset = self.is_reset(seen);
+        if !matches!(request, Request::Look { .. }) {
+            self.remember();
+        }
+        let store = &self.memory;
+        match request {
+            Request::Open(open) => Answer::Open(unless(reset, || now(store.open_session(open)))),
+            // A handle that finds another store has lost its session with it.
+            Request::KeepAlive { .. } if reset => Answer::KeepAlive(Ok(KeptAlive::Ended)),
+            Request::KeepAlive { session, note, holds } => {
+                Answer::KeepAlive(now(store.keep_alive(session, note.as_ref(), holds)))
+            }
+            Request::Claim { session, wants, reason } => {
+                Answer::Claim(unless(reset, || now(store.claim(session, wants, reason))))
+            }
+            Request::Release { session, holds, reason } => {
+                Answer::Release(unless(reset, || now(store.release(session, holds, reason))))
+            }
+            Request::Close { session, reason } => {
+                Answer::Close(unless(reset, || now(store.close_session(session, reason))))
+            }
+            Request::Look { group, .. } => Answer::Look(unless(reset, || {
+                let members = now(store.members(group))?;
+                Ok(View { members, ..View::default() })
+            })),
+            Request::Settle { group, expected, document } => Answer::Settle(unless(reset, || {
+                now(store.replace_group_document(group, *expected, document))
+            })),
+        }
+    }
+
+    /// The rest of a look, which is read a moment later.
+    pub fn look_on(&self, view: &mut View, holders: bool) -> Result<(), StoreError> {
+        view.document = now(self.memory.group_document(&self.group))?;
+        view.holders = match holders {
+            true => Some(now(self.memory.holders(&self.group))?),
+            false => None,
+        };
+        Ok(())
+    }
+
+    /// The checkpoint of a duty.
+    pub fn load(&self, duty: &DutyKey) -> Option<Checkpoint> {
+        let loaded = now(self.memory.load(std::slice::from_ref(duty)));
+        loaded.ok()?.pop().flatten()
+    }
+
+    /// Stores a checkpoint.
+    pub fn commit(&mut self, session: &Session, commit: Commit) -> Result<Committed, StoreError> {
+        self.remember();
+        let mut done = now(self.memory.commit(session, &[commit]))?;
+        done.pop().ok_or_else(|| StoreError::unknown(Code::Failed, "no answer"))
+    }
+
+    /// Puts an instance out.
+    pub fn evict(&mut self, instance: &InstanceId, when: Evict) -> Option<Evicted> {
+        self.remember();
+        let reason = Reason::new("operator").ok()?;
+        now(self.memory.evict(&self.group, instance, when, &reason)).ok()
+    }
+
+    /// Ends a session early.
+    pub fn revoke(&self, session: &Session) {
+        self.memory.lapse(session);
+    }
+
+    /// The members now.
+    pub fn members(&self) -> Vec<Member> {
+        now(self.memory.members(&self.group)).unwrap_or_default()
+    }
+
+    /// The group now.
+    pub fn view(&self) -> View {
+        let mut view = View { members: self.members(), ..View::default() };
+        // The memory store does not fail to be read.
+        let _ = self.look_on(&mut view, true);
+        view
+    }
+
+    /// Comes back from a restart, or over to a replica. Says in words what that meant, and whether
+    /// holds may have ended by it.
+    pub fn restart(&mut self, at: Nanos, rng: &mut Rng) -> (String, bool) {
+        match self.kind {
+            Kind::Durable => ("nothing was lost".to_owned(), false),
+            Kind::Etcd => {
+                self.memory.extend(&self.group, self.ttl);
+                ("a new leader: sessions live for a whole TTL".to_owned(), false)
+            }
+            Kind::RedisAof => {
+                let floor = self.floor(at);
+                // Its floor is a time in microseconds: far from the end of the range.
+                let adopt = Adopt { entropy: rng.wide(), floor };
+                let _ = now(self.memory.adopt(&adopt));
+                self.incarnation += 1;
+                (format!("sessions are gone, epochs go on above {floor}"), true)
+            }
+            // Beliefs are not judged there.
+            Kind::Lossy => (self.fail_over(at, rng), false),
+        }
+    }
+
+    fn fail_over(&mut self, at: Nanos, rng: &mut Rng) -> String {
+        let floor = if rng.chance(500) { self.floor(at) } else { Epoch::ZERO };
+        let tells = rng.chance(500);
+        self.incarnation += u32::from(tells);
+        let all = rng.chance(150);
+        let lost = rng.below(self.past.len() as u64 + 1) as usize;
+        let kept = self.past.len() - lost;
+        let before = match all {
+            true => Snapshot::default(),
+            false => self.past.get(kept).cloned().unwrap_or_else(|| self.memory.snapshot()),
+        };
+        self.past.truncate(kept);
+        self.memory.restore(before, floor);
+        let what = if all { "everything".to_owned() } else { format!("{lost} writes") };
+        format!("{what} forgotten, epochs go on above {floor}, handles are told: {tells}")
+    }
+
+    /// Above everything that was granted: a grant adds one, and there are few.
+    fn floor(&self, at: Nanos) -> Epoch {
+        Epoch::new(1_000_000 + at / 1000).unwrap_or(Epoch::ZERO)
+    }
+
+    fn remember(&mut self) {
+        if self.kind != Kind::Lossy {
+            return;
+        }
+        self.past.push_back(self.memory.snapshot());
+        if self.past.len() > FORGETS {
+            self.past.pop_front();
+        }
+    }
+}
+
+/// What a handle is told that finds another store.
+pub fn reset() -> StoreError {
+    StoreError::refused(Code::Reset, "the store is another one")
+}
+
+fn unless<T>(reset: bool, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    if reset { Err(self::reset()) } else { call() }
+}
+
+/// The memory store never waits: its futures are ready at once.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the memory store does not wait"),
+    }
+}

@@ -1,0 +1,44 @@
+//! Every duty is held in time, and stays held.
+
+use tenure_core::DutyId;
+use tenure_core::invariant::Step;
+
+use super::{Finding, Times, spans};
+use crate::Nanos;
+
+/// Each wanted duty has a holder by `times.held`; from then on nobody holds it for no longer than
+/// a handover takes, and from `times.settled` on never.
+pub(super) fn every_duty(history: &[Step], wanted: &[DutyId], times: Times) -> Result<(), Finding> {
+    wanted.iter().try_for_each(|duty| one_duty(history, duty, times))
+}
+
+fn one_duty(history: &[Step], duty: &DutyId, times: Times) -> Result<(), Finding> {
+    let mut spans: Vec<(Nanos, Nanos)> =
+        spans(history, duty).map(|(from, until, _)| (from, until)).collect();
+    spans.sort_unstable();
+    let fail = |from: Nanos, until: Nanos| {
+        let what = format!(
+            "nobody holds {duty} from {:.3} to {:.3}; by {:.3} somebody must, from {:.3} on always",
+            seconds(from),
+            seconds(until),
+            seconds(times.held),
+            seconds(times.settled)
+        );
+        Err(Finding { checker: "held", what })
+    };
+    // Until when it was held so far.
+    let mut reached = 0;
+    for (from, until) in spans.into_iter().chain([(times.end, times.end)]) {
+        let free = from > reached && from > times.held;
+        let handover = from - reached.min(from) <= times.gap && from <= times.settled;
+        if free && (reached <= times.quiet || !handover) {
+            return fail(reached, from);
+        }
+        reached = reached.max(until);
+    }
+    Ok(())
+}
+
+fn seconds(nanos: Nanos) -> f64 {
+    nanos as f64 / 1e9
+}

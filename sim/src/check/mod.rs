@@ -1,0 +1,204 @@
+//! Judges what happened. Nothing here knows how the engine works: only what it may never do.
+//!
+//! | checker | what it asks |
+//! |---|---|
+//! | L1, L2, L3, C1, D1, B1 | `core::invariant` |
+//! | skipped | no event is passed over: effects are taken in order, without a gap |
+//! | held | after faults end every duty is held in time, and stays held |
+//! | spread | at the end everybody has the share that the roster gives, and nobody idles |
+//! | moves | who sheds a duty has more than its share, and no duty is moved twice in the window |
+//! | quiet | in a group that is settled nothing changes hands |
+//! | work | no work begins while work on the same duty still runs; no engine spins |
+//! | end | who ends has stopped all work; who was asked to go is gone; nobody gives up |
+//! | replay | the same seed gives the same trace |
+
+mod held;
+mod moves;
+mod spread;
+
+use std::fmt;
+
+use tenure_core::engine::Status;
+use tenure_core::invariant::{self, Step};
+use tenure_core::roster::Seat;
+use tenure_core::store::Member;
+use tenure_core::{DutyId, Epoch, InstanceId};
+
+pub use moves::{Move, Turn};
+
+use crate::Nanos;
+use crate::scenario::{Fault, Scenario};
+
+/// Something that must not happen, and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Who found it.
+    pub checker: &'static str,
+    /// What.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}] {}", self.checker, self.what)
+    }
+}
+
+/// What the run left behind for the checkers.
+#[derive(Debug, Default)]
+pub struct Story {
+    /// Grants, effects, checkpoints and beliefs.
+    pub history: Vec<Step>,
+    /// Duties that were shed for the sake of balance.
+    pub moves: Vec<Move>,
+    /// Work that began, was asked to end, or was cancelled.
+    pub turns: Vec<Turn>,
+    /// Until when members leave duties alone whose work had ended by itself.
+    pub rests_until: Nanos,
+    /// What was wrong by itself.
+    pub odd: Vec<Finding>,
+    /// How it was at the end.
+    pub last: Final,
+}
+
+impl Story {
+    /// Whether there is no sense in going on.
+    pub fn is_broken(&self) -> bool {
+        !self.odd.is_empty()
+    }
+}
+
+/// How it was at the end.
+#[derive(Clone, Debug, Default)]
+pub struct Final {
+    /// The duties that somebody is to hold, by name.
+    pub wanted: Vec<DutyId>,
+    /// Who may act on what.
+    pub held: Vec<(DutyId, InstanceId)>,
+    /// Who was asked to go and is still there.
+    pub going: Vec<InstanceId>,
+    /// Who may hold duties.
+    pub seats: Vec<Seat>,
+}
+
+/// When a group must have done what, after faults have ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Faults have ended.
+    pub quiet: Nanos,
+    /// Every duty is held.
+    pub held: Nanos,
+    /// Nothing moves any more.
+    pub settled: Nanos,
+    /// The end of the run.
+    pub end: Nanos,
+    /// How long a handover may leave a duty without a holder.
+    pub gap: Nanos,
+}
+
+impl Times {
+    /// The times of a run.
+    pub fn of(scenario: &Scenario, story: &Story) -> Self {
+        let tick = scenario.at_most(scenario.look_every);
+        let ttl = scenario.at_most(scenario.ttl.get());
+        // Joining and claiming are some round trips, and listing too.
+        let trips = 20 * scenario.delay + 20_000_000;
+        let once = ttl + 2 * tick + trips;
+        // What a store has forgotten shows only at the resource, and is claimed again then.
+        let lossy = if scenario.is_lossy() { 2 * ttl } else { 0 };
+        let held = scenario.quiet_from.max(story.rests_until) + once + lossy;
+        let moves = scenario.at_most(scenario.window + scenario.drain) + 3 * tick + trips;
+        let settled = held + moves;
+        let (quiet, gap, end) = (scenario.quiet_from, 2 * tick + trips, settled + 2 * ttl);
+        Self { quiet, held, settled, end, gap }
+    }
+}
+
+/// Judges a run by everything that holds in its class.
+pub fn judge(scenario: &Scenario, story: &Story) -> Vec<Finding> {
+    if story.is_broken() {
+        return story.odd.clone();
+    }
+    let mut findings = Vec::new();
+    let mut add = |result: Result<(), Finding>| findings.extend(result.err());
+    for check in invariants(scenario) {
+        add(check(&story.history)
+            .map_err(|broken| Finding { checker: broken.rule, what: broken.to_string() }));
+    }
+    let times = Times::of(scenario, story);
+    add(held::every_duty(&story.history, &story.last.wanted, times));
+    add(gone(&story.last));
+    add(spread::fair(&story.last));
+    if !scenario.is_lossy() {
+        add(moves::justified(&story.moves));
+        add(moves::not_twice(&story.moves, scenario.window));
+    }
+    add(moves::quiet(&story.turns, times));
+    findings
+}
+
+type Invariant = fn(&[Step]) -> Result<(), invariant::Violation>;
+
+/// A store that forgets grants epochs again and loses checkpoints: there only the resource judges.
+/// Clocks beyond the margin, or a store that forgets, make beliefs overlap.
+fn invariants(scenario: &Scenario) -> Vec<Invariant> {
+    let mut checks: Vec<Invariant> =
+        vec![invariant::effects_never_go_back, invariant::no_event_twice];
+    if scenario.is_lossy() {
+        checks.push(effects_of_one);
+        return checks;
+    }
+    checks.push(invariant::one_instance_per_epoch);
+    checks.push(invariant::epochs_grow);
+    checks.push(invariant::checkpoint_never_goes_back);
+    if !scenario.has(Fault::ClockBeyond) {
+        checks.push(invariant::one_believes);
+    }
+    checks
+}
+
+/// L1, of effects alone.
+fn effects_of_one(history: &[Step]) -> Result<(), invariant::Violation> {
+    let effects: Vec<Step> =
+        history.iter().filter(|step| matches!(step, Step::Effect { .. })).cloned().collect();
+    invariant::one_instance_per_epoch(&effects)
+}
+
+fn gone(last: &Final) -> Result<(), Finding> {
+    match last.going.first() {
+        Some(id) => Err(Finding { checker: "end", what: format!("{id} was asked to go") }),
+        None => Ok(()),
+    }
+}
+
+/// The seats of the members that an engine runs, as they say themselves.
+pub fn seats(members: &[Member]) -> Vec<Seat> {
+    members.iter().filter_map(|member| Some(Status::read(&member.note)?.seat(member))).collect()
+}
+
+/// The same seed gives the same trace.
+pub fn same_trace(first: &[String], second: &[String]) -> Result<(), Finding> {
+    if first == second {
+        return Ok(());
+    }
+    let at = first.iter().zip(second).take_while(|(a, b)| a == b).count();
+    let line = |trace: &[String]| trace.get(at).cloned().unwrap_or_else(|| "(end)".to_owned());
+    let what = format!("line {at} is\n{}\nand then\n{}", line(first), line(second));
+    Err(Finding { checker: "replay", what })
+}
+
+/// A span in which somebody worked on a duty.
+fn spans<'a>(
+    history: &'a [Step],
+    duty: &'a DutyId,
+) -> impl Iterator<Item = (Nanos, Nanos, Epoch)> + 'a {
+    history.iter().filter_map(move |step| match step {
+        Step::Believed { duty: key, from, until, epoch, .. } if key.id == *duty => {
+            Some((*from, *until, *epoch))
+        }
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

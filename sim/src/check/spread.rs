@@ -1,0 +1,56 @@
+//! Everybody has its share.
+
+use tenure_core::roster::{Charge, plan};
+
+use super::{Final, Finding};
+
+/// At the end each duty is where the roster wants it, given where the duties are: nobody has more
+/// than its share, and nobody idles while others have more than they should.
+pub(super) fn fair(last: &Final) -> Result<(), Finding> {
+    let charges: Vec<Charge> = last
+        .wanted
+        .iter()
+        .map(|duty| {
+            let held = last.held.iter().find(|(held, _)| held == duty);
+            let seat =
+                held.and_then(|(_, who)| last.seats.iter().position(|seat| seat.instance == *who));
+            let holder = seat.map(|seat| seat as u32);
+            Charge { duty: duty.clone(), holder, zone: None, pin: None }
+        })
+        .collect();
+    let planned = plan(&charges, &last.seats);
+    for (charge, seat) in charges.iter().zip(&planned.seats) {
+        if charge.holder != *seat {
+            let name = |seat: Option<u32>| match seat {
+                Some(seat) => last.seats[seat as usize].instance.to_string(),
+                None => "nobody".to_owned(),
+            };
+            let (is, should) = (name(charge.holder), name(*seat));
+            let what = format!("{} is with {is} and should be with {should}", charge.duty);
+            return Err(Finding { checker: "spread", what });
+        }
+    }
+    even(last)
+}
+
+/// What any roster must give, whatever its code says: with equal weights and room for all, the
+/// shares differ by one at most.
+fn even(last: &Final) -> Result<(), Finding> {
+    let (Some(first), duties) = (last.seats.first(), last.wanted.len()) else {
+        return Ok(());
+    };
+    let alike = |weight| weight == first.weight;
+    if !last.seats.iter().all(|seat| alike(seat.weight) && seat.takes && seat.room >= duties) {
+        return Ok(());
+    }
+    let count = |seat: &tenure_core::roster::Seat| {
+        last.held.iter().filter(|(_, who)| *who == seat.instance).count()
+    };
+    let counts: Vec<usize> = last.seats.iter().map(count).collect();
+    let (most, least) = (counts.iter().max().unwrap_or(&0), counts.iter().min().unwrap_or(&0));
+    if most - least > 1 {
+        let what = format!("the shares are {counts:?}");
+        return Err(Finding { checker: "spread", what });
+    }
+    Ok(())
+}

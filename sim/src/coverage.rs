@@ -1,0 +1,54 @@
+//! What was reached: a fault that nobody walks into proves nothing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use tenure_core::Change;
+
+use crate::scenario::{Fault, Kind};
+
+/// How often each thing was reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage(BTreeMap<(&'static str, &'static str), u64>);
+
+impl Coverage {
+    /// Counts one of a kind.
+    pub fn count(&mut self, kind: &'static str, what: &'static str) {
+        *self.0.entry((kind, what)).or_default() += 1;
+    }
+
+    /// Adds another run.
+    pub fn add(&mut self, other: &Self) {
+        for (key, count) in &other.0 {
+            *self.0.entry(*key).or_default() += count;
+        }
+    }
+
+    /// How often.
+    pub fn of(&self, kind: &'static str, what: &'static str) -> u64 {
+        self.0.get(&(kind, what)).copied().unwrap_or(0)
+    }
+
+    /// What a thousand seeds must reach and did not: every kind of store, every fault, every kind
+    /// of record.
+    pub fn missing(&self) -> Vec<String> {
+        let stores = Kind::ALL.iter().map(|kind| ("store", kind.as_str()));
+        let faults = Fault::ALL.iter().map(|fault| ("fault", fault.as_str()));
+        let changes = Change::ALL.iter().map(|change| ("record", change.as_str()));
+        let expected = stores.chain(faults).chain(changes);
+        expected
+            .filter(|(kind, what)| self.of(kind, what) == 0)
+            .map(|(kind, what)| format!("{kind} {what}"))
+            .collect()
+    }
+}
+
+/// A table, one line each.
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ((kind, what), count) in &self.0 {
+            writeln!(f, "{kind:<8} {what:<24} {count:>12}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! The network between the processes and the store.
+
+use crate::Nanos;
+use crate::rng::Rng;
+use crate::scenario::{Fault, Scenario};
+
+/// What does not pass between a machine and the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partition {
+    /// Requests are lost.
+    pub requests: bool,
+    /// Replies are lost.
+    pub replies: bool,
+    /// Only every other message is.
+    pub flapping: bool,
+}
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives after so long.
+    Arrives(Nanos),
+    /// It is never seen again.
+    Lost,
+    /// Its sender learns at once that it could not be sent.
+    Refused,
+}
+
+/// The network.
+#[derive(Debug)]
+pub struct Link {
+    delay: Nanos,
+    ttl: Nanos,
+    quiet_from: Nanos,
+    loses_replies: bool,
+    reorders: bool,
+    duplicates: bool,
+    partitions: Vec<Partition>,
+    listens: Vec<bool>,
+}
+
+impl Link {
+    /// A network with the troubles of this scenario, for so many machines.
+    pub fn new(scenario: &Scenario, slots: usize) -> Self {
+        Self {
+            delay: scenario.delay,
+            ttl: scenario.ttl_ns(),
+            quiet_from: scenario.quiet_from,
+            loses_replies: scenario.has(Fault::ReplyLost),
+            reorders: scenario.has(Fault::Reorder),
+            duplicates: scenario.has(Fault::Duplicate),
+            partitions: vec![Partition::default(); slots],
+            listens: vec![true; slots],
+        }
+    }
+
+    /// Cuts a machine off, or heals it.
+    pub fn set(&mut self, slot: usize, partition: Partition) {
+        self.partitions[slot] = partition;
+    }
+
+    /// Lets a machine's watch break, or connects it.
+    pub fn listen(&mut self, slot: usize, listens: bool) {
+        self.listens[slot] = listens;
+    }
+
+    /// Whether hints do not reach a machine.
+    pub fn is_cut(&self, slot: usize) -> bool {
+        let partition = self.partitions[slot];
+        partition.replies || partition.requests || !self.listens[slot]
+    }
+
+    /// How long a message takes; none sent before faults end is still under way long after.
+    pub fn takes(&self, now: Nanos, rng: &mut Rng) -> Nanos {
+        let usual = rng.between(self.delay / 10, self.delay);
+        if !self.reorders || now >= self.quiet_from {
+            return usual;
+        }
+        let late = match rng.below(100) {
+            0..2 => rng.below(2 * self.ttl),
+            2..12 => rng.below(self.ttl / 4),
+            _ => 0,
+        };
+        usual + late.min(self.quiet_from - now)
+    }
+
+    /// What becomes of a request.
+    pub fn request(&self, slot: usize, now: Nanos, rng: &mut Rng) -> Fate {
+        let cut = self.partitions[slot];
+        if cut.requests && !(cut.flapping && rng.chance(500)) {
+            return if rng.chance(300) { Fate::Refused } else { Fate::Lost };
+        }
+        Fate::Arrives(self.takes(now, rng))
+    }
+
+    /// After how long a request arrives once more, if it does.
+    pub fn again(&self, now: Nanos, rng: &mut Rng) -> Option<Nanos> {
+        if !self.duplicates || now >= self.quiet_from || !rng.chance(50) {
+            return None;
+        }
+        let most = (self.ttl * 2).min(self.quiet_from - now);
+        Some(rng.below(most) >> rng.below(8))
+    }
+
+    /// What becomes of a reply.
+    pub fn reply(&self, slot: usize, now: Nanos, rng: &mut Rng) -> Fate {
+        let cut = self.partitions[slot];
+        let cut_off = cut.replies && !(cut.flapping && rng.chance(500));
+        let lost = self.loses_replies && now < self.quiet_from && rng.chance(50);
+        match cut_off || lost {
+            true => Fate::Lost,
+            false => Fate::Arrives(self.takes(now, rng)),
+        }
+    }
+}

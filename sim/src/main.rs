@@ -1,0 +1,166 @@
+//! `cargo xtask sim`: many seeds, or one with its trace.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program")]
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use tenure_sim::{Coverage, Finding, differs, run};
+
+const USAGE: &str = "\
+usage: cargo xtask sim --seeds COUNT [--from SEED] [--threads COUNT] [--failures COUNT]
+       cargo xtask sim --seed SEED";
+
+/// What to run.
+#[derive(Debug, PartialEq, Eq)]
+enum Command {
+    /// One seed, with its trace.
+    One(u64),
+    /// Seeds one after another.
+    Many(Many),
+}
+
+/// Which seeds, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Many {
+    from: u64,
+    count: u64,
+    threads: u64,
+    /// After so many failures there is enough to look at.
+    enough: u64,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let passed = match parse(&words) {
+        Some(Command::One(seed)) => replay(seed),
+        Some(Command::Many(seeds)) => many(seeds),
+        None => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn parse(words: &[String]) -> Option<Command> {
+    let (mut seed, mut count) = (None, None);
+    let (mut from, mut threads, mut enough) = (0, 2, 10);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let value = words.next()?.parse().ok()?;
+        match word.as_str() {
+            "--seed" => seed = Some(value),
+            "--seeds" => count = Some(value),
+            "--from" => from = value,
+            "--threads" => threads = value,
+            "--failures" => enough = value,
+            _ => return None,
+        }
+    }
+    match (seed, count) {
+        (Some(seed), None) => Some(Command::One(seed)),
+        (None, Some(count)) if threads > 0 => {
+            Some(Command::Many(Many { from, count, threads, enough }))
+        }
+        _ => None,
+    }
+}
+
+/// Runs one seed and prints all of its trace.
+fn replay(seed: u64) -> bool {
+    let outcome = run(seed, true);
+    for line in &outcome.trace {
+        println!("{line}");
+    }
+    println!("seed {seed}: {}", if outcome.findings.is_empty() { "passed" } else { "FAILED" });
+    outcome.findings.is_empty()
+}
+
+/// What the threads share.
+#[derive(Default)]
+struct Shared {
+    next: AtomicU64,
+    failed: AtomicU64,
+    stop: AtomicBool,
+    coverage: Mutex<Coverage>,
+}
+
+/// So many seeds are run twice: one of each.
+const REPLAYED: u64 = 50;
+/// From so many seeds on, everything must have been reached.
+const REACHES_ALL: u64 = 1000;
+
+fn many(seeds: Many) -> bool {
+    let Many { from, count, threads, .. } = seeds;
+    let shared = Shared::default();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| some(&shared, seeds));
+        }
+    });
+    let coverage = shared.coverage.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!("{coverage}");
+    let (done, failed) = (shared.next.into_inner().min(count), shared.failed.into_inner());
+    let missing = if done < REACHES_ALL { Vec::new() } else { coverage.missing() };
+    for missing in &missing {
+        println!("never reached: {missing}");
+    }
+    println!("{done} seeds from {from}, {failed} failed");
+    failed == 0 && missing.is_empty()
+}
+
+fn some(shared: &Shared, Many { from, count, enough, .. }: Many) {
+    let mut coverage = Coverage::default();
+    while !shared.stop.load(Ordering::Relaxed) {
+        let number = shared.next.fetch_add(1, Ordering::Relaxed);
+        if number >= count {
+            break;
+        }
+        let seed = from + number;
+        let outcome = run(seed, false);
+        coverage.add(&outcome.coverage);
+        let replayed = number.is_multiple_of(REPLAYED).then(|| differs(seed)).flatten();
+        let findings: Vec<Finding> = outcome.findings.into_iter().chain(replayed).collect();
+        if !findings.is_empty() {
+            report(seed, &findings);
+            if shared.failed.fetch_add(1, Ordering::Relaxed) + 1 >= enough {
+                shared.stop.store(true, Ordering::Relaxed);
+            }
+        }
+        if (number + 1).is_multiple_of((count / 20).max(1)) {
+            eprintln!("{} of {count} seeds", number + 1);
+        }
+    }
+    shared.coverage.lock().unwrap_or_else(PoisonError::into_inner).add(&coverage);
+}
+
+fn report(seed: u64, findings: &[Finding]) {
+    // Runs keep no trace until somebody wants to read it.
+    let trace = run(seed, true).trace;
+    let last = &trace[trace.len().saturating_sub(40)..];
+    let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    println!(
+        "{}\nseed {seed} FAILED\n{}\nreplay it with: cargo xtask sim --seed {seed}\n",
+        last.join("\n"),
+        findings.join("\n")
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_make_a_command_or_none() {
+        let parse =
+            |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(parse("--seed 7"), Some(Command::One(7)));
+        let many = Command::Many(Many { from: 5, count: 9, threads: 2, enough: 10 });
+        assert_eq!(parse("--seeds 9 --from 5"), Some(many));
+        for line in ["", "--seed", "--seed x", "--seeds 1 --threads 0", "--seed 1 --seeds 2", "7"] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+}

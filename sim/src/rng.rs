@@ -1,0 +1,63 @@
+//! Randomness that a seed decides.
+
+/// SplitMix64: small, fast, and the same on every machine.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// The stream of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Self(seed);
+        // Neighbouring seeds start far from each other.
+        rng.0 = rng.next() ^ seed.rotate_left(32);
+        rng
+    }
+
+    /// 64 random bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// 128 random bits.
+    pub fn wide(&mut self) -> u128 {
+        (u128::from(self.next()) << 64) | u128::from(self.next())
+    }
+
+    /// A number below `end`; zero when `end` is.
+    pub fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high.saturating_sub(low) + 1)
+    }
+
+    /// True in so many of a thousand cases.
+    pub fn chance(&mut self, per_mille: u64) -> bool {
+        self.below(1000) < per_mille
+    }
+
+    /// One of these.
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        from.get(self.below(from.len() as u64) as usize).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_in_their_range_and_reach_its_ends() {
+        let mut rng = Rng::new(7);
+        let drawn: Vec<u64> = (0..1000).map(|_| rng.between(3, 5)).collect();
+        assert_eq!(drawn.iter().min(), Some(&3));
+        assert_eq!(drawn.iter().max(), Some(&5));
+        assert_eq!(rng.below(0), 0);
+    }
+}

@@ -1,0 +1,267 @@
+//! What a seed decides before the run begins.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tenure_core::engine::Layout;
+use tenure_core::{DutyId, Ttl};
+
+use crate::Nanos;
+use crate::rng::Rng;
+
+macro_rules! words {
+    ($(#[$doc:meta])* $type:ident { $($(#[$item:meta])* $name:ident $text:literal)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $type { $($(#[$item])* $name,)* }
+
+        impl $type {
+            /// Every one there is.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The word in traces and tables.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+words! {
+    /// Whose semantics the store has.
+    Kind {
+        /// PostgreSQL, SQLite: linearizable, and nothing is ever forgotten.
+        Durable "durable"
+        /// Sessions live longer after a change of the leader, and may be revoked early.
+        Etcd "etcd"
+        /// After a restart every session is gone and every handle is told so once.
+        RedisAof "redis-aof"
+        /// A failover forgets the last writes.
+        Lossy "lossy"
+    }
+}
+
+words! {
+    /// What may go wrong.
+    Fault {
+        /// A process stands still; its clock goes on, what was sent to it waits.
+        Pause "pause"
+        /// A machine sleeps; its clock goes on, what was sent to it is lost.
+        Suspend "suspend"
+        /// A process dies and comes back as another one much later.
+        Kill "kill"
+        /// A process dies and comes back as another one soon.
+        Restart "restart"
+        /// Nothing passes between a process and the store.
+        PartitionBoth "partition-both"
+        /// Requests are lost.
+        PartitionRequests "partition-requests"
+        /// Replies are lost.
+        PartitionReplies "partition-replies"
+        /// Every other message is lost.
+        PartitionFlapping "partition-flapping"
+        /// Now and then a reply is lost after the store has acted.
+        ReplyLost "reply-lost"
+        /// Now and then a request arrives again later.
+        Duplicate "duplicate"
+        /// Some messages take long: they overtake each other, and come after their time.
+        Reorder "reorder"
+        /// The store restarts; what that means depends on its kind.
+        StoreRestart "store-restart"
+        /// The store cannot be reached, also for longer than the TTL.
+        StoreAway "store-away"
+        /// The store ends a session early.
+        EarlyRevoke "early-revoke"
+        /// Local clocks run up to nine per cent fast or slow.
+        ClockRate "clock-rate"
+        /// Local clocks run slower than any margin allows.
+        ClockBeyond "clock-beyond"
+        /// A machine gets no hints for a while, and one when its watch is connected again.
+        Deaf "deaf"
+        /// Many processes come and go at once.
+        Storm "storm"
+        /// A process is asked to stop.
+        Leave "leave"
+        /// A process is asked to hand over.
+        Drain "drain"
+        /// An operator puts an instance out.
+        Evict "evict"
+        /// Duties appear and vanish.
+        DutiesChange "duties-change"
+        /// Duties are paused.
+        DutiesPause "duties-pause"
+        /// The list of duties cannot be read.
+        ListFails "list-fails"
+        /// Work takes its time to stop when it is asked to.
+        SlowWork "slow-work"
+        /// Work goes on for long after it was cancelled, and makes no progress.
+        HangingWork "hanging-work"
+        /// Work ends by itself.
+        FailingWork "failing-work"
+    }
+}
+
+impl Fault {
+    /// It shades everything while faults last; the others are single blows.
+    pub fn is_ambient(self) -> bool {
+        matches!(
+            self,
+            Self::ReplyLost
+                | Self::Duplicate
+                | Self::Reorder
+                | Self::ClockRate
+                | Self::ClockBeyond
+                | Self::ListFails
+                | Self::SlowWork
+                | Self::HangingWork
+                | Self::FailingWork
+        )
+    }
+
+    fn fits(self, kind: Kind, layout: Layout) -> bool {
+        match self {
+            Self::EarlyRevoke => kind == Kind::Etcd,
+            Self::DutiesChange | Self::DutiesPause | Self::ListFails => layout == Layout::Targets,
+            _ => true,
+        }
+    }
+}
+
+/// What a seed decides.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The seed.
+    pub seed: u64,
+    /// Whose semantics the store has.
+    pub kind: Kind,
+    /// The TTL of all members.
+    pub ttl: Ttl,
+    /// How many machines there are; each runs one process at a time.
+    pub slots: usize,
+    /// The weights of the machines.
+    pub weights: Vec<u32>,
+    /// How fast the clock of each machine runs, in millionths.
+    pub rates: Vec<u64>,
+    /// How duties are named.
+    pub layout: Layout,
+    /// How many duties there are at the start.
+    pub duties: usize,
+    /// How long work may take to stop.
+    pub drain: Duration,
+    /// How long a duty that was moved stays.
+    pub window: Duration,
+    /// The longest time between two looks.
+    pub look_every: Duration,
+    /// How long work may go on without progress.
+    pub progress: Option<Duration>,
+    /// Whether every confirmed hold is recorded.
+    pub record_renewals: bool,
+    /// What may go wrong.
+    pub faults: BTreeSet<Fault>,
+    /// When faults end.
+    pub quiet_from: Nanos,
+    /// The usual time of a message, at most.
+    pub delay: Nanos,
+}
+
+impl Scenario {
+    /// What this seed decides.
+    pub fn draw(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let kind = match rng.below(10) {
+            0..4 => Kind::Durable,
+            4..6 => Kind::Etcd,
+            6..8 => Kind::RedisAof,
+            _ => Kind::Lossy,
+        };
+        let ttl_ms = rng.between(10, 100) * 100;
+        let ttl_ns = ttl_ms * 1_000_000;
+        // Between 1 and 10 seconds: always a valid TTL.
+        let ttl = Ttl::new(Duration::from_millis(ttl_ms)).expect("a TTL inside the limits");
+        let slots = rng.between(2, 6) as usize;
+        let duties = rng.between(1, 12) as usize;
+        let layout = match rng.below(6) {
+            0 => Layout::Standby,
+            1 | 2 => Layout::Shards(duties as u32),
+            _ => Layout::Targets,
+        };
+        let duties = if layout == Layout::Standby { 1 } else { duties };
+        let faults = swarm(&mut rng, kind, layout);
+        let rates = (0..slots).map(|_| rate(&mut rng, &faults)).collect();
+        let weighted = rng.chance(200);
+        let weight = |rng: &mut Rng| if weighted { rng.between(1, 3) as u32 } else { 1 };
+        let quiet_from = rng.between(10, 20) * ttl_ns;
+        let look_every = (ttl.get() / 3).min(Duration::from_secs(1));
+        Self {
+            seed,
+            kind,
+            ttl,
+            slots,
+            weights: (0..slots).map(|_| weight(&mut rng)).collect(),
+            rates,
+            layout,
+            duties,
+            drain: ttl.get() / 2,
+            window: ttl.get() * rng.between(1, 2) as u32,
+            look_every,
+            progress: rng.chance(300).then(|| ttl.get() * 2),
+            record_renewals: rng.chance(300),
+            faults,
+            quiet_from,
+            delay: rng.between(1, 10) * ttl_ns / 1000,
+        }
+    }
+
+    /// Whether a failover may forget what the store had confirmed.
+    pub fn is_lossy(&self) -> bool {
+        self.kind == Kind::Lossy
+    }
+
+    /// Whether this may go wrong.
+    pub fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+
+    /// The TTL in nanoseconds.
+    pub fn ttl_ns(&self) -> Nanos {
+        self.ttl.as_millis() * 1_000_000
+    }
+
+    /// How long local time takes at most on the slowest clock.
+    pub fn at_most(&self, local: Duration) -> Nanos {
+        let slowest = self.rates.iter().min().copied().unwrap_or(1_000_000).max(1);
+        (local.as_nanos() * 1_000_000 / u128::from(slowest)) as Nanos
+    }
+
+    /// The duty with this number.
+    pub fn duty(number: usize) -> DutyId {
+        // A few digits: always a valid id.
+        DutyId::new(number.to_string()).expect("a number is a name")
+    }
+}
+
+/// A random half of the menu: a fault hides others that it always comes before.
+fn swarm(rng: &mut Rng, kind: Kind, layout: Layout) -> BTreeSet<Fault> {
+    let per_mille = rng.between(100, 600);
+    let mut faults: BTreeSet<Fault> = Fault::ALL
+        .iter()
+        .filter(|fault| fault.fits(kind, layout))
+        .filter(|_| rng.chance(per_mille))
+        .copied()
+        .collect();
+    // Most seeds judge beliefs, and these cannot.
+    if !rng.chance(150) {
+        faults.remove(&Fault::ClockBeyond);
+    }
+    faults
+}
+
+fn rate(rng: &mut Rng, faults: &BTreeSet<Fault>) -> u64 {
+    if faults.contains(&Fault::ClockBeyond) && rng.chance(500) {
+        return rng.between(500_000, 850_000);
+    }
+    match faults.contains(&Fault::ClockRate) {
+        true => rng.between(910_000, 1_090_000),
+        false => 1_000_000,
+    }
+}

@@ -1,0 +1,71 @@
+//! A durable resource that takes effects: it fences by epoch and nonce (R11) and drops what it
+//! has taken before (R15).
+
+use std::collections::BTreeMap;
+
+use tenure_core::{DutyId, Epoch, Nonce};
+
+/// What became of an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It took effect.
+    Accepted,
+    /// It had taken effect before.
+    Duplicate,
+    /// Somebody newer was here.
+    Fenced {
+        /// The newest epoch seen.
+        newest: Epoch,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Row {
+    fence: Option<(Epoch, Nonce)>,
+    last: u64,
+}
+
+/// The resource. It never forgets.
+#[derive(Debug, Default)]
+pub struct Sink(BTreeMap<DutyId, Row>);
+
+impl Sink {
+    /// Takes event number `event` of a duty; number zero only announces the epoch.
+    pub fn take(&mut self, duty: &DutyId, epoch: Epoch, nonce: Nonce, event: u64) -> Verdict {
+        let row = self.0.entry(duty.clone()).or_default();
+        if let Some((newest, owner)) = row.fence
+            && (epoch < newest || (epoch == newest && owner != nonce))
+        {
+            return Verdict::Fenced { newest };
+        }
+        row.fence = Some((epoch, nonce));
+        if event <= row.last {
+            return Verdict::Duplicate;
+        }
+        row.last = event;
+        Verdict::Accepted
+    }
+
+    /// The last event that took effect.
+    pub fn last(&self, duty: &DutyId) -> u64 {
+        self.0.get(duty).map_or(0, |row| row.last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_epoch_and_a_stranger_under_the_same_one_are_fenced() {
+        let (mut sink, duty) = (Sink::default(), DutyId::new("d").unwrap());
+        let epoch = |n| Epoch::new(n).unwrap();
+        let (a, b) = (Nonce::from_entropy(1), Nonce::from_entropy(2));
+        assert_eq!(sink.take(&duty, epoch(1), a, 1), Verdict::Accepted);
+        assert_eq!(sink.take(&duty, epoch(1), a, 1), Verdict::Duplicate);
+        assert_eq!(sink.take(&duty, epoch(1), b, 2), Verdict::Fenced { newest: epoch(1) });
+        assert_eq!(sink.take(&duty, epoch(2), b, 2), Verdict::Accepted);
+        assert_eq!(sink.take(&duty, epoch(1), a, 3), Verdict::Fenced { newest: epoch(2) });
+        assert_eq!(sink.last(&duty), 2);
+    }
+}

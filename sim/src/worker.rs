@@ -1,0 +1,91 @@
+//! The work on a duty, as somebody's code would do it: announce, load, then effects and
+//! checkpoints, each behind a look at the guard.
+
+use tenure_core::{Deadline, Hold, InstanceId, LocalInstant, Version};
+
+use crate::Nanos;
+
+/// What work does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Tell the resource the epoch, so that it refuses older ones from now on.
+    Announce,
+    /// Read the checkpoint.
+    Load,
+    /// Send the event after the cursor.
+    Effect,
+    /// Store the cursor.
+    Commit,
+    /// Nothing: the store has refused a checkpoint, and whoever renews will learn why.
+    Rest,
+}
+
+/// Whether the work was asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It goes on.
+    Runs,
+    /// It was asked to come to its end.
+    Drains,
+    /// It was cancelled: no effect any more.
+    Revoked,
+}
+
+/// The work on a duty under one hold.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// The right to it.
+    pub hold: Hold,
+    /// Until when it stands.
+    pub deadline: Deadline,
+    /// No effect before the hold is extended.
+    pub suspended: bool,
+    /// Whether it was asked to end.
+    pub mode: Mode,
+    /// What it does next.
+    pub next: Next,
+    /// The last event that the resource has.
+    pub cursor: u64,
+    /// The last event in the checkpoint.
+    pub saved: u64,
+    /// The version of the checkpoint.
+    pub version: Version,
+    /// Counts what it does: an answer to something older is dropped.
+    pub turn: u64,
+    /// Since when its process believes that it may act, in virtual time.
+    pub believes_since: Option<Nanos>,
+    /// When it was assigned, in virtual time.
+    pub since: Nanos,
+    /// The duty came here because the one before shed it; the members of then.
+    pub moved_among: Option<Vec<InstanceId>>,
+}
+
+impl Work {
+    /// Begins under a hold.
+    pub fn new(hold: Hold, deadline: Deadline, since: Nanos) -> Self {
+        Self {
+            hold,
+            deadline,
+            suspended: false,
+            mode: Mode::Runs,
+            next: Next::Announce,
+            cursor: 0,
+            saved: 0,
+            version: Version::ZERO,
+            turn: 0,
+            believes_since: None,
+            since,
+            moved_among: None,
+        }
+    }
+
+    /// The guard: whether an effect may begin at this local instant.
+    pub fn may_act(&self, now: LocalInstant) -> bool {
+        self.is_trusted() && self.deadline.allows(now)
+    }
+
+    /// Whether only the deadline can end what it believes.
+    pub fn is_trusted(&self) -> bool {
+        !self.suspended && self.mode != Mode::Revoked
+    }
+}

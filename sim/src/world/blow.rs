@@ -1,0 +1,246 @@
+//! Faults: when they come, and what they do.
+
+use tenure_core::engine::Event;
+use tenure_core::store::Evict;
+
+use super::process::Life;
+use super::{Item, Pid, World};
+use crate::Nanos;
+use crate::link::Partition;
+use crate::scenario::{Fault, Scenario};
+
+impl World {
+    /// Draws when each fault of this seed comes.
+    pub(super) fn plan_blows(&mut self) {
+        let faults: Vec<Fault> = self.scenario.faults.iter().copied().collect();
+        for fault in faults {
+            if fault.is_ambient() {
+                // Clocks are wrong from the start; the others are counted where they happen.
+                if matches!(fault, Fault::ClockRate | Fault::ClockBeyond) {
+                    self.coverage.count("fault", fault.as_str());
+                }
+                continue;
+            }
+            for _ in 0..self.rng.between(1, 4) {
+                let at = self.rng.below(self.scenario.quiet_from);
+                self.at(at, Item::Blow(fault));
+            }
+        }
+    }
+
+    /// A fault strikes.
+    pub(super) fn blow(&mut self, fault: Fault) {
+        if self.quiet {
+            return;
+        }
+        self.coverage.count("fault", fault.as_str());
+        match fault {
+            Fault::StoreRestart | Fault::StoreAway => self.lose_store(fault),
+            Fault::Storm => self.storm(),
+            Fault::DutiesChange => self.change_duties(),
+            Fault::DutiesPause => self.pause_duty(),
+            _ => {
+                let running: Vec<Pid> = self.slots.iter().flatten().copied().collect();
+                if let Some(pid) = self.rng.pick(&running) {
+                    self.strike(fault, pid);
+                }
+            }
+        }
+    }
+
+    fn strike(&mut self, fault: Fault, pid: Pid) {
+        self.say(pid, || format!("! {}", fault.as_str()));
+        let (slot, ttl) = (self.processes[pid].slot, self.scenario.ttl_ns());
+        let long = self.rng.below(10 * ttl) >> self.rng.below(6);
+        match fault {
+            Fault::Pause | Fault::Suspend => self.pause(pid, fault == Fault::Suspend, long),
+            Fault::Kill => self.kill(pid, 2 * ttl + long),
+            Fault::Restart => self.kill(pid, ttl / 20),
+            Fault::PartitionBoth => self.cut(slot, (true, true, false), long),
+            Fault::PartitionRequests => self.cut(slot, (true, false, false), long),
+            Fault::PartitionReplies => self.cut(slot, (false, true, false), long),
+            Fault::PartitionFlapping => self.cut(slot, (true, true, true), long),
+            Fault::Deaf => {
+                self.link.listen(slot, false);
+                self.after(long, Item::Heal(slot));
+            }
+            Fault::EarlyRevoke => {
+                if let Some(session) = self.processes[pid].session.clone() {
+                    self.excuse(pid);
+                    self.backend.revoke(&session);
+                }
+            }
+            Fault::Leave => self.tell_to_go(pid, Event::Leave),
+            Fault::Drain => self.tell_to_go(pid, Event::Drain),
+            Fault::Evict => {
+                let when = if self.rng.chance(500) { Evict::Now } else { Evict::AtTtl };
+                if when == Evict::Now {
+                    self.excuse(pid);
+                }
+                let id = self.processes[pid].id.clone();
+                self.backend.evict(&id, when);
+                self.processes[pid].evicted = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn pause(&mut self, pid: Pid, asleep: bool, long: Nanos) {
+        if self.processes[pid].life == Life::Runs {
+            self.processes[pid].life = Life::Paused { asleep };
+            self.after(long, Item::Resume(pid));
+        }
+    }
+
+    /// A process that stood still goes on: what waited for it comes at once, in any order.
+    pub(super) fn resume(&mut self, pid: Pid) {
+        if !matches!(self.processes[pid].life, Life::Paused { .. }) {
+            return;
+        }
+        self.processes[pid].life = Life::Runs;
+        self.say(pid, || "! goes on".to_owned());
+        for item in std::mem::take(&mut self.processes[pid].backlog) {
+            let after = self.rng.below(2_000_000);
+            if let Item::Tick(_) = item {
+                self.processes[pid].tick_at = Some(self.now + after);
+            }
+            self.after(after, item);
+        }
+        // Hints have waited for it, or its watch was down.
+        self.hint(pid);
+    }
+
+    fn kill(&mut self, pid: Pid, back_after: Nanos) {
+        let slot = self.processes[pid].slot;
+        self.gone(pid);
+        self.after(back_after, Item::Start(slot));
+    }
+
+    fn cut(&mut self, slot: usize, (requests, replies, flapping): (bool, bool, bool), long: Nanos) {
+        self.link.set(slot, Partition { requests, replies, flapping });
+        self.after(long, Item::Heal(slot));
+    }
+
+    fn tell_to_go(&mut self, pid: Pid, event: Event) {
+        // A process that stands still cannot be told.
+        if self.processes[pid].life == Life::Runs {
+            self.processes[pid].leaves = true;
+            self.step(pid, event);
+        }
+    }
+
+    fn lose_store(&mut self, fault: Fault) {
+        let ttl = self.scenario.ttl_ns();
+        let long = match fault {
+            Fault::StoreAway => self.rng.below(4 * ttl) >> self.rng.below(4),
+            _ => self.rng.below(ttl / 4),
+        };
+        self.trace.line(self.now, "store", || format!("! {}", fault.as_str()));
+        self.backend.go_away(self.now + long);
+        if fault == Fault::StoreRestart {
+            let (what, ends) = self.backend.restart(self.now, &mut self.rng);
+            self.trace.line(self.now, "store", || format!("! restarts: {what}"));
+            if ends {
+                (0..self.processes.len()).for_each(|pid| self.excuse(pid));
+            }
+        }
+        self.after(long, Item::StoreBack);
+    }
+
+    pub(super) fn store_back(&mut self) {
+        if !self.backend.is_up(self.now) {
+            return;
+        }
+        self.trace.line(self.now, "store", || "is there".to_owned());
+        // Watches were down: one hint for everybody.
+        let running: Vec<Pid> = self.slots.iter().flatten().copied().collect();
+        running.into_iter().for_each(|pid| self.hint(pid));
+    }
+
+    fn storm(&mut self) {
+        for _ in 0..self.rng.between(2, 6) {
+            let (fault, after) = (
+                self.rng.pick(&[Fault::Kill, Fault::Restart, Fault::Leave, Fault::Drain]),
+                self.rng.below(self.scenario.ttl_ns()),
+            );
+            if let Some(fault) = fault {
+                self.after(after, Item::Blow(fault));
+            }
+        }
+        for slot in 0..self.scenario.slots {
+            if self.slots[slot].is_none() {
+                self.start(slot);
+            }
+        }
+    }
+
+    fn change_duties(&mut self) {
+        for _ in 0..self.rng.between(1, 3) {
+            let known: Vec<_> = self.listed.keys().cloned().collect();
+            if self.rng.chance(500) {
+                if let Some(duty) = self.rng.pick(&known) {
+                    self.listed.remove(&duty);
+                }
+            } else if known.len() < 16 {
+                // Sometimes one that was there before.
+                let number = self.rng.below(self.named as u64 + 1) as usize;
+                self.named = self.named.max(number + 1);
+                self.listed.entry(Scenario::duty(number)).or_insert(false);
+            }
+        }
+        self.show_duties();
+    }
+
+    fn pause_duty(&mut self) {
+        let known: Vec<_> = self.listed.keys().cloned().collect();
+        if let Some(duty) = self.rng.pick(&known)
+            && let Some(paused) = self.listed.get_mut(&duty)
+        {
+            *paused = !*paused;
+        }
+        self.show_duties();
+    }
+
+    fn show_duties(&mut self) {
+        let listed = &self.listed;
+        self.trace.line(self.now, "world", || {
+            let word = |(duty, paused): (_, &bool)| {
+                format!("{duty}{}", if *paused { "(paused)" } else { "" })
+            };
+            let words: Vec<String> = listed.iter().map(word).collect();
+            format!("! duties {}", words.join(" "))
+        });
+    }
+
+    /// Faults end: everything heals, and everybody who stood still goes on.
+    pub(super) fn calm(&mut self) {
+        self.quiet = true;
+        self.trace.line(self.now, "world", || "! faults end".to_owned());
+        self.backend.come_back(self.now);
+        self.store_back();
+        for slot in 0..self.slots.len() {
+            if self.link.is_cut(slot) {
+                self.heal(slot);
+            }
+        }
+        for pid in 0..self.processes.len() {
+            self.resume(pid);
+        }
+        self.start_some();
+        let running: Vec<Pid> = self.slots.iter().flatten().copied().collect();
+        running.into_iter().for_each(|pid| self.list_all(pid));
+    }
+
+    /// Some of those that are dead start again, and somebody stays.
+    fn start_some(&mut self) {
+        for slot in 0..self.scenario.slots {
+            if self.slots[slot].is_none() && self.rng.chance(500) {
+                self.start(slot);
+            }
+        }
+        let stays = |pid: &Pid| !self.processes[*pid].leaves && !self.processes[*pid].evicted;
+        if !self.slots.iter().flatten().any(stays) {
+            self.start(self.scenario.slots);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What engines want done, and what their processes believe because of it.
+
+use std::time::Duration;
+
+use tenure_core::engine::{Effect, End, View};
+use tenure_core::invariant::Step;
+use tenure_core::roster::{Charge, Seat, plan};
+use tenure_core::store::Member;
+use tenure_core::{Code, Deadline, DutyId, Epoch, Hold, InstanceId};
+
+use super::process::Life;
+use super::{Item, Pid, Shed, World, words};
+use crate::check::{self, Final, Move, Turn};
+use crate::worker::{Mode, Work};
+
+impl World {
+    /// Does what an engine asks for.
+    pub(super) fn execute(&mut self, pid: Pid, effect: Effect) {
+        let local = self.local(pid);
+        self.say(pid, || format!("> {}", words::effect(&effect, local)));
+        if self.processes[pid].life == Life::Gone {
+            let id = self.processes[pid].id.clone();
+            return self.broken("end", format!("{id} wants something after its end: {effect:?}"));
+        }
+        match effect {
+            Effect::Ask { ticket, request, within } => {
+                let within = self.lasts(pid, within);
+                self.ask(pid, ticket, request, within);
+            }
+            Effect::Assign { hold, deadline } => self.assign(pid, hold, deadline),
+            Effect::Extend { duty, epoch, deadline } => self.extend(pid, &duty, epoch, deadline),
+            Effect::Suspend => {
+                for (duty, epoch) in self.works(pid) {
+                    self.doubt(pid, &duty, epoch);
+                    if let Some(work) = self.processes[pid].work_of(&duty, epoch) {
+                        work.suspended = true;
+                    }
+                }
+            }
+            Effect::Drain { duty, epoch, why, .. } => self.drain(pid, &duty, epoch, why),
+            Effect::Revoke { duty, epoch, why } => self.revoke(pid, &duty, epoch, why),
+            Effect::Record(record) => {
+                self.coverage.count("record", record.change.as_str());
+            }
+            Effect::Refuse(problem) => {
+                self.coverage.count("refused", problem.code.as_str());
+                // It was refused: it stays.
+                self.processes[pid].leaves = false;
+            }
+            Effect::End(end) => self.ended(pid, &end),
+        }
+    }
+
+    fn assign(&mut self, pid: Pid, hold: Hold, deadline: Deadline) {
+        let (duty, epoch) = (hold.duty.id.clone(), hold.epoch);
+        self.turn(pid, &duty, epoch, "assigned", "");
+        let runs = self.processes[pid].work.keys().find(|key| key.0 == duty).cloned();
+        if let Some((_, older)) = runs {
+            let id = self.processes[pid].id.clone();
+            let what = format!("{id} begins {duty} while its work under epoch {older} runs");
+            return self.broken("work", what);
+        }
+        let mut work = Work::new(hold, deadline, self.now);
+        work.moved_among = self.saw_it_shed(pid, &duty);
+        self.processes[pid].work.insert((duty.clone(), epoch), work);
+        self.believe(pid, &duty, epoch);
+        self.after(0, Item::Work(pid, duty, epoch, 0));
+    }
+
+    /// Whether the duty came free because a member shed it that is still one. Who came later, and
+    /// who finds that member gone, cannot tell.
+    fn saw_it_shed(&mut self, pid: Pid, duty: &DutyId) -> Option<Vec<InstanceId>> {
+        let Shed { at, by, members } = self.shed.remove(duty)?;
+        let id = &self.processes[by].id;
+        let stays = !self.processes[by].leaves
+            && self.backend.members().iter().any(|member| member.instance == *id);
+        (stays && self.processes[pid].since < at).then_some(members)
+    }
+
+    fn extend(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, deadline: Deadline) {
+        let now = self.local(pid);
+        let Some(work) = self.processes[pid].work_of(duty, epoch) else {
+            return;
+        };
+        if !work.deadline.allows(now) {
+            self.doubt(pid, duty, epoch);
+        }
+        if let Some(work) = self.processes[pid].work_of(duty, epoch) {
+            work.deadline = deadline;
+            work.suspended = false;
+        }
+        self.believe(pid, duty, epoch);
+    }
+
+    fn drain(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, why: &'static str) {
+        self.coverage.count("drain", why);
+        self.turn(pid, duty, epoch, "drain", why);
+        let (held, quota) = (self.held(pid), self.quota(pid));
+        let Some(work) = self.processes[pid].work_of(duty, epoch) else {
+            return;
+        };
+        if work.mode != Mode::Runs {
+            return;
+        }
+        work.mode = Mode::Drains;
+        let (since, moved_among) = (work.since, work.moved_among.take());
+        if Move::is_voluntary(why) {
+            let (at, instance) = (self.now, self.processes[pid].id.clone());
+            let members: Vec<_> = self.seen_by(pid).map(|member| member.instance.clone()).collect();
+            // The move that a join causes is not held back.
+            let was_moved =
+                moved_among.is_some_and(|then| members.iter().all(|id| then.contains(id)));
+            self.shed.insert(duty.clone(), Shed { at, by: pid, members });
+            let duty = duty.clone();
+            self.story.moves.push(Move { at, instance, duty, held, quota, since, was_moved, why });
+        }
+        self.stop_later(pid, duty, epoch, false);
+    }
+
+    fn revoke(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, why: &'static str) {
+        self.coverage.count("revoke", why);
+        self.turn(pid, duty, epoch, "revoked", why);
+        self.doubt(pid, duty, epoch);
+        let Some(work) = self.processes[pid].work_of(duty, epoch) else {
+            return;
+        };
+        if work.mode != Mode::Revoked {
+            work.mode = Mode::Revoked;
+            if why == "no progress" {
+                self.rests(pid, duty);
+            }
+            self.stop_later(pid, duty, epoch, true);
+        }
+    }
+
+    fn ended(&mut self, pid: Pid, end: &End) {
+        let id = self.processes[pid].id.clone();
+        let works = self.processes[pid].work.iter();
+        // Work that was cancelled may still be on its way to its end.
+        let mut running = works.filter(|(_, work)| work.mode != Mode::Revoked);
+        if let Some(((duty, _), _)) = running.next() {
+            let what = format!("{id} has come to its end while {duty} is worked on");
+            self.broken("end", what);
+        }
+        match end {
+            End::Left => self.coverage.count("end", "left"),
+            End::Failed(problem) => {
+                self.coverage.count("end", problem.code.as_str());
+                if problem.code != Code::EvictedInstance {
+                    self.broken("end", format!("{id} gave up: {problem}"));
+                }
+            }
+        }
+        self.gone(pid);
+        // Somebody starts it again.
+        let (slot, ttl) = (self.processes[pid].slot, self.scenario.ttl_ns());
+        let after = self.rng.below(3 * ttl);
+        if !self.quiet {
+            self.after(after, Item::Start(slot));
+        }
+    }
+
+    /// The process does nothing any more.
+    pub(super) fn gone(&mut self, pid: Pid) {
+        for (duty, epoch) in self.works(pid) {
+            self.doubt(pid, &duty, epoch);
+        }
+        let process = &mut self.processes[pid];
+        process.life = Life::Gone;
+        process.work.clear();
+        process.backlog.clear();
+        self.slots[process.slot] = None;
+    }
+
+    fn turn(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, what: &'static str, why: &str) {
+        let (at, instance) = (self.now, self.processes[pid].id.clone());
+        let (duty, why) = (duty.clone(), why.to_owned());
+        self.story.turns.push(Turn { at, instance, duty, epoch, what, why });
+    }
+
+    /// The holds under which the process works.
+    pub(super) fn works(&self, pid: Pid) -> Vec<(DutyId, Epoch)> {
+        self.processes[pid].work.keys().cloned().collect()
+    }
+
+    fn believe(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch) {
+        let (local, now) = (self.local(pid), self.now);
+        if let Some(work) = self.processes[pid].work_of(duty, epoch)
+            && work.may_act(local)
+            && !self.excused.contains(&work.hold.nonce)
+        {
+            work.believes_since.get_or_insert(now);
+        }
+    }
+
+    /// The process stops to believe that it may act; it did until now, or until its deadline.
+    pub(super) fn doubt(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch) {
+        let (clock, now) = (self.processes[pid].clock, self.now);
+        let Some(work) = self.processes[pid].work_of(duty, epoch) else {
+            return;
+        };
+        if let Some(from) = work.believes_since.take() {
+            let until = clock.virtually(work.deadline.at()).min(now);
+            let (duty, instance) = (work.hold.duty.clone(), work.hold.instance.clone());
+            self.story.history.push(Step::Believed { duty, epoch, instance, from, until });
+        }
+    }
+
+    /// The store has ended the holds of a process early: what it believes from here on is the
+    /// store's doing.
+    pub(super) fn excuse(&mut self, pid: Pid) {
+        for (duty, epoch) in self.works(pid) {
+            self.doubt(pid, &duty, epoch);
+        }
+        // Grants of this session may still be under way.
+        let session = self.processes[pid].session.as_ref();
+        self.excused.extend(session.map(|session| session.nonce));
+    }
+
+    /// A duty whose work ended by itself is left alone by that member, longer each time: from a
+    /// second to a minute.
+    pub(super) fn rests(&mut self, pid: Pid, duty: &DutyId) {
+        let times = self.processes[pid].rested.entry(duty.clone()).or_default();
+        *times += 1;
+        let seconds = 1 << (*times - 1).min(6);
+        let until = self.now + self.lasts(pid, Duration::from_secs(seconds.min(60)));
+        self.story.rests_until = self.story.rests_until.max(until);
+    }
+
+    /// The members that the process saw last.
+    fn seen_by(&self, pid: Pid) -> impl Iterator<Item = &Member> {
+        self.processes[pid].view.iter().flat_map(|view| &view.members)
+    }
+
+    /// How many duties the process has and keeps, with those that it only saw to be its own.
+    fn held(&self, pid: Pid) -> usize {
+        let process = &self.processes[pid];
+        let holders = process.view.iter().flat_map(|view| view.holders.iter().flatten());
+        let own = holders.filter(|seen| {
+            seen.holder.as_ref().is_some_and(|now| now.instance == process.id)
+                && !process.work.keys().any(|(duty, _)| *duty == seen.duty.id)
+        });
+        own.count() + process.work.values().filter(|work| work.mode == Mode::Runs).count()
+    }
+
+    /// What the roster says is its share, by what it saw last, or by what is: a refused claim tells
+    /// it more than its last look did.
+    fn quota(&self, pid: Pid) -> Option<usize> {
+        let seen = self.processes[pid].view.as_ref().and_then(|view| self.share(pid, view));
+        seen.into_iter().chain(self.share(pid, &self.backend.view())).min()
+    }
+
+    fn share(&self, pid: Pid, view: &View) -> Option<usize> {
+        let process = &self.processes[pid];
+        let seats = check::seats(&view.members);
+        let mine = seats.iter().position(|seat| seat.instance == process.id)?;
+        let holders = view.holders.as_deref().unwrap_or_default();
+        let own: Vec<DutyId> = process.work.keys().map(|key| key.0.clone()).collect();
+        let charges = self.wanted_by(pid).into_iter().map(|duty| {
+            let seen = holders.iter().find(|holder| holder.duty.id == duty);
+            let seen = seen.and_then(|holder| holder.holder.as_ref());
+            let holder = match own.contains(&duty) {
+                true => Some(mine as u32),
+                false => seen
+                    .and_then(|now| seats.iter().position(|seat| seat.instance == now.instance))
+                    .filter(|seat| *seat != mine)
+                    .map(|seat| seat as u32),
+            };
+            Charge { duty, holder, zone: None, pin: None }
+        });
+        let charges: Vec<Charge> = charges.collect();
+        plan(&charges, &seats).quotas.get(mine).copied()
+    }
+
+    fn wanted_by(&self, pid: Pid) -> Vec<DutyId> {
+        let targets = self.processes[pid].targets.targets().iter();
+        targets.filter(|target| !target.paused).map(|target| target.id.clone()).collect()
+    }
+
+    /// The duties that somebody is to hold.
+    fn wanted(&self) -> Vec<DutyId> {
+        let wanted = self.listed.iter().filter(|(_, paused)| !**paused);
+        wanted.map(|(duty, _)| duty.clone()).collect()
+    }
+
+    /// The end of the run: what is believed now, and what should be.
+    pub(super) fn finish(&mut self) {
+        let mut held = Vec::new();
+        for pid in 0..self.processes.len() {
+            for (duty, epoch) in self.works(pid) {
+                let local = self.local(pid);
+                let id = self.processes[pid].id.clone();
+                if self.processes[pid].work_of(&duty, epoch).is_some_and(|work| work.may_act(local))
+                {
+                    held.push((duty.clone(), id));
+                }
+                self.doubt(pid, &duty, epoch);
+            }
+        }
+        let going = self.processes.iter().filter(|one| one.leaves && one.life != Life::Gone);
+        let seats: Vec<Seat> = check::seats(&self.backend.members());
+        self.story.last = Final {
+            wanted: self.wanted(),
+            held,
+            going: going.map(|process| process.id.clone()).collect(),
+            seats,
+        };
+    }
+}

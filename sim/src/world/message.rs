@@ -1,0 +1,194 @@
+//! Requests and answers between engines and the store.
+
+use tenure_core::engine::{Answer, Event, Request, Ticket, View};
+use tenure_core::invariant::Step;
+use tenure_core::store::{Claimed, Opened};
+use tenure_core::{Code, StoreError};
+
+use super::process::{Kind, Life};
+use super::{Item, Pid, World, words};
+use crate::link::Fate;
+use crate::scenario::Fault;
+
+impl World {
+    /// Sends a request of an engine.
+    pub(super) fn ask(&mut self, pid: Pid, ticket: Ticket, request: Request, within: u64) {
+        let slot = self.processes[pid].slot;
+        self.processes[pid].asked.insert(ticket, kind_of(&request));
+        let (again, fate) = (
+            self.link.again(self.now, &mut self.rng),
+            self.link.request(slot, self.now, &mut self.rng),
+        );
+        if let (Some(after), Fate::Arrives(_)) = (again, fate) {
+            self.coverage.count("fault", Fault::Duplicate.as_str());
+            let request = request.clone();
+            self.after(after, Item::Arrive { pid, ticket, request, echo: true });
+        }
+        match fate {
+            Fate::Arrives(takes) => {
+                self.count_late(takes);
+                self.after(takes, Item::Arrive { pid, ticket, request, echo: false });
+            }
+            Fate::Lost => {}
+            Fate::Refused => {
+                let takes = self.link.takes(self.now, &mut self.rng);
+                let answer = failed(kind_of(&request), unreachable());
+                self.after(takes, Item::Answer(pid, ticket, answer));
+            }
+        }
+        self.after(within, Item::Timeout(pid, ticket));
+    }
+
+    fn count_late(&mut self, takes: u64) {
+        if takes > 2 * self.scenario.delay {
+            self.coverage.count("fault", Fault::Reorder.as_str());
+        }
+    }
+
+    /// A request reaches the store.
+    pub(super) fn arrive(&mut self, pid: Pid, ticket: Ticket, request: Request, echo: bool) {
+        if !self.backend.is_up(self.now) {
+            if !echo && self.rng.chance(500) {
+                self.reply(pid, ticket, failed(kind_of(&request), unreachable()));
+            }
+            return;
+        }
+        let mut seen = self.processes[pid].incarnation;
+        let answer = self.backend.perform(&request, &mut seen);
+        self.processes[pid].incarnation = seen;
+        if echo {
+            self.say(pid, || format!("= #{} again {}", ticket.0, words::request(&request)));
+        }
+        self.remember(pid, &answer);
+        let changes = match &request {
+            Request::Look { .. } => false,
+            Request::KeepAlive { note, .. } => note.is_some(),
+            _ => true,
+        };
+        if changes {
+            self.hint_all();
+        }
+        match (request, answer) {
+            (Request::Look { holders, .. }, Answer::Look(Ok(view))) => {
+                let item = Item::LookOn { pid, ticket, view, holders, echo };
+                let takes = self.rng.below(self.scenario.delay);
+                self.after(takes, item);
+            }
+            (_, answer) if !echo => self.reply(pid, ticket, answer),
+            _ => {}
+        }
+    }
+
+    /// Grants are what the checkers judge; the store says them, heard or not.
+    fn remember(&mut self, pid: Pid, answer: &Answer) {
+        match answer {
+            Answer::Claim(Ok(claimed)) => {
+                for claimed in claimed {
+                    if let Claimed::Granted(hold) = claimed {
+                        let (duty, epoch) = (hold.duty.clone(), hold.epoch);
+                        let instance = hold.instance.clone();
+                        self.story.history.push(Step::Granted { duty, epoch, instance });
+                    }
+                }
+            }
+            Answer::Open(Ok(Opened::Open(session))) => {
+                self.processes[pid].session = Some(session.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn hint_all(&mut self) {
+        for slot in 0..self.slots.len() {
+            if let Some(pid) = self.slots[slot]
+                && !self.link.is_cut(slot)
+            {
+                self.hint(pid);
+            }
+        }
+    }
+
+    /// The second half of a look is read a moment later, as it is with real stores.
+    pub(super) fn look_on(
+        &mut self,
+        pid: Pid,
+        ticket: Ticket,
+        mut view: View,
+        holders: bool,
+        echo: bool,
+    ) {
+        if echo || !self.backend.is_up(self.now) {
+            return;
+        }
+        let read = self.backend.look_on(&mut view, holders);
+        self.reply(pid, ticket, Answer::Look(read.map(|()| view)));
+    }
+
+    fn reply(&mut self, pid: Pid, ticket: Ticket, answer: Answer) {
+        let slot = self.processes[pid].slot;
+        match self.link.reply(slot, self.now, &mut self.rng) {
+            Fate::Arrives(takes) => {
+                self.count_late(takes);
+                self.after(takes, Item::Answer(pid, ticket, answer));
+            }
+            Fate::Lost | Fate::Refused => {
+                self.coverage.count("fault", Fault::ReplyLost.as_str());
+                self.say(pid, || format!("= #{} lost {}", ticket.0, words::answer(&answer)));
+            }
+        }
+    }
+
+    /// An answer reaches its engine, if it still waits for it.
+    pub(super) fn answer(&mut self, pid: Pid, ticket: Ticket, answer: Answer) {
+        if self.processes[pid].asked.remove(&ticket).is_none() {
+            return;
+        }
+        if let Answer::Look(Ok(view)) = &answer {
+            // Holders that were not read are those of before.
+            let before = self.processes[pid].view.take();
+            let mut view = view.clone();
+            view.holders = view.holders.or_else(|| before.and_then(|before| before.holders));
+            self.processes[pid].view = Some(view);
+        }
+        self.step(pid, Event::Answered(ticket, answer));
+    }
+
+    /// The time of a request is over.
+    pub(super) fn time_out(&mut self, pid: Pid, ticket: Ticket) {
+        if self.processes[pid].life == Life::Gone {
+            return;
+        }
+        if let Some(kind) = self.processes[pid].asked.remove(&ticket) {
+            let error = StoreError::unknown(Code::Lost, "no answer");
+            self.step(pid, Event::Answered(ticket, failed(kind, error)));
+        }
+    }
+}
+
+fn unreachable() -> StoreError {
+    StoreError::refused(Code::Unreachable, "no way")
+}
+
+fn kind_of(request: &Request) -> Kind {
+    match request {
+        Request::Open(_) => Kind::Open,
+        Request::KeepAlive { .. } => Kind::KeepAlive,
+        Request::Claim { .. } => Kind::Claim,
+        Request::Release { .. } => Kind::Release,
+        Request::Close { .. } => Kind::Close,
+        Request::Look { .. } => Kind::Look,
+        Request::Settle { .. } => Kind::Settle,
+    }
+}
+
+fn failed(kind: Kind, error: StoreError) -> Answer {
+    match kind {
+        Kind::Open => Answer::Open(Err(error)),
+        Kind::KeepAlive => Answer::KeepAlive(Err(error)),
+        Kind::Claim => Answer::Claim(Err(error)),
+        Kind::Release => Answer::Release(Err(error)),
+        Kind::Close => Answer::Close(Err(error)),
+        Kind::Look => Answer::Look(Err(error)),
+        Kind::Settle => Answer::Settle(Err(error)),
+    }
+}

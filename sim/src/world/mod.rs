@@ -1,0 +1,444 @@
+//! Everything that there is: processes, network, store, resource, and the queue of what comes.
+
+mod blow;
+mod effect;
+mod message;
+mod process;
+mod words;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tenure_core::engine::{Answer, Ended, Engine, Event, Request, Settings, Ticket, View};
+use tenure_core::store::{Commit, Committed};
+use tenure_core::{
+    Code, DutyId, DutyKey, Epoch, GroupName, InstanceId, Listing, LocalInstant, Nonce, StoreError,
+    Target, Version,
+};
+
+use self::process::{Life, LocalClock, Process};
+use crate::Nanos;
+use crate::backend::Backend;
+use crate::check::{self, Story, Times};
+use crate::coverage::Coverage;
+use crate::link::{Link, Partition};
+use crate::rng::Rng;
+use crate::scenario::{Fault, Scenario};
+use crate::sink::{Sink, Verdict};
+use crate::trace::Trace;
+use crate::{Finding, Outcome};
+
+/// A process; its number is never given to another one.
+type Pid = usize;
+
+/// Something that is to happen.
+#[derive(Debug)]
+enum Item {
+    Tick(Pid),
+    /// A request reaches the store; an echo is one that comes again, and nobody waits for it.
+    Arrive {
+        pid: Pid,
+        ticket: Ticket,
+        request: Request,
+        echo: bool,
+    },
+    /// The rest of a look.
+    LookOn {
+        pid: Pid,
+        ticket: Ticket,
+        view: View,
+        holders: bool,
+        echo: bool,
+    },
+    Answer(Pid, Ticket, Answer),
+    Timeout(Pid, Ticket),
+    Hint(Pid),
+    List(Pid),
+    /// The work on a duty goes on, if this is still its turn.
+    Work(Pid, DutyId, Epoch, u64),
+    ArriveData(Pid, DutyId, Epoch, u64, Data),
+    Data(Pid, DutyId, Epoch, u64, Reply),
+    Stopped(Pid, DutyId, Epoch, Ended),
+    Start(usize),
+    Resume(Pid),
+    Heal(usize),
+    StoreBack,
+    Blow(Fault),
+    Quiet,
+}
+
+/// A duty that was shed.
+#[derive(Debug)]
+struct Shed {
+    at: Nanos,
+    by: Pid,
+    /// The members then.
+    members: Vec<InstanceId>,
+}
+
+/// What work asks the store or the resource.
+#[derive(Clone, Debug)]
+enum Data {
+    Take { event: u64 },
+    Load,
+    Commit(Commit),
+}
+
+/// What work is answered.
+#[derive(Clone, Debug)]
+enum Reply {
+    Taken { event: u64, verdict: Verdict },
+    Loaded(Version, u64),
+    Committed { cursor: u64, committed: Committed },
+    Failed,
+}
+
+/// The simulated world.
+#[derive(Debug)]
+pub(crate) struct World {
+    scenario: Scenario,
+    group: GroupName,
+    rng: Rng,
+    now: Nanos,
+    queue: BTreeMap<(Nanos, u64), Item>,
+    queued: u64,
+    backend: Backend,
+    link: Link,
+    sink: Sink,
+    processes: Vec<Process>,
+    /// The process on each machine.
+    slots: Vec<Option<Pid>>,
+    /// The duties that are listed, and whether each is paused.
+    listed: BTreeMap<DutyId, bool>,
+    named: usize,
+    /// Duties that were shed and that nobody has begun again.
+    shed: BTreeMap<DutyId, Shed>,
+    /// Sessions that the store has ended early: what is believed under them since then is not the
+    /// engine's fault.
+    excused: BTreeSet<Nonce>,
+    quiet: bool,
+    trace: Trace,
+    coverage: Coverage,
+    story: Story,
+}
+
+impl World {
+    /// The world at its start.
+    pub(crate) fn new(scenario: Scenario, traced: bool) -> Self {
+        // A short word: always a valid name.
+        let group = GroupName::new("g").expect("a valid name");
+        // One machine more than there are: it comes at the end when all others are leaving.
+        let slots = scenario.slots + 1;
+        let mut world = Self {
+            rng: Rng::new(scenario.seed ^ 0x5eed),
+            group: group.clone(),
+            now: 0,
+            queue: BTreeMap::new(),
+            queued: 0,
+            backend: Backend::new(scenario.kind, group, scenario.ttl),
+            link: Link::new(&scenario, slots),
+            sink: Sink::default(),
+            processes: Vec::new(),
+            slots: vec![None; slots],
+            listed: BTreeMap::new(),
+            named: scenario.duties,
+            shed: BTreeMap::new(),
+            excused: BTreeSet::new(),
+            quiet: false,
+            trace: Trace::new(traced),
+            coverage: Coverage::default(),
+            story: Story::default(),
+            scenario,
+        };
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        let faults: Vec<&str> = self.scenario.faults.iter().map(|fault| fault.as_str()).collect();
+        let Scenario { kind, ttl, slots, layout, duties, rates, .. } = &self.scenario;
+        let (kind, ttl) = (kind.as_str(), ttl.get());
+        self.trace.line(0, "world", || {
+            format!("{kind} ttl {ttl:?} machines {slots} {layout} duties {duties} rates {rates:?}")
+        });
+        self.trace.line(0, "world", || format!("faults {}", faults.join(" ")));
+        self.coverage.count("store", kind);
+        self.listed = (0..*duties).map(|number| (Scenario::duty(number), false)).collect();
+        for slot in 0..self.scenario.slots {
+            // Not all are there from the start.
+            let later = if self.rng.chance(700) { 0 } else { 5 * self.scenario.ttl_ns() };
+            let after = self.rng.below(self.scenario.ttl_ns() / 4 + later);
+            self.after(after, Item::Start(slot));
+        }
+        self.plan_blows();
+        self.at(self.scenario.quiet_from, Item::Quiet);
+    }
+
+    /// Runs to the end and judges.
+    pub(crate) fn run(mut self) -> Outcome {
+        while let Some(((at, _), item)) = self.queue.pop_first() {
+            if at >= self.end() || self.story.is_broken() {
+                break;
+            }
+            if at > self.now {
+                self.now = at;
+                self.backend.set_time(at);
+            }
+            self.happen(item);
+        }
+        if !self.story.is_broken() {
+            self.now = self.end();
+            self.backend.set_time(self.now);
+        }
+        self.finish();
+        let findings = check::judge(&self.scenario, &self.story);
+        for finding in &findings {
+            self.trace.line(self.now, "checker", || finding.to_string());
+        }
+        Outcome { findings, coverage: self.coverage, trace: self.trace.into_lines() }
+    }
+
+    /// When the group has had time enough to settle, and to stay so for a while.
+    fn end(&self) -> Nanos {
+        Times::of(&self.scenario, &self.story).end
+    }
+
+    fn at(&mut self, at: Nanos, item: Item) {
+        self.queued += 1;
+        self.queue.insert((at.max(self.now), self.queued), item);
+    }
+
+    fn after(&mut self, after: Nanos, item: Item) {
+        self.at(self.now + after, item);
+    }
+
+    fn happen(&mut self, item: Item) {
+        let Some(item) = self.admit(item) else {
+            return;
+        };
+        match item {
+            Item::Tick(pid) => self.tick(pid),
+            Item::Arrive { pid, ticket, request, echo } => {
+                self.arrive(pid, ticket, request, echo);
+            }
+            Item::LookOn { pid, ticket, view, holders, echo } => {
+                self.look_on(pid, ticket, view, holders, echo);
+            }
+            Item::Answer(pid, ticket, answer) => self.answer(pid, ticket, answer),
+            Item::Timeout(pid, ticket) => self.time_out(pid, ticket),
+            Item::Hint(pid) => {
+                self.processes[pid].hinted = false;
+                self.step(pid, Event::Hint);
+            }
+            Item::List(pid) => self.list(pid),
+            Item::Work(pid, duty, epoch, turn) => self.work_on(pid, &duty, epoch, turn),
+            Item::ArriveData(pid, duty, epoch, turn, data) => {
+                self.arrive_data(pid, duty, epoch, turn, data);
+            }
+            Item::Data(pid, duty, epoch, turn, reply) => {
+                self.data(pid, &duty, epoch, turn, reply);
+            }
+            Item::Stopped(pid, duty, epoch, how) => self.stopped(pid, duty, epoch, how),
+            // After faults have ended nobody comes any more.
+            Item::Start(_) if self.quiet => {}
+            Item::Start(slot) => self.start(slot),
+            Item::Resume(pid) => self.resume(pid),
+            Item::Heal(slot) => self.heal(slot),
+            Item::StoreBack => self.store_back(),
+            Item::Blow(fault) => self.blow(fault),
+            Item::Quiet => self.calm(),
+        }
+    }
+
+    /// What is meant for a process that is gone is dropped; what is meant for one that stands
+    /// still waits for it.
+    fn admit(&mut self, item: Item) -> Option<Item> {
+        let (pid, is_message) = match &item {
+            Item::Tick(pid) | Item::Timeout(pid, _) | Item::Work(pid, ..) => (*pid, false),
+            Item::Stopped(pid, ..) | Item::List(pid) => (*pid, false),
+            Item::Answer(pid, ..) | Item::Hint(pid) | Item::Data(pid, ..) => (*pid, true),
+            _ => return Some(item),
+        };
+        match self.processes[pid].life {
+            Life::Runs => Some(item),
+            Life::Gone => None,
+            Life::Paused { asleep } => {
+                if let Item::Hint(_) = item {
+                    self.processes[pid].hinted = false;
+                } else if !(asleep && is_message) {
+                    self.processes[pid].backlog.push(item);
+                }
+                None
+            }
+        }
+    }
+
+    fn local(&self, pid: Pid) -> LocalInstant {
+        self.processes[pid].clock.local(self.now)
+    }
+
+    fn say(&mut self, pid: Pid, what: impl FnOnce() -> String) {
+        self.trace.line(self.now, &self.processes[pid].id, what);
+    }
+
+    fn key(&self, duty: &DutyId) -> DutyKey {
+        DutyKey { group: self.group.clone(), id: duty.clone() }
+    }
+
+    fn broken(&mut self, checker: &'static str, what: String) {
+        self.story.odd.push(Finding { checker, what });
+    }
+
+    fn settings(&self, slot: usize, instance: InstanceId) -> Settings {
+        let given = &self.scenario;
+        let mut settings = Settings::new(self.group.clone(), instance, given.ttl, given.layout);
+        settings.weight = given.weights.get(slot).copied().unwrap_or(1);
+        settings.drain = given.drain;
+        settings.window = given.window;
+        settings.look_every = given.look_every;
+        settings.progress = given.progress;
+        settings.record_renewals = given.record_renewals;
+        settings
+    }
+
+    fn start(&mut self, slot: usize) {
+        if self.slots[slot].is_some() {
+            return;
+        }
+        let pid = self.processes.len();
+        // A letter and two numbers: always a valid id.
+        let id = InstanceId::new(format!("i{slot}.{pid}")).expect("a valid id");
+        let rate = self.scenario.rates.get(slot).copied().unwrap_or(1_000_000);
+        // Not later than any engine can count: local clocks begin anywhere in the first days.
+        let clock = LocalClock::new(self.rng.below(1 << 48), rate);
+        let settings = self.settings(slot, id.clone());
+        let engine = Engine::new(settings, self.rng.wide(), clock.local(self.now));
+        self.processes.push(Process {
+            id,
+            slot,
+            clock,
+            engine,
+            life: Life::Runs,
+            leaves: false,
+            evicted: false,
+            work: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            backlog: Vec::new(),
+            tick_at: None,
+            hinted: false,
+            incarnation: self.backend.incarnation(),
+            session: None,
+            view: None,
+            targets: Listing::default(),
+            rested: BTreeMap::new(),
+            since: self.now,
+            spins: 0,
+        });
+        self.slots[slot] = Some(pid);
+        self.say(pid, || "starts".to_owned());
+        self.after(0, Item::List(pid));
+        self.schedule_tick(pid);
+    }
+
+    fn tick(&mut self, pid: Pid) {
+        let process = &mut self.processes[pid];
+        if process.tick_at.is_some_and(|at| at > self.now) {
+            return;
+        }
+        process.tick_at = None;
+        if process.engine.wake_at() > process.clock.local(self.now) {
+            self.schedule_tick(pid);
+            return;
+        }
+        process.spins += 1;
+        if process.spins > 1000 {
+            let id = process.id.clone();
+            self.broken("work", format!("{id} wakes up again and again for nothing"));
+            return;
+        }
+        self.step(pid, Event::Tick);
+    }
+
+    /// One event for the engine, and what it wants done.
+    fn step(&mut self, pid: Pid, event: Event) {
+        let now = self.local(pid);
+        if !matches!(event, Event::Tick) {
+            self.processes[pid].spins = 0;
+        }
+        self.say(pid, || format!("< {}", words::event(&event)));
+        for effect in self.processes[pid].engine.step(event, now) {
+            self.execute(pid, effect);
+        }
+        self.schedule_tick(pid);
+    }
+
+    /// A tick when the engine wants one, a little late as ticks are.
+    fn schedule_tick(&mut self, pid: Pid) {
+        let process = &self.processes[pid];
+        if process.life == Life::Gone {
+            return;
+        }
+        let due = process.clock.virtually(process.engine.wake_at()).max(self.now);
+        if process.tick_at.is_some_and(|at| at <= due && at > self.now) {
+            return;
+        }
+        let at = due + self.rng.between(1_000, 2_000_000);
+        self.processes[pid].tick_at = Some(at);
+        self.at(at, Item::Tick(pid));
+    }
+
+    /// The process reads its list of duties, and will again.
+    fn list(&mut self, pid: Pid) {
+        self.list_later(pid);
+        if !self.quiet && self.scenario.has(Fault::ListFails) && self.rng.chance(300) {
+            self.coverage.count("fault", Fault::ListFails.as_str());
+            let error = StoreError::refused(Code::BadTargets, "no list");
+            return self.step(pid, Event::Unlisted(error));
+        }
+        self.list_all(pid);
+    }
+
+    /// The process is given the list as it is now.
+    fn list_all(&mut self, pid: Pid) {
+        let targets = self
+            .listed
+            .iter()
+            .map(|(id, paused)| Target { paused: *paused, ..Target::new(id.clone()) });
+        let listing = Listing::new(targets);
+        self.processes[pid].targets = listing.clone();
+        self.step(pid, Event::Listed(listing));
+    }
+
+    fn list_later(&mut self, pid: Pid) {
+        let every = self.scenario.ttl_ns() / 2;
+        let again = self.rng.between(every / 2, every);
+        self.after(again, Item::List(pid));
+    }
+
+    fn heal(&mut self, slot: usize) {
+        self.trace.line(self.now, "world", || format!("machine {slot} is connected"));
+        self.link.set(slot, Partition::default());
+        self.link.listen(slot, true);
+        // A watch that was down gives one hint.
+        if let Some(pid) = self.slots[slot] {
+            self.hint(pid);
+        }
+    }
+
+    fn hint(&mut self, pid: Pid) {
+        let process = &mut self.processes[pid];
+        if process.hinted || process.life == Life::Gone {
+            return;
+        }
+        process.hinted = true;
+        let takes = self.link.takes(self.now, &mut self.rng);
+        self.after(takes, Item::Hint(pid));
+    }
+
+    /// How long something local takes on this machine.
+    fn lasts(&self, pid: Pid, local: Duration) -> Nanos {
+        let clock = self.processes[pid].clock;
+        clock.virtually(clock.local(self.now).plus(local)).saturating_sub(self.now)
+    }
+}

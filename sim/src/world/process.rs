@@ -1,0 +1,121 @@
+//! One process: an engine, its clock and its work.
+
+use std::collections::BTreeMap;
+
+use tenure_core::engine::{Engine, Ticket, View};
+use tenure_core::{DutyId, Epoch, InstanceId, Listing, LocalInstant, Session};
+
+use super::Item;
+use crate::Nanos;
+use crate::worker::Work;
+
+/// A local clock: an origin of its own, and a rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalClock {
+    origin: u64,
+    rate: u64,
+}
+
+impl LocalClock {
+    /// Runs at `rate` millionths of virtual time, from an origin of its own.
+    pub(super) fn new(origin: u64, rate: u64) -> Self {
+        Self { origin, rate }
+    }
+
+    /// Local time at a virtual instant.
+    pub(super) fn local(self, at: Nanos) -> LocalInstant {
+        let ran = u128::from(at) * u128::from(self.rate) / 1_000_000;
+        LocalInstant::from_nanos(self.origin + ran as u64)
+    }
+
+    /// The first virtual instant at which local time is at least this.
+    pub(super) fn virtually(self, local: LocalInstant) -> Nanos {
+        let ran = u128::from(local.as_nanos().saturating_sub(self.origin));
+        u64::try_from((ran * 1_000_000).div_ceil(u128::from(self.rate))).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a process is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Runs,
+    /// Stands still.
+    Paused {
+        /// What was sent to it meanwhile is lost.
+        asleep: bool,
+    },
+    /// Dead, or at its end.
+    Gone,
+}
+
+/// One process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) id: InstanceId,
+    pub(super) slot: usize,
+    pub(super) clock: LocalClock,
+    pub(super) engine: Engine,
+    pub(super) life: Life,
+    /// It was asked to go.
+    pub(super) leaves: bool,
+    /// An operator has put it out.
+    pub(super) evicted: bool,
+    pub(super) work: BTreeMap<(DutyId, Epoch), Work>,
+    /// Requests that wait for their answer.
+    pub(super) asked: BTreeMap<Ticket, Kind>,
+    /// What came while it was paused.
+    pub(super) backlog: Vec<Item>,
+    /// The virtual instant of the tick that is scheduled.
+    pub(super) tick_at: Option<Nanos>,
+    pub(super) hinted: bool,
+    /// The incarnation of the store that its handle knows.
+    pub(super) incarnation: u32,
+    /// Its newest session.
+    pub(super) session: Option<Session>,
+    /// What it saw last.
+    pub(super) view: Option<View>,
+    /// The list that it was given last.
+    pub(super) targets: Listing,
+    /// When it started.
+    pub(super) since: Nanos,
+    /// How often its work on a duty ended by itself.
+    pub(super) rested: BTreeMap<DutyId, u32>,
+    /// Ticks since time last moved, to notice an engine that spins.
+    pub(super) spins: u32,
+}
+
+/// Which answer a request wants when its time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Open,
+    KeepAlive,
+    Claim,
+    Release,
+    Close,
+    Look,
+    Settle,
+}
+
+impl Process {
+    /// The work under a hold.
+    pub(super) fn work_of(&mut self, duty: &DutyId, epoch: Epoch) -> Option<&mut Work> {
+        self.work.get_mut(&(duty.clone(), epoch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_finds_back() {
+        for rate in [500_000, 910_000, 1_000_000, 1_090_000] {
+            let clock = LocalClock::new(77, rate);
+            for at in [0, 1, 999, 1_000_000_007] {
+                let local = clock.local(at);
+                assert!(clock.virtually(local) <= at);
+                assert_eq!(clock.local(clock.virtually(local)), local);
+            }
+        }
+    }
+}

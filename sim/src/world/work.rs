@@ -1,0 +1,242 @@
+//! Work under holds: effects at the resource, checkpoints in the store.
+
+use tenure_core::engine::{Ended, Event};
+use tenure_core::invariant::Step;
+use tenure_core::store::{Commit, Committed};
+use tenure_core::{Document, DutyId, Epoch, Session, Version};
+
+use super::{Data, Item, Pid, Reply, World};
+use crate::Nanos;
+use crate::link::Fate;
+use crate::scenario::Fault;
+use crate::sink::Verdict;
+use crate::worker::{Mode, Next};
+
+impl World {
+    /// The work looks at its guard and does the next thing.
+    pub(super) fn work_on(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, turn: u64) {
+        let now = self.local(pid);
+        let pace = self.pace();
+        let Some(work) = self.processes[pid].work_of(duty, epoch) else {
+            return;
+        };
+        if work.turn != turn || work.mode == Mode::Revoked {
+            return;
+        }
+        work.turn += 1;
+        let turn = work.turn;
+        if !work.may_act(now) {
+            return self.after(pace, Item::Work(pid, duty.clone(), epoch, turn));
+        }
+        let draining = work.mode == Mode::Drains;
+        let data = match work.next {
+            Next::Announce => Data::Take { event: 0 },
+            Next::Load => Data::Load,
+            // Work that was asked to end takes nothing new, and saves what it has done.
+            Next::Effect if !draining => Data::Take { event: work.cursor + 1 },
+            Next::Commit | Next::Effect if work.cursor > work.saved => {
+                // A few digits: always a valid document.
+                let document = Document::new(work.cursor.to_string()).expect("a short document");
+                let (hold, expected) = (work.hold.clone(), work.version);
+                Data::Commit(Commit { hold, expected, document })
+            }
+            Next::Commit | Next::Effect | Next::Rest => {
+                work.next = if work.next == Next::Rest { Next::Rest } else { Next::Effect };
+                return self.after(pace, Item::Work(pid, duty.clone(), epoch, turn));
+            }
+        };
+        if self.fails(pid, duty, epoch) {
+            return;
+        }
+        let fate = match data {
+            Data::Take { .. } => Fate::Arrives(self.link.takes(self.now, &mut self.rng)),
+            _ => {
+                let slot = self.processes[pid].slot;
+                self.link.request(slot, self.now, &mut self.rng)
+            }
+        };
+        if let Fate::Arrives(takes) = fate {
+            self.after(takes, Item::ArriveData(pid, duty.clone(), epoch, turn, data));
+        }
+        // Whatever becomes of it, it is tried again.
+        let again = self.scenario.ttl_ns() / 5;
+        self.after(again, Item::Work(pid, duty.clone(), epoch, turn));
+    }
+
+    fn pace(&mut self) -> Nanos {
+        let ttl = self.scenario.ttl_ns();
+        self.rng.between(ttl / 40, ttl / 8)
+    }
+
+    fn fails(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch) -> bool {
+        if self.quiet || !self.scenario.has(Fault::FailingWork) || !self.rng.chance(10) {
+            return false;
+        }
+        self.coverage.count("fault", Fault::FailingWork.as_str());
+        let how = if self.rng.chance(700) { Ended::Failed } else { Ended::Done };
+        self.rests(pid, duty);
+        self.stopped(pid, duty.clone(), epoch, how);
+        true
+    }
+
+    /// Something of the work reaches the store or the resource, whatever has become of its process.
+    pub(super) fn arrive_data(
+        &mut self,
+        pid: Pid,
+        duty: DutyId,
+        epoch: Epoch,
+        turn: u64,
+        data: Data,
+    ) {
+        let slot = self.processes[pid].slot;
+        let fate = self.link.reply(slot, self.now, &mut self.rng);
+        let reply = match data {
+            Data::Take { event } => self.take(pid, &duty, epoch, event),
+            _ if !self.backend.is_up(self.now) => Reply::Failed,
+            Data::Load => {
+                let found = self.backend.load(&self.key(&duty));
+                let (version, cursor) = found.map_or((Version::ZERO, 0), |found| {
+                    (found.version, cursor_of(&found.document))
+                });
+                Reply::Loaded(version, cursor)
+            }
+            Data::Commit(commit) => self.commit(pid, commit),
+        };
+        if let Fate::Arrives(takes) = fate {
+            self.after(takes, Item::Data(pid, duty, epoch, turn, reply));
+        }
+    }
+
+    fn take(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, event: u64) -> Reply {
+        let instance = self.processes[pid].id.clone();
+        // One session after another of one process has epochs of its own: its id is enough of a
+        // nonce, and a hold that was dropped needs no longer be found.
+        let nonce = tenure_core::Nonce::from_entropy(pid as u128);
+        let last = self.sink.last(duty);
+        let verdict = self.sink.take(duty, epoch, nonce, event);
+        if verdict == Verdict::Accepted {
+            let (key, event_name) = (self.key(duty), event.to_string());
+            self.story.history.push(Step::Effect { duty: key, epoch, instance, event: event_name });
+            if event != last + 1 {
+                self.broken("skipped", format!("{duty}: event {event} came after {last}"));
+            }
+        }
+        if let Verdict::Fenced { .. } = verdict {
+            self.coverage.count("effect", "fenced");
+        } else {
+            self.coverage.count("effect", "taken");
+        }
+        self.say(pid, || format!("* {duty}@{epoch} event {event}: {verdict:?}"));
+        Reply::Taken { event, verdict }
+    }
+
+    fn commit(&mut self, pid: Pid, commit: Commit) -> Reply {
+        let mut seen = self.processes[pid].incarnation;
+        let reset = self.backend.is_reset(&mut seen);
+        self.processes[pid].incarnation = seen;
+        if reset {
+            return Reply::Failed;
+        }
+        let (duty, epoch) = (commit.hold.duty.clone(), commit.hold.epoch);
+        let session = Session {
+            group: self.group.clone(),
+            instance: commit.hold.instance.clone(),
+            nonce: commit.hold.nonce,
+            ttl: self.scenario.ttl,
+        };
+        let cursor = cursor_of(&commit.document);
+        let Ok(committed) = self.backend.commit(&session, commit) else {
+            return Reply::Failed;
+        };
+        if let Committed::Saved(version) = committed {
+            let duty = duty.clone();
+            self.story.history.push(Step::Committed { duty, epoch, version });
+        }
+        self.say(pid, || format!("* {}@{epoch} commits {cursor}: {committed:?}", duty.id));
+        Reply::Committed { cursor, committed }
+    }
+
+    /// The work hears what became of it.
+    pub(super) fn data(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, turn: u64, reply: Reply) {
+        let commits = self.rng.chance(400);
+        let Some(work) = self.processes[pid].work_of(duty, epoch) else {
+            return;
+        };
+        if work.turn != turn {
+            return;
+        }
+        let mut fenced = None;
+        match reply {
+            Reply::Failed => {}
+            Reply::Taken { verdict: Verdict::Fenced { newest }, .. } => fenced = Some(newest),
+            Reply::Taken { event: 0, .. } => work.next = Next::Load,
+            Reply::Taken { event, .. } => {
+                work.cursor = work.cursor.max(event);
+                work.next = if commits { Next::Commit } else { Next::Effect };
+            }
+            Reply::Loaded(version, cursor) => {
+                (work.version, work.cursor, work.saved) = (version, cursor, cursor);
+                work.next = Next::Effect;
+            }
+            Reply::Committed { cursor, committed: Committed::Saved(version) } => {
+                (work.version, work.saved) = (version, cursor);
+                work.next = Next::Effect;
+            }
+            // Its own commit, whose answer was lost: read again.
+            Reply::Committed { committed: Committed::Conflict { .. }, .. } => {
+                work.next = Next::Load;
+            }
+            Reply::Committed { committed: Committed::Fenced { .. }, .. } => {
+                work.next = Next::Rest;
+            }
+        }
+        if let Some(newest) = fenced {
+            work.next = Next::Rest;
+            return self.step(pid, Event::Fenced { duty: duty.clone(), epoch, newest });
+        }
+        let pace = self.pace();
+        self.after(pace, Item::Work(pid, duty.clone(), epoch, turn));
+        if self.scenario.progress.is_some() && !self.hangs() {
+            self.step(pid, Event::Progress { duty: duty.clone(), epoch });
+        }
+    }
+
+    fn hangs(&mut self) -> bool {
+        let hangs = !self.quiet && self.scenario.has(Fault::HangingWork) && self.rng.chance(200);
+        if hangs {
+            self.coverage.count("fault", Fault::HangingWork.as_str());
+        }
+        hangs
+    }
+
+    /// When work that was asked to end, or cancelled, really stops.
+    pub(super) fn stop_later(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, cancelled: bool) {
+        let ttl = self.scenario.ttl_ns();
+        let mut takes = self.rng.between(1_000_000, ttl / 50);
+        if !self.quiet {
+            if self.scenario.has(Fault::SlowWork) && !cancelled {
+                self.coverage.count("fault", Fault::SlowWork.as_str());
+                takes = self.rng.below(self.lasts(pid, self.scenario.drain) * 2);
+            }
+            if self.scenario.has(Fault::HangingWork) && self.rng.chance(300) {
+                self.coverage.count("fault", Fault::HangingWork.as_str());
+                takes = self.rng.below(2 * ttl);
+            }
+            takes = takes.min(self.scenario.quiet_from.saturating_sub(self.now) + ttl / 50);
+        }
+        self.after(takes, Item::Stopped(pid, duty.clone(), epoch, Ended::Asked));
+    }
+
+    /// Nothing of the work runs any more, and the engine hears it.
+    pub(super) fn stopped(&mut self, pid: Pid, duty: DutyId, epoch: Epoch, how: Ended) {
+        self.doubt(pid, &duty, epoch);
+        if self.processes[pid].work.remove(&(duty.clone(), epoch)).is_some() {
+            self.step(pid, Event::Stopped { duty, epoch, how });
+        }
+    }
+}
+
+fn cursor_of(document: &Document) -> u64 {
+    let text = str::from_utf8(document.as_bytes()).unwrap_or_default();
+    text.parse().unwrap_or(0)
+}
