@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use tenure_core::{DutyId, Listing, StoreError, Targets};
 
 use crate::collect::Collector;
-use crate::{bad, json, within};
+use crate::{TIMEOUT, bad, json, within};
 
 /// No line is longer: an id with white space around it.
 const LONGEST_LINE: u64 = 2 * DutyId::MAX_BYTES as u64;
@@ -27,9 +27,16 @@ pub struct FileTargets {
 }
 
 impl FileTargets {
-    /// The list in this file, which need not be there yet. Reading it takes at most `timeout`.
-    pub fn new(path: impl Into<PathBuf>, timeout: Duration) -> Self {
-        Self { path: path.into(), timeout }
+    /// The list in this file, which need not be there yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), timeout: TIMEOUT }
+    }
+
+    /// The same list with another limit on how long reading it may take.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use percent_encoding::percent_decode_str;
-use tenure_core::{Listing, StoreError, Targets};
+use tenure_core::{Listing, StoreError, Target, Targets};
 
 use crate::collect::{Collector, too_many};
 use crate::{FileTargets, bad};
@@ -107,7 +107,7 @@ impl TargetsUrl {
             Source::Http(settings) => {
                 Arc::new(crate::http::HttpTargets::new(settings.clone(), token, timeout))
             }
-            Source::File(path) => Arc::new(FileTargets::new(path.clone(), timeout)),
+            Source::File(path) => Arc::new(FileTargets::new(path.clone()).with_timeout(timeout)),
             Source::Static(list) => Arc::new(list.clone()),
         }
     }
@@ -185,8 +185,8 @@ pub struct StaticTargets {
 
 impl StaticTargets {
     /// These targets.
-    pub fn new(listing: Listing) -> Self {
-        Self { listing }
+    pub fn new(targets: impl IntoIterator<Item = Target>) -> Self {
+        Self { listing: Listing::new(targets) }
     }
 
     /// Ids between commas, percent-escaped where needed: a comma is `%2C`.
@@ -196,7 +196,7 @@ impl StaticTargets {
             let id = percent_decode_str(word).decode_utf8();
             list.add(&id.map_err(|_| list.wrong("it is no UTF-8"))?, None, false)?;
         }
-        Ok(Self::new(list.finish()))
+        Ok(Self { listing: list.finish() })
     }
 }
 

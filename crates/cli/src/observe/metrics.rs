@@ -20,7 +20,7 @@ pub(super) fn text(state: &State, seen: &Seen, instance: &InstanceId) -> String 
     let me = ("instance_id", instance.as_str());
 
     let name = "connector_lease_renewals_total";
-    text.family(name, "counter", "Keep-alives that the store confirmed, or did not.");
+    text.family(name, "counter", "Keep-alives that the store answered, or did not.");
     text.sample(name, &[me, ("status", "success")], state.renewals);
     text.sample(name, &[me, ("status", "failure")], state.renewals_failed);
 

@@ -164,12 +164,12 @@ impl Observer for Watch {
     }
 
     fn asked(&self, _: &GroupName, operation: Operation, took: Duration, ok: bool) {
-        let now = self.about.clock.now();
+        let now = (self.about.clock.now(), process::unix_ms());
         self.state().asked(operation, took, ok, now);
     }
 
     fn renewed(&self, group: &GroupName, margin_left: Duration) {
-        self.state().renewed(group, margin_left, process::unix_ms());
+        self.state().renewed(group, margin_left);
     }
 
     fn holding(&self, group: &GroupName, holds: &[HoldNow]) {

@@ -80,7 +80,7 @@ pub(super) struct State {
     pub(super) answered: Option<bool>,
     /// When it gave one.
     pub(super) answered_at: Option<LocalInstant>,
-    /// When a keep-alive was confirmed last, on the wall clock.
+    /// When a keep-alive was answered last, on the wall clock.
     pub(super) renewed_at: Option<u64>,
 }
 
@@ -88,6 +88,8 @@ impl State {
     /// Each move is counted once, by the one who gets the duty.
     pub(super) fn recorded(&mut self, record: &Record) {
         match (record.change, record.reason.as_ref()) {
+            // The answer to a keep-alive can be that there is nothing left to keep.
+            (Change::SessionLost, _) => self.renewals_failed += 1,
             (Change::TakenOver, _) => self.moves.failure += 1,
             (Change::Acquired, "moved") => self.moves.join += 1,
             (Change::Acquired, "released") => self.moves.leave += 1,
@@ -100,7 +102,7 @@ impl State {
         operation: Operation,
         took: Duration,
         ok: bool,
-        now: LocalInstant,
+        now: (LocalInstant, u64),
     ) {
         match operation {
             Operation::Acquire => self.acquire.add(took),
@@ -108,18 +110,22 @@ impl State {
             Operation::Release => self.release.add(took),
             Operation::Session | Operation::Look => {}
         }
-        if operation == Operation::Renew && !ok {
-            self.renewals_failed += 1;
+        // Counted here, because also a member that holds nothing renews its session.
+        match (operation, ok) {
+            (Operation::Renew, true) => {
+                self.renewals += 1;
+                self.renewed_at = Some(now.1);
+            }
+            (Operation::Renew, false) => self.renewals_failed += 1,
+            _ => {}
         }
         self.answered = Some(ok);
         if ok {
-            self.answered_at = Some(now);
+            self.answered_at = Some(now.0);
         }
     }
 
-    pub(super) fn renewed(&mut self, group: &GroupName, margin_left: Duration, unix_ms: u64) {
-        self.renewals += 1;
-        self.renewed_at = Some(unix_ms);
+    pub(super) fn renewed(&mut self, group: &GroupName, margin_left: Duration) {
         self.group(group).margin = Some(margin_left);
     }
 

@@ -179,6 +179,7 @@ fn every_metric_has_its_name_and_labels() {
         (Change::Acquired, "released"),
         (Change::Acquired, "released"),
         (Change::TakenOver, "expired"),
+        (Change::SessionLost, "ended"),
     ] {
         bench.observer.recorded(&group(), &record(change, reason), NOON);
     }
@@ -198,8 +199,8 @@ fn every_metric_has_its_name_and_labels() {
 
     let samples = bench.metrics();
     for (series, value) in [
-        (r#"connector_lease_renewals_total{instance_id="me-1",status="success"}"#, 1.0),
-        (r#"connector_lease_renewals_total{instance_id="me-1",status="failure"}"#, 1.0),
+        (r#"connector_lease_renewals_total{instance_id="me-1",status="success"}"#, 2.0),
+        (r#"connector_lease_renewals_total{instance_id="me-1",status="failure"}"#, 2.0),
         (r#"connector_lease_holder{group="poll",endpoint_identity="a",instance_id="me-1"}"#, 1.0),
         (
             r#"connector_lease_holder{group="poll",endpoint_identity="b\"\\",instance_id="me-1"}"#,
@@ -290,7 +291,8 @@ fn health_is_about_the_store_and_the_deadline() {
 
     // Standing by is fine.
     bench.ask(Operation::Session, true);
-    bench.observer.renewed(&group(), Duration::from_secs(1));
+    assert_eq!(bench.health().1["last_renewed_at"], Value::Null);
+    bench.ask(Operation::Renew, true);
     let (status, health) = bench.health();
     assert_eq!((status, &health["store"]), (200, &"connected".into()));
     assert!(health["last_renewed_at"].is_string());

@@ -70,7 +70,7 @@ async fn a_million_lines_are_refused() {
 async fn each_listing_reads_the_file_that_is_there_now() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("t");
-    let targets = tenure_targets::FileTargets::new(&path, tenure_targets::TIMEOUT);
+    let targets = tenure_targets::FileTargets::new(&path);
     for name in ["a", "b"] {
         replace(&path, name);
         let listing = tenure_core::Targets::list(&targets, 1).await.unwrap();
