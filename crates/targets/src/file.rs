@@ -1,7 +1,7 @@
 //! A list in a file.
 
 use std::fs::{File, Metadata};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -51,39 +51,40 @@ impl Targets for FileTargets {
 }
 
 fn read(path: &Path, most: usize) -> Result<Listing, StoreError> {
-    let unreadable =
-        |error: std::io::Error| bad(format!("{} cannot be read: {error}", path.display()));
+    let unreadable = |error: io::Error| bad(format!("{} cannot be read: {error}", path.display()));
     let wrong = |what: &str| Err(bad(format!("{} {what}", path.display())));
     // Opening a pipe would wait for its writer.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return wrong("is no file");
     }
     let file = File::open(path).map_err(unreadable)?;
-    let before = file.metadata().map_err(unreadable)?;
-    if before.len() == 0 {
+    if file.metadata().map_err(unreadable)?.len() == 0 {
         return wrong("is empty; a list of nothing is `[]`, or a line that begins with `#`");
     }
-    let mut text = BufReader::new(file);
-    let first = text.fill_buf().map_err(unreadable)?.trim_ascii_start().first().copied();
-    let is_json = first == Some(b'[') || path.extension().is_some_and(|end| end == "json");
-    let listing = match is_json {
-        true => json::read(&mut text, most),
-        false => lines(&mut text, most),
-    };
-    // Checked first: what was written to while it was read may be wrong in any way.
-    let after = text.get_ref().metadata().map_err(unreadable)?;
-    if is_changed(&before, &after) {
+    let listing = undisturbed(&file, |file| {
+        let mut text = BufReader::new(file);
+        let first = text.fill_buf()?.trim_ascii_start().first().copied();
+        let is_json = first == Some(b'[') || path.extension().is_some_and(|end| end == "json");
+        Ok(match is_json {
+            true => json::read(&mut text, most),
+            false => lines(&mut text, most),
+        })
+    });
+    let Some(listing) = listing.map_err(unreadable)? else {
         return wrong("was written to while it was read; rename a whole file into its place");
-    }
+    };
     listing.map_err(|error| {
         let problem = error.problem();
         StoreError::refused(problem.code, format!("{}: {}", path.display(), problem.detail))
     })
 }
 
-fn is_changed(before: &Metadata, after: &Metadata) -> bool {
-    let state = |file: &Metadata| (file.len(), file.mtime(), file.mtime_nsec());
-    state(before) != state(after)
+/// What was read, if nobody wrote to the file meanwhile: then it may be wrong in any way.
+fn undisturbed<T>(file: &File, read: impl FnOnce(&File) -> io::Result<T>) -> io::Result<Option<T>> {
+    let state = |file: Metadata| (file.len(), file.mtime(), file.mtime_nsec());
+    let before = state(file.metadata()?);
+    let found = read(file)?;
+    Ok((state(file.metadata()?) == before).then_some(found))
 }
 
 fn lines(text: &mut impl BufRead, most: usize) -> Result<Listing, StoreError> {
@@ -110,4 +111,19 @@ fn lines(text: &mut impl BufRead, most: usize) -> Result<Listing, StoreError> {
         })?;
     }
     Ok(list.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn what_was_written_to_meanwhile_does_not_count() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"a").unwrap();
+        assert_eq!(undisturbed(&file, |_| Ok(1)).unwrap(), Some(1));
+        let written = undisturbed(&file, |mut file| file.write_all(b"b"));
+        assert_eq!(written.unwrap(), None);
+    }
 }

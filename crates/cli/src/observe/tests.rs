@@ -94,10 +94,9 @@ impl Bench {
         (status, serde_json::from_str(&body).unwrap())
     }
 
-    /// Ends everything and reads the whole log.
+    /// Ends everything and reads the whole log, which has its end while others still observe.
     fn log(mut self) -> String {
         self.handle.finish();
-        drop(self.observer);
         let mut text = String::new();
         self.log.read_to_string(&mut text).unwrap();
         text
