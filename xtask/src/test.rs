@@ -8,6 +8,8 @@ use crate::tidy;
 
 /// Feature sets of `tenure-store` that must compile without warnings on their own.
 const STORE_FEATURES: &[&str] = &["memory", "file", "sqlite", "postgres,redis", "full"];
+/// The same of the lists of targets.
+const TARGETS_FEATURES: &[&str] = &["", "redis", "postgres", "sqlite", "http", "tls"];
 
 /// A part of the test run that can be run alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,10 @@ fn clippy() -> Result<()> {
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features"], &denied, &[])?;
     let alone = ["clippy", "--package", "tenure-store", "--no-default-features", "--features"];
     for features in STORE_FEATURES {
+        cargo(&[&alone[..], &[features]].concat(), &denied, &[])?;
+    }
+    let alone = ["clippy", "--package", "tenure-targets", "--no-default-features", "--features"];
+    for features in TARGETS_FEATURES {
         cargo(&[&alone[..], &[features]].concat(), &denied, &[])?;
     }
     Ok(())

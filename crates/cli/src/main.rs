@@ -9,6 +9,8 @@ mod failure;
 mod forget;
 mod ls;
 mod migrate;
+#[allow(dead_code, reason = "for commands that run long, of which there is none yet")]
+mod observe;
 mod output;
 mod settings;
 mod signing;

@@ -17,6 +17,8 @@
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "tls"))]
+pub mod connect;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 #[cfg(feature = "file")]
@@ -37,7 +39,7 @@ pub mod signing;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod state;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "tls"))]
 mod tls;
 pub mod transfer;
 mod url;

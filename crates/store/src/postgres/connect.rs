@@ -47,6 +47,16 @@ pub(super) async fn target(url: &str) -> Result<Target, StoreError> {
     Ok(Target { config, tls })
 }
 
+/// One connection by itself, driven until its client is dropped.
+pub(crate) async fn connect_once(url: &str) -> Result<tokio_postgres::Client, StoreError> {
+    let target = target(url).await?;
+    let connecting = target.config.connect(target.tls());
+    let (client, connection) = connecting.await.map_err(|error| error::of_connect(&error))?;
+    // What ends the connection is told to whoever waits for an answer of the client.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
 fn config(url: &str) -> Result<Config, StoreError> {
     // The driver names the option that it does not know, and with a password that was not escaped
     // such an option may be a part of it.

@@ -38,6 +38,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::types::Type;
 
 use crate::{CLAIMS_PER_TRIM, IfAbsent, fates_by_mark};
+pub(crate) use connect::connect_once;
 use connect::{Line, Parameter, Target};
 use listen::Listener;
 use read::column;

@@ -14,7 +14,7 @@ use super::error;
 use super::link::{ANSWER, CONNECT};
 
 /// Where the server is, and how to reach it.
-pub(super) struct Dial {
+pub(crate) struct Dial {
     client: Client,
     address: String,
     #[cfg(feature = "tls")]
@@ -23,8 +23,8 @@ pub(super) struct Dial {
 
 /// A connection; what drives it ends with its last copy.
 #[derive(Clone)]
-pub(super) struct Wire {
-    pub(super) connection: MultiplexedConnection,
+pub(crate) struct Wire {
+    pub(crate) connection: MultiplexedConnection,
     #[cfg(feature = "tls")]
     _driver: Option<std::sync::Arc<tls::Driver>>,
 }
@@ -55,7 +55,7 @@ fn client(url: &str) -> Result<(Client, String), StoreError> {
 
 impl Dial {
     /// Reads the URL, and the files that it names.
-    pub(super) async fn new(url: &str) -> Result<Self, StoreError> {
+    pub(crate) async fn new(url: &str) -> Result<Self, StoreError> {
         let Some(rest) = url.strip_prefix("rediss:") else {
             let (client, address) = client(url)?;
             return Ok(Self {
@@ -92,7 +92,7 @@ impl Dial {
     }
 
     /// A connection for commands.
-    pub(super) async fn wire(&self) -> Result<Wire, StoreError> {
+    pub(crate) async fn wire(&self) -> Result<Wire, StoreError> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             return tls.wire(self).await;

@@ -75,7 +75,7 @@ use tenure_core::{
 };
 
 use crate::IfAbsent;
-use dial::Dial;
+pub(crate) use dial::{Dial, Wire};
 use foreign::Foreign;
 use link::{Answer, Link, settle};
 use reply::Reply;

@@ -1,0 +1,254 @@
+//! The log: one line per record, on standard error.
+//!
+//! A writer of its own and no logging library: a record is one line with known fields, and what a
+//! library would add, filters by module and spans, has nothing to act on. What counts here is that
+//! the thread that renews never waits for whoever reads the log: lines go through a queue with an
+//! end, and when nobody reads, they are dropped, counted, and the number is said.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use serde::Serialize;
+use tenure_core::{Change, DutyId, DutyKey, Epoch, GroupName, InstanceId, Record};
+use tenure_duty::process;
+
+use super::{Form, lock};
+use crate::failure::Failure;
+use crate::output::shown;
+use crate::time;
+
+/// How many lines wait to be written.
+const WAITING: usize = 4096;
+/// How long the last lines may take.
+const LAST: Duration = Duration::from_secs(1);
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Level {
+    /// Work was cut off
+    Error,
+    /// Something is wrong, and is tried again
+    Warn,
+    /// What changes
+    Info,
+    /// Renewals that went well, too
+    Debug,
+}
+
+impl Level {
+    fn of(change: Change) -> Self {
+        match change {
+            Change::SessionLost | Change::Expired | Change::Revoked => Self::Error,
+            Change::JoinFailed
+            | Change::RenewFailed
+            | Change::ReleaseFailed
+            | Change::Suspended
+            | Change::Unheld
+            | Change::ListFailed
+            | Change::LookFailed
+            | Change::Waiting
+            | Change::Refused => Self::Warn,
+            Change::Joined
+            | Change::Left
+            | Change::Acquired
+            | Change::TakenOver
+            | Change::AcquireFailed
+            | Change::Resumed
+            | Change::Draining
+            | Change::Released
+            | Change::Standby
+            | Change::Listed => Self::Info,
+            Change::Renewed => Self::Debug,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+/// Where records go to be written.
+#[derive(Debug)]
+pub(super) struct Log {
+    level: Level,
+    /// `None` after the end.
+    queue: Mutex<Option<SyncSender<Entry>>>,
+    dropped: Arc<AtomicU64>,
+    /// Closes when the last line is written.
+    end: Mutex<Receiver<()>>,
+}
+
+/// What is written on another thread, where putting it into words costs nobody's time.
+struct Entry {
+    group: GroupName,
+    record: Record,
+    unix_ms: u64,
+}
+
+impl Log {
+    pub(super) fn to_stderr(
+        form: Option<Form>,
+        level: Level,
+        instance: InstanceId,
+    ) -> Result<Self, Failure> {
+        let by_reader = if io::stderr().is_terminal() { Form::Human } else { Form::Json };
+        Self::start(io::stderr(), form.unwrap_or(by_reader), level, instance)
+    }
+
+    pub(super) fn start(
+        to: impl Write + Send + 'static,
+        form: Form,
+        level: Level,
+        instance: InstanceId,
+    ) -> Result<Self, Failure> {
+        let (queue, entries) = sync_channel(WAITING);
+        let (ended, end) = sync_channel(0);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let mut writer = Writer { to, form, instance, dropped: Arc::clone(&dropped) };
+        let thread = std::thread::Builder::new().name("tenure-log".to_owned());
+        let running = thread.spawn(move || {
+            writer.run(&entries);
+            drop(ended);
+        });
+        running.context("cannot start the thread of the log")?;
+        Ok(Self { level, queue: Mutex::new(Some(queue)), dropped, end: Mutex::new(end) })
+    }
+
+    /// Never waits.
+    pub(super) fn write(&self, group: &GroupName, record: &Record, unix_ms: u64) {
+        if Level::of(record.change) > self.level {
+            return;
+        }
+        let entry = Entry { group: group.clone(), record: record.clone(), unix_ms };
+        let Some(queue) = &*lock(&self.queue) else { return };
+        if let Err(TrySendError::Full(_)) = queue.try_send(entry) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes what waits, for a moment at most: whoever does not read would keep us for ever.
+    pub(super) fn finish(&self) {
+        drop(lock(&self.queue).take());
+        let end: Result<(), RecvTimeoutError> = lock(&self.end).recv_timeout(LAST);
+        let _ = end;
+    }
+}
+
+struct Writer<W> {
+    to: W,
+    form: Form,
+    instance: InstanceId,
+    dropped: Arc<AtomicU64>,
+}
+
+impl<W: Write> Writer<W> {
+    fn run(&mut self, entries: &Receiver<Entry>) {
+        for entry in entries {
+            self.say_dropped();
+            let line = Line::of(&entry);
+            self.write(&line);
+        }
+        self.say_dropped();
+    }
+
+    fn say_dropped(&mut self) {
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        if dropped == 0 {
+            return;
+        }
+        let instance = self.instance.clone();
+        let reason = format!("{dropped} lines: nobody read the log");
+        self.write(&Line {
+            timestamp: time::shown(process::unix_ms()),
+            level: Level::Warn.as_str(),
+            event: "log_dropped",
+            instance_id: instance.as_str(),
+            reason: &reason,
+            dropped: Some(dropped),
+            ..Line::default()
+        });
+    }
+
+    /// In one piece, so that lines of others do not come in between. If nobody reads any more,
+    /// nobody can be told.
+    fn write(&mut self, line: &Line<'_>) {
+        let text = match self.form {
+            Form::Human => line.for_people(),
+            // Text and numbers: this cannot fail.
+            Form::Json => serde_json::to_string(line).unwrap_or_default() + "\n",
+        };
+        let _ = self.to.write_all(text.as_bytes()).and_then(|()| self.to.flush());
+    }
+}
+
+/// The fields of a line, in their order.
+#[derive(Default, Serialize)]
+struct Line<'a> {
+    timestamp: String,
+    level: &'static str,
+    event: &'static str,
+    instance_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
+    /// The duty's id alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoint_id: Option<&'a str>,
+    /// As commands take it: group and id, escaped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duty: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    boottime_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<u64>,
+}
+
+impl<'a> Line<'a> {
+    fn of(entry: &'a Entry) -> Self {
+        let Entry { group, record, unix_ms } = entry;
+        let key = |id: &DutyId| DutyKey { group: group.clone(), id: id.clone() };
+        Self {
+            timestamp: time::shown(*unix_ms),
+            level: Level::of(record.change).as_str(),
+            event: record.change.as_str(),
+            instance_id: record.instance.as_str(),
+            group: Some(group.as_str()),
+            endpoint_id: record.duty.as_ref().map(DutyId::as_str),
+            duty: record.duty.as_ref().map(|duty| key(duty).to_string()),
+            epoch: record.epoch.map(Epoch::get),
+            reason: &record.reason,
+            other: record.other.as_ref().map(InstanceId::as_str),
+            boottime_ns: Some(record.at.as_nanos()),
+            dropped: None,
+        }
+    }
+
+    fn for_people(&self) -> String {
+        let Self { timestamp, level, event, .. } = self;
+        let about = self.duty.as_deref().or(self.group).unwrap_or("-");
+        let mut text = format!("{timestamp} {level:5} {event:14} {}", shown(about));
+        if let Some(epoch) = self.epoch {
+            text += &format!(" epoch={epoch}");
+        }
+        // Its quotes are escaped, too, so that it can be told where it ends.
+        text += &format!(" reason={:?}", self.reason);
+        if let Some(other) = self.other {
+            text += &format!(" other={}", shown(other));
+        }
+        text + &format!(" instance={}\n", shown(self.instance_id))
+    }
+}

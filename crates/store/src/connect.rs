@@ -1,0 +1,56 @@
+//! Connections to servers of the kinds that stores live on, for others who read there: the same
+//! URLs, the same parameters for encryption, the same words for what goes wrong.
+
+use tenure_core::StoreError;
+
+/// Takes the parameters of these names out of a URL, unescaped, and gives the URL without them. A
+/// URL that could be read in two ways is refused, because one of them would print a password.
+pub fn take_parameters<const N: usize>(
+    url: &str,
+    names: [&str; N],
+) -> Result<(String, [Option<String>; N]), StoreError> {
+    crate::tls::take(url, names)
+}
+
+/// A connection to Redis. It ends with its last copy.
+#[cfg(feature = "redis")]
+#[derive(Clone)]
+pub struct RedisConnection(pub(crate) crate::redis::Wire);
+
+#[cfg(feature = "redis")]
+impl RedisConnection {
+    /// For commands. It has to be dropped before this.
+    pub fn commands(&self) -> redis::aio::MultiplexedConnection {
+        self.0.connection.clone()
+    }
+}
+
+/// Connects by a `redis://` or `rediss://` URL.
+#[cfg(feature = "redis")]
+pub async fn redis(url: &str) -> Result<RedisConnection, StoreError> {
+    Ok(RedisConnection(crate::redis::Dial::new(url).await?.wire().await?))
+}
+
+/// Connects by a `postgres://` URL. The connection ends when the client is dropped.
+#[cfg(feature = "postgres")]
+pub async fn postgres(url: &str) -> Result<tokio_postgres::Client, StoreError> {
+    crate::postgres::connect_once(url).await
+}
+
+/// What a handshake needs with a server whose certificate is made out to its name. `authority` is a
+/// file with the authorities to trust, those of the system if there is none; `identity` the files
+/// with the client's certificate and key.
+#[cfg(feature = "tls")]
+pub async fn tls(
+    authority: Option<String>,
+    identity: Option<(String, String)>,
+) -> Result<rustls::ClientConfig, StoreError> {
+    use crate::tls::{Files, Trust, client};
+    client(Trust::Name, Files { authority, identity }).await
+}
+
+/// What a failed handshake was about, when it says so.
+#[cfg(feature = "tls")]
+pub fn explain_tls(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    crate::tls::explain(error)
+}

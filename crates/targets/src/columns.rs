@@ -1,0 +1,49 @@
+//! What the columns of a query mean.
+
+use tenure_core::StoreError;
+
+use crate::bad;
+
+/// The first column is the id; the others are found by name.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Columns {
+    pub(crate) zone: Option<usize>,
+    pub(crate) paused: Option<usize>,
+}
+
+impl Columns {
+    /// A column of another name is refused: `is_paused` that nobody reads would pause nothing.
+    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Result<Self, StoreError> {
+        let mut columns = Self::default();
+        let mut count = 0;
+        for (at, name) in names.enumerate() {
+            count += 1;
+            let known = match name.to_ascii_lowercase().as_str() {
+                _ if at == 0 => continue,
+                "zone" => &mut columns.zone,
+                "paused" => &mut columns.paused,
+                _ => return Err(bad(format!("column {name:?} is neither zone nor paused"))),
+            };
+            if known.replace(at).is_some() {
+                return Err(bad(format!("the query has two columns {name:?}")));
+            }
+        }
+        if count == 0 { Err(bad("the query returns no columns")) } else { Ok(columns) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_found_by_name() {
+        let columns = |names: &[&str]| Columns::new(names.iter().copied());
+        let found = columns(&["paused", "Paused", "zone"]).unwrap();
+        assert_eq!(found, Columns { zone: Some(2), paused: Some(1) });
+        assert_eq!(columns(&["anything"]).unwrap(), Columns::default());
+        for bad in [&[][..], &["id", "is_paused"], &["id", "zone", "zone"]] {
+            assert!(columns(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A list in a file.
+
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::{DutyId, Listing, StoreError, Targets};
+
+use crate::collect::Collector;
+use crate::{TIMEOUT, bad, json, within};
+
+/// No line is longer: an id with white space around it.
+const LONGEST_LINE: u64 = 2 * DutyId::MAX_BYTES as u64;
+
+/// The targets in a file, read again at each listing: one id per line, or JSON.
+///
+/// Lines that are blank or begin with `#` are skipped. It is JSON when the name ends in `.json` or
+/// the content begins with `[`. A file of no bytes is an error: it is what a writer leaves for a
+/// moment that does not rename a whole file into its place.
+#[derive(Clone, Debug)]
+pub struct FileTargets {
+    path: PathBuf,
+    timeout: Duration,
+}
+
+impl FileTargets {
+    /// The list in this file, which need not be there yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), timeout: TIMEOUT }
+    }
+
+    /// The same list with another limit on how long reading it may take.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+}
+
+#[async_trait]
+impl Targets for FileTargets {
+    async fn list(&self, most: usize) -> Result<Listing, StoreError> {
+        let path = self.path.clone();
+        let reading = tokio::task::spawn_blocking(move || read(&path, most));
+        let ended = |_| bad("reading the file was ended");
+        within(self.timeout, async { reading.await.map_err(ended)? }).await
+    }
+}
+
+fn read(path: &Path, most: usize) -> Result<Listing, StoreError> {
+    let unreadable = |error: io::Error| bad(format!("{} cannot be read: {error}", path.display()));
+    let wrong = |what: &str| Err(bad(format!("{} {what}", path.display())));
+    // Opening a pipe would wait for its writer.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return wrong("is no file");
+    }
+    let file = File::open(path).map_err(unreadable)?;
+    if file.metadata().map_err(unreadable)?.len() == 0 {
+        return wrong("is empty; a list of nothing is `[]`, or a line that begins with `#`");
+    }
+    let listing = undisturbed(&file, |file| {
+        let mut text = BufReader::new(file);
+        let first = text.fill_buf()?.trim_ascii_start().first().copied();
+        let is_json = first == Some(b'[') || path.extension().is_some_and(|end| end == "json");
+        Ok(match is_json {
+            true => json::read(&mut text, most),
+            false => lines(&mut text, most),
+        })
+    });
+    let Some(listing) = listing.map_err(unreadable)? else {
+        return wrong("was written to while it was read; rename a whole file into its place");
+    };
+    listing.map_err(|error| {
+        let problem = error.problem();
+        StoreError::refused(problem.code, format!("{}: {}", path.display(), problem.detail))
+    })
+}
+
+/// What was read, if nobody wrote to the file meanwhile: then it may be wrong in any way.
+fn undisturbed<T>(file: &File, read: impl FnOnce(&File) -> io::Result<T>) -> io::Result<Option<T>> {
+    let state = |file: Metadata| (file.len(), file.mtime(), file.mtime_nsec());
+    let before = state(file.metadata()?);
+    let found = read(file)?;
+    Ok((state(file.metadata()?) == before).then_some(found))
+}
+
+fn lines(text: &mut impl BufRead, most: usize) -> Result<Listing, StoreError> {
+    let mut list = Collector::new(most);
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let read = text.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+        let read = read.map_err(|error| bad(format!("line {number}: {error}")))?;
+        if read == 0 {
+            break;
+        }
+        if read as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
+            return Err(bad(format!("line {number} is longer than any id")));
+        }
+        let word = str::from_utf8(&line).map_err(|_| bad(format!("line {number} is no UTF-8")))?;
+        let word = word.trim();
+        if word.is_empty() || word.starts_with('#') {
+            continue;
+        }
+        list.add(word, None, false).map_err(|error| {
+            let problem = error.problem();
+            StoreError::refused(problem.code, format!("line {number}: {}", problem.detail))
+        })?;
+    }
+    Ok(list.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn what_was_written_to_meanwhile_does_not_count() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"a").unwrap();
+        assert_eq!(undisturbed(&file, |_| Ok(1)).unwrap(), Some(1));
+        let written = undisturbed(&file, |mut file| file.write_all(b"b"));
+        assert_eq!(written.unwrap(), None);
+    }
+}

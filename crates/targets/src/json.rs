@@ -1,0 +1,252 @@
+//! Lists in JSON: `["a", {"id": "b", "zone": "eu", "paused": true}]`, or an object that has such a
+//! list as its `targets`.
+//!
+//! Entries are taken one by one, so that a list that is too long is not read to its end.
+
+use std::fmt;
+use std::io::Read;
+
+use serde::Deserializer as _;
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use tenure_core::{Listing, StoreError};
+
+use crate::bad;
+use crate::collect::Collector;
+
+/// Reads a whole document, and nothing may follow it.
+pub(crate) fn read(source: impl Read, most: usize) -> Result<Listing, StoreError> {
+    let mut reading = Reading { list: Collector::new(most), problem: None };
+    let mut json = serde_json::Deserializer::from_reader(source);
+    let read = json.deserialize_any(Document(&mut reading)).and_then(|()| json.end());
+    match (reading.problem, read) {
+        (Some(problem), _) => Err(problem),
+        (None, Err(error)) => Err(bad(format!("not a JSON list of targets: {error}"))),
+        (None, Ok(())) => Ok(reading.list.finish()),
+    }
+}
+
+struct Reading {
+    list: Collector,
+    /// What ended it, if it was not the JSON.
+    problem: Option<StoreError>,
+}
+
+impl Reading {
+    fn add<E: Error>(&mut self, id: &str, zone: Option<&str>, paused: bool) -> Result<(), E> {
+        let added = self.list.add(id, zone, paused);
+        added.map_err(|problem| self.end(problem))
+    }
+
+    fn end<E: Error>(&mut self, problem: StoreError) -> E {
+        let text = problem.to_string();
+        self.problem = Some(problem);
+        E::custom(text)
+    }
+}
+
+/// The outermost value.
+struct Document<'a>(&'a mut Reading);
+
+impl<'de> Visitor<'de> for Document<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list, or an object with a list `targets`")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        while entries.next_element_seed(Entry(self.0))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let mut found = false;
+        while let Some(name) = members.next_key::<String>()? {
+            if name != "targets" {
+                members.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            if found {
+                return Err(A::Error::duplicate_field("targets"));
+            }
+            members.next_value_seed(List(self.0))?;
+            found = true;
+        }
+        if found { Ok(()) } else { Err(A::Error::missing_field("targets")) }
+    }
+}
+
+/// The list inside of an object.
+struct List<'a>(&'a mut Reading);
+
+impl<'de> DeserializeSeed<'de> for List<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_seq(Document(self.0))
+    }
+}
+
+struct Entry<'a>(&'a mut Reading);
+
+impl<'de> DeserializeSeed<'de> for Entry<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entry<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id, or an object with an `id`")
+    }
+
+    fn visit_str<E: Error>(self, id: &str) -> Result<(), E> {
+        self.0.add(id, None, false)
+    }
+
+    fn visit_u64<E: Error>(self, id: u64) -> Result<(), E> {
+        self.0.add(&id.to_string(), None, false)
+    }
+
+    fn visit_i64<E: Error>(self, id: i64) -> Result<(), E> {
+        self.0.add(&id.to_string(), None, false)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let (mut id, mut zone, mut paused) = (None, None, None);
+        while let Some(name) = members.next_key::<String>()? {
+            let again = match name.as_str() {
+                "id" => id.replace(members.next_value::<Id>()?).is_some(),
+                "zone" => zone.replace(members.next_value::<Option<String>>()?).is_some(),
+                "paused" => paused.replace(members.next_value::<Option<bool>>()?).is_some(),
+                // Others may keep more about a target than we need.
+                _ => members.next_value::<IgnoredAny>().map(|_| false)?,
+            };
+            if again {
+                let problem = self.0.list.wrong(format!("it has {name:?} twice"));
+                return Err(self.0.end(problem));
+            }
+        }
+        let Some(id) = id else {
+            let problem = self.0.list.wrong("it has no id");
+            return Err(self.0.end(problem));
+        };
+        let paused = paused.flatten().unwrap_or_default();
+        self.0.add(&id.0, zone.flatten().as_deref(), paused)
+    }
+}
+
+/// Text or a whole number.
+struct Id(String);
+
+impl<'de> serde::Deserialize<'de> for Id {
+    fn deserialize<D: serde::Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Word;
+
+        impl Visitor<'_> for Word {
+            type Value = Id;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an id: text or a whole number")
+            }
+
+            fn visit_str<E: Error>(self, id: &str) -> Result<Id, E> {
+                Ok(Id(id.to_owned()))
+            }
+
+            fn visit_u64<E: Error>(self, id: u64) -> Result<Id, E> {
+                Ok(Id(id.to_string()))
+            }
+
+            fn visit_i64<E: Error>(self, id: i64) -> Result<Id, E> {
+                Ok(Id(id.to_string()))
+            }
+        }
+
+        json.deserialize_any(Word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::Code;
+
+    fn listed(text: &str) -> Vec<(String, Option<String>, bool)> {
+        let listing = read(text.as_bytes(), 9).unwrap();
+        let plain = |target: &tenure_core::Target| {
+            let zone = target.zone.as_ref().map(|zone| zone.as_str().to_owned());
+            (target.id.as_str().to_owned(), zone, target.paused)
+        };
+        listing.targets().iter().map(plain).collect()
+    }
+
+    #[test]
+    fn each_shape_is_read() {
+        let eu = || Some("eu".to_owned());
+        for (text, expected) in [
+            ("[]", vec![]),
+            (
+                r#" ["b", "a", 7] "#,
+                vec![("7", None, false), ("a", None, false), ("b", None, false)],
+            ),
+            (r#"[{"id":"a","zone":"eu","paused":true}]"#, vec![("a", eu(), true)]),
+            (r#"[{"zone":null,"x":[{}],"paused":null,"id":-1}]"#, vec![("-1", None, false)]),
+            (r#"{"next":null,"targets":["a"]}"#, vec![("a", None, false)]),
+            (r#"["a",{"id":"a","paused":true},"a"]"#, vec![("a", None, true)]),
+        ] {
+            let expected =
+                expected.into_iter().map(|(id, zone, paused)| (id.to_owned(), zone, paused));
+            assert_eq!(listed(text), expected.collect::<Vec<_>>(), "{text}");
+        }
+        assert_eq!(read(&b"[1,1,1]"[..], 9).unwrap().repeated(), 2);
+    }
+
+    #[test]
+    fn what_is_no_whole_list_is_an_error() {
+        for (text, says) in [
+            ("", "EOF"),
+            (r#"["a","b""#, "EOF"),
+            (r#"["a"] ["b"]"#, "trailing"),
+            ("\"a\"", "a list, or an object"),
+            ("null", "a list, or an object"),
+            ("{}", "missing field `targets`"),
+            (r#"{"targets":["a"],"targets":[]}"#, "duplicate field"),
+            (r#"{"targets":{"targets":[]}}"#, "an object with a list"),
+            (r#"["a",null]"#, "an id, or an object"),
+            (r#"["a",1.5]"#, "an id, or an object"),
+            (r#"["a",["b"]]"#, "an id, or an object"),
+            (r#"["a",{"name":"b"}]"#, "entry 2: it has no id"),
+            (r#"["a",{"id":"b","id":"c"}]"#, "entry 2: it has \"id\" twice"),
+            (r#"[{"id":"b","paused":"yes"}]"#, "a boolean"),
+            (r#"["a",""]"#, "entry 2: a duty id is empty"),
+            (r#"["a\u0000"]"#, "entry 1: a duty id contains a control"),
+        ] {
+            let error = read(text.as_bytes(), 9).unwrap_err();
+            assert_eq!(error.code(), Code::BadTargets, "{text}");
+            assert!(error.to_string().contains(says), "{text}: {error}");
+        }
+    }
+
+    /// A source that cannot come to its end is left at the limit.
+    #[test]
+    fn a_list_without_end_is_left_at_the_limit() {
+        let endless = Read::chain(&b"["[..], Endless(0));
+        assert_eq!(read(endless, 1000).unwrap_err().code(), Code::TooManyTargets);
+
+        struct Endless(usize);
+        impl Read for Endless {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                for byte in buffer.iter_mut() {
+                    *byte = b"1,"[self.0 % 2];
+                    self.0 += 1;
+                }
+                Ok(buffer.len())
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Rows in PostgreSQL.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::{Listing, StoreError, Targets};
+use tenure_store::StoreUrl;
+use tenure_store::connect;
+use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::{Column, Error, Row};
+
+use crate::collect::Collector;
+use crate::columns::Columns;
+use crate::{bad, of_the_way, within};
+
+/// How many rows are asked for at once.
+const CHUNK: i32 = 1000;
+
+/// What is asked where.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// With its password, without our own parameter.
+    url: String,
+    query: String,
+}
+
+impl Settings {
+    /// Takes a URL apart, and says how it prints.
+    pub(crate) fn parse(url: &str) -> Result<(Self, String), StoreError> {
+        let taken = connect::take_parameters(url, ["query"]);
+        let (url, [query]) = taken.map_err(|error| of_the_way(&error))?;
+        let place = StoreUrl::parse(&url).map_err(|error| of_the_way(&error))?;
+        let query = query.ok_or_else(|| bad("a list in PostgreSQL has ?query=SELECT ..."))?;
+        Ok((Self { url, query }, format!("{place} (query)")))
+    }
+}
+
+/// The targets that a query finds.
+pub(crate) struct PostgresTargets {
+    settings: Settings,
+    timeout: Duration,
+}
+
+impl PostgresTargets {
+    pub(crate) fn new(settings: Settings, timeout: Duration) -> Self {
+        Self { settings, timeout }
+    }
+
+    async fn read(&self, most: usize) -> Result<Listing, StoreError> {
+        let connecting = connect::postgres(&self.settings.url).await;
+        let mut client = connecting.map_err(|error| of_the_way(&error))?;
+        let wrong = |error: Error| wrong(&error);
+        let transaction = client.build_transaction().read_only(true).start().await;
+        let transaction = transaction.map_err(wrong)?;
+        // We stop waiting at the same moment; without this the server would go on by itself.
+        let limit = self.timeout.as_millis().max(1);
+        let limit = format!("SET LOCAL statement_timeout = {limit}");
+        transaction.batch_execute(&limit).await.map_err(wrong)?;
+        let statement = transaction.prepare(&self.settings.query).await.map_err(wrong)?;
+        let columns = Columns::new(statement.columns().iter().map(Column::name))?;
+        let rows = transaction.bind(&statement, &[]).await.map_err(wrong)?;
+        let mut list = Collector::new(most);
+        loop {
+            let some = transaction.query_portal(&rows, CHUNK).await.map_err(wrong)?;
+            for row in &some {
+                add(&mut list, row, &columns)?;
+            }
+            if some.len() < CHUNK as usize {
+                return Ok(list.finish());
+            }
+        }
+    }
+}
+
+fn add(list: &mut Collector, row: &Row, columns: &Columns) -> Result<(), StoreError> {
+    let wrong = |list: &Collector, column: &str| list.wrong(format!("its {column} is no such"));
+    let id: Option<Word> = row.try_get(0).map_err(|_| wrong(list, "id: text, number or UUID"))?;
+    let id = id.ok_or_else(|| list.wrong("its id is NULL"))?;
+    let zone: Option<&str> = match columns.zone {
+        Some(at) => row.try_get(at).map_err(|_| wrong(list, "zone: text"))?,
+        None => None,
+    };
+    let paused: Option<bool> = match columns.paused {
+        Some(at) => row.try_get(at).map_err(|_| wrong(list, "paused: boolean"))?,
+        None => None,
+    };
+    list.add(&id.0, zone, paused.unwrap_or_default())
+}
+
+#[async_trait]
+impl Targets for PostgresTargets {
+    async fn list(&self, most: usize) -> Result<Listing, StoreError> {
+        within(self.timeout, self.read(most)).await
+    }
+}
+
+impl fmt::Debug for PostgresTargets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresTargets").finish_non_exhaustive()
+    }
+}
+
+/// An id: text, a whole number or a UUID.
+struct Word(String);
+
+impl<'a> FromSql<'a> for Word {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(Self(match *kind {
+            Type::INT2 => i16::from_sql(kind, raw)?.to_string(),
+            Type::INT4 => i32::from_sql(kind, raw)?.to_string(),
+            Type::INT8 => i64::from_sql(kind, raw)?.to_string(),
+            Type::UUID => uuid(<[u8; 16]>::try_from(raw)?),
+            _ => <&str>::from_sql(kind, raw)?.to_owned(),
+        }))
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        matches!(*kind, Type::INT2 | Type::INT4 | Type::INT8 | Type::UUID)
+            || <&str as FromSql>::accepts(kind)
+    }
+}
+
+/// As PostgreSQL writes it.
+fn uuid(bytes: [u8; 16]) -> String {
+    let digits = format!("{:032x}", u128::from_be_bytes(bytes));
+    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+    parts.join("-")
+}
+
+/// The server's words if it said some. Neither they nor the driver's have a password.
+fn wrong(error: &Error) -> StoreError {
+    match error.as_db_error() {
+        Some(db) => bad(format!("{} ({})", db.message(), db.code().code())),
+        None => bad(error.to_string()),
+    }
+}

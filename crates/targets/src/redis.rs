@@ -1,0 +1,284 @@
+//! Keys or members in Redis.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::{Cmd, FromRedisValue, Pipeline, RedisError, Value};
+use tenure_core::{Listing, StoreError, Targets};
+use tenure_store::StoreUrl;
+use tenure_store::connect::{self, RedisConnection};
+
+use crate::collect::{Collector, too_many};
+use crate::{bad, of_the_way, within};
+
+/// How many keys the server looks at in one step, while everybody else waits for it.
+const STEP: usize = 1000;
+/// How many values are asked for at once.
+const CHUNK: usize = 500;
+/// Where a value says that its target is paused.
+const PAUSED: [&str; 3] = ["isPaused", "IsPaused", "paused"];
+
+/// What is read where.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// With its password, without our own parameters.
+    url: String,
+    from: From,
+    /// A target is gone while there is a key of this prefix and its id.
+    tombstone: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum From {
+    /// Keys that match; their ids are what comes after the prefix.
+    Keys { pattern: String, prefix: String, paused: bool },
+    /// Members of a set.
+    Set(String),
+}
+
+impl Settings {
+    /// Takes a URL apart, and says how it prints.
+    pub(crate) fn parse(url: &str) -> Result<(Self, String), StoreError> {
+        let names = ["pattern", "set", "tombstone", "paused", "prefix"];
+        let taken = connect::take_parameters(url, names).map_err(|error| of_the_way(&error))?;
+        let (url, [pattern, set, tombstone, paused, prefix]) = taken;
+        if prefix.is_some() {
+            return Err(bad("prefix belongs to a store; a list has it in its pattern"));
+        }
+        let place = StoreUrl::parse(&url).map_err(|error| of_the_way(&error))?;
+        let (from, what) = match (pattern, set) {
+            (Some(pattern), None) => {
+                let paused = match paused.as_deref() {
+                    None | Some("json") => true,
+                    Some("no") => false,
+                    Some(_) => return Err(bad("paused is json or no")),
+                };
+                let prefix = fixed_prefix(&pattern);
+                let what = format!("pattern={}", pattern.escape_debug());
+                (From::Keys { pattern, prefix, paused }, what)
+            }
+            (None, Some(_)) if paused.is_some() => {
+                return Err(bad("paused goes with pattern: a member of a set has no value"));
+            }
+            (None, Some(set)) => {
+                let what = format!("set={}", set.escape_debug());
+                (From::Set(set), what)
+            }
+            _ => return Err(bad("a list in Redis has either ?pattern= or ?set=")),
+        };
+        Ok((Self { url, from, tombstone }, format!("{place}?{what}")))
+    }
+}
+
+/// What every key begins with that matches: all before the first character with a meaning.
+fn fixed_prefix(pattern: &str) -> String {
+    let mut prefix = String::new();
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '*' | '?' | '[' => break,
+            // A backslash takes the meaning of what follows; the last one stands for itself.
+            '\\' => prefix.push(rest.next().unwrap_or(c)),
+            c => prefix.push(c),
+        }
+    }
+    prefix
+}
+
+/// The targets on a Redis server.
+pub(crate) struct RedisTargets {
+    settings: Settings,
+    timeout: Duration,
+}
+
+impl RedisTargets {
+    pub(crate) fn new(settings: Settings, timeout: Duration) -> Self {
+        Self { settings, timeout }
+    }
+
+    async fn read(&self, most: usize) -> Result<Listing, StoreError> {
+        let server =
+            connect::redis(&self.settings.url).await.map_err(|error| of_the_way(&error))?;
+        refuse_cluster(&server).await?;
+        let mut ids: Vec<String> = self.ids(&server, most).await?.into_iter().collect();
+        if let Some(prefix) = &self.settings.tombstone {
+            ids = without_tombstones(&server, prefix, ids).await?;
+        }
+        let mut list = Collector::new(most);
+        for chunk in ids.chunks(CHUNK) {
+            let paused = match &self.settings.from {
+                From::Keys { prefix, paused: true, .. } => paused(&server, prefix, chunk).await?,
+                _ => vec![false; chunk.len()],
+            };
+            for (id, paused) in chunk.iter().zip(paused) {
+                list.add(id, None, paused)?;
+            }
+        }
+        Ok(list.finish())
+    }
+
+    /// Goes through all of them step by step. The server may name one twice, and names everything
+    /// that was there all the time.
+    async fn ids(
+        &self,
+        server: &RedisConnection,
+        most: usize,
+    ) -> Result<BTreeSet<String>, StoreError> {
+        let (mut ids, mut cursor) = (BTreeSet::new(), "0".to_owned());
+        loop {
+            let mut command = match &self.settings.from {
+                From::Keys { .. } => redis::cmd("SCAN"),
+                From::Set(name) => redis::cmd("SSCAN").arg(name).take(),
+            };
+            command.arg(&cursor);
+            if let From::Keys { pattern, .. } = &self.settings.from {
+                command.arg("MATCH").arg(pattern);
+            }
+            command.arg("COUNT").arg(STEP);
+            let (next, found): (String, Vec<Vec<u8>>) = ask(server, &command).await?;
+            for name in found {
+                ids.insert(self.id(name)?);
+                if ids.len() > most {
+                    return Err(too_many(ids.len(), most));
+                }
+            }
+            if next == "0" {
+                return Ok(ids);
+            }
+            cursor = next;
+        }
+    }
+
+    fn id(&self, name: Vec<u8>) -> Result<String, StoreError> {
+        let name = String::from_utf8(name).map_err(|error| {
+            let shown = String::from_utf8_lossy(error.as_bytes()).into_owned();
+            bad(format!("{shown:?} is no UTF-8"))
+        })?;
+        match &self.settings.from {
+            From::Set(_) => Ok(name),
+            From::Keys { prefix, .. } => {
+                let id = name.strip_prefix(prefix.as_str()).map(str::to_owned);
+                id.ok_or_else(|| bad(format!("the key {name:?} does not begin with {prefix:?}")))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Targets for RedisTargets {
+    async fn list(&self, most: usize) -> Result<Listing, StoreError> {
+        within(self.timeout, self.read(most)).await
+    }
+}
+
+impl fmt::Debug for RedisTargets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisTargets").finish_non_exhaustive()
+    }
+}
+
+/// One node of a cluster names only its own keys, which would be a shorter list.
+async fn refuse_cluster(server: &RedisConnection) -> Result<(), StoreError> {
+    let info: String = ask(server, redis::cmd("INFO").arg("cluster")).await?;
+    match info.lines().any(|line| line.trim() == "cluster_enabled:1") {
+        true => Err(bad("this Redis is a cluster, where no server names all keys")),
+        false => Ok(()),
+    }
+}
+
+async fn without_tombstones(
+    server: &RedisConnection,
+    prefix: &str,
+    ids: Vec<String>,
+) -> Result<Vec<String>, StoreError> {
+    let mut left = Vec::with_capacity(ids.len());
+    for chunk in ids.chunks(CHUNK) {
+        let mut questions = Pipeline::new();
+        for id in chunk {
+            questions.cmd("EXISTS").arg(format!("{prefix}{id}"));
+        }
+        let asked = questions.query_async(&mut server.commands()).await;
+        let gone: Vec<bool> = asked.map_err(|error| wrong(&error))?;
+        if gone.len() != chunk.len() {
+            return Err(bad("the server gave fewer answers than it was asked for"));
+        }
+        left.extend(chunk.iter().zip(gone).filter(|(_, gone)| !gone).map(|(id, _)| id.clone()));
+    }
+    Ok(left)
+}
+
+/// Which of these say of themselves that they are paused. What is no string has no value here.
+async fn paused(
+    server: &RedisConnection,
+    prefix: &str,
+    ids: &[String],
+) -> Result<Vec<bool>, StoreError> {
+    let keys: Vec<String> = ids.iter().map(|id| format!("{prefix}{id}")).collect();
+    let values: Vec<Option<Vec<u8>>> = ask(server, redis::cmd("MGET").arg(keys)).await?;
+    if values.len() != ids.len() {
+        return Err(bad("the server gave fewer values than it was asked for"));
+    }
+    Ok(values.iter().map(|value| value.as_deref().is_some_and(says_paused)).collect())
+}
+
+fn says_paused(value: &[u8]) -> bool {
+    let value = serde_json::from_slice::<serde_json::Value>(value).unwrap_or_default();
+    PAUSED.iter().any(|name| value.get(name) == Some(&serde_json::Value::Bool(true)))
+}
+
+async fn ask<T: FromRedisValue>(server: &RedisConnection, command: &Cmd) -> Result<T, StoreError> {
+    let asked: Result<Value, RedisError> = command.query_async(&mut server.commands()).await;
+    let value = asked.map_err(|error| wrong(&error))?;
+    T::from_redis_value(value).map_err(|error| bad(format!("an unexpected answer: {error}")))
+}
+
+/// The server's words if it said some. The driver's own could carry the URL.
+fn wrong(error: &RedisError) -> StoreError {
+    match error.clone().into_server_errors().as_deref() {
+        Some([(_, first), ..]) => {
+            bad(format!("{} {}", first.code(), first.details().unwrap_or_default()))
+        }
+        _ => bad("the connection to Redis broke while the list was read"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_begins_where_the_pattern_gets_a_meaning() {
+        for (pattern, prefix) in [
+            ("session:*", "session:"),
+            ("session:[ab]*", "session:"),
+            ("s?ssion:*", "s"),
+            ("*", ""),
+            (r"a\*b:*", "a*b:"),
+            (r"a\\*", r"a\"),
+            (r"a\", r"a\"),
+            ("one", "one"),
+        ] {
+            assert_eq!(fixed_prefix(pattern), prefix, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn only_a_true_pauses() {
+        for (value, paused) in [
+            (r#"{"isPaused":true}"#, true),
+            (r#"{"IsPaused":true,"x":{}}"#, true),
+            (r#"{"paused":true}"#, true),
+            (r#"{"paused":false,"isPaused":true}"#, true),
+            (r#"{"isPaused":false}"#, false),
+            (r#"{"isPaused":"true"}"#, false),
+            (r#"{"x":{"isPaused":true}}"#, false),
+            (r#"{"isPaused":true"#, false),
+            ("true", false),
+            ("", false),
+        ] {
+            assert_eq!(says_paused(value.as_bytes()), paused, "{value}");
+        }
+    }
+}
