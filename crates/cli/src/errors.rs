@@ -62,7 +62,8 @@ mod tests {
         let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
         let mut files: Vec<String> = files.map(|name| name.into_string().unwrap()).collect();
         files.sort();
-        let expected: Vec<String> = codes.iter().map(|code| format!("{code}.md")).collect();
+        let mut expected: Vec<String> = codes.iter().map(|code| format!("{code}.md")).collect();
+        expected.sort();
         assert_eq!(files, expected);
     }
 

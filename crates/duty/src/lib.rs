@@ -12,7 +12,6 @@ mod membership;
 pub mod observe;
 pub mod process;
 mod standing;
-pub mod targets;
 
 pub use guard::{Guard, Lost};
 pub use join::{BoxFuture, Duties, Join, Opener, opener};

@@ -46,7 +46,7 @@ pub use tenure_core::{
 };
 pub use tenure_duty::{
     Duties, Ended, Event, Guard, Join, Leaver, Lost, Membership, Opener, Standing, fixed, observe,
-    opener, process, targets,
+    opener, process,
 };
 
 /// The wish to become a member of `group` in the store at `url`, which is made if it is not there.
@@ -67,6 +67,8 @@ pub fn join_fixed(group: &str, drain: Duration) -> Result<Membership, StoreError
     let group = GroupName::new(group)?;
     fixed::Partitions::from_env()?.join(&group, Arc::new(store::BootClock), drain)
 }
+
+pub use tenure_targets as targets;
 
 /// What is asked of a store, what it answers, and the stores there are.
 pub mod store {

@@ -45,7 +45,7 @@ async fn targets_come_and_go_and_a_list_that_cannot_be_read_changes_nothing() {
         std::fs::remove_file(&path).unwrap();
         let failed = witness.saw(Change::ListFailed, before).await;
         assert!(failed.reason.contains(Code::BadTargets.as_str()), "{failed:?}");
-        replace(&path, "b\nc pause\n");
+        replace(&path, "b\nc\td\u{7}\n");
         let before = witness.count();
         witness.saw(Change::ListFailed, before).await;
         let epochs = || witness.held.borrow().iter().map(|hold| hold.epoch).collect::<Vec<_>>();
