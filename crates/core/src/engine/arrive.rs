@@ -71,6 +71,9 @@ impl Phase {
 impl Engine {
     /// Sends the next request on the way in or out.
     pub(super) fn go_on(&mut self, now: LocalInstant) {
+        if matches!(self.phase, Phase::Over) {
+            return;
+        }
         if self.leaving.is_some_and(|until| now >= until) {
             return self
                 .end("the store did not answer in time: what was held ends at its TTL", now);
@@ -138,7 +141,7 @@ impl Engine {
     }
 
     fn not_joined(&mut self, error: &StoreError, now: LocalInstant) {
-        self.record(now, Change::JoinFailed, None, None, error.problem().to_string());
+        self.complain(now, Change::JoinFailed, error.problem().to_string());
         self.try_again(now);
     }
 
@@ -243,6 +246,7 @@ impl Engine {
                 self.live = Some(Live { session, deadline, renew_at, said });
                 self.phase = Phase::Member;
                 self.trouble = false;
+                self.complaints.remove(&Change::JoinFailed);
                 self.record(now, Change::Joined, None, None, if again { "again" } else { "start" });
                 if self.waiting.is_some() {
                     let why = "the store had been away or was reset";
@@ -334,8 +338,7 @@ impl Engine {
             return self.go_on(now);
         }
         let asked = self.claiming.is_some() || self.releasing.is_some();
-        let settings = &self.settings;
-        let done = self.holds.values().all(|held| held.is_releasable(now, settings));
+        let done = self.ready.len() == self.holds.len();
         // Who only drains gives back one by one, and stays until nothing is left.
         let done = done && (self.leaving.is_some() || self.holds.is_empty());
         if done && !asked {
@@ -362,6 +365,7 @@ impl Engine {
                     self.record(now, Change::Released, Some((&duty, epoch)), None, "leave");
                 }
                 self.holds.clear();
+                self.ready.clear();
                 self.end("asked to", now);
             }
             Err(_) => self.try_again(now),

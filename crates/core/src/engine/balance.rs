@@ -30,18 +30,21 @@ impl Engine {
     /// A new list of duties.
     pub(super) fn take_listing(&mut self, listing: Listing, now: LocalInstant) {
         if self.listing.as_ref() == Some(&listing) {
+            self.complaints.remove(&Change::ListFailed);
             return;
         }
         let (count, most) = (listing.targets().len(), self.settings.most_duties);
         if count > most {
             let detail = format!("{count} duties, the limit of the group is {most}");
             let problem = Problem { code: Code::TooManyTargets, detail };
-            return self.record(now, Change::ListFailed, None, None, problem.to_string());
+            return self.complain(now, Change::ListFailed, problem.to_string());
         }
+
         let known = |duty: &DutyId| find(&listing, duty).is_some();
         self.floors.retain(|duty, _| known(duty));
         self.last.retain(|duty, _| known(duty));
         self.resting.retain(|duty, _| known(duty));
+        self.complaints.remove(&Change::ListFailed);
         let reason = match listing.repeated() {
             0 => format!("{count} duties"),
             repeated => format!("{count} duties; {repeated} entries named one again"),
@@ -65,7 +68,7 @@ impl Engine {
             return;
         }
         let window = self.settings.window;
-        self.shed.retain(|_, at| now < at.plus(window));
+        self.shed.retain(|_, at| now < at.plus(window * 3));
         self.resting.retain(|_, rest| now < rest.until.plus(rest.length));
         self.stop_unlisted(now);
         let Some(table) = self.table() else { return };

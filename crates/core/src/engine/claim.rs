@@ -125,7 +125,9 @@ impl Engine {
         let other = before.map(|(instance, _)| instance);
         self.record(now, change, Some((&duty, epoch)), other, why);
         self.out.push(Effect::Assign { hold: hold.clone(), deadline });
-        self.holds.insert(duty, Held::new(hold, deadline, now, moved));
+        let held = Held::new(hold, deadline, now, moved);
+        self.due_at(held.timer(&self.settings));
+        self.holds.insert(duty, held);
     }
 
     /// Gives a hold back under which no work was started.
@@ -141,6 +143,7 @@ impl Engine {
         let mut held = Held::new(hold, live.deadline, now, false);
         held.work = Work::Stopped;
         held.release = Some("not started");
+        self.ready.insert(duty.clone());
         self.holds.insert(duty, held);
     }
 }

@@ -164,10 +164,12 @@ impl Engine {
                 self.seen = Some(Seen { members: view.members, holders, group, version });
                 self.balance(now);
             }
-            None if changed => self.look_now(now),
             None => {
                 if let Some(seen) = &mut self.seen {
-                    seen.members = view.members;
+                    (seen.members, seen.group, seen.version) = (view.members, group, version);
+                }
+                if changed {
+                    self.look_now(now);
                 }
             }
         }

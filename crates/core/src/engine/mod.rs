@@ -30,7 +30,7 @@ mod tests;
 mod work;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use effect::{Effect, End, Request};
@@ -75,6 +75,10 @@ pub struct Engine {
     /// Going: until when everything has to be given back.
     leaving: Option<LocalInstant>,
     holds: BTreeMap<DutyId, Held>,
+    /// What of it can be given back.
+    ready: BTreeSet<DutyId>,
+    /// Nothing of it is due before this instant.
+    due: LocalInstant,
     /// Cancelled work whose hold is gone but which has not said that it stopped.
     stopping: BTreeMap<DutyId, Epoch>,
     /// Duties that are left alone for a while because their work ended by itself.
@@ -104,6 +108,8 @@ pub struct Engine {
     fallback: Option<LocalInstant>,
     standing_by: bool,
     unheld: usize,
+    /// What was recorded as going wrong, until it goes well.
+    complaints: BTreeMap<Change, String>,
 }
 
 /// A duty to ask for.
@@ -151,6 +157,8 @@ impl Engine {
             draining: false,
             leaving: None,
             holds: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            due: now,
             stopping: BTreeMap::new(),
             resting: BTreeMap::new(),
             floors: BTreeMap::new(),
@@ -171,6 +179,7 @@ impl Engine {
             fallback: None,
             standing_by: false,
             unheld: 0,
+            complaints: BTreeMap::new(),
         }
     }
 
@@ -187,7 +196,7 @@ impl Engine {
             Event::Answered(ticket, answer) => self.answered(ticket, answer, now),
             Event::Listed(listing) => self.take_listing(listing, now),
             Event::Unlisted(error) => {
-                self.record(now, Change::ListFailed, None, None, error.problem().to_string());
+                self.complain(now, Change::ListFailed, error.problem().to_string());
             }
             Event::Stopped { duty, epoch, how } => self.stopped(&duty, epoch, how, now),
             Event::Progress { duty, epoch } => self.progressed(&duty, epoch, now),
@@ -242,7 +251,7 @@ impl Engine {
                 if !self.looking.is_on_its_way() {
                     by(self.looking.at);
                 }
-                if self.releasing.is_none() && self.has_releasable(now) {
+                if self.releasing.is_none() && !self.ready.is_empty() {
                     by(self.release_again);
                 }
             }
@@ -250,8 +259,9 @@ impl Engine {
         }
         let timers = [self.waiting, self.leaving, self.fallback];
         timers.into_iter().flatten().for_each(&mut by);
-        let timers = self.holds.values().filter_map(|held| held.timer(&self.settings));
-        timers.filter(|at| *at > now).for_each(&mut by);
+        if !self.holds.is_empty() {
+            by(self.due);
+        }
         // What is due but cannot be done yet is no reason to turn in circles.
         wake.max(now.plus(Duration::from_millis(1)))
     }
@@ -290,6 +300,14 @@ impl Engine {
         let reason = reason.into();
         let record = Record { at, change, instance, duty, epoch, other, reason };
         self.out.push(Effect::Record(record));
+    }
+
+    /// Records what goes wrong again and again once, and again when it goes wrong otherwise.
+    fn complain(&mut self, at: LocalInstant, change: Change, reason: String) {
+        if self.complaints.get(&change) != Some(&reason) {
+            self.complaints.insert(change, reason.clone());
+            self.record(at, change, None, None, reason);
+        }
     }
 
     /// Ends for good: what was held is lost, and whoever runs the process is told why.

@@ -9,8 +9,10 @@ use crate::{Change, DutyId, Hold, LocalInstant, Mark, StoreError, is_pause};
 impl Engine {
     /// A step that comes late was a pause: what was held is verified before any effect (R7).
     pub(super) fn notice_pause(&mut self, now: LocalInstant) {
-        let works = self.holds.values().any(Held::may_act);
-        if !works || self.suspended.is_some() || !is_pause(self.wake, now, self.settings.ttl) {
+        if self.suspended.is_some() || !is_pause(self.wake, now, self.settings.ttl) {
+            return;
+        }
+        if !self.holds.values().any(Held::may_act) {
             return;
         }
         self.suspended = Some(now);
@@ -150,9 +152,12 @@ impl Engine {
 
     /// A hold is gone: its work is cancelled.
     pub(super) fn lose(&mut self, duty: &DutyId, why: &'static str, now: LocalInstant) {
-        let Some(held) = self.holds.remove(duty) else { return };
+        let Some(held) = self.drop_hold(duty) else { return };
         let epoch = held.epoch();
         self.raise_floor(duty, epoch);
+        if let Some(seen) = &mut self.seen {
+            seen.holders.insert(duty.clone(), None);
+        }
         if held.may_act() {
             self.out.push(Effect::Revoke { duty: duty.clone(), epoch, why });
             self.record(now, Change::Revoked, Some((duty, epoch)), None, why);

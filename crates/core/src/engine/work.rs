@@ -57,17 +57,6 @@ impl Held {
         matches!(self.work, Work::Running | Work::Asked(_))
     }
 
-    /// Whether it can be given back: nothing of it runs, or it was cancelled so long ago that the
-    /// fence has to decide.
-    pub(super) fn is_releasable(&self, now: LocalInstant, settings: &Settings) -> bool {
-        self.release.is_some()
-            && match self.work {
-                Work::Stopped => true,
-                Work::Cancelled(at) => now >= at.plus(settings.ttl.get()),
-                Work::Running | Work::Asked(_) => false,
-            }
-    }
-
     /// When something is due.
     pub(super) fn timer(&self, settings: &Settings) -> Option<LocalInstant> {
         match self.work {
@@ -83,18 +72,33 @@ impl Held {
 }
 
 impl Engine {
+    /// A hold that this member does not have any more.
+    pub(super) fn drop_hold(&mut self, duty: &DutyId) -> Option<Held> {
+        self.ready.remove(duty);
+        self.holds.remove(duty)
+    }
+
     /// Cancels what must not act any more: past its deadline (R6), past its time to drain, stuck.
+    /// What was cancelled a TTL ago and still has not stopped is given back all the same: the fence
+    /// has to decide.
     pub(super) fn expire(&mut self, now: LocalInstant) {
+        if now < self.due {
+            return;
+        }
         let settings = &self.settings;
-        let due = |held: &Held| held.may_act() && held.timer(settings).is_some_and(|at| now >= at);
+        let due = |held: &Held| held.timer(settings).is_some_and(|at| now >= at);
         let duties: Vec<_> =
             self.holds.iter().filter(|(_, held)| due(held)).map(|(d, _)| d.clone()).collect();
         for duty in duties {
             let Some(held) = self.holds.get_mut(&duty) else { continue };
             let (change, why) = match held.work {
+                Work::Cancelled(_) | Work::Stopped => {
+                    self.ready.insert(duty);
+                    continue;
+                }
                 _ if !held.deadline.allows(now) => (Change::Expired, "deadline"),
                 Work::Asked(_) => (Change::Revoked, "drain time is over"),
-                _ => (Change::Revoked, "no progress"),
+                Work::Running => (Change::Revoked, "no progress"),
             };
             let since = held.since;
             self.cancel(&duty, change, why, now);
@@ -102,6 +106,14 @@ impl Engine {
                 self.rest(&duty, since, now);
             }
         }
+        let timers = self.holds.values().filter_map(|held| held.timer(&self.settings));
+        let next = timers.filter(|at| *at > now).min();
+        self.due = next.unwrap_or(now.plus(self.settings.ttl.get()));
+    }
+
+    /// Something of a hold is due then.
+    pub(super) fn due_at(&mut self, at: Option<LocalInstant>) {
+        self.due = at.map_or(self.due, |at| at.min(self.due));
     }
 
     /// Cancels the work; the hold is given back when it has stopped.
@@ -109,7 +121,8 @@ impl Engine {
         let Some(held) = self.holds.get_mut(duty).filter(|held| held.may_act()) else { return };
         held.work = Work::Cancelled(now);
         held.release.get_or_insert(why);
-        let epoch = held.epoch();
+        let (epoch, next) = (held.epoch(), held.timer(&self.settings));
+        self.due_at(next);
         self.out.push(Effect::Revoke { duty: duty.clone(), epoch, why });
         self.record(now, change, Some((duty, epoch)), None, why);
         if let Some(live) = &mut self.live {
@@ -127,6 +140,7 @@ impl Engine {
         }
         held.work = Work::Asked(until);
         let epoch = held.epoch();
+        self.due_at(Some(until));
         self.out.push(Effect::Drain { duty: duty.clone(), epoch, why, until });
         self.record(now, Change::Draining, Some((duty, epoch)), None, why);
     }
@@ -148,6 +162,7 @@ impl Engine {
         };
         held.release.get_or_insert(why);
         let since = held.since;
+        self.ready.insert(duty.clone());
         if by_itself || how == Ended::Failed {
             self.rest(duty, since, now);
         }
@@ -179,28 +194,21 @@ impl Engine {
         }
     }
 
-    pub(super) fn has_releasable(&self, now: LocalInstant) -> bool {
-        self.holds.values().any(|held| held.is_releasable(now, &self.settings))
-    }
-
     /// Gives back what can be given back (R10). When everything goes, closing the session does it.
     pub(super) fn release_next(&mut self, now: LocalInstant) {
         if self.releasing.is_some() || now < self.release_again {
             return;
         }
-        let settings = &self.settings;
-        let ready = |held: &&Held| held.is_releasable(now, settings);
-        let (Some(live), Some(first)) = (&self.live, self.holds.values().find(ready)) else {
-            return;
-        };
-        if self.leaving.is_some() && self.holds.values().all(|held| ready(&held)) {
+        let everything = self.ready.len() == self.holds.len();
+        if self.leaving.is_some() && everything {
             return;
         }
+        let mut ready = self.ready.iter().filter_map(|duty| self.holds.get(duty)).peekable();
+        let (Some(live), Some(first)) = (&self.live, ready.peek()) else { return };
+        // One request has one reason.
         let why = first.release.unwrap_or("done");
-        let holds: Vec<_> = self
-            .holds
-            .values()
-            .filter(|held| ready(held) && held.release == Some(why))
+        let holds: Vec<_> = ready
+            .filter(|held| held.release == Some(why))
             .map(|held| held.hold.clone())
             .take(RELEASE_CHUNK)
             .collect();
@@ -238,7 +246,7 @@ impl Engine {
                 continue;
             }
             let stopped = held.work == Work::Stopped;
-            self.holds.remove(duty);
+            self.drop_hold(duty);
             self.raise_floor(duty, epoch);
             if !stopped {
                 self.stopping.insert(duty.clone(), epoch);
