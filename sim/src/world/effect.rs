@@ -6,7 +6,7 @@ use tenure_core::engine::{Effect, End, View};
 use tenure_core::invariant::Step;
 use tenure_core::roster::{Charge, Seat, plan};
 use tenure_core::store::Member;
-use tenure_core::{Code, Deadline, DutyId, Epoch, Hold, InstanceId};
+use tenure_core::{Change, Code, Deadline, DutyId, Epoch, Hold, InstanceId};
 
 use super::process::Life;
 use super::{Item, Pid, Shed, World, words};
@@ -41,6 +41,10 @@ impl World {
             Effect::Revoke { duty, epoch, why } => self.revoke(pid, &duty, epoch, why),
             Effect::Record(record) => {
                 self.coverage.count("record", record.change.as_str());
+                if let (Change::Acquired, Some(duty)) = (record.change, &record.duty) {
+                    let reason = record.reason.to_string();
+                    self.processes[pid].acquired.insert(duty.clone(), reason);
+                }
             }
             Effect::Refuse(problem) => {
                 self.coverage.count("refused", problem.code.as_str());
@@ -67,14 +71,16 @@ impl World {
         self.after(0, Item::Work(pid, duty, epoch, 0));
     }
 
-    /// Whether the duty came free because a member shed it that is still one. Who came later, and
-    /// who finds that member gone, cannot tell.
+    /// Whether the duty came free because a member shed it that is still one. Who came later, who
+    /// finds that member gone, and who never saw it held cannot tell.
     fn saw_it_shed(&mut self, pid: Pid, duty: &DutyId) -> Option<Vec<InstanceId>> {
         let Shed { at, by, members } = self.shed.remove(duty)?;
         let id = &self.processes[by].id;
         let stays = !self.processes[by].leaves
             && self.backend.members().iter().any(|member| member.instance == *id);
-        (stays && self.processes[pid].since < at).then_some(members)
+        let process = &mut self.processes[pid];
+        let saw = process.acquired.remove(duty).is_some_and(|why| why != "free");
+        (stays && saw && process.since < at).then_some(members)
     }
 
     fn extend(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, deadline: Deadline) {

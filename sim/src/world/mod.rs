@@ -331,6 +331,7 @@ impl World {
             session: None,
             view: None,
             targets: Listing::default(),
+            acquired: BTreeMap::new(),
             rested: BTreeMap::new(),
             since: self.now,
             spins: 0,

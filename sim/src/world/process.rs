@@ -78,6 +78,8 @@ pub(super) struct Process {
     pub(super) targets: Listing,
     /// When it started.
     pub(super) since: Nanos,
+    /// How it says that it came to a duty.
+    pub(super) acquired: BTreeMap<DutyId, String>,
     /// How often its work on a duty ended by itself.
     pub(super) rested: BTreeMap<DutyId, u32>,
     /// Ticks since time last moved, to notice an engine that spins.

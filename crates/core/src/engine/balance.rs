@@ -57,12 +57,13 @@ impl Engine {
         }
         self.listed = hash.0;
         self.listing = Some(listing);
-        self.balance(now);
+        self.balance(false, now);
         self.look_now(now);
     }
 
-    /// Plans, and does this member's part of the plan.
-    pub(super) fn balance(&mut self, now: LocalInstant) {
+    /// Plans, and does this member's part of the plan. `fresh`: the group was read just now; what
+    /// was seen a while ago is good enough to claim what is free, not to give something away.
+    pub(super) fn balance(&mut self, fresh: bool, now: LocalInstant) {
         self.fallback = None;
         if self.live.is_none() {
             return;
@@ -80,7 +81,7 @@ impl Engine {
             true => foreign_plan(&charges, &table.seats),
             false => roster::plan(&charges, &table.seats).seats,
         };
-        self.shed(&charges, &plan, &table, now);
+        self.shed(&charges, &plan, &table, fresh, now);
         self.keep_free_since(&charges, &free, now);
         self.plan_claims(&charges, &plan, &free, &table, now);
         self.tell_standing(&plan, &free, now);
@@ -205,7 +206,14 @@ impl Engine {
 
     /// Gives away what is beyond this member's share: only when all see the same (R20), not what
     /// has just come (R19), and not all at once (R25).
-    fn shed(&mut self, charges: &[Charge], plan: &[Option<u32>], table: &Table, now: LocalInstant) {
+    fn shed(
+        &mut self,
+        charges: &[Charge],
+        plan: &[Option<u32>],
+        table: &Table,
+        fresh: bool,
+        now: LocalInstant,
+    ) {
         if self.draining {
             return self.shed_for_drain(now);
         }
@@ -228,6 +236,9 @@ impl Engine {
             if held.moved && now < settled {
                 self.balance_at(settled);
                 continue;
+            }
+            if !fresh {
+                return self.look_now(now);
             }
             if room == 0 {
                 break;
@@ -333,7 +344,7 @@ impl Engine {
 
     /// A duty was given back: others see it by a hint, and so does this member.
     pub(super) fn after_release(&mut self, now: LocalInstant) {
-        self.balance(now);
+        self.balance(false, now);
         self.look_now(now);
     }
 }

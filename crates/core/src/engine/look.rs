@@ -162,7 +162,7 @@ impl Engine {
                     holders.extend(mine.filter(|(duty, _)| self.touched.contains_key(duty)));
                 }
                 self.seen = Some(Seen { members: view.members, holders, group, version });
-                self.balance(now);
+                self.balance(true, now);
             }
             None => {
                 if let Some(seen) = &mut self.seen {

@@ -230,7 +230,7 @@ impl Engine {
             return self.go_on(now);
         }
         if self.fallback.is_some_and(|at| now >= at) {
-            self.balance(now);
+            self.balance(false, now);
         }
         self.release_next(now);
         self.claim_next(now);
@@ -254,10 +254,11 @@ impl Engine {
                 if self.releasing.is_none() && !self.ready.is_empty() {
                     by(self.release_again);
                 }
+                self.fallback.into_iter().for_each(&mut by);
             }
             phase => by(phase.next(now)),
         }
-        let timers = [self.waiting, self.leaving, self.fallback];
+        let timers = [self.waiting, self.leaving];
         timers.into_iter().flatten().for_each(&mut by);
         if !self.holds.is_empty() {
             by(self.due);
