@@ -261,7 +261,8 @@ impl World {
         let seats = check::seats(&view.members);
         let mine = seats.iter().position(|seat| seat.instance == process.id)?;
         let holders = view.holders.as_deref().unwrap_or_default();
-        let own: Vec<DutyId> = process.work.keys().map(|key| key.0.clone()).collect();
+        let running = process.work.iter().filter(|(_, work)| work.mode == Mode::Runs);
+        let own: Vec<DutyId> = running.map(|(key, _)| key.0.clone()).collect();
         let charges = self.wanted_by(pid).into_iter().map(|duty| {
             let seen = holders.iter().find(|holder| holder.duty.id == duty);
             let seen = seen.and_then(|holder| holder.holder.as_ref());
