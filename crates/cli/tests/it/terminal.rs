@@ -126,5 +126,7 @@ fn the_command_has_the_terminal_while_it_runs() {
     desk.sees(PROMPT);
     desk.press("echo code-$?-$((6+6))\n");
     desk.sees("code-130-12");
+    // The shell ends when the one in the background has.
     desk.press("kill %1; wait; exit\n");
+    desk.shell.wait().unwrap();
 }
