@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -11,6 +12,7 @@ use tenure_core::guarantee::Level;
 
 use crate::env;
 use crate::failure::Failure;
+use crate::observe;
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
 
@@ -20,6 +22,15 @@ Exit codes:
   1  refused or failed; the message says what was kept
   2  bad usage
   3  outcome unknown; it may have happened";
+
+const RUN_EXIT_CODES: &str = "\
+Exit codes:
+  the command's own, or 128 and the number of the signal that ended it
+  1    with --no-wait: somebody else holds the duty
+  2    bad usage
+  125  tenure itself failed; the message says how
+  126  the command cannot be started
+  127  the command is not there";
 
 /// Run any process that polls, ingests or works as many replicas
 #[derive(Parser)]
@@ -57,6 +68,11 @@ pub(crate) enum Command {
         /// Only this group, as it is printed
         group: Option<String>,
     },
+    /// Hold a duty around any program: wait for it, run the command, end it in time
+    #[command(after_help = RUN_EXIT_CODES)]
+    Run(Run),
+    /// Run a command once per target and interval, each target on one instance
+    Poll(Poll),
     /// Forget duties that are gone for good: their holds, checkpoints and histories
     Forget {
         /// The duties, as they are printed: GROUP/ID
@@ -88,11 +104,100 @@ pub(crate) enum Command {
         #[arg(long, value_name = "LEVEL", value_parser = levels())]
         require: Option<String>,
     },
+    /// What `run` and `poll` start to end commands in time
+    #[command(hide = true)]
+    Guard {
+        /// A folder to remove in the end
+        scratch: Option<PathBuf>,
+    },
     /// Explain an error code, or list all of them
     Errors {
         /// The code, such as ST002
         code: Option<String>,
     },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Run {
+    /// The duty, as GROUP/NAME
+    #[arg(long, value_name = "GROUP/NAME")]
+    pub(crate) duty: String,
+    /// Do not wait for the duty or the store: fail if somebody else holds the duty
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    #[command(flatten)]
+    pub(crate) member: Member,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Poll {
+    /// The targets: redis://..., postgres://..., sqlite:..., http://..., file:... or list:...
+    // Taken as text and judged later: it may hold a password.
+    #[arg(long, value_name = "URL")]
+    pub(crate) targets: String,
+    /// The group of instances that share the targets
+    #[arg(long, default_value = "poll")]
+    pub(crate) group: String,
+    /// How often each target is polled
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) every: Duration,
+    /// How long a poll may take
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    /// How often the list of targets is read
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) list_every: Duration,
+    /// The most polls at a time
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) jobs: usize,
+    #[command(flatten)]
+    pub(crate) member: Member,
+    /// The command and its arguments; {} in them is the target
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What every member of a group takes.
+#[derive(clap::Args)]
+pub(crate) struct Member {
+    /// How long the store keeps the duty for a process that it does not hear from
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) ttl: Duration,
+    /// How long before its time is over the command gets TERM; then comes KILL [default: a sixth of
+    /// the TTL, 5s at most]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) grace: Option<Duration>,
+    /// How long work may take to end when it is asked to [default: half of the TTL]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) drain: Option<Duration>,
+    /// The least that the store has to promise; below it the command fails
+    #[arg(long, value_name = "LEVEL", value_parser = levels())]
+    pub(crate) require: Option<String>,
+    /// Where this runs: what would best be done here comes here first
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) zone: Option<String>,
+    /// A name that outlives this process, for pins
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) name: Option<String>,
+    /// What this was deployed as: while two revisions run, duties move only because somebody leaves
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) revision: Option<String>,
+    /// The share beside the others; 0 takes nothing
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) weight: u32,
+    #[command(flatten)]
+    pub(crate) watch: observe::Options,
+}
+
+/// Reads `30s`, `500ms`, `1m 30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let time = text
+        .parse::<jiff::SignedDuration>()
+        .map_err(|_| "a time is a number and a unit, as in 30s, 500ms or 5m".to_owned())?;
+    time.try_into().map_err(|_| "a time is not negative".to_owned())
 }
 
 /// How checkpoints are signed.

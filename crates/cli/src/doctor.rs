@@ -33,13 +33,19 @@ pub(crate) async fn run(
 }
 
 /// The same look in one line, before a command begins its work; refused below `require`.
-pub(crate) async fn at_start(store: &dyn Store, require: Option<Level>) -> Result<(), Failure> {
-    let level = judge(&store.survey().await?).level;
+pub(crate) async fn at_start(store: &dyn Store, require: Option<Level>) -> Result<(), StoreError> {
+    let level = level(store).await?;
     to_stderr(&format!("guarantee: {level} (tenure doctor says why)"));
-    Ok(check(level, require)?)
+    check(level, require)
 }
 
-fn check(level: Level, require: Option<Level>) -> Result<(), StoreError> {
+/// What the store can promise with its settings of now.
+pub(crate) async fn level(store: &dyn Store) -> Result<Level, StoreError> {
+    Ok(judge(&store.survey().await?).level)
+}
+
+/// Refuses what is below the least that will do.
+pub(crate) fn check(level: Level, require: Option<Level>) -> Result<(), StoreError> {
     match require {
         Some(required) if level < required => {
             let detail = format!("required is {required}, and the store gives {level}");
@@ -173,9 +179,7 @@ mod tests {
         let store = Memory::new(Arc::new(BootClock));
         at_start(&store, None).await.unwrap();
         at_start(&store, Some(Level::BestEffort)).await.unwrap();
-        let Err(Failure::Store(error)) = at_start(&store, Some(Level::AtLeastOnce)).await else {
-            panic!("it started");
-        };
+        let error = at_start(&store, Some(Level::AtLeastOnce)).await.unwrap_err();
         assert_eq!(error.code(), Code::BelowLevel);
     }
 }

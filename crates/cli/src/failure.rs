@@ -23,6 +23,8 @@ pub(crate) enum Failure {
     Partly { shown: String, error: StoreError, kept: &'static str },
     /// It would change much and was not confirmed: what it would do is shown first.
     Unconfirmed { shown: String },
+    /// It went wrong around a command whose exit codes are passed on: it has one of its own.
+    Around { failure: Box<Failure>, code: u8 },
     /// This machine did not play along: no thread, no room for the output.
     Machine(anyhow::Error),
 }
@@ -56,6 +58,10 @@ impl Failure {
                 }
                 to_stderr("nothing was changed: add --yes to do it");
                 return ExitCode::from(REFUSED);
+            }
+            Self::Around { failure, code } => {
+                failure.report(json);
+                return ExitCode::from(*code);
             }
             Self::Usage(what) => {
                 to_stderr(&format!("error: {what}"));

@@ -7,15 +7,20 @@ mod env;
 mod errors;
 mod failure;
 mod forget;
+mod guard;
 mod ls;
+mod member;
 mod migrate;
-#[allow(dead_code, reason = "for commands that run long, of which there is none yet")]
 mod observe;
 mod output;
+mod poll;
+mod run;
 mod settings;
+mod signals;
 mod signing;
 mod store;
 mod table;
+mod terminal;
 mod time;
 
 use std::process::ExitCode;
@@ -32,16 +37,25 @@ fn main() -> ExitCode {
     };
     let json = args.global.json;
     match Settings::new(args).and_then(run) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => failure.report(json),
     }
 }
 
-fn run(settings: Settings) -> Result<(), Failure> {
+fn run(settings: Settings) -> Result<ExitCode, Failure> {
     let json = settings.json;
     let text = match settings.action {
         Action::Checkpoint(action) => wait_for(checkpoint::run(action, json))?,
         Action::Doctor { store, require } => wait_for(doctor::run(&store, require, json))?,
+        Action::Guard { scratch } => {
+            guard::main(scratch.as_deref())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Action::Poll(settings) => {
+            wait_for(poll::run(*settings))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Action::Run(settings) => return wait_for(run::run(settings)),
         Action::Errors { code } => errors::text(code, json),
         Action::Migrate { store, print: true } => migrate::script(&store, json)?,
         Action::Migrate { store, print: false } => wait_for(migrate::run(&store, json))?,
@@ -52,7 +66,7 @@ fn run(settings: Settings) -> Result<(), Failure> {
         Action::Ls { store, group } => wait_for(ls::run(&store, group, json))?,
     };
     output::to_stdout(&text).context("cannot write to standard output")?;
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// One thread is enough: a command makes one call after another, and SQLite brings its own.

@@ -1,5 +1,7 @@
 //! What was meant: read, checked, and nothing left open.
 
+use std::path::PathBuf;
+
 use tenure_core::guarantee::Level;
 use tenure_core::{Code, DutyKey, GroupName};
 use tenure_store::StoreUrl;
@@ -7,7 +9,7 @@ use tenure_store::StoreUrl;
 use crate::args::{Args, Command, NOT_SHOWN, may_be_secret, name};
 use crate::failure::Failure;
 use crate::store::Task;
-use crate::{checkpoint, signing};
+use crate::{checkpoint, poll, run, signing};
 
 /// One command and how to answer it.
 #[derive(Debug)]
@@ -25,6 +27,9 @@ pub(crate) enum Action {
     Migrate { store: StoreUrl, print: bool },
     Doctor { store: StoreUrl, require: Option<Level> },
     Errors { code: Option<Code> },
+    Guard { scratch: Option<PathBuf> },
+    Run(run::Settings),
+    Poll(Box<poll::Settings>),
     Checkpoint(checkpoint::Action),
 }
 
@@ -51,6 +56,9 @@ impl Settings {
                 let require = require.as_deref().and_then(Level::parse);
                 Action::Doctor { store: store()?, require }
             }
+            Command::Guard { scratch } => Action::Guard { scratch: scratch.clone() },
+            Command::Poll(poll) => Action::Poll(Box::new(poll::Settings::new(poll, store()?)?)),
+            Command::Run(run) => Action::Run(run::Settings::new(run, store()?)?),
             Command::Errors { code } => {
                 Action::Errors { code: code.as_deref().map(known).transpose()? }
             }

@@ -192,11 +192,11 @@ async fn open_target(moving: &Moving) -> Result<Arc<dyn Store>, Failure> {
         opened => (opened?, false),
     };
     match doctor::at_start(&*to, moving.require).await {
-        Err(Failure::Store(error)) if made => {
+        Err(error) if made => {
             let kept = "every checkpoint, as it was; an empty store was made at TO";
             Err(Failure::Partly { shown: String::new(), error, kept })
         }
-        done => done.map(|()| to),
+        done => Ok(done.map(|()| to)?),
     }
 }
 

@@ -89,10 +89,21 @@ pub(super) struct Log {
 }
 
 /// What is written on another thread, where putting it into words costs nobody's time.
-struct Entry {
-    group: GroupName,
-    record: Record,
-    unix_ms: u64,
+enum Entry {
+    Record { group: GroupName, record: Record, unix_ms: u64 },
+    Note { note: Note, unix_ms: u64 },
+}
+
+/// Something besides the transitions of a member that belongs into the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Note {
+    pub(crate) level: Level,
+    /// The word for it, one of few.
+    pub(crate) event: &'static str,
+    /// The duty that it is about.
+    pub(crate) duty: Option<(DutyKey, Epoch)>,
+    /// What happened.
+    pub(crate) reason: String,
 }
 
 impl Log {
@@ -129,7 +140,17 @@ impl Log {
         if Level::of(record.change) > self.level {
             return;
         }
-        let entry = Entry { group: group.clone(), record: record.clone(), unix_ms };
+        self.enqueue(Entry::Record { group: group.clone(), record: record.clone(), unix_ms });
+    }
+
+    /// Never waits.
+    pub(super) fn note(&self, note: Note, unix_ms: u64) {
+        if note.level <= self.level {
+            self.enqueue(Entry::Note { note, unix_ms });
+        }
+    }
+
+    fn enqueue(&self, entry: Entry) {
         let Some(queue) = &*lock(&self.queue) else { return };
         if let Err(TrySendError::Full(_)) = queue.try_send(entry) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -155,8 +176,11 @@ impl<W: Write> Writer<W> {
     fn run(&mut self, entries: &Receiver<Entry>) {
         for entry in entries {
             self.say_dropped();
-            let line = Line::of(&entry);
-            self.write(&line);
+            let line = match &entry {
+                Entry::Record { group, record, unix_ms } => Line::of(group, record, *unix_ms),
+                Entry::Note { note, unix_ms } => Line::noting(note, &self.instance, *unix_ms),
+            };
+            write_line(&mut self.to, self.form, &line);
         }
         self.say_dropped();
     }
@@ -168,7 +192,7 @@ impl<W: Write> Writer<W> {
         }
         let instance = self.instance.clone();
         let reason = format!("{dropped} lines: nobody read the log");
-        self.write(&Line {
+        let line = Line {
             timestamp: time::shown(process::unix_ms()),
             level: Level::Warn.as_str(),
             event: "log_dropped",
@@ -176,19 +200,20 @@ impl<W: Write> Writer<W> {
             reason: &reason,
             dropped: Some(dropped),
             ..Line::default()
-        });
-    }
-
-    /// In one piece, so that lines of others do not come in between. If nobody reads any more,
-    /// nobody can be told.
-    fn write(&mut self, line: &Line<'_>) {
-        let text = match self.form {
-            Form::Human => line.for_people(),
-            // Text and numbers: this cannot fail.
-            Form::Json => serde_json::to_string(line).unwrap_or_default() + "\n",
         };
-        let _ = self.to.write_all(text.as_bytes()).and_then(|()| self.to.flush());
+        write_line(&mut self.to, self.form, &line);
     }
+}
+
+/// In one piece, so that lines of others do not come in between. If nobody reads any more, nobody
+/// can be told.
+fn write_line(to: &mut impl Write, form: Form, line: &Line<'_>) {
+    let text = match form {
+        Form::Human => line.for_people(),
+        // Text and numbers: this cannot fail.
+        Form::Json => serde_json::to_string(line).unwrap_or_default() + "\n",
+    };
+    let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
 }
 
 /// The fields of a line, in their order.
@@ -218,11 +243,26 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(entry: &'a Entry) -> Self {
-        let Entry { group, record, unix_ms } = entry;
+    fn noting(note: &'a Note, instance: &'a InstanceId, unix_ms: u64) -> Self {
+        let duty = note.duty.as_ref();
+        Self {
+            timestamp: time::shown(unix_ms),
+            level: note.level.as_str(),
+            event: note.event,
+            instance_id: instance.as_str(),
+            group: duty.map(|(duty, _)| duty.group.as_str()),
+            endpoint_id: duty.map(|(duty, _)| duty.id.as_str()),
+            duty: duty.map(|(duty, _)| duty.to_string()),
+            epoch: duty.map(|(_, epoch)| epoch.get()),
+            reason: &note.reason,
+            ..Self::default()
+        }
+    }
+
+    fn of(group: &'a GroupName, record: &'a Record, unix_ms: u64) -> Self {
         let key = |id: &DutyId| DutyKey { group: group.clone(), id: id.clone() };
         Self {
-            timestamp: time::shown(*unix_ms),
+            timestamp: time::shown(unix_ms),
             level: Level::of(record.change).as_str(),
             event: record.change.as_str(),
             instance_id: record.instance.as_str(),

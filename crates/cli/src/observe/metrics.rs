@@ -74,6 +74,14 @@ pub(super) fn text(state: &State, seen: &Seen, instance: &InstanceId) -> String 
     let name = "fence_rejections_total";
     text.family(name, "counter", "Writes that were refused because a newer epoch was there.");
     text.sample(name, &[me], state.fenced);
+
+    if !state.polls.is_empty() {
+        let name = "tenure_polls_total";
+        text.family(name, "counter", "Polls, by what became of them.");
+        for (how, count) in &state.polls {
+            text.sample(name, &[me, ("result", how.as_str())], *count);
+        }
+    }
     text.0
 }
 

@@ -20,12 +20,14 @@ use tenure_duty::process;
 
 use crate::env;
 use crate::failure::Failure;
-use log::{Level, Log};
+use log::Log;
+pub(crate) use log::{Level, Note};
 use server::Server;
+pub(crate) use state::Polled;
 use state::{Endpoint, Seen, State};
 
 /// How a long-running command is watched.
-#[derive(clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Serve /health and /metrics here; a port alone is one of this host only
     #[arg(long, value_name = "[ADDRESS:]PORT", env = env::HEALTH_PORT, value_parser = address)]
@@ -98,7 +100,28 @@ pub(crate) struct Handle {
     server: Option<Server>,
 }
 
+/// Takes what is to be known besides the transitions of a member.
+#[derive(Clone, Debug)]
+pub(crate) struct Notes(Arc<Watch>);
+
+impl Notes {
+    /// Logs it. Never waits.
+    pub(crate) fn say(&self, note: Note) {
+        self.0.log.note(note, process::unix_ms());
+    }
+
+    /// Counts what became of a poll.
+    pub(crate) fn polled(&self, how: Polled) {
+        self.0.state().polled(how);
+    }
+}
+
 impl Handle {
+    /// For those who have more to tell.
+    pub(crate) fn notes(&self) -> Notes {
+        Notes(Arc::clone(&self.watch))
+    }
+
     /// Where the server listens.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.server.as_ref().map(Server::address)

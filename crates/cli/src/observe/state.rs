@@ -74,6 +74,8 @@ pub(super) struct State {
     pub(super) release: Durations,
     pub(super) moves: Moves,
     pub(super) fenced: u64,
+    /// How many polls ended in each way; empty where nothing is polled.
+    pub(super) polls: BTreeMap<Polled, u64>,
     pub(super) groups: BTreeMap<GroupName, Group>,
     pub(super) lags: BTreeMap<Endpoint, Duration>,
     /// Whether the store gave an answer, when it was asked last.
@@ -84,7 +86,35 @@ pub(super) struct State {
     pub(super) renewed_at: Option<u64>,
 }
 
+/// What became of a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Polled {
+    /// The command ended with 0.
+    Done,
+    /// It ended otherwise, or could not be started.
+    Failed,
+    /// It took too long, or its hold was lost.
+    Killed,
+    /// It was not started: the one before still ran, or too little was left of the hold.
+    Skipped,
+}
+
+impl Polled {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Killed => "killed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
 impl State {
+    pub(super) fn polled(&mut self, how: Polled) {
+        *self.polls.entry(how).or_default() += 1;
+    }
+
     /// Each move is counted once, by the one who gets the duty.
     pub(super) fn recorded(&mut self, record: &Record) {
         match (record.change, record.reason.as_ref()) {

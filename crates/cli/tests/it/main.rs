@@ -8,10 +8,15 @@
 mod checkpoint;
 mod doctor;
 mod errors;
+mod guard;
 mod guide;
 mod ls;
 mod migrate;
+mod poll;
+mod run;
+mod running;
 mod secrets;
 mod stores;
 mod tenure;
+mod terminal;
 mod upkeep;

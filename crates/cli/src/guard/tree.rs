@@ -1,0 +1,161 @@
+//! The processes below this one: found in `/proc`, and ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
+    pidfd_open, pidfd_send_signal, wait,
+};
+
+/// A process as `/proc` tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    pid: Pid,
+    parent: i32,
+    group: i32,
+    /// A zombie runs nothing.
+    alive: bool,
+    /// With the process id, it is the name of one process for ever.
+    started: u64,
+}
+
+/// Reads one line of `/proc/PID/stat`. The name in it may hold anything, so it is skipped from
+/// behind.
+fn entry(stat: &str) -> Option<Entry> {
+    let (pid, rest) = stat.split_once(' ')?;
+    let fields: Vec<&str> = rest.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<i32>().ok();
+    Some(Entry {
+        pid: Pid::from_raw(pid.parse().ok()?)?,
+        parent: number(1)?,
+        group: number(2)?,
+        alive: !matches!(*fields.first()?, "Z" | "X"),
+        started: fields.get(19)?.parse().ok()?,
+    })
+}
+
+fn look(pid: &str) -> Option<Entry> {
+    // What has ended between two looks is not there.
+    entry(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Whether `/proc` numbers processes as this process does: after a change of the PID namespace it
+/// may still be the one of before, and its numbers would name others.
+pub(super) fn proc_is_ours() -> bool {
+    let me = fs::read_link("/proc/self").ok();
+    me.and_then(|me| me.to_str()?.parse().ok()) == Some(getpid().as_raw_pid())
+}
+
+/// Everything alive below this process, except `spared` ones and what is below those.
+fn below(spared: &[Pid]) -> Vec<Entry> {
+    if !proc_is_ours() {
+        return Vec::new();
+    }
+    let Ok(names) = fs::read_dir("/proc") else { return Vec::new() };
+    let mut children: BTreeMap<i32, Vec<Entry>> = BTreeMap::new();
+    for name in names.flatten().filter_map(|name| name.file_name().into_string().ok()) {
+        if name.bytes().all(|byte| byte.is_ascii_digit())
+            && let Some(entry) = look(&name)
+        {
+            children.entry(entry.parent).or_default().push(entry);
+        }
+    }
+    let (mut found, mut next) = (Vec::new(), vec![getpid().as_raw_pid()]);
+    // Seen while it changes, the table may have a loop.
+    let mut seen = BTreeSet::new();
+    while let Some(parent) = next.pop() {
+        if !seen.insert(parent) {
+            continue;
+        }
+        for child in children.get(&parent).into_iter().flatten() {
+            if !spared.contains(&child.pid) {
+                found.push(*child);
+                next.push(child.pid.as_raw_pid());
+            }
+        }
+    }
+    found.retain(|entry| entry.alive);
+    found
+}
+
+/// Sends a signal to a group, if it is still there, and to everything below this process.
+pub(super) fn signal_all(group: Option<Pid>, signal: Signal) {
+    let found = below(&[]);
+    let in_group = |entry: &Entry| group.is_some_and(|group| entry.group == group.as_raw_pid());
+    if let Some(group) = group {
+        // It has ended: that is what is wanted.
+        let _ = kill_process_group(group, signal);
+    }
+    for entry in found.iter().filter(|entry| !in_group(entry)) {
+        send(entry, signal);
+    }
+}
+
+/// Kills everything below this process but the guards that still stand and what is theirs: it
+/// belonged to a guard that died. Says whether there was anything.
+pub(crate) fn kill_strays(guards: &[Pid]) -> bool {
+    let found = below(guards);
+    for entry in &found {
+        send(entry, Signal::KILL);
+    }
+    !found.is_empty()
+}
+
+/// What became of the children of this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reaped {
+    /// One has ended, or was stopped.
+    One(Pid, WaitStatus),
+    /// All that there are run.
+    AllRun,
+    /// There are none. To a child subreaper this says that nothing at all runs below it.
+    Nobody,
+}
+
+/// Reaps one child; a child subreaper, or PID 1, has to.
+pub(crate) fn reap() -> Reaped {
+    match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+        Ok(Some((pid, status))) => Reaped::One(pid, status),
+        Ok(None) => Reaped::AllRun,
+        Err(_) => Reaped::Nobody,
+    }
+}
+
+/// A process id may be given to another process as soon as its owner is reaped; a pidfd may not.
+fn send(entry: &Entry, signal: Signal) {
+    let Ok(process) = pidfd_open(entry.pid, PidfdFlags::empty()) else {
+        if same(entry) {
+            let _ = kill_process(entry.pid, signal);
+        }
+        return;
+    };
+    if same(entry) {
+        let _ = pidfd_send_signal(process, signal);
+    }
+}
+
+fn same(entry: &Entry) -> bool {
+    let now = look(&entry.pid.as_raw_pid().to_string());
+    now.is_some_and(|now| now.started == entry.started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_pretend_to_be_more() {
+        let rest = "S 1 41 41 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 99 1 1 1";
+        let entry = entry(&format!("42 (a) R 7 (b) {rest}")).unwrap();
+        assert_eq!((entry.pid.as_raw_pid(), entry.parent, entry.group), (42, 1, 41));
+        assert_eq!((entry.alive, entry.started), (true, 99));
+        assert_eq!(super::entry("42 (a) Z 1"), None);
+    }
+
+    #[test]
+    fn this_process_can_read_its_own_table() {
+        assert!(proc_is_ours());
+        assert_eq!(look("self").unwrap().pid, getpid());
+    }
+}

@@ -1,0 +1,167 @@
+//! `tenure poll`: a command once per target and interval, each target on one instance.
+
+mod pool;
+mod schedule;
+mod target;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::process::{Signal, getpid, set_child_subreaper};
+use tenure_core::{GroupName, StoreError};
+use tenure_duty::{Duties, Event, Membership};
+use tenure_store::StoreUrl;
+use tenure_targets::TargetsUrl;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::args::{self, name};
+use crate::failure::Failure;
+use crate::guard::{Reaped, reap};
+use crate::member::{self, Watchers};
+use crate::observe::Notes;
+use crate::signals::{Signals, ends};
+
+use pool::Pool;
+
+/// What is polled, and how.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    store: StoreUrl,
+    targets: TargetsUrl,
+    group: GroupName,
+    every: Duration,
+    timeout: Duration,
+    list_every: Duration,
+    jobs: usize,
+    member: member::Settings,
+    command: Vec<OsString>,
+}
+
+impl Settings {
+    pub(crate) fn new(poll: &args::Poll, store: StoreUrl) -> Result<Self, Failure> {
+        let member = member::Settings::new(&poll.member)?;
+        let (ttl, timeout) = (member.ttl, poll.timeout);
+        let needed = (timeout + member.grace + ttl.margin()) * 2;
+        if needed > ttl.get() {
+            return Err(Failure::Usage(format!(
+                "a poll of up to {timeout:?} needs a --ttl of at least {needed:?}: twice the \
+                 timeout, the grace and a margin, so that enough is left of a hold at any time"
+            )));
+        }
+        if poll.every.is_zero() || poll.jobs == 0 {
+            return Err(Failure::Usage("--every and --jobs are not zero".to_owned()));
+        }
+        Ok(Self {
+            store,
+            targets: TargetsUrl::parse(&poll.targets)?,
+            group: name(&poll.group, GroupName::unescape)?,
+            every: poll.every,
+            timeout,
+            list_every: poll.list_every,
+            jobs: poll.jobs,
+            member,
+            command: poll.command.clone(),
+        })
+    }
+
+    /// The command for one target: `{}` becomes its id. No shell has a part in it.
+    fn argv(&self, target: &str) -> Vec<OsString> {
+        self.command.iter().map(|word| filled_in(word, target)).collect()
+    }
+}
+
+fn filled_in(word: &OsStr, target: &str) -> OsString {
+    let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
+    while let Some(at) = rest.windows(2).position(|two| two == b"{}") {
+        filled.extend_from_slice(&rest[..at]);
+        filled.extend_from_slice(target.as_bytes());
+        rest = &rest[at + 2..];
+    }
+    filled.extend_from_slice(rest);
+    OsString::from_vec(filled)
+}
+
+/// What all targets share.
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    pool: Pool,
+    permits: Semaphore,
+    notes: Notes,
+}
+
+/// Polls until it is asked to end.
+pub(crate) async fn run(settings: Settings) -> Result<(), Failure> {
+    let watchers = settings.member.watch(&settings.group)?;
+    let ran = poll(settings, &watchers).await;
+    watchers.handle.finish();
+    ran
+}
+
+async fn poll(settings: Settings, watchers: &Watchers) -> Result<(), Failure> {
+    let mut signals = Signals::listen().context("cannot listen to signals")?;
+    // When a guard dies, what it had comes to this process.
+    set_child_subreaper(Some(getpid())).map_err(io::Error::from).context("no subreaper")?;
+    let Settings { store, targets, group, list_every, member, .. } = &settings;
+    let duties = Duties::Targets { source: targets.open(), every: *list_every };
+    let mut membership = member.join(store, group.clone(), duties, watchers).start().await?;
+    let shared = Arc::new(Shared {
+        pool: Pool::default(),
+        permits: Semaphore::new(settings.jobs),
+        notes: watchers.handle.notes(),
+        settings,
+    });
+    let mut tasks = JoinSet::new();
+    let end = loop {
+        tokio::select! {
+            biased;
+            signal = signals.next() => signalled(&membership, signal),
+            event = membership.next() => match event {
+                Some(Event::Assigned(hold)) => {
+                    tasks.spawn(target::attend(Arc::clone(&shared), hold));
+                }
+                Some(Event::Ended(end)) => break end,
+                None => break Ok(()),
+                Some(_) => {}
+            },
+            Some(_) = tasks.join_next() => {}
+        }
+    };
+    // Every hold has ended by now, so every poll does.
+    while tasks.join_next().await.is_some() {}
+    end.map_err(|problem| StoreError::Refused(problem).into())
+}
+
+fn signalled(membership: &Membership, signal: Signal) {
+    match signal {
+        // A child subreaper, or PID 1, is the parent of whoever lost theirs.
+        Signal::CHILD => while let Reaped::One(..) = reap() {},
+        Signal::USR1 | Signal::USR2 => {}
+        signal if ends(signal) => membership.leaver().leave(),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_become_the_target_and_nothing_else_changes() {
+        for (word, expected) in [
+            ("{}", "a{}b"),
+            ("x{}y{}", "xa{}bya{}b"),
+            ("", ""),
+            ("{ }", "{ }"),
+            ("{{}}", "{a{}b}"),
+            ("$(id)", "$(id)"),
+        ] {
+            assert_eq!(filled_in(OsStr::new(word), "a{}b"), expected);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Guards that wait for the next poll.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+use crate::guard::{Guard, Input, Reaped, kill_strays, reap};
+
+/// How often what was killed is looked for again.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// One guard for each poll at a time: so what a command leaves behind belongs to one poll.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    idle: Mutex<Vec<Guard>>,
+    /// The process ids of all guards.
+    known: Mutex<BTreeSet<i32>>,
+    polls: AtomicU64,
+}
+
+impl Pool {
+    /// A guard that has nothing to do, and a name for what it will do.
+    pub(super) fn take(&self) -> io::Result<(Guard, u64)> {
+        let id = self.polls.fetch_add(1, Ordering::Relaxed);
+        if let Some(guard) = lock(&self.idle).pop() {
+            return Ok((guard, id));
+        }
+        // Under the lock: nobody must take it for a stray before it is known.
+        let mut known = lock(&self.known);
+        let guard = Guard::start(Input::Nothing, None)?;
+        known.insert(guard.pid().as_raw_pid());
+        Ok((guard, id))
+    }
+
+    /// Takes a guard back whose command has ended.
+    pub(super) fn give_back(&self, guard: Guard) {
+        lock(&self.idle).push(guard);
+    }
+
+    /// A guard has died, or does nothing: kills it, and whatever it had.
+    pub(super) async fn bury(&self, guard: Guard) {
+        guard.kill();
+        lock(&self.known).remove(&guard.pid().as_raw_pid());
+        drop(guard);
+        while self.kill_strays() {
+            tokio::time::sleep(AGAIN).await;
+            while let Reaped::One(..) = reap() {}
+        }
+    }
+
+    fn kill_strays(&self) -> bool {
+        let known = lock(&self.known);
+        let guards: Vec<Pid> = known.iter().filter_map(|pid| Pid::from_raw(*pid)).collect();
+        kill_strays(&guards)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A list is whole at any time, whoever panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

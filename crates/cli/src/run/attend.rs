@@ -1,0 +1,235 @@
+//! The time from a grant to the end of the command.
+
+use std::ffi::OsString;
+use std::io;
+
+use rustix::process::{Pid, Signal};
+use tenure_core::{Clock, LocalInstant};
+use tenure_duty::{Guard as Hold, Standing};
+use tenure_store::BootClock;
+
+use super::deadline_file::DeadlineFile;
+use super::{Runner, reap_all};
+use crate::guard::{BootTimer, End, Order, Report, Start, Why, kill_strays};
+use crate::output::to_stderr;
+use crate::terminal::Terminal;
+
+/// What became of the command.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It ended by itself, or because this process was asked to end.
+    Ended(End),
+    /// It was ended: the duty is to be somewhere else.
+    TakenAway,
+    /// There is no such command.
+    CannotStart(io::Error),
+    /// Something of tenure failed; nothing of the command runs any more.
+    Failed(String),
+}
+
+/// One run of the command.
+struct Run {
+    id: u64,
+    file: DeadlineFile,
+    standing: Standing,
+    /// The command's group.
+    group: Option<Pid>,
+    /// The guard should have ended the command; when this comes, it is done without.
+    overdue: Option<LocalInstant>,
+}
+
+impl Runner {
+    /// Runs the command under a hold, until nothing of it runs any more.
+    pub(super) async fn attend(&mut self, hold: &Hold) -> Outcome {
+        self.runs += 1;
+        let outcome = match self.begin(hold).await {
+            Ok(run) => self.until_it_ends(hold, run).await,
+            Err(error) => {
+                self.guard_failed().await;
+                Outcome::Failed(format!("cannot hand the command to the guard: {error}"))
+            }
+        };
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take_back(!matches!(outcome, Outcome::Ended(End::Code(_))));
+        }
+        outcome
+    }
+
+    async fn begin(&mut self, hold: &Hold) -> io::Result<Run> {
+        let standing = *hold.changes().borrow();
+        let file = DeadlineFile::new(self.scratch.path(), hold.epoch());
+        file.write(&standing)?;
+        let env = [
+            ("TENURE_DUTY", OsString::from(hold.duty().to_string())),
+            ("TENURE_EPOCH", hold.epoch().to_string().into()),
+            ("TENURE_INSTANCE", hold.instance().as_str().into()),
+            ("TENURE_DEADLINE_FILE", file.path().into()),
+        ];
+        let start = Start {
+            id: self.runs,
+            deadline: standing.deadline,
+            grace: self.settings.member.grace,
+            env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+            argv: self.settings.command.clone(),
+        };
+        self.guard.order(&Order::Start(start)).await?;
+        Ok(Run { id: self.runs, file, standing, group: None, overdue: None })
+    }
+
+    async fn until_it_ends(&mut self, hold: &Hold, mut run: Run) -> Outcome {
+        let mut changes = hold.changes();
+        let mut timer = match BootTimer::new() {
+            Ok(timer) => timer,
+            Err(error) => return self.give_up(format!("no timer: {error}")).await,
+        };
+        loop {
+            // The guard has ended the command before that. The TTL ends two margins later.
+            let margin = self.settings.member.ttl.margin();
+            let limit = run.overdue.unwrap_or(run.standing.deadline.plus(margin));
+            let done = tokio::select! {
+                biased;
+                report = self.guard.report() => match report {
+                    Some(report) => self.reported(&mut run, report).await,
+                    None => {
+                        let what = "the guard has died, and the command was killed";
+                        return self.give_up(what.to_owned()).await;
+                    }
+                },
+                // It only closes with the hold, which is here.
+                _ = changes.changed() => {
+                    let standing = *changes.borrow_and_update();
+                    self.stands(&mut run, standing).await.map(|()| None)
+                }
+                signal = self.signals.next() => self.pass(&mut run, signal).await.map(|()| None),
+                () = timer.at(Some(limit)) => match run.overdue {
+                    // After a suspend both wake up late: the guard gets its chance.
+                    None => {
+                        run.overdue = Some(BootClock.now().plus(margin));
+                        Ok(None)
+                    }
+                    Some(_) => {
+                        let what = "the guard did not end the command in time, and it was killed";
+                        return self.give_up(what.to_owned()).await;
+                    }
+                },
+            };
+            match done {
+                Ok(Some(outcome)) => return outcome,
+                Ok(None) => {}
+                Err(error) => return self.give_up(format!("the guard is gone: {error}")).await,
+            }
+        }
+    }
+
+    async fn reported(&mut self, run: &mut Run, report: Report) -> io::Result<Option<Outcome>> {
+        match report {
+            Report::Started { id, pid } if id == run.id => {
+                run.group = Pid::from_raw(pid);
+                self.lend_terminal(run).await?;
+            }
+            Report::Stopped { id, signal } if id == run.id => self.stopped(run, signal).await?,
+            Report::CannotStart { id, errno } if id == run.id => {
+                return Ok(Some(Outcome::CannotStart(io::Error::from_raw_os_error(errno))));
+            }
+            Report::Ended { id, end, why } if id == run.id => {
+                let by_us = why != Why::Itself && self.asked_to_end.is_none();
+                return Ok(Some(if by_us { Outcome::TakenAway } else { Outcome::Ended(end) }));
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// How the hold stands has changed.
+    async fn stands(&mut self, run: &mut Run, standing: Standing) -> io::Result<()> {
+        let before = std::mem::replace(&mut run.standing, standing);
+        let now = BootClock.now();
+        let id = run.id;
+        self.write_deadline(run);
+        if standing.deadline != before.deadline {
+            run.overdue = None;
+            self.guard.order(&Order::Deadline { id, at: standing.deadline }).await?;
+        }
+        let kill_at = match (standing.lost && !before.lost, standing.draining && !before.draining) {
+            (true, _) => now.plus(self.settings.member.grace),
+            (_, true) => now.plus(self.settings.member.drain),
+            _ => return Ok(()),
+        };
+        self.guard.order(&Order::End { id, kill_at }).await
+    }
+
+    /// TERM asks for a drain; everything else is between the sender and the command.
+    async fn pass(&mut self, run: &mut Run, signal: Signal) -> io::Result<()> {
+        let id = run.id;
+        match signal {
+            Signal::CHILD => reap_all(),
+            Signal::CONT => self.lend_terminal(run).await?,
+            Signal::TERM => {
+                self.asked_to_end = Some(signal);
+                self.membership.leaver().leave();
+                // The hold will say the same; this is sooner, and does not depend on it.
+                run.standing.draining = true;
+                self.write_deadline(run);
+                let kill_at = BootClock.now().plus(self.settings.member.drain);
+                self.guard.order(&Order::End { id, kill_at }).await?;
+            }
+            _ => {
+                self.guard.order(&Order::Signal { id, number: signal.as_raw() }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A command that cannot read its deadline still has one.
+    fn write_deadline(&self, run: &Run) {
+        if let Err(error) = run.file.write(&run.standing) {
+            to_stderr(&format!("tenure: cannot write the deadline file: {error}"));
+        }
+    }
+
+    /// Gives the command the terminal, and lets it go on in case it was stopped before it had it.
+    async fn lend_terminal(&mut self, run: &Run) -> io::Result<()> {
+        let (Some(terminal), Some(group)) = (&mut self.terminal, run.group) else { return Ok(()) };
+        terminal.lend(group);
+        self.guard.order(&Order::Signal { id: run.id, number: Signal::CONT.as_raw() }).await
+    }
+
+    /// The command was stopped: from the terminal, if there is one, this process stops with it.
+    /// Stopped for long, it loses the duty, and the guard ends the command.
+    async fn stopped(&mut self, run: &Run, signal: i32) -> io::Result<()> {
+        let (Some(terminal), Some(group)) = (&mut self.terminal, run.group) else { return Ok(()) };
+        // It used the terminal a moment before it had it.
+        let too_soon = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal)
+            && terminal.is_lent_to(group);
+        if !too_soon {
+            terminal.take_back(true);
+            Terminal::stop_here();
+        }
+        self.lend_terminal(run).await
+    }
+
+    async fn give_up(&mut self, what: String) -> Outcome {
+        self.guard_failed().await;
+        Outcome::Failed(what)
+    }
+
+    /// Without a guard nobody but this process can end the command. Whatever the guard had comes
+    /// here when it is dead.
+    async fn guard_failed(&mut self) {
+        self.guard.kill();
+        let mut timer = BootTimer::new().ok();
+        while kill_strays(&[]) {
+            reap_all();
+            match &mut timer {
+                Some(timer) => timer.at(Some(soon())).await,
+                None => tokio::task::yield_now().await,
+            }
+        }
+        reap_all();
+    }
+}
+
+/// When to look again whether what was killed is gone.
+fn soon() -> LocalInstant {
+    BootClock.now().plus(std::time::Duration::from_millis(5))
+}

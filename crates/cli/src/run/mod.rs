@@ -1,0 +1,203 @@
+//! `tenure run`: a duty around any program.
+
+mod attend;
+mod deadline_file;
+
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use rustix::process::{Signal, getpid, set_child_subreaper};
+use tempfile::TempDir;
+use tenure_core::{Code, DutyKey, InstanceId, Problem, StoreError};
+use tenure_duty::{Duties, Ended, Event, Membership};
+use tenure_store::StoreUrl;
+
+use crate::args::{self, name};
+use crate::failure::Failure;
+use crate::guard::{Guard, Input, Reaped, reap};
+use crate::member::{self, Watchers};
+use crate::output::{shown, to_stderr};
+use crate::signals::{Signals, ends};
+use crate::terminal::Terminal;
+
+use attend::Outcome;
+
+/// Of tenure itself, as other programs that run a program have it; seldom a command's own.
+const FAILED: u8 = 125;
+const HELD: u8 = 1;
+
+/// A command and the duty that it needs.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    store: StoreUrl,
+    duty: DutyKey,
+    no_wait: bool,
+    member: member::Settings,
+    command: Vec<OsString>,
+}
+
+impl Settings {
+    pub(crate) fn new(run: &args::Run, store: StoreUrl) -> Result<Self, Failure> {
+        Ok(Self {
+            store,
+            duty: name(&run.duty, str::parse)?,
+            no_wait: run.no_wait,
+            member: member::Settings::new(&run.member)?,
+            command: run.command.clone(),
+        })
+    }
+}
+
+/// Waits for the duty, runs the command, and says how it ended.
+pub(crate) async fn run(settings: Settings) -> Result<ExitCode, Failure> {
+    let watchers = settings.member.watch(&settings.duty.group).map_err(around)?;
+    let ran = match Runner::new(settings, &watchers).await {
+        Ok(runner) => runner.run().await,
+        Err(failure) => Err(failure),
+    };
+    watchers.handle.finish();
+    ran.map(ExitCode::from).map_err(around)
+}
+
+/// A failure of tenure has an exit code that tells it from the command's.
+fn around(failure: Failure) -> Failure {
+    let code = match &failure {
+        Failure::Around { .. } | Failure::Usage(_) => return failure,
+        Failure::Store(error) if error.code() == Code::Held => HELD,
+        _ => FAILED,
+    };
+    Failure::Around { failure: Box::new(failure), code }
+}
+
+/// Everything that lives from the start of this process to its end.
+struct Runner {
+    settings: Settings,
+    membership: Membership,
+    guard: Guard,
+    signals: Signals,
+    terminal: Option<Terminal>,
+    scratch: TempDir,
+    /// Names the next run of the command.
+    runs: u64,
+    /// The signal that asked this process to end.
+    asked_to_end: Option<Signal>,
+}
+
+impl Runner {
+    async fn new(settings: Settings, watchers: &Watchers) -> Result<Self, Failure> {
+        let signals = Signals::listen().context("cannot listen to signals")?;
+        // When the guard dies, what it had comes to this process.
+        set_child_subreaper(Some(getpid())).map_err(io::Error::from).context("no subreaper")?;
+        let terminal = Terminal::find();
+        let scratch = tempfile::Builder::new().prefix("tenure-").tempdir();
+        let scratch = scratch.context("cannot make a private folder")?;
+        let guard = Guard::start(Input::Ours, Some(scratch.path()));
+        let guard = guard.context("cannot start the guard")?;
+        let Settings { store, duty, member, no_wait, .. } = &settings;
+        let duties = Duties::Standby(duty.id.clone());
+        let mut join = member.join(store, duty.group.clone(), duties, watchers);
+        if *no_wait {
+            join = join.no_wait();
+        }
+        let membership = join.start().await?;
+        let (runs, asked_to_end) = (0, None);
+        Ok(Self { settings, membership, guard, signals, terminal, scratch, runs, asked_to_end })
+    }
+
+    /// The exit code.
+    async fn run(mut self) -> Result<u8, Failure> {
+        loop {
+            let event = tokio::select! {
+                biased;
+                signal = self.signals.next() => {
+                    self.signalled(signal);
+                    continue;
+                }
+                event = self.membership.next() => event,
+            };
+            match event {
+                // Dropped, it is given back.
+                Some(Event::Assigned(_)) if self.asked_to_end.is_some() => {}
+                Some(Event::Assigned(hold)) => {
+                    let outcome = self.attend(&hold).await;
+                    hold.finished(match outcome {
+                        Outcome::Ended(_) => Ended::Done,
+                        Outcome::TakenAway => Ended::Asked,
+                        Outcome::CannotStart(_) | Outcome::Failed(_) => Ended::Failed,
+                    });
+                    drop(hold);
+                    if let Some(result) = self.judge(outcome) {
+                        return self.leave(result).await;
+                    }
+                }
+                Some(Event::Standby { holder }) => {
+                    if let Some(refusal) = self.stand_by(holder.as_ref()) {
+                        return self.leave(Err(refusal)).await;
+                    }
+                }
+                Some(Event::Ended(Err(problem))) => return Err(refused(problem)),
+                Some(Event::Ended(Ok(()))) | None => {
+                    return Ok(self.asked_to_end.map_or(0, |signal| 128 + signal.as_raw() as u8));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// A signal while no command runs.
+    fn signalled(&mut self, signal: Signal) {
+        if signal == Signal::CHILD {
+            reap_all();
+        } else if ends(signal) && self.asked_to_end.is_none() {
+            self.asked_to_end = Some(signal);
+            self.membership.leaver().leave();
+        }
+    }
+
+    fn stand_by(&self, holder: Option<&InstanceId>) -> Option<Failure> {
+        let duty = &self.settings.duty;
+        let holder = holder.map_or_else(|| "somebody".to_owned(), |id| shown(id.as_str()));
+        if self.settings.no_wait {
+            let detail = format!("{holder} holds {duty}");
+            return Some(StoreError::refused(Code::Held, detail).into());
+        }
+        None
+    }
+
+    /// What this process ends with; `None` when it waits for the duty again.
+    fn judge(&self, outcome: Outcome) -> Option<Result<u8, Failure>> {
+        match outcome {
+            Outcome::Ended(end) => Some(Ok(end.exit_code())),
+            Outcome::TakenAway => None,
+            Outcome::CannotStart(error) => Some(Err(cannot_start(&self.settings, &error))),
+            Outcome::Failed(what) => Some(Err(Failure::Machine(anyhow::anyhow!(what)))),
+        }
+    }
+
+    /// Gives everything back before this process ends, so that nobody has to wait for the TTL.
+    async fn leave(self, result: Result<u8, Failure>) -> Result<u8, Failure> {
+        if let Err(error) = self.membership.leave().await {
+            to_stderr(&shown(&error.to_string()));
+        }
+        result
+    }
+}
+
+fn refused(problem: Problem) -> Failure {
+    StoreError::Refused(problem).into()
+}
+
+fn cannot_start(settings: &Settings, error: &io::Error) -> Failure {
+    let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+    let program = settings.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let detail = format!("{}: {error}", shown(&program));
+    let failure = StoreError::refused(Code::CannotStart, detail).into();
+    Failure::Around { failure: Box::new(failure), code }
+}
+
+/// A child subreaper, or PID 1, is the parent of whoever lost theirs.
+fn reap_all() {
+    while let Reaped::One(..) = reap() {}
+}

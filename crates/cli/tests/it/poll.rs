@@ -1,0 +1,183 @@
+//! `tenure poll`, with real processes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustix::process::Signal;
+use testkit::wait_until;
+
+use crate::running::{LIMIT, all_gone, family};
+use crate::tenure::Tenure;
+
+/// Polls every half second, with a shell script that gets the target as its first argument.
+fn poll<'a>(targets: &'a str, options: &[&'a str], script: &'a str) -> Vec<&'a str> {
+    let before = ["poll", "--targets", targets, "--every", "500ms", "--list-every", "200ms"];
+    let limits = ["--ttl", "6s", "--timeout", "1s", "--grace", "300ms"];
+    let after = ["--", "sh", "-c", script, "sh", "{}"];
+    [&before[..], &limits, options, &after].concat()
+}
+
+/// Notes who polled which target; two at a time would be noticed.
+const NOTE: &str = "mkdir lock-$1 || echo $1 >> overlaps
+                    echo $1 $TENURE_TARGET $TENURE_DUTY $TENURE_EPOCH $TENURE_INSTANCE >> polls
+                    rmdir lock-$1";
+
+/// The lines of `polls` as target and instance.
+fn polls(tenure: &Tenure, count: usize) -> Vec<(String, String)> {
+    let lines = tenure.lines("polls", count);
+    let read = |line: &String| {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!((words[0], words[2]), (words[1], &*format!("poll/{}", words[0])));
+        assert!(words[3].parse::<u64>().unwrap() > 0);
+        (words[0].to_owned(), words[4].to_owned())
+    };
+    lines.iter().map(read).collect()
+}
+
+#[test]
+fn each_target_is_polled_once_per_interval_by_one_of_two() {
+    let tenure = Tenure::new();
+    let targets = ["a", "b", "c", "d"];
+    let words = poll("list:a,b,c,d", &[], NOTE);
+    let (first, second) = (tenure.start("1", &words), tenure.start("2", &words));
+    let mut seen = 0;
+    let settled = wait_until("both have two", LIMIT, || {
+        seen = tenure.lines("polls", seen).len() + 4;
+        let newest = polls(&tenure, seen).split_off(seen - 4);
+        let whose: BTreeMap<_, _> = newest.into_iter().collect();
+        let owners: BTreeSet<_> = whose.values().collect();
+        whose.len() == 4 && owners.len() == 2
+    });
+    settled.unwrap();
+    // From here on nothing moves: five rounds later each had its five, give or take the edges.
+    let after = polls(&tenure, seen + 20).split_off(seen);
+    let mut by_target: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (target, instance) in &after {
+        by_target.entry(target).or_default().push(instance);
+    }
+    assert_eq!(by_target.keys().copied().collect::<Vec<_>>(), targets);
+    for (target, instances) in &by_target {
+        assert!((3..=7).contains(&instances.len()), "{target}: {after:?}");
+        assert!(instances.iter().all(|instance| *instance == instances[0]), "{target}: {after:?}");
+    }
+    // What the first had, the second goes on with.
+    first.signal(Signal::TERM);
+    first.exits(0);
+    let seen = tenure.lines("polls", 0).len();
+    let after = polls(&tenure, seen + 12).split_off(seen);
+    let whose: BTreeSet<_> = after.iter().map(|(_, instance)| instance).collect();
+    let what: BTreeSet<_> = after.iter().map(|(target, _)| target.as_str()).collect();
+    assert_eq!((whose.len(), what), (1, targets.into()));
+    assert_eq!(tenure.text("overlaps"), "");
+    second.signal(Signal::INT);
+    second.exits(0);
+}
+
+#[test]
+fn a_poll_that_hangs_is_ended_and_the_others_go_on() {
+    let tenure = Tenure::new();
+    let hang = family("trap \"\" TERM");
+    let script = format!("case $1 in good) {NOTE};; hangs) cd hangs; rm -f hold; {hang};; esac");
+    std::fs::create_dir(tenure.path("hangs")).unwrap();
+    let running = tenure.start("1", &poll("list:good,hangs", &[], &script));
+    let pids = tenure.pids("hangs/pids", 3)[..3].to_vec();
+    tenure.said(&running, "it was ended: it took longer than 1s");
+    tenure.said(&running, "it takes longer than every 500ms");
+    assert!(all_gone(&pids));
+    // It is tried again, and never held up the other one.
+    tenure.pids("hangs/pids", 6);
+    polls(&tenure, 4);
+    assert_eq!(tenure.text("overlaps"), "");
+    running.signal(Signal::TERM);
+    running.exits(0);
+    assert!(all_gone(&tenure.pids("hangs/pids", 6)));
+}
+
+#[test]
+fn a_target_that_is_paused_or_gone_is_not_polled_any_more() {
+    let tenure = Tenure::new();
+    std::fs::write(tenure.path("targets"), "a\nb\nc\n").unwrap();
+    let running = tenure.start("1", &poll("file:targets", &[], NOTE));
+    let all = || polls(&tenure, 0).into_iter().map(|(target, _)| target).collect::<BTreeSet<_>>();
+    wait_until("all are polled", LIMIT, || all().len() == 3).unwrap();
+    let list = r#"[{"id": "a"}, {"id": "b", "paused": true}]"#;
+    std::fs::write(tenure.path("new"), list).unwrap();
+    std::fs::rename(tenure.path("new"), tenure.path("targets")).unwrap();
+    let free = || {
+        let groups = tenure.run(&["ls", "poll", "--json"]).json();
+        let duties = groups["groups"][0]["duties"].as_array().unwrap().clone();
+        let free = duties.iter().filter(|duty| duty["holder"].is_null());
+        free.map(|duty| duty["duty"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    wait_until("two are given back", LIMIT, || free() == ["poll/b", "poll/c"]).unwrap();
+    let seen = tenure.lines("polls", 0).len();
+    let after = polls(&tenure, seen + 3).split_off(seen);
+    assert!(after.iter().all(|(target, _)| target == "a"), "{after:?}");
+    running.signal(Signal::TERM);
+    running.exits(0);
+}
+
+#[test]
+fn a_poll_that_fails_is_told_and_tried_again() {
+    let tenure = Tenure::new();
+    let running = tenure.start("1", &poll("list:a", &[], "echo >> tried; exit 3"));
+    tenure.lines("tried", 2);
+    tenure.said(&running, "\"reason\":\"exit code 3\"");
+    running.signal(Signal::TERM);
+    running.exits(0);
+    let words = ["poll", "--targets", "list:a", "--every", "500ms", "--", "./no-such-program"];
+    let running = tenure.start("2", &words);
+    tenure.said(&running, "DT006: ./no-such-program cannot be started");
+    running.signal(Signal::TERM);
+    running.exits(0);
+}
+
+#[test]
+fn a_running_poll_may_finish_when_tenure_is_asked_to_end() {
+    let tenure = Tenure::new();
+    let script = "mkfifo go 2> go.err; echo >> began; read line < go; echo >> finished";
+    let running = tenure.start("1", &poll("list:a", &["--drain", "3s"], script));
+    tenure.lines("began", 1);
+    running.signal(Signal::TERM);
+    tenure.said(&running, "\"event\":\"draining\"");
+    std::fs::write(tenure.path("go"), "go\n").unwrap();
+    running.exits(0);
+    assert_eq!(tenure.lines("finished", 1).len(), 1);
+    assert_eq!(tenure.lines("began", 1).len(), 1);
+}
+
+#[test]
+fn when_tenure_is_killed_nothing_of_its_polls_is_left() {
+    let tenure = Tenure::new();
+    let mut running = tenure.start("1", &poll("list:a", &[], &family("trap \"\" TERM")));
+    let (pids, guard) = (tenure.pids("pids", 3), running.guard());
+    running.signal(Signal::KILL);
+    running.wait();
+    wait_until("everything has ended", LIMIT, || all_gone(&pids) && all_gone(&[guard])).unwrap();
+}
+
+#[test]
+fn a_guard_that_dies_takes_its_poll_along_and_nothing_else() {
+    let tenure = Tenure::new();
+    let running = tenure.start("1", &poll("list:a", &[], &family(":")));
+    let pids = tenure.pids("pids", 3)[..3].to_vec();
+    rustix::process::kill_process(running.guard(), Signal::KILL).unwrap();
+    tenure.said(&running, "the guard has died, and the command was killed");
+    assert!(all_gone(&pids));
+    // Another guard starts the next one.
+    std::fs::remove_file(tenure.path("hold")).unwrap();
+    tenure.pids("pids", 6);
+    running.signal(Signal::TERM);
+    running.exits(0);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_starts() {
+    let tenure = Tenure::new();
+    let ran = tenure.run(&["poll", "--targets", "list:a", "--ttl", "10s", "--", "true"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("needs a --ttl of at least"), "{ran:?}");
+    let ran = tenure.run(&["poll", "--targets", "nowhere:me:s3cret@h", "--", "true"]);
+    ran.refused("DT005");
+    ran.hides("s3cret");
+    assert!(!tenure.path("tenure.db").exists());
+}

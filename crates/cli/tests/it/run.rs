@@ -1,0 +1,317 @@
+//! `tenure run`, with real processes.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tenure_core::{Clock, LocalInstant};
+use tenure_store::BootClock;
+use testkit::{Postgres, PostgresOptions, TEST_POSTGRES, TEST_REDIS, service, wait_until};
+
+use crate::running::{LIMIT, STAY, all_gone, family};
+use crate::stores::name;
+use crate::tenure::{Ran, Tenure};
+
+/// What the log says of somebody who waits.
+const STANDBY: &str = r#""event":"standby""#;
+
+/// The words before a shell script.
+fn shell<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
+    let before = ["run", "--duty", "demo/one", "--ttl", "3s"];
+    [&before[..], options, &["--", "sh", "-c", script]].concat()
+}
+
+fn run(tenure: &Tenure, options: &[&str], script: &str) -> Ran {
+    Ran::of(tenure.command(&shell(options, script)).output().unwrap())
+}
+
+/// Nobody holds the duty.
+#[track_caller]
+fn is_free(tenure: &Tenure) {
+    let groups = tenure.run(&["ls", "demo", "--json"]).json();
+    assert_eq!(groups["groups"][0]["duties"][0]["holder"], serde_json::Value::Null, "{groups}");
+    assert_eq!(groups["groups"][0]["members"], serde_json::json!([]));
+}
+
+/// The fields of a deadline file.
+fn fields(text: &str) -> Vec<(&str, &str)> {
+    text.lines().map(|line| line.split_once('=').unwrap()).collect()
+}
+
+#[test]
+fn a_command_knows_its_duty_and_how_long_it_has() {
+    let tenure = Tenure::new();
+    let script = "echo $TENURE_DUTY; echo $TENURE_EPOCH; echo $TENURE_INSTANCE; tenure_file=\
+                  $TENURE_DEADLINE_FILE; echo $tenure_file; cp -p $tenure_file .; cat; exit 7";
+    let before = BootClock.now();
+    let ran = run(&tenure, &[], script);
+    assert_eq!(ran.code, Some(7), "{ran:?}");
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines[..2], ["demo/one", "1"]);
+    let kept = tenure.text("deadline");
+    let fields = fields(&kept);
+    let keys: Vec<&str> = fields.iter().map(|(key, _)| *key).collect();
+    assert_eq!(keys, ["boottime_ns", "unix_ms", "epoch", "state"]);
+    assert_eq!((fields[2].1, fields[3].1), ("1", "held"));
+    let deadline = LocalInstant::from_nanos(fields[0].1.parse().unwrap());
+    assert!(before < deadline && deadline < BootClock.now().plus(Duration::from_secs(3)));
+    // When its time is over so is the file; while it was there, it was nobody else's.
+    assert!(!std::path::Path::new(lines[3]).exists());
+    let mode = std::fs::metadata(tenure.path("deadline")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    is_free(&tenure);
+}
+
+#[test]
+fn the_end_of_the_command_is_passed_on() {
+    let tenure = Tenure::new();
+    for (script, code) in [("exit 0", 0), ("exit 255", 255), ("kill -USR2 $$", 128 + 12)] {
+        assert_eq!(run(&tenure, &[], script).code, Some(code), "{script}");
+    }
+    is_free(&tenure);
+}
+
+#[test]
+fn a_command_that_cannot_be_started_gives_the_duty_back() {
+    let tenure = Tenure::new();
+    std::fs::write(tenure.path("data"), "no program").unwrap();
+    for (program, code) in [("./no-such-program", 127), ("./data", 126)] {
+        let ran = tenure.run(&["run", "--duty", "demo/one", "--", program]);
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        assert!(ran.stderr.contains("\nDT006: the command cannot be started: "), "{ran:?}");
+        assert!(ran.stderr.contains(program), "{ran:?}");
+        is_free(&tenure);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_starts() {
+    let tenure = Tenure::new();
+    for words in [
+        &["run", "--duty", "demo/one"][..],
+        &["run", "--", "true"],
+        &["run", "--duty", "demo/one", "--ttl", "7", "--", "true"],
+        &["run", "--duty", "demo/one", "--ttl", "10s", "--grace", "5s", "--", "true"],
+    ] {
+        let ran = tenure.run(words);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+    }
+    let ran = tenure.run(&["run", "--duty", "demo/one", "--ttl", "1ms", "--", "true"]);
+    assert!(ran.stderr.starts_with("ST011: "), "{ran:?}");
+    assert!(!tenure.path("tenure.db").exists());
+}
+
+#[test]
+fn signals_reach_the_command() {
+    let tenure = Tenure::new();
+    let script = format!(
+        "trap 'echo usr1 >> got' USR1; trap 'echo hup >> got; exit 5' HUP; echo >> ready; {STAY}"
+    );
+    let running = tenure.start("a", &shell(&[], &script));
+    tenure.lines("ready", 1);
+    running.signal(Signal::USR1);
+    tenure.lines("got", 1);
+    running.signal(Signal::HUP);
+    running.exits(5);
+    assert_eq!(tenure.lines("got", 2), ["usr1", "hup"]);
+    is_free(&tenure);
+}
+
+#[test]
+fn term_asks_for_an_end_and_waits_for_it() {
+    let tenure = Tenure::new();
+    let script = format!("trap 'cp $TENURE_DEADLINE_FILE .; exit 9' TERM; echo >> ready; {STAY}");
+    let running = tenure.start("a", &shell(&[], &script));
+    tenure.lines("ready", 1);
+    running.signal(Signal::TERM);
+    running.exits(9);
+    assert_eq!(fields(&tenure.text("deadline"))[3], ("state", "draining"));
+    is_free(&tenure);
+}
+
+#[test]
+fn whoever_ignores_term_is_killed_with_all_that_is_theirs() {
+    let tenure = Tenure::new();
+    let script = family("trap '' TERM".replace('\'', "\"").as_str());
+    let running = tenure.start("a", &shell(&["--drain", "300ms"], &script));
+    let pids = tenure.pids("pids", 3);
+    running.signal(Signal::TERM);
+    running.exits(128 + 9);
+    assert!(all_gone(&pids));
+    is_free(&tenure);
+}
+
+#[test]
+fn a_process_that_waits_can_be_ended() {
+    let tenure = Tenure::new();
+    let holder = tenure.start("a", &shell(&[], &format!("echo >> ready; {STAY}")));
+    tenure.lines("ready", 1);
+    let waiting = tenure.start("b", &shell(&[], "echo >> never"));
+    tenure.said(&waiting, STANDBY);
+    waiting.signal(Signal::INT);
+    waiting.exits(128 + 2);
+    assert!(!tenure.path("never").exists());
+    holder.signal(Signal::TERM);
+    holder.exits(128 + 15);
+}
+
+#[test]
+fn who_does_not_want_to_wait_is_told_who_holds_the_duty() {
+    let tenure = Tenure::new();
+    let script = format!("echo $TENURE_INSTANCE >> ready; {STAY}");
+    let _holder = tenure.start("a", &shell(&[], &script));
+    let holder = tenure.lines("ready", 1).remove(0);
+    let ran = run(&tenure, &["--no-wait"], "echo never");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    let said = format!("\nST025: somebody holds the duty: {holder} holds demo/one\n");
+    assert!(ran.stderr.contains(&said), "{ran:?}");
+    // Alone, nobody has to wait.
+    let alone = ["run", "--duty", "demo2/one", "--no-wait", "--", "true"];
+    assert_eq!(tenure.run(&alone).code, Some(0));
+}
+
+/// On a store, a second one waits for the first and goes on under a larger epoch.
+fn the_second_waits_for_the_first(store: &str) {
+    let tenure = Tenure::new();
+    let options = ["--store", store];
+    let script = format!("echo $TENURE_EPOCH >> epochs; {STAY}");
+    let first = tenure.start("a", &shell(&options, &script));
+    tenure.lines("epochs", 1);
+    let script = "echo $TENURE_EPOCH >> epochs; exit 3";
+    let second = tenure.start("b", &shell(&options, script));
+    tenure.said(&second, STANDBY);
+    first.signal(Signal::TERM);
+    first.exits(128 + 15);
+    second.exits(3);
+    let epochs = tenure.lines("epochs", 2);
+    let epochs: Vec<u64> = epochs.iter().map(|epoch| epoch.parse().unwrap()).collect();
+    assert!(epochs[0] < epochs[1], "{epochs:?}");
+}
+
+#[test]
+fn a_second_one_waits_on_sqlite() {
+    the_second_waits_for_the_first("sqlite:tenure.db");
+}
+
+#[test]
+fn a_second_one_waits_on_postgres() {
+    let Some(server) = service(TEST_POSTGRES) else { return };
+    the_second_waits_for_the_first(&format!("{server}?schema={}", name()));
+}
+
+#[test]
+fn a_second_one_waits_on_redis() {
+    let Some(server) = service(TEST_REDIS) else { return };
+    the_second_waits_for_the_first(&format!("{server}?prefix={}:", name()));
+}
+
+#[test]
+fn when_tenure_is_killed_nothing_of_the_command_is_left() {
+    let tenure = Tenure::new();
+    let script = family("echo $TENURE_DEADLINE_FILE >> file");
+    let mut running = tenure.start("a", &shell(&[], &script));
+    let (pids, guard) = (tenure.pids("pids", 3), running.guard());
+    running.signal(Signal::KILL);
+    running.wait();
+    wait_until("everything has ended", LIMIT, || all_gone(&pids)).unwrap();
+    wait_until("the guard has ended", LIMIT, || all_gone(&[guard])).unwrap();
+    let file = tenure.lines("file", 1).remove(0);
+    assert!(!std::path::Path::new(&file).parent().unwrap().exists(), "{file}");
+}
+
+/// Whoever gets the duty next can be sure that nothing of the one before runs any more, although
+/// that one is stopped and can end nothing itself.
+#[test]
+fn a_stopped_tenure_does_not_keep_its_command_from_being_ended_in_time() {
+    let tenure = Tenure::new();
+    let script = family("trap \"\" TERM; echo $TENURE_EPOCH >> epochs");
+    let stopped = tenure.start("a", &shell(&[], &script));
+    let pids = tenure.pids("pids", 3);
+    stopped.signal(Signal::STOP);
+    let next = "echo $TENURE_EPOCH >> epochs
+                for pid in $(cat pids); do kill -0 $pid && echo $pid >> alive; done; exit 0";
+    let next = tenure.start("b", &shell(&[], next));
+    next.exits(0);
+    assert_eq!(tenure.text("alive"), "");
+    assert!(all_gone(&pids));
+
+    // Awake again, it has lost the duty; it waits for it and starts the command once more.
+    stopped.signal(Signal::CONT);
+    let epochs = tenure.lines("epochs", 7);
+    let epochs: Vec<u64> = epochs.iter().map(|epoch| epoch.parse().unwrap()).collect();
+    assert_eq!(epochs, [1, 1, 1, 2, 3, 3, 3]);
+    stopped.signal(Signal::KILL);
+}
+
+#[test]
+fn without_its_guard_tenure_ends_the_command_and_itself() {
+    let tenure = Tenure::new();
+    let running = tenure.start("a", &shell(&[], &family(":")));
+    let pids = tenure.pids("pids", 3);
+    rustix::process::kill_process(running.guard(), Signal::KILL).unwrap();
+    running.exits(125);
+    assert!(all_gone(&pids));
+    assert!(tenure.text("a.err").contains("the guard has died"), "{}", tenure.text("a.err"));
+    is_free(&tenure);
+}
+
+#[test]
+fn a_guard_that_is_stopped_does_not_save_the_command() {
+    let tenure = Tenure::new();
+    let running = tenure.start("a", &shell(&[], &family(":")));
+    let (pids, guard) = (tenure.pids("pids", 3), running.guard());
+    rustix::process::kill_process(guard, Signal::STOP).unwrap();
+    // Nobody renews: the deadline comes, and the guard sleeps over it.
+    running.signal(Signal::TERM);
+    running.exits(125);
+    assert!(all_gone(&pids) && all_gone(&[guard]));
+    let said = tenure.text("a.err");
+    assert!(said.contains("the guard did not end the command in time"), "{said}");
+}
+
+#[test]
+fn a_store_that_is_away_is_waited_for() {
+    if service(TEST_POSTGRES).is_none() {
+        return;
+    }
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    server.stop().unwrap();
+    let tenure = Tenure::new();
+    let url = server.url();
+    let ran = run(&tenure, &["--store", &url, "--no-wait"], "echo never");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(125), ""), "{ran:?}");
+    assert!(ran.stderr.contains("ST002: the store cannot be reached"), "{ran:?}");
+
+    let waiting = tenure.start("a", &shell(&["--store", &url], "exit 4"));
+    tenure.said(&waiting, "ST002: the store cannot be reached");
+    tenure.said(&waiting, "hint: check that the server runs");
+    server.start_again().unwrap();
+    waiting.exits(4);
+}
+
+#[test]
+fn a_store_that_promises_too_little_is_not_used() {
+    let tenure = Tenure::new();
+    let ran = run(&tenure, &["--require", "exclusive-effects"], "echo never");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(125), ""), "{ran:?}");
+    assert!(ran.stderr.contains("ST027: "), "{ran:?}");
+}
+
+/// As the first process of a container: orphans are reaped, TERM is heard, the exit code is passed
+/// on. Needs the right to make a PID namespace, as root has it.
+#[test]
+fn it_can_be_the_first_process() {
+    let tenure = Tenure::new();
+    let script = "for i in 1 2 3; do (sh -c 'exit 0' &); (setsid sh -c ':' &); done
+                  while ps -A -o stat= | grep -q Z; do :; done
+                  ps -A -o pid=,comm= | grep tenure > processes
+                  trap 'exit 6' TERM; kill -TERM 1; exec 9<>hold; while :; do read line <&9; done";
+    let unshare = ["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_tenure")];
+    let script = format!("mkfifo hold; {script}");
+    let words = [&unshare[..], &shell(&[], &script)].concat();
+    let running = tenure.start_this("a", tenure.command_of("unshare", &words));
+    running.exits(6);
+    assert!(tenure.lines("processes", 2)[0].trim().starts_with("1 "));
+    assert!(tenure.text("a.err").lines().all(|line| !line.contains("/proc")));
+    is_free(&tenure);
+}

@@ -1,0 +1,117 @@
+//! Commands of `tenure` that run for long, and what the programs that they start leave behind.
+
+use std::fs::File;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use testkit::wait_until;
+
+use crate::tenure::Tenure;
+
+/// However slow the machine is, it does not take that long.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// A process that is killed when the test is over.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    stderr: String,
+}
+
+impl Tenure {
+    /// Starts `tenure`; what it says is in the file `NAME.err`, what it prints in `NAME.out`.
+    pub fn start(&self, name: &str, words: &[&str]) -> Running {
+        self.start_this(name, self.command(words))
+    }
+
+    pub fn start_this(&self, name: &str, mut command: Command) -> Running {
+        let file = |kind: &str| File::create(self.path(&format!("{name}.{kind}"))).unwrap();
+        // A terminal of whoever runs the tests stays out of it.
+        let child = command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
+        Running { child: child.spawn().unwrap(), stderr: format!("{name}.err") }
+    }
+
+    /// What is in a file; nothing if there is none.
+    pub fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Waits until a file has so many whole lines.
+    #[track_caller]
+    pub fn lines(&self, name: &str, count: usize) -> Vec<String> {
+        let whole = || {
+            let text = self.text(name);
+            let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
+        };
+        let seen = wait_until(name, LIMIT, || whole().len() >= count);
+        assert!(seen.is_ok(), "{name} has only {:?}", whole());
+        whole()
+    }
+
+    /// Process ids that were written to a file, one per line.
+    #[track_caller]
+    pub fn pids(&self, name: &str, count: usize) -> Vec<Pid> {
+        let lines = self.lines(name, count);
+        lines.iter().map(|line| Pid::from_raw(line.parse().unwrap()).unwrap()).collect()
+    }
+
+    /// Waits until a process has said something.
+    #[track_caller]
+    pub fn said(&self, running: &Running, what: &str) {
+        let said = || self.text(&running.stderr);
+        let seen = wait_until(what, LIMIT, || said().contains(what));
+        assert!(seen.is_ok(), "{what:?} is not in {:?}", said());
+    }
+}
+
+impl Running {
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    #[track_caller]
+    pub fn exits(mut self, code: i32) {
+        assert_eq!(self.wait().code(), Some(code));
+    }
+
+    /// The guard that it has started.
+    pub fn guard(&self) -> Pid {
+        let me = self.pid().as_raw_pid();
+        let children = std::fs::read_to_string(format!("/proc/{me}/task/{me}/children")).unwrap();
+        Pid::from_raw(children.split_whitespace().next().unwrap().parse().unwrap()).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn all_gone(pids: &[Pid]) -> bool {
+    pids.iter().all(|pid| test_kill_process(*pid).is_err())
+}
+
+/// A shell that never ends by itself: it waits at a pipe that it has open itself.
+pub const STAY: &str = "test -p hold || mkfifo hold; exec 9<>hold; while :; do read line <&9; done";
+
+/// A command, a grandchild, and a grandchild in a session of its own whose parent is gone; all of
+/// them begin with `first`. Their process ids are in the file `pids`.
+pub fn family(first: &str) -> String {
+    let stay = format!("{first}; echo $$ >> pids; while :; do read line <&9; done");
+    format!(
+        "{first}; mkfifo hold; exec 9<>hold; (setsid sh -c '{stay}' &); sh -c '{stay}' &
+         echo $$ >> pids; while :; do read line <&9; done"
+    )
+}

@@ -1,0 +1,132 @@
+//! `tenure run` on a terminal, started by a shell with job control.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use testkit::wait_until;
+
+use crate::running::LIMIT;
+use crate::tenure::Tenure;
+
+/// What the shell shows when it waits for a command. Ctrl-C and Ctrl-Z throw away what was typed
+/// ahead, so whoever types waits for this.
+const PROMPT: &str = "desk> ";
+
+/// A shell at a terminal of its own.
+struct Desk {
+    shell: Child,
+    keyboard: File,
+    screen: Arc<Mutex<String>>,
+}
+
+impl Desk {
+    fn new(tenure: &Tenure) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+        let terminal = || OpenOptions::new().read(true).write(true).open(path).unwrap();
+        let words = ["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"];
+        let mut command = tenure.command_of("setsid", &words);
+        command.env("TENURE", env!("CARGO_BIN_EXE_tenure")).env("PS1", PROMPT);
+        let command = command.stdin(Stdio::from(terminal())).stdout(Stdio::from(terminal()));
+        let shell = command.stderr(Stdio::from(terminal())).spawn().unwrap();
+        let keyboard = File::from(master);
+        let mut paper = keyboard.try_clone().unwrap();
+        let screen = Arc::new(Mutex::new(String::new()));
+        let shown = Arc::clone(&screen);
+        std::thread::spawn(move || {
+            let mut some = [0; 1024];
+            // Reading ends with an error when nobody has the terminal open any more.
+            while let Ok(count @ 1..) = paper.read(&mut some) {
+                shown.lock().unwrap().push_str(&String::from_utf8_lossy(&some[..count]));
+            }
+        });
+        Self { shell, keyboard, screen }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for a text on the screen; what was before is not looked at again.
+    #[track_caller]
+    fn sees(&self, text: &str) {
+        let seen = wait_until(text, LIMIT, || self.screen.lock().unwrap().contains(text));
+        let mut screen = self.screen.lock().unwrap();
+        assert!(seen.is_ok(), "no {text:?} on {screen:?}");
+        let after = screen.split_once(text).unwrap().1.to_owned();
+        *screen = after;
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+/// What is typed is echoed: the arithmetic tells what was printed from what was typed.
+#[test]
+fn the_command_has_the_terminal_while_it_runs() {
+    let tenure = Tenure::new();
+    let mut desk = Desk::new(&tenure);
+    let run = "\"$TENURE\" run --duty demo/one --ttl 60s -- sh -c";
+    let script = "echo ready-$((1+1)); while read line; do echo \"got-$line\"; done";
+
+    // It reads what is typed.
+    desk.press(&format!("{run} '{script}'\n"));
+    desk.sees("ready-2");
+    desk.press("one\n");
+    desk.sees("got-one");
+
+    // Ctrl-Z stops it, and the shell has the terminal.
+    desk.press("\u{1a}");
+    desk.sees("Stopped");
+    desk.sees(PROMPT);
+    desk.press("echo back-$((2+2))\n");
+    desk.sees("back-4");
+
+    // Brought back, it goes on where it was.
+    desk.press("fg\n");
+    desk.press("two\n");
+    desk.sees("got-two");
+
+    // In the background it has no terminal, and is stopped as soon as it wants to read.
+    desk.press("\u{1a}");
+    desk.sees("Stopped");
+    desk.sees(PROMPT);
+    desk.press("bg\n");
+    desk.press("echo back-$((3+3))\n");
+    desk.sees("back-6");
+    desk.press("fg\n");
+    desk.press("three\n");
+    desk.sees("got-three");
+
+    // Ctrl-C ends it, and the shell learns so.
+    desk.press("\u{3}");
+    desk.sees(PROMPT);
+    desk.press("echo code-$?-$((4+4))\n");
+    desk.sees("code-130-8");
+
+    // Ctrl-C reaches tenure itself while it waits.
+    desk.press("mkfifo hold\n");
+    desk.press(&format!("{run} 'echo ready-$((5+5)); exec 9<>hold; read line <&9' &\n"));
+    desk.sees("ready-10");
+    desk.press(&format!("{run} 'echo never'\n"));
+    desk.sees("standby");
+    desk.press("\u{3}");
+    desk.sees(PROMPT);
+    desk.press("echo code-$?-$((6+6))\n");
+    desk.sees("code-130-12");
+    // The shell ends when the one in the background has.
+    desk.press("kill %1; wait; exit\n");
+    desk.shell.wait().unwrap();
+}
