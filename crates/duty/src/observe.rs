@@ -16,7 +16,7 @@ pub enum Operation {
     Renew,
     /// Duties were given back.
     Release,
-    /// Members and holders were read.
+    /// Members, holders and the group's document were read, or the document was replaced.
     Look,
 }
 
@@ -46,4 +46,13 @@ pub trait Observer: Debug + Send + Sync + 'static {
 
     /// A resource or the store refused a write under an older epoch.
     fn fenced(&self, _group: &GroupName, _duty: &DutyId) {}
+
+    /// The work on a duty ended with this error; called where the work ran.
+    fn work_failed(&self, _group: &GroupName, _duty: &DutyId, _epoch: Epoch, _error: &str) {}
 }
+
+/// Nobody watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {}

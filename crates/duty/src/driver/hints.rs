@@ -1,0 +1,41 @@
+//! Listens for changes of the group.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{GroupName, Store};
+use tokio::sync::mpsc;
+
+use super::open::Pause;
+
+/// Hints, one at a time: two that come together are one.
+pub(super) fn listen(store: Arc<dyn Store>, group: GroupName) -> mpsc::Receiver<()> {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = sender.closed() => {}
+            () = forward(&*store, &group, &sender) => {}
+        }
+    });
+    receiver
+}
+
+/// Polling is the fallback, so a store that cannot listen now is tried again without hurry.
+async fn forward(store: &dyn Store, group: &GroupName, hints: &mpsc::Sender<()>) {
+    let mut pause = Pause::new(Duration::from_secs(5));
+    loop {
+        if let Ok(mut watch) = store.watch(group).await {
+            // Something may have changed before it listened.
+            let _ = hints.try_send(());
+            loop {
+                match watch.changed().await {
+                    Ok(()) => pause.reset(),
+                    Err(_) => pause.wait().await,
+                }
+                // One that waits to be seen says the same.
+                let _ = hints.try_send(());
+            }
+        }
+        pause.wait().await;
+    }
+}

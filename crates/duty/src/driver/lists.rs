@@ -1,0 +1,88 @@
+//! Reads the list of duties.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::engine::Event as Input;
+use tenure_core::{Code, DutyId, Listing, StoreError, Target, Targets};
+use tokio::sync::mpsc;
+
+use super::on_a_thread;
+use crate::join::Duties;
+
+/// A list that takes longer is given up, whatever its source thinks.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The lists as they come: one for what never changes.
+pub(super) fn read(duties: Duties, most: usize) -> Result<mpsc::Receiver<Input>, StoreError> {
+    let (sender, receiver) = mpsc::channel(1);
+    let fixed = match duties {
+        Duties::Standby(duty) => Listing::new([Target::new(duty)]),
+        Duties::Shards(count) => {
+            let targets: Result<Vec<_>, _> =
+                (0..count).map(|n| DutyId::new(n.to_string()).map(Target::new)).collect();
+            Listing::new(targets?)
+        }
+        Duties::Targets { source, every } => {
+            // A long list takes a while to read and to sort: not on the thread that renews.
+            on_a_thread("tenure-list", move || repeat(source, every, most, sender))?;
+            return Ok(receiver);
+        }
+    };
+    // The channel is new and has room for one.
+    let _ = sender.try_send(Input::Listed(fixed));
+    Ok(receiver)
+}
+
+async fn repeat(
+    source: Arc<dyn Targets>,
+    every: Duration,
+    most: usize,
+    sender: mpsc::Sender<Input>,
+) {
+    let mut last = None;
+    loop {
+        let listed = list(Arc::clone(&source), most).await;
+        let input = match listed {
+            // What has not changed since it was told is not told again.
+            Ok(listing) if last.as_ref() == Some(&listing) => None,
+            Ok(listing) => {
+                last = Some(listing.clone());
+                Some(Input::Listed(listing))
+            }
+            Err(error) => {
+                last = None;
+                Some(Input::Unlisted(error))
+            }
+        };
+        if let Some(input) = input
+            && sender.send(input).await.is_err()
+        {
+            return;
+        }
+        tokio::select! {
+            () = sender.closed() => return,
+            () = tokio::time::sleep(every) => {}
+        }
+    }
+}
+
+async fn list(source: Arc<dyn Targets>, most: usize) -> Result<Listing, StoreError> {
+    let listing = tokio::time::timeout(LONGEST, async move { source.list(most).await });
+    // A task of its own: a source that panics is one that cannot be read.
+    let listing = match tokio::spawn(listing).await {
+        Ok(Ok(listing)) => listing?,
+        Ok(Err(_)) => {
+            let detail = format!("no list within {} s", LONGEST.as_secs());
+            return Err(StoreError::refused(Code::BadTargets, detail));
+        }
+        Err(_) => return Err(StoreError::refused(Code::BadTargets, "the source panicked")),
+    };
+    match listing.targets().len() {
+        named if named > most => {
+            let detail = format!("{named} targets, the limit is {most}");
+            Err(StoreError::refused(Code::TooManyTargets, detail))
+        }
+        _ => Ok(listing),
+    }
+}

@@ -1,0 +1,245 @@
+//! Fixed partitions from the environment: no coordination, no store, the same events.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{
+    Clock, Code, DutyId, DutyKey, Epoch, GroupName, Hold, LocalInstant, Mark, StoreError, Ttl,
+};
+use tokio::sync::mpsc;
+
+use crate::driver::holds::Holds;
+use crate::driver::{nap, on_a_thread};
+use crate::membership::{Event, Inbox, Membership};
+use crate::observe::Unobserved;
+use crate::process;
+use crate::standing::{Command, Desk};
+
+const LIST: &str = "CONNECTOR_PARTITIONS";
+const ID: &str = "CONNECTOR_PARTITION_ID";
+const TOTAL: &str = "CONNECTOR_TOTAL_PARTITIONS";
+
+/// More numbers than this in one process are a mistake.
+const MOST: usize = 10_000;
+
+/// The partitions of this process, as its deployment says.
+///
+/// Nothing watches over them: two processes with the same number both work on it, and nobody takes
+/// over what a dead one had. The epoch is always [`Epoch::ZERO`], so no resource can tell an old
+/// owner from a new one, and a guard is good until the membership is left. Where that matters, use
+/// a group with a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partitions {
+    ids: Vec<u32>,
+}
+
+impl Partitions {
+    /// Reads `CONNECTOR_PARTITIONS`, `CONNECTOR_PARTITION_ID` and `CONNECTOR_TOTAL_PARTITIONS`.
+    pub fn from_env() -> Result<Self, StoreError> {
+        let read = |name: &str| match std::env::var(name) {
+            Ok(value) => Ok(Some(value)),
+            Err(std::env::VarError::NotPresent) => Ok(None),
+            Err(std::env::VarError::NotUnicode(_)) => Err(bad(format!("{name} is not UTF-8"))),
+        };
+        let (list, id, total) = (read(LIST)?, read(ID)?, read(TOTAL)?);
+        Self::parse(list.as_deref(), id.as_deref(), total.as_deref())
+    }
+
+    /// The same from values: a list as in `0,1`, or one number and how many there are. Both may be
+    /// there if they say the same.
+    pub fn parse(
+        list: Option<&str>,
+        id: Option<&str>,
+        total: Option<&str>,
+    ) -> Result<Self, StoreError> {
+        let total = total.map(|text| number(TOTAL, text)).transpose()?;
+        let listed = list.map(parse_list).transpose()?;
+        let single = id.map(|text| number(ID, text)).transpose()?;
+        if single.is_some() && total.is_none() {
+            return Err(bad(format!("{ID} is set and {TOTAL} is not")));
+        }
+        let ids = match (listed, single) {
+            (None, None) if total.is_some() => {
+                return Err(bad(format!("{TOTAL} is set, and neither {ID} nor {LIST} is")));
+            }
+            (None, None) => return Err(bad(format!("neither {LIST} nor {ID} is set"))),
+            (Some(ids), Some(id)) if ids != [id] => {
+                return Err(bad(format!("{LIST} is {ids:?} and {ID} is {id}")));
+            }
+            (Some(ids), _) => ids,
+            (None, Some(id)) => vec![id],
+        };
+        if let Some(total) = total
+            && let Some(id) = ids.iter().find(|id| **id >= total)
+        {
+            return Err(bad(format!("partition {id}, but {TOTAL} is {total}: they count from 0")));
+        }
+        Ok(Self { ids })
+    }
+
+    /// The numbers, sorted.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Where the cursor of a partition is kept beside `path`: `PATH.partition-ID`. The store
+    /// `file:PATH` puts the checkpoint of the duty `ID` there, too.
+    pub fn cursor_path(path: &Path, id: u32) -> PathBuf {
+        let mut name = OsString::from(path);
+        name.push(format!(".partition-{id}"));
+        name.into()
+    }
+
+    /// A membership that has each partition assigned at once, as the duties `group/ID`, until it is
+    /// left or all work has ended. Work may take up to `drain` to come to its end.
+    pub fn join(
+        &self,
+        group: &GroupName,
+        clock: Arc<dyn Clock>,
+        drain: Duration,
+    ) -> Result<Membership, StoreError> {
+        let (commands, orders) = mpsc::unbounded_channel();
+        let desk = Desk { commands, observer: Arc::new(Unobserved), store: Arc::default() };
+        let inbox = Arc::new(Inbox::default());
+        let instance = process::instance().id().clone();
+        let membership =
+            Membership::new(Arc::clone(&inbox), desk.clone(), group.clone(), instance.clone());
+        let mut holds = Holds {
+            group: group.clone(),
+            // Nothing expires. The longest there is, so that no margin is asked for in vain.
+            ttl: Ttl::new(Ttl::MAX)?,
+            progress: None,
+            clock,
+            desk,
+            inbox,
+            tenancies: BTreeMap::new(),
+            changed: false,
+        };
+        let nonce = process::fresh_nonce();
+        for id in &self.ids {
+            let duty = DutyKey { group: group.clone(), id: DutyId::new(id.to_string())? };
+            let instance = instance.clone();
+            let hold = Hold { duty, epoch: Epoch::ZERO, instance, nonce, mark: Mark::default() };
+            holds.assign(hold, LocalInstant::from_nanos(u64::MAX));
+        }
+        on_a_thread("tenure-fixed", move || attend(holds, orders, drain))?;
+        Ok(membership)
+    }
+}
+
+/// Waits for the end: of all work, or of the time that it had to come to its end.
+async fn attend(mut holds: Holds, mut orders: mpsc::UnboundedReceiver<Command>, drain: Duration) {
+    let clock = Arc::clone(&holds.clock);
+    let mut leaving = None;
+    while !holds.tenancies.is_empty() {
+        let late = async {
+            match leaving {
+                Some(at) => nap(&*clock, at, Duration::from_secs(1)).await,
+                None => std::future::pending().await,
+            }
+        };
+        let order = tokio::select! {
+            biased;
+            Some(order) = orders.recv() => order,
+            () = late => break,
+        };
+        match order {
+            Command::Stopped { duty, epoch, .. } => {
+                holds.stopped(&(duty, epoch));
+            }
+            Command::Leave | Command::Drain if leaving.is_none() => {
+                leaving = Some(clock.now().plus(drain));
+                let keys: Vec<_> = holds.tenancies.keys().cloned().collect();
+                keys.iter().for_each(|key| holds.drain(key, "leave"));
+            }
+            // Whatever a resource says, there is nobody to ask for another epoch: the guard that
+            // was told so is lost, and its partition ends when it is dropped.
+            _ => {}
+        }
+    }
+    holds.inbox.push(Event::Ended(Ok(())));
+    holds.end();
+}
+
+fn bad(detail: String) -> StoreError {
+    StoreError::refused(Code::BadPartitions, detail)
+}
+
+fn number(name: &str, text: &str) -> Result<u32, StoreError> {
+    // `u32` alone would take `+1`.
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        Ok(number) if digits => Ok(number),
+        _ => Err(bad(format!("{name} has {:?}, which is no number", shortened(text)))),
+    }
+}
+
+/// Enough of a text to recognise it by.
+fn shortened(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+fn parse_list(text: &str) -> Result<Vec<u32>, StoreError> {
+    let parts = text.split(',').take(MOST + 1);
+    let mut ids: Vec<_> = parts.map(|part| number(LIST, part.trim())).collect::<Result<_, _>>()?;
+    if ids.len() > MOST {
+        return Err(bad(format!("{LIST} has more than {MOST} partitions")));
+    }
+    ids.sort_unstable();
+    if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(bad(format!("{LIST} has {} twice", pair[0])));
+    }
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(list: Option<&str>, id: Option<&str>, total: Option<&str>) -> Vec<u32> {
+        Partitions::parse(list, id, total).unwrap().ids().to_vec()
+    }
+
+    #[test]
+    fn both_forms_are_read_and_may_agree() {
+        assert_eq!(ids(Some("1, 0"), None, None), [0, 1]);
+        assert_eq!(ids(None, Some("2"), Some("3")), [2]);
+        assert_eq!(ids(Some("2"), Some("2"), Some("3")), [2]);
+        assert_eq!(ids(Some("0,2"), None, Some("3")), [0, 2]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_and_named() {
+        for (list, id, total, named) in [
+            (None, None, None, "neither"),
+            (None, None, Some("3"), "TOTAL_PARTITIONS is set"),
+            (None, Some("1"), None, "TOTAL_PARTITIONS is not"),
+            (None, Some("3"), Some("3"), "partition 3"),
+            (Some("0,3"), None, Some("3"), "partition 3"),
+            (Some(""), None, None, "\"\""),
+            (Some("0,,1"), None, None, "\"\""),
+            (Some("0,1,0"), None, None, "0 twice"),
+            (Some("one"), None, None, "one"),
+            (Some("-1"), None, None, "-1"),
+            (Some("+1"), None, None, "+1"),
+            (Some("4294967296"), None, None, "4294967296"),
+            (Some("0,1"), Some("1"), Some("2"), "[0, 1]"),
+            (Some("0"), Some("1"), Some("2"), "[0]"),
+            (None, Some(""), Some("3"), "\"\""),
+            (None, Some("0"), Some("0"), "partition 0"),
+        ] {
+            let error = Partitions::parse(list, id, total).unwrap_err();
+            assert_eq!(error.code(), Code::BadPartitions);
+            assert!(error.to_string().contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_lies_beside_its_path() {
+        let path = Partitions::cursor_path(Path::new("data/cursor.json"), 3);
+        assert_eq!(path, Path::new("data/cursor.json.partition-3"));
+    }
+}

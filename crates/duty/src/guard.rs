@@ -1,0 +1,275 @@
+//! What user code gets for each duty that it was assigned: the right to act, for as long as it
+//! stands.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tenure_core::engine::Ended;
+use tenure_core::store::{Checkpoint, Commit, Committed};
+use tenure_core::{
+    Code, Document, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Problem, StoreError,
+    Version,
+};
+use tokio::sync::{Mutex, watch};
+
+use crate::standing::{Command, Desk, Standing, Tenancy};
+
+/// The right to one duty, from its assignment until the work on it has ended.
+///
+/// Keep it (or a clone) while you work. When the last handle is dropped, or
+/// [`Guard::finished`] is called, the duty is given back.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    tenancy: Arc<Tenancy>,
+    desk: Desk,
+    /// The version that a commit replaces; `None` before anything was read.
+    version: Mutex<Option<Version>>,
+    told: AtomicBool,
+}
+
+/// Why no effect is allowed under a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The hold has ended: stop.
+    Revoked,
+    /// The deadline has passed, or comes before the effect would be done: stop.
+    Deadline,
+    /// The process was paused, and the store has not confirmed the hold since. It may stand: wait
+    /// for [`Guard::confirmed`], or stop.
+    Unconfirmed,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Revoked => "the hold has ended",
+            Self::Deadline => "the deadline of the hold comes first",
+            Self::Unconfirmed => "the hold is not confirmed since a pause",
+        })
+    }
+}
+
+impl std::error::Error for Lost {}
+
+impl From<Lost> for StoreError {
+    fn from(lost: Lost) -> Self {
+        Self::refused(Code::Fenced, lost.to_string())
+    }
+}
+
+impl Guard {
+    pub(crate) fn new(tenancy: Arc<Tenancy>, desk: Desk) -> Self {
+        let inner =
+            Inner { tenancy, desk, version: Mutex::new(None), told: AtomicBool::new(false) };
+        Self { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn tenancy(&self) -> &Arc<Tenancy> {
+        &self.inner.tenancy
+    }
+
+    /// The duty.
+    pub fn duty(&self) -> &DutyKey {
+        &self.hold().duty
+    }
+
+    /// The epoch of the hold: hand it on with every effect, and let the resource refuse what comes
+    /// with an older one (R11).
+    pub fn epoch(&self) -> Epoch {
+        self.hold().epoch
+    }
+
+    /// Who holds it: this process.
+    pub fn instance(&self) -> &InstanceId {
+        &self.hold().instance
+    }
+
+    /// The hold as the store granted it.
+    pub fn hold(&self) -> &Hold {
+        &self.inner.tenancy.hold
+    }
+
+    /// Whether an effect may begin now, and how much time is left for it. Ask before **each**
+    /// effect: it costs a look at a clock, and is right also when this thread was stopped and
+    /// nobody could tell it anything.
+    pub fn check(&self) -> Result<Duration, Lost> {
+        self.inner.tenancy.left()
+    }
+
+    /// Whether a call that may take up to `needed` can begin now and end in time, with the margin
+    /// of the TTL to spare.
+    pub fn check_for(&self, needed: Duration) -> Result<(), Lost> {
+        let needed = needed.saturating_add(self.inner.tenancy.margin);
+        if self.check()? > needed { Ok(()) } else { Err(Lost::Deadline) }
+    }
+
+    /// The first instant at which no effect is allowed any more, as it stands now.
+    pub fn deadline(&self) -> LocalInstant {
+        self.inner.tenancy.deadline()
+    }
+
+    /// Whether the work was asked to come to its end.
+    pub fn draining(&self) -> bool {
+        self.inner.tenancy.is_draining()
+    }
+
+    /// Waits until the work is asked to come to its end, or the hold is lost.
+    pub async fn stopping(&self) {
+        self.until(|standing| standing.draining || standing.lost).await;
+    }
+
+    /// Waits until the hold is lost: revoked, or its deadline has passed. What was begun is to be
+    /// given up at once.
+    pub async fn lost(&self) {
+        self.until(|standing| standing.lost).await;
+    }
+
+    /// Waits until the store has confirmed the hold after a pause; an error when it is lost.
+    pub async fn confirmed(&self) -> Result<(), Lost> {
+        self.until(|standing| standing.lost || !standing.suspended).await;
+        self.check().map(|_| ())
+    }
+
+    async fn until(&self, holds: impl FnMut(&Standing) -> bool) {
+        // The tenancy has the sender, and this guard has the tenancy: it cannot close.
+        let _ = self.changes().wait_for(holds).await;
+    }
+
+    /// Deadline and state as they change, for those who show them to others.
+    pub fn changes(&self) -> watch::Receiver<Standing> {
+        self.inner.tenancy.changes()
+    }
+
+    /// Says that the work came a step further; see [`crate::Join::progress`]. As often as you like.
+    pub fn progress(&self) {
+        if self.inner.tenancy.note_progress() {
+            self.send(|duty, epoch| Command::Progress { duty, epoch });
+        }
+    }
+
+    /// Says that a resource refused an effect of this hold, because it has seen `newest`. No effect
+    /// is allowed any more; the duty is claimed again, above that epoch.
+    pub fn fenced(&self, newest: Epoch) {
+        self.inner.desk.observer.fenced(&self.duty().group, &self.duty().id);
+        if self.inner.tenancy.lose() {
+            self.send(|duty, epoch| Command::Fenced { duty, epoch, newest });
+        }
+    }
+
+    /// Says that the work has ended, and that nothing of it runs any more, also if other handles
+    /// still exist. Only the first call counts.
+    pub fn finished(&self, how: Ended) {
+        self.inner.finished(how);
+    }
+
+    fn send(&self, command: impl FnOnce(DutyId, Epoch) -> Command) {
+        self.inner.send(command);
+    }
+
+    /// The newest checkpoint of the duty.
+    pub async fn load(&self) -> Result<Option<Checkpoint>, StoreError> {
+        let mut version = self.inner.version.lock().await;
+        self.read(&mut version).await
+    }
+
+    async fn read(&self, version: &mut Option<Version>) -> Result<Option<Checkpoint>, StoreError> {
+        let duty = self.duty().clone();
+        let loaded = self
+            .inner
+            .desk
+            .store
+            .ask(move |store| async move { Ok(store.load(&[duty]).await?.pop().flatten()) });
+        let checkpoint = loaded.await?;
+        *version = Some(checkpoint.as_ref().map_or(Version::ZERO, |found| found.version));
+        Ok(checkpoint)
+    }
+
+    /// Stores a checkpoint over the newest one. [`Code::Fenced`]: the hold does not stand any more,
+    /// stop. After an error that may have happened the next commit finds out whether it did.
+    ///
+    /// It goes over the connections of the membership, which renew too. Who commits thousands of
+    /// checkpoints a second opens a store of its own.
+    pub async fn commit(&self, document: Document) -> Result<Version, StoreError> {
+        // One at a time: each replaces the version that the one before has written.
+        let mut version = self.inner.version.lock().await;
+        for _ in 0..3 {
+            self.check()?;
+            let expected = match *version {
+                Some(version) => version,
+                None => self.read(&mut version).await?.map_or(Version::ZERO, |last| last.version),
+            };
+            // Until the answer is there nobody knows what is stored.
+            *version = None;
+            let commit = Commit { hold: self.hold().clone(), expected, document: document.clone() };
+            let session = self.inner.tenancy.session.clone();
+            let answer = self.inner.desk.store.ask(move |store| async move {
+                Ok(store.commit(&session, &[commit]).await?.pop())
+            });
+            match answer.await? {
+                Some(Committed::Saved(saved)) => {
+                    *version = Some(saved);
+                    return Ok(saved);
+                }
+                Some(Committed::Fenced { newest }) => return Err(self.refused(newest)),
+                Some(Committed::Conflict { .. }) => {
+                    // A write of this very hold may have arrived after its answer was given up.
+                    let found = self.read(&mut version).await?;
+                    let newest = found.as_ref().map_or(Epoch::ZERO, |found| found.epoch);
+                    let own = found.is_some_and(|found| {
+                        found.epoch == self.epoch() && found.instance == *self.instance()
+                    });
+                    if !own {
+                        return Err(self.refused(newest));
+                    }
+                }
+                None => break,
+            }
+        }
+        Err(StoreError::unknown(Code::Failed, "the checkpoint changes while it is written"))
+    }
+
+    /// The store itself refused: this hold is over, whatever was said before.
+    fn refused(&self, newest: Epoch) -> StoreError {
+        self.inner.desk.observer.fenced(&self.duty().group, &self.duty().id);
+        self.inner.tenancy.lose();
+        let epoch = self.epoch();
+        let detail = format!("{} under epoch {epoch}, the newest is {newest}", self.duty());
+        StoreError::Refused(Problem { code: Code::Fenced, detail })
+    }
+}
+
+impl Inner {
+    fn finished(&self, how: Ended) {
+        if !self.told.swap(true, Ordering::AcqRel) {
+            self.tenancy.lose();
+            self.send(|duty, epoch| Command::Stopped { duty, epoch, how });
+        }
+    }
+
+    fn send(&self, command: impl FnOnce(DutyId, Epoch) -> Command) {
+        let hold = &self.tenancy.hold;
+        // A driver that is gone has nothing more to learn.
+        let _ = self.desk.commands.send(command(hold.duty.id.clone(), hold.epoch));
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let asked = self.tenancy.is_draining() || self.tenancy.is_lost();
+        self.finished(match asked {
+            _ if std::thread::panicking() => Ended::Failed,
+            true => Ended::Asked,
+            false => Ended::Done,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! What a guard says, on a clock that only the test moves.
+
+use std::sync::atomic::AtomicU64;
+
+use tenure_core::{Clock, Mark, Nonce, Session, Ttl};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::observe::Unobserved;
+
+const TTL: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+struct Hand(AtomicU64);
+
+impl Hand {
+    fn set(&self, millis: u64) {
+        self.0.store(millis * 1_000_000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Hand {
+    fn now(&self) -> LocalInstant {
+        LocalInstant::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+}
+
+struct Scene {
+    clock: Arc<Hand>,
+    guard: Guard,
+    orders: mpsc::UnboundedReceiver<Command>,
+}
+
+/// A hold that was granted at zero: with a TTL of 10 s it stands for 8.5 s.
+fn scene(progress: Option<Duration>) -> Scene {
+    let (commands, orders) = mpsc::unbounded_channel();
+    let desk = Desk { commands, observer: Arc::new(Unobserved), store: Arc::default() };
+    let clock = Arc::new(Hand::default());
+    let ttl = Ttl::new(TTL).unwrap();
+    let (duty, instance) = (DutyKey::new("g", "d").unwrap(), InstanceId::new("i").unwrap());
+    let nonce = Nonce::from_entropy(1);
+    let session = Session { group: duty.group.clone(), instance: instance.clone(), nonce, ttl };
+    let epoch = Epoch::new(7).unwrap();
+    let hold = Hold { duty, epoch, instance, nonce, mark: Mark::default() };
+    let deadline = ttl.deadline(clock.now()).at();
+    let dial = Arc::clone(&clock) as Arc<dyn Clock>;
+    let tenancy = Arc::new(Tenancy::new(hold, session, deadline, dial, progress));
+    Scene { clock, guard: Guard::new(tenancy, desk), orders }
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn a_guard_that_nobody_could_tell_anything_is_lost_at_its_deadline() {
+    let Scene { clock, guard, .. } = scene(None);
+    clock.set(8_499);
+    assert_eq!(guard.check(), Ok(millis(1)));
+    clock.set(8_500);
+    assert_eq!(guard.check(), Err(Lost::Deadline));
+}
+
+#[test]
+fn a_call_fits_with_its_timeout_and_the_margin() {
+    let Scene { clock, guard, .. } = scene(None);
+    clock.set(5_000);
+    // 3.5 s are left, and half a second is the margin.
+    assert_eq!(guard.check_for(millis(2_999)), Ok(()));
+    assert_eq!(guard.check_for(millis(3_000)), Err(Lost::Deadline));
+    assert_eq!(guard.check_for(Duration::MAX), Err(Lost::Deadline));
+}
+
+#[test]
+fn an_extension_moves_the_deadline_and_lifts_a_suspension() {
+    let Scene { clock, guard, .. } = scene(None);
+    let tenancy = Arc::clone(guard.tenancy());
+    clock.set(4_000);
+    tenancy.suspend();
+    assert_eq!(guard.check(), Err(Lost::Unconfirmed));
+    tenancy.extend(tenancy.session.ttl.deadline(clock.now()));
+    assert_eq!(guard.check(), Ok(millis(8_500)));
+    assert_eq!(guard.deadline(), clock.now().plus(millis(8_500)));
+}
+
+#[test]
+fn what_was_lost_never_comes_back() {
+    let Scene { clock, guard, .. } = scene(None);
+    let tenancy = Arc::clone(guard.tenancy());
+    assert!(tenancy.lose());
+    tenancy.extend(tenancy.session.ttl.deadline(clock.now()));
+    assert_eq!(guard.check(), Err(Lost::Revoked));
+    assert!(!tenancy.lose(), "it is lost once");
+}
+
+#[test]
+fn draining_work_may_still_act() {
+    let Scene { guard, .. } = scene(None);
+    guard.tenancy().drain();
+    assert!(guard.draining());
+    assert!(guard.check().is_ok());
+}
+
+#[test]
+fn the_last_handle_tells_the_end_once() {
+    let Scene { guard, mut orders, .. } = scene(None);
+    let other = guard.clone();
+    drop(guard);
+    assert!(orders.try_recv().is_err());
+    drop(other);
+    assert!(matches!(orders.try_recv(), Ok(Command::Stopped { how: Ended::Done, .. })));
+    assert!(orders.try_recv().is_err());
+
+    let Scene { guard, mut orders, .. } = scene(None);
+    guard.finished(Ended::Failed);
+    assert_eq!(guard.check(), Err(Lost::Revoked), "nothing runs any more");
+    drop(guard);
+    assert!(matches!(orders.try_recv(), Ok(Command::Stopped { how: Ended::Failed, .. })));
+    assert!(orders.try_recv().is_err());
+}
+
+#[test]
+fn work_that_was_asked_has_ended_as_asked_and_a_panic_as_failed() {
+    let Scene { guard, mut orders, .. } = scene(None);
+    guard.tenancy().drain();
+    drop(guard);
+    assert!(matches!(orders.try_recv(), Ok(Command::Stopped { how: Ended::Asked, .. })));
+
+    let Scene { guard, mut orders, .. } = scene(None);
+    let work = std::thread::spawn(move || {
+        let _guard = guard;
+        panic!("on purpose");
+    });
+    assert!(work.join().is_err());
+    assert!(matches!(orders.try_recv(), Ok(Command::Stopped { how: Ended::Failed, .. })));
+}
+
+#[test]
+fn progress_is_told_now_and_then_and_only_where_it_is_asked_for() {
+    let Scene { guard, mut orders, .. } = scene(None);
+    guard.progress();
+    assert!(orders.try_recv().is_err());
+
+    let Scene { clock, guard, mut orders } = scene(Some(millis(1_000)));
+    for now in [1_000, 1_999, 2_000] {
+        clock.set(now);
+        guard.progress();
+    }
+    assert!(matches!(orders.try_recv(), Ok(Command::Progress { .. })));
+    assert!(matches!(orders.try_recv(), Ok(Command::Progress { .. })));
+    assert!(orders.try_recv().is_err());
+}
+
+#[test]
+fn a_fenced_guard_allows_nothing_and_tells_once() {
+    let Scene { guard, mut orders, .. } = scene(None);
+    let newest = Epoch::new(9).unwrap();
+    guard.fenced(newest);
+    guard.fenced(newest);
+    assert_eq!(guard.check(), Err(Lost::Revoked));
+    assert!(matches!(orders.try_recv(), Ok(Command::Fenced { newest: n, .. }) if n == newest));
+    assert!(orders.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn who_waits_is_woken() {
+    let Scene { guard, .. } = scene(None);
+    let (asked, gone) = (guard.clone(), guard.clone());
+    let waiting = tokio::spawn(async move {
+        asked.stopping().await;
+        gone.lost().await;
+    });
+    guard.tenancy().drain();
+    guard.tenancy().lose();
+    waiting.await.unwrap();
+    assert_eq!(guard.confirmed().await, Err(Lost::Revoked));
+}

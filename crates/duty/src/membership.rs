@@ -1,0 +1,278 @@
+//! A membership as user code sees it: events, or one task per duty.
+
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tenure_core::engine::Ended;
+use tenure_core::{GroupName, Hold, InstanceId, Problem, StoreError};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::guard::Guard;
+use crate::standing::{Command, Desk};
+
+/// Something that user code is to know.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A duty was granted to this process: begin to work on it, and keep the guard meanwhile.
+    Assigned(Guard),
+    /// The work on a duty is to come to its end: stop intake, commit, drop the guard. Its guard
+    /// says so, too ([`Guard::stopping`]).
+    Stopping {
+        /// What is to be given back.
+        hold: Hold,
+        /// Why.
+        why: &'static str,
+    },
+    /// A hold was lost: give up its work at once, and drop the guard.
+    Revoked {
+        /// What was lost.
+        hold: Hold,
+        /// Why.
+        why: &'static str,
+    },
+    /// A wish of this process was refused.
+    Refused(Problem),
+    /// Others hold everything; this process waits.
+    Standby {
+        /// Who holds the duty, where that is one.
+        holder: Option<InstanceId>,
+    },
+    /// The membership has ended: as it was asked to, or because it must not go on. The last event.
+    Ended(Result<(), Problem>),
+}
+
+/// A member of a group. [`Membership::next`] tells what happens; [`Membership::run`] does the rest.
+///
+/// Dropping it leaves in the background: the work is asked to come to its end, what is held is
+/// given back. A process that ends at once should wait for [`Membership::leave`] instead; else the
+/// others wait for the TTL.
+#[derive(Debug)]
+pub struct Membership {
+    inbox: Arc<Inbox>,
+    leaver: Leaver,
+    group: GroupName,
+    instance: InstanceId,
+}
+
+/// Ends a membership from elsewhere, for instance when a signal comes.
+#[derive(Clone, Debug)]
+pub struct Leaver(Desk);
+
+impl Leaver {
+    /// Stop, give everything back and go.
+    pub fn leave(&self) {
+        self.send(Command::Leave);
+    }
+
+    /// Hand everything over and go; refused ([`tenure_core::Code::LastMember`]) while nobody else
+    /// is there to take it.
+    pub fn drain(&self) {
+        self.send(Command::Drain);
+    }
+
+    fn send(&self, command: Command) {
+        // A driver that is gone has left already.
+        let _ = self.0.commands.send(command);
+    }
+}
+
+impl Membership {
+    pub(crate) fn new(
+        inbox: Arc<Inbox>,
+        desk: Desk,
+        group: GroupName,
+        instance: InstanceId,
+    ) -> Self {
+        Self { inbox, leaver: Leaver(desk), group, instance }
+    }
+
+    /// The group.
+    pub fn group(&self) -> &GroupName {
+        &self.group
+    }
+
+    /// Who this is in the group.
+    pub fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    /// What happens next; `None` after [`Event::Ended`]. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.inbox.next().await
+    }
+
+    /// A handle that ends this membership from elsewhere.
+    pub fn leaver(&self) -> Leaver {
+        self.leaver.clone()
+    }
+
+    /// Stops, gives everything back, and waits until that is done. Guards that are still there are
+    /// asked to come to their end, and are revoked when they take too long.
+    pub async fn leave(mut self) -> Result<(), StoreError> {
+        self.leaver.leave();
+        loop {
+            match self.next().await {
+                Some(Event::Ended(end)) => return end.map_err(StoreError::Refused),
+                None => return Ok(()),
+                // A guard that comes now is dropped, which gives its duty back.
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Runs `work` once for each duty that is assigned, as a task of its own, until the membership
+    /// ends. The task is dropped when the hold is lost, in time before the TTL ends; it should end
+    /// by itself after [`Guard::stopping`]. An error and a panic mean that the work failed: it is
+    /// tried again, here or elsewhere.
+    pub async fn run<F, Fut, E>(self, work: F) -> Result<(), StoreError>
+    where
+        F: Fn(Guard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        let work = Arc::new(work);
+        let mut tasks = JoinSet::new();
+        let end = loop {
+            tokio::select! {
+                biased;
+                event = self.inbox.next() => match event {
+                    Some(Event::Assigned(guard)) => {
+                        tasks.spawn(attend(guard, Arc::clone(&work), self.leaver.0.clone()));
+                    }
+                    Some(Event::Ended(end)) => break end,
+                    None => break Ok(()),
+                    Some(_) => {}
+                },
+                Some(_) = tasks.join_next() => {}
+            }
+        };
+        // Every hold has ended by now, so every task does.
+        while tasks.join_next().await.is_some() {}
+        end.map_err(StoreError::Refused)
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.leaver.leave();
+        self.inbox.close();
+    }
+}
+
+/// Says how the work ended when it is dropped: also when it panics, or its runtime ends.
+struct Finish {
+    guard: Guard,
+    how: Ended,
+}
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        self.guard.finished(if std::thread::panicking() { Ended::Failed } else { self.how });
+    }
+}
+
+async fn attend<F, Fut, E>(guard: Guard, work: Arc<F>, desk: Desk)
+where
+    F: Fn(Guard) -> Fut,
+    Fut: Future<Output = Result<(), E>>,
+    E: Display,
+{
+    let mut finish = Finish { guard: guard.clone(), how: Ended::Asked };
+    let result = tokio::select! {
+        biased;
+        () = guard.lost() => return,
+        result = work(guard.clone()) => result,
+    };
+    finish.how = match result {
+        Ok(()) if guard.draining() => Ended::Asked,
+        Ok(()) => Ended::Done,
+        Err(error) => {
+            let (duty, epoch) = (guard.duty(), guard.epoch());
+            desk.observer.work_failed(&duty.group, &duty.id, epoch, &error.to_string());
+            Ended::Failed
+        }
+    };
+}
+
+/// Events on their way to user code.
+///
+/// It needs no limit of its own: a hold has at most one `Assigned`, one `Stopping` and one
+/// `Revoked` in it, because a duty is not granted again before its guard was dropped; of the other
+/// kinds only the newest is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    queue: Mutex<Queue>,
+    filled: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<Event>,
+    /// Nobody reads any more.
+    closed: bool,
+    /// Nothing comes any more.
+    ended: bool,
+}
+
+impl Inbox {
+    pub(crate) fn push(&self, event: Event) {
+        let mut queue = self.lock();
+        if queue.ended {
+            return;
+        }
+        queue.ended = matches!(event, Event::Ended(_));
+        if queue.closed {
+            drop(queue);
+            // The guard of an assignment gives it back when it is dropped, outside of the lock.
+            drop(event);
+            return;
+        }
+        let single = matches!(event, Event::Standby { .. } | Event::Refused(_));
+        if single {
+            let kind = std::mem::discriminant(&event);
+            queue.events.retain(|waiting| std::mem::discriminant(waiting) != kind);
+        }
+        queue.events.push_back(event);
+        drop(queue);
+        self.filled.notify_one();
+    }
+
+    async fn next(&self) -> Option<Event> {
+        loop {
+            let filled = self.filled.notified();
+            match self.pop() {
+                Some(event) => return Some(event),
+                None if self.lock().ended => return None,
+                None => filled.await,
+            }
+        }
+    }
+
+    /// The next event that still matters: what was lost before anybody saw it never happened.
+    fn pop(&self) -> Option<Event> {
+        loop {
+            let event = self.lock().events.pop_front()?;
+            match &event {
+                Event::Assigned(guard) if !guard.tenancy().take() => {}
+                _ => return Some(event),
+            }
+        }
+    }
+
+    fn close(&self) {
+        let waiting = {
+            let mut queue = self.lock();
+            queue.closed = true;
+            std::mem::take(&mut queue.events)
+        };
+        drop(waiting);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
