@@ -1,14 +1,18 @@
+//! `cargo xtask bench failover`: see [`failover`].
+//!
 //! `cargo xtask bench store`: claim, keep-alive and commit beside the cheapest raw statement.
 //!
 //! Both are measured in turns in the same run, on the same server, with the same durability; the
 //! ratio of their medians is what counts. Bars that are missed make the command fail.
 #![allow(
     clippy::print_stdout,
+    clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "a benchmark prints, and measures by the clock"
 )]
 
 mod etcd;
+mod failover;
 mod measure;
 mod ours;
 mod postgres;
@@ -22,15 +26,24 @@ use measure::Row;
 /// How many holds an instance has.
 const SIZES: [usize; 3] = [1, 100, 10_000];
 
+const USAGE: &str =
+    "usage: cargo xtask bench store|failover [sqlite] [postgres] [redis] [etcd]";
+
 #[tokio::main]
 async fn main() -> Result<()> {
-    let what = std::env::args().nth(1);
-    if what.as_deref() != Some("store") {
-        bail!("usage: cargo xtask bench store [sqlite] [postgres] [redis] [etcd]");
-    }
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some((what, wanted)) = words.split_first() else { bail!(USAGE) };
     // Further words name the stores to measure; all of them when there are none.
-    let wanted: Vec<String> = std::env::args().skip(2).collect();
     let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);
+    match (what.as_str(), wanted) {
+        ("store", _) => stores(is_wanted).await,
+        ("failover", _) => failover::run(is_wanted).await,
+        ("hold", [url, group]) => failover::hold_until_killed(url, group).await,
+        _ => bail!(USAGE),
+    }
+}
+
+async fn stores(is_wanted: impl Fn(&str) -> bool) -> Result<()> {
     let mut rows = Vec::new();
     if is_wanted("sqlite") {
         rows.extend(sqlite::run().await?);
