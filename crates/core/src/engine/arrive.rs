@@ -248,7 +248,6 @@ impl Engine {
                     let why = "the store had been away or was reset";
                     self.record(now, Change::Waiting, None, None, why);
                 }
-                self.touched = now;
                 self.look_now(now);
             }
             Ok(Opened::Spent) => self.open(again, now),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::arrive::reason;
 use super::work::{Held, Work};
-use super::{CHUNK, Effect, Engine, Layout, Request, Status, Ticket};
+use super::{CHUNK, Effect, Engine, Layout, Request, Status, Ticket, Wish};
 use crate::fnv::Fnv;
 use crate::roster::{self, Charge, Seat};
 use crate::store::{Claimed, Want};
@@ -69,6 +69,8 @@ impl Engine {
         if self.live.is_none() {
             return;
         }
+        let window = self.settings.window;
+        self.shed.retain(|_, at| now < at.plus(window));
         self.resting.retain(|_, rest| now < rest.until.plus(rest.length));
         self.stop_unlisted(now);
         let Some(table) = self.table() else { return };
@@ -156,15 +158,17 @@ impl Engine {
             if target.paused || seen.group.paused.contains(&target.id) {
                 continue;
             }
+            let mine = self.holds.get(&target.id);
             let holder = match seen.holders.get(&target.id).and_then(Option::as_ref) {
-                Some(_) if self.holds.contains_key(&target.id) => Some(table.me),
+                // What is on its way out is not kept, and not free either.
+                _ if mine.is_some() => mine.filter(|h| h.release.is_none()).map(|_| table.me),
                 Some(instance) => match seat_of(instance) {
                     Some(seat) => Some(seat),
                     None => continue,
                 },
-                None => self.holds.contains_key(&target.id).then_some(table.me),
+                None => None,
             };
-            free.push(holder.is_none());
+            free.push(holder.is_none() && mine.is_none());
             let pin = seen.group.pins.get(&target.id).cloned();
             charges.push(Charge {
                 duty: target.id.clone(),
@@ -224,6 +228,7 @@ impl Engine {
             }
             room -= 1;
             let why = if charge.pin.is_some() { "pin" } else { "balance" };
+            self.shed.insert(charge.duty.clone(), now);
             self.ask_to_stop(&charge.duty, why, now);
         }
     }
@@ -262,8 +267,10 @@ impl Engine {
                 self.balance_at(until);
                 continue;
             }
-            if *seat == Some(table.me) || (eager && !table.foreign) {
-                self.todo.push_back(charge.duty.clone());
+            let duty = charge.duty.clone();
+            let eager = eager && !table.foreign && !self.shed.contains_key(&duty);
+            if *seat == Some(table.me) || eager {
+                self.todo.push_back(Wish { duty, beyond: false });
                 continue;
             }
             looked_after += 1;
@@ -272,7 +279,7 @@ impl Engine {
             }
             let at = self.turn_of(&charge.duty, table, now);
             if now >= at {
-                self.todo.push_back(charge.duty.clone());
+                self.todo.push_back(Wish { duty, beyond: true });
             }
             self.balance_at(at.max(now.plus(RANK_DELAY / 2)));
         }
@@ -286,12 +293,15 @@ impl Engine {
     /// When this member may try for a duty that the plan gives to another.
     fn turn_of(&self, duty: &DutyId, table: &Table, now: LocalInstant) -> LocalInstant {
         let since = self.free.get(duty).copied().unwrap_or(now);
-        if now.since(since) < RANK_DELAY {
-            return since.plus(RANK_DELAY);
+        // Who should have it may see it only at its next look; who gave it away comes last.
+        let looks = if self.shed.contains_key(duty) { 3 } else { 1 };
+        let since = since.plus(self.settings.look_every * looks);
+        if now < since {
+            return since;
         }
         let order = roster::order(duty, &table.seats);
         let rank = order.iter().position(|seat| *seat == table.me).unwrap_or(order.len());
-        since.plus(RANK_DELAY * u32::try_from(rank.max(1)).unwrap_or(u32::MAX))
+        since.plus(RANK_DELAY * u32::try_from(rank).unwrap_or(u32::MAX))
     }
 
     /// Says once that this member only stands by, or that duties find no room.
@@ -324,24 +334,25 @@ impl Engine {
         }
         let session = live.session.clone();
         let room = self.settings.room.saturating_sub(self.holds.len()).min(CHUNK);
-        let mut wants = Vec::new();
+        let (mut wants, mut wishes) = (Vec::new(), Vec::new());
         while wants.len() < room
-            && let Some(duty) = self.todo.pop_front()
+            && let Some(wish) = self.todo.pop_front()
         {
+            let duty = wish.duty.clone();
             if self.holds.contains_key(&duty) || self.stopping.contains_key(&duty) {
                 continue;
             }
             let floor = self.floors.get(&duty).copied().unwrap_or(Epoch::ZERO);
             let duty = DutyKey { group: self.settings.group.clone(), id: duty };
             wants.push(Want { duty, floor });
+            wishes.push(wish);
         }
         if wants.is_empty() {
             return;
         }
-        let duties = wants.iter().map(|want| want.duty.id.clone()).collect();
         let request = Request::Claim { session, wants, reason: reason("roster") };
         let ticket = self.ask(request, self.patience());
-        self.claiming = Some((ticket, duties));
+        self.claiming = Some((ticket, wishes));
     }
 
     pub(super) fn claimed(
@@ -350,17 +361,17 @@ impl Engine {
         result: Result<Vec<Claimed>, StoreError>,
         now: LocalInstant,
     ) {
-        let Some((_, duties)) = self.claiming.take_if(|(sent, _)| *sent == ticket) else {
+        let Some((_, wishes)) = self.claiming.take_if(|(sent, _)| *sent == ticket) else {
             return;
         };
-        self.touched = now;
+        wishes.iter().for_each(|wish| self.touch(&wish.duty));
         let claims = match result {
             Ok(claims) => claims,
-            Err(error) => return self.claim_failed(&duties, &error, now),
+            Err(error) => return self.claim_failed(&wishes, &error, now),
         };
-        for (duty, claimed) in duties.into_iter().zip(claims) {
+        for (Wish { duty, beyond }, claimed) in wishes.into_iter().zip(claims) {
             match claimed {
-                Claimed::Granted(hold) | Claimed::Already(hold) => self.granted(hold, now),
+                Claimed::Granted(hold) | Claimed::Already(hold) => self.granted(hold, beyond, now),
                 Claimed::HeldBy(holder) => {
                     let holder = holder.map(|holder| holder.instance);
                     if let (Some(seen), Some(_)) = (&mut self.seen, &holder) {
@@ -379,8 +390,8 @@ impl Engine {
         }
     }
 
-    fn claim_failed(&mut self, duties: &[DutyId], error: &StoreError, now: LocalInstant) {
-        for duty in duties {
+    fn claim_failed(&mut self, wishes: &[Wish], error: &StoreError, now: LocalInstant) {
+        for Wish { duty, .. } in wishes {
             let (about, why) = (Some((duty, Epoch::ZERO)), error.problem().to_string());
             self.record(now, Change::AcquireFailed, about, None, why);
         }
@@ -394,11 +405,14 @@ impl Engine {
         self.looking.at = self.looking.at.max(now.plus(self.pause()));
     }
 
-    fn granted(&mut self, hold: Hold, now: LocalInstant) {
+    fn granted(&mut self, hold: Hold, beyond: bool, now: LocalInstant) {
         let Some(live) = self.live.as_ref().filter(|live| hold.is_of(&live.session)) else {
             return;
         };
         let (duty, epoch, deadline) = (hold.duty.id.clone(), hold.epoch, live.deadline);
+        if self.holds.contains_key(&duty) {
+            return;
+        }
         let going = self.leaving.is_some() || self.draining;
         if going || !deadline.allows(now) || self.suspended.is_some() {
             return self.give_back_unstarted(duty, epoch, now);
@@ -412,7 +426,7 @@ impl Engine {
             let there = seen.and_then(|s| s.members.iter().find(|m| &m.instance == instance));
             there.and_then(|member| Status::read(&member.note)).is_some_and(|said| said.keeps)
         };
-        let moved = before.as_ref().is_some_and(|(instance, _)| stayed(instance));
+        let moved = beyond || before.as_ref().is_some_and(|(instance, _)| stayed(instance));
         let (change, why) = match &before {
             Some((_, until)) if now >= *until && !moved => (Change::TakenOver, "expired"),
             Some(_) if moved => (Change::Acquired, "moved"),

@@ -115,7 +115,7 @@ impl Engine {
         if std::mem::take(&mut self.looking.again) {
             self.look_now(now);
         }
-        self.take_view(view, sent, now);
+        self.take_view(view, ticket, now);
     }
 
     fn look_failed(&mut self, error: &StoreError, sent: LocalInstant, now: LocalInstant) {
@@ -138,7 +138,7 @@ impl Engine {
         first.map_or(self.settings.look_every, |first| first.min(self.settings.look_every))
     }
 
-    fn take_view(&mut self, view: View, sent: LocalInstant, now: LocalInstant) {
+    fn take_view(&mut self, view: View, asked: Ticket, now: LocalInstant) {
         let group = match self.agree_on(&view.document, now) {
             Some(group) => group,
             None => return,
@@ -148,18 +148,23 @@ impl Engine {
             seen.version != version || !same_members(&seen.members, &view.members)
         });
         self.hear_ourselves(&view.members);
-        // What was asked before our own last claim or release shows what was before it.
-        let fresh = sent >= self.touched;
-        match view.holders.filter(|_| fresh) {
-            Some(holders) => {
+        // What we claimed or gave back after the look was sent, it does not show.
+        self.touched.retain(|_, at| *at >= asked);
+        match view.holders {
+            Some(mut holders) => {
+                holders.retain(|holder| !self.touched.contains_key(&holder.duty.id));
                 self.remember_holders(&holders, now);
                 let holders = holders.into_iter();
                 let holders = holders.map(|h| (h.duty.id, h.holder.map(|now| now.instance)));
-                let holders = holders.collect();
+                let mut holders: BTreeMap<_, _> = holders.collect();
+                if let Some(seen) = self.seen.take() {
+                    let mine = seen.holders.into_iter();
+                    holders.extend(mine.filter(|(duty, _)| self.touched.contains_key(duty)));
+                }
                 self.seen = Some(Seen { members: view.members, holders, group, version });
                 self.balance(now);
             }
-            None if changed || !fresh => self.look_now(now),
+            None if changed => self.look_now(now),
             None => {
                 if let Some(seen) = &mut self.seen {
                     seen.members = view.members;
@@ -222,7 +227,9 @@ impl Engine {
     }
 
     pub(super) fn is_claiming(&self, duty: &DutyId) -> bool {
-        self.claiming.as_ref().is_some_and(|(_, duties)| duties.contains(duty))
+        self.claiming
+            .as_ref()
+            .is_some_and(|(_, wishes)| wishes.iter().any(|wish| wish.duty == *duty))
     }
 
     /// What the store has of us may be older than what we said last: a late copy of a keep-alive.

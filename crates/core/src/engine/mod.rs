@@ -87,15 +87,26 @@ pub struct Engine {
     /// When a mixture of revisions was first seen.
     mixed: Option<LocalInstant>,
     view: u64,
-    todo: VecDeque<DutyId>,
-    claiming: Option<(Ticket, Vec<DutyId>)>,
-    releasing: Option<(Ticket, Vec<DutyId>)>,
+    todo: VecDeque<Wish>,
+    claiming: Option<(Ticket, Vec<Wish>)>,
+    releasing: Option<(Ticket, Vec<(DutyId, Epoch)>)>,
     release_again: LocalInstant,
-    /// When the last claim or release was answered: what was read before that is stale.
-    touched: LocalInstant,
+    /// What was claimed or given back when so many requests had been sent: a look that was sent
+    /// before does not show it.
+    touched: BTreeMap<DutyId, Ticket>,
+    /// What this member gave away because it was beyond its share, and when.
+    shed: BTreeMap<DutyId, LocalInstant>,
     fallback: Option<LocalInstant>,
     standing_by: bool,
     unheld: usize,
+}
+
+/// A duty to ask for.
+#[derive(Clone, Debug)]
+struct Wish {
+    duty: DutyId,
+    /// The plan gives it to somebody else, who did not take it: it stays for the window.
+    beyond: bool,
 }
 
 /// The open session.
@@ -150,7 +161,8 @@ impl Engine {
             claiming: None,
             releasing: None,
             release_again: now,
-            touched: now,
+            touched: BTreeMap::new(),
+            shed: BTreeMap::new(),
             fallback: None,
             standing_by: false,
             unheld: 0,
@@ -295,6 +307,11 @@ impl Engine {
     /// The pause before something that failed is tried again.
     fn pause(&self) -> Duration {
         (self.settings.ttl.get() / 20).max(Duration::from_millis(20))
+    }
+
+    /// The store has answered a claim or a release of this duty.
+    fn touch(&mut self, duty: &DutyId) {
+        self.touched.insert(duty.clone(), Ticket(self.tickets));
     }
 
     fn raise_floor(&mut self, duty: &DutyId, epoch: Epoch) {

@@ -137,6 +137,7 @@ impl Engine {
         self.releasing = None;
         self.suspended = None;
         self.todo.clear();
+        self.touched.clear();
         self.looking.forget();
         self.seen = None;
         self.free.clear();

@@ -353,6 +353,25 @@ fn an_unknown_release_is_repeated_until_it_is_known() {
     assert!(bench.recorded(Change::Released));
 }
 
+/// R17: an answer that comes late is about the hold that was named, not about the next one.
+#[test]
+fn a_late_answer_to_a_release_leaves_the_next_hold_alone() {
+    let mut bench = Bench::holding();
+    bench.list(&[]);
+    bench.stopped("d", 5);
+    let (late, _) = bench.asked(is_release).unwrap();
+    bench.list(&["d"]);
+    bench.run_until(3_400);
+    bench.keep(&[HoldFate::Lost]);
+    bench.see(&[], &[("d", None)]);
+    bench.grant("d", 6);
+    assert!(bench.did(|effect| matches!(effect, Effect::Assign { .. })));
+    bench.step(Event::Answered(late, Answer::Release(Ok(vec![Released::NotYours]))));
+    assert!(!bench.recorded(Change::Released));
+    let held = bench.engine.holds.values().map(Held::epoch).collect::<Vec<_>>();
+    assert_eq!(held, [Epoch::new(6).unwrap()]);
+}
+
 /// R18: stop, then release, then close.
 #[test]
 fn leaving_drains_before_it_closes() {

@@ -204,7 +204,7 @@ impl Engine {
             .map(|held| held.hold.clone())
             .take(CHUNK)
             .collect();
-        let duties = holds.iter().map(|hold| hold.duty.id.clone()).collect();
+        let duties = holds.iter().map(|hold| (hold.duty.id.clone(), hold.epoch)).collect();
         let session = live.session.clone();
         let request = Request::Release { session, holds, reason: reason(why) };
         let ticket = self.ask(request, self.patience());
@@ -220,14 +220,16 @@ impl Engine {
         let Some((_, duties)) = self.releasing.take_if(|(sent, _)| *sent == ticket) else {
             return;
         };
-        self.touched = now;
         let error = result.err();
         if error.as_ref().is_some_and(Self::is_reset) {
             return self.session_ended(now, true, now);
         }
-        for duty in &duties {
-            let Some(held) = self.holds.get(duty) else { continue };
-            let (epoch, why) = (held.epoch(), held.release.unwrap_or("done"));
+        for (duty, epoch) in &duties {
+            self.touch(duty);
+            // It may have been lost meanwhile, and granted anew under another epoch.
+            let held = self.holds.get(duty).filter(|held| held.epoch() == *epoch);
+            let Some(held) = held else { continue };
+            let (epoch, why) = (*epoch, held.release.unwrap_or("done"));
             if let Some(error) = &error {
                 // It may have happened: it is asked again until the store has said so, and only
                 // then claimed anew, under a new epoch (R17).
