@@ -157,6 +157,9 @@ async fn handovers(url: &str) -> Result<Vec<Duration>> {
         guard = assigned(&mut next).await?;
         times.push(began.elapsed());
         ensure!(guard.epoch() > epoch, "the epoch did not grow");
+        if times.len().is_multiple_of(100) {
+            eprintln!("{} of {HANDOVERS} handovers", times.len());
+        }
         holder = next;
     }
     drop(guard);

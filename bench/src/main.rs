@@ -1,9 +1,12 @@
-//! `cargo xtask bench failover`: see [`failover`].
+//! `cargo xtask bench store`: claim, keep-alive and commit beside the cheapest raw statement. Both
+//! are measured in turns in the same run, on the same server, with the same durability; the ratio
+//! of their medians is what counts.
 //!
-//! `cargo xtask bench store`: claim, keep-alive and commit beside the cheapest raw statement.
+//! `cargo xtask bench roster`: who should hold what, for a million duties.
 //!
-//! Both are measured in turns in the same run, on the same server, with the same durability; the
-//! ratio of their medians is what counts. Bars that are missed make the command fail.
+//! `cargo xtask bench failover`: how long a duty is without a holder.
+//!
+//! Bars that are missed make the command fail.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -17,6 +20,7 @@ mod measure;
 mod ours;
 mod postgres;
 mod redis;
+mod roster;
 mod sqlite;
 
 use anyhow::{Result, bail};
@@ -27,7 +31,7 @@ use measure::Row;
 const SIZES: [usize; 3] = [1, 100, 10_000];
 
 const USAGE: &str =
-    "usage: cargo xtask bench store|failover [sqlite] [postgres] [redis] [etcd]";
+    "usage: cargo xtask bench roster | store|failover [sqlite] [postgres] [redis] [etcd]";
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -36,6 +40,7 @@ async fn main() -> Result<()> {
     // Further words name the stores to measure; all of them when there are none.
     let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);
     match (what.as_str(), wanted) {
+        ("roster", []) => roster::run(),
         ("store", _) => stores(is_wanted).await,
         ("failover", _) => failover::run(is_wanted).await,
         ("hold", [url, group]) => failover::hold_until_killed(url, group).await,

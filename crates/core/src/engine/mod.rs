@@ -12,9 +12,11 @@
 //! | `work` | starting, draining, cancelling and giving back the work on a duty |
 //! | `look` | reading the group |
 //! | `balance` | what to shed and what to claim |
+//! | `claim` | asking for duties, and what comes of it |
 
 mod arrive;
 mod balance;
+mod claim;
 mod effect;
 mod event;
 mod group;

@@ -136,6 +136,7 @@ impl Engine {
         self.claiming = None;
         self.releasing = None;
         self.suspended = None;
+        self.fallback = None;
         self.todo.clear();
         self.touched.clear();
         self.looking.forget();

@@ -1,0 +1,141 @@
+//! `cargo xtask bench roster`: how long a plan of many duties takes on one core.
+
+use std::fmt;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use tenure_core::roster::{Charge, Pin, Plan, Seat, plan};
+use tenure_core::{DutyId, InstanceId, Label};
+
+const DUTIES: usize = 1_000_000;
+const MEMBERS: usize = 100;
+/// How often each plan is made.
+const ROUNDS: usize = 7;
+
+const HEADING: &str = "\
+| plan | duties | members | new holder | median | worst | bar |
+|---|---:|---:|---:|---:|---:|---:|";
+
+/// One line of the table.
+struct Row {
+    plan: &'static str,
+    members: usize,
+    /// How many duties get a new holder.
+    moved: usize,
+    median: Duration,
+    worst: Duration,
+    bar: Duration,
+}
+
+impl Row {
+    /// The worst round counts: a member plans once and then acts.
+    fn is_met(&self) -> bool {
+        self.worst <= self.bar
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { plan, members, moved, median, worst, bar } = self;
+        let met = if self.is_met() { "met" } else { "**missed**" };
+        let [median, worst, bar] = [median, worst, bar].map(Duration::as_secs_f64);
+        write!(f, "| {plan} | {DUTIES} | {members} | {moved} | ")?;
+        write!(f, "{median:.3} s | {worst:.3} s | {bar} s {met} |")
+    }
+}
+
+/// Plans, prints the table, and fails when a bar is missed.
+pub fn run() -> Result<()> {
+    let mut all = seats()?;
+    let mut charges = charges()?;
+    let (two, half) = (Duration::from_secs(2), Duration::from_millis(500));
+    let (first, row) = measure("from nothing", &charges, &all[..MEMBERS], two)?;
+    let mut rows = vec![row];
+    hold(&mut charges, &first);
+    let (_, row) = measure("again, nothing new", &charges, &all[..MEMBERS], half)?;
+    rows.push(row);
+    let (_, row) = measure("after a join", &charges, &all, half)?;
+    rows.push(row);
+    // The last one leaves: what it held has no holder any more.
+    let (_, row) = measure("after a leave", &charges, &all[..MEMBERS - 1], half)?;
+    rows.push(row);
+    dress(&mut charges, &mut all)?;
+    let (_, row) = measure("after pins, zones and weights", &charges, &all, two)?;
+    rows.push(row);
+    charges.iter_mut().for_each(|charge| charge.holder = None);
+    let (first, row) = measure("from nothing with them", &charges, &all[..MEMBERS], two)?;
+    rows.push(row);
+    hold(&mut charges, &first);
+    let (_, row) = measure("after a join with them", &charges, &all, half)?;
+    rows.push(row);
+    println!("{HEADING}");
+    for row in &rows {
+        println!("{row}");
+    }
+    match rows.iter().filter(|row| !row.is_met()).count() {
+        0 => Ok(()),
+        missed => bail!("{missed} bars are missed"),
+    }
+}
+
+fn measure(
+    name: &'static str,
+    charges: &[Charge],
+    seats: &[Seat],
+    bar: Duration,
+) -> Result<(Plan, Row)> {
+    let mut times = Vec::new();
+    let mut made = Plan::default();
+    for _ in 0..ROUNDS {
+        let before = Instant::now();
+        made = black_box(plan(black_box(charges), black_box(seats)));
+        times.push(before.elapsed());
+    }
+    ensure!(made.seats.iter().all(Option::is_some), "{name}: some duties are not planned");
+    times.sort_unstable();
+    let differs = |(charge, seat): &(&Charge, &Option<u32>)| charge.holder != **seat;
+    let moved = charges.iter().zip(&made.seats).filter(differs).count();
+    let (median, worst) = (times[ROUNDS / 2], times[ROUNDS - 1]);
+    Ok((made, Row { plan: name, members: seats.len(), moved, median, worst, bar }))
+}
+
+fn hold(charges: &mut [Charge], plan: &Plan) {
+    for (charge, seat) in charges.iter_mut().zip(&plan.seats) {
+        charge.holder = *seat;
+    }
+}
+
+/// Weights of one to four, four zones, a zone for every duty, and a pin for every tenth.
+fn dress(charges: &mut [Charge], seats: &mut [Seat]) -> Result<()> {
+    let zones = ["a", "b", "c", "d"].map(Label::new);
+    let zones: Vec<Label> = zones.into_iter().collect::<Result<_, _>>()?;
+    for (n, seat) in (0..).zip(&mut *seats) {
+        seat.weight = 1 + n as u32 % 4;
+        seat.zone = Some(zones[n / 7 % 4].clone());
+    }
+    for (n, charge) in charges.iter_mut().enumerate() {
+        charge.zone = Some(zones[n / 3 % 4].clone());
+        charge.pin = (n % 10 == 0).then(|| match n / 10 % 2 {
+            0 => Pin::Instance(seats[n / 20 % MEMBERS].instance.clone()),
+            _ => Pin::Zone(zones[n / 20 % 4].clone()),
+        });
+    }
+    Ok(())
+}
+
+fn charges() -> Result<Vec<Charge>> {
+    let duty = |n| DutyId::new(format!("shard-{n:07}"));
+    let charge = |n| Ok(Charge { duty: duty(n)?, holder: None, zone: None, pin: None });
+    (0..DUTIES).map(charge).collect()
+}
+
+/// One more than there are, for the join.
+fn seats() -> Result<Vec<Seat>> {
+    let seat = |n| {
+        let instance = InstanceId::new(format!("api-{n:03}-1736598400000000000-a1b2c3d4"))?;
+        let room = usize::MAX;
+        Ok(Seat { instance, weight: 1, room, takes: true, keeps: true, zone: None, name: None })
+    };
+    (0..=MEMBERS).map(seat).collect()
+}

@@ -1,0 +1,145 @@
+//! Asking for duties, and what comes of it.
+
+use super::arrive::reason;
+use super::work::{Held, Work};
+use super::{CHUNK, Effect, Engine, Request, Status, Ticket, Wish};
+use crate::store::{Claimed, Want};
+use crate::{Change, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Mark, StoreError};
+
+impl Engine {
+    /// Asks for the next duties.
+    pub(super) fn claim_next(&mut self, now: LocalInstant) {
+        let going = self.draining || self.leaving.is_some() || self.waiting.is_some();
+        let Some(live) = self.live.as_ref().filter(|_| !going && self.claiming.is_none()) else {
+            return;
+        };
+        // A grant that comes at the end of the session's time would start work to cancel it.
+        if !live.deadline.leaves(now, self.settings.ttl.attempt_timeout()) {
+            return;
+        }
+        let session = live.session.clone();
+        let room = self.settings.room.saturating_sub(self.holds.len()).min(CHUNK);
+        let (mut wants, mut wishes) = (Vec::new(), Vec::new());
+        while wants.len() < room
+            && let Some(wish) = self.todo.pop_front()
+        {
+            let duty = wish.duty.clone();
+            if self.holds.contains_key(&duty) || self.stopping.contains_key(&duty) {
+                continue;
+            }
+            let floor = self.floors.get(&duty).copied().unwrap_or(Epoch::ZERO);
+            let duty = DutyKey { group: self.settings.group.clone(), id: duty };
+            wants.push(Want { duty, floor });
+            wishes.push(wish);
+        }
+        if wants.is_empty() {
+            return;
+        }
+        let request = Request::Claim { session, wants, reason: reason("roster") };
+        let ticket = self.ask(request, self.patience());
+        self.claiming = Some((ticket, wishes));
+    }
+
+    pub(super) fn claimed(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Vec<Claimed>, StoreError>,
+        now: LocalInstant,
+    ) {
+        let Some((_, wishes)) = self.claiming.take_if(|(sent, _)| *sent == ticket) else {
+            return;
+        };
+        wishes.iter().for_each(|wish| self.touch(&wish.duty));
+        let claims = match result {
+            Ok(claims) => claims,
+            Err(error) => return self.claim_failed(&wishes, &error, now),
+        };
+        for (Wish { duty, beyond }, claimed) in wishes.into_iter().zip(claims) {
+            match claimed {
+                Claimed::Granted(hold) | Claimed::Already(hold) => self.granted(hold, beyond, now),
+                Claimed::HeldBy(holder) => {
+                    let holder = holder.map(|holder| holder.instance);
+                    if let (Some(seen), Some(_)) = (&mut self.seen, &holder) {
+                        seen.holders.insert(duty.clone(), holder.clone());
+                    }
+                    self.free.remove(&duty);
+                    let about = Some((&duty, Epoch::ZERO));
+                    self.record(now, Change::AcquireFailed, about, holder, "held by another");
+                    self.look_now(now);
+                }
+                Claimed::SessionEnded => return self.session_ended(now, false, now),
+            }
+        }
+        if self.todo.is_empty() {
+            self.look_now(now);
+        }
+    }
+
+    fn claim_failed(&mut self, wishes: &[Wish], error: &StoreError, now: LocalInstant) {
+        for Wish { duty, .. } in wishes {
+            let (about, why) = (Some((duty, Epoch::ZERO)), error.problem().to_string());
+            self.record(now, Change::AcquireFailed, about, None, why);
+        }
+        if Self::is_reset(error) {
+            return self.session_ended(now, true, now);
+        }
+        // It may have happened: reading tells (R17).
+        self.trouble = true;
+        self.todo.clear();
+        self.look_now(now);
+        self.looking.at = self.looking.at.max(now.plus(self.pause()));
+    }
+
+    fn granted(&mut self, hold: Hold, beyond: bool, now: LocalInstant) {
+        let Some(live) = self.live.as_ref().filter(|live| hold.is_of(&live.session)) else {
+            return;
+        };
+        let (duty, epoch, deadline) = (hold.duty.id.clone(), hold.epoch, live.deadline);
+        if self.holds.contains_key(&duty) {
+            return;
+        }
+        let going = self.leaving.is_some() || self.draining;
+        if going || !deadline.allows(now) || self.suspended.is_some() {
+            return self.give_back_unstarted(duty, epoch, now);
+        }
+        self.raise_floor(&duty, epoch);
+        self.free.remove(&duty);
+        self.standing_by = false;
+        let before = self.last.remove(&duty);
+        let seen = self.seen.as_ref();
+        let stayed = |instance: &InstanceId| {
+            let there = seen.and_then(|s| s.members.iter().find(|m| &m.instance == instance));
+            there.and_then(|member| Status::read(&member.note)).is_some_and(|said| said.keeps)
+        };
+        let moved = beyond || before.as_ref().is_some_and(|(instance, _)| stayed(instance));
+        let (change, why) = match &before {
+            Some((_, until)) if now >= *until && !moved => (Change::TakenOver, "expired"),
+            Some(_) if moved => (Change::Acquired, "moved"),
+            Some(_) => (Change::Acquired, "released"),
+            None => (Change::Acquired, "free"),
+        };
+        if let Some(seen) = &mut self.seen {
+            seen.holders.insert(duty.clone(), Some(self.settings.instance.clone()));
+        }
+        let other = before.map(|(instance, _)| instance);
+        self.record(now, change, Some((&duty, epoch)), other, why);
+        self.out.push(Effect::Assign { hold: hold.clone(), deadline });
+        self.holds.insert(duty, Held::new(hold, deadline, now, moved));
+    }
+
+    /// Gives a hold back under which no work was started.
+    pub(super) fn give_back_unstarted(&mut self, duty: DutyId, epoch: Epoch, now: LocalInstant) {
+        let Some(live) = &self.live else { return };
+        let hold = Hold {
+            duty: DutyKey { group: self.settings.group.clone(), id: duty.clone() },
+            epoch,
+            instance: self.settings.instance.clone(),
+            nonce: live.session.nonce,
+            mark: Mark::default(),
+        };
+        let mut held = Held::new(hold, live.deadline, now, false);
+        held.work = Work::Stopped;
+        held.release = Some("not started");
+        self.holds.insert(duty, held);
+    }
+}
