@@ -1,55 +1,72 @@
 //! Run any process that polls, ingests or works as many replicas.
 //!
-//! A **duty** is a unit of work that one instance at a time may do. A **store** grants it to one
-//! instance's session under an **epoch** that only grows, and refuses the checkpoints of everybody
-//! else. This crate only gathers what its parts offer: the words and the contract
-//! ([`Store`]), the stores ([`store`]), and who this process is ([`process`]).
+//! A **duty** is a unit of work that one instance at a time may do. Join a group, and get a
+//! [`Guard`] for each duty that is assigned to this process; ask it before each effect.
 //!
 //! ```no_run
 //! # #[cfg(feature = "sqlite")]
 //! # async fn example() -> Result<(), tenure::StoreError> {
 //! use std::time::Duration;
-//! use tenure::store::{Claimed, Commit, Committed, IfAbsent, OpenSession, StoreUrl, Want};
-//! use tenure::{Document, DutyKey, Note, Reason, Ttl, Version, process};
+//! use tenure::{Duties, Guard, StoreError};
 //!
-//! let url = StoreUrl::parse("sqlite:tenure.db")?;
-//! let store = url.open(IfAbsent::Create, process::entropy()).await?;
-//! let duty = DutyKey::new("demo", "one")?;
-//! let open = OpenSession {
-//!     group: duty.group.clone(),
-//!     instance: process::instance().id().clone(),
-//!     nonce: process::fresh_nonce(),
-//!     ttl: Ttl::new(Duration::from_secs(30))?,
-//!     note: Note::new("weight=1")?,
-//! };
-//! store.open_session(&open).await?;
-//! let session = open.session();
+//! // Sixteen shards over all processes that run this: SQLite on one host, or a server.
+//! let ttl = Duration::from_secs(30);
+//! let member = tenure::join("sqlite:tenure.db", "orders", ttl, Duties::Shards(16))?;
+//! member.start().await?.run(work).await?;
 //!
-//! let why = Reason::new("start")?;
-//! let claimed = store.claim(&session, &[Want::new(duty.clone())], &why).await?.remove(0);
-//! if let Claimed::Granted(hold) = claimed {
-//!     let last = store.load(&[duty]).await?.remove(0);
-//!     let expected = last.map_or(Version::ZERO, |checkpoint| checkpoint.version);
-//!     // ... work, until the deadline of the TTL, then remember how far it came:
-//!     let document = Document::new(*b"offset=42")?;
-//!     let commit = Commit { hold: hold.clone(), expected, document };
-//!     if let Committed::Fenced { .. } = store.commit(&session, &[commit]).await?.remove(0) {
-//!         // Somebody else holds the duty now: stop.
+//! /// One task for each duty; it is dropped in time when the duty is lost.
+//! async fn work(guard: Guard) -> Result<(), StoreError> {
+//!     let mut offset = match guard.load().await? {
+//!         Some(last) => String::from_utf8_lossy(last.document.as_bytes()).parse().unwrap_or(0),
+//!         None => 0,
+//!     };
+//!     while !guard.draining() {
+//!         // May a call of up to five seconds begin? Hand the epoch on with it.
+//!         guard.check_for(Duration::from_secs(5))?;
+//!         offset = fetch_and_submit(offset, guard.epoch()).await;
+//!         guard.commit(tenure::Document::new(offset.to_string())?).await?;
 //!     }
-//!     store.release(&session, &[hold], &Reason::new("done")?).await?;
+//!     Ok(())
 //! }
-//! store.close_session(&session, &Reason::new("done")?).await?;
+//! # async fn fetch_and_submit(offset: u64, _epoch: tenure::Epoch) -> u64 { offset }
 //! # Ok(()) }
 //! ```
 //!
-//! `examples/hold.rs` is the same with every answer looked at.
+//! The examples `standby`, `shards`, `targets`, `work` and `fixed` show each way in; `docs/library.md`
+//! says when to check what. Below that lies the store itself ([`Store`], [`store`]): `hold` and
+//! `fence` use it without a membership.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 pub use tenure_core::{
-    Clock, Code, Deadline, Document, DutyId, DutyKey, Epoch, GroupName, Hold, Instance, InstanceId,
-    Jitter, LocalInstant, Mark, Nonce, Note, Problem, Reason, Session, Store, StoreError, Ttl,
-    Version, guarantee, invariant, is_pause,
+    Change, Clock, Code, Deadline, Document, DutyId, DutyKey, Epoch, GroupName, Hold, Instance,
+    InstanceId, Jitter, Label, Listing, LocalInstant, Mark, Nonce, Note, Problem, Reason, Record,
+    Session, Store, StoreError, Target, Targets, Ttl, Version, guarantee, invariant, is_pause,
 };
-pub use tenure_duty::process;
+pub use tenure_duty::{
+    Duties, Ended, Event, Guard, Join, Leaver, Lost, Membership, Opener, Standing, fixed, observe,
+    opener, process, targets,
+};
+
+/// The wish to become a member of `group` in the store at `url`, which is made if it is not there.
+/// Set what else there is to set, then [`Join::start`].
+pub fn join(url: &str, group: &str, ttl: Duration, duties: Duties) -> Result<Join, StoreError> {
+    let url = store::StoreUrl::parse(url)?;
+    let opener = opener(move || {
+        let url = url.clone();
+        async move { url.open(store::IfAbsent::Create, process::entropy()).await }
+    });
+    let (group, ttl) = (GroupName::new(group)?, Ttl::new(ttl)?);
+    Ok(Join::new(opener, Arc::new(store::BootClock), group, ttl, duties))
+}
+
+/// A membership with the partitions that the environment names: no store, no coordination; see
+/// [`fixed::Partitions`]. Work may take up to `drain` to come to its end.
+pub fn join_fixed(group: &str, drain: Duration) -> Result<Membership, StoreError> {
+    let group = GroupName::new(group)?;
+    fixed::Partitions::from_env()?.join(&group, Arc::new(store::BootClock), drain)
+}
 
 /// What is asked of a store, what it answers, and the stores there are.
 pub mod store {

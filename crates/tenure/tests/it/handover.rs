@@ -1,0 +1,121 @@
+//! One holder at a time, and who comes next.
+
+use tenure::{Code, Document, Event, Lost, Reason};
+
+use super::player::*;
+
+#[tokio::test]
+async fn one_holds_the_other_waits_and_takes_over_when_it_leaves() {
+    everywhere(|place| async move {
+        let group = group();
+        let mut first = join(&place, &group, standby()).start().await.unwrap();
+        let guard = assigned(&mut first).await;
+        let mut second = join(&place, &group, standby()).start().await.unwrap();
+        let holder = next(&mut second, "standby", |event| match event {
+            Event::Standby { holder } => Some(holder),
+            Event::Assigned(guard) => panic!("{}: two holders: {guard:?}", place.name),
+            _ => None,
+        });
+        assert_eq!(holder.await.as_ref(), Some(first.instance()), "{}", place.name);
+
+        first.leaver().leave();
+        next(&mut first, "the wish to stop", |event| {
+            matches!(event, Event::Stopping { .. }).then_some(())
+        })
+        .await;
+        assert!(guard.draining() && guard.check().is_ok(), "work may come to its end");
+        let (epoch, old) = (guard.epoch(), guard.clone());
+        old.finished(tenure::Ended::Asked);
+        ended(&mut first).await;
+        let guard = assigned(&mut second).await;
+        assert!(guard.epoch() > epoch, "{}", place.name);
+        assert!(guard.check().is_ok());
+        assert_eq!(old.check(), Err(Lost::Revoked));
+        drop(guard);
+        second.leave().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn dropping_a_membership_gives_everything_back_in_the_background() {
+    everywhere(|place| async move {
+        let group = group();
+        let mut first = join(&place, &group, standby()).start().await.unwrap();
+        let guard = assigned(&mut first).await;
+        let mut second = join(&place, &group, standby()).start().await.unwrap();
+        drop(first);
+        soon("the wish to stop", guard.stopping()).await;
+        let epoch = guard.epoch();
+        drop(guard);
+        assert!(assigned(&mut second).await.epoch() > epoch, "{}", place.name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_members_share_the_shards() {
+    everywhere(|place| async move {
+        let group = group();
+        let (one, two) = (Witness::new(), Witness::new());
+        let start = |witness: &std::sync::Arc<Witness>| {
+            let join = join(&place, &group, tenure::Duties::Shards(4));
+            join.observer(witness.clone()).start()
+        };
+        let first = start(&one).await.unwrap();
+        let work = |guard: tenure::Guard| async move {
+            guard.stopping().await;
+            Ok::<_, std::convert::Infallible>(())
+        };
+        let leaver = first.leaver();
+        let first = tokio::spawn(first.run(work));
+        one.holds(&["0", "1", "2", "3"]).await;
+        let second = start(&two).await.unwrap();
+        let second = tokio::spawn(second.run(work));
+        let halves = |held: &Vec<tenure::observe::HoldNow>| held.len() == 2;
+        for witness in [&one, &two] {
+            let held = async { witness.held.subscribe().wait_for(halves).await.map(|_| ()) };
+            soon("a half", held).await.unwrap();
+        }
+        leaver.leave();
+        soon("the first one's end", first).await.unwrap().unwrap();
+        two.holds(&["0", "1", "2", "3"]).await;
+        second.abort();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_handed_over_and_refused_under_an_old_hold() {
+    everywhere(|place| async move {
+        let group = group();
+        let mut first = join(&place, &group, standby()).start().await.unwrap();
+        let guard = assigned(&mut first).await;
+        assert_eq!(guard.load().await.unwrap(), None);
+        for count in 1..=3_u64 {
+            let version = guard.commit(Document::new(count.to_string()).unwrap()).await.unwrap();
+            assert_eq!(version.get(), count);
+        }
+        // An operator ends the instance; its guard learns that from the refusal.
+        let why = Reason::new("test").unwrap();
+        let store = place.store().await;
+        let now = tenure::store::Evict::Now;
+        store.evict(&group, first.instance(), now, &why).await.unwrap();
+        let refused = guard.commit(Document::new(*b"4").unwrap()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Fenced, "{}: {refused}", place.name);
+        assert_eq!(guard.check(), Err(Lost::Revoked));
+        let end = next(&mut first, "the end", |event| match event {
+            Event::Ended(end) => Some(end),
+            _ => None,
+        });
+        assert_eq!(end.await.unwrap_err().code, Code::EvictedInstance, "{}", place.name);
+
+        let mut second = join(&place, &group, standby()).start().await.unwrap();
+        let guard = assigned(&mut second).await;
+        let found = guard.load().await.unwrap().unwrap();
+        assert_eq!((found.document.as_bytes(), found.version.get()), (&b"3"[..], 3));
+        drop(guard);
+        second.leave().await.unwrap();
+    })
+    .await;
+}

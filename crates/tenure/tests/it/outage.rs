@@ -1,0 +1,90 @@
+//! The store goes away, the process is blocked: who may act?
+
+use std::sync::mpsc;
+
+use tenure::{Change, Event, Lost};
+use testkit::Proxy;
+
+use super::player::*;
+
+/// The same server behind a wire that can be cut.
+pub fn through(url: &str) -> (String, Proxy) {
+    let (start, rest) = url.rsplit_once(':').unwrap();
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let proxy = Proxy::start(rest[..digits].parse().unwrap()).unwrap();
+    (format!("{start}:{}{}", proxy.port(), &rest[digits..]), proxy)
+}
+
+#[tokio::test]
+async fn who_loses_its_store_stops_before_anybody_else_is_granted_the_duty() {
+    let mut running = tokio::task::JoinSet::new();
+    for server in servers() {
+        running.spawn(async move {
+            let group = group();
+            let (url, proxy) = through(&server);
+            let witness = Witness::new();
+            let join_first = join(&Place::at(&url), &group, standby()).observer(witness.clone());
+            let mut first = join_first.start().await.unwrap();
+            let guard = assigned(&mut first).await;
+            let mut second = join(&Place::at(&server), &group, standby()).start().await.unwrap();
+            next(&mut second, "standby", |event| match event {
+                Event::Standby { .. } => Some(()),
+                _ => None,
+            })
+            .await;
+            let before = witness.count();
+            proxy.cut();
+
+            // The store grants it to the other one when the TTL is over: by then the guard is lost.
+            let taken = assigned(&mut second).await;
+            assert!(guard.check().is_err(), "{server}: two may act");
+            assert!(taken.epoch() > guard.epoch());
+            let why = next(&mut first, "the loss", |event| match event {
+                Event::Revoked { why, hold } => Some((why, hold.epoch)),
+                _ => None,
+            });
+            assert_eq!(why.await, ("deadline", guard.epoch()), "{server}");
+            assert_eq!(guard.check(), Err(Lost::Revoked));
+            let epoch = guard.epoch();
+            drop(guard);
+
+            // It is back: the first one goes on by itself.
+            proxy.restore().unwrap();
+            witness.saw(Change::Joined, before).await;
+            drop(taken);
+            second.leave().await.unwrap();
+            assert!(assigned(&mut first).await.epoch() > epoch, "{server}");
+            first.leave().await.unwrap();
+        });
+    }
+    while let Some(done) = running.join_next().await {
+        done.unwrap();
+    }
+}
+
+/// R7: the user's only thread is blocked for longer than the TTL.
+#[test]
+fn a_blocked_runtime_does_not_lose_the_hold() {
+    for place in places() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let witness = Witness::new();
+            let join = join(&place, &group(), standby()).observer(witness.clone());
+            let mut membership = join.start().await.unwrap();
+            let guard = assigned(&mut membership).await;
+            let (sender, renewals) = mpsc::channel();
+            *witness.renewals.lock().unwrap() = Some(sender);
+            // At a third of the TTL each, less up to a fifth: five are longer than a TTL.
+            for _ in 0..5 {
+                renewals.recv().unwrap();
+            }
+            assert!(guard.check().is_ok(), "{}", place.name);
+            let revoked = witness.records.lock().unwrap().iter().any(|record| {
+                matches!(record.change, Change::Revoked | Change::Expired | Change::Suspended)
+            });
+            assert!(!revoked, "{}: {:?}", place.name, witness.records);
+            drop(guard);
+            membership.leave().await.unwrap();
+        });
+    }
+}

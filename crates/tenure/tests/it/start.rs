@@ -1,0 +1,98 @@
+//! How joining fails, and how it does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::store::BootClock;
+use tenure::{Change, Code, Duties, Event, Join, Ttl, opener};
+use testkit::Proxy;
+
+use super::outage::through;
+use super::player::*;
+
+#[tokio::test]
+async fn a_second_member_under_the_same_id_is_refused() {
+    everywhere(|place| async move {
+        let (group, twin) = (group(), stranger());
+        let start = || join(&place, &group, standby()).instance(&twin).start();
+        let mut first = start().await.unwrap();
+        let guard = assigned(&mut first).await;
+        let error = start().await.unwrap_err();
+        assert_eq!(error.code(), Code::DuplicateInstance, "{}: {error}", place.name);
+        assert!(guard.check().is_ok(), "the first one goes on");
+        drop(guard);
+        first.leave().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn other_settings_than_the_group_s_are_refused_with_both_values() {
+    everywhere(|place| async move {
+        let group = group();
+        let mut first = join(&place, &group, standby()).start().await.unwrap();
+        let _guard = assigned(&mut first).await;
+        let other = Ttl::new(Duration::from_secs(7)).unwrap();
+        let error = join_for(&place, &group, other, standby()).start().await.unwrap_err();
+        assert_eq!(error.code(), Code::SettingsDiffer, "{}: {error}", place.name);
+        let text = error.to_string();
+        assert!(text.contains("2s") && text.contains("7s"), "{text}");
+        let error = join(&place, &group, Duties::Shards(3)).start().await.unwrap_err();
+        assert_eq!(error.code(), Code::SettingsDiffer, "{}: {error}", place.name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_waiting_cannot_cure_fails_at_once() {
+    for code in [Code::Denied, Code::NoTls, Code::NewerSchema, Code::BadUrl, Code::NeedsMigration] {
+        let refuses = opener(move || async move { Err(tenure::StoreError::refused(code, "x")) });
+        let join = Join::new(refuses, Arc::new(BootClock), group(), ttl(), standby());
+        assert_eq!(soon(code, join.start()).await.unwrap_err().code(), code);
+    }
+    let panics = opener(|| async { panic!("on purpose") });
+    let broken = Join::new(panics, Arc::new(BootClock), group(), ttl(), standby());
+    soon("an error", broken.start()).await.unwrap_err();
+    for bad in ["", "nothing", "sqlite:"] {
+        let error = tenure::join(bad, "g", TTL, standby()).unwrap_err();
+        assert_eq!(error.code(), Code::BadUrl);
+    }
+    let place = Place::memory();
+    let none = join(&place, &group(), Duties::Shards(0)).start().await.unwrap_err();
+    assert_eq!(none.code(), Code::BadInput);
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_there_yet_is_waited_for() {
+    for server in servers() {
+        let (url, proxy) = through(&server);
+        proxy.cut();
+        let (place, group) = (Place::at(&url), group());
+        let error = join(&place, &group, standby()).no_wait().start().await.unwrap_err();
+        assert_eq!(error.code(), Code::Unreachable, "{error}");
+
+        let witness = Witness::new();
+        let join = join(&place, &group, standby()).observer(witness.clone());
+        let mut membership = join.start().await.unwrap();
+        let record = witness.saw(Change::JoinFailed, 0).await;
+        assert!(record.reason.contains("ST002"), "{record:?}");
+        proxy.restore().unwrap();
+        assigned(&mut membership).await;
+        membership.leave().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_a_store_can_go() {
+    let nobody = Proxy::start(1).unwrap();
+    nobody.cut();
+    let place = Place::at(&format!("redis://127.0.0.1:{}/0", nobody.port()));
+    let mut membership = join(&place, &group(), standby()).start().await.unwrap();
+    membership.leaver().leave();
+    let end = next(&mut membership, "the end", |event| match event {
+        Event::Ended(end) => Some(end),
+        _ => None,
+    });
+    assert_eq!(end.await, Ok(()));
+    assert!(membership.next().await.is_none());
+}

@@ -1,0 +1,110 @@
+//! One task per duty: how it begins and how it ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tenure::{Change, Duties, Epoch, Guard};
+use tokio::sync::mpsc;
+
+use super::player::*;
+
+/// Tells when it is dropped.
+struct Dropped(mpsc::UnboundedSender<Epoch>, Epoch);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.send(self.1);
+    }
+}
+
+#[tokio::test]
+async fn work_that_fails_or_panics_is_tried_again_under_a_new_epoch() {
+    let (place, witness) = (Place::memory(), Witness::new());
+    let join = join(&place, &group(), standby()).observer(witness.clone());
+    let membership = join.start().await.unwrap();
+    let (leaver, tries) = (membership.leaver(), Arc::new(AtomicU32::new(0)));
+    let (sender, mut epochs) = mpsc::unbounded_channel();
+    let running = membership.run(move |guard: Guard| {
+        let attempt = tries.fetch_add(1, Ordering::SeqCst);
+        sender.send(guard.epoch()).unwrap();
+        let leaver = leaver.clone();
+        async move {
+            match attempt {
+                0 => Err("on purpose"),
+                1 => panic!("on purpose"),
+                _ => {
+                    leaver.leave();
+                    guard.stopping().await;
+                    Ok(())
+                }
+            }
+        }
+    });
+    soon("the end", running).await.unwrap();
+    let mut seen = Vec::new();
+    while let Ok(epoch) = epochs.try_recv() {
+        seen.push(epoch);
+    }
+    assert_eq!(seen.len(), 3);
+    assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
+    let released = |why| {
+        let records = witness.records.lock().unwrap();
+        let of = records.iter().filter(|record| record.change == Change::Released);
+        of.filter(|record| record.reason == why).count()
+    };
+    assert_eq!((released("failed"), released("leave")), (2, 1));
+}
+
+#[tokio::test]
+async fn work_that_does_not_stop_is_dropped_and_the_membership_ends() {
+    everywhere(|place| async move {
+        let join = join(&place, &group(), Duties::Shards(2));
+        let membership = join.drain(std::time::Duration::from_millis(100)).start().await.unwrap();
+        let leaver = membership.leaver();
+        let (sender, mut dropped) = mpsc::unbounded_channel();
+        let started = Arc::new(AtomicU32::new(0));
+        let running = membership.run(move |guard: Guard| {
+            let dropped = Dropped(sender.clone(), guard.epoch());
+            if started.fetch_add(1, Ordering::SeqCst) == 1 {
+                leaver.leave();
+            }
+            async move {
+                let _dropped = dropped;
+                std::future::pending::<Result<(), std::convert::Infallible>>().await
+            }
+        });
+        soon("the end", running).await.unwrap();
+        for _ in 0..2 {
+            soon("the drop", dropped.recv()).await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn work_that_makes_no_progress_is_taken_away() {
+    let (place, witness) = (Place::memory(), Witness::new());
+    let join = join(&place, &group(), standby()).observer(witness.clone());
+    let join = join.progress(std::time::Duration::from_millis(300));
+    let mut membership = join.start().await.unwrap();
+    let guard = assigned(&mut membership).await;
+    let revoked = witness.saw(Change::Revoked, 0).await;
+    assert_eq!(revoked.reason, "no progress");
+    soon("the loss", guard.lost()).await;
+}
+
+/// A resource knows more than the store: the next hold is above that.
+#[tokio::test]
+async fn a_fenced_effect_brings_a_hold_above_the_newest_epoch() {
+    everywhere(|place| async move {
+        let mut membership = join(&place, &group(), standby()).start().await.unwrap();
+        let guard = assigned(&mut membership).await;
+        let newest = Epoch::new(guard.epoch().get() + 1_000).unwrap();
+        guard.fenced(newest);
+        assert!(guard.check().is_err());
+        drop(guard);
+        assert!(assigned(&mut membership).await.epoch() > newest, "{}", place.name);
+        membership.leave().await.unwrap();
+    })
+    .await;
+}
