@@ -31,7 +31,8 @@ use measure::Row;
 const SIZES: [usize; 3] = [1, 100, 10_000];
 
 const USAGE: &str =
-    "usage: cargo xtask bench roster | store|failover [sqlite] [postgres] [redis] [etcd]";
+    "usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd] \
+     | failover [sqlite] [postgres] [redis] [etcd] [handover] [crash] [settle]";
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -42,7 +43,7 @@ async fn main() -> Result<()> {
     match (what.as_str(), wanted) {
         ("roster", []) => roster::run(),
         ("store", _) => stores(is_wanted).await,
-        ("failover", _) => failover::run(is_wanted).await,
+        ("failover", _) => failover::run(wanted).await,
         ("hold", [url, group]) => failover::hold_until_killed(url, group).await,
         _ => bail!(USAGE),
     }
