@@ -183,10 +183,12 @@ impl Engine {
         })
     }
 
+    /// How many duties may begin to move: a tenth of the group is on its way at most (R25).
     fn room_to_move(&self) -> usize {
+        let listed = self.listing.as_ref().map_or(0, |listing| listing.targets().len());
         let moving = |held: &&Held| held.release.is_some() && held.work != Work::Stopped;
         let moving = self.holds.values().filter(moving).count();
-        (self.holds.len() / 10).max(4).saturating_sub(moving)
+        (listed / 10).max(4).saturating_sub(moving)
     }
 
     pub(super) fn shed_for_drain(&mut self, now: LocalInstant) {
@@ -257,7 +259,10 @@ impl Engine {
         if self.waiting.is_some() || !me.takes || me.weight == 0 {
             return;
         }
-        let eager = matches!(self.settings.layout, Layout::Standby);
+        // Among equals whoever is first may have it: that saves the wait when a standby takes over.
+        let equals = table.seats.iter().all(|seat| seat.weight == me.weight);
+        let standby = matches!(self.settings.layout, Layout::Standby);
+        let eager = standby && equals && !table.foreign;
         let mut looked_after = 0;
         for ((charge, seat), _) in charges.iter().zip(plan).zip(free).filter(|(_, free)| **free) {
             if self.is_claiming(&charge.duty) {
@@ -269,7 +274,7 @@ impl Engine {
                 continue;
             }
             let duty = charge.duty.clone();
-            let eager = eager && !table.foreign && !self.shed.contains_key(&duty);
+            let eager = eager && charge.pin.is_none() && !self.shed.contains_key(&duty);
             if *seat == Some(table.me) || eager {
                 self.todo.push_back(Wish { duty, beyond: false });
                 continue;

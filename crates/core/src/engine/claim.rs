@@ -2,7 +2,7 @@
 
 use super::arrive::reason;
 use super::work::{Held, Work};
-use super::{CHUNK, Effect, Engine, Request, Status, Ticket, Wish};
+use super::{CLAIM_CHUNK, Effect, Engine, Request, Status, Ticket, Wish};
 use crate::store::{Claimed, Want};
 use crate::{Change, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Mark, StoreError};
 
@@ -18,7 +18,7 @@ impl Engine {
             return;
         }
         let session = live.session.clone();
-        let room = self.settings.room.saturating_sub(self.holds.len()).min(CHUNK);
+        let room = self.settings.room.saturating_sub(self.holds.len()).min(CLAIM_CHUNK);
         let (mut wants, mut wishes) = (Vec::new(), Vec::new());
         while wants.len() < room
             && let Some(wish) = self.todo.pop_front()
@@ -111,7 +111,8 @@ impl Engine {
             let there = seen.and_then(|s| s.members.iter().find(|m| &m.instance == instance));
             there.and_then(|member| Status::read(&member.note)).is_some_and(|said| said.keeps)
         };
-        let moved = beyond || before.as_ref().is_some_and(|(instance, _)| stayed(instance));
+        let back = self.shed.contains_key(&duty);
+        let moved = beyond || back || before.as_ref().is_some_and(|(instance, _)| stayed(instance));
         let (change, why) = match &before {
             Some((_, until)) if now >= *until && !moved => (Change::TakenOver, "expired"),
             Some(_) if moved => (Change::Acquired, "moved"),

@@ -48,8 +48,11 @@ use look::{Looking, Seen};
 use random::Random;
 use work::{Held, Rest};
 
-/// How many duties are asked for or given back in one request.
-const CHUNK: usize = 500;
+/// How many duties are asked for in one request: few, so that who starts first leaves room for those
+/// who start a moment later.
+const CLAIM_CHUNK: usize = 100;
+/// How many duties are given back in one request.
+const RELEASE_CHUNK: usize = 500;
 
 /// One member of a group.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::arrive::reason;
-use super::{CHUNK, Effect, Ended, Engine, Request, Settings, Ticket};
+use super::{Effect, Ended, Engine, RELEASE_CHUNK, Request, Settings, Ticket};
 use crate::store::Released;
 use crate::{Change, Deadline, DutyId, Epoch, Hold, LocalInstant, StoreError};
 
@@ -202,7 +202,7 @@ impl Engine {
             .values()
             .filter(|held| ready(held) && held.release == Some(why))
             .map(|held| held.hold.clone())
-            .take(CHUNK)
+            .take(RELEASE_CHUNK)
             .collect();
         let duties = holds.iter().map(|hold| (hold.duty.id.clone(), hold.epoch)).collect();
         let session = live.session.clone();
