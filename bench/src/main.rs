@@ -4,14 +4,18 @@
 //!
 //! `cargo xtask bench roster`: who should hold what, for a million duties.
 //!
+//! `cargo xtask bench failover`: how long a duty is without a holder.
+//!
 //! Bars that are missed make the command fail.
 #![allow(
     clippy::print_stdout,
+    clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "a benchmark prints, and measures by the clock"
 )]
 
 mod etcd;
+mod failover;
 mod measure;
 mod ours;
 mod postgres;
@@ -26,19 +30,26 @@ use measure::Row;
 /// How many holds an instance has.
 const SIZES: [usize; 3] = [1, 100, 10_000];
 
+const USAGE: &str =
+    "usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd] \
+     | failover [sqlite] [postgres] [redis] [etcd] [handover] [crash] [settle]";
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["roster"] => roster::run(),
-        ["store", ..] => stores(&words[1..]).await,
-        _ => bail!("usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd]"),
+    let Some((what, wanted)) = words.split_first() else { bail!(USAGE) };
+    // Further words name the stores to measure; all of them when there are none.
+    let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);
+    match (what.as_str(), wanted) {
+        ("roster", []) => roster::run(),
+        ("store", _) => stores(is_wanted).await,
+        ("failover", _) => failover::run(wanted).await,
+        ("hold", [url, group]) => failover::hold_until_killed(url, group).await,
+        _ => bail!(USAGE),
     }
 }
 
-/// Measures the stores that are named; all of them when there are none.
-async fn stores(wanted: &[String]) -> Result<()> {
-    let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);
+async fn stores(is_wanted: impl Fn(&str) -> bool) -> Result<()> {
     let mut rows = Vec::new();
     if is_wanted("sqlite") {
         rows.extend(sqlite::run().await?);
