@@ -36,7 +36,8 @@ const HEADING: &str = "\
 /// Measures what is wanted, prints the table, and says whether all bars are met.
 pub async fn run(wanted: &[String]) -> Result<()> {
     let is_wanted = |word: &str| {
-        let same_kind = |other: &&String| STORES.contains(&other.as_str()) == STORES.contains(&word);
+        let same_kind =
+            |other: &&String| STORES.contains(&other.as_str()) == STORES.contains(&word);
         let mut named = wanted.iter().filter(same_kind).peekable();
         named.peek().is_none() || named.any(|other| other == word)
     };

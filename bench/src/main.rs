@@ -30,8 +30,7 @@ use measure::Row;
 /// How many holds an instance has.
 const SIZES: [usize; 3] = [1, 100, 10_000];
 
-const USAGE: &str =
-    "usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd] \
+const USAGE: &str = "usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd] \
      | failover [sqlite] [postgres] [redis] [etcd] [handover] [crash] [settle]";
 
 #[tokio::main]
