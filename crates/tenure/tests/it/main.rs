@@ -11,6 +11,7 @@ mod fixed;
 mod handover;
 mod outage;
 mod player;
+mod rolling;
 mod start;
 mod targets;
 mod work;
