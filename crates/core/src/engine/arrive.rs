@@ -308,6 +308,9 @@ impl Engine {
         }
         self.draining = true;
         self.todo.clear();
+        if self.live.is_none() {
+            return self.end("asked to", now);
+        }
         self.say_status(now);
         self.shed_for_drain(now);
     }
@@ -324,7 +327,11 @@ impl Engine {
         for duty in duties {
             self.ask_to_stop(&duty, "leave", now);
         }
-        if self.live.is_none() {
+        self.say_status(now);
+        // An opening on its way may have made a session: it is closed when the answer comes.
+        let opening =
+            matches!(&self.phase, Phase::Opening { attempt, .. } if attempt.ticket.is_some());
+        if self.live.is_none() && !opening {
             self.end("asked to", now);
         }
     }
@@ -342,7 +349,10 @@ impl Engine {
         // Who only drains gives back one by one, and stays until nothing is left.
         let done = done && (self.leaving.is_some() || self.holds.is_empty());
         if done && !asked {
-            self.leaving.get_or_insert(now.plus(self.settings.ttl.get()));
+            // A session without holds blocks nobody: its end is not worth a long wait.
+            let ttl = self.settings.ttl.get();
+            let most = now.plus(if self.holds.is_empty() { ttl / 5 } else { ttl });
+            self.leaving = Some(self.leaving.map_or(most, |until| until.min(most)));
             self.phase = Phase::Closing(Attempt::new(now));
             self.go_on(now);
         }
@@ -373,11 +383,15 @@ impl Engine {
     }
 
     pub(super) fn end(&mut self, why: &'static str, now: LocalInstant) {
+        if matches!(self.phase, Phase::Over) {
+            return;
+        }
         self.lose_everything("leave", now);
         self.live = None;
         self.phase = Phase::Over;
         self.record(now, Change::Left, None, None, why);
-        self.out.push(Effect::End(End::Left));
+        let end = self.failed.take().map_or(End::Left, End::Failed);
+        self.out.push(Effect::End(end));
     }
 }
 

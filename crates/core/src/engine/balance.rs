@@ -314,7 +314,9 @@ impl Engine {
     fn turn_of(&self, duty: &DutyId, table: &Table, now: LocalInstant) -> LocalInstant {
         let since = self.free.get(duty).copied().unwrap_or(now);
         // Who should have it may see it only at its next look; who gave it away comes last.
-        let looks = if self.shed.contains_key(duty) { 3 } else { 1 };
+        // Foreign members look every few seconds.
+        let looks = if table.foreign { 10 } else { 1 };
+        let looks = if self.shed.contains_key(duty) { looks + 2 } else { looks };
         let since = since.plus(self.settings.look_every * looks);
         if now < since {
             return since;
@@ -327,13 +329,18 @@ impl Engine {
     /// Says once that this member only stands by, or that duties find no room.
     fn tell_standing(&mut self, plan: &[Option<u32>], free: &[bool], now: LocalInstant) {
         let listed = self.listing.as_ref().map_or(&[][..], Listing::targets);
-        let idle = self.holds.is_empty() && !free.contains(&true) && !listed.is_empty();
+        let wanted = listed.iter().any(|target| !target.paused);
+        let waits = self.settings.weight == 0 || !free.contains(&true);
+        let idle = self.holds.is_empty() && waits && wanted;
         if idle && !self.standing_by {
             let holder = |target: &Target| self.seen.as_ref()?.holders.get(&target.id)?.clone();
             let only = if let [one] = listed { holder(one) } else { None };
             self.record(now, Change::Standby, None, only, "others hold everything");
         }
         self.standing_by = idle;
+        if self.draining || self.leaving.is_some() {
+            return;
+        }
         let unheld = plan.iter().zip(free).filter(|(seat, free)| seat.is_none() && **free).count();
         if unheld != self.unheld && unheld > 0 {
             let why = format!("{unheld} duties find no member with room");

@@ -2,9 +2,11 @@
 
 use super::arrive::reason;
 use super::work::{Held, Work};
-use super::{CLAIM_CHUNK, Effect, Engine, Request, Status, Ticket, Wish};
+use super::{CLAIM_CHUNK, Claiming, Effect, Engine, Request, Status, Ticket, Wish};
 use crate::store::{Claimed, Want};
-use crate::{Change, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Mark, StoreError};
+use crate::{
+    Change, Deadline, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Mark, StoreError,
+};
 
 impl Engine {
     /// Asks for the next duties.
@@ -17,7 +19,7 @@ impl Engine {
         if !live.deadline.leaves(now, self.settings.ttl.attempt_timeout()) {
             return;
         }
-        let session = live.session.clone();
+        let (session, deadline) = (live.session.clone(), live.deadline);
         let room = self.settings.room.saturating_sub(self.holds.len()).min(CLAIM_CHUNK);
         let (mut wants, mut wishes) = (Vec::new(), Vec::new());
         while wants.len() < room
@@ -37,7 +39,7 @@ impl Engine {
         }
         let request = Request::Claim { session, wants, reason: reason("roster") };
         let ticket = self.ask(request, self.patience());
-        self.claiming = Some((ticket, wishes));
+        self.claiming = Some(Claiming { ticket, deadline, wishes });
     }
 
     pub(super) fn claimed(
@@ -46,9 +48,8 @@ impl Engine {
         result: Result<Vec<Claimed>, StoreError>,
         now: LocalInstant,
     ) {
-        let Some((_, wishes)) = self.claiming.take_if(|(sent, _)| *sent == ticket) else {
-            return;
-        };
+        let claiming = self.claiming.take_if(|claiming| claiming.ticket == ticket);
+        let Some(Claiming { deadline, wishes, .. }) = claiming else { return };
         wishes.iter().for_each(|wish| self.touch(&wish.duty));
         let claims = match result {
             Ok(claims) => claims,
@@ -56,7 +57,9 @@ impl Engine {
         };
         for (Wish { duty, beyond }, claimed) in wishes.into_iter().zip(claims) {
             match claimed {
-                Claimed::Granted(hold) | Claimed::Already(hold) => self.granted(hold, beyond, now),
+                Claimed::Granted(hold) => self.granted(hold, deadline, beyond, now),
+                // Of a claim whose answer was lost: nobody knows how long it has stood.
+                Claimed::Already(hold) => self.give_back_unstarted(duty, hold.epoch, now),
                 Claimed::HeldBy(holder) => {
                     let holder = holder.map(|holder| holder.instance);
                     if let (Some(seen), Some(_)) = (&mut self.seen, &holder) {
@@ -90,11 +93,12 @@ impl Engine {
         self.looking.at = self.looking.at.max(now.plus(self.pause()));
     }
 
-    fn granted(&mut self, hold: Hold, beyond: bool, now: LocalInstant) {
+    fn granted(&mut self, hold: Hold, deadline: Deadline, beyond: bool, now: LocalInstant) {
         let Some(live) = self.live.as_ref().filter(|live| hold.is_of(&live.session)) else {
             return;
         };
-        let (duty, epoch, deadline) = (hold.duty.id.clone(), hold.epoch, live.deadline);
+        let (duty, epoch) = (hold.duty.id.clone(), hold.epoch);
+        let deadline = deadline.min(live.deadline);
         if self.holds.contains_key(&duty) {
             return;
         }
@@ -132,7 +136,9 @@ impl Engine {
 
     /// Gives a hold back under which no work was started.
     pub(super) fn give_back_unstarted(&mut self, duty: DutyId, epoch: Epoch, now: LocalInstant) {
-        let Some(live) = &self.live else { return };
+        let Some(live) = self.live.as_ref().filter(|_| !self.holds.contains_key(&duty)) else {
+            return;
+        };
         let hold = Hold {
             duty: DutyKey { group: self.settings.group.clone(), id: duty.clone() },
             epoch,

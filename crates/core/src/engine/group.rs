@@ -21,6 +21,8 @@ pub struct Group {
     pub paused: BTreeSet<DutyId>,
     /// Members that get nothing more.
     pub cordoned: BTreeSet<InstanceId>,
+    /// Lines that this version does not know; they stay as they are.
+    pub unknown: Vec<String>,
 }
 
 impl Group {
@@ -55,7 +57,8 @@ impl Group {
                 ["cordon", instance] => {
                     group.cordoned.insert(InstanceId::unescape(instance)?);
                 }
-                _ => return Err(wrong()),
+                // Of a newer version, perhaps.
+                _ => group.unknown.push(line.to_owned()),
             }
         }
         group.settings = ttl.zip(layout);
@@ -81,6 +84,9 @@ impl Group {
         }
         for instance in &self.cordoned {
             let _ = writeln!(text, "cordon {instance}");
+        }
+        for line in &self.unknown {
+            let _ = writeln!(text, "{line}");
         }
         Document::new(text)
     }
@@ -161,10 +167,12 @@ mod tests {
             .into(),
             paused: [id("x y")].into(),
             cordoned: [instance].into(),
+            unknown: vec!["of a newer version".to_owned()],
         };
         assert_eq!(Group::read(&stored(group.document().unwrap())), Ok(group));
         assert_eq!(Group::read(&GroupDocument::default()), Ok(Group::default()));
-        for bad in ["x", "tenure-group 2\n", "tenure-group 1\nttl_ms x\n", "tenure-group 1\nfoo\n"]
+        for bad in
+            ["x", "tenure-group 2\n", "tenure-group 1\nttl_ms x\n", "tenure-group 1\npin a b\n"]
         {
             let error = Group::read(&stored(Document::new(bad).unwrap())).unwrap_err();
             assert_eq!(error.code(), Code::Damaged, "{bad:?}");

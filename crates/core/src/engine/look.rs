@@ -135,7 +135,10 @@ impl Engine {
         let others = view.members.iter().filter(|member| &member.instance != me);
         let first = others.map(|member| member.remaining).min();
         let first = first.map(|remaining| remaining + Duration::from_millis(2));
-        first.map_or(self.settings.look_every, |first| first.min(self.settings.look_every))
+        // A store may round what is left down to nothing.
+        let soonest = self.looking.gap.max(Duration::from_millis(50));
+        let every = self.settings.look_every;
+        first.map_or(every, |first| first.max(soonest).min(every))
     }
 
     fn take_view(&mut self, view: View, asked: Ticket, now: LocalInstant) {
@@ -179,8 +182,9 @@ impl Engine {
     fn agree_on(&mut self, document: &GroupDocument, now: LocalInstant) -> Option<Group> {
         let group = match Group::read(document) {
             Ok(group) => group,
+            // What was read before stays, and nothing is decided by what cannot be read.
             Err(error) => {
-                self.fail(error.problem().clone(), now);
+                self.complain(now, Change::LookFailed, error.problem().to_string());
                 return None;
             }
         };
@@ -231,7 +235,7 @@ impl Engine {
     pub(super) fn is_claiming(&self, duty: &DutyId) -> bool {
         self.claiming
             .as_ref()
-            .is_some_and(|(_, wishes)| wishes.iter().any(|wish| wish.duty == *duty))
+            .is_some_and(|claiming| claiming.wishes.iter().any(|wish| wish.duty == *duty))
     }
 
     /// What the store has of us may be older than what we said last: a late copy of a keep-alive.

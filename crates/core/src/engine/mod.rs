@@ -97,7 +97,7 @@ pub struct Engine {
     mixed: Option<LocalInstant>,
     view: u64,
     todo: VecDeque<Wish>,
-    claiming: Option<(Ticket, Vec<Wish>)>,
+    claiming: Option<Claiming>,
     releasing: Option<(Ticket, Vec<(DutyId, Epoch)>)>,
     release_again: LocalInstant,
     /// What was claimed or given back when so many requests had been sent: a look that was sent
@@ -108,6 +108,8 @@ pub struct Engine {
     fallback: Option<LocalInstant>,
     standing_by: bool,
     unheld: usize,
+    /// Why it leaves, if it must.
+    failed: Option<Problem>,
     /// What was recorded as going wrong, until it goes well.
     complaints: BTreeMap<Change, String>,
 }
@@ -118,6 +120,16 @@ struct Wish {
     duty: DutyId,
     /// The plan gives it to somebody else, who did not take it: it stays for the window.
     beyond: bool,
+}
+
+/// A claim on its way.
+#[derive(Debug)]
+struct Claiming {
+    ticket: Ticket,
+    /// Until when the session stood when it was sent: no keep-alive that left later names what it
+    /// brings.
+    deadline: Deadline,
+    wishes: Vec<Wish>,
 }
 
 /// The open session.
@@ -179,6 +191,7 @@ impl Engine {
             fallback: None,
             standing_by: false,
             unheld: 0,
+            failed: None,
             complaints: BTreeMap::new(),
         }
     }
@@ -311,16 +324,18 @@ impl Engine {
         }
     }
 
-    /// Ends for good: what was held is lost, and whoever runs the process is told why.
+    /// Ends for good: what is held is given back first, and whoever runs the process is told why.
     fn fail(&mut self, problem: Problem, now: LocalInstant) {
-        self.lose_everything("failed", now);
-        if let Some(live) = self.live.take() {
-            let reason = arrive::reason("failed");
-            self.ask(Request::Close { session: live.session, reason }, self.patience());
+        if self.failed.is_some() {
+            return;
         }
         self.record(now, Change::JoinFailed, None, None, problem.to_string());
-        self.phase = Phase::Over;
-        self.out.push(Effect::End(End::Failed(problem)));
+        self.failed = Some(problem);
+        self.leave(now);
+        // Nothing is waited for that was not opened.
+        if self.live.is_none() {
+            self.end("failed", now);
+        }
     }
 
     /// A third of the TTL: for everything that is not a renewal.

@@ -16,6 +16,7 @@ impl Engine {
             return;
         }
         self.suspended = Some(now);
+        self.holds.values_mut().for_each(|held| held.progress = now);
         self.out.push(Effect::Suspend);
         self.record(now, Change::Suspended, None, None, "this process was paused");
         if let Some(live) = &mut self.live {
@@ -40,7 +41,9 @@ impl Engine {
         }
         let note = self.status().note().ok().filter(|note| *note != live.said);
         let session = live.session.clone();
-        let holds: Vec<Hold> = self.holds.values().map(|held| held.hold.clone()).collect();
+        // What is being given back needs no extension.
+        let kept = self.holds.iter().filter(|(duty, _)| !self.ready.contains(*duty));
+        let holds: Vec<Hold> = kept.map(|(_, held)| held.hold.clone()).collect();
         let named = holds.iter().map(|hold| (hold.duty.id.clone(), hold.epoch)).collect();
         let request = Request::KeepAlive { session, note: note.clone(), holds };
         let ticket = self.ask(request, self.settings.ttl.attempt_timeout());
@@ -61,7 +64,7 @@ impl Engine {
             Ok(KeptAlive::Ended) => self.session_ended(keeping.sent, false, now),
             Err(error) => {
                 self.trouble = true;
-                self.record(now, Change::RenewFailed, None, None, error.problem().to_string());
+                self.complain(now, Change::RenewFailed, error.problem().to_string());
                 if Self::is_reset(&error) {
                     return self.session_ended(keeping.sent, true, now);
                 }
@@ -84,6 +87,7 @@ impl Engine {
             live.said = note;
         }
         self.trouble = false;
+        self.complaints.remove(&Change::RenewFailed);
         // What was sent before a pause does not tell what stands after it.
         let resumed = self.suspended.is_some_and(|since| keeping.sent >= since);
         if resumed {
@@ -131,8 +135,9 @@ impl Engine {
         };
         self.record(now, Change::SessionLost, None, None, why);
         if early || reset || self.trouble {
-            // Holders of before the reset stop by themselves until then.
-            self.waiting = Some(asked.plus(self.settings.ttl.get() * 9 / 10));
+            // Holders of before the reset stop by themselves until then, also when their clocks run
+            // slow and ours fast.
+            self.waiting = Some(now.plus(self.settings.ttl.get() * 11 / 10));
         }
         self.keeping = None;
         self.claiming = None;
@@ -144,9 +149,9 @@ impl Engine {
         self.looking.forget();
         self.seen = None;
         self.free.clear();
-        match self.leaving {
-            Some(_) => self.end("the session had ended", now),
-            None => self.open(true, now),
+        match self.draining || self.leaving.is_some() {
+            true => self.end("the session had ended", now),
+            false => self.open(true, now),
         }
     }
 
@@ -161,6 +166,10 @@ impl Engine {
         if held.may_act() {
             self.out.push(Effect::Revoke { duty: duty.clone(), epoch, why });
             self.record(now, Change::Revoked, Some((duty, epoch)), None, why);
+        } else if !held.told {
+            // It was being given back, and the store was faster to say so here.
+            let why = held.release.unwrap_or(why);
+            self.record(now, Change::Released, Some((duty, epoch)), None, why);
         }
         if !matches!(held.work, Work::Stopped) {
             self.stopping.insert(duty.clone(), epoch);

@@ -21,7 +21,9 @@ pub(super) struct Held {
     pub(super) moved: bool,
     /// Why it is to be given back as soon as its work has stopped.
     pub(super) release: Option<&'static str>,
-    progress: LocalInstant,
+    /// It was recorded that the hold ended.
+    pub(super) told: bool,
+    pub(super) progress: LocalInstant,
 }
 
 /// How far the work on a duty is.
@@ -45,7 +47,7 @@ pub(super) struct Rest {
 impl Held {
     pub(super) fn new(hold: Hold, deadline: Deadline, now: LocalInstant, moved: bool) -> Self {
         let work = Work::Running;
-        Self { hold, deadline, work, since: now, moved, release: None, progress: now }
+        Self { hold, deadline, work, since: now, moved, release: None, told: false, progress: now }
     }
 
     pub(super) fn epoch(&self) -> Epoch {
@@ -120,6 +122,7 @@ impl Engine {
     fn cancel(&mut self, duty: &DutyId, change: Change, why: &'static str, now: LocalInstant) {
         let Some(held) = self.holds.get_mut(duty).filter(|held| held.may_act()) else { return };
         held.work = Work::Cancelled(now);
+        held.told = true;
         held.release.get_or_insert(why);
         let (epoch, next) = (held.epoch(), held.timer(&self.settings));
         self.due_at(next);
@@ -241,8 +244,7 @@ impl Engine {
             if let Some(error) = &error {
                 // It may have happened: it is asked again until the store has said so, and only
                 // then claimed anew, under a new epoch (R17).
-                let why = error.problem().to_string();
-                self.record(now, Change::ReleaseFailed, Some((duty, epoch)), None, why);
+                self.complain(now, Change::ReleaseFailed, error.problem().to_string());
                 continue;
             }
             let stopped = held.work == Work::Stopped;
@@ -256,7 +258,9 @@ impl Engine {
             }
             self.record(now, Change::Released, Some((duty, epoch)), None, why);
         }
-        if error.is_some() {
+        if error.is_none() {
+            self.complaints.remove(&Change::ReleaseFailed);
+        } else {
             self.trouble = true;
             self.release_again = now.plus(self.pause());
         }

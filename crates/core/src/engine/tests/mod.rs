@@ -1,233 +1,11 @@
 //! The rules that one member keeps by itself, on answers that are given by hand. How members get
 //! along with each other and with a store is the simulator's.
 
+mod bench;
+
 use super::*;
-use crate::store::{
-    Claimed, Closed, GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, Opened,
-    Released, Replaced,
-};
-use crate::{DutyKey, GroupName, Hold, Mark, Nonce, Target, Ttl, Version};
-
-const TTL: u64 = 10_000;
-
-/// One engine, its clock, and what it asked and did last.
-struct Bench {
-    engine: Engine,
-    now: u64,
-    asked: Vec<(Ticket, Request)>,
-    done: Vec<Effect>,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let group = GroupName::new("g").unwrap();
-        let ttl = Ttl::new(Duration::from_millis(TTL)).unwrap();
-        let settings = Settings::new(group, instance("me"), ttl, Layout::Targets);
-        let engine = Engine::new(settings, 7, at(0));
-        Self { engine, now: 0, asked: Vec::new(), done: Vec::new() }
-    }
-
-    /// A member that holds the duty `d` under epoch 5, since the instant 0.
-    fn holding() -> Self {
-        let mut bench = Self::new();
-        bench.list(&["d"]);
-        bench.join();
-        bench.see(&[], &[("d", None)]);
-        bench.grant("d", 5);
-        assert!(bench.did(|effect| matches!(effect, Effect::Assign { .. })));
-        // The first keep-alive says what this member sees, and left before the grant.
-        bench.keep(&[]);
-        bench
-    }
-
-    fn step(&mut self, event: Event) {
-        let effects = self.engine.step(event, at(self.now));
-        self.done.clear();
-        for effect in effects {
-            match effect {
-                Effect::Ask { ticket, request, .. } => self.asked.push((ticket, request)),
-                effect => self.done.push(effect),
-            }
-        }
-    }
-
-    fn tick_at(&mut self, now: u64) {
-        self.now = now;
-        self.step(Event::Tick);
-    }
-
-    /// Ticks as a driver does: whenever it is due.
-    fn run_until(&mut self, end: u64) -> Vec<Effect> {
-        let mut all = Vec::new();
-        while self.engine.wake_at() < at(end) {
-            self.tick_at(self.engine.wake_at().as_nanos() / 1_000_000 + 1);
-            all.append(&mut self.done);
-        }
-        self.now = end;
-        all
-    }
-
-    fn asked(&mut self, which: impl Fn(&Request) -> bool) -> Option<(Ticket, Request)> {
-        let found = self.asked.iter().position(|(_, request)| which(request))?;
-        Some(self.asked.remove(found))
-    }
-
-    fn answer(&mut self, which: impl Fn(&Request) -> bool, answer: Answer) {
-        let (ticket, _) = self.asked(which).expect("nothing of that kind was asked");
-        self.step(Event::Answered(ticket, answer));
-    }
-
-    fn did(&self, which: impl Fn(&Effect) -> bool) -> bool {
-        self.done.iter().any(which)
-    }
-
-    fn recorded(&self, change: Change) -> bool {
-        self.did(|effect| matches!(effect, Effect::Record(record) if record.change == change))
-    }
-
-    fn list(&mut self, duties: &[&str]) {
-        let target = |duty: &&str| Target::new(DutyId::new(*duty).unwrap());
-        self.step(Event::Listed(Listing::new(duties.iter().map(target))));
-    }
-
-    fn join(&mut self) {
-        self.step(Event::Tick);
-        self.answer(
-            is_look,
-            Answer::Look(Ok(View { holders: Some(Vec::new()), ..View::default() })),
-        );
-        self.answer(is_settle, Answer::Settle(Ok(Replaced::Saved(Version::new(1).unwrap()))));
-        let view = View { holders: Some(Vec::new()), document: self.document(), ..View::default() };
-        self.answer(is_look, Answer::Look(Ok(view)));
-        self.open();
-    }
-
-    fn open(&mut self) {
-        let (ticket, request) = self.asked(is_open).unwrap();
-        let Request::Open(open) = request else { unreachable!() };
-        self.step(Event::Answered(ticket, Answer::Open(Ok(Opened::Open(open.session())))));
-        assert!(self.recorded(Change::Joined));
-    }
-
-    fn document(&self) -> GroupDocument {
-        let settings = &self.engine.settings;
-        let group = Group { settings: Some((settings.ttl, settings.layout)), ..Group::default() };
-        let document = group.document().unwrap();
-        GroupDocument { version: Version::new(1).unwrap(), document }
-    }
-
-    fn nonce(&self) -> Nonce {
-        self.engine.live.as_ref().unwrap().session.nonce
-    }
-
-    /// Answers the look that is on its way: these other members, and who holds what.
-    fn see(&mut self, others: &[&str], holders: &[(&str, Option<(&str, u64)>)]) {
-        let mut members: Vec<_> =
-            others.iter().map(|name| member(name, 9, self.engine.view)).collect();
-        let mut me = member("me", 0, self.engine.view);
-        me.nonce = Some(self.nonce());
-        members.push(me);
-        members.sort_by(|a, b| a.instance.cmp(&b.instance));
-        let holders = holders.iter().map(|(duty, of)| Holder {
-            duty: key(duty),
-            epoch: Some(Epoch::new(of.map_or(1, |(_, epoch)| epoch)).unwrap()),
-            holder: of.map(|(name, _)| HolderNow {
-                instance: instance(name),
-                remaining: Duration::from_millis(TTL),
-            }),
-        });
-        let holders = Some(holders.collect());
-        let view = View { members, holders, document: self.document() };
-        self.answer(is_look, Answer::Look(Ok(view)));
-    }
-
-    fn grant(&mut self, duty: &str, epoch: u64) {
-        let hold = self.hold(duty, epoch);
-        self.answer(is_claim, Answer::Claim(Ok(vec![Claimed::Granted(hold)])));
-    }
-
-    fn hold(&self, duty: &str, epoch: u64) -> Hold {
-        Hold {
-            duty: key(duty),
-            epoch: Epoch::new(epoch).unwrap(),
-            instance: instance("me"),
-            nonce: self.nonce(),
-            mark: Mark(0),
-        }
-    }
-
-    fn keep(&mut self, fates: &[HoldFate]) {
-        let kept = KeptAlive::Kept { mark: Mark(0), holds: fates.to_vec() };
-        self.answer(is_keep, Answer::KeepAlive(Ok(kept)));
-    }
-
-    fn stopped(&mut self, duty: &str, epoch: u64) {
-        let (duty, epoch) = (DutyId::new(duty).unwrap(), Epoch::new(epoch).unwrap());
-        self.step(Event::Stopped { duty, epoch, how: Ended::Asked });
-    }
-}
-
-fn at(millis: u64) -> LocalInstant {
-    LocalInstant::from_nanos(millis * 1_000_000)
-}
-
-fn instance(name: &str) -> InstanceId {
-    InstanceId::new(name).unwrap()
-}
-
-fn key(duty: &str) -> DutyKey {
-    DutyKey::new("g", duty).unwrap()
-}
-
-fn member(name: &str, entropy: u128, view: u64) -> Member {
-    let status = Status {
-        weight: 1,
-        room: 10,
-        takes: true,
-        keeps: true,
-        zone: None,
-        name: None,
-        revision: None,
-        only: None,
-        view,
-    };
-    Member {
-        instance: instance(name),
-        nonce: Some(Nonce::from_entropy(entropy)),
-        note: status.note().unwrap(),
-        remaining: Duration::from_millis(TTL),
-        evicted: false,
-    }
-}
-
-fn lost() -> StoreError {
-    StoreError::unknown(Code::Lost, "no answer")
-}
-
-fn is_look(request: &Request) -> bool {
-    matches!(request, Request::Look { .. })
-}
-fn is_settle(request: &Request) -> bool {
-    matches!(request, Request::Settle { .. })
-}
-fn is_open(request: &Request) -> bool {
-    matches!(request, Request::Open(_))
-}
-fn is_keep(request: &Request) -> bool {
-    matches!(request, Request::KeepAlive { .. })
-}
-fn is_claim(request: &Request) -> bool {
-    matches!(request, Request::Claim { .. })
-}
-fn is_release(request: &Request) -> bool {
-    matches!(request, Request::Release { .. })
-}
-fn is_close(request: &Request) -> bool {
-    matches!(request, Request::Close { .. })
-}
-fn is_revoke(effect: &Effect) -> bool {
-    matches!(effect, Effect::Revoke { .. })
-}
+use crate::store::{Claimed, Closed, HoldFate, KeptAlive, Opened, Released};
+use bench::*;
 
 /// R5, R6: 10 s * 0.9 - 0.5 s after the session was opened, whatever the store says or does not.
 #[test]
@@ -300,12 +78,12 @@ fn an_ended_session_loses_everything_and_waits_before_it_claims() {
     bench.open();
     assert_ne!(bench.nonce(), first);
     bench.see(&[], &[("d", None)]);
-    while bench.now < 3_400 + 9_100 {
+    while bench.now < 3_400 + 11_100 {
         bench.run_until(bench.now + 500);
         if bench.asked.iter().any(|(_, request)| is_keep(request)) {
             bench.keep(&[]);
         }
-        let early = bench.now < 3_400 + 8_000;
+        let early = bench.now < 3_400 + 11_000;
         assert!(!early || bench.asked(is_claim).is_none(), "it claimed before the TTL was over");
     }
     bench.see(&[], &[("d", None)]);
@@ -485,4 +263,127 @@ fn a_resource_that_knows_a_newer_epoch_raises_the_floor() {
     let (_, request) = bench.asked(is_claim).unwrap();
     let Request::Claim { wants, .. } = request else { unreachable!() };
     assert_eq!(wants[0].floor, newest);
+}
+
+/// R5: a keep-alive that left after a claim does not name what the claim brings, so it does not
+/// extend it where holds have a TTL of their own.
+#[test]
+fn a_grant_stands_no_longer_than_the_session_did_when_it_was_asked_for() {
+    let mut bench = Bench::new();
+    bench.list(&["d"]);
+    bench.join();
+    bench.see(&[], &[("d", None)]);
+    bench.run_until(3_400);
+    bench.keep(&[]);
+    bench.grant("d", 5);
+    let Some(Effect::Assign { deadline, .. }) =
+        bench.done.iter().find(|effect| matches!(effect, Effect::Assign { .. }))
+    else {
+        panic!("{:?}", bench.done)
+    };
+    assert_eq!(deadline.at(), at(8_500));
+}
+
+/// R17: a hold that stood before it was asked for is of a claim whose answer was lost.
+#[test]
+fn what_was_held_already_is_given_back_first() {
+    let mut bench = Bench::new();
+    bench.list(&["d"]);
+    bench.join();
+    bench.see(&[], &[("d", None)]);
+    let already = Claimed::Already(bench.hold("d", 5));
+    bench.answer(is_claim, Answer::Claim(Ok(vec![already])));
+    assert!(!bench.did(|effect| matches!(effect, Effect::Assign { .. })));
+    assert!(bench.asked(is_release).is_some());
+}
+
+/// R24: a keep-alive may tell first that a release has happened.
+#[test]
+fn a_release_is_recorded_also_when_a_keep_alive_tells_it() {
+    let mut bench = Bench::holding();
+    bench.run_until(3_400);
+    bench.list(&[]);
+    bench.stopped("d", 5);
+    bench.keep(&[HoldFate::Lost]);
+    assert!(bench.recorded(Change::Released), "{:?}", bench.done);
+    bench.answer(is_release, Answer::Release(Ok(vec![Released::Already])));
+    assert!(!bench.recorded(Change::Released));
+}
+
+#[test]
+fn who_drains_without_a_session_has_nothing_to_hand_over() {
+    let mut bench = Bench::new();
+    bench.step(Event::Tick);
+    bench.answer(is_look, Answer::Look(Err(lost())));
+    bench.step(Event::Drain);
+    assert!(bench.did(|effect| *effect == Effect::End(End::Left)));
+}
+
+/// A group whose settings were replaced is left as one leaves: the work stops first (R10).
+#[test]
+fn settings_that_were_changed_end_a_member_after_its_work() {
+    let mut bench = Bench::holding();
+    bench.engine.settings.layout = Layout::Shards(3);
+    let document = bench.document();
+    bench.engine.settings.layout = Layout::Targets;
+    bench.step(Event::Hint);
+    bench.now += 20;
+    bench.step(Event::Tick);
+    let view = View { members: Vec::new(), holders: Some(Vec::new()), document };
+    bench.answer(is_look, Answer::Look(Ok(view)));
+    assert!(bench.recorded(Change::JoinFailed) && bench.asked(is_close).is_none());
+    bench.stopped("d", 5);
+    bench.answer(is_close, Answer::Close(Ok(Closed::Closed)));
+    let Some(Effect::End(End::Failed(problem))) = bench.done.last() else {
+        panic!("{:?}", bench.done)
+    };
+    assert_eq!(problem.code, Code::SettingsDiffer);
+}
+
+#[test]
+fn a_document_that_cannot_be_read_ends_nobody() {
+    let mut bench = Bench::holding();
+    bench.step(Event::Hint);
+    bench.now += 20;
+    bench.step(Event::Tick);
+    let mut document = bench.document();
+    document.document = crate::Document::new("nonsense").unwrap();
+    let view = View { members: Vec::new(), holders: Some(Vec::new()), document };
+    bench.answer(is_look, Answer::Look(Ok(view)));
+    assert!(bench.recorded(Change::LookFailed));
+    assert!(!bench.did(is_revoke) && !bench.did(|e| matches!(e, Effect::End(_))));
+}
+
+/// R7: nobody can tell its progress while it is paused.
+#[test]
+fn a_pause_is_not_a_lack_of_progress() {
+    let mut bench = Bench::holding();
+    bench.engine.settings.progress = Some(Duration::from_millis(1_500));
+    bench.engine.due = at(0);
+    bench.tick_at(3_000);
+    assert!(bench.recorded(Change::Suspended) && !bench.did(is_revoke), "{:?}", bench.done);
+    bench.tick_at(4_600);
+    assert!(bench.did(|e| matches!(e, Effect::Revoke { why: "no progress", .. })));
+}
+
+/// R20: a free duty may always be claimed, a little later, when who should have it does not.
+#[test]
+fn a_duty_that_nobody_takes_is_taken_by_another() {
+    let mut bench = Bench::new();
+    bench.list(&["a", "b"]);
+    bench.join();
+    bench.see(&["other"], &[("a", None), ("b", None)]);
+    let (ticket, request) = bench.asked(is_claim).unwrap();
+    let Request::Claim { wants, .. } = request else { unreachable!() };
+    assert_eq!(wants.len(), 1, "one for each");
+    let (mine, other) = if wants[0].duty == key("a") { ("a", "b") } else { ("b", "a") };
+    let hold = bench.hold(mine, 1);
+    let answer = Answer::Claim(Ok(vec![Claimed::Granted(hold)]));
+    bench.step(Event::Answered(ticket, answer));
+    bench.run_until(900);
+    assert!(bench.asked(is_claim).is_none(), "the other one has its time");
+    bench.run_until(2_500);
+    let (_, request) = bench.asked(is_claim).unwrap();
+    let Request::Claim { wants, .. } = request else { unreachable!() };
+    assert_eq!(wants[0].duty, key(other));
 }

@@ -1,0 +1,228 @@
+//! One engine whose answers are given by hand.
+
+use super::super::*;
+use crate::store::{
+    Claimed, GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, Opened, Replaced,
+};
+use crate::{DutyKey, GroupName, Hold, Mark, Nonce, Target, Ttl, Version};
+
+pub(super) const TTL: u64 = 10_000;
+
+/// One engine, its clock, and what it asked and did last.
+pub(super) struct Bench {
+    pub(super) engine: Engine,
+    pub(super) now: u64,
+    pub(super) asked: Vec<(Ticket, Request)>,
+    pub(super) done: Vec<Effect>,
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        let group = GroupName::new("g").unwrap();
+        let ttl = Ttl::new(Duration::from_millis(TTL)).unwrap();
+        let settings = Settings::new(group, instance("me"), ttl, Layout::Targets);
+        let engine = Engine::new(settings, 7, at(0));
+        Self { engine, now: 0, asked: Vec::new(), done: Vec::new() }
+    }
+
+    /// A member that holds the duty `d` under epoch 5, since the instant 0.
+    pub(super) fn holding() -> Self {
+        let mut bench = Self::new();
+        bench.list(&["d"]);
+        bench.join();
+        bench.see(&[], &[("d", None)]);
+        bench.grant("d", 5);
+        assert!(bench.did(|effect| matches!(effect, Effect::Assign { .. })));
+        // The first keep-alive says what this member sees, and left before the grant.
+        bench.keep(&[]);
+        bench
+    }
+
+    pub(super) fn step(&mut self, event: Event) {
+        let effects = self.engine.step(event, at(self.now));
+        self.done.clear();
+        for effect in effects {
+            match effect {
+                Effect::Ask { ticket, request, .. } => self.asked.push((ticket, request)),
+                effect => self.done.push(effect),
+            }
+        }
+    }
+
+    pub(super) fn tick_at(&mut self, now: u64) {
+        self.now = now;
+        self.step(Event::Tick);
+    }
+
+    /// Ticks as a driver does: whenever it is due.
+    pub(super) fn run_until(&mut self, end: u64) -> Vec<Effect> {
+        let mut all = Vec::new();
+        while self.engine.wake_at() < at(end) {
+            self.tick_at(self.engine.wake_at().as_nanos() / 1_000_000 + 1);
+            all.append(&mut self.done);
+        }
+        self.now = end;
+        all
+    }
+
+    pub(super) fn asked(&mut self, which: impl Fn(&Request) -> bool) -> Option<(Ticket, Request)> {
+        let found = self.asked.iter().position(|(_, request)| which(request))?;
+        Some(self.asked.remove(found))
+    }
+
+    pub(super) fn answer(&mut self, which: impl Fn(&Request) -> bool, answer: Answer) {
+        let (ticket, _) = self.asked(which).expect("nothing of that kind was asked");
+        self.step(Event::Answered(ticket, answer));
+    }
+
+    pub(super) fn did(&self, which: impl Fn(&Effect) -> bool) -> bool {
+        self.done.iter().any(which)
+    }
+
+    pub(super) fn recorded(&self, change: Change) -> bool {
+        self.did(|effect| matches!(effect, Effect::Record(record) if record.change == change))
+    }
+
+    pub(super) fn list(&mut self, duties: &[&str]) {
+        let target = |duty: &&str| Target::new(DutyId::new(*duty).unwrap());
+        self.step(Event::Listed(Listing::new(duties.iter().map(target))));
+    }
+
+    pub(super) fn join(&mut self) {
+        self.step(Event::Tick);
+        self.answer(
+            is_look,
+            Answer::Look(Ok(View { holders: Some(Vec::new()), ..View::default() })),
+        );
+        self.answer(is_settle, Answer::Settle(Ok(Replaced::Saved(Version::new(1).unwrap()))));
+        let view = View { holders: Some(Vec::new()), document: self.document(), ..View::default() };
+        self.answer(is_look, Answer::Look(Ok(view)));
+        self.open();
+    }
+
+    pub(super) fn open(&mut self) {
+        let (ticket, request) = self.asked(is_open).unwrap();
+        let Request::Open(open) = request else { unreachable!() };
+        self.step(Event::Answered(ticket, Answer::Open(Ok(Opened::Open(open.session())))));
+        assert!(self.recorded(Change::Joined));
+    }
+
+    pub(super) fn document(&self) -> GroupDocument {
+        let settings = &self.engine.settings;
+        let group = Group { settings: Some((settings.ttl, settings.layout)), ..Group::default() };
+        let document = group.document().unwrap();
+        GroupDocument { version: Version::new(1).unwrap(), document }
+    }
+
+    pub(super) fn nonce(&self) -> Nonce {
+        self.engine.live.as_ref().unwrap().session.nonce
+    }
+
+    /// Answers the look that is on its way: these other members, and who holds what.
+    pub(super) fn see(&mut self, others: &[&str], holders: &[(&str, Option<(&str, u64)>)]) {
+        let mut members: Vec<_> =
+            others.iter().map(|name| member(name, 9, self.engine.view)).collect();
+        let mut me = member("me", 0, self.engine.view);
+        me.nonce = Some(self.nonce());
+        members.push(me);
+        members.sort_by(|a, b| a.instance.cmp(&b.instance));
+        let holders = holders.iter().map(|(duty, of)| Holder {
+            duty: key(duty),
+            epoch: Some(Epoch::new(of.map_or(1, |(_, epoch)| epoch)).unwrap()),
+            holder: of.map(|(name, _)| HolderNow {
+                instance: instance(name),
+                remaining: Duration::from_millis(TTL),
+            }),
+        });
+        let holders = Some(holders.collect());
+        let view = View { members, holders, document: self.document() };
+        self.answer(is_look, Answer::Look(Ok(view)));
+    }
+
+    pub(super) fn grant(&mut self, duty: &str, epoch: u64) {
+        let hold = self.hold(duty, epoch);
+        self.answer(is_claim, Answer::Claim(Ok(vec![Claimed::Granted(hold)])));
+    }
+
+    pub(super) fn hold(&self, duty: &str, epoch: u64) -> Hold {
+        Hold {
+            duty: key(duty),
+            epoch: Epoch::new(epoch).unwrap(),
+            instance: instance("me"),
+            nonce: self.nonce(),
+            mark: Mark(0),
+        }
+    }
+
+    pub(super) fn keep(&mut self, fates: &[HoldFate]) {
+        let kept = KeptAlive::Kept { mark: Mark(0), holds: fates.to_vec() };
+        self.answer(is_keep, Answer::KeepAlive(Ok(kept)));
+    }
+
+    pub(super) fn stopped(&mut self, duty: &str, epoch: u64) {
+        let (duty, epoch) = (DutyId::new(duty).unwrap(), Epoch::new(epoch).unwrap());
+        self.step(Event::Stopped { duty, epoch, how: Ended::Asked });
+    }
+}
+
+pub(super) fn at(millis: u64) -> LocalInstant {
+    LocalInstant::from_nanos(millis * 1_000_000)
+}
+
+pub(super) fn instance(name: &str) -> InstanceId {
+    InstanceId::new(name).unwrap()
+}
+
+pub(super) fn key(duty: &str) -> DutyKey {
+    DutyKey::new("g", duty).unwrap()
+}
+
+pub(super) fn member(name: &str, entropy: u128, view: u64) -> Member {
+    let status = Status {
+        weight: 1,
+        room: 10,
+        takes: true,
+        keeps: true,
+        zone: None,
+        name: None,
+        revision: None,
+        only: None,
+        view,
+    };
+    Member {
+        instance: instance(name),
+        nonce: Some(Nonce::from_entropy(entropy)),
+        note: status.note().unwrap(),
+        remaining: Duration::from_millis(TTL),
+        evicted: false,
+    }
+}
+
+pub(super) fn lost() -> StoreError {
+    StoreError::unknown(Code::Lost, "no answer")
+}
+
+pub(super) fn is_look(request: &Request) -> bool {
+    matches!(request, Request::Look { .. })
+}
+pub(super) fn is_settle(request: &Request) -> bool {
+    matches!(request, Request::Settle { .. })
+}
+pub(super) fn is_open(request: &Request) -> bool {
+    matches!(request, Request::Open(_))
+}
+pub(super) fn is_keep(request: &Request) -> bool {
+    matches!(request, Request::KeepAlive { .. })
+}
+pub(super) fn is_claim(request: &Request) -> bool {
+    matches!(request, Request::Claim { .. })
+}
+pub(super) fn is_release(request: &Request) -> bool {
+    matches!(request, Request::Release { .. })
+}
+pub(super) fn is_close(request: &Request) -> bool {
+    matches!(request, Request::Close { .. })
+}
+pub(super) fn is_revoke(effect: &Effect) -> bool {
+    matches!(effect, Effect::Revoke { .. })
+}
