@@ -34,7 +34,8 @@ pub(super) fn waited(
         let saw = |who: &InstanceId| witnesses.get(old.reset).is_some_and(|all| all.contains(who));
         for (from, until, epoch, instance) in spans_of(history, &old.duty) {
             let overlaps = from.max(old.from) < until.min(old.until);
-            if overlaps && saw(instance) {
+            let other = (instance, epoch) != (&old.instance, old.epoch);
+            if overlaps && other && saw(instance) {
                 let what = format!(
                     "{}: {instance} was there at the reset and believes under epoch {epoch} from \
                      {:.3}; {} does under epoch {} of before until {:.3}",
