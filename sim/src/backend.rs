@@ -7,14 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use tenure_core::engine::{Answer, Request, View};
-use tenure_core::store::{Adopt, Checkpoint, Commit, Committed, Evict, Evicted, KeptAlive, Member};
+use tenure_core::store::{
+    Adopt, Checkpoint, Claimed, Commit, Committed, Evict, Evicted, HoldFate, KeptAlive, Member,
+};
 use tenure_core::{
-    Clock, Code, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Reason, Session, Store,
+    Clock, Code, DutyKey, Epoch, GroupName, Hold, InstanceId, LocalInstant, Reason, Session, Store,
     StoreError, Ttl,
 };
 use tenure_store::{Memory, Snapshot};
 
 use crate::Nanos;
+use crate::ends::Ends;
 use crate::rng::Rng;
 use crate::scenario::Kind;
 
@@ -51,7 +54,9 @@ pub struct Backend {
     /// Counts the resets that handles notice.
     incarnation: u32,
     /// What it was before each of the last writes; only where a failover may go back to it.
-    past: VecDeque<Snapshot>,
+    past: VecDeque<(Snapshot, Option<Ends>)>,
+    /// When holds end before their sessions; only where they have a TTL of their own.
+    ends: Option<Ends>,
 }
 
 impl Backend {
@@ -60,12 +65,29 @@ impl Backend {
         let clock = Arc::new(VirtualClock::default());
         let memory = Memory::new(clock.clone());
         let past = VecDeque::new();
-        Self { kind, group, ttl, memory, clock, away_until: 0, incarnation: 0, past }
+        let ends = matches!(kind, Kind::RedisAof | Kind::Lossy).then(Ends::default);
+        Self { kind, group, ttl, memory, clock, away_until: 0, incarnation: 0, past, ends }
     }
 
-    /// Moves its clock on.
-    pub fn set_time(&self, now: Nanos) {
+    /// Moves its clock on. Holds whose time is over are free before anything else is served.
+    pub fn set_time(&mut self, now: Nanos) {
         self.clock.set(now);
+        let over = self.ends.as_mut().map(|ends| ends.over(now)).unwrap_or_default();
+        for hold in over {
+            let session = self.session_of(&hold);
+            // A word: always a valid reason. Where the session is over the hold is, too.
+            let reason = Reason::new("expired").expect("a valid reason");
+            let _ = self::now(self.memory.release(&session, &[hold], &reason));
+        }
+    }
+
+    fn session_of(&self, hold: &Hold) -> Session {
+        Session {
+            group: self.group.clone(),
+            instance: hold.instance.clone(),
+            nonce: hold.nonce,
+            ttl: self.ttl,
+        }
     }
 
     /// Whether it answers.
@@ -101,6 +123,12 @@ impl Backend {
         if !matches!(request, Request::Look { .. }) {
             self.remember();
         }
+        let answer = self.serve(request, reset);
+        self.count_ends(request, &answer);
+        answer
+    }
+
+    fn serve(&self, request: &Request, reset: bool) -> Answer {
         let store = &self.memory;
         match request {
             Request::Open(open) => Answer::Open(unless(reset, || now(store.open_session(open)))),
@@ -128,6 +156,36 @@ impl Backend {
         }
     }
 
+    /// Holds with a TTL of their own end with what is left of their session when they are
+    /// granted; a keep-alive extends those that it names.
+    fn count_ends(&mut self, request: &Request, answer: &Answer) {
+        let (now, Some(mut ends)) = (self.clock.now().as_nanos(), self.ends.take()) else {
+            return;
+        };
+        match (request, answer) {
+            (Request::Claim { session, .. }, Answer::Claim(Ok(claims))) => {
+                let members = self.members();
+                let mine = members.iter().find(|member| member.nonce == Some(session.nonce));
+                let left = mine.map_or(0, |member| member.remaining.as_nanos() as Nanos);
+                for claimed in claims {
+                    if let Claimed::Granted(hold) = claimed {
+                        ends.begin(hold.clone(), now + left);
+                    }
+                }
+            }
+            (
+                Request::KeepAlive { session, holds, .. },
+                Answer::KeepAlive(Ok(KeptAlive::Kept { holds: fates, .. })),
+            ) => {
+                let until = now + session.ttl.as_millis() * 1_000_000;
+                let kept = holds.iter().zip(fates).filter(|(_, fate)| **fate == HoldFate::Kept);
+                kept.for_each(|(hold, _)| ends.extend(hold, until));
+            }
+            _ => {}
+        }
+        self.ends = Some(ends);
+    }
+
     /// The rest of a look, which is read a moment later.
     pub fn look_on(&self, view: &mut View, holders: bool) -> Result<(), StoreError> {
         view.document = now(self.memory.group_document(&self.group))?;
@@ -135,6 +193,10 @@ impl Backend {
             true => Some(now(self.memory.holders(&self.group))?),
             false => None,
         };
+        if let Some(ends) = &self.ends {
+            let now = self.clock.now().as_nanos();
+            view.holders.iter_mut().flatten().for_each(|holder| ends.shorten(holder, now));
+        }
         Ok(())
     }
 
@@ -149,6 +211,13 @@ impl Backend {
         self.remember();
         let mut done = now(self.memory.commit(session, &[commit]))?;
         done.pop().ok_or_else(|| StoreError::unknown(Code::Failed, "no answer"))
+    }
+
+    /// Until when a hold stands if nobody extends it; zero when it does not.
+    pub fn ends_at(&self, hold: &Hold) -> Nanos {
+        let session = self.memory.ends_at(hold).map_or(0, LocalInstant::as_nanos);
+        let own = self.ends.as_ref().map(|ends| ends.of(hold).unwrap_or(0));
+        own.map_or(session, |own| own.min(session))
     }
 
     /// Puts an instance out.
@@ -191,6 +260,7 @@ impl Backend {
                 let adopt = Adopt { entropy: rng.wide(), floor };
                 let _ = now(self.memory.adopt(&adopt));
                 self.incarnation += 1;
+                self.ends = Some(Ends::default());
                 (format!("sessions are gone, epochs go on above {floor}"), true)
             }
             // Beliefs are not judged there.
@@ -205,12 +275,13 @@ impl Backend {
         let all = rng.chance(150);
         let lost = rng.below(self.past.len() as u64 + 1) as usize;
         let kept = self.past.len() - lost;
-        let before = match all {
-            true => Snapshot::default(),
-            false => self.past.get(kept).cloned().unwrap_or_else(|| self.memory.snapshot()),
+        let (before, ends) = match all {
+            true => (Snapshot::default(), Some(Ends::default())),
+            false => self.past.get(kept).cloned().unwrap_or_else(|| self.now()),
         };
         self.past.truncate(kept);
         self.memory.restore(before, floor);
+        self.ends = ends;
         let what = if all { "everything".to_owned() } else { format!("{lost} writes") };
         format!("{what} forgotten, epochs go on above {floor}, handles are told: {tells}")
     }
@@ -220,11 +291,15 @@ impl Backend {
         Epoch::new(1_000_000 + at / 1000).unwrap_or(Epoch::ZERO)
     }
 
+    fn now(&self) -> (Snapshot, Option<Ends>) {
+        (self.memory.snapshot(), self.ends.clone())
+    }
+
     fn remember(&mut self) {
         if self.kind != Kind::Lossy {
             return;
         }
-        self.past.push_back(self.memory.snapshot());
+        self.past.push_back(self.now());
         if self.past.len() > FORGETS {
             self.past.pop_front();
         }

@@ -13,6 +13,7 @@
 mod backend;
 pub mod check;
 mod coverage;
+mod ends;
 mod link;
 mod rng;
 mod scenario;

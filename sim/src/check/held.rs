@@ -3,18 +3,14 @@
 use tenure_core::DutyId;
 use tenure_core::invariant::Step;
 
-use super::{Finding, Times, spans};
+use super::{Finding, Times, spans_of};
 use crate::Nanos;
 
-/// Each wanted duty has a holder by `times.held`; from then on nobody holds it for no longer than
-/// a handover takes, and from `times.settled` on never.
-pub(super) fn every_duty(history: &[Step], wanted: &[DutyId], times: Times) -> Result<(), Finding> {
-    wanted.iter().try_for_each(|duty| one_duty(history, duty, times))
-}
-
-fn one_duty(history: &[Step], duty: &DutyId, times: Times) -> Result<(), Finding> {
-    let mut spans: Vec<(Nanos, Nanos)> =
-        spans(history, duty).map(|(from, until, _)| (from, until)).collect();
+/// A duty has a holder by `times.held`; from then on nobody holds it for no longer than a handover
+/// takes, and from `times.settled` on never.
+pub(super) fn one_duty(history: &[Step], duty: &DutyId, times: Times) -> Result<(), Finding> {
+    let spans = spans_of(history, duty);
+    let mut spans: Vec<(Nanos, Nanos)> = spans.map(|(from, until, ..)| (from, until)).collect();
     spans.sort_unstable();
     let fail = |from: Nanos, until: Nanos| {
         let what = format!(

@@ -10,12 +10,19 @@
 //! | quiet | in a group that is settled nothing changes hands |
 //! | work | no work begins while work on the same duty still runs; no engine spins |
 //! | end | who ends has stopped all work; who was asked to go is gone; nobody gives up |
+//! | deadline | nobody is told that it may act for longer than the store keeps its hold |
+//! | reset | nobody who saw the store forget its sessions begins beside a holder of before |
+//! | records | a hold that was acquired ends with a record of its end |
 //! | replay | the same seed gives the same trace |
 
 mod held;
 mod moves;
+mod promise;
+mod records;
+mod reset;
 mod spread;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use tenure_core::engine::Status;
@@ -25,6 +32,9 @@ use tenure_core::store::Member;
 use tenure_core::{DutyId, Epoch, InstanceId};
 
 pub use moves::{Move, Turn};
+pub use promise::Promise;
+pub use records::Note;
+pub use reset::Outlived;
 
 use crate::Nanos;
 use crate::scenario::{Fault, Scenario};
@@ -53,8 +63,16 @@ pub struct Story {
     pub moves: Vec<Move>,
     /// Work that began, was asked to end, or was cancelled.
     pub turns: Vec<Turn>,
+    /// Records about holds.
+    pub notes: Vec<Note>,
+    /// What work was told about its time.
+    pub promises: Vec<Promise>,
+    /// Beliefs under sessions that the store has forgotten.
+    pub outlived: Vec<Outlived>,
+    /// The members at each time that the store forgot all sessions.
+    pub witnesses: Vec<Vec<InstanceId>>,
     /// Until when members leave duties alone whose work had ended by itself.
-    pub rests_until: Nanos,
+    pub rests: BTreeMap<DutyId, Nanos>,
     /// What was wrong by itself.
     pub odd: Vec<Finding>,
     /// How it was at the end.
@@ -75,6 +93,10 @@ pub struct Final {
     pub wanted: Vec<DutyId>,
     /// Who may act on what.
     pub held: Vec<(DutyId, InstanceId)>,
+    /// The processes that are there.
+    pub alive: Vec<InstanceId>,
+    /// The holds under which somebody's work runs.
+    pub running: Vec<(InstanceId, DutyId, Epoch)>,
     /// Who was asked to go and is still there.
     pub going: Vec<InstanceId>,
     /// Who may hold duties.
@@ -99,6 +121,17 @@ pub struct Times {
 impl Times {
     /// The times of a run.
     pub fn of(scenario: &Scenario, story: &Story) -> Self {
+        Self::after(scenario, story.rests.values().max().copied().unwrap_or(0))
+    }
+
+    /// The times of one duty: it is to be held when its own rest is over. Others may move as long
+    /// as any rests, because all shares depend on all.
+    fn of_duty(self, scenario: &Scenario, story: &Story, duty: &DutyId) -> Self {
+        let rest = story.rests.get(duty).copied().unwrap_or(0);
+        Self { held: Self::after(scenario, rest).held, ..self }
+    }
+
+    fn after(scenario: &Scenario, rests_until: Nanos) -> Self {
         let tick = scenario.at_most(scenario.look_every);
         let ttl = scenario.at_most(scenario.ttl.get());
         // Joining and claiming are some round trips, and listing too.
@@ -106,7 +139,7 @@ impl Times {
         let once = ttl + 2 * tick + trips;
         // What a store has forgotten shows only at the resource, and is claimed again then.
         let lossy = if scenario.is_lossy() { 2 * ttl } else { 0 };
-        let held = scenario.quiet_from.max(story.rests_until) + once + lossy;
+        let held = scenario.quiet_from.max(rests_until) + once + lossy;
         let moves = scenario.at_most(scenario.window + scenario.drain) + 3 * tick + trips;
         let settled = held + moves;
         let (quiet, gap, end) = (scenario.quiet_from, 2 * tick + trips, settled + 2 * ttl);
@@ -126,7 +159,16 @@ pub fn judge(scenario: &Scenario, story: &Story) -> Vec<Finding> {
             .map_err(|broken| Finding { checker: broken.rule, what: broken.to_string() }));
     }
     let times = Times::of(scenario, story);
-    add(held::every_duty(&story.history, &story.last.wanted, times));
+    for duty in &story.last.wanted {
+        let times = times.of_duty(scenario, story, duty);
+        add(held::one_duty(&story.history, duty, times));
+    }
+    let Final { alive, running, .. } = &story.last;
+    add(records::complete(&story.notes, alive, running, scenario.is_lossy()));
+    if !scenario.has(Fault::ClockBeyond) {
+        add(promise::kept(&story.promises));
+        add(reset::waited(&story.history, &story.outlived, &story.witnesses));
+    }
     add(gone(&story.last));
     add(spread::fair(&story.last));
     if !scenario.is_lossy() {
@@ -187,14 +229,14 @@ pub fn same_trace(first: &[String], second: &[String]) -> Result<(), Finding> {
     Err(Finding { checker: "replay", what })
 }
 
-/// A span in which somebody worked on a duty.
-fn spans<'a>(
+/// The spans in which somebody worked on a duty.
+fn spans_of<'a>(
     history: &'a [Step],
     duty: &'a DutyId,
-) -> impl Iterator<Item = (Nanos, Nanos, Epoch)> + 'a {
+) -> impl Iterator<Item = (Nanos, Nanos, Epoch, &'a InstanceId)> + 'a {
     history.iter().filter_map(move |step| match step {
-        Step::Believed { duty: key, from, until, epoch, .. } if key.id == *duty => {
-            Some((*from, *until, *epoch))
+        Step::Believed { duty: key, from, until, epoch, instance } if key.id == *duty => {
+            Some((*from, *until, *epoch, instance))
         }
         _ => None,
     })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::roster::Seat;
-use tenure_core::{DutyKey, Version};
+use tenure_core::{Change, DutyKey, Version};
 
 use super::*;
 use crate::scenario::Kind;
@@ -89,6 +89,21 @@ fn turn(at: Nanos, what: &'static str) -> Turn {
     Turn { at: at * SECOND, instance, duty, epoch, what, why: String::new() }
 }
 
+fn note(at: Nanos, who: &str, id: &str, number: u64, change: Change) -> Note {
+    Note { at: at * SECOND, instance: name(who), duty: duty(id), epoch: epoch(number), change }
+}
+
+fn promise(at: Nanos, believes: Nanos, stands: Nanos) -> Promise {
+    let (instance, duty, epoch) = (name("b"), duty("y"), epoch(2));
+    let [at, believes, stands] = [at, believes, stands].map(|seconds| seconds * SECOND);
+    Promise { at, instance, duty, epoch, believes, stands }
+}
+
+fn outlived(from: Nanos, until: Nanos) -> Outlived {
+    let (duty, epoch, instance) = (duty("y"), epoch(1), name("a"));
+    Outlived { duty, epoch, instance, from: from * SECOND, until: until * SECOND, reset: 0 }
+}
+
 /// Duty `x` stays with `a`; `y` is handed over to `b` while faults last.
 fn sound() -> Story {
     Story {
@@ -107,7 +122,18 @@ fn sound() -> Story {
         ],
         moves: vec![moved(9)],
         turns: vec![turn(10, "assigned")],
+        notes: vec![
+            note(1, "a", "x", 1, Change::Acquired),
+            note(1, "a", "y", 1, Change::Acquired),
+            note(9, "a", "y", 1, Change::Released),
+            note(10, "b", "y", 2, Change::TakenOver),
+        ],
+        promises: vec![promise(10, 20, 21)],
+        outlived: vec![outlived(9, 10)],
+        witnesses: vec![vec![name("a"), name("b")]],
         last: Final {
+            alive: vec![name("a"), name("b")],
+            running: vec![(name("a"), duty("x"), epoch(1)), (name("b"), duty("y"), epoch(2))],
             wanted: vec![duty("x"), duty("y")],
             held: vec![(duty("x"), name("a")), (duty("y"), name("b"))],
             going: Vec::new(),
@@ -216,6 +242,67 @@ fn an_unjustified_move_is_caught() {
 #[test]
 fn who_does_not_go_is_caught() {
     assert_eq!(found(|story| story.last.going.push(name("a"))), ["end"]);
+}
+
+#[test]
+fn a_belief_beyond_its_hold_is_caught() {
+    assert_eq!(found(|story| story.promises.push(promise(10, 22, 21))), ["deadline"]);
+    assert_eq!(found(|story| story.promises.push(promise(10, 20, 0))), ["deadline"]);
+    // What is over when it is heard harms nobody.
+    assert_eq!(found(|story| story.promises.push(promise(22, 20, 0))), Vec::<&str>::new());
+}
+
+#[test]
+fn who_does_not_wait_after_a_reset_is_caught() {
+    let early = |story: &mut Story| story.outlived.push(outlived(9, 11));
+    assert_eq!(found(early), ["reset"]);
+    // Who came later could not know.
+    let later = |story: &mut Story| {
+        early(story);
+        story.witnesses[0].pop();
+    };
+    assert_eq!(found(later), Vec::<&str>::new());
+}
+
+#[test]
+fn a_record_that_is_missing_or_twice_is_caught() {
+    let records = |change: fn(&mut Vec<Note>)| found(|story| change(&mut story.notes));
+    // Never said to end.
+    assert_eq!(records(|notes| drop(notes.remove(2))), ["records"]);
+    // Acquired anew without it.
+    let again = note(39, "a", "x", 3, Change::Acquired);
+    assert_eq!(found(|story| story.notes.push(again)), ["records"]);
+    // Said twice.
+    assert_eq!(records(|notes| notes.push(notes[2].clone())), ["records"]);
+    let late = note(11, "a", "y", 1, Change::Expired);
+    assert_eq!(found(|story| story.notes.push(late)), ["records"]);
+    // Cancelled, and given back after that.
+    let cancelled = note(8, "a", "y", 1, Change::Revoked);
+    assert_eq!(found(|story| story.notes.insert(2, cancelled)), Vec::<&str>::new());
+    // Who is dead says nothing.
+    let dead = |story: &mut Story| {
+        story.notes.remove(2);
+        story.last.alive.remove(0);
+    };
+    assert_eq!(found(dead), Vec::<&str>::new());
+}
+
+#[test]
+fn the_rest_of_one_duty_gives_no_time_to_others() {
+    // Held again five seconds after faults have ended, which is too late by one.
+    let late = |story: &mut Story| {
+        story.history[10] = believed("y", 2, "b", 10, 19);
+        story.history.push(believed("y", 3, "b", 25, 60));
+        story.history[8] = believed("x", 1, "a", 1, 60);
+    };
+    let rest_of = |id: &'static str| {
+        move |story: &mut Story| {
+            late(story);
+            story.rests.insert(duty(id), 24 * SECOND);
+        }
+    };
+    assert_eq!(found(rest_of("x")), ["held"]);
+    assert_eq!(found(rest_of("y")), Vec::<&str>::new());
 }
 
 #[test]

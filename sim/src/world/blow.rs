@@ -141,7 +141,7 @@ impl World {
             let (what, ends) = self.backend.restart(self.now, &mut self.rng);
             self.trace.line(self.now, "store", || format!("! restarts: {what}"));
             if ends {
-                (0..self.processes.len()).for_each(|pid| self.excuse(pid));
+                self.forget_sessions();
             }
         }
         self.after(long, Item::StoreBack);

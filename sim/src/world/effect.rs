@@ -6,11 +6,11 @@ use tenure_core::engine::{Effect, End, View};
 use tenure_core::invariant::Step;
 use tenure_core::roster::{Charge, Seat, plan};
 use tenure_core::store::Member;
-use tenure_core::{Change, Code, Deadline, DutyId, Epoch, Hold, InstanceId};
+use tenure_core::{Change, Code, Deadline, DutyId, Epoch, Hold, InstanceId, Record};
 
-use super::process::Life;
+use super::process::{Life, Process};
 use super::{Item, Pid, Shed, World, words};
-use crate::check::{self, Final, Move, Turn};
+use crate::check::{self, Final, Move, Outlived, Promise, Turn};
 use crate::worker::{Mode, Work};
 
 impl World {
@@ -41,10 +41,7 @@ impl World {
             Effect::Revoke { duty, epoch, why } => self.revoke(pid, &duty, epoch, why),
             Effect::Record(record) => {
                 self.coverage.count("record", record.change.as_str());
-                if let (Change::Acquired, Some(duty)) = (record.change, &record.duty) {
-                    let reason = record.reason.to_string();
-                    self.processes[pid].acquired.insert(duty.clone(), reason);
-                }
+                self.note(pid, record);
             }
             Effect::Refuse(problem) => {
                 self.coverage.count("refused", problem.code.as_str());
@@ -52,6 +49,20 @@ impl World {
                 self.processes[pid].leaves = false;
             }
             Effect::End(end) => self.ended(pid, &end),
+        }
+    }
+
+    /// Keeps the records that say how a hold began and ended.
+    fn note(&mut self, pid: Pid, record: Record) {
+        use Change::{Acquired, Expired, Released, Revoked, TakenOver};
+        let (change, instance) = (record.change, record.instance);
+        let (Some(duty), Some(epoch)) = (record.duty, record.epoch) else { return };
+        if change == Acquired {
+            self.processes[pid].acquired.insert(duty.clone(), record.reason.to_string());
+        }
+        if matches!(change, Acquired | TakenOver | Released | Revoked | Expired) {
+            let at = self.now;
+            self.story.notes.push(check::Note { at, instance, duty, epoch, change });
         }
     }
 
@@ -66,6 +77,7 @@ impl World {
         }
         let mut work = Work::new(hold, deadline, self.now);
         work.moved_among = self.saw_it_shed(pid, &duty);
+        self.promise(pid, &work);
         self.processes[pid].work.insert((duty.clone(), epoch), work);
         self.believe(pid, &duty, epoch);
         self.after(0, Item::Work(pid, duty, epoch, 0));
@@ -94,8 +106,23 @@ impl World {
         if let Some(work) = self.processes[pid].work_of(duty, epoch) {
             work.deadline = deadline;
             work.suspended = false;
+            let work = work.clone();
+            self.promise(pid, &work);
         }
         self.believe(pid, duty, epoch);
+    }
+
+    /// Keeps what work is told about its time, beside what the store says now: the store has done
+    /// its part before anybody hears of it.
+    fn promise(&mut self, pid: Pid, Work { hold, deadline, .. }: &Work) {
+        let broken = self.excused.contains(&hold.nonce) || self.forgotten.contains_key(&hold.nonce);
+        if broken || self.scenario.is_lossy() {
+            return;
+        }
+        let believes = self.processes[pid].clock.virtually(deadline.at());
+        let (at, stands) = (self.now, self.backend.ends_at(hold));
+        let (instance, duty, epoch) = (hold.instance.clone(), hold.duty.id.clone(), hold.epoch);
+        self.story.promises.push(Promise { at, instance, duty, epoch, believes, stands });
     }
 
     fn drain(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, why: &'static str) {
@@ -208,8 +235,34 @@ impl World {
         if let Some(from) = work.believes_since.take() {
             let until = clock.virtually(work.deadline.at()).min(now);
             let (duty, instance) = (work.hold.duty.clone(), work.hold.instance.clone());
-            self.story.history.push(Step::Believed { duty, epoch, instance, from, until });
+            match self.forgotten.get(&work.hold.nonce) {
+                Some(reset) => {
+                    let (duty, reset) = (duty.id, *reset);
+                    let old = Outlived { duty, epoch, instance, from, until, reset };
+                    self.story.outlived.push(old);
+                }
+                None => {
+                    self.story.history.push(Step::Believed { duty, epoch, instance, from, until });
+                }
+            }
         }
+    }
+
+    /// The store has forgotten all sessions. What is believed under them from here on is its doing,
+    /// and whoever was a member has to wait for it.
+    pub(super) fn forget_sessions(&mut self) {
+        let reset = self.story.witnesses.len();
+        let mut members = Vec::new();
+        for pid in 0..self.processes.len() {
+            let works = self.works(pid);
+            works.iter().for_each(|(duty, epoch)| self.doubt(pid, duty, *epoch));
+            let Process { life, session, id, .. } = &self.processes[pid];
+            let Some(session) = session.as_ref().filter(|_| *life != Life::Gone) else { continue };
+            members.push(id.clone());
+            self.forgotten.entry(session.nonce).or_insert(reset);
+            works.iter().for_each(|(duty, epoch)| self.believe(pid, duty, *epoch));
+        }
+        self.story.witnesses.push(members);
     }
 
     /// The store has ended the holds of a process early: what it believes from here on is the
@@ -230,7 +283,8 @@ impl World {
         *times += 1;
         let seconds = 1 << (*times - 1).min(6);
         let until = self.now + self.lasts(pid, Duration::from_secs(seconds.min(60)));
-        self.story.rests_until = self.story.rests_until.max(until);
+        let rest = self.story.rests.entry(duty.clone()).or_default();
+        *rest = until.max(*rest);
     }
 
     /// The members that the process saw last.
@@ -292,23 +346,27 @@ impl World {
 
     /// The end of the run: what is believed now, and what should be.
     pub(super) fn finish(&mut self) {
-        let mut held = Vec::new();
+        let (mut held, mut running) = (Vec::new(), Vec::new());
         for pid in 0..self.processes.len() {
             for (duty, epoch) in self.works(pid) {
                 let local = self.local(pid);
                 let id = self.processes[pid].id.clone();
                 if self.processes[pid].work_of(&duty, epoch).is_some_and(|work| work.may_act(local))
                 {
-                    held.push((duty.clone(), id));
+                    held.push((duty.clone(), id.clone()));
                 }
+                running.push((id, duty.clone(), epoch));
                 self.doubt(pid, &duty, epoch);
             }
         }
-        let going = self.processes.iter().filter(|one| one.leaves && one.life != Life::Gone);
+        let alive = self.processes.iter().filter(|one| one.life != Life::Gone);
+        let going = alive.clone().filter(|one| one.leaves);
         let seats: Vec<Seat> = check::seats(&self.backend.members());
         self.story.last = Final {
             wanted: self.wanted(),
             held,
+            alive: alive.map(|process| process.id.clone()).collect(),
+            running,
             going: going.map(|process| process.id.clone()).collect(),
             seats,
         };

@@ -6,6 +6,7 @@ use tenure_core::store::{Claimed, Opened};
 use tenure_core::{Code, StoreError};
 
 use super::process::{Kind, Life};
+use super::work::session_name;
 use super::{Item, Pid, World, words};
 use crate::link::Fate;
 use crate::scenario::Fault;
@@ -86,7 +87,7 @@ impl World {
                 for claimed in claimed {
                     if let Claimed::Granted(hold) = claimed {
                         let (duty, epoch) = (hold.duty.clone(), hold.epoch);
-                        let instance = hold.instance.clone();
+                        let instance = session_name(&hold.instance, hold.nonce);
                         self.story.history.push(Step::Granted { duty, epoch, instance });
                     }
                 }

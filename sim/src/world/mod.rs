@@ -80,7 +80,7 @@ struct Shed {
 /// What work asks the store or the resource.
 #[derive(Clone, Debug)]
 enum Data {
-    Take { event: u64 },
+    Take { event: u64, nonce: Nonce },
     Load,
     Commit(Commit),
 }
@@ -117,6 +117,8 @@ pub(crate) struct World {
     /// Sessions that the store has ended early: what is believed under them since then is not the
     /// engine's fault.
     excused: BTreeSet<Nonce>,
+    /// Sessions that the store has forgotten, and in which of its resets.
+    forgotten: BTreeMap<Nonce, usize>,
     quiet: bool,
     trace: Trace,
     coverage: Coverage,
@@ -145,6 +147,7 @@ impl World {
             named: scenario.duties,
             shed: BTreeMap::new(),
             excused: BTreeSet::new(),
+            forgotten: BTreeMap::new(),
             quiet: false,
             trace: Trace::new(traced),
             coverage: Coverage::default(),

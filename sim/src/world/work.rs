@@ -3,7 +3,7 @@
 use tenure_core::engine::{Ended, Event};
 use tenure_core::invariant::Step;
 use tenure_core::store::{Commit, Committed};
-use tenure_core::{Document, DutyId, Epoch, Session, Version};
+use tenure_core::{Document, DutyId, Epoch, InstanceId, Nonce, Session, Version};
 
 use super::{Data, Item, Pid, Reply, World};
 use crate::Nanos;
@@ -29,11 +29,12 @@ impl World {
             return self.after(pace, Item::Work(pid, duty.clone(), epoch, turn));
         }
         let draining = work.mode == Mode::Drains;
+        let nonce = work.hold.nonce;
         let data = match work.next {
-            Next::Announce => Data::Take { event: 0 },
+            Next::Announce => Data::Take { event: 0, nonce },
             Next::Load => Data::Load,
             // Work that was asked to end takes nothing new, and saves what it has done.
-            Next::Effect if !draining => Data::Take { event: work.cursor + 1 },
+            Next::Effect if !draining => Data::Take { event: work.cursor + 1, nonce },
             Next::Commit | Next::Effect if work.cursor > work.saved => {
                 // A few digits: always a valid document.
                 let document = Document::new(work.cursor.to_string()).expect("a short document");
@@ -91,7 +92,7 @@ impl World {
         let slot = self.processes[pid].slot;
         let fate = self.link.reply(slot, self.now, &mut self.rng);
         let reply = match data {
-            Data::Take { event } => self.take(pid, &duty, epoch, event),
+            Data::Take { event, nonce } => self.take(pid, &duty, epoch, nonce, event),
             _ if !self.backend.is_up(self.now) => Reply::Failed,
             Data::Load => {
                 let found = self.backend.load(&self.key(&duty));
@@ -107,11 +108,8 @@ impl World {
         }
     }
 
-    fn take(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, event: u64) -> Reply {
-        let instance = self.processes[pid].id.clone();
-        // One session after another of one process has epochs of its own: its id is enough of a
-        // nonce, and a hold that was dropped needs no longer be found.
-        let nonce = tenure_core::Nonce::from_entropy(pid as u128);
+    fn take(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, nonce: Nonce, event: u64) -> Reply {
+        let instance = session_name(&self.processes[pid].id, nonce);
         let last = self.sink.last(duty);
         let verdict = self.sink.take(duty, epoch, nonce, event);
         if verdict == Verdict::Accepted {
@@ -234,6 +232,13 @@ impl World {
             self.step(pid, Event::Stopped { duty, epoch, how });
         }
     }
+}
+
+/// Stands for one session of an instance: an epoch belongs to a session, not to who opens one
+/// after another.
+pub(super) fn session_name(instance: &InstanceId, nonce: Nonce) -> InstanceId {
+    // Letters, digits, a dot and a dash: always a valid id.
+    InstanceId::new(format!("{instance}-{nonce}")).expect("a valid id")
 }
 
 fn cursor_of(document: &Document) -> u64 {

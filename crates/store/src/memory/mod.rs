@@ -265,6 +265,11 @@ impl Memory {
         self.step(|state, now| state.lapse(session, now));
     }
 
+    /// Until when a hold stands if nobody extends it; `None` when it does not.
+    pub fn ends_at(&self, hold: &Hold) -> Option<LocalInstant> {
+        self.step(|state, now| state.ends_at(hold, now))
+    }
+
     /// Forgets who held a duty.
     pub fn lose_epoch(&self, duty: &DutyKey) {
         self.step(|state, _| state.lose_epoch(duty));

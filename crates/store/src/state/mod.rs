@@ -441,6 +441,12 @@ impl State {
         }
     }
 
+    pub(crate) fn ends_at(&mut self, hold: &Hold, now: LocalInstant) -> Option<LocalInstant> {
+        let group = self.group(&hold.duty.group);
+        let stands = group.stands(hold, now);
+        group.sessions.get(&hold.instance).filter(|_| stands).map(|row| row.expires)
+    }
+
     pub(crate) fn lose_epoch(&mut self, duty: &DutyKey) {
         self.group(&duty.group).holds.remove(&duty.id);
     }
