@@ -137,7 +137,7 @@ impl Engine {
         if early || reset || self.trouble {
             // Holders of before the reset stop by themselves until then, also when their clocks run
             // slow and ours fast.
-            self.waiting = Some(now.plus(self.settings.ttl.get() * 11 / 10));
+            self.waiting = Some(now.plus(self.settings.ttl.get() * 51 / 50));
         }
         self.keeping = None;
         self.claiming = None;
@@ -160,6 +160,7 @@ impl Engine {
         let Some(held) = self.drop_hold(duty) else { return };
         let epoch = held.epoch();
         self.raise_floor(duty, epoch);
+        self.touch(duty);
         if let Some(seen) = &mut self.seen {
             seen.holders.insert(duty.clone(), None);
         }
