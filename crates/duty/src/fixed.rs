@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::engine::Ended;
 use tenure_core::{
-    Clock, Code, DutyId, DutyKey, Epoch, GroupName, Hold, LocalInstant, Mark, StoreError, Ttl,
+    Change, Clock, Code, DutyId, DutyKey, Epoch, GroupName, Hold, LocalInstant, Mark, Record,
+    StoreError, Ttl,
 };
 use tokio::sync::mpsc;
 
-use crate::driver::holds::Holds;
+use crate::driver::holds::{Holds, Key};
 use crate::driver::{nap, on_a_thread};
 use crate::membership::{Event, Inbox, Membership};
-use crate::observe::Unobserved;
+use crate::observe::Observer;
 use crate::process;
 use crate::standing::{Command, Desk};
 
@@ -24,6 +26,9 @@ const TOTAL: &str = "CONNECTOR_TOTAL_PARTITIONS";
 
 /// More numbers than this in one process are a mistake.
 const MOST: usize = 10_000;
+
+/// How long work that failed rests: at first, and at most; as in a group.
+const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The partitions of this process, as its deployment says.
 ///
@@ -95,19 +100,33 @@ impl Partitions {
 
     /// A membership that has each partition assigned at once, as the duties `group/ID`, until it is
     /// left or all work has ended. Work may take up to `drain` to come to its end.
+    ///
+    /// Work that fails is assigned again after a rest, which grows from a second to a minute: there
+    /// is nobody else to do it. Work that ends by itself is done, and is not begun again. The
+    /// observer is told both.
     pub fn join(
         &self,
         group: &GroupName,
         clock: Arc<dyn Clock>,
         drain: Duration,
+        observer: Arc<dyn Observer>,
     ) -> Result<Membership, StoreError> {
         let (commands, orders) = mpsc::unbounded_channel();
-        let desk = Desk { commands, observer: Arc::new(Unobserved), store: Arc::default() };
+        let desk = Desk { commands, observer, store: Arc::default() };
         let inbox = Arc::new(Inbox::default());
         let instance = process::instance().id().clone();
         let membership =
             Membership::new(Arc::clone(&inbox), desk.clone(), group.clone(), instance.clone());
-        let mut holds = Holds {
+        let mut parts = BTreeMap::new();
+        let nonce = process::fresh_nonce();
+        for id in &self.ids {
+            let id = DutyId::new(id.to_string())?;
+            let duty = DutyKey { group: group.clone(), id: id.clone() };
+            let instance = instance.clone();
+            let hold = Hold { duty, epoch: Epoch::ZERO, instance, nonce, mark: Mark::default() };
+            parts.insert(id, Part::new(hold, clock.now()));
+        }
+        let holds = Holds {
             group: group.clone(),
             // Nothing expires. The longest there is, so that no margin is asked for in vain.
             ttl: Ttl::new(Ttl::MAX)?,
@@ -118,50 +137,130 @@ impl Partitions {
             tenancies: BTreeMap::new(),
             changed: false,
         };
-        let nonce = process::fresh_nonce();
-        for id in &self.ids {
-            let duty = DutyKey { group: group.clone(), id: DutyId::new(id.to_string())? };
-            let instance = instance.clone();
-            let hold = Hold { duty, epoch: Epoch::ZERO, instance, nonce, mark: Mark::default() };
-            holds.assign(hold, LocalInstant::from_nanos(u64::MAX));
-        }
-        on_a_thread("tenure-fixed", move || attend(holds, orders, drain))?;
+        let keeper = Keeper { holds, parts, drain, leaving: None };
+        on_a_thread("tenure-fixed", move || keeper.run(orders))?;
         Ok(membership)
     }
 }
 
-/// Waits for the end: of all work, or of the time that it had to come to its end.
-async fn attend(mut holds: Holds, mut orders: mpsc::UnboundedReceiver<Command>, drain: Duration) {
-    let clock = Arc::clone(&holds.clock);
-    let mut leaving = None;
-    while !holds.tenancies.is_empty() {
-        let late = async {
-            match leaving {
-                Some(at) => nap(&*clock, at, Duration::from_secs(1)).await,
-                None => std::future::pending().await,
+/// A partition whose work has not come to its end.
+struct Part {
+    hold: Hold,
+    /// When its work began, or is to begin.
+    began: LocalInstant,
+    /// The last rest; zero before the first.
+    rest: Duration,
+    /// When its work is to begin; `None` while it runs.
+    begins: Option<LocalInstant>,
+}
+
+impl Part {
+    fn new(hold: Hold, now: LocalInstant) -> Self {
+        Self { hold, began: now, rest: Duration::ZERO, begins: Some(now) }
+    }
+
+    /// Its work failed: it rests, longer each time, unless it had worked for a good while.
+    fn failed(&mut self, now: LocalInstant) {
+        let (least, most) = REST;
+        let again = !self.rest.is_zero() && now.since(self.began) < most;
+        self.rest = if again { (self.rest * 2).min(most) } else { least };
+        self.begins = Some(now.plus(self.rest));
+    }
+}
+
+/// Begins the work, begins it again when it fails, and waits for the end: of all work, or of the
+/// time that it had to come to its end.
+struct Keeper {
+    holds: Holds,
+    parts: BTreeMap<DutyId, Part>,
+    drain: Duration,
+    /// It was asked to end, and does so then at the latest.
+    leaving: Option<LocalInstant>,
+}
+
+impl Keeper {
+    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
+        let clock = Arc::clone(&self.holds.clock);
+        while !self.parts.is_empty() {
+            let next = self.parts.values().filter_map(|part| part.begins).min();
+            let wake = self.leaving.or(next);
+            let due = async {
+                match wake {
+                    Some(at) => nap(&*clock, at, Duration::from_secs(1)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(order) = orders.recv() => self.ordered(order),
+                () = due => match self.leaving {
+                    Some(_) => break,
+                    None => self.begin(),
+                },
             }
-        };
-        let order = tokio::select! {
-            biased;
-            Some(order) = orders.recv() => order,
-            () = late => break,
-        };
+            self.holds.report();
+        }
+        for part in self.parts.values() {
+            self.record(Change::Revoked, &part.hold, "drain time is over");
+        }
+        self.holds.inbox.push(Event::Ended(Ok(())));
+        self.holds.end();
+    }
+
+    /// Begins the work on what is due.
+    fn begin(&mut self) {
+        let now = self.holds.clock.now();
+        let mut begun = Vec::new();
+        for part in self.parts.values_mut().filter(|part| part.begins.is_some_and(|at| at <= now)) {
+            (part.begins, part.began) = (None, now);
+            begun.push(part.hold.clone());
+        }
+        for hold in begun {
+            self.record(Change::Acquired, &hold, "fixed");
+            self.holds.assign(hold, LocalInstant::from_nanos(u64::MAX));
+        }
+    }
+
+    fn ordered(&mut self, order: Command) {
         match order {
-            Command::Stopped { duty, epoch, .. } => {
-                holds.stopped(&(duty, epoch));
-            }
-            Command::Leave | Command::Drain if leaving.is_none() => {
-                leaving = Some(clock.now().plus(drain));
-                let keys: Vec<_> = holds.tenancies.keys().cloned().collect();
-                keys.iter().for_each(|key| holds.drain(key, "leave"));
+            Command::Stopped { duty, epoch, how } => self.stopped(&(duty, epoch), how),
+            Command::Leave | Command::Drain if self.leaving.is_none() => {
+                self.leaving = Some(self.holds.clock.now().plus(self.drain));
+                self.parts.retain(|_, part| part.begins.is_none());
+                let keys: Vec<_> = self.holds.tenancies.keys().cloned().collect();
+                keys.iter().for_each(|key| self.holds.drain(key, "leave"));
             }
             // Whatever a resource says, there is nobody to ask for another epoch: the guard that
             // was told so is lost, and its partition ends when it is dropped.
             _ => {}
         }
     }
-    holds.inbox.push(Event::Ended(Ok(())));
-    holds.end();
+
+    fn stopped(&mut self, key: &Key, how: Ended) {
+        if !self.holds.stopped(key) {
+            return;
+        }
+        let Some(mut part) = self.parts.remove(&key.0) else { return };
+        let why = if how == Ended::Failed { "failed" } else { "done" };
+        self.record(Change::Released, &part.hold, why);
+        if how == Ended::Failed && self.leaving.is_none() {
+            part.failed(self.holds.clock.now());
+            self.parts.insert(key.0.clone(), part);
+        }
+    }
+
+    fn record(&self, change: Change, hold: &Hold, why: &'static str) {
+        let record = Record {
+            at: self.holds.clock.now(),
+            change,
+            instance: hold.instance.clone(),
+            duty: Some(hold.duty.id.clone()),
+            epoch: Some(hold.epoch),
+            other: None,
+            reason: why.into(),
+        };
+        self.holds.desk.observer.recorded(&self.holds.group, &record, process::unix_ms());
+    }
 }
 
 fn bad(detail: String) -> StoreError {
@@ -235,6 +334,26 @@ mod tests {
             assert_eq!(error.code(), Code::BadPartitions);
             assert!(error.to_string().contains(named), "{error}");
         }
+    }
+
+    #[test]
+    fn rests_grow_to_a_minute_and_start_over_after_a_good_while() {
+        let at = |seconds: u64| LocalInstant::from_nanos(seconds * 1_000_000_000);
+        let hold = Hold {
+            duty: DutyKey::new("g", "0").unwrap(),
+            epoch: Epoch::ZERO,
+            instance: process::instance().id().clone(),
+            nonce: process::fresh_nonce(),
+            mark: Mark::default(),
+        };
+        let mut part = Part::new(hold, at(0));
+        for rest in [1, 2, 4, 8, 16, 32, 60, 60] {
+            part.began = at(1_000);
+            part.failed(at(1_059));
+            assert_eq!(part.begins, Some(at(1_059 + rest)));
+        }
+        part.failed(at(1_060));
+        assert_eq!(part.begins, Some(at(1_061)));
     }
 
     #[test]

@@ -126,7 +126,8 @@ impl Guard {
     }
 
     /// Waits until the hold is lost: revoked, or its deadline has passed. What was begun is to be
-    /// given up at once.
+    /// given up at once. It watches the clock itself, so it ends in time also when the thread that
+    /// renews does not come to telling it.
     pub async fn lost(&self) {
         self.until(|standing| standing.lost).await;
     }
@@ -137,9 +138,16 @@ impl Guard {
         self.check().map(|_| ())
     }
 
-    async fn until(&self, holds: impl FnMut(&Standing) -> bool) {
-        // The tenancy has the sender, and this guard has the tenancy: it cannot close.
-        let _ = self.changes().wait_for(holds).await;
+    /// Waits until it stands so, or until the deadline has passed.
+    async fn until(&self, so: impl Fn(&Standing) -> bool) {
+        let mut changes = self.changes();
+        while !so(&changes.borrow_and_update()) && self.check() != Err(Lost::Deadline) {
+            tokio::select! {
+                // The tenancy has the sender, and this guard has the tenancy: it cannot close.
+                _ = changes.changed() => {}
+                () = self.inner.tenancy.passed() => {}
+            }
+        }
     }
 
     /// Deadline and state as they change, for those who show them to others.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::engine::{Layout, Settings};
+use tenure_core::store::MAX_BATCH;
 use tenure_core::{
     Clock, Code, DutyId, GroupName, Instance, Label, Store, StoreError, Targets, Ttl,
 };
@@ -107,7 +108,8 @@ impl Join {
         self
     }
 
-    /// The most duties that this instance will hold.
+    /// The most duties that this instance will hold: up to [`MAX_BATCH`], because one keep-alive
+    /// names them all.
     pub fn room(mut self, room: usize) -> Self {
         self.settings.room = room;
         self
@@ -166,8 +168,9 @@ impl Join {
     }
 
     fn check(&self) -> Result<(), StoreError> {
-        let most = self.settings.most_duties;
+        let Settings { most_duties: most, room, .. } = self.settings;
         let bad = match &self.duties {
+            _ if room > MAX_BATCH => format!("room for {room} duties, the limit is {MAX_BATCH}"),
             Duties::Shards(0) => "a group of no shards".to_owned(),
             Duties::Shards(count) if *count as usize > most => {
                 format!("{count} shards, the limit is {most}")

@@ -27,7 +27,10 @@ pub enum Event {
         /// Why.
         why: &'static str,
     },
-    /// A hold was lost: give up its work at once, and drop the guard.
+    /// A hold was lost: give up its work at once, and drop the guard. It comes only for a hold
+    /// whose `Assigned` came before: what is lost on its way here is not seen at all. The guard
+    /// may be dropped already when it comes, because work can end by itself meanwhile; then there
+    /// is nothing to do. [`Guard::lost`] may wake before it: that one needs no message.
     Revoked {
         /// What was lost.
         hold: Hold,
@@ -125,9 +128,9 @@ impl Membership {
     }
 
     /// Runs `work` once for each duty that is assigned, as a task of its own, until the membership
-    /// ends. The task is dropped when the hold is lost, in time before the TTL ends; it should end
-    /// by itself after [`Guard::stopping`]. An error and a panic mean that the work failed: it is
-    /// tried again, here or elsewhere.
+    /// ends. The task is dropped when the hold is lost, in time before the TTL ends, also when the
+    /// thread that renews is stuck; it should end by itself after [`Guard::stopping`]. An error and
+    /// a panic mean that the work failed: it is tried again, here or elsewhere.
     pub async fn run<F, Fut, E>(self, work: F) -> Result<(), StoreError>
     where
         F: Fn(Guard) -> Fut + Send + Sync + 'static,

@@ -13,6 +13,7 @@ use tenure_core::{
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
+use crate::driver::nap;
 use crate::guard::Lost;
 use crate::observe::Observer;
 
@@ -103,6 +104,14 @@ impl Tenancy {
         self.flags.load(Ordering::Acquire) & LOST != 0
     }
 
+    /// Waits for the deadline as it stands now. Needs nobody who tells it: the thread that renews
+    /// may be the one that is stuck (R6).
+    pub(crate) async fn passed(&self) {
+        // No looking up meanwhile, which thousands of holds would pay for: that a machine was
+        // suspended is seen by the thread that renews, and by `left`.
+        nap(&*self.clock, self.deadline(), Duration::MAX).await;
+    }
+
     pub(crate) fn changes(&self) -> watch::Receiver<Standing> {
         self.changes.subscribe()
     }
@@ -141,7 +150,9 @@ impl Tenancy {
 
     /// User code takes the guard; `false` when the hold was lost before.
     pub(crate) fn take(&self) -> bool {
-        self.flags.fetch_or(TAKEN, Ordering::AcqRel) & LOST == 0
+        // One step: what was lost is never taken, so nobody hears of a loss of what he never had.
+        let stands = |flags: u8| (flags & LOST == 0).then_some(flags | TAKEN);
+        self.flags.fetch_update(Ordering::AcqRel, Ordering::Acquire, stands).is_ok()
     }
 
     /// Whether user code has got the guard.

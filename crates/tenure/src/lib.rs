@@ -62,10 +62,12 @@ pub fn join(url: &str, group: &str, ttl: Duration, duties: Duties) -> Result<Joi
 }
 
 /// A membership with the partitions that the environment names: no store, no coordination; see
-/// [`fixed::Partitions`]. Work may take up to `drain` to come to its end.
+/// [`fixed::Partitions`], whose `join` also takes an observer. Work may take up to `drain` to come
+/// to its end.
 pub fn join_fixed(group: &str, drain: Duration) -> Result<Membership, StoreError> {
     let group = GroupName::new(group)?;
-    fixed::Partitions::from_env()?.join(&group, Arc::new(store::BootClock), drain)
+    let (clock, observer) = (Arc::new(store::BootClock), Arc::new(observe::Unobserved));
+    fixed::Partitions::from_env()?.join(&group, clock, drain, observer)
 }
 
 pub use tenure_targets as targets;

@@ -43,6 +43,8 @@ impl Guarded {
         let mut command = tenure.command(&["guard"]);
         command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
         let guard = command.spawn().unwrap();
+        // A report that never comes is a failure, not a test that hangs.
+        ours.set_read_timeout(Some(LIMIT)).unwrap();
         let reports = BufReader::new(ours.try_clone().unwrap());
         Self { tenure, guard, orders: ours, reports }
     }
@@ -87,6 +89,7 @@ impl Guarded {
     /// Closes the socket and waits for the guard to go.
     fn leave(mut self) -> Tenure {
         self.orders.shutdown(std::net::Shutdown::Both).unwrap();
+        wait_until("the guard goes", LIMIT, || self.guard.try_wait().unwrap().is_some()).unwrap();
         assert!(self.guard.wait().unwrap().success());
         self.tenure
     }
@@ -198,6 +201,18 @@ fn an_order_to_end_is_asked_first_and_then_done() {
     assert_eq!(guarded.report(), "ended 1 signal 9 ordered");
     assert!(BootClock.now() >= kill_at && all_gone(&pids));
     assert!(guarded.tenure.path("asked").exists());
+    guarded.leave();
+}
+
+#[test]
+fn an_order_to_end_later_does_not_put_off_the_deadline() {
+    let mut guarded = Guarded::new();
+    let deadline = in_time(Duration::from_secs(3));
+    guarded.start(deadline, Duration::ZERO, &family("trap '' TERM"));
+    let pids = guarded.pids("pids", 3);
+    guarded.order(&format!("end 1 {}", in_time(NEVER).as_nanos()));
+    assert_eq!(guarded.report(), "ended 1 signal 9 ordered");
+    assert!(BootClock.now() >= deadline && all_gone(&pids));
     guarded.leave();
 }
 

@@ -10,6 +10,7 @@ mod doctor;
 mod errors;
 mod guard;
 mod guide;
+mod listen;
 mod ls;
 mod migrate;
 mod poll;

@@ -171,6 +171,56 @@ fn a_guard_that_dies_takes_its_poll_along_and_nothing_else() {
 }
 
 #[test]
+fn a_guard_that_is_stopped_does_not_save_its_poll() {
+    let tenure = Tenure::new();
+    let running = tenure.start("1", &poll("list:a", &[], &family(":")));
+    let pids = tenure.pids("pids", 3)[..3].to_vec();
+    let guard = running.guard();
+    rustix::process::kill_process(guard, Signal::STOP).unwrap();
+    tenure.said(&running, "the guard did not end the command in time, and it was killed");
+    assert!(all_gone(&pids));
+    wait_until("the guard has ended", LIMIT, || all_gone(&[guard])).unwrap();
+    running.signal(Signal::TERM);
+    running.exits(0);
+}
+
+#[test]
+fn a_poll_whose_hold_is_lost_is_ended_at_once() {
+    let tenure = Tenure::new();
+    let script = format!("echo $TENURE_INSTANCE >> ready; {}", family(":"));
+    // It may take longer than the next renewal, which finds out, is away.
+    let limits = ["--ttl", "30s", "--timeout", "12s", "--grace", "1s", "--every", "500ms"];
+    let (targets, command) = (["poll", "--targets", "list:a"], ["--", "sh", "-c", &script]);
+    let words = [&targets[..], &limits, &command].concat();
+    let mut running = tenure.start("1", &words);
+    let (pids, me) = (tenure.pids("pids", 3), tenure.lines("ready", 1).remove(0));
+    tenure.evict("poll", &me);
+    tenure.said(&running, "it was ended: the hold was lost");
+    assert!(all_gone(&pids));
+    assert_eq!(running.wait().code(), Some(1));
+}
+
+/// While nobody can renew, what is left of a hold becomes too little before it is lost.
+#[test]
+fn no_poll_begins_that_could_outlast_its_hold() {
+    let tenure = Tenure::new();
+    let running = tenure.start("1", &poll("list:a", &[], "echo >> began"));
+    tenure.lines("began", 1);
+    // Everybody else who writes to the store waits for this.
+    let writer = rusqlite::Connection::open(tenure.path("tenure.db")).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    tenure.said(&running, "too little is left: ");
+    let begun = tenure.lines("began", 1).len();
+    tenure.said(&running, "\"event\":\"expired\"");
+    assert_eq!(tenure.lines("began", 1).len(), begun);
+    // It goes on when the store does.
+    writer.execute_batch("COMMIT").unwrap();
+    tenure.lines("began", begun + 1);
+    running.signal(Signal::TERM);
+    running.exits(0);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_before_anything_starts() {
     let tenure = Tenure::new();
     let ran = tenure.run(&["poll", "--targets", "list:a", "--ttl", "10s", "--", "true"]);

@@ -22,7 +22,9 @@ fn shell<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
 }
 
 fn run(tenure: &Tenure, options: &[&str], script: &str) -> Ran {
-    Ran::of(tenure.command(&shell(options, script)).output().unwrap())
+    let mut running = tenure.start("run", &shell(options, script));
+    let code = running.wait().code();
+    Ran { code, stdout: tenure.text("run.out"), stderr: tenure.text("run.err") }
 }
 
 /// Nobody holds the duty.
@@ -127,6 +129,45 @@ fn term_asks_for_an_end_and_waits_for_it() {
     running.exits(9);
     assert_eq!(fields(&tenure.text("deadline"))[3], ("state", "draining"));
     is_free(&tenure);
+}
+
+/// Whoever has the file open still reads what was there: it is replaced, not written over.
+#[test]
+fn the_deadline_file_is_replaced_when_the_hold_is_renewed() {
+    let tenure = Tenure::new();
+    let script = "exec 8< $TENURE_DEADLINE_FILE; cat /dev/fd/8 > first
+                  while cmp -s first $TENURE_DEADLINE_FILE; do :; done
+                  cp $TENURE_DEADLINE_FILE second; cat /dev/fd/8 > again";
+    tenure.start("a", &shell(&[], script)).exits(0);
+    let [first, second, again] = ["first", "second", "again"].map(|name| tenure.text(name));
+    assert_eq!(first, again);
+    let deadline = |text: &str| fields(text)[0].1.parse::<u64>().unwrap();
+    assert!(deadline(&first) < deadline(&second), "{first} {second}");
+    assert_eq!(fields(&second)[3], ("state", "held"));
+}
+
+/// The guard knows of each renewal: four of them take longer than the first deadline was away.
+#[test]
+fn a_command_runs_as_long_as_its_hold_is_renewed() {
+    let tenure = Tenure::new();
+    let script = "echo >> began; file=$TENURE_DEADLINE_FILE; n=0; while test $n -le 4
+                  do cmp -s last $file || { cp $file last; n=$((n + 1)); }; done";
+    tenure.start("a", &shell(&[], script)).exits(0);
+    assert_eq!(tenure.lines("began", 1).len(), 1);
+}
+
+/// The next renewal finds out, which comes within a third of the TTL. The guard alone would end it
+/// too, at the deadline: after more than this test waits.
+#[test]
+fn a_command_whose_hold_is_lost_can_read_so_and_is_ended() {
+    let tenure = Tenure::new();
+    let trap = "trap 'cp $TENURE_DEADLINE_FILE .; exit 0' TERM";
+    let script = format!("{trap}; echo $TENURE_INSTANCE >> ready; {STAY}");
+    let before = ["run", "--duty", "demo/one", "--ttl", "75s", "--grace", "1s", "--"];
+    let running = tenure.start("a", &[&before[..], &["sh", "-c", &script]].concat());
+    tenure.evict("demo", &tenure.lines("ready", 1)[0]);
+    running.exits(125);
+    assert_eq!(fields(&tenure.text("deadline"))[3], ("state", "lost"));
 }
 
 #[test]

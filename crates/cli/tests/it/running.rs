@@ -5,9 +5,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tenure_core::store::Evict;
+use tenure_core::{GroupName, InstanceId, Reason};
 use testkit::wait_until;
 
-use crate::tenure::Tenure;
+use crate::tenure::{Tenure, with_store};
 
 /// However slow the machine is, it does not take that long.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -57,6 +59,15 @@ impl Tenure {
         lines.iter().map(|line| Pid::from_raw(line.parse().unwrap()).unwrap()).collect()
     }
 
+    /// An operator takes the session of an instance away.
+    pub fn evict(&self, group: &str, instance: &str) {
+        let (group, why) = (GroupName::new(group).unwrap(), Reason::new("test").unwrap());
+        let instance = InstanceId::new(instance).unwrap();
+        with_store(&self.sqlite("tenure.db"), async |store| {
+            store.evict(&group, &instance, Evict::Now, &why).await.unwrap();
+        });
+    }
+
     /// Waits until a process has said something.
     #[track_caller]
     pub fn said(&self, running: &Running, what: &str) {
@@ -75,7 +86,11 @@ impl Running {
         kill_process(self.pid(), signal).unwrap();
     }
 
+    /// Fails instead of waiting for ever.
+    #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
+        let ended = wait_until("it ends", LIMIT, || self.child.try_wait().unwrap().is_some());
+        assert!(ended.is_ok(), "it does not end");
         self.child.wait().unwrap()
     }
 

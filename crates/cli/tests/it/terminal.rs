@@ -130,3 +130,27 @@ fn the_command_has_the_terminal_while_it_runs() {
     desk.press("kill %1; wait; exit\n");
     desk.shell.wait().unwrap();
 }
+
+/// Between a terminal and the command stands a script, which goes on afterwards. No shell with job
+/// control takes the terminal for it, or puts it right.
+#[test]
+fn a_script_has_the_terminal_again_as_it_was() {
+    let tenure = Tenure::new();
+    let run = "\"$TENURE\" run --duty demo/one --ttl 60s --";
+    let script = format!(
+        "{run} sh -c 'stty -echo; kill -KILL $$'; echo code-$?
+         stty -a | grep -q -e ' -echo ' || echo echo-is-on
+         {run} true; read line; echo \"got-$line\""
+    );
+    std::fs::write(tenure.path("script"), script).unwrap();
+    let mut desk = Desk::new(&tenure);
+    desk.sees(PROMPT);
+    desk.press("sh script\n");
+    desk.sees("code-137");
+    desk.sees("echo-is-on");
+    desk.press("one\n");
+    desk.sees("got-one");
+    desk.sees(PROMPT);
+    desk.press("exit\n");
+    desk.shell.wait().unwrap();
+}

@@ -1,6 +1,7 @@
 //! What a guard says, on a clock that only the test moves.
 
 use std::sync::atomic::AtomicU64;
+use std::task::Poll;
 
 use tenure_core::{Clock, Mark, Nonce, Session, Ttl};
 use tokio::sync::mpsc;
@@ -160,6 +161,57 @@ fn a_fenced_guard_allows_nothing_and_tells_once() {
     assert_eq!(guard.check(), Err(Lost::Revoked));
     assert!(matches!(orders.try_recv(), Ok(Command::Fenced { newest: n, .. }) if n == newest));
     assert!(orders.try_recv().is_err());
+}
+
+/// A wait that fails instead of hanging.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TTL, future).await.expect("waited in vain")
+}
+
+/// Nobody tells it anything.
+#[tokio::test]
+async fn who_waits_is_woken_by_the_deadline_alone() {
+    let Scene { clock, guard, .. } = scene(None);
+    let waits = |guard: Guard| async move {
+        guard.lost().await;
+        guard.stopping().await;
+        guard.confirmed().await
+    };
+    guard.tenancy().suspend();
+    clock.set(8_499);
+    let mut waiting = tokio::spawn(waits(guard.clone()));
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("a millisecond is left"),
+        () = tokio::task::yield_now() => {}
+    }
+    clock.set(8_500);
+    assert_eq!(soon(waiting).await.unwrap(), Err(Lost::Deadline));
+}
+
+#[tokio::test]
+async fn a_deadline_that_moves_is_waited_for_where_it_is() {
+    let Scene { clock, guard, .. } = scene(None);
+    clock.set(8_499);
+    let mut lost = std::pin::pin!(guard.lost());
+    assert!(std::future::poll_fn(|cx| Poll::Ready(lost.as_mut().poll(cx).is_pending())).await);
+    guard.tenancy().extend(guard.tenancy().session.ttl.deadline(clock.now()));
+    clock.set(8_500);
+    // Longer than what was left before it moved.
+    let early = tokio::time::timeout(millis(20), &mut lost).await;
+    assert!(early.is_err(), "it stands until 16,999");
+    // Its timer is set for 8.5 s now; a change makes it look at the clock.
+    clock.set(16_999);
+    guard.tenancy().drain();
+    soon(lost).await;
+}
+
+#[test]
+fn what_was_lost_is_never_taken() {
+    let Scene { guard, .. } = scene(None);
+    guard.tenancy().lose();
+    assert!(!guard.tenancy().take());
+    assert!(!guard.tenancy().is_taken(), "user code hears of no loss of what it never had");
 }
 
 #[tokio::test]

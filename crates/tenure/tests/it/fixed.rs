@@ -5,15 +5,20 @@ use std::time::Duration;
 
 use tenure::fixed::Partitions;
 use tenure::store::BootClock;
-use tenure::{Code, Document, Epoch, Event, Lost};
+use tenure::{Change, Code, Document, Epoch, Event, Guard, Lost, Membership};
+use tokio::sync::mpsc;
 
 use super::player::*;
+
+fn join_partitions(parts: &Partitions, drain: Duration, witness: Arc<Witness>) -> Membership {
+    parts.join(&group(), Arc::new(BootClock), drain, witness).unwrap()
+}
 
 #[tokio::test]
 async fn every_partition_is_assigned_and_stands_until_it_is_left() {
     let partitions = Partitions::parse(Some("0,2"), None, None).unwrap();
     let drain = Duration::from_secs(3600);
-    let mut membership = partitions.join(&group(), Arc::new(BootClock), drain).unwrap();
+    let mut membership = join_partitions(&partitions, drain, Witness::new());
     let guards = [assigned(&mut membership).await, assigned(&mut membership).await];
     assert_eq!(guards.each_ref().map(|guard| guard.duty().id.as_str()), ["0", "2"]);
     assert!(guards.iter().all(|guard| guard.epoch() == Epoch::ZERO));
@@ -34,11 +39,59 @@ async fn every_partition_is_assigned_and_stands_until_it_is_left() {
 async fn work_that_does_not_stop_is_cut_off_after_its_time() {
     let partitions = Partitions::parse(None, Some("1"), Some("2")).unwrap();
     let drain = Duration::from_millis(50);
-    let mut membership = partitions.join(&group(), Arc::new(BootClock), drain).unwrap();
+    let mut membership = join_partitions(&partitions, drain, Witness::new());
     let guard = assigned(&mut membership).await;
     membership.leaver().drain();
     soon("the loss", guard.lost()).await;
     assert_eq!(guard.check(), Err(Lost::Revoked));
     ended(&mut membership).await;
     assert!(!matches!(membership.next().await, Some(Event::Assigned(_))));
+}
+
+/// Nobody else would do it: partition 0 gives an error, 1 panics, and 2 is done.
+#[tokio::test]
+async fn work_that_fails_is_begun_again_and_work_that_is_done_is_not() {
+    let partitions = Partitions::parse(Some("0,1,2"), None, None).unwrap();
+    let witness = Witness::new();
+    let membership = join_partitions(&partitions, Duration::from_secs(3600), witness.clone());
+    let leaver = membership.leaver();
+    let (sender, mut begun) = mpsc::unbounded_channel();
+    let running = tokio::spawn(membership.run(move |guard: Guard| {
+        let (sender, part) = (sender.clone(), guard.duty().id.to_string());
+        async move {
+            let (go, may_fail) = tokio::sync::oneshot::channel();
+            sender.send((part.clone(), go)).unwrap();
+            tokio::select! {
+                biased;
+                () = guard.stopping() => return Ok(()),
+                failing = may_fail => failing.unwrap(),
+            }
+            match part.as_str() {
+                "0" => Err("on purpose"),
+                "1" => panic!("on purpose"),
+                _ => Ok(()),
+            }
+        }
+    }));
+    let mut seen = Vec::new();
+    let mut waiting = Vec::new();
+    while seen.len() < 5 {
+        let (part, go) = soon("work that begins", begun.recv()).await.unwrap();
+        if seen.contains(&part) {
+            waiting.push(go);
+        } else {
+            go.send(()).unwrap();
+        }
+        seen.push(part);
+    }
+    leaver.leave();
+    soon("the end", running).await.unwrap().unwrap();
+    seen.sort();
+    assert_eq!(seen, ["0", "0", "1", "1", "2"]);
+    let records = witness.records.lock().unwrap();
+    let count = |change, why| {
+        records.iter().filter(|record| record.change == change && record.reason == why).count()
+    };
+    assert_eq!(count(Change::Acquired, "fixed"), 5);
+    assert_eq!((count(Change::Released, "failed"), count(Change::Released, "done")), (2, 3));
 }

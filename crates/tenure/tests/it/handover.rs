@@ -1,6 +1,9 @@
 //! One holder at a time, and who comes next.
 
-use tenure::{Code, Document, Event, Lost, Reason};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::{Code, Document, Event, Lost, Reason, Ttl};
 
 use super::player::*;
 
@@ -37,6 +40,34 @@ async fn one_holds_the_other_waits_and_takes_over_when_it_leaves() {
     .await;
 }
 
+/// For the one who waits so little time passes that it does not look by itself again.
+#[tokio::test]
+async fn who_waits_learns_from_the_store_that_the_duty_is_free() {
+    let (place, group) = (Place::memory(), group());
+    let hour = Ttl::new(Duration::from_secs(3600)).unwrap();
+    let mut first = join_for(&place, &group, hour, standby()).start().await.unwrap();
+    let guard = assigned(&mut first).await;
+    let clock = Arc::new(Dial::default());
+    let second = join_by(clock.clone(), &place, &group, hour, standby()).start();
+    let mut second = second.await.unwrap();
+    next(&mut second, "standby", |event| matches!(event, Event::Standby { .. }).then_some(()))
+        .await;
+    clock.stop();
+    first.leaver().leave();
+    soon("the wish to stop", guard.stopping()).await;
+    drop(guard);
+    ended(&mut first).await;
+    // Hints that come together are one look, a moment later; without one it is a second.
+    for _ in 0..20 {
+        clock.advance(Duration::from_millis(20));
+        let next = tokio::time::timeout(Duration::from_millis(500), second.next()).await;
+        if let Ok(Some(Event::Assigned(_))) = next {
+            return;
+        }
+    }
+    panic!("nobody told the second one");
+}
+
 #[tokio::test]
 async fn dropping_a_membership_gives_everything_back_in_the_background() {
     everywhere(|place| async move {
@@ -58,7 +89,7 @@ async fn two_members_share_the_shards() {
     everywhere(|place| async move {
         let group = group();
         let (one, two) = (Witness::new(), Witness::new());
-        let start = |witness: &std::sync::Arc<Witness>| {
+        let start = |witness: &Arc<Witness>| {
             let join = join(&place, &group, tenure::Duties::Shards(4));
             join.observer(witness.clone()).start()
         };
@@ -116,6 +147,24 @@ async fn a_checkpoint_is_handed_over_and_refused_under_an_old_hold() {
         assert_eq!((found.document.as_bytes(), found.version.get()), (&b"3"[..], 3));
         drop(guard);
         second.leave().await.unwrap();
+    })
+    .await;
+}
+
+/// The store would take it: there the hold still stands.
+#[tokio::test]
+async fn a_lost_guard_commits_nothing() {
+    everywhere(|place| async move {
+        let mut membership = join(&place, &group(), standby()).start().await.unwrap();
+        let guard = assigned(&mut membership).await;
+        guard.commit(Document::new(*b"1").unwrap()).await.unwrap();
+        guard.fenced(guard.epoch());
+        let refused = guard.commit(Document::new(*b"2").unwrap()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Fenced, "{}: {refused}", place.name);
+        let found = guard.load().await.unwrap().unwrap();
+        assert_eq!(found.document.as_bytes(), b"1", "{}", place.name);
+        drop(guard);
+        membership.leave().await.unwrap();
     })
     .await;
 }

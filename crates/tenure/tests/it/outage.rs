@@ -1,11 +1,14 @@
 //! The store goes away, the process is blocked: who may act?
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
-use tenure::{Change, Event, Lost};
+use tenure::{Change, Event, Lost, Ttl};
 use testkit::Proxy;
 
 use super::player::*;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The same server behind a wire that can be cut.
 pub fn through(url: &str) -> (String, Proxy) {
@@ -62,6 +65,28 @@ async fn who_loses_its_store_stops_before_anybody_else_is_granted_the_duty() {
     }
 }
 
+/// R7: the machine slept for a part of the TTL, and the store cannot be asked.
+#[tokio::test]
+async fn after_a_pause_nothing_is_allowed_before_the_store_has_confirmed() {
+    for server in servers() {
+        let (url, proxy) = through(&server);
+        let (clock, ttl) = (Arc::new(Dial::default()), Ttl::new(30 * SECOND).unwrap());
+        let join = join_by(clock.clone(), &Place::at(&url), &group(), ttl, standby());
+        let mut membership = join.start().await.unwrap();
+        let guard = assigned(&mut membership).await;
+        proxy.cut();
+        clock.advance(10 * SECOND);
+        let mut changes = guard.changes();
+        soon("the suspension", changes.wait_for(|standing| standing.suspended)).await.unwrap();
+        assert_eq!(guard.check(), Err(Lost::Unconfirmed), "{server}");
+        proxy.restore().unwrap();
+        soon("a confirmation", guard.confirmed()).await.unwrap();
+        assert!(guard.check().is_ok(), "{server}");
+        drop(guard);
+        membership.leave().await.unwrap();
+    }
+}
+
 /// R7: the user's only thread is blocked for longer than the TTL.
 #[test]
 fn a_blocked_runtime_does_not_lose_the_hold() {
@@ -76,7 +101,7 @@ fn a_blocked_runtime_does_not_lose_the_hold() {
             *witness.renewals.lock().unwrap() = Some(sender);
             // At a third of the TTL each, less up to a fifth: five are longer than a TTL.
             for _ in 0..5 {
-                renewals.recv().unwrap();
+                renewals.recv_timeout(PATIENCE).unwrap();
             }
             assert!(guard.check().is_ok(), "{}", place.name);
             let revoked = witness.records.lock().unwrap().iter().any(|record| {

@@ -3,20 +3,21 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tenure::observe::{HoldNow, Observer};
 use tenure::store::{BootClock, IfAbsent, Memory, StoreUrl};
 use tenure::{
-    Change, Duties, DutyId, Event, GroupName, Guard, Instance, Join, Membership, Opener, Record,
-    Store, Ttl, opener, process,
+    Change, Clock, Duties, DutyId, Event, GroupName, Guard, Instance, Join, LocalInstant,
+    Membership, Opener, Record, Store, Ttl, opener, process,
 };
 use tokio::sync::watch;
 
 /// Long enough for a slow machine, short enough to fail while somebody watches.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The TTL of the tests: the shortest that every store takes.
 pub const TTL: Duration = Duration::from_secs(2);
@@ -122,8 +123,18 @@ pub fn join(place: &Place, group: &GroupName, duties: Duties) -> Join {
 }
 
 pub fn join_for(place: &Place, group: &GroupName, ttl: Ttl, duties: Duties) -> Join {
-    let opener = place.opener.clone();
-    let join = Join::new(opener, Arc::new(BootClock), group.clone(), ttl, duties);
+    join_by(Arc::new(BootClock), place, group, ttl, duties)
+}
+
+/// With a clock of its own.
+pub fn join_by(
+    clock: Arc<dyn Clock>,
+    place: &Place,
+    group: &GroupName,
+    ttl: Ttl,
+    duties: Duties,
+) -> Join {
+    let join = Join::new(place.opener.clone(), clock, group.clone(), ttl, duties);
     join.instance(&stranger()).observer(Witness::new())
 }
 
@@ -170,6 +181,30 @@ pub async fn ended(membership: &mut Membership) {
         _ => None,
     });
     end.await.unwrap();
+}
+
+/// The clock of one member: it can be stopped, or set ahead as if the machine had slept.
+#[derive(Debug, Default)]
+pub struct Dial {
+    ahead: AtomicU64,
+    stopped: OnceLock<LocalInstant>,
+}
+
+impl Dial {
+    pub fn advance(&self, by: Duration) {
+        self.ahead.fetch_add(by.as_nanos().try_into().unwrap(), Ordering::SeqCst);
+    }
+
+    pub fn stop(&self) {
+        self.stopped.set(BootClock.now()).unwrap();
+    }
+}
+
+impl Clock for Dial {
+    fn now(&self) -> LocalInstant {
+        let ahead = Duration::from_nanos(self.ahead.load(Ordering::SeqCst));
+        self.stopped.get().copied().unwrap_or_else(|| BootClock.now()).plus(ahead)
+    }
 }
 
 /// Remembers what it was told, and lets tests wait for it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::store::BootClock;
+use tenure::store::{BootClock, MAX_BATCH};
 use tenure::{Change, Code, Duties, Event, Join, Ttl, opener};
 use testkit::Proxy;
 
@@ -60,6 +60,18 @@ async fn what_waiting_cannot_cure_fails_at_once() {
     let place = Place::memory();
     let none = join(&place, &group(), Duties::Shards(0)).start().await.unwrap_err();
     assert_eq!(none.code(), Code::BadInput);
+}
+
+/// One keep-alive names every hold, and no store takes a longer one.
+#[tokio::test]
+async fn room_for_more_than_a_keep_alive_can_name_is_refused_with_both_numbers() {
+    let place = Place::memory();
+    let join = |room| join(&place, &group(), standby()).room(room);
+    let error = join(MAX_BATCH + 1).start().await.unwrap_err();
+    assert_eq!(error.code(), Code::BadInput);
+    let text = error.to_string();
+    assert!(text.contains("10001") && text.contains("10000"), "{text}");
+    join(MAX_BATCH).start().await.unwrap().leave().await.unwrap();
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ async fn targets_come_and_go_and_a_list_that_cannot_be_read_changes_nothing() {
         witness.holds(&["b", "c", "d"]).await;
         assert_eq!(epochs()[..2], held[..], "{}", place.name);
 
-        replace(&path, "b\nc paused\nd\n");
+        replace(&path, r#"["b", {"id": "c", "paused": true}, "d"]"#);
         witness.holds(&["b", "d"]).await;
         leaver.leave();
         soon("the end", running).await.unwrap().unwrap();

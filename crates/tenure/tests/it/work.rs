@@ -1,9 +1,11 @@
 //! One task per duty: how it begins and how it ends.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tenure::{Change, Duties, Epoch, Guard};
+use tenure::observe::Observer;
+use tenure::{Change, Duties, Epoch, GroupName, Guard};
 use tokio::sync::mpsc;
 
 use super::player::*;
@@ -55,11 +57,61 @@ async fn work_that_fails_or_panics_is_tried_again_under_a_new_epoch() {
     assert_eq!((released("failed"), released("leave")), (2, 1));
 }
 
+/// Keeps the thread that renews from coming back, for as long as the test wants.
+#[derive(Debug, Default)]
+struct Block(Mutex<Option<std::sync::mpsc::Receiver<()>>>);
+
+impl Observer for Block {
+    fn renewed(&self, _: &GroupName, _: Duration) {
+        let until = self.0.lock().unwrap().take();
+        if let Some(until) = until {
+            // It ends when the test drops the other side.
+            let _ = until.recv();
+        }
+    }
+}
+
+/// Nobody tells the work anything: the deadline alone drops it, before another member has the duty.
+#[tokio::test]
+async fn work_is_dropped_in_time_also_when_the_thread_that_renews_is_stuck() {
+    let (place, group, block) = (Place::memory(), group(), Arc::new(Block::default()));
+    let first = join(&place, &group, standby()).observer(block.clone()).start().await.unwrap();
+    let leaver = first.leaver();
+    let (sender, mut dropped) = mpsc::unbounded_channel();
+    let (begins, mut begun) = mpsc::unbounded_channel();
+    let running = tokio::spawn(first.run(move |guard: Guard| {
+        begins.send(()).unwrap();
+        let dropped = Dropped(sender.clone(), guard.epoch());
+        async move {
+            let _dropped = dropped;
+            std::future::pending::<Result<(), std::convert::Infallible>>().await
+        }
+    }));
+    soon("the work", begun.recv()).await.unwrap();
+    let mut second = join(&place, &group, standby()).start().await.unwrap();
+    let (unblock, until) = std::sync::mpsc::channel();
+    *block.0.lock().unwrap() = Some(until);
+
+    let epoch = tokio::select! {
+        biased;
+        guard = assigned(&mut second) => panic!("two at a time: {guard:?}"),
+        epoch = dropped.recv() => epoch.unwrap(),
+    };
+    let guard = assigned(&mut second).await;
+    assert!(guard.epoch() > epoch);
+    assert!(block.0.lock().unwrap().is_none(), "it was stuck");
+    leaver.leave();
+    drop(unblock);
+    soon("the end", running).await.unwrap().unwrap();
+    drop(guard);
+    second.leave().await.unwrap();
+}
+
 #[tokio::test]
 async fn work_that_does_not_stop_is_dropped_and_the_membership_ends() {
     everywhere(|place| async move {
         let join = join(&place, &group(), Duties::Shards(2));
-        let membership = join.drain(std::time::Duration::from_millis(100)).start().await.unwrap();
+        let membership = join.drain(Duration::from_millis(100)).start().await.unwrap();
         let leaver = membership.leaver();
         let (sender, mut dropped) = mpsc::unbounded_channel();
         let started = Arc::new(AtomicU32::new(0));
@@ -85,7 +137,7 @@ async fn work_that_does_not_stop_is_dropped_and_the_membership_ends() {
 async fn work_that_makes_no_progress_is_taken_away() {
     let (place, witness) = (Place::memory(), Witness::new());
     let join = join(&place, &group(), standby()).observer(witness.clone());
-    let join = join.progress(std::time::Duration::from_millis(300));
+    let join = join.progress(Duration::from_millis(300));
     let mut membership = join.start().await.unwrap();
     let guard = assigned(&mut membership).await;
     let revoked = witness.saw(Change::Revoked, 0).await;

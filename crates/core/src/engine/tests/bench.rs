@@ -66,7 +66,8 @@ impl Bench {
     }
 
     pub(super) fn asked(&mut self, which: impl Fn(&Request) -> bool) -> Option<(Ticket, Request)> {
-        let found = self.asked.iter().position(|(_, request)| which(request))?;
+        // The newest: an older one may be of a session that has ended.
+        let found = self.asked.iter().rposition(|(_, request)| which(request))?;
         Some(self.asked.remove(found))
     }
 

@@ -387,3 +387,49 @@ fn a_duty_that_nobody_takes_is_taken_by_another() {
     let Request::Claim { wants, .. } = request else { unreachable!() };
     assert_eq!(wants[0].duty, key(other));
 }
+
+/// R7: what is granted while the process does not know how long it slept is given back unstarted.
+#[test]
+fn nothing_begins_between_a_pause_and_its_confirmation() {
+    let mut bench = Bench::holding();
+    bench.list(&["d", "e"]);
+    bench.now += 20;
+    bench.step(Event::Tick);
+    bench.see(&[], &[("d", Some(("me", 5))), ("e", None)]);
+    bench.tick_at(2_500);
+    assert!(bench.recorded(Change::Suspended));
+    bench.grant("e", 1);
+    assert!(!bench.did(|effect| matches!(effect, Effect::Assign { .. })));
+    assert!(bench.asked(is_release).is_some());
+}
+
+/// A duty whose cancelled work still runs is not begun a second time.
+#[test]
+fn work_that_has_not_stopped_is_not_begun_again() {
+    let mut bench = Bench::holding();
+    bench.run_until(3_400);
+    bench.keep(&[HoldFate::Lost]);
+    bench.now += 20;
+    bench.step(Event::Tick);
+    bench.see(&[], &[("d", None)]);
+    assert!(bench.asked(is_claim).is_none());
+    bench.stopped("d", 5);
+    bench.run_until(bench.now + 1_100);
+    bench.see(&[], &[("d", None)]);
+    assert!(bench.asked(is_claim).is_some());
+}
+
+/// What was given back after a look was sent is not taken for ours because the look shows it so.
+#[test]
+fn a_look_does_not_show_what_happened_after_it_was_sent() {
+    let mut bench = Bench::holding();
+    bench.step(Event::Hint);
+    bench.now += 20;
+    bench.step(Event::Tick);
+    assert!(bench.asked.iter().any(|(_, request)| is_look(request)));
+    bench.list(&[]);
+    bench.stopped("d", 5);
+    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    bench.see(&[], &[("d", Some(("me", 5)))]);
+    assert!(bench.asked(is_release).is_none(), "it gave back what it did not have");
+}
