@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use tenure_core::engine::{Answer, Request, View};
+use tenure_core::engine::{Answer, Group, Request, View};
 use tenure_core::store::{
     Adopt, Checkpoint, Claimed, Commit, Committed, Evict, Evicted, HoldFate, KeptAlive, Member,
 };
@@ -198,6 +198,22 @@ impl Backend {
             view.holders.iter_mut().flatten().for_each(|holder| ends.shorten(holder, now));
         }
         Ok(())
+    }
+
+    /// What the document of the group says.
+    pub fn group(&self) -> Group {
+        let document = now(self.memory.group_document(&self.group));
+        document.and_then(|document| Group::read(&document)).unwrap_or_default()
+    }
+
+    /// Writes the document of the group, as an operator does.
+    pub fn set_group(&mut self, group: &Group) {
+        self.remember();
+        let stored = now(self.memory.group_document(&self.group));
+        if let (Ok(stored), Ok(document)) = (stored, group.document()) {
+            // It was read just now: nobody was faster.
+            let _ = now(self.memory.replace_group_document(&self.group, stored.version, &document));
+        }
     }
 
     /// The checkpoint of a duty.

@@ -7,6 +7,9 @@ use tenure_core::Change;
 
 use crate::scenario::{Fault, Kind};
 
+/// Why work is asked to come to its end.
+const DRAINS: &[&str] = &["balance", "drain", "gone", "leave", "paused", "pin"];
+
 /// How often each thing was reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage(BTreeMap<(&'static str, &'static str), u64>);
@@ -30,12 +33,13 @@ impl Coverage {
     }
 
     /// What a thousand seeds must reach and did not: every kind of store, every fault, every kind
-    /// of record.
+    /// of record, every reason to drain.
     pub fn missing(&self) -> Vec<String> {
         let stores = Kind::ALL.iter().map(|kind| ("store", kind.as_str()));
         let faults = Fault::ALL.iter().map(|fault| ("fault", fault.as_str()));
         let changes = Change::ALL.iter().map(|change| ("record", change.as_str()));
-        let expected = stores.chain(faults).chain(changes);
+        let drains = DRAINS.iter().map(|why| ("drain", *why));
+        let expected = stores.chain(faults).chain(changes).chain(drains);
         expected
             .filter(|(kind, what)| self.of(kind, what) == 0)
             .map(|(kind, what)| format!("{kind} {what}"))

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_core::engine::Layout;
-use tenure_core::{DutyId, Ttl};
+use tenure_core::engine::{Layout, Settings};
+use tenure_core::roster::Pin;
+use tenure_core::{DutyId, Label, Ttl};
 
 use crate::Nanos;
 use crate::rng::Rng;
@@ -86,6 +87,8 @@ words! {
         Drain "drain"
         /// An operator puts an instance out.
         Evict "evict"
+        /// Somebody writes pins and pauses into the document of the group.
+        Operator "operator"
         /// Duties appear and vanish.
         DutiesChange "duties-change"
         /// Duties are paused.
@@ -140,6 +143,12 @@ pub struct Scenario {
     pub slots: usize,
     /// The weights of the machines.
     pub weights: Vec<u32>,
+    /// The most duties that each machine will hold.
+    pub rooms: Vec<usize>,
+    /// Whether machines have names and zones, and duties are pinned to them or paused.
+    pub placed: bool,
+    /// Whether processes are of two revisions.
+    pub revisions: bool,
     /// How fast the clock of each machine runs, in millionths.
     pub rates: Vec<u64>,
     /// How duties are named.
@@ -191,6 +200,12 @@ impl Scenario {
         let weighted = rng.chance(200);
         let weight = |rng: &mut Rng| if weighted { rng.between(1, 3) as u32 } else { 1 };
         let quiet_from = rng.between(10, 20) * ttl_ns;
+        let (tight, placed, revisions) = (rng.chance(200), rng.chance(250), rng.chance(150));
+        let room = |rng: &mut Rng| match tight {
+            true => rng.between(1, duties as u64) as usize,
+            false => Settings::ROOM,
+        };
+        let rooms = (0..slots).map(|_| room(&mut rng)).collect();
         let look_every = (ttl.get() / 3).min(Duration::from_secs(1));
         Self {
             seed,
@@ -198,6 +213,9 @@ impl Scenario {
             ttl,
             slots,
             weights: (0..slots).map(|_| weight(&mut rng)).collect(),
+            rooms,
+            placed: placed || faults.contains(&Fault::Operator),
+            revisions,
             rates,
             layout,
             duties,
@@ -231,6 +249,24 @@ impl Scenario {
     pub fn at_most(&self, local: Duration) -> Nanos {
         let slowest = self.rates.iter().min().copied().unwrap_or(1_000_000).max(1);
         (local.as_nanos() * 1_000_000 / u128::from(slowest)) as Nanos
+    }
+
+    /// How long a mixture of revisions holds back moves.
+    pub fn rollout(&self) -> Duration {
+        self.ttl.get() * 2
+    }
+
+    /// The name of a machine and its zone: there are two.
+    pub fn place(slot: usize) -> (Label, Label) {
+        // A letter and a number: always valid.
+        let label = |text: String| Label::new(text).expect("a valid label");
+        (label(format!("m{slot}")), label(format!("z{}", slot % 2)))
+    }
+
+    /// A place for a duty.
+    pub fn pin(&self, rng: &mut Rng) -> Pin {
+        let (name, zone) = Self::place(rng.below(self.slots as u64) as usize);
+        if rng.chance(500) { Pin::Name(name) } else { Pin::Zone(zone) }
     }
 
     /// The duty with this number.

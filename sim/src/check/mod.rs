@@ -27,7 +27,7 @@ use std::fmt;
 
 use tenure_core::engine::Status;
 use tenure_core::invariant::{self, Step};
-use tenure_core::roster::Seat;
+use tenure_core::roster::{Pin, Seat};
 use tenure_core::store::Member;
 use tenure_core::{DutyId, Epoch, InstanceId};
 
@@ -97,6 +97,8 @@ pub struct Final {
     pub alive: Vec<InstanceId>,
     /// The holds under which somebody's work runs.
     pub running: Vec<(InstanceId, DutyId, Epoch)>,
+    /// Where operators want duties to be.
+    pub pins: BTreeMap<DutyId, Pin>,
     /// Who was asked to go and is still there.
     pub going: Vec<InstanceId>,
     /// Who may hold duties.
@@ -141,7 +143,8 @@ impl Times {
         let lossy = if scenario.is_lossy() { 2 * ttl } else { 0 };
         let held = scenario.quiet_from.max(rests_until) + once + lossy;
         let moves = scenario.at_most(scenario.window + scenario.drain) + 3 * tick + trips;
-        let settled = held + moves;
+        let rollout = if scenario.revisions { scenario.at_most(scenario.rollout()) } else { 0 };
+        let settled = held + moves + rollout;
         let (quiet, gap, end) = (scenario.quiet_from, 2 * tick + trips, settled + 2 * ttl);
         Self { quiet, held, settled, end, gap }
     }
@@ -159,7 +162,9 @@ pub fn judge(scenario: &Scenario, story: &Story) -> Vec<Finding> {
             .map_err(|broken| Finding { checker: broken.rule, what: broken.to_string() }));
     }
     let times = Times::of(scenario, story);
-    for duty in &story.last.wanted {
+    // Where there is no room for all, nobody can say whose turn it is to wait.
+    let judged = if spread::is_short(&story.last) { &[] } else { &story.last.wanted[..] };
+    for duty in judged {
         let times = times.of_duty(scenario, story, duty);
         add(held::one_duty(&story.history, duty, times));
     }

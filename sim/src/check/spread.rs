@@ -1,5 +1,6 @@
 //! Everybody has its share.
 
+use tenure_core::DutyId;
 use tenure_core::roster::{Charge, plan};
 
 use super::{Final, Finding};
@@ -7,17 +8,11 @@ use super::{Final, Finding};
 /// At the end each duty is where the roster wants it, given where the duties are: nobody has more
 /// than its share, and nobody idles while others have more than they should.
 pub(super) fn fair(last: &Final) -> Result<(), Finding> {
-    let charges: Vec<Charge> = last
-        .wanted
-        .iter()
-        .map(|duty| {
-            let held = last.held.iter().find(|(held, _)| held == duty);
-            let seat =
-                held.and_then(|(_, who)| last.seats.iter().position(|seat| seat.instance == *who));
-            let holder = seat.map(|seat| seat as u32);
-            Charge { duty: duty.clone(), holder, zone: None, pin: None }
-        })
-        .collect();
+    let charges = charges(last);
+    // A duty that nobody has room for stays where it is, and a pinned one waits for its place.
+    if !last.pins.is_empty() && is_short(last) {
+        return Ok(());
+    }
     let planned = plan(&charges, &last.seats);
     for (charge, seat) in charges.iter().zip(&planned.seats) {
         if charge.holder != *seat {
@@ -33,12 +28,30 @@ pub(super) fn fair(last: &Final) -> Result<(), Finding> {
     even(last)
 }
 
+/// Whether there is less room than duties.
+pub(super) fn is_short(last: &Final) -> bool {
+    plan(&charges(last), &last.seats).seats.contains(&None)
+}
+
+fn charges(last: &Final) -> Vec<Charge> {
+    let charge = |duty: &DutyId| {
+        let held = last.held.iter().find(|(held, _)| held == duty);
+        let seat = held.and_then(|(_, who)| last.seats.iter().position(|s| s.instance == *who));
+        let (holder, pin) = (seat.map(|seat| seat as u32), last.pins.get(duty).cloned());
+        Charge { duty: duty.clone(), holder, zone: None, pin }
+    };
+    last.wanted.iter().map(charge).collect()
+}
+
 /// What any roster must give, whatever its code says: with equal weights and room for all, the
 /// shares differ by one at most.
 fn even(last: &Final) -> Result<(), Finding> {
     let (Some(first), duties) = (last.seats.first(), last.wanted.len()) else {
         return Ok(());
     };
+    if !last.pins.is_empty() {
+        return Ok(());
+    }
     let alike = |weight| weight == first.weight;
     if !last.seats.iter().all(|seat| alike(seat.weight) && seat.takes && seat.room >= duties) {
         return Ok(());

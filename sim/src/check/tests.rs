@@ -21,6 +21,7 @@ fn scenario() -> Scenario {
     scenario.drain = Duration::from_secs(1);
     scenario.delay = 1_000_000;
     scenario.quiet_from = 20 * SECOND;
+    scenario.revisions = false;
     scenario
 }
 
@@ -136,6 +137,7 @@ fn sound() -> Story {
             running: vec![(name("a"), duty("x"), epoch(1)), (name("b"), duty("y"), epoch(2))],
             wanted: vec![duty("x"), duty("y")],
             held: vec![(duty("x"), name("a")), (duty("y"), name("b"))],
+            pins: BTreeMap::new(),
             going: Vec::new(),
             seats: vec![seat("a"), seat("b")],
         },

@@ -39,6 +39,10 @@ impl World {
             Fault::Storm => self.storm(),
             Fault::DutiesChange => self.change_duties(),
             Fault::DutiesPause => self.pause_duty(),
+            Fault::Operator => {
+                self.operate();
+                self.hint_all();
+            }
             _ => {
                 let running: Vec<Pid> = self.slots.iter().flatten().copied().collect();
                 if let Some(pid) = self.rng.pick(&running) {
@@ -138,10 +142,11 @@ impl World {
         self.trace.line(self.now, "store", || format!("! {}", fault.as_str()));
         self.backend.go_away(self.now + long);
         if fault == Fault::StoreRestart {
+            let live: Vec<_> = self.backend.members().iter().map(|one| one.nonce).collect();
             let (what, ends) = self.backend.restart(self.now, &mut self.rng);
             self.trace.line(self.now, "store", || format!("! restarts: {what}"));
             if ends {
-                self.forget_sessions();
+                self.forget_sessions(&live);
             }
         }
         self.after(long, Item::StoreBack);
@@ -199,6 +204,25 @@ impl World {
             *paused = !*paused;
         }
         self.show_duties();
+    }
+
+    /// An operator pins a duty, pauses it, or takes that back.
+    pub(super) fn operate(&mut self) {
+        let mut group = self.backend.group();
+        let known: Vec<_> = self.listed.keys().cloned().collect();
+        let Some(duty) = self.rng.pick(&known) else { return };
+        if self.rng.chance(600) {
+            match group.pins.remove(&duty) {
+                Some(_) if self.rng.chance(500) => {}
+                _ => drop(group.pins.insert(duty, self.scenario.pin(&mut self.rng))),
+            }
+        } else if !group.paused.remove(&duty) {
+            group.paused.insert(duty);
+        }
+        self.backend.set_group(&group);
+        self.trace.line(self.now, "world", || {
+            format!("! pins {:?} pauses {:?}", group.pins, group.paused)
+        });
     }
 
     fn show_duties(&mut self) {

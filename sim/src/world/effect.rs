@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tenure_core::engine::{Effect, End, View};
+use tenure_core::engine::{Effect, End, Group, View};
 use tenure_core::invariant::Step;
 use tenure_core::roster::{Charge, Seat, plan};
 use tenure_core::store::Member;
-use tenure_core::{Change, Code, Deadline, DutyId, Epoch, Hold, InstanceId, Record};
+use tenure_core::{Change, Code, Deadline, DutyId, Epoch, Hold, InstanceId, Nonce, Record};
 
 use super::process::{Life, Process};
 use super::{Item, Pid, Shed, World, words};
@@ -249,8 +249,8 @@ impl World {
     }
 
     /// The store has forgotten all sessions. What is believed under them from here on is its doing,
-    /// and whoever was a member has to wait for it.
-    pub(super) fn forget_sessions(&mut self) {
+    /// and whoever was a member has to wait for it. `live`: the sessions of then.
+    pub(super) fn forget_sessions(&mut self, live: &[Option<Nonce>]) {
         let reset = self.story.witnesses.len();
         let mut members = Vec::new();
         for pid in 0..self.processes.len() {
@@ -258,7 +258,8 @@ impl World {
             works.iter().for_each(|(duty, epoch)| self.doubt(pid, duty, *epoch));
             let Process { life, session, id, .. } = &self.processes[pid];
             let Some(session) = session.as_ref().filter(|_| *life != Life::Gone) else { continue };
-            members.push(id.clone());
+            // Who had lost its session before is told of its end alone.
+            members.extend(live.contains(&Some(session.nonce)).then(|| id.clone()));
             self.forgotten.entry(session.nonce).or_insert(reset);
             works.iter().for_each(|(duty, epoch)| self.believe(pid, duty, *epoch));
         }
@@ -312,12 +313,18 @@ impl World {
 
     fn share(&self, pid: Pid, view: &View) -> Option<usize> {
         let process = &self.processes[pid];
+        let group = Group::read(&view.document).ok()?;
+        // A pin makes room for what is still to come: more than the share is not held then.
+        if !group.pins.is_empty() {
+            return None;
+        }
         let seats = check::seats(&view.members);
         let mine = seats.iter().position(|seat| seat.instance == process.id)?;
         let holders = view.holders.as_deref().unwrap_or_default();
         let running = process.work.iter().filter(|(_, work)| work.mode == Mode::Runs);
         let own: Vec<DutyId> = running.map(|(key, _)| key.0.clone()).collect();
-        let charges = self.wanted_by(pid).into_iter().map(|duty| {
+        let wanted = self.wanted_by(pid).into_iter().filter(|duty| !group.paused.contains(duty));
+        let charges = wanted.map(|duty| {
             let seen = holders.iter().find(|holder| holder.duty.id == duty);
             let seen = seen.and_then(|holder| holder.holder.as_ref());
             let holder = match own.contains(&duty) {
@@ -340,7 +347,9 @@ impl World {
 
     /// The duties that somebody is to hold.
     fn wanted(&self) -> Vec<DutyId> {
-        let wanted = self.listed.iter().filter(|(_, paused)| !**paused);
+        let group = self.backend.group();
+        let stands = |duty: &DutyId| !group.paused.contains(duty);
+        let wanted = self.listed.iter().filter(|(duty, paused)| !**paused && stands(duty));
         wanted.map(|(duty, _)| duty.clone()).collect()
     }
 
@@ -367,6 +376,7 @@ impl World {
             held,
             alive: alive.map(|process| process.id.clone()).collect(),
             running,
+            pins: self.backend.group().pins,
             going: going.map(|process| process.id.clone()).collect(),
             seats,
         };

@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    fn hint_all(&mut self) {
+    pub(super) fn hint_all(&mut self) {
         for slot in 0..self.slots.len() {
             if let Some(pid) = self.slots[slot]
                 && !self.link.is_cut(slot)

@@ -13,8 +13,8 @@ use std::time::Duration;
 use tenure_core::engine::{Answer, Ended, Engine, Event, Request, Settings, Ticket, View};
 use tenure_core::store::{Commit, Committed};
 use tenure_core::{
-    Code, DutyId, DutyKey, Epoch, GroupName, InstanceId, Listing, LocalInstant, Nonce, StoreError,
-    Target, Version,
+    Code, DutyId, DutyKey, Epoch, GroupName, InstanceId, Label, Listing, LocalInstant, Nonce,
+    StoreError, Target, Version,
 };
 
 use self::process::{Life, LocalClock, Process};
@@ -168,6 +168,9 @@ impl World {
         self.trace.line(0, "world", || format!("faults {}", faults.join(" ")));
         self.coverage.count("store", kind);
         self.listed = (0..*duties).map(|number| (Scenario::duty(number), false)).collect();
+        if self.scenario.placed {
+            (0..self.rng.below(4)).for_each(|_| self.operate());
+        }
         for slot in 0..self.scenario.slots {
             // Not all are there from the start.
             let later = if self.rng.chance(700) { 0 } else { 5 * self.scenario.ttl_ns() };
@@ -302,6 +305,12 @@ impl World {
         settings.look_every = given.look_every;
         settings.progress = given.progress;
         settings.record_renewals = given.record_renewals;
+        settings.room = given.rooms.get(slot).copied().unwrap_or(Settings::ROOM);
+        settings.rollout = given.rollout();
+        if given.placed {
+            let (name, zone) = Scenario::place(slot);
+            (settings.name, settings.zone) = (Some(name), Some(zone));
+        }
         settings
     }
 
@@ -315,7 +324,10 @@ impl World {
         let rate = self.scenario.rates.get(slot).copied().unwrap_or(1_000_000);
         // Not later than any engine can count: local clocks begin anywhere in the first days.
         let clock = LocalClock::new(self.rng.below(1 << 48), rate);
-        let settings = self.settings(slot, id.clone());
+        let mut settings = self.settings(slot, id.clone());
+        if self.scenario.revisions {
+            settings.revision = Label::new(format!("v{}", self.rng.below(2))).ok();
+        }
         let engine = Engine::new(settings, self.rng.wide(), clock.local(self.now));
         self.processes.push(Process {
             id,
