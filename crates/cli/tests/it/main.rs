@@ -19,4 +19,5 @@ mod secrets;
 mod stores;
 mod tenure;
 mod terminal;
+mod troubles;
 mod upkeep;
