@@ -26,7 +26,7 @@ Exit codes:
 const RUN_EXIT_CODES: &str = "\
 Exit codes:
   the command's own, or 128 and the number of the signal that ended it
-  1    with --no-wait: somebody else holds the duty
+  1    with --no-wait: somebody else holds the duty (ST025), and nothing else
   2    bad usage
   125  tenure itself failed; the message says how
   126  the command cannot be started
@@ -136,7 +136,7 @@ pub(crate) struct Run {
 pub(crate) struct Poll {
     /// The targets: redis://..., postgres://..., sqlite:..., http://..., file:... or list:...
     // Taken as text and judged later: it may hold a password.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = env::TARGETS, hide_env_values = true)]
     pub(crate) targets: String,
     /// The group of instances that share the targets
     #[arg(long, default_value = "poll")]
@@ -328,8 +328,8 @@ impl Usage {
                 }
             }
             // What stands in a variable was not typed, and may be meant for another one.
-            let ours = [env::STORE, env::SIGNING, env::SIGNING_KEYS, env::SIGNING_KEYS_FILE];
-            let ours = ours.into_iter().filter_map(std::env::var_os);
+            let ours = [env::STORE, env::SIGNING, env::SIGNING_KEYS_FILE].into_iter();
+            let ours = ours.chain(env::SECRETS).filter_map(std::env::var_os);
             for value in ours.filter(|value| !value.is_empty()) {
                 text = hide_value(&text, &value.to_string_lossy());
             }

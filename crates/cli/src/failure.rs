@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::json;
-use tenure_core::StoreError;
+use tenure_core::{Code, StoreError};
 
 use crate::args::Usage;
 use crate::output::{document, shown, to_stderr, to_stdout};
@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// It has a code and a page.
     Store(StoreError),
+    /// The same, where more was done before than nothing.
+    Kept { error: StoreError, kept: &'static str },
     /// A part of it was refused: what became of all of it is shown first.
     Partly { shown: String, error: StoreError, kept: &'static str },
     /// It would change much and was not confirmed: what it would do is shown first.
@@ -46,6 +48,7 @@ impl Failure {
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         let (error, kept) = match self {
             Self::Store(error) => (error, kept(error)),
+            Self::Kept { error, kept } => (error, *kept),
             Self::Partly { shown, error, kept } => {
                 if let Err(error) = to_stdout(shown) {
                     return Self::Machine(error.into()).report(json);
@@ -68,8 +71,8 @@ impl Failure {
                 return ExitCode::from(BAD_USAGE);
             }
             Self::Machine(error) => {
-                to_stderr(&format!("tenure: {error:#}"));
-                return ExitCode::from(REFUSED);
+                let error = StoreError::refused(Code::Machine, format!("{error:#}"));
+                return Self::Store(error).report(json);
             }
         };
         to_stderr(&if json { for_programs(error, kept) } else { for_people(error, kept) });
@@ -120,7 +123,6 @@ pub(crate) fn of_usage(usage: &Usage) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_core::Code;
 
     #[test]
     fn an_error_says_what_was_kept_and_what_to_do() {

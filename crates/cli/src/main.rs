@@ -55,7 +55,7 @@ fn run(settings: Settings) -> Result<ExitCode, Failure> {
             wait_for(poll::run(*settings))?;
             return Ok(ExitCode::SUCCESS);
         }
-        Action::Run(settings) => return wait_for(run::run(settings)),
+        Action::Run(settings) => return wait_for(run::run(settings)).map_err(run::around),
         Action::Errors { code } => errors::text(code, json),
         Action::Migrate { store, print: true } => migrate::script(&store, json)?,
         Action::Migrate { store, print: false } => wait_for(migrate::run(&store, json))?,

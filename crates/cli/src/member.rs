@@ -1,22 +1,35 @@
 //! How a long-running command joins a group.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tenure_core::guarantee::Level as Promise;
 use tenure_core::{Code, GroupName, Label, Store, StoreError, Ttl};
 use tenure_duty::observe::Observer;
-use tenure_duty::{Duties, Join, Opener, opener, process};
+use tenure_duty::{Duties, Join, Membership, Opener, opener, process};
 use tenure_store::{BootClock, IfAbsent, StoreUrl};
+use tokio::time::timeout;
 
 use crate::args;
 use crate::doctor;
 use crate::failure::Failure;
+use crate::guard::reap_all;
 use crate::observe::{self, Level, Note, Notes};
+use crate::signals::Signals;
 
 /// The longest time between TERM and KILL, unless it is asked for.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How long a start may still take when this process is asked to end.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// The shortest TTL: in less, a command could not be ended with certainty when its guard fails.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// The longest time that work may take to end.
+const LONGEST_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a member brings along, read and checked.
 #[derive(Debug)]
@@ -40,7 +53,16 @@ pub(crate) struct Watchers {
 
 impl Settings {
     pub(crate) fn new(member: &args::Member) -> Result<Self, Failure> {
+        if member.ttl < SHORTEST {
+            return Err(Failure::Usage(format!(
+                "--ttl {:?} is too short to end a command in time: the least is {SHORTEST:?}",
+                member.ttl
+            )));
+        }
         let ttl = Ttl::new(member.ttl)?;
+        if let Some(drain) = member.drain {
+            within("--drain", drain, Duration::ZERO, LONGEST_DRAIN)?;
+        }
         let label = |text: &Option<String>| text.as_deref().map(Label::new).transpose();
         Ok(Self {
             ttl,
@@ -82,8 +104,9 @@ impl Settings {
         group: GroupName,
         duties: Duties,
         watchers: &Watchers,
+        waits: bool,
     ) -> Join {
-        let open = open(store.clone(), self.require, watchers.handle.notes());
+        let open = open(store.clone(), self.require, watchers.handle.notes(), waits);
         let mut join = Join::new(open, Arc::new(BootClock), group, self.ttl, duties)
             .observer(Arc::clone(&watchers.observer))
             .weight(self.weight)
@@ -97,8 +120,54 @@ impl Settings {
         if let Some(revision) = &self.revision {
             join = join.revision(revision.clone());
         }
-        join
+        if waits { join } else { join.no_wait() }
     }
+}
+
+/// How a start came to its end.
+pub(crate) enum Started {
+    Member(Membership),
+    /// This signal asks to end.
+    Asked(Signal),
+}
+
+/// Joins, which may take long while the store does not answer, unless a signal that `ends` comes.
+pub(crate) async fn start(
+    join: Join,
+    signals: &mut Signals,
+    ends: impl Fn(Signal) -> bool,
+) -> Result<Started, StoreError> {
+    let mut start = std::pin::pin!(join.start());
+    let signal = loop {
+        tokio::select! {
+            biased;
+            signal = signals.next() => match signal {
+                Signal::CHILD => reap_all(),
+                signal if ends(signal) => break signal,
+                _ => {}
+            },
+            started = &mut start => return started.map(Started::Member),
+        }
+    };
+    // What has just begun is better given back than left to the TTL.
+    if let Ok(Ok(membership)) = timeout(MOMENT, start).await {
+        let _ = membership.leave().await;
+    }
+    Ok(Started::Asked(signal))
+}
+
+/// Refuses what is outside of its limits.
+pub(crate) fn within<T: PartialOrd + Debug>(
+    option: &str,
+    value: T,
+    least: T,
+    most: T,
+) -> Result<T, Failure> {
+    if value < least || value > most {
+        let what = format!("{option} {value:?} is outside the limits: {least:?} to {most:?}");
+        return Err(Failure::Usage(what));
+    }
+    Ok(value)
 }
 
 /// Between TERM and KILL the hold is not renewed into safety any more: a grace that reaches into
@@ -116,7 +185,7 @@ fn grace(ttl: Ttl, asked: Option<Duration>) -> Result<Duration, Failure> {
 
 /// Opens the store, and refuses one that promises too little. While it cannot be reached this is
 /// tried again; only the first time is it said.
-fn open(url: StoreUrl, require: Option<Promise>, notes: Notes) -> Opener {
+fn open(url: StoreUrl, require: Option<Promise>, notes: Notes, waits: bool) -> Opener {
     let said = Arc::new(AtomicBool::new(false));
     opener(move || {
         let (url, said, notes) = (url.clone(), Arc::clone(&said), notes.clone());
@@ -124,6 +193,8 @@ fn open(url: StoreUrl, require: Option<Promise>, notes: Notes) -> Opener {
             let opened = opened(&url, require, &notes).await;
             if let Err(error) = &opened
                 && error.code() == Code::Unreachable
+                // Who does not wait ends with the same words.
+                && waits
                 && !said.swap(true, Ordering::Relaxed)
             {
                 let (problem, hint) = (error.problem(), error.code().hint());

@@ -58,7 +58,11 @@ impl Settings {
             }
             Command::Guard { scratch } => Action::Guard { scratch: scratch.clone() },
             Command::Poll(poll) => Action::Poll(Box::new(poll::Settings::new(poll, store()?)?)),
-            Command::Run(run) => Action::Run(run::Settings::new(run, store()?)?),
+            Command::Run(run) => {
+                let settings = store().map_err(Failure::from);
+                let settings = settings.and_then(|store| run::Settings::new(run, store));
+                Action::Run(settings.map_err(run::bad_usage)?)
+            }
             Command::Errors { code } => {
                 Action::Errors { code: code.as_deref().map(known).transpose()? }
             }

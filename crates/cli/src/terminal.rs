@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use nix::sys::signal::{SigSet, Signal as Blocked};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Blocked};
 use rustix::process::{Pid, Signal, getpgrp, kill_current_process_group, test_kill_process_group};
 use rustix::termios::{
     OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp,
@@ -25,10 +25,6 @@ impl Terminal {
         let streams = [input.as_fd(), output.as_fd(), error.as_fd()];
         let tty = streams.into_iter().find(|fd| isatty(fd) && tcgetpgrp(fd).is_ok())?;
         let tty = tty.try_clone_to_owned().ok()?;
-        // Who takes the terminal back is not in its foreground, and would be stopped for it.
-        let mut blocked = SigSet::empty();
-        blocked.add(Blocked::SIGTTOU);
-        blocked.thread_block().ok()?;
         Some(Self { tty, ours: getpgrp(), lent: None })
     }
 
@@ -36,7 +32,7 @@ impl Terminal {
     pub(crate) fn lend(&mut self, group: Pid) {
         if tcgetpgrp(&self.tty) == Ok(self.ours) {
             let before = tcgetattr(&self.tty).ok();
-            if tcsetpgrp(&self.tty, group).is_ok() {
+            if unstopped(|| tcsetpgrp(&self.tty, group)).is_ok() {
                 self.lent = Some((group, before));
             }
         }
@@ -48,12 +44,12 @@ impl Terminal {
         let theirs = tcgetpgrp(&self.tty);
         let forsaken =
             theirs.is_ok_and(|now| now == group || test_kill_process_group(now).is_err());
-        if !forsaken || tcsetpgrp(&self.tty, self.ours).is_err() {
+        if !forsaken || unstopped(|| tcsetpgrp(&self.tty, self.ours)).is_err() {
             return;
         }
         if let (true, Some(before)) = (restore, before) {
             // A command that was killed did not put it back.
-            let _ = tcsetattr(&self.tty, OptionalActions::Drain, &before);
+            let _ = unstopped(|| tcsetattr(&self.tty, OptionalActions::Drain, &before));
         }
     }
 
@@ -68,4 +64,18 @@ impl Terminal {
         // This is the main thread, which takes signals to the process first: it stops in here.
         let _ = kill_current_process_group(Signal::TSTP);
     }
+}
+
+/// Who takes the terminal back is not in its foreground, and would be stopped for it. The signal is
+/// blocked only meanwhile: what this process starts would inherit that.
+fn unstopped<T>(change: impl FnOnce() -> T) -> T {
+    let mut blocked = SigSet::empty();
+    blocked.add(Blocked::SIGTTOU);
+    let before = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let changed = change();
+    if let Ok(before) = before {
+        // It refuses only what is no set.
+        let _ = before.thread_set_mask();
+    }
+    changed
 }

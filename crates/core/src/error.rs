@@ -80,7 +80,7 @@ codes! {
     BadKeys "ST024" "the signing keys cannot be used"
         "a line is `ID sign|verify|retired HEX`, with at least 32 bytes; exactly one key signs"
     Held "ST025" "somebody holds the duty"
-        "stop the holder or wait for its TTL; rewind and move can take it with --force"
+        "stop the holder or wait for its TTL; `checkpoint rewind` and `move` can force it"
     Moved "ST026" "this checkpoint was moved to another store"
         "use the store that it was moved to, or move it back with `tenure checkpoint move`"
     BelowLevel "ST027" "the store cannot give the guarantee that is required"
@@ -103,6 +103,8 @@ codes! {
         "start another member first, or stop this one: then its duties wait for the next to start"
     BadPartitions "DT008" "the partitions in the environment make no sense"
         "set CONNECTOR_PARTITIONS=0,1 or CONNECTOR_PARTITION_ID with CONNECTOR_TOTAL_PARTITIONS"
+    Machine "DT009" "this machine refused something that tenure needs, or took it away"
+        "look at what stands above: a folder, a port, the limits or the memory of this process"
 }
 
 impl fmt::Display for Code {

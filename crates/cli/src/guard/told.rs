@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -21,6 +23,7 @@ use tokio::time::timeout;
 
 use super::link::{Input, send_input};
 use super::words::{Order, Report};
+use crate::env;
 
 /// A guard that takes its orders at all takes them in this time.
 const TAKES_ORDERS_WITHIN: Duration = Duration::from_secs(1);
@@ -29,6 +32,8 @@ const TAKES_ORDERS_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Guard {
     pid: Pid,
+    /// Names it also after it was reaped, when its number may be somebody else's.
+    process: Option<OwnedFd>,
     orders: OwnedWriteHalf,
     reports: Lines<BufReader<OwnedReadHalf>>,
 }
@@ -42,11 +47,17 @@ impl Guard {
         // The running binary, also after its file was replaced.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("tenure").arg("guard").args(scratch).process_group(0);
+        // Its environment is that of the commands.
+        for name in env::SECRETS {
+            command.env_remove(name);
+        }
         let child = command.stdin(Stdio::from(OwnedFd::from(theirs))).spawn()?;
+        let pid = Pid::from_child(&child);
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok();
         ours.set_nonblocking(true)?;
         let (reports, orders) = UnixStream::from_std(ours)?.into_split();
         let reports = BufReader::new(reports).lines();
-        Ok(Self { pid: Pid::from_child(&child), orders, reports })
+        Ok(Self { pid, process, orders, reports })
     }
 
     /// Its process id.
@@ -67,9 +78,20 @@ impl Guard {
         Report::read(&line.ok()??)
     }
 
+    /// Whether it has died. To be asked of one that has nothing to do.
+    pub(crate) fn is_gone(&self) -> bool {
+        let link: &UnixStream = self.orders.as_ref();
+        let peeked = recv(link, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        !matches!(peeked, Ok((_, 1..)) | Err(Errno::AGAIN | Errno::INTR))
+    }
+
     /// Kills a guard that does not do its duty.
     pub(crate) fn kill(&self) {
-        let _ = kill_process(self.pid, Signal::KILL);
+        let _ = match &self.process {
+            Some(process) => pidfd_send_signal(process, Signal::KILL),
+            // A kernel that has no such thing.
+            None => kill_process(self.pid, Signal::KILL),
+        };
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
     pidfd_open, pidfd_send_signal, wait,
@@ -88,18 +90,68 @@ pub(super) fn signal_all(group: Option<Pid>, signal: Signal) {
         let _ = kill_process_group(group, signal);
     }
     for entry in found.iter().filter(|entry| !in_group(entry)) {
-        send(entry, signal);
+        let _ = send(entry, signal);
     }
 }
 
+/// What was killed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Killed {
+    /// One that ran until then.
+    pub(super) one: Option<Pid>,
+    /// One that may not be killed: a process of another user.
+    pub(super) denied: Option<Pid>,
+}
+
+/// Kills a group, if it is still there, and everything below this process.
+pub(super) fn kill_all(group: Option<Pid>) -> Killed {
+    if let Some(group) = group {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let mut killed = Killed { one: None, denied: None };
+    for entry in below(&[]) {
+        killed.one = Some(entry.pid);
+        if send(&entry, Signal::KILL) == Err(Errno::PERM) {
+            killed.denied = Some(entry.pid);
+        }
+    }
+    killed
+}
+
 /// Kills everything below this process but the guards that still stand and what is theirs: it
-/// belonged to a guard that died. Says whether there was anything.
-pub(crate) fn kill_strays(guards: &[Pid]) -> bool {
+/// belonged to a guard that died. Names one, if there was anything.
+pub(crate) fn kill_strays(guards: &[Pid]) -> Option<Pid> {
     let found = below(guards);
     for entry in &found {
-        send(entry, Signal::KILL);
+        let _ = send(entry, Signal::KILL);
     }
-    !found.is_empty()
+    found.first().map(|entry| entry.pid)
+}
+
+/// The pauses between two looks whether what was killed is gone: it may have forked before it
+/// died. Short, because it mostly is; longer and longer, because it may never be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pauses(Duration);
+
+impl Pauses {
+    const FIRST: Duration = Duration::from_millis(5);
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    pub(crate) fn new() -> Self {
+        Self(Self::FIRST)
+    }
+
+    /// How long to wait this time.
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(Self::LONGEST);
+        pause
+    }
+
+    /// Whether it has taken so long, more than a second, that somebody should know.
+    pub(crate) fn are_long(&self) -> bool {
+        self.0 == Self::LONGEST
+    }
 }
 
 /// What became of the children of this process.
@@ -122,16 +174,20 @@ pub(crate) fn reap() -> Reaped {
     }
 }
 
+/// Reaps every child that has ended: a child subreaper, or PID 1, is the parent of whoever lost
+/// theirs.
+pub(crate) fn reap_all() {
+    while let Reaped::One(..) = reap() {}
+}
+
 /// A process id may be given to another process as soon as its owner is reaped; a pidfd may not.
-fn send(entry: &Entry, signal: Signal) {
-    let Ok(process) = pidfd_open(entry.pid, PidfdFlags::empty()) else {
-        if same(entry) {
-            let _ = kill_process(entry.pid, signal);
-        }
-        return;
-    };
-    if same(entry) {
-        let _ = pidfd_send_signal(process, signal);
+fn send(entry: &Entry, signal: Signal) -> rustix::io::Result<()> {
+    let process = pidfd_open(entry.pid, PidfdFlags::empty());
+    match (same(entry), process) {
+        (true, Ok(process)) => pidfd_send_signal(process, signal),
+        (true, Err(_)) => kill_process(entry.pid, signal),
+        // It has ended: that is what is wanted.
+        (false, _) => Ok(()),
     }
 }
 
@@ -151,6 +207,18 @@ mod tests {
         assert_eq!((entry.pid.as_raw_pid(), entry.parent, entry.group), (42, 1, 41));
         assert_eq!((entry.alive, entry.started), (true, 99));
         assert_eq!(super::entry("42 (a) Z 1"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_killed_is_looked_for_less_and_less() {
+        let mut pauses = Pauses::new();
+        assert_eq!(pauses.next(), Duration::from_millis(5));
+        let mut waited = Duration::from_millis(5);
+        while !pauses.are_long() {
+            waited += pauses.next();
+        }
+        assert!(waited > Duration::from_secs(1) && waited < Duration::from_secs(2), "{waited:?}");
+        assert_eq!([pauses.next(), pauses.next()], [Duration::from_secs(1); 2]);
     }
 
     #[test]

@@ -18,15 +18,12 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::told::BootTimer;
-use super::tree::{Reaped, reap, signal_all};
+use super::tree::{Pauses, Reaped, kill_all, reap, signal_all};
 use super::words::{End, Order, Report, Start, Why};
 use super::{link, tree};
 use crate::failure::Failure;
 use crate::output::to_stderr;
 use crate::signals;
-
-/// How often what was killed is looked for again: it may have forked before it died.
-const AGAIN: Duration = Duration::from_millis(5);
 
 /// Runs the guard until its parent is gone and nothing of its command runs any more.
 /// `scratch` is a folder of the parent, which it may not have come to remove.
@@ -63,7 +60,7 @@ async fn watch(link: Link, input: OwnedFd) -> anyhow::Result<()> {
     let mut watch = Watch { input, reports, charge: None };
     let mut has_parent = true;
     while has_parent || watch.charge.is_some() {
-        let wake_at = watch.charge.as_ref().map(|charge| charge.wake_at(BootClock.now()));
+        let wake_at = watch.charge.as_ref().map(Charge::wake_at);
         tokio::select! {
             biased;
             order = orders.next_line(), if has_parent => match order {
@@ -132,7 +129,8 @@ impl Watch {
             Ok(child) => {
                 let pid = Pid::from_child(&child);
                 let (phase, why) = (Phase::Running, Why::Itself);
-                let charge = Charge { id, pid, deadline, grace, phase, why, ended: None };
+                let (ended, remains) = (None, Remains::Unseen);
+                let charge = Charge { id, pid, deadline, grace, phase, why, ended, remains };
                 self.charge = Some(charge);
                 self.tell(&Report::Started { id, pid: pid.as_raw_pid() });
             }
@@ -166,7 +164,14 @@ impl Watch {
                 self.charge = None;
                 self.tell(&report);
             }
-            _ => charge.act(BootClock.now()),
+            _ => {
+                charge.act(BootClock.now());
+                if let Remains::Seen(pid) = charge.remains {
+                    charge.remains = Remains::Told;
+                    let report = Report::Remains { id: charge.id, pid: pid.as_raw_pid() };
+                    self.tell(&report);
+                }
+            }
         }
     }
 
@@ -198,6 +203,15 @@ struct Charge {
     why: Why,
     /// The command itself has ended; what it left behind may run.
     ended: Option<End>,
+    remains: Remains,
+}
+
+/// Whether something of a command was killed and runs all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remains {
+    Unseen,
+    Seen(Pid),
+    Told,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +221,7 @@ enum Phase {
     /// Asked to end.
     Ending { kill_at: LocalInstant },
     /// Killed until nothing is left.
-    Killing,
+    Killing { again_at: LocalInstant, pauses: Pauses },
 }
 
 impl Charge {
@@ -217,11 +231,11 @@ impl Charge {
         LocalInstant::from_nanos(self.deadline.as_nanos().saturating_sub(grace))
     }
 
-    fn wake_at(&self, now: LocalInstant) -> LocalInstant {
+    fn wake_at(&self) -> LocalInstant {
         match self.phase {
             Phase::Running => self.ask_at(),
             Phase::Ending { kill_at } => kill_at.min(self.deadline),
-            Phase::Killing => now.plus(AGAIN),
+            Phase::Killing { again_at, .. } => again_at,
         }
     }
 
@@ -232,8 +246,9 @@ impl Charge {
                 self.end(now.plus(self.grace), Why::Itself, now);
             }
             Phase::Running if now >= self.ask_at() => self.end(self.deadline, Why::Deadline, now),
-            Phase::Ending { kill_at } if now >= kill_at.min(self.deadline) => self.kill(),
-            Phase::Killing => self.kill(),
+            Phase::Ending { kill_at } if now >= kill_at.min(self.deadline) => self.kill(now),
+            // Also before its time: something has ended, and may have forked before.
+            Phase::Killing { .. } => self.kill(now),
             _ => {}
         }
     }
@@ -251,14 +266,25 @@ impl Charge {
             Phase::Ending { kill_at: before } => {
                 self.phase = Phase::Ending { kill_at: kill_at.min(before) };
             }
-            Phase::Killing => {}
+            Phase::Killing { .. } => {}
         }
         self.act(now);
     }
 
-    fn kill(&mut self) {
-        self.phase = Phase::Killing;
-        signal_all(self.group(), Signal::KILL);
+    fn kill(&mut self, now: LocalInstant) {
+        let (mut again_at, mut pauses) = match self.phase {
+            Phase::Killing { again_at, pauses } => (again_at, pauses),
+            _ => (now, Pauses::new()),
+        };
+        let killed = kill_all(self.group());
+        let stuck = killed.one.filter(|_| pauses.are_long());
+        if let (Remains::Unseen, Some(pid)) = (self.remains, killed.denied.or(stuck)) {
+            self.remains = Remains::Seen(pid);
+        }
+        if now >= again_at {
+            again_at = now.plus(pauses.next());
+        }
+        self.phase = Phase::Killing { again_at, pauses };
     }
 
     fn pass(&self, number: i32) {

@@ -45,6 +45,8 @@ pub(crate) enum Report {
     CannotStart { id: u64, errno: i32 },
     /// It was stopped by this signal.
     Stopped { id: u64, signal: i32 },
+    /// It was killed, and this process of it runs all the same. Told once.
+    Remains { id: u64, pid: i32 },
     /// It has ended, and nothing of it runs any more.
     Ended { id: u64, end: End, why: Why },
 }
@@ -119,6 +121,7 @@ impl Report {
             Self::Started { id, pid } => format!("started {id} {pid}\n"),
             Self::CannotStart { id, errno } => format!("cannot-start {id} {errno}\n"),
             Self::Stopped { id, signal } => format!("stopped {id} {signal}\n"),
+            Self::Remains { id, pid } => format!("remains {id} {pid}\n"),
             Self::Ended { id, end, why } => {
                 let (how, number) = match end {
                     End::Code(code) => ("code", code),
@@ -142,6 +145,7 @@ impl Report {
             "started" => Some(Self::Started { id, pid: number(2)? }),
             "cannot-start" => Some(Self::CannotStart { id, errno: number(2)? }),
             "stopped" => Some(Self::Stopped { id, signal: number(2)? }),
+            "remains" => Some(Self::Remains { id, pid: number(2)? }),
             "ended" => {
                 let end = match *words.get(2)? {
                     "code" => End::Code(number(3)?),
@@ -213,6 +217,7 @@ mod tests {
             Report::Started { id: 1, pid: 77 },
             Report::CannotStart { id: 1, errno: 2 },
             Report::Stopped { id: 1, signal: 20 },
+            Report::Remains { id: 1, pid: 78 },
             Report::Ended { id: 1, end: End::Code(255), why: Why::Itself },
             Report::Ended { id: 1, end: End::Signal(9), why: Why::Ordered },
             Report::Ended { id: 1, end: End::Signal(15), why: Why::Deadline },

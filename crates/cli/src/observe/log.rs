@@ -3,11 +3,11 @@
 //! A writer of its own and no logging library: a record is one line with known fields, and what a
 //! library would add, filters by module and spans, has nothing to act on. What counts here is that
 //! the thread that renews never waits for whoever reads the log: lines go through a queue with an
-//! end, and when nobody reads, they are dropped, counted, and the number is said.
+//! end, and when they come faster than they are written, the rest is dropped, counted, and said.
 
-use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,10 +22,18 @@ use crate::failure::Failure;
 use crate::output::shown;
 use crate::time;
 
-/// How many lines wait to be written.
-const WAITING: usize = 4096;
+/// How many lines wait to be written: several for each of the 10,000 duties that an instance holds
+/// at most, which may all begin or end at once.
+const WAITING: usize = 65_536;
+/// How many bytes are written in one piece: a pipe keeps as many together (`PIPE_BUF`), so that
+/// what others write to it comes before or after.
+const PIECE: usize = 4096;
+/// After how many lines that came without a pause it is said how many were dropped.
+const AT_A_TIME: usize = 4096;
+/// How long the end waits for a line to be written.
+const STUCK: Duration = Duration::from_secs(1);
 /// How long the last lines may take.
-const LAST: Duration = Duration::from_secs(1);
+const LAST: Duration = Duration::from_secs(10);
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -82,10 +90,18 @@ impl Level {
 pub(super) struct Log {
     level: Level,
     /// `None` after the end.
-    queue: Mutex<Option<SyncSender<Entry>>>,
-    dropped: Arc<AtomicU64>,
+    queue: Mutex<Option<Sender<Entry>>>,
+    counts: Arc<Counts>,
     /// Closes when the last line is written.
     end: Mutex<Receiver<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// Not written yet.
+    waiting: AtomicUsize,
+    /// Neither written nor told of yet.
+    dropped: AtomicU64,
 }
 
 /// What is written on another thread, where putting it into words costs nobody's time.
@@ -122,17 +138,19 @@ impl Log {
         level: Level,
         instance: InstanceId,
     ) -> Result<Self, Failure> {
-        let (queue, entries) = sync_channel(WAITING);
+        // It has an end by `counts`: so it takes no more memory than what waits.
+        let (queue, entries) = channel();
         let (ended, end) = sync_channel(0);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let mut writer = Writer { to, form, instance, dropped: Arc::clone(&dropped) };
+        let counts = Arc::new(Counts::default());
+        let to = BufWriter::with_capacity(PIECE, to);
+        let mut writer = Writer { to, form, instance, counts: Arc::clone(&counts) };
         let thread = std::thread::Builder::new().name("tenure-log".to_owned());
         let running = thread.spawn(move || {
             writer.run(&entries);
             drop(ended);
         });
         running.context("cannot start the thread of the log")?;
-        Ok(Self { level, queue: Mutex::new(Some(queue)), dropped, end: Mutex::new(end) })
+        Ok(Self { level, queue: Mutex::new(Some(queue)), counts, end: Mutex::new(end) })
     }
 
     /// Never waits.
@@ -152,46 +170,67 @@ impl Log {
 
     fn enqueue(&self, entry: Entry) {
         let Some(queue) = &*lock(&self.queue) else { return };
-        if let Err(TrySendError::Full(_)) = queue.try_send(entry) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        // Under the lock, so nobody else adds to it meanwhile.
+        if self.counts.waiting.load(Ordering::Relaxed) >= WAITING {
+            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
         }
+        self.counts.waiting.fetch_add(1, Ordering::Relaxed);
+        // The thread ends after this queue does.
+        let _ = queue.send(entry);
     }
 
-    /// Writes what waits, for a moment at most: whoever does not read would keep us for ever.
+    /// Writes what waits as long as it is read: whoever does not read would keep us for ever.
     pub(super) fn finish(&self) {
         drop(lock(&self.queue).take());
-        let end: Result<(), RecvTimeoutError> = lock(&self.end).recv_timeout(LAST);
-        let _ = end;
+        let end = lock(&self.end);
+        let mut before = usize::MAX;
+        for _ in 0..LAST.as_secs() / STUCK.as_secs() {
+            let waiting = self.counts.waiting.load(Ordering::Relaxed);
+            let goes_on = waiting < before;
+            before = waiting;
+            if !goes_on || end.recv_timeout(STUCK) != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
+        }
     }
 }
 
-struct Writer<W> {
-    to: W,
+struct Writer<W: Write> {
+    to: BufWriter<W>,
     form: Form,
     instance: InstanceId,
-    dropped: Arc<AtomicU64>,
+    counts: Arc<Counts>,
 }
 
 impl<W: Write> Writer<W> {
     fn run(&mut self, entries: &Receiver<Entry>) {
-        for entry in entries {
+        while let Ok(entry) = entries.recv() {
+            self.write(&entry);
+            for entry in entries.try_iter().take(AT_A_TIME) {
+                self.write(&entry);
+            }
             self.say_dropped();
-            let line = match &entry {
-                Entry::Record { group, record, unix_ms } => Line::of(group, record, *unix_ms),
-                Entry::Note { note, unix_ms } => Line::noting(note, &self.instance, *unix_ms),
-            };
-            write_line(&mut self.to, self.form, &line);
+            let _ = self.to.flush();
         }
-        self.say_dropped();
+    }
+
+    fn write(&mut self, entry: &Entry) {
+        let line = match entry {
+            Entry::Record { group, record, unix_ms } => Line::of(group, record, *unix_ms),
+            Entry::Note { note, unix_ms } => Line::noting(note, &self.instance, *unix_ms),
+        };
+        write_line(&mut self.to, self.form, &line);
+        self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn say_dropped(&mut self) {
-        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        let dropped = self.counts.dropped.swap(0, Ordering::Relaxed);
         if dropped == 0 {
             return;
         }
         let instance = self.instance.clone();
-        let reason = format!("{dropped} lines: nobody read the log");
+        let reason = format!("{dropped} lines came faster than they were written");
         let line = Line {
             timestamp: time::shown(process::unix_ms()),
             level: Level::Warn.as_str(),
@@ -205,7 +244,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// In one piece, so that lines of others do not come in between. If nobody reads any more, nobody
+/// Whole lines, so that those of others do not come in between. If nobody reads any more, nobody
 /// can be told.
 fn write_line(to: &mut impl Write, form: Form, line: &Line<'_>) {
     let text = match form {
@@ -213,7 +252,7 @@ fn write_line(to: &mut impl Write, form: Form, line: &Line<'_>) {
         // Text and numbers: this cannot fail.
         Form::Json => serde_json::to_string(line).unwrap_or_default() + "\n",
     };
-    let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+    let _ = to.write_all(text.as_bytes());
 }
 
 /// The fields of a line, in their order.

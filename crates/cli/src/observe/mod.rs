@@ -31,7 +31,7 @@ use state::{Endpoint, Seen, State};
 pub(crate) struct Options {
     /// Serve /health and /metrics here; a port alone is one of this host only
     #[arg(long, value_name = "[ADDRESS:]PORT", env = env::HEALTH_PORT, value_parser = address)]
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<Listen>,
     /// The form of log lines; human on a terminal, else json
     #[arg(long, value_enum)]
     pub(crate) log: Option<Form>,
@@ -62,11 +62,19 @@ pub(crate) struct About {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
+/// Where to listen; nowhere when the text was empty, as a variable is that was switched off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listen(Option<SocketAddr>);
+
 /// A port, or an address with one. Without an address nobody else can connect.
-fn address(text: &str) -> Result<SocketAddr, String> {
+fn address(text: &str) -> Result<Listen, String> {
+    if text.is_empty() {
+        return Ok(Listen(None));
+    }
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let port = text.parse().map(|port: u16| SocketAddr::new(here, port));
-    port.or_else(|_| text.parse()).map_err(|_| "not a PORT or ADDRESS:PORT".to_owned())
+    let at = port.or_else(|_| text.parse()).map_err(|_| "not a PORT or ADDRESS:PORT".to_owned())?;
+    Ok(Listen(Some(at)))
 }
 
 /// Starts to watch. A port that cannot be had is an error, before anything is claimed.
@@ -75,7 +83,7 @@ pub(crate) fn start(
     about: About,
 ) -> Result<(Arc<dyn Observer>, Handle), Failure> {
     let log = Log::to_stderr(options.log, options.log_level, about.instance.clone())?;
-    start_with(options.listen, log, about)
+    start_with(options.listen.and_then(|listen| listen.0), log, about)
 }
 
 fn start_with(

@@ -49,7 +49,7 @@ impl Server {
     pub(super) fn start(at: SocketAddr, watch: Arc<Watch>) -> Result<Self, Failure> {
         let unusable = |error: std::io::Error| {
             let detail = format!("cannot listen on {at}: {error}");
-            Failure::Store(StoreError::refused(Code::BadInput, detail))
+            Failure::Store(StoreError::refused(Code::Machine, detail))
         };
         let listener = TcpListener::bind(at).map_err(unusable)?;
         listener.set_nonblocking(true).map_err(unusable)?;

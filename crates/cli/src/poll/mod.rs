@@ -12,21 +12,27 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::{Signal, getpid, set_child_subreaper};
-use tenure_core::{GroupName, StoreError};
-use tenure_duty::{Duties, Event, Membership};
+use tenure_core::{GroupName, StoreError, Ttl};
+use tenure_duty::{Duties, Event};
 use tenure_store::StoreUrl;
 use tenure_targets::TargetsUrl;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::args::{self, name};
 use crate::failure::Failure;
-use crate::guard::{Reaped, reap};
-use crate::member::{self, Watchers};
+use crate::guard::reap_all;
+use crate::member::{self, Started, Watchers, within};
 use crate::observe::Notes;
 use crate::signals::{Signals, ends};
 
 use pool::Pool;
+
+/// The limits of intervals.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Each poll has a process of its own, and a guard.
+const MOST_JOBS: usize = 10_000;
 
 /// What is polled, and how.
 #[derive(Debug)]
@@ -46,15 +52,17 @@ impl Settings {
     pub(crate) fn new(poll: &args::Poll, store: StoreUrl) -> Result<Self, Failure> {
         let member = member::Settings::new(&poll.member)?;
         let (ttl, timeout) = (member.ttl, poll.timeout);
+        within("--every", poll.every, SHORTEST, LONGEST)?;
+        within("--list-every", poll.list_every, SHORTEST, LONGEST)?;
+        // More does not fit into any TTL.
+        within("--timeout", timeout, SHORTEST, Ttl::MAX / 2)?;
+        within("--jobs", poll.jobs, 1, MOST_JOBS)?;
         let needed = (timeout + member.grace + ttl.margin()) * 2;
         if needed > ttl.get() {
             return Err(Failure::Usage(format!(
                 "a poll of up to {timeout:?} needs a --ttl of at least {needed:?}: twice the \
                  timeout, the grace and a margin, so that enough is left of a hold at any time"
             )));
-        }
-        if poll.every.is_zero() || poll.jobs == 0 {
-            return Err(Failure::Usage("--every and --jobs are not zero".to_owned()));
         }
         Ok(Self {
             store,
@@ -93,6 +101,15 @@ struct Shared {
     pool: Pool,
     permits: Semaphore,
     notes: Notes,
+    /// This process is to end.
+    leaving: watch::Sender<bool>,
+}
+
+impl Shared {
+    async fn leaving(&self) {
+        // Its sender is here.
+        let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
+    }
 }
 
 /// Polls until it is asked to end.
@@ -109,18 +126,30 @@ async fn poll(settings: Settings, watchers: &Watchers) -> Result<(), Failure> {
     set_child_subreaper(Some(getpid())).map_err(io::Error::from).context("no subreaper")?;
     let Settings { store, targets, group, list_every, member, .. } = &settings;
     let duties = Duties::Targets { source: targets.open(), every: *list_every };
-    let mut membership = member.join(store, group.clone(), duties, watchers).start().await?;
+    let join = member.join(store, group.clone(), duties, watchers, true);
+    let mut membership = match member::start(join, &mut signals, leaves).await? {
+        Started::Member(membership) => membership,
+        Started::Asked(_) => return Ok(()),
+    };
     let shared = Arc::new(Shared {
         pool: Pool::default(),
         permits: Semaphore::new(settings.jobs),
         notes: watchers.handle.notes(),
+        leaving: watch::Sender::new(false),
         settings,
     });
     let mut tasks = JoinSet::new();
     let end = loop {
         tokio::select! {
             biased;
-            signal = signals.next() => signalled(&membership, signal),
+            signal = signals.next() => match signal {
+                Signal::CHILD => reap_all(),
+                signal if leaves(signal) => {
+                    shared.leaving.send_replace(true);
+                    membership.leaver().leave();
+                }
+                _ => {}
+            },
             event = membership.next() => match event {
                 Some(Event::Assigned(hold)) => {
                     tasks.spawn(target::attend(Arc::clone(&shared), hold));
@@ -137,14 +166,9 @@ async fn poll(settings: Settings, watchers: &Watchers) -> Result<(), Failure> {
     end.map_err(|problem| StoreError::Refused(problem).into())
 }
 
-fn signalled(membership: &Membership, signal: Signal) {
-    match signal {
-        // A child subreaper, or PID 1, is the parent of whoever lost theirs.
-        Signal::CHILD => while let Reaped::One(..) = reap() {},
-        Signal::USR1 | Signal::USR2 => {}
-        signal if ends(signal) => membership.leaver().leave(),
-        _ => {}
-    }
+/// Whether a signal asks this process to end.
+fn leaves(signal: Signal) -> bool {
+    ends(signal) && ![Signal::USR1, Signal::USR2].contains(&signal)
 }
 
 #[cfg(test)]

@@ -4,14 +4,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use rustix::process::Pid;
 
-use crate::guard::{Guard, Input, Reaped, kill_strays, reap};
-
-/// How often what was killed is looked for again.
-const AGAIN: Duration = Duration::from_millis(5);
+use crate::guard::{Guard, Input, Pauses, kill_strays, reap_all};
 
 /// One guard for each poll at a time: so what a command leaves behind belongs to one poll.
 #[derive(Debug, Default)]
@@ -26,8 +22,12 @@ impl Pool {
     /// A guard that has nothing to do, and a name for what it will do.
     pub(super) fn take(&self) -> io::Result<(Guard, u64)> {
         let id = self.polls.fetch_add(1, Ordering::Relaxed);
-        if let Some(guard) = lock(&self.idle).pop() {
-            return Ok((guard, id));
+        while let Some(guard) = lock(&self.idle).pop() {
+            if !guard.is_gone() {
+                return Ok((guard, id));
+            }
+            // It had nothing to do, so nothing is left of it.
+            lock(&self.known).remove(&guard.pid().as_raw_pid());
         }
         // Under the lock: nobody must take it for a stray before it is known.
         let mut known = lock(&self.known);
@@ -41,18 +41,23 @@ impl Pool {
         lock(&self.idle).push(guard);
     }
 
-    /// A guard has died, or does nothing: kills it, and whatever it had.
-    pub(super) async fn bury(&self, guard: Guard) {
+    /// A guard has died, or does nothing: kills it, and whatever it had. What cannot be ended is
+    /// told to `remains`, once, and waited for.
+    pub(super) async fn bury(&self, guard: Guard, remains: impl Fn(Pid)) {
         guard.kill();
         lock(&self.known).remove(&guard.pid().as_raw_pid());
         drop(guard);
-        while self.kill_strays() {
-            tokio::time::sleep(AGAIN).await;
-            while let Reaped::One(..) = reap() {}
+        let (mut pauses, mut said) = (Pauses::new(), false);
+        while let Some(pid) = self.kill_strays() {
+            if pauses.are_long() && !std::mem::replace(&mut said, true) {
+                remains(pid);
+            }
+            tokio::time::sleep(pauses.next()).await;
+            reap_all();
         }
     }
 
-    fn kill_strays(&self) -> bool {
+    fn kill_strays(&self) -> Option<Pid> {
         let known = lock(&self.known);
         let guards: Vec<Pid> = known.iter().filter_map(|pid| Pid::from_raw(*pid)).collect();
         kill_strays(&guards)

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 
-use tenure_core::Clock;
+use rustix::process::Pid;
+use tenure_core::{Clock, Code};
 use tenure_duty::{Guard as Hold, process};
 use tenure_store::BootClock;
 use tokio::time::timeout;
@@ -36,7 +37,8 @@ pub(super) async fn attend(shared: Arc<Shared>, hold: Hold) {
         target.poll().await;
         drop(permit);
         let missed = schedule.done(BootClock.now());
-        if missed > 0 {
+        // What is stopped is not late.
+        if missed > 0 && hold.check().is_ok() && !hold.draining() {
             target.missed(missed);
         }
     }
@@ -49,6 +51,15 @@ enum Outcome {
     CannotStart(io::Error),
     /// The guard is gone; nothing of the command runs any more.
     Lost(&'static str),
+    /// This process is to end, and something of the command cannot be ended.
+    Remains,
+}
+
+/// How far it came.
+enum Reached {
+    End(Outcome),
+    /// This process of the command cannot be ended.
+    Remains(i32),
 }
 
 struct Polling<'a> {
@@ -94,30 +105,72 @@ impl Polling<'_> {
     async fn run(&self, mut guard: Guard, id: u64) -> Outcome {
         let settings = &self.shared.settings;
         if guard.order(&self.start(id)).await.is_err() {
-            self.shared.pool.bury(guard).await;
-            return Outcome::Lost("the guard has died before it started the command");
+            let what = "the guard has died before it started the command";
+            return self.bury(guard, what).await;
         }
-        // The guard has ended the command before that.
+        // The guard has ended the command before that, or has said that it cannot.
         let limit = settings.timeout + settings.member.grace + settings.member.ttl.margin();
-        let outcome = timeout(limit, self.until_it_ends(&mut guard, id)).await;
+        let outcome = match timeout(limit, self.until_it_ends(&mut guard, id)).await {
+            Ok(Some(Reached::Remains(pid))) => {
+                self.not_ended(pid);
+                self.until_it_is_gone(&mut guard, id).await
+            }
+            Ok(Some(Reached::End(outcome))) => Some(outcome),
+            Ok(None) => None,
+            Err(_) => {
+                let what = "the guard did not end the command in time, and it was killed";
+                return self.bury(guard, what).await;
+            }
+        };
         match outcome {
-            Ok(Some(outcome)) => {
+            // Dropped, it goes on trying.
+            Some(Outcome::Remains) => Outcome::Remains,
+            Some(outcome) => {
                 self.shared.pool.give_back(guard);
                 outcome
             }
-            Ok(None) => {
-                self.shared.pool.bury(guard).await;
-                Outcome::Lost("the guard has died, and the command was killed")
-            }
-            Err(_) => {
-                self.shared.pool.bury(guard).await;
-                Outcome::Lost("the guard did not end the command in time, and it was killed")
-            }
+            None => self.bury(guard, "the guard has died, and the command was killed").await,
         }
     }
 
+    async fn bury(&self, guard: Guard, what: &'static str) -> Outcome {
+        let remains = |pid: Pid| self.not_ended(pid.as_raw_pid());
+        tokio::select! {
+            biased;
+            () = self.shared.pool.bury(guard, remains) => Outcome::Lost(what),
+            () = self.out_of_time() => Outcome::Remains,
+        }
+    }
+
+    /// The hold is gone, and this process is to end: nobody waits for what cannot be ended.
+    async fn out_of_time(&self) {
+        self.shared.leaving().await;
+        self.hold.lost().await;
+    }
+
+    /// Until then the target is not polled again. `None` when the guard is gone.
+    async fn until_it_is_gone(&self, guard: &mut Guard, id: u64) -> Option<Outcome> {
+        tokio::select! {
+            biased;
+            reached = self.until_it_ends(guard, id) => match reached? {
+                Reached::End(outcome) => Some(outcome),
+                // It is told once.
+                Reached::Remains(_) => Some(Outcome::Remains),
+            },
+            () = self.out_of_time() => Some(Outcome::Remains),
+        }
+    }
+
+    fn not_ended(&self, pid: i32) {
+        let reason = format!(
+            "process {pid} was killed and runs all the same: another user's, or stuck in the \
+             kernel; the target is not polled before it has ended"
+        );
+        self.say(Level::Warn, "not_ended", reason);
+    }
+
     /// `None` when the guard is gone.
-    async fn until_it_ends(&self, guard: &mut Guard, id: u64) -> Option<Outcome> {
+    async fn until_it_ends(&self, guard: &mut Guard, id: u64) -> Option<Reached> {
         let mut ordered = false;
         loop {
             let report = tokio::select! {
@@ -132,11 +185,14 @@ impl Polling<'_> {
             };
             match report {
                 Report::Ended { id: of, end, why } if of == id => {
-                    return Some(Outcome::Ended(end, why));
+                    return Some(Reached::End(Outcome::Ended(end, why)));
                 }
                 Report::CannotStart { id: of, errno } if of == id => {
                     let error = io::Error::from_raw_os_error(errno);
-                    return Some(Outcome::CannotStart(error));
+                    return Some(Reached::End(Outcome::CannotStart(error)));
+                }
+                Report::Remains { id: of, pid } if of == id => {
+                    return Some(Reached::Remains(pid));
                 }
                 _ => {}
             }
@@ -162,9 +218,12 @@ impl Polling<'_> {
             }
             Outcome::CannotStart(error) => {
                 let program = self.shared.settings.command[0].to_string_lossy();
-                (Polled::Failed, format!("DT006: {program} cannot be started: {error}"))
+                let hint = Code::CannotStart.hint();
+                let what = format!("DT006: {program} cannot be started: {error}; hint: {hint}");
+                (Polled::Failed, what)
             }
             Outcome::Lost(what) => (Polled::Killed, what.to_owned()),
+            Outcome::Remains => (Polled::Killed, "something of it still runs".to_owned()),
         };
         self.shared.notes.polled(how);
         self.say(Level::Warn, "poll_failed", reason);

@@ -8,10 +8,12 @@ use tenure_core::{Clock, LocalInstant};
 use tenure_duty::{Guard as Hold, Standing};
 use tenure_store::BootClock;
 
+use super::Runner;
 use super::deadline_file::DeadlineFile;
-use super::{Runner, reap_all};
-use crate::guard::{BootTimer, End, Order, Report, Start, Why, kill_strays};
-use crate::output::to_stderr;
+use crate::guard::{
+    BootTimer, End, Guard, Input, Order, Pauses, Report, Start, Why, kill_strays, reap_all,
+};
+use crate::observe::{Level, Note};
 use crate::terminal::Terminal;
 
 /// What became of the command.
@@ -25,6 +27,8 @@ pub(super) enum Outcome {
     CannotStart(io::Error),
     /// Something of tenure failed; nothing of the command runs any more.
     Failed(String),
+    /// This process is to end, and this one of the command cannot be ended.
+    Remains(Pid),
 }
 
 /// One run of the command.
@@ -36,6 +40,8 @@ struct Run {
     group: Option<Pid>,
     /// The guard should have ended the command; when this comes, it is done without.
     overdue: Option<LocalInstant>,
+    /// One that the guard cannot end; nor could anybody else.
+    remains: Option<Pid>,
 }
 
 impl Runner {
@@ -44,10 +50,7 @@ impl Runner {
         self.runs += 1;
         let outcome = match self.begin(hold).await {
             Ok(run) => self.until_it_ends(hold, run).await,
-            Err(error) => {
-                self.guard_failed().await;
-                Outcome::Failed(format!("cannot hand the command to the guard: {error}"))
-            }
+            Err(what) => self.give_up(what).await,
         };
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back(!matches!(outcome, Outcome::Ended(End::Code(_))));
@@ -55,25 +58,48 @@ impl Runner {
         outcome
     }
 
-    async fn begin(&mut self, hold: &Hold) -> io::Result<Run> {
+    async fn begin(&mut self, hold: &Hold) -> Result<Run, String> {
         let standing = *hold.changes().borrow();
         let file = DeadlineFile::new(self.scratch.path(), hold.epoch());
-        file.write(&standing)?;
+        let written = file.write(&standing);
+        written.map_err(|error| format!("cannot write the deadline file: {error}"))?;
+        let start = Order::Start(self.start(hold, &standing, &file));
+        // It had nothing to do while this process waited, so nobody missed it.
+        if self.guard.is_gone() || self.guard.order(&start).await.is_err() {
+            self.another_guard().await?;
+            let told = self.guard.order(&start).await;
+            told.map_err(|error| format!("cannot hand the command to the guard: {error}"))?;
+        }
+        let (group, overdue, remains) = (None, None, None);
+        Ok(Run { id: self.runs, file, standing, group, overdue, remains })
+    }
+
+    /// A guard in the place of one that has died.
+    async fn another_guard(&mut self) -> Result<(), String> {
+        // Killed first: told to go, it would take the folder along.
+        if let Some(pid) = self.guard_failed().await {
+            return Err(format!("process {pid} below this one cannot be ended"));
+        }
+        let guard = Guard::start(Input::Ours, Some(self.scratch.path()));
+        self.guard = guard.map_err(|error| format!("cannot start the guard: {error}"))?;
+        self.say("guard_replaced", "the guard had died while it had nothing to do".to_owned());
+        Ok(())
+    }
+
+    fn start(&self, hold: &Hold, standing: &Standing, file: &DeadlineFile) -> Start {
         let env = [
             ("TENURE_DUTY", OsString::from(hold.duty().to_string())),
             ("TENURE_EPOCH", hold.epoch().to_string().into()),
             ("TENURE_INSTANCE", hold.instance().as_str().into()),
             ("TENURE_DEADLINE_FILE", file.path().into()),
         ];
-        let start = Start {
+        Start {
             id: self.runs,
             deadline: standing.deadline,
             grace: self.settings.member.grace,
             env: env.map(|(name, value)| (name.to_owned(), value)).into(),
             argv: self.settings.command.clone(),
-        };
-        self.guard.order(&Order::Start(start)).await?;
-        Ok(Run { id: self.runs, file, standing, group: None, overdue: None })
+        }
     }
 
     async fn until_it_ends(&mut self, hold: &Hold, mut run: Run) -> Outcome {
@@ -83,9 +109,14 @@ impl Runner {
             Err(error) => return self.give_up(format!("no timer: {error}")).await,
         };
         loop {
-            // The guard has ended the command before that. The TTL ends two margins later.
+            if let (Some(pid), true) = (run.remains, self.asked_to_end.is_some()) {
+                return Outcome::Remains(pid);
+            }
+            // The guard has ended the command before that, or has said that it cannot. The TTL
+            // ends a margin and a tenth of it after the deadline, which is more than two margins.
             let margin = self.settings.member.ttl.margin();
             let limit = run.overdue.unwrap_or(run.standing.deadline.plus(margin));
+            let limit = run.remains.is_none().then_some(limit);
             let done = tokio::select! {
                 biased;
                 report = self.guard.report() => match report {
@@ -101,7 +132,7 @@ impl Runner {
                     self.stands(&mut run, standing).await.map(|()| None)
                 }
                 signal = self.signals.next() => self.pass(&mut run, signal).await.map(|()| None),
-                () = timer.at(Some(limit)) => match run.overdue {
+                () = timer.at(limit) => match run.overdue {
                     // After a suspend both wake up late: the guard gets its chance.
                     None => {
                         run.overdue = Some(BootClock.now().plus(margin));
@@ -128,6 +159,10 @@ impl Runner {
                 self.lend_terminal(run).await?;
             }
             Report::Stopped { id, signal } if id == run.id => self.stopped(run, signal).await?,
+            Report::Remains { id, pid } if id == run.id => {
+                run.remains = Pid::from_raw(pid);
+                self.say("not_ended", not_ended(pid));
+            }
             Report::CannotStart { id, errno } if id == run.id => {
                 return Ok(Some(Outcome::CannotStart(io::Error::from_raw_os_error(errno))));
             }
@@ -181,9 +216,10 @@ impl Runner {
     }
 
     /// A command that cannot read its deadline still has one.
-    fn write_deadline(&self, run: &Run) {
-        if let Err(error) = run.file.write(&run.standing) {
-            to_stderr(&format!("tenure: cannot write the deadline file: {error}"));
+    fn write_deadline(&mut self, run: &Run) {
+        let Err(error) = run.file.write(&run.standing) else { return };
+        if !std::mem::replace(&mut self.deadline_unwritten, true) {
+            self.say("deadline_unwritten", format!("{error}; this is said once"));
         }
     }
 
@@ -209,27 +245,45 @@ impl Runner {
     }
 
     async fn give_up(&mut self, what: String) -> Outcome {
-        self.guard_failed().await;
-        Outcome::Failed(what)
+        match self.guard_failed().await {
+            Some(pid) => Outcome::Remains(pid),
+            None => Outcome::Failed(what),
+        }
     }
 
     /// Without a guard nobody but this process can end the command. Whatever the guard had comes
-    /// here when it is dead.
-    async fn guard_failed(&mut self) {
+    /// here when it is dead. Returns when nothing is left, or with something that cannot be ended
+    /// when this process is asked to end.
+    async fn guard_failed(&mut self) -> Option<Pid> {
         self.guard.kill();
-        let mut timer = BootTimer::new().ok();
-        while kill_strays(&[]) {
+        let (mut pauses, mut said) = (Pauses::new(), false);
+        while let Some(pid) = kill_strays(&[]) {
             reap_all();
-            match &mut timer {
-                Some(timer) => timer.at(Some(soon())).await,
-                None => tokio::task::yield_now().await,
+            if pauses.are_long() {
+                if !std::mem::replace(&mut said, true) {
+                    self.say("not_ended", not_ended(pid.as_raw_pid()));
+                }
+                if self.asked_to_end.is_some() {
+                    return Some(pid);
+                }
+            }
+            tokio::select! {
+                signal = self.signals.next() => self.signalled(signal),
+                () = tokio::time::sleep(pauses.next()) => {}
             }
         }
         reap_all();
+        None
+    }
+
+    fn say(&self, event: &'static str, reason: String) {
+        self.notes.say(Note { level: Level::Warn, event, duty: None, reason });
     }
 }
 
-/// When to look again whether what was killed is gone.
-fn soon() -> LocalInstant {
-    BootClock.now().plus(std::time::Duration::from_millis(5))
+fn not_ended(pid: i32) -> String {
+    format!(
+        "process {pid} was killed and runs all the same: another user's, or stuck in the kernel; \
+         the command is not started again before it has ended"
+    )
 }

@@ -16,8 +16,9 @@ use tenure_store::StoreUrl;
 
 use crate::args::{self, name};
 use crate::failure::Failure;
-use crate::guard::{Guard, Input, Reaped, reap};
-use crate::member::{self, Watchers};
+use crate::guard::{Guard, Input, reap_all};
+use crate::member::{self, Started, Watchers};
+use crate::observe::Notes;
 use crate::output::{shown, to_stderr};
 use crate::signals::{Signals, ends};
 use crate::terminal::Terminal;
@@ -27,6 +28,8 @@ use attend::Outcome;
 /// Of tenure itself, as other programs that run a program have it; seldom a command's own.
 const FAILED: u8 = 125;
 const HELD: u8 = 1;
+const BAD_USAGE: u8 = 2;
+const GIVEN_BACK: &str = "the duty was given back";
 
 /// A command and the duty that it needs.
 #[derive(Debug)]
@@ -54,15 +57,24 @@ impl Settings {
 pub(crate) async fn run(settings: Settings) -> Result<ExitCode, Failure> {
     let watchers = settings.member.watch(&settings.duty.group).map_err(around)?;
     let ran = match Runner::new(settings, &watchers).await {
-        Ok(runner) => runner.run().await,
+        Ok(Ok(runner)) => runner.run().await,
+        Ok(Err(signal)) => Ok(ended_by(signal)),
         Err(failure) => Err(failure),
     };
     watchers.handle.finish();
     ran.map(ExitCode::from).map_err(around)
 }
 
+/// What was typed cannot be used: that is no answer to whether somebody holds the duty.
+pub(crate) fn bad_usage(failure: Failure) -> Failure {
+    match failure {
+        Failure::Usage(_) => failure,
+        _ => Failure::Around { failure: Box::new(failure), code: BAD_USAGE },
+    }
+}
+
 /// A failure of tenure has an exit code that tells it from the command's.
-fn around(failure: Failure) -> Failure {
+pub(crate) fn around(failure: Failure) -> Failure {
     let code = match &failure {
         Failure::Around { .. } | Failure::Usage(_) => return failure,
         Failure::Store(error) if error.code() == Code::Held => HELD,
@@ -79,6 +91,9 @@ struct Runner {
     signals: Signals,
     terminal: Option<Terminal>,
     scratch: TempDir,
+    notes: Notes,
+    /// The deadline file could not be written, and that was said.
+    deadline_unwritten: bool,
     /// Names the next run of the command.
     runs: u64,
     /// The signal that asked this process to end.
@@ -86,8 +101,9 @@ struct Runner {
 }
 
 impl Runner {
-    async fn new(settings: Settings, watchers: &Watchers) -> Result<Self, Failure> {
-        let signals = Signals::listen().context("cannot listen to signals")?;
+    /// Joins, or learns that this process is to end before that.
+    async fn new(settings: Settings, watchers: &Watchers) -> Result<Result<Self, Signal>, Failure> {
+        let mut signals = Signals::listen().context("cannot listen to signals")?;
         // When the guard dies, what it had comes to this process.
         set_child_subreaper(Some(getpid())).map_err(io::Error::from).context("no subreaper")?;
         let terminal = Terminal::find();
@@ -97,13 +113,23 @@ impl Runner {
         let guard = guard.context("cannot start the guard")?;
         let Settings { store, duty, member, no_wait, .. } = &settings;
         let duties = Duties::Standby(duty.id.clone());
-        let mut join = member.join(store, duty.group.clone(), duties, watchers);
-        if *no_wait {
-            join = join.no_wait();
-        }
-        let membership = join.start().await?;
-        let (runs, asked_to_end) = (0, None);
-        Ok(Self { settings, membership, guard, signals, terminal, scratch, runs, asked_to_end })
+        let join = member.join(store, duty.group.clone(), duties, watchers, !no_wait);
+        let membership = match member::start(join, &mut signals, ends).await? {
+            Started::Member(membership) => membership,
+            Started::Asked(signal) => return Ok(Err(signal)),
+        };
+        Ok(Ok(Self {
+            settings,
+            membership,
+            guard,
+            signals,
+            terminal,
+            scratch,
+            notes: watchers.handle.notes(),
+            deadline_unwritten: false,
+            runs: 0,
+            asked_to_end: None,
+        }))
     }
 
     /// The exit code.
@@ -125,7 +151,7 @@ impl Runner {
                     hold.finished(match outcome {
                         Outcome::Ended(_) => Ended::Done,
                         Outcome::TakenAway => Ended::Asked,
-                        Outcome::CannotStart(_) | Outcome::Failed(_) => Ended::Failed,
+                        _ => Ended::Failed,
                     });
                     drop(hold);
                     if let Some(result) = self.judge(outcome) {
@@ -139,7 +165,7 @@ impl Runner {
                 }
                 Some(Event::Ended(Err(problem))) => return Err(refused(problem)),
                 Some(Event::Ended(Ok(()))) | None => {
-                    return Ok(self.asked_to_end.map_or(0, |signal| 128 + signal.as_raw() as u8));
+                    return Ok(self.asked_to_end.map_or(0, ended_by));
                 }
                 Some(_) => {}
             }
@@ -172,7 +198,11 @@ impl Runner {
             Outcome::Ended(end) => Some(Ok(end.exit_code())),
             Outcome::TakenAway => None,
             Outcome::CannotStart(error) => Some(Err(cannot_start(&self.settings, &error))),
-            Outcome::Failed(what) => Some(Err(Failure::Machine(anyhow::anyhow!(what)))),
+            Outcome::Failed(what) => Some(Err(failed(what, GIVEN_BACK))),
+            Outcome::Remains(pid) => {
+                let what = format!("process {pid} of the command cannot be ended, and still runs");
+                Some(Err(failed(what, "the duty was given back; the guard goes on trying")))
+            }
         }
     }
 
@@ -193,11 +223,16 @@ fn cannot_start(settings: &Settings, error: &io::Error) -> Failure {
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let program = settings.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let detail = format!("{}: {error}", shown(&program));
-    let failure = StoreError::refused(Code::CannotStart, detail).into();
+    let error = StoreError::refused(Code::CannotStart, detail);
+    let failure = Failure::Kept { error, kept: GIVEN_BACK };
     Failure::Around { failure: Box::new(failure), code }
 }
 
-/// A child subreaper, or PID 1, is the parent of whoever lost theirs.
-fn reap_all() {
-    while let Reaped::One(..) = reap() {}
+fn failed(what: String, kept: &'static str) -> Failure {
+    Failure::Kept { error: StoreError::refused(Code::Machine, what), kept }
+}
+
+/// As a shell tells it.
+fn ended_by(signal: Signal) -> u8 {
+    128 + signal.as_raw() as u8
 }

@@ -20,4 +20,5 @@ mod secrets;
 mod stores;
 mod tenure;
 mod terminal;
+mod troubles;
 mod upkeep;

@@ -154,3 +154,14 @@ fn a_script_has_the_terminal_again_as_it_was() {
     desk.press("exit\n");
     desk.shell.wait().unwrap();
 }
+
+#[test]
+fn no_signal_is_blocked_in_the_command() {
+    let tenure = Tenure::new();
+    let mut desk = Desk::new(&tenure);
+    let run = "\"$TENURE\" run --duty demo/one --ttl 60s -- grep SigBlk /proc/self/status";
+    desk.press(&format!("{run}\n"));
+    desk.sees("SigBlk:\t0000000000000000");
+    desk.press("exit\n");
+    desk.shell.wait().unwrap();
+}
