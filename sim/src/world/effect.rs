@@ -256,10 +256,12 @@ impl World {
         for pid in 0..self.processes.len() {
             let works = self.works(pid);
             works.iter().for_each(|(duty, epoch)| self.doubt(pid, duty, *epoch));
-            let Process { life, session, id, .. } = &self.processes[pid];
+            let Process { life, session, id, engine, .. } = &self.processes[pid];
             let Some(session) = session.as_ref().filter(|_| *life != Life::Gone) else { continue };
-            // Who had lost its session before is told of its end alone.
-            members.extend(live.contains(&Some(session.nonce)).then(|| id.clone()));
+            // Who had lost its session before is told of its end alone, and who has not heard yet
+            // that it is a member cannot know that it was one.
+            let saw = engine.is_member() && live.contains(&Some(session.nonce));
+            members.extend(saw.then(|| id.clone()));
             self.forgotten.entry(session.nonce).or_insert(reset);
             works.iter().for_each(|(duty, epoch)| self.believe(pid, duty, *epoch));
         }

@@ -226,13 +226,8 @@ impl Engine {
             return;
         }
         let mut room = self.room_to_move();
-        let me = Some(table.me);
-        // What is pinned here comes first, also when nobody has room for what it pushes out.
-        let mut plans = charges.iter().zip(plan);
-        let crowded =
-            plans.any(|(one, seat)| one.pin.is_some() && one.holder.is_none() && *seat == me);
         for (charge, seat) in charges.iter().zip(plan) {
-            let elsewhere = charge.holder == me && *seat != me && (seat.is_some() || crowded);
+            let elsewhere = charge.holder == Some(table.me) && seat.is_some_and(|s| s != table.me);
             let Some(held) = self.holds.get(&charge.duty).filter(|_| elsewhere) else { continue };
             if held.work != Work::Running || held.release.is_some() {
                 continue;
