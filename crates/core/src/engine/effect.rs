@@ -65,7 +65,8 @@ pub enum Effect {
     Record(Record),
     /// The user's wish was refused.
     Refuse(Problem),
-    /// The engine has come to its end: nothing is held, nothing more will be asked for.
+    /// The engine has come to its end: nothing is held, nothing more will be asked for. Work that
+    /// was cancelled may still be on its way to its own end.
     End(End),
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::{GroupName, InstanceId, Label, Ttl};
 
-/// How the duties of a group are named. All members of a group have the same.
+/// How the duties of a group are named. All members of a group have the same. The duties
+/// themselves come by [`super::Event::Listed`], for every layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// One duty: one member works, the others wait.
