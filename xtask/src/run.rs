@@ -15,11 +15,16 @@ pub(crate) fn step(name: &str, repeat: &str, work: impl FnOnce() -> Result<()>) 
     Ok(())
 }
 
+/// What nohup(1) and shells without job control leave ignored, programs inherit; tests of signals
+/// need them as they usually are.
+const USUAL_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,TERM,USR1,USR2";
+
 /// Runs cargo with `fixed` and then `words`, under extra environment variables.
 pub(crate) fn cargo(fixed: &[&str], words: &[String], variables: &[(&str, String)]) -> Result<()> {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let variables = variables.iter().map(|(name, value)| (name, value));
-    check(Command::new(program).args(fixed).args(words).envs(variables))
+    let mut command = Command::new("env");
+    check(command.arg(USUAL_SIGNALS).arg(program).args(fixed).args(words).envs(variables))
 }
 
 /// Runs `command` to its end; anything but success is an error.
