@@ -112,7 +112,9 @@ impl Engine {
             let mine = member.nonce == Some(live.session.nonce);
             let said = if mine { Some(status.clone()) } else { Status::read(&member.note) };
             foreign |= member.nonce.is_none();
-            let Some(said) = said.or_else(|| member.nonce.is_none().then(foreign_status)) else {
+            let Some(said) =
+                said.or_else(|| member.nonce.is_none().then(|| Status::with_room(usize::MAX)))
+            else {
                 continue;
             };
             if said.only != status.only {
@@ -359,21 +361,6 @@ impl Engine {
 fn find<'a>(listing: &'a Listing, duty: &DutyId) -> Option<&'a Target> {
     let targets = listing.targets();
     targets.binary_search_by(|target| target.id.cmp(duty)).ok().map(|at| &targets[at])
-}
-
-/// A member that says nothing of itself takes its share like the others.
-fn foreign_status() -> Status {
-    Status {
-        weight: 1,
-        room: usize::MAX,
-        takes: true,
-        keeps: true,
-        zone: None,
-        name: None,
-        revision: None,
-        only: None,
-        view: 0,
-    }
 }
 
 /// What a foreign member expects of the others: the plain rendezvous of its kind.

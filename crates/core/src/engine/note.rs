@@ -28,6 +28,21 @@ pub struct Status {
 }
 
 impl Status {
+    /// A member with so much room that says nothing else of itself.
+    pub fn with_room(room: usize) -> Self {
+        Self {
+            weight: 1,
+            room,
+            takes: true,
+            keeps: true,
+            zone: None,
+            name: None,
+            revision: None,
+            only: None,
+            view: 0,
+        }
+    }
+
     /// The note that says this.
     pub fn note(&self) -> Result<Note, StoreError> {
         let mut text = format!("tenure=1\nweight={}\nroom={}\n", self.weight, self.room);
@@ -58,17 +73,7 @@ impl Status {
         if lines.next() != Some(("tenure", "1")) {
             return None;
         }
-        let mut status = Self {
-            weight: 1,
-            room: 0,
-            takes: true,
-            keeps: true,
-            zone: None,
-            name: None,
-            revision: None,
-            only: None,
-            view: 0,
-        };
+        let mut status = Self::with_room(0);
         for (key, value) in lines {
             match key {
                 "weight" => status.weight = value.parse().ok()?,

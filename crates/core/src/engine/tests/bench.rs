@@ -179,17 +179,7 @@ pub(super) fn key(duty: &str) -> DutyKey {
 }
 
 pub(super) fn member(name: &str, entropy: u128, view: u64) -> Member {
-    let status = Status {
-        weight: 1,
-        room: 10,
-        takes: true,
-        keeps: true,
-        zone: None,
-        name: None,
-        revision: None,
-        only: None,
-        view,
-    };
+    let status = Status { view, ..Status::with_room(10) };
     Member {
         instance: instance(name),
         nonce: Some(Nonce::from_entropy(entropy)),
