@@ -220,11 +220,13 @@ fn an_unknown_opening_is_repeated_under_its_nonce() {
     assert_eq!(bench.engine.live.as_ref().unwrap().deadline.at(), at(8_500));
 }
 
-/// R20: who sees another group than the others moves nothing of its own will.
+/// R20, R25: who sees another group than the others moves nothing of its own will, and neither does
+/// a member beside one of another revision.
 #[test]
-fn nothing_is_shed_while_views_differ() {
-    for (differs, sheds) in [(1, false), (0, true)] {
+fn nothing_is_shed_while_views_or_revisions_differ() {
+    for (differs, revision, sheds) in [(1, None, false), (0, Some("v1"), false), (0, None, true)] {
         let mut bench = Bench::new();
+        bench.engine.settings.revision = revision.map(|word| crate::Label::new(word).unwrap());
         bench.list(&["a", "b"]);
         bench.join();
         bench.see(&[], &[]);
