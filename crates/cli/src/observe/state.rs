@@ -121,7 +121,7 @@ impl State {
             // The answer to a keep-alive can be that there is nothing left to keep.
             (Change::SessionLost, _) => self.renewals_failed += 1,
             (Change::TakenOver, _) => self.moves.failure += 1,
-            (Change::Acquired, "moved") => self.moves.join += 1,
+            (Change::Acquired, "moved" | "unclaimed") => self.moves.join += 1,
             (Change::Acquired, "released") => self.moves.leave += 1,
             _ => {}
         }

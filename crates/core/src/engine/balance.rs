@@ -1,5 +1,6 @@
 //! What to shed and what to claim.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::work::{Held, Work};
@@ -154,6 +155,8 @@ impl Engine {
             let found = table.seats.binary_search_by(|seat| seat.instance.cmp(instance)).ok()?;
             u32::try_from(found).ok()
         };
+        let wishes = self.claiming.iter().flat_map(|claiming| &claiming.wishes);
+        let claiming: BTreeSet<_> = wishes.map(|wish| &wish.duty).collect();
         let (mut charges, mut free) = (Vec::new(), Vec::new());
         for target in listing.targets() {
             if target.paused || seen.group.paused.contains(&target.id) {
@@ -170,6 +173,8 @@ impl Engine {
                 None => None,
             };
             free.push(holder.is_none() && mine.is_none());
+            // What is being claimed counts already: else one more is claimed in its place.
+            let holder = holder.or_else(|| claiming.contains(&target.id).then_some(table.me));
             let pin = seen.group.pins.get(&target.id).cloned();
             charges.push(Charge {
                 duty: target.id.clone(),

@@ -118,6 +118,7 @@ impl Engine {
         let back = self.shed.contains_key(&duty);
         let moved = beyond || back || before.as_ref().is_some_and(|(instance, _)| stayed(instance));
         let (change, why) = match &before {
+            _ if beyond => (Change::Acquired, "unclaimed"),
             _ if moved => (Change::Acquired, "moved"),
             Some((_, until)) if now >= *until => (Change::TakenOver, "expired"),
             Some(_) => (Change::Acquired, "released"),

@@ -1,8 +1,9 @@
 //! How often duties move when every member is replaced by a newer one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tenure::{Change, Duties, Guard, Label, Leaver};
+use tenure::{Change, Duties, Guard, Label, Leaver, Record};
 use tokio::task::JoinHandle;
 
 use super::player::*;
@@ -41,33 +42,53 @@ impl Replica {
     }
 }
 
-/// How often a duty was granted to any of them.
-fn grants(witnesses: &[Arc<Witness>]) -> usize {
+/// How often a duty was granted to any of them for one of `reasons`, or for any.
+fn grants(witnesses: &[Arc<Witness>], reasons: &[&str]) -> usize {
     let of = |witness: &Arc<Witness>| {
         let records = witness.records.lock().unwrap();
         let grants = [Change::Acquired, Change::TakenOver];
-        records.iter().filter(|record| grants.contains(&record.change)).count()
+        let counted = |record: &&Record| {
+            let why = reasons.is_empty() || reasons.contains(&record.reason.as_ref());
+            why && grants.contains(&record.change)
+        };
+        records.iter().filter(counted).count()
     };
     witnesses.iter().map(of).sum()
 }
 
-/// Waits until each of these replicas holds its share.
-async fn settled(replicas: &[Replica], share: usize) {
-    for replica in replicas {
-        let mut held = replica.witness.held.subscribe();
-        soon("its share", held.wait_for(|held| held.len() == share)).await.unwrap();
-    }
-    let all: usize = replicas.iter().map(Replica::held).sum();
-    assert_eq!(all, DUTIES as usize);
+/// What a busy machine adds: a duty that the planned member did not claim in time, or that it let
+/// expire, is taken by another, and moves once more.
+fn detours(witnesses: &[Arc<Witness>]) -> usize {
+    grants(witnesses, &["unclaimed", "expired"])
 }
 
-async fn first_ones(place: &Place, group: &tenure::GroupName) -> Vec<Replica> {
+/// Waits until these replicas hold everything, each its share unless there were detours.
+async fn settled(replicas: &[Replica], witnesses: &[Arc<Witness>], share: usize) {
+    let mut again = tokio::time::interval(Duration::from_millis(20));
+    let even = async {
+        loop {
+            again.tick().await;
+            let held: Vec<_> = replicas.iter().map(Replica::held).collect();
+            let all = held.iter().sum::<usize>() == DUTIES as usize;
+            let even = held.iter().all(|held| *held == share);
+            if all && (even || detours(witnesses) > 0) {
+                return;
+            }
+        }
+    };
+    soon("their shares", even).await;
+}
+
+type Witnesses = Vec<Arc<Witness>>;
+
+async fn first_ones(place: &Place, group: &tenure::GroupName) -> (Vec<Replica>, Witnesses) {
     let mut replicas = Vec::new();
     for _ in 0..MEMBERS {
         replicas.push(Replica::start(place, group, "v1").await);
     }
-    settled(&replicas, DUTIES as usize / MEMBERS).await;
-    replicas
+    let witnesses: Vec<_> = replicas.iter().map(|one| one.witness.clone()).collect();
+    settled(&replicas, &witnesses, DUTIES as usize / MEMBERS).await;
+    (replicas, witnesses)
 }
 
 /// With surge: the new one is there before the old one leaves, and each duty moves once.
@@ -75,18 +96,18 @@ async fn first_ones(place: &Place, group: &tenure::GroupName) -> Vec<Replica> {
 async fn an_update_with_surge_moves_each_duty_once() {
     everywhere(|place| async move {
         let group = group();
-        let mut replicas = first_ones(&place, &group).await;
-        let mut witnesses: Vec<_> = replicas.iter().map(|one| one.witness.clone()).collect();
-        let before = grants(&witnesses);
+        let (mut replicas, mut witnesses) = first_ones(&place, &group).await;
+        let before = grants(&witnesses, &[]);
         for _ in 0..MEMBERS {
             let newer = Replica::start(&place, &group, "v2").await;
             witnesses.push(newer.witness.clone());
             replicas.push(newer);
             replicas.remove(0).leave().await;
-            settled(&replicas, DUTIES as usize / MEMBERS).await;
+            settled(&replicas, &witnesses, DUTIES as usize / MEMBERS).await;
         }
-        let moves = grants(&witnesses) - before;
-        assert_eq!(moves, DUTIES as usize, "{}", place.name);
+        let (moves, detours) = (grants(&witnesses, &[]) - before, detours(&witnesses));
+        assert!(moves >= DUTIES as usize, "{}: {moves}", place.name);
+        assert!(moves <= DUTIES as usize + detours, "{}: {moves}, {detours}", place.name);
         for replica in replicas {
             replica.leave().await;
         }
@@ -99,19 +120,18 @@ async fn an_update_with_surge_moves_each_duty_once() {
 async fn an_update_without_surge_moves_at_most_twice_the_duties() {
     everywhere(|place| async move {
         let group = group();
-        let mut replicas = first_ones(&place, &group).await;
-        let mut witnesses: Vec<_> = replicas.iter().map(|one| one.witness.clone()).collect();
-        let before = grants(&witnesses);
+        let (mut replicas, mut witnesses) = first_ones(&place, &group).await;
+        let before = grants(&witnesses, &[]);
         for _ in 0..MEMBERS {
             replicas.remove(0).leave().await;
-            settled(&replicas, DUTIES as usize / (MEMBERS - 1)).await;
+            settled(&replicas, &witnesses, DUTIES as usize / (MEMBERS - 1)).await;
             let newer = Replica::start(&place, &group, "v1").await;
             witnesses.push(newer.witness.clone());
             replicas.push(newer);
-            settled(&replicas, DUTIES as usize / MEMBERS).await;
+            settled(&replicas, &witnesses, DUTIES as usize / MEMBERS).await;
         }
-        let moves = grants(&witnesses) - before;
-        assert!(moves <= 2 * DUTIES as usize, "{}: {moves}", place.name);
+        let (moves, detours) = (grants(&witnesses, &[]) - before, detours(&witnesses));
+        assert!(moves <= 2 * DUTIES as usize + detours, "{}: {moves}, {detours}", place.name);
         for replica in replicas {
             replica.leave().await;
         }
