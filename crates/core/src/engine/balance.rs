@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::work::{Held, Work};
-use super::{Engine, Layout, Status, Wish};
+use super::{Drain, Engine, Layout, Status, Wish};
 use crate::fnv::Fnv;
 use crate::roster::{self, Charge, Seat};
 use crate::{Change, Code, DutyId, InstanceId, Listing, LocalInstant, Problem, Target};
@@ -91,11 +91,11 @@ impl Engine {
     /// Paused and gone duties are stopped and given back, whatever the others think.
     fn stop_unlisted(&mut self, now: LocalInstant) {
         let Some(listing) = &self.listing else { return };
-        let paused = self.seen.as_ref().map(|seen| &seen.group.paused);
+        let group = self.seen.as_ref().map(|seen| &seen.group);
         let why = |duty: &DutyId| match find(listing, duty) {
             None => Some("gone"),
             Some(target) if target.paused => Some("paused"),
-            Some(_) => paused.is_some_and(|p| p.contains(duty)).then_some("paused"),
+            Some(_) => group.is_some_and(|group| group.pauses(duty)).then_some("paused"),
         };
         let duties = self.holds.keys().filter_map(|duty| Some((duty.clone(), why(duty)?)));
         for (duty, why) in duties.collect::<Vec<_>>() {
@@ -127,7 +127,7 @@ impl Engine {
             }
             mixed |= said.revision != status.revision;
             let mut seat = said.seat(member);
-            seat.takes &= !seen.group.cordoned.contains(&seat.instance);
+            seen.group.adjust(&mut seat);
             seats.push(seat);
         }
         Some(Table { seats, me: me?, views, mixed, foreign })
@@ -159,7 +159,7 @@ impl Engine {
         let claiming: BTreeSet<_> = wishes.map(|wish| &wish.duty).collect();
         let (mut charges, mut free) = (Vec::new(), Vec::new());
         for target in listing.targets() {
-            if target.paused || seen.group.paused.contains(&target.id) {
+            if target.paused || seen.group.pauses(&target.id) {
                 continue;
             }
             let mine = self.holds.get(&target.id);
@@ -186,12 +186,19 @@ impl Engine {
         Some((charges, free))
     }
 
+    /// Whether operators want this member to hold nothing, and it may let go.
+    fn is_drained(&self, table: &Table) -> bool {
+        let group = self.seen.as_ref().map(|seen| &seen.group);
+        match group.and_then(|group| group.drained.get(&self.settings.instance)) {
+            None => false,
+            Some(Drain::Anyway) => true,
+            Some(Drain::HandOver) => has_taker(table),
+        }
+    }
+
     /// Whether another member could take over.
     pub(super) fn has_successor(&self) -> bool {
-        self.table().is_some_and(|table| {
-            let others = table.seats.iter().enumerate().filter(|(i, _)| *i != table.me as usize);
-            others.into_iter().any(|(_, seat)| seat.takes && seat.weight > 0 && seat.room > 0)
-        })
+        self.table().is_some_and(|table| has_taker(&table))
     }
 
     /// How many duties may begin to move: a tenth of the group is on its way at most (R25).
@@ -221,7 +228,7 @@ impl Engine {
         fresh: bool,
         now: LocalInstant,
     ) {
-        if self.draining {
+        if self.draining || self.is_drained(table) {
             return self.shed_for_drain(now);
         }
         let rollout = self.mixed.is_some_and(|since| now.since(since) < self.settings.rollout);
@@ -361,6 +368,11 @@ impl Engine {
         self.balance(false, now);
         self.look_now(now);
     }
+}
+
+fn has_taker(table: &Table) -> bool {
+    let others = table.seats.iter().enumerate().filter(|(i, _)| *i != table.me as usize);
+    others.into_iter().any(|(_, seat)| seat.takes && seat.weight > 0 && seat.room > 0)
 }
 
 fn find<'a>(listing: &'a Listing, duty: &DutyId) -> Option<&'a Target> {

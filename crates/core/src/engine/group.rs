@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::settings::Layout;
-use crate::roster::Pin;
+use crate::roster::{Pin, Seat};
 use crate::store::GroupDocument;
 use crate::{Code, Document, DutyId, InstanceId, Label, StoreError, Ttl};
 
@@ -19,13 +19,43 @@ pub struct Group {
     pub pins: BTreeMap<DutyId, Pin>,
     /// Duties that nobody is to do now.
     pub paused: BTreeSet<DutyId>,
+    /// Whether nobody is to do anything now.
+    pub all_paused: bool,
     /// Members that get nothing more.
     pub cordoned: BTreeSet<InstanceId>,
+    /// Members that get nothing more and hand over what they have.
+    pub drained: BTreeMap<InstanceId, Drain>,
+    /// Shares that operators gave to members, in place of their own.
+    pub weights: BTreeMap<InstanceId, u32>,
     /// Lines that this version does not know; they stay as they are.
     pub unknown: Vec<String>,
 }
 
+/// How far a member is drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// As long as another member takes over.
+    HandOver,
+    /// Also when nobody does: its duties stay free.
+    Anyway,
+}
+
 impl Group {
+    /// Whether nobody is to do this duty now.
+    pub fn pauses(&self, duty: &DutyId) -> bool {
+        self.all_paused || self.paused.contains(duty)
+    }
+
+    /// The seat as operators want it.
+    pub(super) fn adjust(&self, seat: &mut Seat) {
+        let drained = self.drained.contains_key(&seat.instance);
+        seat.takes &= !drained && !self.cordoned.contains(&seat.instance);
+        seat.keeps &= !drained;
+        if let Some(weight) = self.weights.get(&seat.instance) {
+            seat.weight = *weight;
+        }
+    }
+
     /// Reads the document of a group.
     pub fn read(document: &GroupDocument) -> Result<Self, StoreError> {
         let bytes = document.document.as_bytes();
@@ -54,8 +84,17 @@ impl Group {
                 ["pause", duty] => {
                     group.paused.insert(DutyId::unescape(duty)?);
                 }
+                ["pause-all"] => group.all_paused = true,
                 ["cordon", instance] => {
                     group.cordoned.insert(InstanceId::unescape(instance)?);
+                }
+                ["drain", instance, how] => {
+                    let how = drain_of(how).ok_or_else(wrong)?;
+                    group.drained.insert(InstanceId::unescape(instance)?, how);
+                }
+                ["weight", instance, weight] => {
+                    let weight = weight.parse().map_err(|_| wrong())?;
+                    group.weights.insert(InstanceId::unescape(instance)?, weight);
                 }
                 // Of a newer version, perhaps.
                 _ => group.unknown.push(line.to_owned()),
@@ -82,8 +121,21 @@ impl Group {
         for duty in &self.paused {
             let _ = writeln!(text, "pause {duty}");
         }
+        if self.all_paused {
+            let _ = writeln!(text, "pause-all");
+        }
         for instance in &self.cordoned {
             let _ = writeln!(text, "cordon {instance}");
+        }
+        for (instance, how) in &self.drained {
+            let how = match how {
+                Drain::HandOver => "hand-over",
+                Drain::Anyway => "anyway",
+            };
+            let _ = writeln!(text, "drain {instance} {how}");
+        }
+        for (instance, weight) in &self.weights {
+            let _ = writeln!(text, "weight {instance} {weight}");
         }
         for line in &self.unknown {
             let _ = writeln!(text, "{line}");
@@ -129,6 +181,14 @@ fn layout_of(word: &str) -> Option<Layout> {
     }
 }
 
+fn drain_of(word: &str) -> Option<Drain> {
+    match word {
+        "hand-over" => Some(Drain::HandOver),
+        "anyway" => Some(Drain::Anyway),
+        _ => None,
+    }
+}
+
 fn pin_of(place: &str) -> Option<Pin> {
     let (kind, name) = place.split_once(':')?;
     match kind {
@@ -166,7 +226,14 @@ mod tests {
             ]
             .into(),
             paused: [id("x y")].into(),
-            cordoned: [instance].into(),
+            all_paused: true,
+            cordoned: [instance.clone()].into(),
+            drained: [
+                (instance.clone(), Drain::HandOver),
+                (InstanceId::new("z").unwrap(), Drain::Anyway),
+            ]
+            .into(),
+            weights: [(instance, 3)].into(),
             unknown: vec!["of a newer version".to_owned()],
         };
         assert_eq!(Group::read(&stored(group.document().unwrap())), Ok(group));

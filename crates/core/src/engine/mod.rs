@@ -35,7 +35,7 @@ use std::time::Duration;
 
 pub use effect::{Effect, End, Request};
 pub use event::{Answer, Ended, Event, Ticket, View};
-pub use group::Group;
+pub use group::{Drain, Group};
 pub use note::Status;
 pub use settings::{Layout, Settings};
 

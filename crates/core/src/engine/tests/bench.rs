@@ -14,6 +14,8 @@ pub(super) struct Bench {
     pub(super) now: u64,
     pub(super) asked: Vec<(Ticket, Request)>,
     pub(super) done: Vec<Effect>,
+    /// What operators wrote.
+    pub(super) group: Group,
 }
 
 impl Bench {
@@ -22,7 +24,8 @@ impl Bench {
         let ttl = Ttl::new(Duration::from_millis(TTL)).unwrap();
         let settings = Settings::new(group, instance("me"), ttl, Layout::Targets);
         let engine = Engine::new(settings, 7, at(0));
-        Self { engine, now: 0, asked: Vec::new(), done: Vec::new() }
+        let group = Group { settings: Some((ttl, Layout::Targets)), ..Group::default() };
+        Self { engine, now: 0, asked: Vec::new(), done: Vec::new(), group }
     }
 
     /// A member that holds the duty `d` under epoch 5, since the instant 0.
@@ -109,14 +112,20 @@ impl Bench {
     }
 
     pub(super) fn document(&self) -> GroupDocument {
-        let settings = &self.engine.settings;
-        let group = Group { settings: Some((settings.ttl, settings.layout)), ..Group::default() };
-        let document = group.document().unwrap();
+        let document = self.group.document().unwrap();
         GroupDocument { version: Version::new(1).unwrap(), document }
     }
 
     pub(super) fn nonce(&self) -> Nonce {
         self.engine.live.as_ref().unwrap().session.nonce
+    }
+
+    /// Looks again, and sees this.
+    pub(super) fn look(&mut self, others: &[&str], holders: &[(&str, Option<(&str, u64)>)]) {
+        self.step(Event::Hint);
+        self.now += 20;
+        self.step(Event::Tick);
+        self.see(others, holders);
     }
 
     /// Answers the look that is on its way: these other members, and who holds what.
