@@ -13,7 +13,7 @@ pub(super) enum Trouble {
     NotSent(StoreError),
     /// It left, and nobody knows.
     Lost(StoreError),
-    /// The server said no: nothing was changed.
+    /// The server said no: nothing was changed, unless the error says that nobody knows.
     Told(StoreError),
     /// A lease that the request names does not exist.
     LeaseGone,
@@ -88,7 +88,10 @@ fn of_status(code: i32, text: &str, address: &str) -> Trouble {
         status::INVALID_ARGUMENT if has("authentication failed") || has("user name") => {
             told(Code::Denied, text)
         }
-        status::RESOURCE_EXHAUSTED if has("space exceeded") => told(Code::Full, text),
+        // A server that finds this out while it writes has written, and complains afterwards.
+        status::RESOURCE_EXHAUSTED if has("space exceeded") => {
+            Trouble::Told(StoreError::unknown(Code::Full, text.to_owned()))
+        }
         status::RESOURCE_EXHAUSTED if has("too many requests") => told(Code::Busy, text),
         status::DATA_LOSS => told(Code::Damaged, text),
         status::INVALID_ARGUMENT
@@ -168,7 +171,6 @@ mod tests {
     #[test]
     fn what_the_server_says_no_to_has_not_happened() {
         for (number, text, expected) in [
-            (8, "etcdserver: mvcc: database space exceeded", Code::Full),
             (8, "etcdserver: too many requests", Code::Busy),
             (3, "etcdserver: authentication failed, invalid user ID or password", Code::Denied),
             (3, "etcdserver: user name is empty", Code::Denied),
@@ -186,6 +188,8 @@ mod tests {
         for text in ["etcdserver: request timed out", "etcdserver: leader changed", "broken pipe"] {
             assert!(matches!(of_status(14, text, "h:1"), Trouble::Lost(_)), "{text}");
         }
+        let full = of_status(8, "etcdserver: mvcc: database space exceeded", "h:1").into_error();
+        assert!(full.is_unknown() && full.code() == Code::Full);
         // Somebody between says so of a server that it had sent the request to.
         let gateway = "upstream connect error or disconnect/reset before headers";
         assert!(matches!(of_status(14, gateway, "h:1"), Trouble::Lost(_)));

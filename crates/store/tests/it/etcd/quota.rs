@@ -22,13 +22,15 @@ async fn a_full_database_refuses_commits_and_keeps_sessions() {
         }
         stored += 1;
     };
-    assert_eq!(refused::<()>(Err(error.clone())), Some(Code::Full), "{error}");
+    assert_eq!(error.code(), Code::Full, "{error}");
     assert_eq!(error.code().as_str(), "ST008");
+    assert!(error.is_unknown(), "the server may notice only after it has written");
 
     assert!(is_kept(&keep(&*store, &a, &held).await));
     let checkpoint = load(&*store, "d").await.unwrap();
-    assert_eq!(checkpoint.version.get(), stored);
-    assert_eq!(checkpoint.document.as_bytes(), vec![stored as u8 - 1; 200 << 10]);
+    let version = checkpoint.version.get();
+    assert!(version == stored || version == stored + 1, "{version}, {stored}");
+    assert_eq!(checkpoint.document.as_bytes(), vec![version as u8 - 1; 200 << 10]);
     let survey = store.survey().await.unwrap();
     let fact = |name| {
         let fact = survey.facts.iter().find(|fact| fact.setting == name).unwrap();
