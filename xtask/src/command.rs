@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::run::{cargo, step};
 use crate::servers::{self, Servers};
+use crate::soak;
 use crate::test::{self, Step};
 use crate::tidy;
 
@@ -16,7 +17,8 @@ usage: cargo xtask <command>
                    WORDS go to `cargo test`, as in `-- -p tenure-store epoch`
   tidy             the style checks alone
   services         start the test servers, print their URLs, wait for Ctrl-C
-  soak [WORDS]     the tests with many more rounds (TENURE_SOAK=1)
+  soak [NAME]...   what takes too long for every change, all or these:
+                   features, tests, sim
   bench [store] [WORDS]
                    measure on private servers; WORDS go to the benchmark
   bench roster     measure plans of a million duties
@@ -34,7 +36,7 @@ pub(crate) enum Command {
     Tidy,
     Services,
     Soak {
-        words: Vec<String>,
+        names: Vec<String>,
     },
     Bench {
         words: Vec<String>,
@@ -52,7 +54,7 @@ impl Command {
             "test" => parse_test(rest),
             "tidy" if rest.is_empty() => Some(Self::Tidy),
             "services" if rest.is_empty() => Some(Self::Services),
-            "soak" => Some(Self::Soak { words: rest.to_vec() }),
+            "soak" => Some(Self::Soak { names: rest.to_vec() }),
             "bench" => Some(Self::Bench { words: bench_words(rest) }),
             "sim" if !rest.is_empty() => Some(Self::Sim { words: rest.to_vec() }),
             _ => None,
@@ -64,12 +66,7 @@ impl Command {
             Self::Test { only, words } => test::run(only, &words),
             Self::Tidy => tidy::run(),
             Self::Services => servers::hold(),
-            Self::Soak { words } => step("soak", "cargo xtask soak", || {
-                let servers = Servers::start()?;
-                let soak = ("TENURE_SOAK", "1".to_owned());
-                let variables: Vec<_> = servers.variables().into_iter().chain([soak]).collect();
-                cargo(&["test", "--workspace", "--all-features", "--"], &words, &variables)
-            }),
+            Self::Soak { names } => soak::run(&names),
             Self::Bench { words } => step("bench", "cargo xtask bench", || {
                 // A plan is computed and asks no server.
                 let is_pure = words.first().is_some_and(|word| word == "roster");

@@ -9,6 +9,7 @@
 mod command;
 mod run;
 mod servers;
+mod soak;
 mod test;
 mod tidy;
 

@@ -6,7 +6,7 @@ use crate::run::{cargo, step};
 use crate::servers::{self, Servers};
 use crate::tidy;
 
-/// Feature sets of `tenure-store` that must compile without warnings on their own.
+/// Feature sets of `tenure-store` that users may choose.
 const STORE_FEATURES: &[&str] = &["memory", "file", "sqlite", "postgres,redis", "full"];
 /// The same of the lists of targets.
 const TARGETS_FEATURES: &[&str] = &["", "redis", "postgres", "sqlite", "http", "tls"];
@@ -58,22 +58,33 @@ pub(crate) fn run(only: Option<Step>, words: &[String]) -> Result<()> {
 }
 
 fn clippy() -> Result<()> {
-    let denied = ["--", "-D", "warnings"].map(str::to_owned);
-    cargo(&["clippy", "--workspace", "--all-targets", "--all-features"], &denied, &[])?;
-    let alone = ["clippy", "--package", "tenure-store", "--no-default-features", "--features"];
-    for features in STORE_FEATURES {
-        cargo(&[&alone[..], &[features]].concat(), &denied, &[])?;
-    }
-    let alone = ["clippy", "--package", "tenure-targets", "--no-default-features", "--features"];
-    for features in TARGETS_FEATURES {
-        cargo(&[&alone[..], &[features]].concat(), &denied, &[])?;
-    }
-    Ok(())
+    cargo(&["clippy", "--workspace", "--all-targets", "--all-features"], &denied(), &[])?;
+    // What breaks most easily: nothing switched on.
+    alone("tenure-store", "memory")?;
+    alone("tenure-targets", "")
+}
+
+/// Every feature set that must compile without warnings on its own.
+pub(crate) fn features() -> Result<()> {
+    STORE_FEATURES.iter().try_for_each(|features| alone("tenure-store", features))?;
+    TARGETS_FEATURES.iter().try_for_each(|features| alone("tenure-targets", features))
+}
+
+fn alone(package: &str, features: &str) -> Result<()> {
+    let fixed = ["clippy", "--no-default-features", "--package", package, "--features", features];
+    cargo(&fixed, &denied(), &[])
+}
+
+fn denied() -> [String; 3] {
+    ["--", "-D", "warnings"].map(str::to_owned)
 }
 
 fn tests(words: &[String]) -> Result<()> {
     let servers = Servers::start()?;
-    cargo(&test_command(words), words, &servers.variables())
+    let mut variables = servers.variables();
+    // Most tests wait for servers and deadlines, not for a core.
+    variables.push(("RUST_TEST_THREADS", "4".to_owned()));
+    cargo(&test_command(words), words, &variables)
 }
 
 /// `--workspace` would win over a chosen package.

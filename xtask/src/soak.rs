@@ -1,0 +1,54 @@
+//! `cargo xtask soak`: what takes too long for every change.
+
+use anyhow::{Result, bail};
+
+use crate::run::{cargo, step};
+use crate::servers::Servers;
+use crate::test;
+
+/// One long check, by its name.
+struct Soak {
+    name: &'static str,
+    run: fn() -> Result<()>,
+}
+
+/// In the order in which they run.
+const ALL: &[Soak] = &[
+    Soak { name: "features", run: test::features },
+    Soak { name: "tests", run: tests },
+    Soak { name: "sim", run: || release("tenure-sim", &["--seeds", "10000"]) },
+];
+
+/// Runs all of them, or those named. One that fails does not keep the others from running.
+pub(crate) fn run(names: &[String]) -> Result<()> {
+    let known = || ALL.iter().map(|soak| soak.name).collect::<Vec<_>>().join(", ");
+    if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|soak| soak.name == **name)) {
+        bail!("there is no soak named {unknown}; there are {}", known());
+    }
+    let mut failed = Vec::new();
+    for soak in ALL.iter().filter(|soak| names.is_empty() || names.iter().any(|n| n == soak.name)) {
+        let repeat = format!("cargo xtask soak {}", soak.name);
+        if let Err(error) = step(soak.name, &repeat, soak.run) {
+            eprintln!("error: {error:#}");
+            failed.push(soak.name);
+        }
+    }
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+/// The tests with many more rounds.
+fn tests() -> Result<()> {
+    let servers = Servers::start()?;
+    let soak = ("TENURE_SOAK", "1".to_owned());
+    let variables: Vec<_> = servers.variables().into_iter().chain([soak]).collect();
+    cargo(&["test", "--workspace", "--all-features"], &[], &variables)
+}
+
+/// A program of ours, optimised.
+fn release(package: &str, words: &[&str]) -> Result<()> {
+    let fixed = ["run", "--release", "--package", package, "--"];
+    cargo(&[&fixed[..], words].concat(), &[], &[])
+}
