@@ -113,6 +113,9 @@ pub(super) async fn migrate(client: &mut Client, settings: &Settings) -> Result<
 
 async fn run(client: &mut Client, schema: &str) -> Result<(), tokio_postgres::Error> {
     let transaction = client.transaction().await?;
+    // Whoever comes tenth waits for nine: longer than a lease may wait for a row.
+    let patience = format!("SET LOCAL lock_timeout = {}", MIGRATION.as_millis());
+    transaction.batch_execute(&patience).await?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('tenure migration ' || $1, 0))";
     transaction.query_typed(lock, &[(&schema, Type::TEXT)]).await?;
     transaction.batch_execute(&in_schema(BOOTSTRAP, schema)).await?;
