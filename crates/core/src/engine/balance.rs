@@ -3,28 +3,37 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::picture::{self, Now};
 use super::work::{Held, Work};
-use super::{Drain, Engine, Layout, Status, Wish};
+use super::{Drain, Engine, Layout, Wish};
 use crate::fnv::Fnv;
 use crate::roster::{self, Charge, Seat};
-use crate::{Change, Code, DutyId, InstanceId, Listing, LocalInstant, Problem, Target};
+use crate::{Change, Code, DutyId, Listing, LocalInstant, Problem, Target};
 
 /// How long a duty stays free before the next best member tries for it.
 const RANK_DELAY: Duration = Duration::from_millis(500);
 /// How many free duties of others are looked after at a time.
 const FALLBACK_MOST: usize = 1_000;
 
-/// The members that duties are planned over.
+/// The members that duties are planned over, as this one sees them.
 struct Table {
-    seats: Vec<Seat>,
+    all: picture::Table,
     /// The index of this member.
     me: u32,
-    /// What the others say that they see.
-    views: Vec<u64>,
     /// Members of more than one revision.
     mixed: bool,
-    /// Somebody shares the keys and not the roster.
-    foreign: bool,
+}
+
+impl Table {
+    fn seats(&self) -> &[Seat] {
+        &self.all.seats
+    }
+
+    /// What the others say that they see.
+    fn views(&self) -> impl Iterator<Item = u64> {
+        let others = (0..).zip(&self.all.said).filter(|(n, _)| *n != self.me);
+        others.map(|(_, said)| said.view)
+    }
 }
 
 impl Engine {
@@ -78,10 +87,7 @@ impl Engine {
         self.say_status(now);
         self.mixed = table.mixed.then(|| self.mixed.unwrap_or(now));
         let Some((charges, free)) = self.charges(&table) else { return };
-        let plan = match table.foreign {
-            true => foreign_plan(&charges, &table.seats),
-            false => roster::plan(&charges, &table.seats).seats,
-        };
+        let plan = table.all.plan(&charges).seats;
         self.shed(&charges, &plan, &table, fresh, now);
         self.keep_free_since(&charges, &free, now);
         self.plan_claims(&charges, &plan, &free, &table, now);
@@ -107,36 +113,16 @@ impl Engine {
     fn table(&self) -> Option<Table> {
         let (seen, live) = (self.seen.as_ref()?, self.live.as_ref()?);
         let status = self.status();
-        let mut seats = Vec::new();
-        let (mut me, mut views, mut mixed, mut foreign) = (None, Vec::new(), false, false);
-        for member in &seen.members {
-            let mine = member.nonce == Some(live.session.nonce);
-            let said = if mine { Some(status.clone()) } else { Status::read(&member.note) };
-            foreign |= member.nonce.is_none();
-            let Some(said) =
-                said.or_else(|| member.nonce.is_none().then(|| Status::with_room(usize::MAX)))
-            else {
-                continue;
-            };
-            if said.only != status.only {
-                continue;
-            }
-            match mine {
-                true => me = u32::try_from(seats.len()).ok(),
-                false => views.push(said.view),
-            }
-            mixed |= said.revision != status.revision;
-            let mut seat = said.seat(member);
-            seen.group.adjust(&mut seat);
-            seats.push(seat);
-        }
-        Some(Table { seats, me: me?, views, mixed, foreign })
+        let me = Some((live.session.nonce, &status));
+        let all = picture::Table::new(&seen.members, &seen.group, status.only.as_ref(), me);
+        let mixed = all.said.iter().any(|said| said.revision != status.revision);
+        Some(Table { me: all.me?, all, mixed })
     }
 
     /// Equal for members that see the same members and duties.
     fn view_number(&self, table: &Table) -> u64 {
         let mut hash = Fnv::new();
-        for seat in &table.seats {
+        for seat in table.seats() {
             hash.field(seat.instance.as_str().as_bytes());
             hash.field(&seat.weight.to_le_bytes());
             hash.field(&[u8::from(seat.takes), u8::from(seat.keeps)]);
@@ -147,43 +133,21 @@ impl Engine {
         hash.0
     }
 
-    /// The duties to plan, and which of them are free. A duty that somebody holds who has no seat
-    /// is nobody's to plan.
+    /// The duties to plan, and which of them are free.
     fn charges(&self, table: &Table) -> Option<(Vec<Charge>, Vec<bool>)> {
         let (listing, seen) = (self.listing.as_ref()?, self.seen.as_ref()?);
-        let seat_of = |instance: &InstanceId| {
-            let found = table.seats.binary_search_by(|seat| seat.instance.cmp(instance)).ok()?;
-            u32::try_from(found).ok()
-        };
         let wishes = self.claiming.iter().flat_map(|claiming| &claiming.wishes);
         let claiming: BTreeSet<_> = wishes.map(|wish| &wish.duty).collect();
-        let (mut charges, mut free) = (Vec::new(), Vec::new());
-        for target in listing.targets() {
-            if target.paused || seen.group.pauses(&target.id) {
-                continue;
+        let now = |duty: &DutyId| match (self.holds.get(duty), seen.holders.get(duty)) {
+            (Some(held), _) if held.release.is_none() => Now::Held(table.me),
+            (Some(_), _) => Now::Leaving,
+            (None, Some(Some(instance))) => {
+                table.all.seat_of(instance).map_or(Now::Outside, Now::Held)
             }
-            let mine = self.holds.get(&target.id);
-            let holder = match seen.holders.get(&target.id).and_then(Option::as_ref) {
-                // What is on its way out is not kept, and not free either.
-                _ if mine.is_some() => mine.filter(|h| h.release.is_none()).map(|_| table.me),
-                Some(instance) => match seat_of(instance) {
-                    Some(seat) => Some(seat),
-                    None => continue,
-                },
-                None => None,
-            };
-            free.push(holder.is_none() && mine.is_none());
-            // What is being claimed counts already: else one more is claimed in its place.
-            let holder = holder.or_else(|| claiming.contains(&target.id).then_some(table.me));
-            let pin = seen.group.pins.get(&target.id).cloned();
-            charges.push(Charge {
-                duty: target.id.clone(),
-                holder,
-                zone: target.zone.clone(),
-                pin,
-            });
-        }
-        Some((charges, free))
+            (None, _) if claiming.contains(duty) => Now::Coming(table.me),
+            (None, _) => Now::Free,
+        };
+        Some(picture::charges(listing.targets(), &seen.group, now))
     }
 
     /// Whether operators want this member to hold nothing, and it may let go.
@@ -233,10 +197,10 @@ impl Engine {
         }
         let rollout = self.mixed.is_some_and(|since| now.since(since) < self.settings.rollout);
         // All see the same members and duties (R20).
-        let agreed = table.views.iter().all(|view| *view == self.view);
+        let agreed = table.views().all(|view| view == self.view);
         // A claim on its way may or may not have brought something.
         let unsure = self.claiming.is_some() || self.waiting.is_some();
-        if !agreed || table.foreign || rollout || unsure {
+        if !agreed || table.all.foreign || rollout || unsure {
             return;
         }
         let mut room = self.room_to_move();
@@ -283,14 +247,14 @@ impl Engine {
         now: LocalInstant,
     ) {
         self.todo.clear();
-        let me = &table.seats[table.me as usize];
+        let me = &table.seats()[table.me as usize];
         if self.waiting.is_some() || !me.takes || me.weight == 0 {
             return;
         }
         // Among equals whoever is first may have it: that saves the wait when a standby takes over.
-        let equals = table.seats.iter().all(|seat| seat.weight == me.weight);
+        let equals = table.seats().iter().all(|seat| seat.weight == me.weight);
         let standby = matches!(self.settings.layout, Layout::Standby);
-        let eager = standby && equals && !table.foreign;
+        let eager = standby && equals && !table.all.foreign;
         let mut looked_after = 0;
         for ((charge, seat), _) in charges.iter().zip(plan).zip(free).filter(|(_, free)| **free) {
             if self.is_claiming(&charge.duty) {
@@ -329,13 +293,13 @@ impl Engine {
         let since = self.free.get(duty).copied().unwrap_or(now);
         // Who should have it may see it only at its next look; who gave it away comes last.
         // Foreign members look every few seconds.
-        let looks = if table.foreign { 10 } else { 1 };
+        let looks = if table.all.foreign { 10 } else { 1 };
         let looks = if self.shed.contains_key(duty) { looks + 2 } else { looks };
         let since = since.plus(self.settings.look_every * looks);
         if now < since {
             return since;
         }
-        let order = roster::order(duty, &table.seats);
+        let order = roster::order(duty, table.seats());
         let rank = order.iter().position(|seat| *seat == table.me).unwrap_or(order.len());
         since.plus(RANK_DELAY * u32::try_from(rank).unwrap_or(u32::MAX))
     }
@@ -371,21 +335,11 @@ impl Engine {
 }
 
 fn has_taker(table: &Table) -> bool {
-    let others = table.seats.iter().enumerate().filter(|(i, _)| *i != table.me as usize);
+    let others = table.seats().iter().enumerate().filter(|(i, _)| *i != table.me as usize);
     others.into_iter().any(|(_, seat)| seat.takes && seat.weight > 0 && seat.room > 0)
 }
 
 fn find<'a>(listing: &'a Listing, duty: &DutyId) -> Option<&'a Target> {
     let targets = listing.targets();
     targets.binary_search_by(|target| target.id.cmp(duty)).ok().map(|at| &targets[at])
-}
-
-/// What a foreign member expects of the others: the plain rendezvous of its kind.
-fn foreign_plan(charges: &[Charge], seats: &[Seat]) -> Vec<Option<u32>> {
-    let members: Vec<_> = seats.iter().map(|seat| seat.instance.clone()).collect();
-    let owner = |charge: &Charge| {
-        let owner = roster::foreign_owner(&charge.duty, &members)?;
-        u32::try_from(owner).ok()
-    };
-    charges.iter().map(owner).collect()
 }

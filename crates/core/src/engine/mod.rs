@@ -11,6 +11,7 @@
 //! | `renew` | keeping the session alive, pauses, what is lost with it |
 //! | `work` | starting, draining, cancelling and giving back the work on a duty |
 //! | `look` | reading the group |
+//! | `picture` | what the roster plans from |
 //! | `balance` | what to shed and what to claim |
 //! | `claim` | asking for duties, and what comes of it |
 
@@ -22,6 +23,7 @@ mod event;
 mod group;
 mod look;
 mod note;
+mod picture;
 mod random;
 mod renew;
 mod settings;
@@ -37,6 +39,7 @@ pub use effect::{Effect, End, Request};
 pub use event::{Answer, Ended, Event, Ticket, View};
 pub use group::{Drain, Group};
 pub use note::Status;
+pub use picture::Picture;
 pub use settings::{Layout, Settings};
 
 use crate::{

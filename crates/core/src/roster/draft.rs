@@ -209,18 +209,22 @@ impl<'a> Draft<'a> {
 }
 
 /// Whether a seat may hold anything at all.
-fn is_usable(seat: &Seat) -> bool {
+pub(super) fn is_usable(seat: &Seat) -> bool {
     seat.keeps && seat.weight > 0
+}
+
+/// Whether a pin names a seat.
+pub(super) fn is_there(pin: &Pin, seat: &Seat) -> bool {
+    match pin {
+        Pin::Instance(instance) => seat.instance == *instance,
+        Pin::Name(name) => seat.name.as_ref() == Some(name),
+        Pin::Zone(zone) => seat.zone.as_ref() == Some(zone),
+    }
 }
 
 /// The seats where a pinned duty may be.
 fn matching(pin: &Pin, seats: &[Seat]) -> Vec<u32> {
-    let is_there = |seat: &Seat| match pin {
-        Pin::Instance(instance) => seat.instance == *instance,
-        Pin::Name(name) => seat.name.as_ref() == Some(name),
-        Pin::Zone(zone) => seat.zone.as_ref() == Some(zone),
-    };
-    let seats = (0..).zip(seats).filter(|(_, seat)| is_usable(seat) && is_there(seat));
+    let seats = (0..).zip(seats).filter(|(_, seat)| is_usable(seat) && is_there(pin, seat));
     seats.map(|(n, _)| n).collect()
 }
 

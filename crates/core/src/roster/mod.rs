@@ -5,6 +5,7 @@
 //! alone grants.
 
 mod draft;
+mod explain;
 mod quota;
 mod score;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod tests;
 use std::cmp::Reverse;
 
 use self::draft::Draft;
+pub use self::explain::{Opinion, Why, explain, explain_foreign};
 pub use self::score::foreign_owner;
 use crate::{DutyId, InstanceId, Label};
 

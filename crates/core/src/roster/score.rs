@@ -41,7 +41,7 @@ pub fn foreign_owner(duty: &DutyId, members: &[InstanceId]) -> Option<usize> {
     best.map(|(_, n)| n)
 }
 
-fn foreign_weight(duty: &DutyId, member: &InstanceId) -> u64 {
+pub(super) fn foreign_weight(duty: &DutyId, member: &InstanceId) -> u64 {
     Fnv::new().bytes(member.as_str().as_bytes()).bytes(duty.as_str().as_bytes()).0
 }
 

@@ -1,3 +1,5 @@
+mod explain;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 

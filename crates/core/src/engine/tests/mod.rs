@@ -3,6 +3,7 @@
 
 mod bench;
 mod operator;
+mod picture;
 
 use super::*;
 use crate::store::{Claimed, Closed, HoldFate, KeptAlive, Opened, Released};

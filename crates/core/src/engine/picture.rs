@@ -1,0 +1,172 @@
+//! What duties are planned from: members, holders, the group's document and the duties. Pure, and
+//! the same for a member that plans and for whoever asks why.
+
+use std::collections::BTreeMap;
+
+use super::{Group, Status};
+use crate::roster::{self, Charge, Opinion, Plan, Seat};
+use crate::store::Member;
+use crate::{DutyId, InstanceId, Listing, Nonce, Target};
+
+/// A group as its roster sees it, for whoever is no member of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// The members that duties are planned over, by instance.
+    pub seats: Vec<Seat>,
+    /// The duties that are planned, by id: not those that are paused, and not those that somebody
+    /// holds who has no seat.
+    pub charges: Vec<Charge>,
+    /// Who should hold what.
+    pub plan: Plan,
+    /// Somebody shares the keys and not the roster: the rule of foreign members counts.
+    pub foreign: bool,
+}
+
+impl Picture {
+    /// What members plan who see this. `only`: the duty of those that are there for one duty alone;
+    /// they plan among themselves.
+    pub fn new(
+        members: &[Member],
+        holders: &BTreeMap<DutyId, InstanceId>,
+        group: &Group,
+        listing: &Listing,
+        only: Option<&DutyId>,
+    ) -> Self {
+        let table = Table::new(members, group, only, None);
+        let now = |duty: &DutyId| match holders.get(duty) {
+            None => Now::Free,
+            Some(instance) => table.seat_of(instance).map_or(Now::Outside, Now::Held),
+        };
+        let (charges, _) = charges(listing.targets(), group, now);
+        let plan = table.plan(&charges);
+        Self { seats: table.seats, charges, plan, foreign: table.foreign }
+    }
+
+    /// Why a duty should be where the plan has it: one opinion for each seat, in their order.
+    /// `None` when the duty is not planned.
+    pub fn explain(&self, duty: &DutyId) -> Option<Vec<Opinion>> {
+        let at = self.charges.binary_search_by(|charge| charge.duty.cmp(duty)).ok()?;
+        Some(match self.foreign {
+            true => roster::explain_foreign(&self.charges[at], &self.seats),
+            false => roster::explain(&self.charges, &self.seats, &self.plan, at),
+        })
+    }
+
+    /// Who should hold a duty; `None` when it is not planned, or nobody has room.
+    pub fn owner(&self, duty: &DutyId) -> Option<&Seat> {
+        let at = self.charges.binary_search_by(|charge| charge.duty.cmp(duty)).ok()?;
+        self.plan.seats[at].and_then(|seat| self.seats.get(seat as usize))
+    }
+}
+
+/// The members that count.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) seats: Vec<Seat>,
+    /// What each of them says of itself.
+    pub(super) said: Vec<Status>,
+    /// The index of the one who plans.
+    pub(super) me: Option<u32>,
+    pub(super) foreign: bool,
+}
+
+impl Table {
+    /// `me`: the session of the one who plans, and what it says of itself now; what the store has
+    /// of it may be older.
+    pub(super) fn new(
+        members: &[Member],
+        group: &Group,
+        only: Option<&DutyId>,
+        me: Option<(Nonce, &Status)>,
+    ) -> Self {
+        let mut table = Self { seats: Vec::new(), said: Vec::new(), me: None, foreign: false };
+        for member in members {
+            let mine = me.filter(|(nonce, _)| member.nonce == Some(*nonce));
+            let foreign = member.nonce.is_none();
+            table.foreign |= foreign;
+            let said = match mine {
+                Some((_, status)) => Some(status.clone()),
+                None => Status::read(&member.note),
+            };
+            let said = said.or_else(|| foreign.then(|| Status::with_room(usize::MAX)));
+            let Some(said) = said.filter(|said| said.only.as_ref() == only) else { continue };
+            if mine.is_some() {
+                table.me = u32::try_from(table.seats.len()).ok();
+            }
+            let mut seat = said.clone().seat(member);
+            group.adjust(&mut seat);
+            table.seats.push(seat);
+            table.said.push(said);
+        }
+        table
+    }
+
+    pub(super) fn seat_of(&self, instance: &InstanceId) -> Option<u32> {
+        let found = self.seats.binary_search_by(|seat| seat.instance.cmp(instance)).ok()?;
+        u32::try_from(found).ok()
+    }
+
+    pub(super) fn plan(&self, charges: &[Charge]) -> Plan {
+        match self.foreign {
+            true => foreign_plan(charges, &self.seats),
+            false => roster::plan(charges, &self.seats),
+        }
+    }
+}
+
+/// How a duty stands for the one who plans.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Now {
+    /// Nobody holds it.
+    Free,
+    /// It is free, and this seat has asked for it.
+    Coming(u32),
+    /// This seat holds it.
+    Held(u32),
+    /// It is on its way out: not kept, and not free either.
+    Leaving,
+    /// Somebody holds it who has no seat: it is nobody's to plan.
+    Outside,
+}
+
+/// The duties to plan, and which of them are free.
+pub(super) fn charges(
+    targets: &[Target],
+    group: &Group,
+    now: impl Fn(&DutyId) -> Now,
+) -> (Vec<Charge>, Vec<bool>) {
+    let (mut charges, mut free) = (Vec::new(), Vec::new());
+    for target in targets {
+        if target.paused || group.pauses(&target.id) {
+            continue;
+        }
+        let (holder, is_free) = match now(&target.id) {
+            Now::Outside => continue,
+            Now::Free => (None, true),
+            // What is being claimed counts already: else one more is claimed in its place.
+            Now::Coming(seat) => (Some(seat), true),
+            Now::Held(seat) => (Some(seat), false),
+            Now::Leaving => (None, false),
+        };
+        free.push(is_free);
+        charges.push(Charge {
+            duty: target.id.clone(),
+            holder,
+            zone: target.zone.clone(),
+            pin: group.pins.get(&target.id).cloned(),
+        });
+    }
+    (charges, free)
+}
+
+/// What a foreign member expects of the others: the plain rendezvous of its kind.
+fn foreign_plan(charges: &[Charge], seats: &[Seat]) -> Plan {
+    let members: Vec<_> = seats.iter().map(|seat| seat.instance.clone()).collect();
+    let mut quotas = vec![0; seats.len()];
+    let owner = |charge: &Charge| {
+        let owner = roster::foreign_owner(&charge.duty, &members)?;
+        quotas[owner] += 1;
+        u32::try_from(owner).ok()
+    };
+    Plan { seats: charges.iter().map(owner).collect(), quotas }
+}

@@ -1,0 +1,74 @@
+//! Who asks why sees what members plan.
+
+use std::collections::BTreeMap;
+
+use super::super::*;
+use super::bench::*;
+use crate::roster::Pin;
+use crate::{Nonce, Target};
+
+/// A member claims exactly what the picture gives to it, whatever operators wrote.
+#[test]
+fn a_member_does_as_the_picture_says() {
+    let duty = |n: usize| DutyId::new(format!("d{n:02}")).unwrap();
+    let all: Vec<DutyId> = (0..12).map(duty).collect();
+    let mut bench = Bench::new();
+    bench.group.pins.insert(duty(3), Pin::Instance(instance("me")));
+    bench.group.pins.insert(duty(4), Pin::Instance(instance("b")));
+    bench.group.paused.insert(duty(5));
+    bench.group.weights.insert(instance("me"), 2);
+    bench.group.cordoned.insert(instance("a"));
+    let names: Vec<&str> = all.iter().map(DutyId::as_str).collect();
+    bench.list(&names);
+    bench.join();
+    // One is held by somebody who has no seat: nobody plans it.
+    let held = [("d00", "a"), ("d01", "b"), ("d02", "gone")];
+    let of = |name: &str| held.iter().find(|(duty, _)| *duty == name).map(|(_, of)| (*of, 1));
+    let holders: Vec<_> = names.iter().map(|name| (*name, of(name))).collect();
+    bench.see(&["a", "b"], &holders);
+
+    let members = ["a", "b", "me"].map(|name| member(name, 1, 0));
+    let held = held.map(|(duty, of)| (DutyId::new(duty).unwrap(), instance(of)));
+    let held: BTreeMap<_, _> = held.into();
+    let listing = Listing::new(all.iter().cloned().map(Target::new));
+    let picture = Picture::new(&members, &held, &bench.group, &listing, None);
+    let mine =
+        |duty: &&DutyId| picture.owner(duty).is_some_and(|seat| seat.instance == instance("me"));
+    let mine: Vec<DutyId> = all.iter().filter(mine).cloned().collect();
+    let Some((_, Request::Claim { wants, .. })) = bench.asked(is_claim) else { unreachable!() };
+    let wanted: Vec<DutyId> = wants.into_iter().map(|want| want.duty.id).collect();
+    assert_eq!(wanted, mine);
+    assert!(mine.contains(&duty(3)) && mine.len() > 2, "{mine:?}");
+    assert!([2, 5].iter().all(|n| picture.explain(&duty(*n)).is_none()));
+    let why = picture.explain(&duty(4)).unwrap();
+    assert_eq!(
+        why.iter().map(|opinion| opinion.why.is_yes()).collect::<Vec<_>>(),
+        [false, true, false]
+    );
+}
+
+/// Those who are there for one duty plan among themselves; a foreign member changes the rule.
+#[test]
+fn members_of_one_duty_and_foreign_ones_are_told_apart() {
+    let only = |name: &str, only: &str| {
+        let only = Some(DutyId::new(only).unwrap());
+        let note = Status { only, ..Status::with_room(1) }.note().unwrap();
+        crate::store::Member { note, ..member(name, 1, 0) }
+    };
+    let members = [only("a", "x"), only("b", "y"), only("c", "x")];
+    let x = DutyId::new("x").unwrap();
+    let listing = Listing::new([Target::new(x.clone())]);
+    let picture = Picture::new(&members, &BTreeMap::new(), &Group::default(), &listing, Some(&x));
+    let seats: Vec<&str> = picture.seats.iter().map(|seat| seat.instance.as_str()).collect();
+    assert_eq!((seats, picture.foreign), (vec!["a", "c"], false));
+
+    let mut members = ["a", "b", "c"].map(|name| member(name, 1, 0));
+    members[1].nonce = None::<Nonce>;
+    let picture = Picture::new(&members, &BTreeMap::new(), &Group::default(), &listing, None);
+    assert!(picture.foreign);
+    let names: Vec<_> = members.iter().map(|member| member.instance.clone()).collect();
+    let owner = crate::roster::foreign_owner(&x, &names).map(|n| &names[n]);
+    assert_eq!(picture.owner(&x).map(|seat| &seat.instance), owner);
+    let yes = picture.explain(&x).unwrap().iter().position(|opinion| opinion.why.is_yes());
+    assert_eq!(yes.map(|n| &names[n]), owner);
+}

@@ -1,0 +1,217 @@
+//! Why a duty is planned where it is: read from the plan, step by step as it was made.
+
+use super::draft::{is_there, is_usable};
+use super::{Charge, Plan, Seat, score};
+
+macro_rules! whys {
+    ($($name:ident $yes:literal $word:literal $sentence:literal)*) => {
+        /// What decided for or against a seat.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Why { $(#[doc = $sentence] $name,)* }
+
+        impl Why {
+            /// Whether it decided for the seat.
+            pub const fn is_yes(self) -> bool {
+                match self { $(Self::$name => $yes,)* }
+            }
+
+            /// One word, for programs.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $word,)* }
+            }
+
+            /// One sentence, for people.
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$name => $sentence,)* }
+            }
+        }
+    };
+}
+
+whys! {
+    Pinned true "pinned"
+        "it is pinned here"
+    Keeps true "keeps"
+        "holds it, and keeps what it holds up to its share"
+    InZone true "in_zone"
+        "scores highest of those below their share in the zone of the duty"
+    Highest true "highest"
+        "scores highest of those below their share"
+    ForeignHighest true "foreign_highest"
+        "scores highest by the rule of foreign members, of which the group has some"
+    Drained false "drained"
+        "holds nothing: it drains, leaves or was evicted"
+    NoWeight false "no_weight"
+        "holds nothing: its weight is 0"
+    NoRoom false "no_room"
+        "holds nothing: it has room for none"
+    PinnedElsewhere false "pinned_elsewhere"
+        "it is pinned elsewhere"
+    PinnedBeside false "pinned_beside"
+        "the pin allows it, and another that it allows has fewer pinned duties or scores higher"
+    Surplus false "surplus"
+        "holds it and has more than its share: of what it holds it gives up this one"
+    Stays false "stays"
+        "another holds it within its share, and nothing moves without need"
+    Cordoned false "cordoned"
+        "takes nothing more: it is cordoned, or waits after a loss of the store"
+    HasShare false "has_share"
+        "has its share with what it keeps"
+    OtherZone false "other_zone"
+        "is in another zone, and one in the zone of the duty was below its share"
+    Lower false "lower"
+        "scores lower than the one chosen"
+    Filled false "filled"
+        "its share was filled by other duties first"
+    ForeignLower false "foreign_lower"
+        "scores lower by the rule of foreign members, of which the group has some"
+}
+
+/// What speaks for and against one seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opinion {
+    /// How much it wants the duty; the highest wins where scores decide.
+    pub score: u64,
+    /// How many duties are its share.
+    pub share: usize,
+    /// How many the plan gives to it.
+    pub given: usize,
+    /// Whether it holds the duty now.
+    pub holds: bool,
+    /// Whether the pin of the duty names it; `None` when it is not pinned.
+    pub pin: Option<bool>,
+    /// Whether it is in the zone of the duty; `None` when it has none.
+    pub zone: Option<bool>,
+    /// What decided.
+    pub why: Why,
+}
+
+/// Says for each seat why charge `at` is, or is not, planned there. The plan is that of these
+/// charges and seats.
+pub fn explain(charges: &[Charge], seats: &[Seat], plan: &Plan, at: usize) -> Vec<Opinion> {
+    let case = Case::new(charges, seats, plan, at);
+    (0..seats.len()).map(|seat| case.opinion(seat)).collect()
+}
+
+/// The same by the rule of foreign members.
+pub fn explain_foreign(charge: &Charge, seats: &[Seat]) -> Vec<Opinion> {
+    let scores = seats.iter().map(|seat| score::foreign_weight(&charge.duty, &seat.instance));
+    let scores: Vec<u64> = scores.collect();
+    // The first of equals.
+    let best = (0..scores.len()).rev().max_by_key(|seat| scores[*seat]);
+    let opinion = |(n, seat): (usize, &Seat)| Opinion {
+        score: scores[n],
+        share: 0,
+        given: 0,
+        holds: charge.holder == u32::try_from(n).ok(),
+        pin: charge.pin.as_ref().map(|pin| is_there(pin, seat)),
+        zone: charge.zone.as_ref().map(|zone| seat.zone.as_ref() == Some(zone)),
+        why: if best == Some(n) { Why::ForeignHighest } else { Why::ForeignLower },
+    };
+    seats.iter().enumerate().map(opinion).collect()
+}
+
+/// One charge and what its seats have beside it.
+struct Case<'a> {
+    charge: &'a Charge,
+    seats: &'a [Seat],
+    plan: &'a Plan,
+    chosen: Option<usize>,
+    holder: Option<usize>,
+    scores: Vec<u64>,
+    /// What each seat is given, and what of it was not moved there.
+    given: Vec<usize>,
+    kept: Vec<usize>,
+}
+
+impl<'a> Case<'a> {
+    fn new(charges: &'a [Charge], seats: &'a [Seat], plan: &'a Plan, at: usize) -> Self {
+        let charge = &charges[at];
+        let (mut given, mut kept) = (vec![0; seats.len()], vec![0; seats.len()]);
+        for (charge, seat) in charges.iter().zip(&plan.seats) {
+            let Some(seat) = *seat else { continue };
+            let n = seat as usize;
+            given[n] += 1;
+            let pinned = charge.pin.as_ref().is_some_and(|pin| is_there(pin, &seats[n]));
+            kept[n] += usize::from(charge.holder == Some(seat) || pinned);
+        }
+        let duty = score::of_duty(&charge.duty);
+        let score = |seat: &Seat| score::of_pair(duty, score::of_member(&seat.instance));
+        Self {
+            charge,
+            seats,
+            plan,
+            chosen: plan.seats[at].map(|seat| seat as usize),
+            holder: charge.holder.map(|seat| seat as usize),
+            scores: seats.iter().map(score).collect(),
+            given,
+            kept,
+        }
+    }
+
+    fn opinion(&self, seat: usize) -> Opinion {
+        Opinion {
+            score: self.scores[seat],
+            share: self.plan.quotas[seat],
+            given: self.given[seat],
+            holds: self.holder == Some(seat),
+            pin: self.pin(seat),
+            zone: self.zone(seat),
+            why: match self.chosen {
+                Some(chosen) if chosen == seat => self.why_yes(seat),
+                _ => self.why_no(seat),
+            },
+        }
+    }
+
+    fn pin(&self, seat: usize) -> Option<bool> {
+        self.charge.pin.as_ref().map(|pin| is_there(pin, &self.seats[seat]))
+    }
+
+    fn zone(&self, seat: usize) -> Option<bool> {
+        let zone = self.charge.zone.as_ref()?;
+        Some(self.seats[seat].zone.as_ref() == Some(zone))
+    }
+
+    fn why_yes(&self, seat: usize) -> Why {
+        match () {
+            () if self.pin(seat) == Some(true) => Why::Pinned,
+            () if self.holder == Some(seat) => Why::Keeps,
+            () if self.zone(seat) == Some(true) => Why::InZone,
+            () => Why::Highest,
+        }
+    }
+
+    fn why_no(&self, n: usize) -> Why {
+        let seat = &self.seats[n];
+        if !is_usable(seat) || seat.room == 0 {
+            return match seat {
+                Seat { keeps: false, .. } => Why::Drained,
+                Seat { weight: 0, .. } => Why::NoWeight,
+                _ => Why::NoRoom,
+            };
+        }
+        let (holds, stays) = (self.holder == Some(n), self.chosen == self.holder);
+        let pinned = self.chosen.is_some_and(|chosen| self.pin(chosen) == Some(true));
+        match self.chosen {
+            Some(_) if pinned && self.pin(n) == Some(false) => Why::PinnedElsewhere,
+            _ if holds => Why::Surplus,
+            Some(_) if stays => Why::Stays,
+            _ if !seat.takes => Why::Cordoned,
+            Some(_) if pinned => Why::PinnedBeside,
+            _ if self.kept[n] >= self.plan.quotas[n] => Why::HasShare,
+            Some(chosen) => self.beaten_by(chosen, n),
+            None => Why::Filled,
+        }
+    }
+
+    /// Both were below their share when the duty was to go somewhere.
+    fn beaten_by(&self, chosen: usize, n: usize) -> Why {
+        match (self.zone(chosen), self.zone(n)) {
+            (Some(true), Some(false)) => Why::OtherZone,
+            (Some(false), Some(true)) => Why::Filled,
+            _ if self.scores[n] > self.scores[chosen] => Why::Filled,
+            _ => Why::Lower,
+        }
+    }
+}
