@@ -13,6 +13,7 @@ use tenure_core::guarantee::Level;
 use crate::env;
 use crate::failure::Failure;
 use crate::observe;
+use crate::operate::{drain, evict, pause, pin};
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
 
@@ -73,6 +74,17 @@ pub(crate) enum Command {
     Run(Run),
     /// Run a command once per target and interval, each target on one instance
     Poll(Poll),
+    /// Take the duties of an instance to the others, and wait until it holds nothing
+    #[command(after_help = drain::EXIT_CODES)]
+    Drain(drain::Args),
+    /// Put an instance out of its group: it cannot renew, and not come back
+    Evict(evict::Args),
+    /// Stop work on a duty, or on a whole group, until it is resumed
+    Pause(pause::Args),
+    /// Go on with a duty or a group that was paused
+    Resume(pause::Args),
+    /// Say where a duty has to be, take that back, or list the pins of a group
+    Pin(pin::Args),
     /// Forget duties that are gone for good: their holds, checkpoints and histories
     Forget {
         /// The duties, as they are printed: GROUP/ID
@@ -114,6 +126,17 @@ pub(crate) enum Command {
     Errors {
         /// The code, such as ST002
         code: Option<String>,
+    },
+    /// Print a script that makes a shell complete the words of this command
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one for every command
+    Man {
+        /// Write tenure.1, tenure-ls.1 and so on into this folder
+        #[arg(long, value_name = "PATH")]
+        dir: Option<PathBuf>,
     },
 }
 
@@ -193,7 +216,7 @@ pub(crate) struct Member {
 }
 
 /// Reads `30s`, `500ms`, `1m 30s`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let time = text
         .parse::<jiff::SignedDuration>()
         .map_err(|_| "a time is a number and a unit, as in 30s, 500ms or 5m".to_owned())?;

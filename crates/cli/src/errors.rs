@@ -16,7 +16,8 @@ pages! {
     "ST001" "ST002" "ST003" "ST004" "ST005" "ST006" "ST007" "ST008" "ST009" "ST010"
     "ST011" "ST012" "ST013" "ST014" "ST015" "ST016" "ST017" "ST018" "ST019" "ST020"
     "ST021" "ST022" "ST023" "ST024" "ST025" "ST026" "ST027" "ST028"
-    "DT001" "DT002" "DT003" "DT004" "DT005" "DT006" "DT007" "DT008" "DT009"
+    "DT001" "DT002" "DT003" "DT004" "DT005" "DT006" "DT007" "DT008" "DT009" "DT010"
+    "DT011" "DT012"
 }
 
 /// A test sees to it that every code has a page.

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tenure_core::engine::Group;
 use tenure_core::store::{Holder, Member, view_hash};
 use tenure_core::{Epoch, GroupName, Store};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 
 use crate::failure::Failure;
+use crate::operate::lines::{self, Line};
 use crate::output::{document, shown, to_stderr};
 use crate::table::{Align, Column, lay_out};
 
@@ -17,6 +19,8 @@ struct View {
     group: GroupName,
     duties: Vec<Holder>,
     members: Vec<Member>,
+    /// What operators have put in force; `None` when that cannot be read.
+    in_force: Option<Vec<Line>>,
 }
 
 pub(crate) async fn run(
@@ -48,11 +52,13 @@ impl View {
     async fn read(store: &dyn Store, group: GroupName) -> Result<Self, Failure> {
         let members = store.members(&group).await?;
         let duties = store.holders(&group).await?;
-        Ok(Self { group, duties, members })
+        let read = Group::read(&store.group_document(&group).await?);
+        let in_force = read.ok().map(|read| lines::of(&group, &read));
+        Ok(Self { group, duties, members, in_force })
     }
 
     fn for_people(&self) -> String {
-        let Self { group, duties, members } = self;
+        let Self { group, duties, members, in_force } = self;
         if duties.is_empty() && members.is_empty() {
             to_stderr(&format!("group {group} has no duties and no members"));
         }
@@ -60,7 +66,15 @@ impl View {
         let members: Vec<_> = members.iter().map(member_row).collect();
         let duties = lay_out(&DUTY_COLUMNS, &duties);
         let members = lay_out(&MEMBER_COLUMNS, &members);
-        format!("group {group}\n\n{duties}\n{members}")
+        let in_force = match in_force {
+            None => {
+                to_stderr(&format!("the document of group {group} cannot be read (ST014)"));
+                String::new()
+            }
+            Some(lines) if lines.is_empty() => String::new(),
+            Some(lines) => format!("\n{}", lines::for_people(lines)),
+        };
+        format!("group {group}\n\n{duties}\n{members}{in_force}")
     }
 
     fn for_programs(&self) -> Value {
@@ -68,6 +82,7 @@ impl View {
             "group": self.group.to_string(),
             "duties": self.duties.iter().map(duty_value).collect::<Vec<_>>(),
             "members": self.members.iter().map(member_value).collect::<Vec<_>>(),
+            "in_force": self.in_force.as_deref().map(lines::for_programs),
             "view": format!("{:016x}", view_hash(&self.members, &self.duties)),
         })
     }

@@ -12,10 +12,12 @@ mod ls;
 mod member;
 mod migrate;
 mod observe;
+mod operate;
 mod output;
 mod poll;
 mod run;
 mod settings;
+mod shell;
 mod signals;
 mod signing;
 mod store;
@@ -56,6 +58,13 @@ fn run(settings: Settings) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::SUCCESS);
         }
         Action::Run(settings) => return wait_for(run::run(settings)).map_err(run::around),
+        Action::Operate { store, task } => {
+            let told = wait_for(operate::run(&store, task, json))?;
+            output::to_stdout(&told.text).context("cannot write to standard output")?;
+            return Ok(told.code);
+        }
+        Action::Completions(shell) => shell::completions(shell, json)?,
+        Action::Man { dir } => shell::manual(dir.as_deref(), json)?,
         Action::Errors { code } => errors::text(code, json),
         Action::Migrate { store, print: true } => migrate::script(&store, json)?,
         Action::Migrate { store, print: false } => wait_for(migrate::run(&store, json))?,

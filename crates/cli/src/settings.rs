@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use clap_complete::Shell;
 use tenure_core::guarantee::Level;
 use tenure_core::{Code, DutyKey, GroupName};
 use tenure_store::StoreUrl;
 
 use crate::args::{Args, Command, NOT_SHOWN, may_be_secret, name};
 use crate::failure::Failure;
+use crate::operate::Task::{Drain, Evict, Pause, Pin};
+use crate::operate::{self, drain, evict, pause, pin};
 use crate::store::Task;
 use crate::{checkpoint, poll, run, signing};
 
@@ -27,6 +30,9 @@ pub(crate) enum Action {
     Migrate { store: StoreUrl, print: bool },
     Doctor { store: StoreUrl, require: Option<Level> },
     Errors { code: Option<Code> },
+    Operate { store: StoreUrl, task: operate::Task },
+    Completions(Shell),
+    Man { dir: Option<PathBuf> },
     Guard { scratch: Option<PathBuf> },
     Run(run::Settings),
     Poll(Box<poll::Settings>),
@@ -56,6 +62,23 @@ impl Settings {
                 let require = require.as_deref().and_then(Level::parse);
                 Action::Doctor { store: store()?, require }
             }
+            Command::Drain(args) => {
+                Action::Operate { task: Drain(drain::Task::new(args)?), store: store()? }
+            }
+            Command::Evict(args) => {
+                Action::Operate { task: Evict(evict::Task::new(args)?), store: store()? }
+            }
+            Command::Pause(args) => {
+                Action::Operate { task: Pause(pause::Task::new(args, true)?), store: store()? }
+            }
+            Command::Resume(args) => {
+                Action::Operate { task: Pause(pause::Task::new(args, false)?), store: store()? }
+            }
+            Command::Pin(args) => {
+                Action::Operate { task: Pin(pin::Task::new(args)?), store: store()? }
+            }
+            Command::Completions { shell } => Action::Completions(*shell),
+            Command::Man { dir } => Action::Man { dir: dir.clone() },
             Command::Guard { scratch } => Action::Guard { scratch: scratch.clone() },
             Command::Poll(poll) => Action::Poll(Box::new(poll::Settings::new(poll, store()?)?)),
             Command::Run(run) => {

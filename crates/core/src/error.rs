@@ -100,11 +100,17 @@ codes! {
     CannotStart "DT006" "the command cannot be started"
         "check that the program exists and may be executed; the duty was given back"
     LastMember "DT007" "the last member of a group cannot be drained"
-        "start another member first, or stop this one: then its duties wait for the next to start"
+        "start another member first; `tenure drain --force` lets the duties wait for the next"
     BadPartitions "DT008" "the partitions in the environment make no sense"
         "set CONNECTOR_PARTITIONS=0,1 or CONNECTOR_PARTITION_ID with CONNECTOR_TOTAL_PARTITIONS"
     Machine "DT009" "this machine refused something that tenure needs, or took it away"
         "look at what stands above: a folder, a port, the limits or the memory of this process"
+    NotThere "DT010" "there is no group, duty or instance of that name"
+        "`tenure ls` shows what there is; names are given as it prints them"
+    StillHeld "DT011" "the time was over before everything was handed over"
+        "drain again to wait on, or take it back with --undo; `tenure ls` shows what is left"
+    Conflict "DT012" "this does not go together with what is in force"
+        "look at `tenure ls GROUP` and take back first what stands in the way"
 }
 
 impl fmt::Display for Code {

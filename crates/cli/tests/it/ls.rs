@@ -28,7 +28,7 @@ fn keys(value: &Value) -> Vec<&str> {
 pub fn check_json(document: &Value, dense_epochs: bool) {
     assert_eq!(keys(document), ["groups"]);
     let group = &document["groups"][0];
-    assert_eq!(keys(group), ["duties", "group", "members", "view"]);
+    assert_eq!(keys(group), ["duties", "group", "in_force", "members", "view"]);
     assert_eq!(group["group"], "poll");
     assert_eq!(group["view"].as_str().unwrap().len(), 16);
     let duties = group["duties"].as_array().unwrap();

@@ -7,16 +7,19 @@
 
 mod checkpoint;
 mod doctor;
+mod drain;
 mod errors;
 mod guard;
 mod guide;
 mod listen;
 mod ls;
 mod migrate;
+mod operate;
 mod poll;
 mod run;
 mod running;
 mod secrets;
+mod shell;
 mod stores;
 mod tenure;
 mod terminal;

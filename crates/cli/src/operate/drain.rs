@@ -1,0 +1,296 @@
+//! `tenure drain`: takes the duties of an instance to the others, and waits for that.
+
+use std::future::pending;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tenure_core::engine::{Drain, Group, Status};
+use tenure_core::store::Watch;
+use tenure_core::{Code, GroupName, InstanceId, Store, StoreError};
+use tokio::time::{sleep, timeout};
+
+use super::progress::Progress;
+use super::sight::{Edited, Sight, edit};
+use super::{Told, conflict, duties, lines, some_of};
+use crate::failure::Failure;
+use crate::output::{document, to_stderr};
+use crate::signals::{Signals, ends};
+
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0    the instance holds nothing any more, or has ended
+  1    refused or failed; the message says what was kept
+  2    bad usage
+  3    outcome unknown; it may have happened
+  4    the time was over; the drain stays in force
+  130  interrupted (128 and the number of the signal); the drain stays in force";
+
+const NOT_YET: u8 = 4;
+
+/// How often the group is looked at, hint or not.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Members look at the group once in a second at least: by then the instance knows of the drain,
+/// and what it gave back has found somebody.
+const SETTLE: Duration = Duration::from_millis(1_200);
+/// So many looks in a row may fail.
+const FAILURES: u32 = 20;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The group, as it is printed
+    group: String,
+    /// The instance, as it is printed
+    instance: String,
+    /// Also if nobody else takes duties: they stay free until somebody comes
+    #[arg(long, conflicts_with = "undo")]
+    force: bool,
+    /// How long to wait; for ever when not given
+    #[arg(long, value_name = "TIME", value_parser = crate::args::duration, conflicts_with = "undo")]
+    timeout: Option<Duration>,
+    /// Take it back: the instance gets duties again
+    #[arg(long)]
+    undo: bool,
+    /// Say what would happen and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Task {
+    group: GroupName,
+    instance: InstanceId,
+    how: Option<Drain>,
+    timeout: Option<Duration>,
+    dry_run: bool,
+}
+
+impl Task {
+    pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
+        let (group, instance) = super::member(&args.group, &args.instance)?;
+        let how = match (args.undo, args.force) {
+            (true, _) => None,
+            (false, true) => Some(Drain::Anyway),
+            (false, false) => Some(Drain::HandOver),
+        };
+        Ok(Self { group, instance, how, timeout: args.timeout, dry_run: args.dry_run })
+    }
+
+    /// Changes the document, or refuses to.
+    fn change(&self, sight: &Sight, group: &mut Group) -> Result<(), Failure> {
+        let Self { instance, .. } = self;
+        let Some(how) = self.how else {
+            if group.drained.remove(instance).is_none() {
+                sight.member(instance)?;
+            }
+            return Ok(());
+        };
+        let member = sight.member(instance)?;
+        if member.nonce.is_none() || Status::read(&member.note).is_none() {
+            let what = format!("{instance} does not read the document of {}", self.group);
+            return Err(conflict(what));
+        }
+        if how == Drain::HandOver && !sight.has_successor(group, instance) {
+            let what = format!("no other member of {} takes duties", self.group);
+            return Err(StoreError::refused(Code::LastMember, what).into());
+        }
+        group.drained.insert(instance.clone(), how);
+        Ok(())
+    }
+
+    fn value(&self, edited: &Edited, progress: &Progress) -> Value {
+        let mut value = edited.value(self.dry_run);
+        value["instance"] = self.instance.to_string().into();
+        value["how"] = self.how.map(lines::word).into();
+        value["drained"] = (self.how.is_some() && !self.dry_run && progress.is_over()).into();
+        value["ended"] = progress.ended.into();
+        value["duties"] = progress.value(&self.group);
+        value
+    }
+}
+
+/// Why the waiting is over.
+enum Over {
+    Drained,
+    Time,
+    Asked(Signal),
+}
+
+pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<Told, Failure> {
+    let Task { group, instance, dry_run, .. } = &task;
+    let edited = edit(store, group, *dry_run, |sight, group| task.change(sight, group)).await?;
+    let mut progress = Progress::new(instance.clone());
+    progress.look(&edited.before);
+    if !json {
+        edited.tell(*dry_run);
+    }
+    let Some(how) = task.how.filter(|_| !dry_run) else {
+        return Ok(match json {
+            true => document(&task.value(&edited, &progress)).into(),
+            false => task.foretell(&edited, &progress).into(),
+        });
+    };
+    let left = duties(progress.left().count());
+    if !json {
+        to_stderr(&format!("{instance} is drained: it gets nothing more and hands over {left}"));
+    }
+    let over = wait(store, &task, how, &mut progress, !json).await;
+    progress.end_line();
+    let shown = match json {
+        true => document(&task.value(&edited, &progress)),
+        false => String::new(),
+    };
+    match over {
+        Ok(over) => task.told(over, &progress, shown, json),
+        Err(error) => {
+            Err(Failure::Partly { shown, error, kept: "the drain stays in force; --undo ends it" })
+        }
+    }
+}
+
+impl Task {
+    /// What undoing did, or what a dry run would do.
+    fn foretell(&self, edited: &Edited, progress: &Progress) -> String {
+        let Self { group, instance, how, dry_run, .. } = self;
+        let left = duties(progress.left().count());
+        match (how, edited.changed, dry_run) {
+            (None, false, _) => format!("{instance} of {group} is not drained\n"),
+            (None, true, true) => format!("{instance} of {group} would get duties again\n"),
+            (None, true, false) => format!("{instance} of {group} gets duties again\n"),
+            (Some(_), false, _) => format!("{instance} of {group} is drained already\n"),
+            (Some(Drain::HandOver), true, _) => {
+                format!("{instance} of {group} would hand over {left}\n")
+            }
+            (Some(Drain::Anyway), true, _) => {
+                format!("{instance} of {group} would give up {left}, taken by others or not\n")
+            }
+        }
+    }
+
+    fn told(
+        &self,
+        over: Over,
+        progress: &Progress,
+        shown: String,
+        json: bool,
+    ) -> Result<Told, Failure> {
+        let Self { group, instance, .. } = self;
+        let line = progress.line();
+        let undo = format!("`tenure drain {group} {instance} --undo` takes it back");
+        match over {
+            Over::Drained if json => Ok(shown.into()),
+            Over::Drained if progress.ended => Ok(format!("{instance} has ended; {line}\n").into()),
+            Over::Drained => {
+                Ok(format!("{instance} holds nothing any more; {line}\n{undo}\n").into())
+            }
+            Over::Asked(signal) => {
+                to_stderr(&format!("interrupted: the drain stays in force; {line}; {undo}"));
+                let code = u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX);
+                Ok(Told { text: shown, code: ExitCode::from(code) })
+            }
+            Over::Time => {
+                let left = progress.left().map(|id| format!("{group}/{id}"));
+                let left = some_of(left.collect::<Vec<_>>().into_iter());
+                let error = StoreError::refused(
+                    Code::StillHeld,
+                    format!("{instance} still holds {left}; {line}"),
+                );
+                let kept = "the drain stays in force";
+                let failure = Box::new(Failure::Partly { shown, error, kept });
+                Err(Failure::Around { failure, code: NOT_YET })
+            }
+        }
+    }
+}
+
+/// Waits until the instance holds nothing, the time is over, or somebody asks to end.
+async fn wait(
+    store: &dyn Store,
+    task: &Task,
+    how: Drain,
+    progress: &mut Progress,
+    tell: bool,
+) -> Result<Over, StoreError> {
+    let listening = Signals::listen();
+    let asked = async {
+        match listening {
+            Ok(mut signals) => loop {
+                let signal = signals.next().await;
+                if ends(signal) {
+                    break signal;
+                }
+            },
+            // Then the usual happens: the process ends, and the drain stays in force.
+            Err(_) => pending().await,
+        }
+    };
+    let drained = follow(store, task, how, progress, tell);
+    let bounded = async {
+        match task.timeout {
+            Some(limit) => timeout(limit, drained).await.unwrap_or(Ok(Over::Time)),
+            None => drained.await,
+        }
+    };
+    tokio::select! {
+        over = bounded => over,
+        signal = asked => Ok(Over::Asked(signal)),
+    }
+}
+
+async fn follow(
+    store: &dyn Store,
+    task: &Task,
+    how: Drain,
+    progress: &mut Progress,
+    tell: bool,
+) -> Result<Over, StoreError> {
+    let mut watch = store.watch(&task.group).await.ok();
+    let (mut failures, mut out) = (0, false);
+    let mut deserted = false;
+    loop {
+        match Sight::read(store, &task.group).await {
+            Ok(sight) => {
+                failures = 0;
+                progress.look(&sight);
+                if tell {
+                    progress.tell();
+                }
+                let alone = how == Drain::HandOver
+                    && !progress.is_over()
+                    && !sight.has_successor(&sight.group, &task.instance);
+                if tell && alone && !deserted {
+                    progress.end_line();
+                    to_stderr("no other member takes duties now: it keeps the rest until one does");
+                }
+                deserted = alone;
+                // Twice in a row: a claim that was on its way may have brought something.
+                if out && progress.is_over() {
+                    return Ok(Over::Drained);
+                }
+                out = progress.is_over();
+            }
+            Err(error) => {
+                failures += 1;
+                if failures >= FAILURES {
+                    return Err(error);
+                }
+            }
+        }
+        match out {
+            true => sleep(SETTLE).await,
+            false => next_look(&mut watch).await,
+        }
+    }
+}
+
+/// Returns after a hint, or after a while.
+async fn next_look(watch: &mut Option<Box<dyn Watch>>) {
+    if let Some(watching) = watch
+        && let Ok(Err(_)) = timeout(LOOK_EVERY, watching.changed()).await
+    {
+        sleep(LOOK_EVERY).await;
+    } else if watch.is_none() {
+        sleep(LOOK_EVERY).await;
+    }
+}

@@ -1,0 +1,65 @@
+//! What operators have put in force in a group, one line each.
+
+use serde_json::{Value, json};
+use tenure_core::engine::{Drain, Group};
+use tenure_core::roster::Pin;
+use tenure_core::{DutyId, GroupName};
+
+use crate::ls::or_nothing;
+use crate::table::{Align, Column, lay_out};
+
+/// One thing that is in force.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    what: &'static str,
+    on: String,
+    how: Option<String>,
+}
+
+const COLUMNS: [Column; 3] =
+    [Column("IN_FORCE", Align::Left), Column("ON", Align::Left), Column("HOW", Align::Left)];
+
+/// All that is in force.
+pub(crate) fn of(name: &GroupName, group: &Group) -> Vec<Line> {
+    let duty = |id: &DutyId| format!("{name}/{id}");
+    let line = |what, on, how| Line { what, on, how };
+    let mut lines = Vec::new();
+    lines.extend(group.all_paused.then(|| line("pause-all", name.to_string(), None)));
+    lines.extend(group.paused.iter().map(|id| line("pause", duty(id), None)));
+    lines.extend(group.pins.iter().map(|(id, pin)| line("pin", duty(id), Some(place(pin)))));
+    let drains = group.drained.iter();
+    lines.extend(
+        drains.map(|(who, how)| line("drain", who.to_string(), Some(word(*how).to_owned()))),
+    );
+    lines.extend(group.cordoned.iter().map(|who| line("cordon", who.to_string(), None)));
+    let weights = group.weights.iter();
+    lines.extend(weights.map(|(who, n)| line("weight", who.to_string(), Some(n.to_string()))));
+    lines
+}
+
+/// How a drain is called.
+pub(crate) fn word(drain: Drain) -> &'static str {
+    match drain {
+        Drain::HandOver => "hand-over",
+        Drain::Anyway => "anyway",
+    }
+}
+
+/// Where a pin leads.
+pub(crate) fn place(pin: &Pin) -> String {
+    match pin {
+        Pin::Instance(instance) => format!("instance:{instance}"),
+        Pin::Name(name) => format!("name:{name}"),
+        Pin::Zone(zone) => format!("zone:{zone}"),
+    }
+}
+
+pub(crate) fn for_people(lines: &[Line]) -> String {
+    let row = |line: &Line| [line.what.to_owned(), line.on.clone(), or_nothing(line.how.as_ref())];
+    lay_out(&COLUMNS, &lines.iter().map(row).collect::<Vec<_>>())
+}
+
+pub(crate) fn for_programs(lines: &[Line]) -> Value {
+    let value = |line: &Line| json!({ "what": line.what, "on": line.on, "how": line.how });
+    lines.iter().map(value).collect()
+}

@@ -1,0 +1,207 @@
+//! Looking at a group, and changing its document.
+
+use serde_json::{Value, json};
+use tenure_core::engine::{Group, Layout, Status};
+use tenure_core::roster::{Pin, Seat};
+use tenure_core::store::{Holder, HolderNow, Member, Replaced};
+use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Store, StoreError, Version};
+
+use super::lines::{self, Line};
+use super::not_there;
+use crate::failure::Failure;
+use crate::output::to_stderr;
+
+/// How often a document that others change meanwhile is read again and changed.
+const ATTEMPTS: usize = 10;
+
+/// A group as it was read.
+#[derive(Debug)]
+pub(super) struct Sight {
+    pub(super) name: GroupName,
+    version: Version,
+    pub(super) group: Group,
+    pub(super) members: Vec<Member>,
+    pub(super) holders: Vec<Holder>,
+}
+
+/// A member that takes duties by the roster.
+pub(super) struct Taker {
+    pub(super) seat: Seat,
+    /// The one duty that it is there for.
+    pub(super) only: Option<DutyId>,
+}
+
+impl Taker {
+    /// Whether it would be given this duty, or any.
+    pub(super) fn takes(&self) -> bool {
+        self.seat.takes && self.seat.keeps && self.seat.weight > 0 && self.seat.room > 0
+    }
+}
+
+impl Sight {
+    pub(super) async fn read(store: &dyn Store, name: &GroupName) -> Result<Self, StoreError> {
+        // The document first: whoever is named in it and not among the members has ended.
+        let document = store.group_document(name).await?;
+        let members = store.members(name).await?;
+        let holders = store.holders(name).await?;
+        let unknown = document.version == Version::ZERO && members.is_empty() && holders.is_empty();
+        if unknown && !store.groups().await?.contains(name) {
+            return Err(StoreError::refused(Code::NotThere, format!("the group {name}")));
+        }
+        let group = Group::read(&document)?;
+        Ok(Self { name: name.clone(), version: document.version, group, members, holders })
+    }
+
+    /// A live member.
+    pub(super) fn member(&self, instance: &InstanceId) -> Result<&Member, Failure> {
+        let found = self.members.iter().find(|member| member.instance == *instance);
+        found.ok_or_else(|| not_there(format!("no member {instance} lives in {}", self.name)))
+    }
+
+    /// Refuses a duty that nobody knows.
+    pub(super) fn check_duty(&self, duty: &DutyKey) -> Result<(), Failure> {
+        let id = &duty.id;
+        let granted = self.holders.iter().any(|holder| holder.duty.id == *id);
+        let named = self.group.pins.contains_key(id) || self.group.paused.contains(id);
+        let shard = match self.group.settings {
+            Some((_, Layout::Shards(count))) => {
+                id.as_str().parse::<u32>().is_ok_and(|n| n < count && n.to_string() == id.as_str())
+            }
+            _ => false,
+        };
+        let only = |member: &Member| Status::read(&member.note).and_then(|said| said.only);
+        let standby = self.members.iter().any(|member| only(member).as_ref() == Some(id));
+        if granted || named || shard || standby {
+            return Ok(());
+        }
+        Err(not_there(format!("the duty {duty} was never granted")))
+    }
+
+    /// Who holds a duty.
+    pub(super) fn holder(&self, duty: &DutyId) -> Option<&HolderNow> {
+        let found = self.holders.iter().find(|holder| holder.duty.id == *duty);
+        found.and_then(|holder| holder.holder.as_ref())
+    }
+
+    /// What an instance holds.
+    pub(super) fn held_by(&self, instance: &InstanceId) -> Vec<(&DutyKey, &HolderNow)> {
+        let held =
+            |holder: &'_ Holder| holder.holder.as_ref().is_some_and(|h| h.instance == *instance);
+        let holders = self.holders.iter().filter(|holder| held(holder));
+        holders.filter_map(|holder| Some((&holder.duty, holder.holder.as_ref()?))).collect()
+    }
+
+    /// What holds duties by the roster, as operators want it in this document.
+    pub(super) fn takers(&self, group: &Group) -> Vec<Taker> {
+        let taker = |member: &Member| {
+            let foreign = member.nonce.is_none().then(|| Status::with_room(usize::MAX));
+            let said = Status::read(&member.note).or(foreign)?;
+            let only = said.only.clone();
+            let mut seat = said.seat(member);
+            group.adjust(&mut seat);
+            Some(Taker { seat, only })
+        };
+        self.members.iter().filter_map(taker).collect()
+    }
+
+    /// Whether somebody else would take over from this member.
+    pub(super) fn has_successor(&self, group: &Group, instance: &InstanceId) -> bool {
+        let takers = self.takers(group);
+        let me = takers.iter().find(|taker| taker.seat.instance == *instance);
+        let only = me.and_then(|me| me.only.as_ref());
+        let mut others = takers.iter().filter(|taker| taker.seat.instance != *instance);
+        others.any(|other| other.only.as_ref() == only && other.takes())
+    }
+}
+
+/// What became of changing a document.
+pub(super) struct Edited {
+    /// The group as it was before.
+    pub(super) before: Sight,
+    /// Its document as it is now, or would be.
+    pub(super) group: Group,
+    pub(super) changed: bool,
+    pruned: Vec<Line>,
+}
+
+impl Edited {
+    /// What was dropped because its instance has ended.
+    pub(super) fn pruned(&self) -> Value {
+        lines::for_programs(&self.pruned)
+    }
+
+    /// Tells people what is beside the point.
+    pub(super) fn tell(&self, dry_run: bool) {
+        if !self.pruned.is_empty() {
+            to_stderr(&format!("of instances that have ended, dropped: {}", self.pruned.len()));
+        }
+        if dry_run {
+            to_stderr("a dry run: nothing was changed");
+        }
+    }
+
+    /// What every answer to programs has.
+    pub(super) fn value(&self, dry_run: bool) -> Value {
+        json!({
+            "dry_run": dry_run,
+            "group": self.before.name.to_string(),
+            "changed": self.changed,
+            "pruned": self.pruned(),
+        })
+    }
+}
+
+/// Changes the document of a group. `change` must come to the same when it is done twice, and may
+/// refuse. Where it changes nothing, nothing is written.
+pub(super) async fn edit(
+    store: &dyn Store,
+    name: &GroupName,
+    dry_run: bool,
+    change: impl Fn(&Sight, &mut Group) -> Result<(), Failure>,
+) -> Result<Edited, Failure> {
+    // A write whose answer was lost: what is there now says whether it happened.
+    let mut lost: Option<StoreError> = None;
+    for _ in 0..ATTEMPTS {
+        let before = match (Sight::read(store, name).await, &lost) {
+            (Ok(before), _) => before,
+            (Err(_), Some(lost)) => return Err(lost.clone().into()),
+            (Err(error), None) => return Err(error.into()),
+        };
+        let mut group = before.group.clone();
+        change(&before, &mut group)?;
+        if group == before.group {
+            return Ok(Edited { before, group, changed: lost.is_some(), pruned: Vec::new() });
+        }
+        let pruned = prune(&before, &mut group);
+        if !dry_run {
+            let document = group.document()?;
+            match store.replace_group_document(name, before.version, &document).await {
+                Ok(Replaced::Saved(_)) => {}
+                Ok(Replaced::Conflict { .. }) => continue,
+                Err(error) if error.is_unknown() => {
+                    lost = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        return Ok(Edited { before, group, changed: true, pruned });
+    }
+    let detail = format!("others changed the document of {name} {ATTEMPTS} times meanwhile");
+    Err(lost.unwrap_or_else(|| StoreError::refused(Code::Busy, detail)).into())
+}
+
+/// Takes out what is about instances that have ended: their ids never come back.
+fn prune(sight: &Sight, group: &mut Group) -> Vec<Line> {
+    let before = lines::of(&sight.name, group);
+    let lives = |who: &InstanceId| sight.members.iter().any(|member| member.instance == *who);
+    group.drained.retain(|who, _| lives(who));
+    group.cordoned.retain(lives);
+    group.weights.retain(|who, _| lives(who));
+    group.pins.retain(|_, pin| match pin {
+        Pin::Instance(who) => lives(who),
+        Pin::Name(_) | Pin::Zone(_) => true,
+    });
+    let after = lines::of(&sight.name, group);
+    before.into_iter().filter(|line| !after.contains(line)).collect()
+}

@@ -1,0 +1,52 @@
+//! `tenure completions` and `tenure man`: made from the same definition that arguments are read by.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use clap::{Args as _, Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use serde_json::json;
+
+use crate::args::{Args, Global};
+use crate::failure::Failure;
+use crate::output::{document, shown};
+
+/// A script that a shell loads.
+pub(crate) fn completions(shell: Shell, json: bool) -> Result<String, Failure> {
+    // Scripts would offer what is hidden, too.
+    let whole = Args::command();
+    let seen = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let bare = Command::new("tenure").version(env!("CARGO_PKG_VERSION"));
+    let mut command = Global::augment_args(bare).disable_help_subcommand(true).subcommands(seen);
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "tenure", &mut script);
+    let script = String::from_utf8(script).context("the script is no text")?;
+    Ok(match json {
+        true => document(&json!({ "shell": shell.to_string(), "script": script })),
+        false => script,
+    })
+}
+
+/// The page of the command; or, in a folder, one for every command.
+pub(crate) fn manual(folder: Option<&Path>, json: bool) -> Result<String, Failure> {
+    if let Some(folder) = folder {
+        return write_pages(folder, json);
+    }
+    let mut page = Vec::new();
+    Man::new(Args::command()).render(&mut page).context("cannot write the page")?;
+    let page = String::from_utf8(page).context("the page is no text")?;
+    Ok(if json { document(&json!({ "page": page })) } else { page })
+}
+
+fn write_pages(folder: &Path, json: bool) -> Result<String, Failure> {
+    let name = folder.display().to_string();
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {name}"))?;
+    clap_mangen::generate_to(Args::command(), folder)
+        .with_context(|| format!("cannot write to {name}"))?;
+    Ok(match json {
+        true => document(&json!({ "folder": name })),
+        false => format!("the pages are in {}\n", shown(&name)),
+    })
+}

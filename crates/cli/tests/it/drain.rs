@@ -1,0 +1,225 @@
+//! `tenure drain`, `pause`, `pin` and `evict`, with real processes.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tenure_core::engine::{Drain, Group};
+use testkit::{TEST_POSTGRES, TEST_REDIS, service, wait_until};
+
+use crate::operate::{group, in_force, instance};
+use crate::running::{LIMIT, STAY};
+use crate::stores::name;
+use crate::tenure::Tenure;
+
+/// A group as `ls --json` shows it.
+struct Seen(Value);
+
+impl Seen {
+    fn look(tenure: &Tenure, url: &str, group: &str) -> Self {
+        let seen = tenure.run(&["ls", group, "--json", "--store", url]).json();
+        Self(seen["groups"][0].clone())
+    }
+
+    fn members(&self) -> Vec<String> {
+        let members = self.0["members"].as_array().unwrap().iter();
+        members.map(|member| member["instance"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The holder of each duty; empty for a free one.
+    fn holders(&self) -> Vec<String> {
+        let duties = self.0["duties"].as_array().unwrap().iter();
+        duties.map(|duty| duty["holder"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+#[track_caller]
+fn wait(tenure: &Tenure, url: &str, group: &str, what: &str, is: impl Fn(&Seen) -> bool) -> Seen {
+    let seen = wait_until(what, LIMIT, || is(&Seen::look(tenure, url, group)));
+    let last = Seen::look(tenure, url, group);
+    assert!(seen.is_ok(), "{what}: {}", last.0);
+    last
+}
+
+/// Two share four targets. One is drained, gets duties again, is evicted.
+fn drain_and_evict(url: &str) {
+    let tenure = Tenure::new();
+    tenure.run(&["migrate", "--store", url]).ok();
+    let line = "--targets list:a,b,c,d --every 500ms --ttl 6s --timeout 1s --grace 300ms -- true";
+    let words: Vec<&str> = ["poll", "--store", url].into_iter().chain(line.split(' ')).collect();
+    let (_one, two) = (tenure.start("1", &words), tenure.start("2", &words));
+    let spread = |seen: &Seen| {
+        let (members, holders) = (seen.members(), seen.holders());
+        members.len() == 2
+            && members.iter().all(|who| holders.iter().filter(|h| *h == who).count() == 2)
+    };
+    let seen = wait(&tenure, url, "poll", "both have two", spread);
+    let (first, other) = (seen.members()[0].clone(), seen.members()[1].clone());
+
+    let ran = tenure.run(&["drain", "poll", &first, "--store", url, "--timeout", "50s"]);
+    assert!(ran.stderr.contains(&format!("{first} is drained: it gets nothing more")), "{ran:?}");
+    let handed = "2 of 2 duties handed over";
+    assert!(ran.stderr.contains(&format!("\n{handed}")), "{ran:?}");
+    let said = format!("{first} holds nothing any more; {handed}: ");
+    assert!(ran.stdout.starts_with(&said), "{ran:?}");
+    ran.ok();
+    let all = wait(&tenure, url, "poll", "the other has all", |seen| {
+        seen.holders().iter().all(|holder| *holder == other)
+    });
+    assert_eq!(all.members().len(), 2, "it stays a member");
+    let line = json!([{ "what": "drain", "on": first, "how": "hand-over" }]);
+    assert_eq!(in_force(&tenure, url, "poll"), line);
+    // Both cannot be drained; who is drained already is waited for, and nothing is written.
+    let before = group(url, "poll");
+    tenure.run(&["drain", "poll", &other, "--store", url]).refused("DT007");
+    let json = tenure.run(&["drain", "poll", &first, "--store", url, "--json"]).json();
+    let expected = json!({
+        "dry_run": false, "group": "poll", "instance": first, "changed": false, "drained": true,
+        "ended": false, "how": "hand-over", "duties": [], "pruned": [],
+    });
+    assert_eq!(json, expected);
+    assert_eq!(group(url, "poll"), before);
+
+    let text = tenure.run(&["drain", "poll", &first, "--undo", "--store", url]).ok();
+    assert_eq!(text, format!("{first} of poll gets duties again\n"));
+    wait(&tenure, url, "poll", "both have two again", spread);
+    let json = tenure.run(&["evict", "poll", &first, "--now", "--json", "--store", url]).json();
+    assert_eq!(json["duties"].as_array().unwrap().len(), 2, "{json}");
+    wait(&tenure, url, "poll", "the other has all", |seen| {
+        seen.members() == [&*other] && seen.holders().iter().all(|holder| *holder == other)
+    });
+    two.signal(Signal::TERM);
+}
+
+#[test]
+fn an_instance_is_drained_and_evicted_on_sqlite() {
+    let folder = Tenure::new();
+    drain_and_evict(&folder.sqlite("tenure.db"));
+}
+
+#[test]
+fn an_instance_is_drained_and_evicted_on_postgres() {
+    let Some(server) = service(TEST_POSTGRES) else { return };
+    drain_and_evict(&format!("{server}?schema={}", name()));
+}
+
+#[test]
+fn an_instance_is_drained_and_evicted_on_redis() {
+    let Some(server) = service(TEST_REDIS) else { return };
+    drain_and_evict(&format!("{server}?prefix={}:", name()));
+}
+
+#[test]
+#[cfg(feature = "etcd")]
+fn an_instance_is_drained_and_evicted_on_etcd() {
+    let Some(server) = service(testkit::TEST_ETCD) else { return };
+    drain_and_evict(&format!("{server}?prefix={}/", name()));
+}
+
+/// The words before a shell script that holds `demo/one`.
+fn standby<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
+    let before = ["run", "--duty", "demo/one", "--ttl", "3s"];
+    [&before[..], options, &["--", "sh", "-c", script]].concat()
+}
+
+#[test]
+fn the_last_member_is_drained_by_force_only() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    let script = format!("echo >> began; {STAY}");
+    let _running = tenure.start("1", &standby(&[], &script));
+    tenure.lines("began", 1);
+    let me = Seen::look(&tenure, &url, "demo").holders().remove(0);
+    let before = group(&url, "demo");
+    for words in [&["drain", "demo", &me][..], &["drain", "demo", &me, "--dry-run"]] {
+        let ran = tenure.run(words);
+        ran.refused("DT007");
+        assert!(ran.stderr.contains("no other member of demo takes duties"), "{ran:?}");
+    }
+    let dry = tenure.run(&["drain", "demo", &me, "--force", "--dry-run"]).ok();
+    assert_eq!(dry, format!("{me} of demo would give up 1 duty, taken by others or not\n"));
+    assert_eq!(group(&url, "demo"), before);
+    let json = tenure.run(&["drain", "demo", &me, "--force", "--json"]).json();
+    assert_eq!(json["duties"], json!([{ "duty": "demo/one", "holder": null }]));
+    assert_eq!((&json["how"], &json["drained"]), (&"anyway".into(), &true.into()));
+    let text = tenure.run(&["drain", "demo", &me, "--undo", "--dry-run"]).ok();
+    assert_eq!(text, format!("{me} of demo would get duties again\n"));
+    tenure.run(&["drain", "demo", &me, "--undo"]).ok();
+    assert_eq!(
+        tenure.run(&["drain", "demo", &me, "--undo"]).ok(),
+        format!("{me} of demo is not drained\n")
+    );
+    tenure.lines("began", 2);
+
+    // The same process is paused and goes on.
+    let text = tenure.run(&["pause", "demo"]).ok();
+    assert_eq!(text, format!("group demo is paused\n{me} stops demo/one\n"));
+    wait(&tenure, &url, "demo", "nobody has it", |seen| seen.holders() == [""]);
+    tenure.run(&["resume", "demo"]).ok();
+    tenure.lines("began", 3);
+}
+
+/// Somebody who does not end by itself: the time is over, the operator gives up, then it dies.
+#[test]
+fn a_drain_that_takes_too_long_stays_in_force() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    let script = format!("trap '' TERM; echo >> began; {STAY}");
+    let slow = tenure.start("1", &standby(&["--drain", "300s"], &script));
+    tenure.lines("began", 1);
+    let me = Seen::look(&tenure, &url, "demo").holders().remove(0);
+    let _next = tenure.start("2", &standby(&[], &script));
+    let seen = wait(&tenure, &url, "demo", "both are there", |seen| seen.members().len() == 2);
+    let other = seen.members().into_iter().find(|who| *who != me).unwrap();
+
+    let ran = tenure.run(&["drain", "demo", &me, "--timeout", "1500ms"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{ran:?}");
+    let said = format!("{me} still holds demo/one; 0 of 1 duty handed over\n");
+    assert!(ran.stderr.contains(&said) && ran.stderr.contains("\nDT011: "), "{ran:?}");
+    assert!(ran.stderr.contains("\nkept: the drain stays in force\n"), "{ran:?}");
+    let drained: Group = group(&url, "demo").1;
+    assert_eq!(drained.drained, [(instance(&me), Drain::HandOver)].into());
+    let ran = tenure.run(&["drain", "demo", &me, "--timeout", "10ms", "--json"]);
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        (&shown["drained"], &shown["duties"][0]["holder"]),
+        (&false.into(), &me.clone().into())
+    );
+    let error: Value = serde_json::from_str(&ran.stderr).unwrap();
+    assert_eq!(error["error"]["code"], "DT011");
+
+    let words = ["drain", "demo", &me];
+    let waiting = tenure.start("drain", &words);
+    tenure.said(&waiting, "0 of 1 duty handed over");
+    waiting.signal(Signal::INT);
+    waiting.exits(130);
+    assert!(tenure.text("drain.err").contains("interrupted: the drain stays in force; 0 of 1"));
+    assert_eq!(group(&url, "demo").1, drained);
+
+    let waiting = tenure.start("drain", &words);
+    tenure.said(&waiting, "0 of 1 duty handed over");
+    slow.signal(Signal::KILL);
+    waiting.exits(0);
+    let text = tenure.text("drain.out");
+    assert_eq!(text, format!("{me} has ended; 1 of 1 duty handed over: 1 to {other}\n"));
+    // What was said of it is taken out with the next change.
+    tenure.run(&["pin", "demo/one", &other]).ok();
+    assert_eq!(group(&url, "demo").1.drained, [].into());
+}
+
+/// A pin brings the duty over; without it, it stays.
+#[test]
+fn a_pinned_duty_moves() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    let script = format!("echo >> began; {STAY}");
+    let _one = tenure.start("1", &standby(&[], &script));
+    tenure.lines("began", 1);
+    let _two = tenure.start("2", &standby(&["--name", "second"], &script));
+    let seen = wait(&tenure, &url, "demo", "both are there", |seen| seen.members().len() == 2);
+    let me = seen.holders().remove(0);
+    let other = seen.members().into_iter().find(|who| *who != me).unwrap();
+    let text = tenure.run(&["pin", "demo/one", "--name", "second"]).ok();
+    assert_eq!(text, format!("demo/one is pinned to name:second\n{me} hands it over\n"));
+    wait(&tenure, &url, "demo", "it has moved", |seen| seen.holders() == [&*other]);
+    tenure.lines("began", 2);
+}
