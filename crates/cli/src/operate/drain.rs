@@ -144,6 +144,8 @@ pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<Tol
     match over {
         Ok(over) => task.told(over, &progress, shown, json),
         Err(error) => {
+            // What is unknown is only how far it came.
+            let error = StoreError::Refused(error.problem().clone());
             Err(Failure::Partly { shown, error, kept: "the drain stays in force; --undo ends it" })
         }
     }

@@ -1,11 +1,11 @@
 //! `tenure evict`: puts an instance out of its group.
 
 use serde_json::{Value, json};
-use tenure_core::store::{Evict, Evicted};
-use tenure_core::{GroupName, InstanceId, Reason, Store};
+use tenure_core::store::{Evict, Evicted, HolderNow};
+use tenure_core::{DutyKey, GroupName, InstanceId, Reason, Store};
 
 use super::sight::Sight;
-use super::{duties, some_of};
+use super::{conflict, duties, some_of};
 use crate::failure::Failure;
 use crate::ls::millis;
 use crate::output::{document, to_stderr};
@@ -44,6 +44,10 @@ pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<Str
     let sight = Sight::read(store, group).await?;
     // An instance that nobody knows would be barred all the same: a typo must not do that.
     let member = sight.member(instance)?;
+    if member.nonce.is_none() {
+        let what = format!("{instance} has no session: it only shares the keys; stop it there");
+        return Err(conflict(what));
+    }
     let already = member.evicted && !now;
     let mut lives = true;
     if !dry_run && !already {
@@ -66,7 +70,7 @@ pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<Str
 
 impl Task {
     fn value(&self, sight: &Sight, already: bool) -> Value {
-        let duty = |(duty, holder): (&tenure_core::DutyKey, &tenure_core::store::HolderNow)| {
+        let duty = |(duty, holder): (&DutyKey, &HolderNow)| {
             let free_in = if self.now { 0 } else { millis(holder.remaining) };
             json!({ "duty": duty.to_string(), "free_in_ms": free_in })
         };

@@ -8,7 +8,7 @@ use tenure_core::{DutyKey, Store};
 use super::sight::{Edited, Sight, edit};
 use super::{Name, duties, some_of};
 use crate::failure::Failure;
-use crate::output::document;
+use crate::output::{document, to_stderr};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -52,6 +52,11 @@ pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<Str
         return Ok(document(&task.value(&edited)));
     }
     edited.tell(task.dry_run);
+    let held = task.held(&edited.before);
+    let mut foreign = edited.before.members.iter().filter(|member| member.nonce.is_none());
+    if task.pause && foreign.any(|one| held.iter().any(|(_, of)| of.instance == one.instance)) {
+        to_stderr("some is held by who only shares the keys: that goes on");
+    }
     Ok(task.sentences(&edited))
 }
 

@@ -1,8 +1,9 @@
 //! How far a drain has come.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
+use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 use tenure_core::{DutyId, GroupName, InstanceId};
 
@@ -68,11 +69,14 @@ impl Progress {
         if line == self.told {
             return;
         }
-        if io::stderr().is_terminal() {
+        // A line that is broken by the terminal cannot be written over.
+        let fits = tcgetwinsize(io::stderr()).is_ok_and(|size| line.len() < size.ws_col.into());
+        if fits {
             // Back to the begin, and clear what was there. When nobody reads, nobody is told.
             let _ = write!(io::stderr().lock(), "\r\x1b[K{line}");
             self.open = true;
         } else {
+            self.end_line();
             to_stderr(&line);
         }
         self.told = line;

@@ -10,7 +10,7 @@ use crate::tenure::{Ran, Tenure, claim, join, with_store};
 const NOTE: &str = "tenure=1\nweight=1\nroom=2\nzone=eu\nname=one\nview=0\n";
 
 /// `host-1` holds `a` and `b`, `host-2` holds `c`, and `d` is free.
-fn prepare(url: &str) {
+pub fn prepare(url: &str) {
     with_store(url, async |store| {
         let one = join(&*store, "poll", "host-1", NOTE).await;
         let two = join(&*store, "poll", "host-2", &NOTE.replace("name=one", "name=two")).await;
@@ -327,7 +327,8 @@ fn operators_at_the_same_time_do_not_undo_each_other() {
         &["pin", "poll/d", "--zone", "eu"],
         &["pause", "poll"],
     ];
-    let start = |words: &&[&str]| tenure.command(words).spawn().unwrap();
+    let piped = std::process::Stdio::piped;
+    let start = |words: &&[&str]| tenure.command(words).stdout(piped()).spawn().unwrap();
     let running: Vec<_> = words.iter().map(start).collect();
     for one in running {
         Ran::of(one.wait_with_output().unwrap()).ok();

@@ -165,3 +165,24 @@ fn no_signal_is_blocked_in_the_command() {
     desk.press("exit\n");
     desk.shell.wait().unwrap();
 }
+
+/// On a terminal the progress of a drain is one line, and Ctrl-C leaves the drain in force.
+#[test]
+fn a_drain_shows_how_far_it_came_in_one_line() {
+    let tenure = Tenure::new();
+    crate::operate::prepare(&tenure.sqlite("tenure.db"));
+    let mut desk = Desk::new(&tenure);
+    desk.sees(PROMPT);
+    desk.press("stty cols 200\n");
+    desk.sees(PROMPT);
+    desk.press("$TENURE drain poll host-1\n");
+    desk.sees("\r\u{1b}[K0 of 2 duties handed over");
+    desk.press("\u{3}");
+    desk.sees(
+        "\r\ninterrupted: the drain stays in force; 0 of 2 duties handed over; `tenure drain ",
+    );
+    desk.press("echo $((100 + $?))\n");
+    desk.sees("230");
+    desk.press("$TENURE drain poll host-1 --undo; exit\n");
+    desk.sees("host-1 of poll gets duties again");
+}
