@@ -90,7 +90,7 @@ pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<Str
             Some(pin) => {
                 task.check_other(group)?;
                 group.pins.insert(task.duty.id.clone(), pin.clone());
-                check_place(pin, sight, group)?;
+                check_place(&task.duty.id, pin, sight, group)?;
             }
         }
         Ok(())
@@ -187,7 +187,7 @@ fn is_at(seat: &Seat, pin: &Pin) -> bool {
 }
 
 /// Refuses a pin that cannot be followed. A name or a zone may be waited for, an instance not.
-fn check_place(pin: &Pin, sight: &Sight, group: &Group) -> Result<(), Failure> {
+fn check_place(duty: &DutyId, pin: &Pin, sight: &Sight, group: &Group) -> Result<(), Failure> {
     let takers = sight.takers(group);
     if let Pin::Instance(instance) = pin {
         let member = sight.member(instance)?;
@@ -196,6 +196,7 @@ fn check_place(pin: &Pin, sight: &Sight, group: &Group) -> Result<(), Failure> {
             _ if member.evicted => Some("is evicted"),
             _ if group.drained.contains_key(instance) => Some("is drained"),
             _ if group.cordoned.contains(instance) => Some("is cordoned"),
+            _ if member.nonce.is_none() => Some("only shares the keys"),
             None => Some("takes no duties"),
             Some(taker) if taker.seat.weight == 0 => Some("has weight 0"),
             Some(taker) if !taker.takes() => Some("takes no duties now"),
@@ -204,14 +205,10 @@ fn check_place(pin: &Pin, sight: &Sight, group: &Group) -> Result<(), Failure> {
         if let Some(why) = why {
             return Err(conflict(format!("{instance} {why}")));
         }
-    }
-    let there: Vec<&Taker> = takers.iter().filter(|taker| is_at(&taker.seat, pin)).collect();
-    let only =
-        |taker: &&Taker| taker.only.as_ref().is_some_and(|id| group.pins.get(id) != Some(pin));
-    if let Some(taker) = there.iter().find(|taker| matches!(pin, Pin::Instance(_)) && only(taker)) {
-        let id = or_nothing(taker.only.as_ref());
-        let what = format!("{} is there for {}/{id} only", taker.seat.instance, sight.name);
-        return Err(conflict(what));
+        if let Some(only) = taker.and_then(|taker| taker.only.as_ref()).filter(|id| *id != duty) {
+            let what = format!("{instance} is there for {}/{only} only", sight.name);
+            return Err(conflict(what));
+        }
     }
     check_room(pin, &takers, group)
 }

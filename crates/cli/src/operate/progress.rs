@@ -33,8 +33,11 @@ impl Progress {
         for (duty, _) in sight.held_by(&self.instance) {
             self.now.entry(duty.id.clone()).or_default();
         }
+        let holders = sight.holders.iter().map(|it| (&it.duty.id, it.holder.as_ref()));
+        let holders: BTreeMap<_, _> = holders.collect();
         for (duty, holder) in &mut self.now {
-            *holder = sight.holder(duty).map(|now| now.instance.clone());
+            let now = holders.get(duty).copied().flatten();
+            *holder = now.map(|now| now.instance.clone());
         }
         self.ended = !sight.members.iter().any(|member| member.instance == self.instance);
     }

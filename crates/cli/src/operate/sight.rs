@@ -85,13 +85,11 @@ impl Sight {
 
     /// What an instance holds.
     pub(super) fn held_by(&self, instance: &InstanceId) -> Vec<(&DutyKey, &HolderNow)> {
-        let held =
-            |holder: &'_ Holder| holder.holder.as_ref().is_some_and(|h| h.instance == *instance);
-        let holders = self.holders.iter().filter(|holder| held(holder));
-        holders.filter_map(|holder| Some((&holder.duty, holder.holder.as_ref()?))).collect()
+        let held = self.holders.iter().filter_map(|it| Some((&it.duty, it.holder.as_ref()?)));
+        held.filter(|(_, holder)| holder.instance == *instance).collect()
     }
 
-    /// What holds duties by the roster, as operators want it in this document.
+    /// Who holds duties by the roster, as operators want it in this document.
     pub(super) fn takers(&self, group: &Group) -> Vec<Taker> {
         let taker = |member: &Member| {
             let foreign = member.nonce.is_none().then(|| Status::with_room(usize::MAX));

@@ -205,13 +205,14 @@ fn pins_that_cannot_be_followed_are_refused() {
     prepare(&url);
     with_store(&url, async |store| {
         join(&*store, "poll", "host-3", &NOTE.replace("weight=1", "weight=0")).await;
-        join(&*store, "poll", "host-4", &NOTE.replace("view", "only=other\nview")).await;
+        join(&*store, "poll", "host-4", &NOTE.replace("view", "only=d\nview")).await;
         join(&*store, "poll", "host-5", "no engine").await;
         join(&*store, "poll", "host-6", &NOTE.replace("view", "takes=0\nview")).await;
         join(&*store, "poll", "host-7", &NOTE.replace("eu", "us")).await;
         join(&*store, "poll", "host-8", NOTE).await;
     });
     tenure.run(&["pin", "poll/a", "host-1"]).ok();
+    tenure.run(&["pin", "poll/d", "host-4"]).ok();
     write(&url, "poll", |group| {
         group.drained.insert(instance("host-2"), Drain::HandOver);
         group.cordoned.insert(instance("host-8"));
@@ -230,7 +231,7 @@ fn pins_that_cannot_be_followed_are_refused() {
     refused(&["poll/a", "--zone", "eu"], "poll/a is pinned to instance:host-1; --replace");
     refused(&["poll/b", "host-2"], "host-2 is drained");
     refused(&["poll/b", "host-3"], "host-3 has weight 0");
-    refused(&["poll/b", "host-4"], "host-4 is there for poll/other only");
+    refused(&["poll/b", "host-4"], "host-4 is there for poll/d only");
     refused(&["poll/b", "host-5"], "host-5 takes no duties");
     refused(&["poll/b", "host-6"], "host-6 takes no duties now");
     refused(&["poll/b", "host-7"], "host-7 has weight 0");
