@@ -267,7 +267,8 @@ impl Engine {
                 if !self.looking.is_on_its_way() {
                     by(self.looking.at);
                 }
-                if self.releasing.is_none() && !self.ready.is_empty() {
+                let gives_back = !self.ready.is_empty() && !self.closes_with_all();
+                if self.releasing.is_none() && gives_back {
                     by(self.release_again);
                 }
                 self.fallback.into_iter().for_each(&mut by);

@@ -197,13 +197,17 @@ impl Engine {
         }
     }
 
+    /// Whether the end of the session is what gives everything back.
+    pub(super) fn closes_with_all(&self) -> bool {
+        self.leaving.is_some() && self.ready.len() == self.holds.len()
+    }
+
     /// Gives back what can be given back (R10). When everything goes, closing the session does it.
     pub(super) fn release_next(&mut self, now: LocalInstant) {
         if self.releasing.is_some() || now < self.release_again {
             return;
         }
-        let everything = self.ready.len() == self.holds.len();
-        if self.leaving.is_some() && everything {
+        if self.closes_with_all() {
             return;
         }
         let mut ready = self.ready.iter().filter_map(|duty| self.holds.get(duty)).peekable();

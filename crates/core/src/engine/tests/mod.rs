@@ -152,6 +152,26 @@ fn a_late_answer_to_a_release_leaves_the_next_hold_alone() {
     assert_eq!(held, [Epoch::new(6).unwrap()]);
 }
 
+/// Who cannot close yet because a claim is on its way waits for that, and does not turn in circles.
+#[test]
+fn leaving_waits_for_a_claim_on_its_way() {
+    let mut bench = Bench::holding();
+    bench.list(&["d", "e"]);
+    bench.look(&[], &[("d", Some(("me", 5))), ("e", None)]);
+    assert!(bench.asked.iter().any(|(_, request)| is_claim(request)));
+    bench.step(Event::Leave);
+    bench.stopped("d", 5);
+    assert!(bench.asked(is_close).is_none());
+    let (end, mut ticks) = (bench.now + 1_000, 0);
+    while bench.engine.wake_at() < at(end) {
+        bench.tick_at(bench.engine.wake_at().as_nanos() / 1_000_000 + 1);
+        ticks += 1;
+    }
+    assert!(ticks < 20, "{ticks} ticks in a second");
+    bench.answer(is_claim, Answer::Claim(Err(lost())));
+    assert!(bench.asked(is_close).is_some());
+}
+
 /// R18: stop, then release, then close.
 #[test]
 fn leaving_drains_before_it_closes() {
