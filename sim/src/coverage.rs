@@ -10,6 +10,9 @@ use crate::scenario::{Fault, Kind};
 /// Why work is asked to come to its end.
 const DRAINS: &[&str] = &["balance", "drain", "gone", "leave", "paused", "pin"];
 
+/// What operators write into the document of the group.
+const OPERATORS: &[&str] = &["cordon", "drain", "pause", "pause-all", "pin", "weight"];
+
 /// How often each thing was reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage(BTreeMap<(&'static str, &'static str), u64>);
@@ -33,13 +36,14 @@ impl Coverage {
     }
 
     /// What a thousand seeds must reach and did not: every kind of store, every fault, every kind
-    /// of record, every reason to drain.
+    /// of record, every reason to drain, every line of operators.
     pub fn missing(&self) -> Vec<String> {
         let stores = Kind::ALL.iter().map(|kind| ("store", kind.as_str()));
         let faults = Fault::ALL.iter().map(|fault| ("fault", fault.as_str()));
         let changes = Change::ALL.iter().map(|change| ("record", change.as_str()));
         let drains = DRAINS.iter().map(|why| ("drain", *why));
-        let expected = stores.chain(faults).chain(changes).chain(drains);
+        let operators = OPERATORS.iter().map(|what| ("operator", *what));
+        let expected = stores.chain(faults).chain(changes).chain(drains).chain(operators);
         expected
             .filter(|(kind, what)| self.of(kind, what) == 0)
             .map(|(kind, what)| format!("{kind} {what}"))
@@ -51,7 +55,7 @@ impl Coverage {
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for ((kind, what), count) in &self.0 {
-            writeln!(f, "{kind:<8} {what:<24} {count:>12}")?;
+            writeln!(f, "{kind:<9}{what:<24} {count:>12}")?;
         }
         Ok(())
     }

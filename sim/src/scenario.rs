@@ -87,7 +87,7 @@ words! {
         Drain "drain"
         /// An operator puts an instance out.
         Evict "evict"
-        /// Somebody writes pins and pauses into the document of the group.
+        /// Somebody writes into the document of the group: pins, pauses, drains, cordons, weights.
         Operator "operator"
         /// Duties appear and vanish.
         DutiesChange "duties-change"

@@ -25,7 +25,7 @@ mod spread;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tenure_core::engine::Status;
+use tenure_core::engine::{Group, Status};
 use tenure_core::invariant::{self, Step};
 use tenure_core::roster::{Pin, Seat};
 use tenure_core::store::Member;
@@ -218,9 +218,14 @@ fn gone(last: &Final) -> Result<(), Finding> {
     }
 }
 
-/// The seats of the members that an engine runs, as they say themselves.
-pub fn seats(members: &[Member]) -> Vec<Seat> {
-    members.iter().filter_map(|member| Some(Status::read(&member.note)?.seat(member))).collect()
+/// The seats of the members that an engine runs: what they say themselves, and what operators want.
+pub fn seats(members: &[Member], group: &Group) -> Vec<Seat> {
+    let seat = |member: &Member| {
+        let mut seat = Status::read(&member.note)?.seat(member);
+        group.adjust(&mut seat);
+        Some(seat)
+    };
+    members.iter().filter_map(seat).collect()
 }
 
 /// The same seed gives the same trace.

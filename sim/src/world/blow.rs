@@ -1,6 +1,7 @@
 //! Faults: when they come, and what they do.
 
-use tenure_core::engine::Event;
+use tenure_core::DutyId;
+use tenure_core::engine::{Drain, Event, Group};
 use tenure_core::store::Evict;
 
 use super::process::Life;
@@ -206,23 +207,87 @@ impl World {
         self.show_duties();
     }
 
-    /// An operator pins a duty, pauses it, or takes that back.
+    /// An operator pins or pauses a duty, drains, cordons or weighs a member, pauses everything, or
+    /// takes one of these back.
     pub(super) fn operate(&mut self) {
         let mut group = self.backend.group();
         let known: Vec<_> = self.listed.keys().cloned().collect();
-        let Some(duty) = self.rng.pick(&known) else { return };
-        if self.rng.chance(600) {
-            match group.pins.remove(&duty) {
-                Some(_) if self.rng.chance(500) => {}
-                _ => drop(group.pins.insert(duty, self.scenario.pin(&mut self.rng))),
+        let running: Vec<Pid> = self.slots.iter().flatten().copied().collect();
+        let what = match self.rng.below(20) {
+            0..7 => self.rng.pick(&known).map(|duty| self.pin(&mut group, duty)),
+            7..11 => self.rng.pick(&known).map(|duty| {
+                if !group.paused.remove(&duty) {
+                    group.paused.insert(duty);
+                }
+                "pause"
+            }),
+            11..19 => self.rng.pick(&running).map(|pid| self.weigh(&mut group, pid)),
+            _ => {
+                group.all_paused = !group.all_paused;
+                Some("pause-all")
             }
-        } else if !group.paused.remove(&duty) {
-            group.paused.insert(duty);
-        }
+        };
+        let Some(what) = what else { return };
+        self.coverage.count("operator", what);
         self.backend.set_group(&group);
-        self.trace.line(self.now, "world", || {
-            format!("! pins {:?} pauses {:?}", group.pins, group.paused)
-        });
+        self.trace.line(self.now, "world", || format!("! {group:?}"));
+    }
+
+    fn pin(&mut self, group: &mut Group, duty: DutyId) -> &'static str {
+        match group.pins.remove(&duty) {
+            Some(_) if self.rng.chance(500) => {}
+            _ => drop(group.pins.insert(duty, self.scenario.pin(&mut self.rng))),
+        }
+        "pin"
+    }
+
+    /// Drains, cordons or weighs a member. What is in force for it is taken back instead.
+    fn weigh(&mut self, group: &mut Group, pid: Pid) -> &'static str {
+        let id = self.processes[pid].id.clone();
+        if group.drained.remove(&id).is_some() {
+            return "drain";
+        }
+        if group.weights.remove(&id).is_some() {
+            return "weight";
+        }
+        if group.cordoned.remove(&id) {
+            return "cordon";
+        }
+        match self.rng.below(6) {
+            0 => drop(group.drained.insert(id, Drain::Anyway)),
+            1 | 2 => drop(group.drained.insert(id, Drain::HandOver)),
+            3 => {
+                group.cordoned.insert(id);
+                return "cordon";
+            }
+            _ => {
+                group.weights.insert(id, self.rng.below(4) as u32);
+                return "weight";
+            }
+        }
+        "drain"
+    }
+
+    /// Where nobody would take duties, operators take back what keeps them from it.
+    fn relent(&mut self) {
+        let mut group = self.backend.group();
+        group.all_paused = group.all_paused && self.rng.chance(200);
+        let takes = |pid: &Pid| {
+            let process = &self.processes[*pid];
+            let stays = !process.leaves && !process.evicted;
+            let weight = group.weights.get(&process.id).copied();
+            let barred = group.drained.contains_key(&process.id) || weight == Some(0);
+            stays && !barred && !group.cordoned.contains(&process.id)
+        };
+        if !self.slots.iter().flatten().any(takes) {
+            group.drained.clear();
+            group.cordoned.clear();
+            group.weights.clear();
+        }
+        if group != self.backend.group() {
+            self.backend.set_group(&group);
+            self.hint_all();
+        }
     }
 
     fn show_duties(&mut self) {
@@ -251,6 +316,7 @@ impl World {
             self.resume(pid);
         }
         self.start_some();
+        self.relent();
         let running: Vec<Pid> = self.slots.iter().flatten().copied().collect();
         running.into_iter().for_each(|pid| self.list_all(pid));
     }

@@ -320,12 +320,12 @@ impl World {
         if !group.pins.is_empty() {
             return None;
         }
-        let seats = check::seats(&view.members);
+        let seats = check::seats(&view.members, &group);
         let mine = seats.iter().position(|seat| seat.instance == process.id)?;
         let holders = view.holders.as_deref().unwrap_or_default();
         let running = process.work.iter().filter(|(_, work)| work.mode == Mode::Runs);
         let own: Vec<DutyId> = running.map(|(key, _)| key.0.clone()).collect();
-        let wanted = self.wanted_by(pid).into_iter().filter(|duty| !group.paused.contains(duty));
+        let wanted = self.wanted_by(pid).into_iter().filter(|duty| !group.pauses(duty));
         let charges = wanted.map(|duty| {
             let seen = holders.iter().find(|holder| holder.duty.id == duty);
             let seen = seen.and_then(|holder| holder.holder.as_ref());
@@ -350,7 +350,7 @@ impl World {
     /// The duties that somebody is to hold.
     fn wanted(&self) -> Vec<DutyId> {
         let group = self.backend.group();
-        let stands = |duty: &DutyId| !group.paused.contains(duty);
+        let stands = |duty: &DutyId| !group.pauses(duty);
         let wanted = self.listed.iter().filter(|(duty, paused)| !**paused && stands(duty));
         wanted.map(|(duty, _)| duty.clone()).collect()
     }
@@ -372,13 +372,14 @@ impl World {
         }
         let alive = self.processes.iter().filter(|one| one.life != Life::Gone);
         let going = alive.clone().filter(|one| one.leaves);
-        let seats: Vec<Seat> = check::seats(&self.backend.members());
+        let group = self.backend.group();
+        let seats: Vec<Seat> = check::seats(&self.backend.members(), &group);
         self.story.last = Final {
             wanted: self.wanted(),
             held,
             alive: alive.map(|process| process.id.clone()).collect(),
             running,
-            pins: self.backend.group().pins,
+            pins: group.pins,
             going: going.map(|process| process.id.clone()).collect(),
             seats,
         };
