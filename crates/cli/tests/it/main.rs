@@ -18,6 +18,7 @@ mod run;
 mod running;
 mod secrets;
 mod stores;
+mod stories;
 mod tenure;
 mod terminal;
 mod troubles;
