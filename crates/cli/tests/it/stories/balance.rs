@@ -1,6 +1,6 @@
 //! Story 4: shares are even, and what moves is handed over.
 
-use super::stage::{POLL, Stage};
+use super::stage::{POLL, Stage, scaled};
 
 #[test]
 fn us4_1_three_instances_have_three_of_nine_each() {
@@ -40,16 +40,18 @@ fn us4_2_a_new_instance_gets_a_third_of_ten() {
     stage.each_alone();
 }
 
-/// Polls take most of the interval, so that nearly always one is running.
+/// Polls take longer than the interval: always one is running, and when it is its new owner's turn
+/// it still is, unless it was waited for.
 #[test]
 fn us4_3_what_is_given_away_goes_to_its_new_owner_at_once() {
-    let Some(stage) = Stage::open(6) else { return };
+    let Some(mut stage) = Stage::open(8) else { return };
+    stage.pace = (scaled(1), scaled(8));
     let [began, ended] = POLL.lines().collect::<Vec<_>>()[..] else { panic!() };
-    let script = format!("{began}\nsleep 0.25\n{ended}");
+    let script = format!("{began}\nsleep {}\n{ended}", scaled(4).as_secs_f64());
     let a = stage.start_with("a", &stage.redis.url(), &script);
     stage.polled(&stage.sessions(), 1, 0);
     let b = stage.start_with("b", &stage.redis.url(), &script);
-    stage.shared(&[&a, &b], vec![3, 3]);
+    stage.shared(&[&a, &b], vec![4, 4]);
     let (moved, audit) = (stage.targets_of(&b), stage.audit());
     for target in &moved {
         let of = audit.iter().filter(|entry| entry.target == *target);
@@ -61,10 +63,4 @@ fn us4_3_what_is_given_away_goes_to_its_new_owner_at_once() {
     stage.polled(&moved, 2, seen);
     // The last poll of the one was over before the first of the other began.
     stage.each_alone();
-    let lines = stage.history();
-    for target in &moved {
-        let of = |began| lines.iter().filter(move |line| line.began == began);
-        let by_a = |began| of(began).filter(|l| l.target == *target && l.instance == a.id).count();
-        assert_eq!(by_a(true), by_a(false), "{target}: a poll was cut off in {lines:#?}");
-    }
 }

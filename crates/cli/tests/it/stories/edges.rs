@@ -31,8 +31,8 @@ fn edge_while_redis_is_away_nobody_polls() {
     stage.each_alone();
 }
 
-/// A poll is shorter than its lease: that is asked of the settings, and made true by the timeout. What
-/// takes longer is `tenure run`'s, which renews in the background.
+/// A poll is shorter than its lease: that is asked of the settings, and made true by the timeout.
+/// What takes longer is `tenure run`'s, which renews in the background.
 #[test]
 fn edge_work_longer_than_the_ttl_keeps_its_lease() {
     let Some(stage) = Stage::open(1) else { return };

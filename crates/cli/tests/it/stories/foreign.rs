@@ -19,8 +19,8 @@ const RENEW: &str = "if redis.call('get', KEYS[1]) == ARGV[1] \
 const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] \
     then return redis.call('del', KEYS[1]) else return 0 end";
 
-/// How long it leaves a free target to its preferred owner. The design has a scan every 5 s; the time
-/// in which Tenure looks is not scaled, so this is not either.
+/// How long it leaves a free target to its preferred owner. The design has a scan every 5 s; the
+/// time in which Tenure looks is not scaled, so this is not either.
 const FALLBACK: Duration = Duration::from_secs(5);
 
 /// FNV-1a over the names of both, one after the other.

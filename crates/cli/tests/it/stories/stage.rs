@@ -73,6 +73,8 @@ pub struct Entry {
 pub struct Stage {
     pub redis: Redis,
     pub tenure: Tenure,
+    /// How often each target is polled, and how long that may take.
+    pub pace: (Duration, Duration),
     client: redis::Client,
 }
 
@@ -92,7 +94,7 @@ impl Stage {
         let options = RedisOptions { append_only: true, ..RedisOptions::default() };
         let redis = Redis::start(options).unwrap();
         let client = redis::Client::open(redis.url()).unwrap();
-        let stage = Self { redis, tenure: Tenure::new(), client };
+        let stage = Self { redis, tenure: Tenure::new(), pace: (every(), scaled(6)), client };
         (0..sessions).for_each(|_| drop(stage.session()));
         Some(stage)
     }
@@ -184,8 +186,8 @@ impl Stage {
     /// The options that the design fixes, and the command.
     fn words(&self, store: &str, script: &str) -> Vec<String> {
         let targets = format!("{store}?pattern=session:*&tombstone=deleted-session:");
-        let (ttl, every, list_every) = (ms(ttl()), ms(every()), ms(scaled(5)));
-        let (timeout, grace) = (ms(scaled(6)), ms(scaled(3)));
+        let (ttl, list_every, grace) = (ms(ttl()), ms(scaled(5)), ms(scaled(3)));
+        let (every, timeout) = (ms(self.pace.0), ms(self.pace.1));
         let options = [
             ("--store", store),
             ("--targets", &*targets),
@@ -252,8 +254,9 @@ impl Stage {
     #[track_caller]
     pub fn until(&self, what: &str, holds: impl FnMut() -> bool) {
         if wait_until(what, patience(), holds).is_err() {
-            let tail = self.history().split_off(self.history().len().saturating_sub(30));
-            panic!("{what}: in vain; leases {:#?}, the last polls {tail:#?}", self.leases());
+            let mut lines = self.history();
+            let tail = lines.split_off(lines.len().saturating_sub(30));
+            panic!("{what}: in vain; the last polls {tail:#?}");
         }
     }
 
