@@ -18,7 +18,7 @@ usage: cargo xtask <command>
   tidy             the style checks alone
   services         start the test servers, print their URLs, wait for Ctrl-C
   soak [NAME]...   what takes too long for every change, all or these:
-                   features, tests, sim
+                   features, tests, stories, sim
   bench [store] [WORDS]
                    measure on private servers; WORDS go to the benchmark
   bench roster     measure plans of a million duties

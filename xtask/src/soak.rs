@@ -16,6 +16,7 @@ struct Soak {
 const ALL: &[Soak] = &[
     Soak { name: "features", run: test::features },
     Soak { name: "tests", run: tests },
+    Soak { name: "stories", run: stories },
     Soak { name: "sim", run: || release("tenure-sim", &["--seeds", "10000"]) },
 ];
 
@@ -45,6 +46,15 @@ fn tests() -> Result<()> {
     let soak = ("TENURE_SOAK", "1".to_owned());
     let variables: Vec<_> = servers.variables().into_iter().chain([soak]).collect();
     cargo(&["test", "--workspace", "--all-features"], &[], &variables)
+}
+
+/// The scenarios of the poll lease design with its own times; they wait, so all of them at once.
+fn stories() -> Result<()> {
+    let servers = Servers::start()?;
+    let scale = ("TENURE_STORY_SCALE", "1".to_owned());
+    let variables: Vec<_> = servers.variables().into_iter().chain([scale]).collect();
+    let words = ["test", "-p", "tenure-cli", "--all-features", "stories::"];
+    cargo(&[&words[..], &["--", "--test-threads", "18"]].concat(), &[], &variables)
 }
 
 /// A program of ours, optimised.

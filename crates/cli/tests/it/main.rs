@@ -21,6 +21,7 @@ mod running;
 mod secrets;
 mod shell;
 mod stores;
+mod stories;
 mod tenure;
 mod terminal;
 mod troubles;

@@ -84,7 +84,11 @@ impl Engine {
             return;
         }
         looking.count += 1;
-        let holders = looking.holders || looking.count.is_multiple_of(HOLDERS_EVERY);
+        // Foreign members give no hints, and take again what nobody takes from them soon.
+        let foreign = |seen: &Seen| seen.members.iter().any(|member| member.nonce.is_none());
+        let holders = looking.holders
+            || self.seen.as_ref().is_some_and(foreign)
+            || looking.count.is_multiple_of(HOLDERS_EVERY);
         looking.holders = false;
         looking.began = now;
         let request = Request::Look { group: self.settings.group.clone(), holders };

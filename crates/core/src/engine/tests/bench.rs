@@ -191,7 +191,7 @@ pub(super) fn member(name: &str, entropy: u128, view: u64) -> Member {
     let status = Status { view, ..Status::with_room(10) };
     Member {
         instance: instance(name),
-        nonce: Some(Nonce::from_entropy(entropy)),
+        nonce: (name != "foreign").then(|| Nonce::from_entropy(entropy)),
         note: status.note().unwrap(),
         remaining: Duration::from_millis(TTL),
         evicted: false,

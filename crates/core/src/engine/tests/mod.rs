@@ -95,6 +95,29 @@ fn an_ended_session_loses_everything_and_waits_before_it_claims() {
     assert_eq!(wants[0].floor, Epoch::new(5).unwrap());
 }
 
+/// Foreign members give no hints: what they let go is seen by the next look.
+#[test]
+fn beside_a_foreign_member_every_look_asks_who_holds_what() {
+    let held = [("d", Some(("me", 5)))];
+    let asks = |other: &str| {
+        let mut bench = Bench::holding();
+        bench.look(&[other], &held);
+        let next = |_| {
+            bench.run_until(bench.now + 1_100);
+            let looks = bench.asked.iter().filter(|(_, request)| is_look(request));
+            let asks =
+                looks.map(|(_, request)| matches!(request, Request::Look { holders: true, .. }));
+            let asks = asks.collect::<Vec<_>>();
+            bench.see(&[other], &held);
+            assert_eq!(asks.len(), 1);
+            asks[0]
+        };
+        (0..4).map(next).collect::<Vec<_>>()
+    };
+    assert_eq!(asks("foreign"), [true; 4]);
+    assert!(asks("other").contains(&false));
+}
+
 /// R17: a claim whose answer is lost is looked up, and what it may have got is given back before
 /// it is claimed anew.
 #[test]
