@@ -46,8 +46,8 @@ impl Group {
         self.all_paused || self.paused.contains(duty)
     }
 
-    /// The seat as operators want it.
-    pub(super) fn adjust(&self, seat: &mut Seat) {
+    /// Makes the seat as operators want it.
+    pub fn adjust(&self, seat: &mut Seat) {
         let drained = self.drained.contains_key(&seat.instance);
         seat.takes &= !drained && !self.cordoned.contains(&seat.instance);
         seat.keeps &= !drained;

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::super::*;
 use super::bench::*;
 use crate::roster::Pin;
@@ -39,6 +42,7 @@ fn a_member_does_as_the_picture_says() {
     let wanted: Vec<DutyId> = wants.into_iter().map(|want| want.duty.id).collect();
     assert_eq!(wanted, mine);
     assert!(mine.contains(&duty(3)) && mine.len() > 2, "{mine:?}");
+    assert!(!picture.seats[0].takes && picture.seats[2].weight == 2, "as operators want it");
     assert!([2, 5].iter().all(|n| picture.explain(&duty(*n)).is_none()));
     let why = picture.explain(&duty(4)).unwrap();
     assert_eq!(
@@ -71,4 +75,62 @@ fn members_of_one_duty_and_foreign_ones_are_told_apart() {
     assert_eq!(picture.owner(&x).map(|seat| &seat.instance), owner);
     let yes = picture.explain(&x).unwrap().iter().position(|opinion| opinion.why.is_yes());
     assert_eq!(yes.map(|n| &names[n]), owner);
+}
+
+/// What an operator may change in a group of four members.
+fn changes() -> impl Strategy<Value = Group> {
+    let weights = vec((0..4_usize, 0..5_u32), 0..3);
+    let drained = vec(0..4_usize, 0..3);
+    let pins = vec((0..30_usize, 0..4_usize), 0..4);
+    (weights, drained, pins).prop_map(|(weights, drained, pins)| Group {
+        weights: weights.into_iter().map(|(n, weight)| (node(n), weight)).collect(),
+        drained: drained.into_iter().map(|n| (node(n), Drain::HandOver)).collect(),
+        pins: pins.into_iter().map(|(d, n)| (numbered(d), Pin::Instance(node(n)))).collect(),
+        ..Group::default()
+    })
+}
+
+fn node(n: usize) -> InstanceId {
+    instance(&format!("node-{n}"))
+}
+
+fn numbered(n: usize) -> DutyId {
+    DutyId::new(format!("d{n:02}")).unwrap()
+}
+
+fn owners(picture: &Picture) -> BTreeMap<DutyId, InstanceId> {
+    let duties = picture.charges.iter().map(|charge| &charge.duty);
+    let owner = |duty: &DutyId| Some((duty.clone(), picture.owner(duty)?.instance.clone()));
+    duties.filter_map(owner).collect()
+}
+
+proptest! {
+    /// What was planned for a change is what is there once it was made and everybody has done its
+    /// part, in whatever order the duties move.
+    #[test]
+    fn a_change_ends_as_it_was_planned(
+        group in changes(),
+        duties in 1..30_usize,
+        held in vec(0..5_usize, 30),
+        order in vec(any::<prop::sample::Index>(), 100),
+    ) {
+        let members: Vec<_> = (0..4).map(|n| member(&format!("node-{n}"), 1, 0)).collect();
+        let listing = Listing::new((0..duties).map(|n| Target::new(numbered(n))));
+        let plan = |held: &BTreeMap<DutyId, InstanceId>| {
+            Picture::new(&members, held, &group, &listing, None)
+        };
+        let held = (0..duties).zip(held).filter(|(_, n)| *n < 4);
+        let mut held: BTreeMap<_, _> = held.map(|(d, n)| (numbered(d), node(n))).collect();
+        let planned = owners(&plan(&held));
+        for pick in order {
+            let next = owners(&plan(&held));
+            let moves: Vec<_> = next.iter().filter(|(d, to)| held.get(*d) != Some(to)).collect();
+            if moves.is_empty() {
+                break;
+            }
+            let (duty, to) = moves[pick.index(moves.len())];
+            held.insert(duty.clone(), to.clone());
+        }
+        prop_assert_eq!(owners(&plan(&held)), planned);
+    }
 }
