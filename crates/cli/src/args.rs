@@ -13,6 +13,7 @@ use tenure_core::guarantee::Level;
 use crate::env;
 use crate::failure::Failure;
 use crate::observe;
+use crate::why::{apply, explain, plan, top};
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
 
@@ -68,6 +69,14 @@ pub(crate) enum Command {
         /// Only this group, as it is printed
         group: Option<String>,
     },
+    /// Show members, duties and moves as they change
+    Top(top::Args),
+    /// Say why a duty is where it is: what speaks for and against each member
+    Explain(explain::Args),
+    /// Say what would move if members came or went, or had other weights or pins
+    Plan(plan::Args),
+    /// Do what was planned, if all is as it was
+    Apply(apply::Args),
     /// Hold a duty around any program: wait for it, run the command, end it in time
     #[command(after_help = RUN_EXIT_CODES)]
     Run(Run),
@@ -193,7 +202,7 @@ pub(crate) struct Member {
 }
 
 /// Reads `30s`, `500ms`, `1m 30s`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let time = text
         .parse::<jiff::SignedDuration>()
         .map_err(|_| "a time is a number and a unit, as in 30s, 500ms or 5m".to_owned())?;

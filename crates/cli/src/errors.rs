@@ -17,6 +17,7 @@ pages! {
     "ST011" "ST012" "ST013" "ST014" "ST015" "ST016" "ST017" "ST018" "ST019" "ST020"
     "ST021" "ST022" "ST023" "ST024" "ST025" "ST026" "ST027" "ST028"
     "DT001" "DT002" "DT003" "DT004" "DT005" "DT006" "DT007" "DT008" "DT009"
+    "DT010" "DT011" "DT012" "DT013" "DT014" "DT015"
 }
 
 /// A test sees to it that every code has a page.

@@ -9,6 +9,7 @@ use tenure_store::StoreUrl;
 use crate::args::{Args, Command, NOT_SHOWN, may_be_secret, name};
 use crate::failure::Failure;
 use crate::store::Task;
+use crate::why::{self, apply, explain, plan, top};
 use crate::{checkpoint, poll, run, signing};
 
 /// One command and how to answer it.
@@ -27,6 +28,7 @@ pub(crate) enum Action {
     Migrate { store: StoreUrl, print: bool },
     Doctor { store: StoreUrl, require: Option<Level> },
     Errors { code: Option<Code> },
+    Why { store: StoreUrl, task: why::Task },
     Guard { scratch: Option<PathBuf> },
     Run(run::Settings),
     Poll(Box<poll::Settings>),
@@ -40,6 +42,22 @@ impl Settings {
             Command::Ls { group } => {
                 let group = group.as_deref().map(|group| name(group, GroupName::unescape));
                 Action::Ls { group: group.transpose()?, store: store()? }
+            }
+            Command::Top(args) => {
+                let task = why::Task::Top(top::Task::new(args)?);
+                Action::Why { task, store: store()? }
+            }
+            Command::Explain(args) => {
+                let task = why::Task::Explain(explain::Task::new(args)?);
+                Action::Why { task, store: store()? }
+            }
+            Command::Plan(args) => {
+                let task = why::Task::Plan(plan::Task::new(args)?);
+                Action::Why { task, store: store()? }
+            }
+            Command::Apply(args) => {
+                let task = why::Task::Apply(apply::Task::new(args));
+                Action::Why { task, store: store()? }
             }
             Command::Forget { duties, dry_run } => {
                 let duties = duties.iter().map(|duty| name(duty, str::parse));

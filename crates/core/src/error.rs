@@ -105,6 +105,18 @@ codes! {
         "set CONNECTOR_PARTITIONS=0,1 or CONNECTOR_PARTITION_ID with CONNECTOR_TOTAL_PARTITIONS"
     Machine "DT009" "this machine refused something that tenure needs, or took it away"
         "look at what stands above: a folder, a port, the limits or the memory of this process"
+    NotThere "DT010" "there is no group, duty or instance of that name"
+        "`tenure ls` shows what there is; names are given as it prints them"
+    StillHeld "DT011" "the time was over before everything was handed over"
+        "drain again to wait on, or take it back with --undo; `tenure ls` shows what is left"
+    Conflict "DT012" "this does not go together with what is in force"
+        "look at `tenure ls GROUP` and take back first what stands in the way"
+    StalePlan "DT013" "the group is not as it was when the plan was made"
+        "make a new plan with `tenure plan`, and look at what it would move now"
+    BadPlan "DT014" "the plan cannot be used"
+        "make a new one with `tenure plan --out FILE`, for this group and this store"
+    NoRecord "DT015" "the audit trail does not tell of that time"
+        "ask for a time within the trail; `tenure store retention` says how much is kept"
 }
 
 impl fmt::Display for Code {

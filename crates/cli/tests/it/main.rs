@@ -22,3 +22,4 @@ mod tenure;
 mod terminal;
 mod troubles;
 mod upkeep;
+mod why;
