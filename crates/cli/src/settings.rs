@@ -38,27 +38,16 @@ pub(crate) enum Action {
 impl Settings {
     pub(crate) fn new(args: Args) -> Result<Self, Failure> {
         let store = || StoreUrl::parse(&args.global.store);
+        let why = |task| Ok::<_, Failure>(Action::Why { task, store: store()? });
         let action = match &args.command {
             Command::Ls { group } => {
                 let group = group.as_deref().map(|group| name(group, GroupName::unescape));
                 Action::Ls { group: group.transpose()?, store: store()? }
             }
-            Command::Top(args) => {
-                let task = why::Task::Top(top::Task::new(args)?);
-                Action::Why { task, store: store()? }
-            }
-            Command::Explain(args) => {
-                let task = why::Task::Explain(explain::Task::new(args)?);
-                Action::Why { task, store: store()? }
-            }
-            Command::Plan(args) => {
-                let task = why::Task::Plan(plan::Task::new(args)?);
-                Action::Why { task, store: store()? }
-            }
-            Command::Apply(args) => {
-                let task = why::Task::Apply(apply::Task::new(args));
-                Action::Why { task, store: store()? }
-            }
+            Command::Top(args) => why(why::Task::Top(top::Task::new(args)?))?,
+            Command::Explain(args) => why(why::Task::Explain(explain::Task::new(args)?))?,
+            Command::Plan(args) => why(why::Task::Plan(plan::Task::new(args)?))?,
+            Command::Apply(args) => why(why::Task::Apply(apply::Task::new(args)))?,
             Command::Forget { duties, dry_run } => {
                 let duties = duties.iter().map(|duty| name(duty, str::parse));
                 let duties = duties.collect::<Result<_, _>>()?;
