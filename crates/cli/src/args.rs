@@ -14,6 +14,7 @@ use crate::env;
 use crate::failure::Failure;
 use crate::observe;
 use crate::operate::{drain, evict, pause, pin};
+use crate::why::{apply, explain, plan, top};
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
 
@@ -69,6 +70,14 @@ pub(crate) enum Command {
         /// Only this group, as it is printed
         group: Option<String>,
     },
+    /// Show members, duties and moves as they change
+    Top(top::Args),
+    /// Say why a duty is where it is: what speaks for and against each member
+    Explain(explain::Args),
+    /// Say what would move if members came or went, or had other weights or pins
+    Plan(plan::Args),
+    /// Do what was planned, if all is as it was
+    Apply(apply::Args),
     /// Hold a duty around any program: wait for it, run the command, end it in time
     #[command(after_help = RUN_EXIT_CODES)]
     Run(Run),

@@ -24,6 +24,7 @@ mod store;
 mod table;
 mod terminal;
 mod time;
+mod why;
 
 use std::process::ExitCode;
 
@@ -72,6 +73,7 @@ fn run(settings: Settings) -> Result<ExitCode, Failure> {
             wait_for(forget::run(&store, duties, dry_run, json))?
         }
         Action::Store { store, task } => wait_for(store::run(&store, task, json))?,
+        Action::Why { store, task } => wait_for(why::run(&store, task, json))?,
         Action::Ls { store, group } => wait_for(ls::run(&store, group, json))?,
     };
     output::to_stdout(&text).context("cannot write to standard output")?;

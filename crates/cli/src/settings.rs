@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::operate::Task::{Drain, Evict, Pause, Pin};
 use crate::operate::{self, drain, evict, pause, pin};
 use crate::store::Task;
+use crate::why::{self, apply, explain, plan, top};
 use crate::{checkpoint, poll, run, signing};
 
 /// One command and how to answer it.
@@ -33,6 +34,7 @@ pub(crate) enum Action {
     Operate { store: StoreUrl, task: operate::Task },
     Completions(Shell),
     Man { dir: Option<PathBuf> },
+    Why { store: StoreUrl, task: why::Task },
     Guard { scratch: Option<PathBuf> },
     Run(run::Settings),
     Poll(Box<poll::Settings>),
@@ -42,11 +44,16 @@ pub(crate) enum Action {
 impl Settings {
     pub(crate) fn new(args: Args) -> Result<Self, Failure> {
         let store = || StoreUrl::parse(&args.global.store);
+        let why = |task| Ok::<_, Failure>(Action::Why { task, store: store()? });
         let action = match &args.command {
             Command::Ls { group } => {
                 let group = group.as_deref().map(|group| name(group, GroupName::unescape));
                 Action::Ls { group: group.transpose()?, store: store()? }
             }
+            Command::Top(args) => why(why::Task::Top(top::Task::new(args)?))?,
+            Command::Explain(args) => why(why::Task::Explain(explain::Task::new(args)?))?,
+            Command::Plan(args) => why(why::Task::Plan(plan::Task::new(args)?))?,
+            Command::Apply(args) => why(why::Task::Apply(apply::Task::new(args)))?,
             Command::Forget { duties, dry_run } => {
                 let duties = duties.iter().map(|duty| name(duty, str::parse));
                 let duties = duties.collect::<Result<_, _>>()?;

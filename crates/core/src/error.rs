@@ -111,6 +111,12 @@ codes! {
         "drain again to wait on, or take it back with --undo; `tenure ls` shows what is left"
     Conflict "DT012" "this does not go together with what is in force"
         "look at `tenure ls GROUP` and take back first what stands in the way"
+    StalePlan "DT013" "the group is not as it was when the plan was made"
+        "make a new plan with `tenure plan`, and look at what it would move now"
+    BadPlan "DT014" "the plan cannot be used"
+        "make a new one with `tenure plan --out FILE`, for this group and this store"
+    NoRecord "DT015" "the audit trail does not tell of that time"
+        "ask for a time within the trail; `tenure store retention` says how much is kept"
 }
 
 impl fmt::Display for Code {

@@ -26,3 +26,4 @@ mod tenure;
 mod terminal;
 mod troubles;
 mod upkeep;
+mod why;

@@ -185,4 +185,21 @@ fn a_drain_shows_how_far_it_came_in_one_line() {
     desk.sees("230");
     desk.press("$TENURE drain poll host-1 --undo; exit\n");
     desk.sees("host-1 of poll gets duties again");
+    desk.shell.wait().unwrap();
+}
+
+/// `tenure top` paints over itself, and Ctrl-C is its end, not its failure.
+#[test]
+fn top_has_the_screen_until_ctrl_c() {
+    let tenure = Tenure::new();
+    tenure.run(&["migrate"]).ok();
+    let mut desk = Desk::new(&tenure);
+    desk.press("\"$TENURE\" top --every 100ms; echo ended-$?\n");
+    for _ in 0..3 {
+        desk.sees("\u{1b}[H");
+        desk.sees("no groups yet");
+        desk.sees("\u{1b}[J");
+    }
+    desk.press("\u{3}");
+    desk.sees("ended-0");
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Group, Status};
-use crate::roster::{self, Charge, Opinion, Plan, Seat};
+use crate::roster::{self, Charge, Explainer, Opinion, Plan, Seat};
 use crate::store::Member;
 use crate::{DutyId, InstanceId, Listing, Nonce, Target};
 
@@ -42,14 +42,16 @@ impl Picture {
         Self { seats: table.seats, charges, plan, foreign: table.foreign }
     }
 
+    /// Says why the duties should be where the plan has them.
+    pub fn explainer(&self) -> Explainer<'_> {
+        Explainer::new(&self.charges, &self.seats, &self.plan, self.foreign)
+    }
+
     /// Why a duty should be where the plan has it: one opinion for each seat, in their order.
     /// `None` when the duty is not planned.
     pub fn explain(&self, duty: &DutyId) -> Option<Vec<Opinion>> {
         let at = self.charges.binary_search_by(|charge| charge.duty.cmp(duty)).ok()?;
-        Some(match self.foreign {
-            true => roster::explain_foreign(&self.charges[at], &self.seats),
-            false => roster::explain(&self.charges, &self.seats, &self.plan, at),
-        })
+        Some(self.explainer().explain(at))
     }
 
     /// Who should hold a duty; `None` when it is not planned, or nobody has room.

@@ -86,47 +86,21 @@ pub struct Opinion {
     pub why: Why,
 }
 
-/// Says for each seat why charge `at` is, or is not, planned there. The plan is that of these
-/// charges and seats.
-pub fn explain(charges: &[Charge], seats: &[Seat], plan: &Plan, at: usize) -> Vec<Opinion> {
-    let case = Case::new(charges, seats, plan, at);
-    (0..seats.len()).map(|seat| case.opinion(seat)).collect()
-}
-
-/// The same by the rule of foreign members.
-pub fn explain_foreign(charge: &Charge, seats: &[Seat]) -> Vec<Opinion> {
-    let scores = seats.iter().map(|seat| score::foreign_weight(&charge.duty, &seat.instance));
-    let scores: Vec<u64> = scores.collect();
-    // The first of equals.
-    let best = (0..scores.len()).rev().max_by_key(|seat| scores[*seat]);
-    let opinion = |(n, seat): (usize, &Seat)| Opinion {
-        score: scores[n],
-        share: 0,
-        given: 0,
-        holds: charge.holder == u32::try_from(n).ok(),
-        pin: charge.pin.as_ref().map(|pin| is_there(pin, seat)),
-        zone: charge.zone.as_ref().map(|zone| seat.zone.as_ref() == Some(zone)),
-        why: if best == Some(n) { Why::ForeignHighest } else { Why::ForeignLower },
-    };
-    seats.iter().enumerate().map(opinion).collect()
-}
-
-/// One charge and what its seats have beside it.
-struct Case<'a> {
-    charge: &'a Charge,
+/// Says why charges are planned where they are.
+#[derive(Debug)]
+pub struct Explainer<'a> {
+    charges: &'a [Charge],
     seats: &'a [Seat],
     plan: &'a Plan,
-    chosen: Option<usize>,
-    holder: Option<usize>,
-    scores: Vec<u64>,
+    foreign: bool,
     /// What each seat is given, and what of it was not moved there.
     given: Vec<usize>,
     kept: Vec<usize>,
 }
 
-impl<'a> Case<'a> {
-    fn new(charges: &'a [Charge], seats: &'a [Seat], plan: &'a Plan, at: usize) -> Self {
-        let charge = &charges[at];
+impl<'a> Explainer<'a> {
+    /// The plan is that of these charges and seats; `foreign`: by the rule of foreign members.
+    pub fn new(charges: &'a [Charge], seats: &'a [Seat], plan: &'a Plan, foreign: bool) -> Self {
         let (mut given, mut kept) = (vec![0; seats.len()], vec![0; seats.len()]);
         for (charge, seat) in charges.iter().zip(&plan.seats) {
             let Some(seat) = *seat else { continue };
@@ -135,42 +109,63 @@ impl<'a> Case<'a> {
             let pinned = charge.pin.as_ref().is_some_and(|pin| is_there(pin, &seats[n]));
             kept[n] += usize::from(charge.holder == Some(seat) || pinned);
         }
-        let duty = score::of_duty(&charge.duty);
-        let score = |seat: &Seat| score::of_pair(duty, score::of_member(&seat.instance));
-        Self {
-            charge,
-            seats,
-            plan,
-            chosen: plan.seats[at].map(|seat| seat as usize),
-            holder: charge.holder.map(|seat| seat as usize),
-            scores: seats.iter().map(score).collect(),
-            given,
-            kept,
-        }
+        Self { charges, seats, plan, foreign, given, kept }
     }
 
+    /// For each seat why charge `at` is, or is not, planned there.
+    pub fn explain(&self, at: usize) -> Vec<Opinion> {
+        let charge = &self.charges[at];
+        let duty = score::of_duty(&charge.duty);
+        let score = |seat: &Seat| match self.foreign {
+            true => score::foreign_weight(&charge.duty, &seat.instance),
+            false => score::of_pair(duty, score::of_member(&seat.instance)),
+        };
+        let case = Case {
+            all: self,
+            charge,
+            chosen: self.plan.seats[at].map(|seat| seat as usize),
+            holder: charge.holder.map(|seat| seat as usize),
+            scores: self.seats.iter().map(score).collect(),
+        };
+        (0..self.seats.len()).map(|seat| case.opinion(seat)).collect()
+    }
+}
+
+/// One charge among all.
+struct Case<'a> {
+    all: &'a Explainer<'a>,
+    charge: &'a Charge,
+    chosen: Option<usize>,
+    holder: Option<usize>,
+    scores: Vec<u64>,
+}
+
+impl Case<'_> {
     fn opinion(&self, seat: usize) -> Opinion {
+        let chosen = self.chosen == Some(seat);
         Opinion {
             score: self.scores[seat],
-            share: self.plan.quotas[seat],
-            given: self.given[seat],
+            share: self.all.plan.quotas[seat],
+            given: self.all.given[seat],
             holds: self.holder == Some(seat),
             pin: self.pin(seat),
             zone: self.zone(seat),
-            why: match self.chosen {
-                Some(chosen) if chosen == seat => self.why_yes(seat),
-                _ => self.why_no(seat),
+            why: match (self.all.foreign, chosen) {
+                (true, true) => Why::ForeignHighest,
+                (true, false) => Why::ForeignLower,
+                (false, true) => self.why_yes(seat),
+                (false, false) => self.why_no(seat),
             },
         }
     }
 
     fn pin(&self, seat: usize) -> Option<bool> {
-        self.charge.pin.as_ref().map(|pin| is_there(pin, &self.seats[seat]))
+        self.charge.pin.as_ref().map(|pin| is_there(pin, &self.all.seats[seat]))
     }
 
     fn zone(&self, seat: usize) -> Option<bool> {
         let zone = self.charge.zone.as_ref()?;
-        Some(self.seats[seat].zone.as_ref() == Some(zone))
+        Some(self.all.seats[seat].zone.as_ref() == Some(zone))
     }
 
     fn why_yes(&self, seat: usize) -> Why {
@@ -183,7 +178,7 @@ impl<'a> Case<'a> {
     }
 
     fn why_no(&self, n: usize) -> Why {
-        let seat = &self.seats[n];
+        let seat = &self.all.seats[n];
         if !is_usable(seat) || seat.room == 0 {
             return match seat {
                 Seat { keeps: false, .. } => Why::Drained,
@@ -199,7 +194,7 @@ impl<'a> Case<'a> {
             Some(_) if stays => Why::Stays,
             _ if !seat.takes => Why::Cordoned,
             Some(_) if pinned => Why::PinnedBeside,
-            _ if self.kept[n] >= self.plan.quotas[n] => Why::HasShare,
+            _ if self.all.kept[n] >= self.all.plan.quotas[n] => Why::HasShare,
             Some(chosen) => self.beaten_by(chosen, n),
             None => Why::Filled,
         }

@@ -14,7 +14,7 @@ mod tests;
 use std::cmp::Reverse;
 
 use self::draft::Draft;
-pub use self::explain::{Opinion, Why, explain, explain_foreign};
+pub use self::explain::{Explainer, Opinion, Why};
 pub use self::score::foreign_owner;
 use crate::{DutyId, InstanceId, Label};
 

@@ -482,26 +482,3 @@ fn a_look_does_not_show_what_happened_after_it_was_sent() {
     bench.see(&[], &[("d", Some(("me", 5)))]);
     assert!(bench.asked(is_release).is_none(), "it gave back what it did not have");
 }
-
-/// What is being claimed counts already: what comes free meanwhile is not claimed beside it.
-#[test]
-fn a_claim_on_its_way_counts_as_a_hold() {
-    let first_wish = |held: &[(&str, Option<(&str, u64)>)]| {
-        let mut bench = Bench::new();
-        bench.list(&["a", "b"]);
-        bench.join();
-        bench.see(&["other"], held);
-        let (ticket, request) = bench.asked(is_claim).unwrap();
-        let Request::Claim { wants, .. } = request else { unreachable!() };
-        (bench, ticket, wants[0].duty.id.to_string())
-    };
-    let (_, _, best) = first_wish(&[("a", None), ("b", None)]);
-    let other = Some(("other", 1));
-    let held = if best == "a" { [("a", other), ("b", None)] } else { [("a", None), ("b", other)] };
-    let (mut bench, ticket, wish) = first_wish(&held);
-    assert_ne!(wish, best);
-    bench.look(&["other"], &[("a", None), ("b", None)]);
-    let hold = bench.hold(&wish, 1);
-    bench.step(Event::Answered(ticket, Answer::Claim(Ok(vec![Claimed::Granted(hold)]))));
-    assert!(bench.asked(is_claim).is_none(), "one for each");
-}

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::super::*;
 use super::bench::*;
 use crate::roster::Pin;
+use crate::store::Claimed;
 use crate::{Nonce, Target};
 
 /// A member claims exactly what the picture gives to it, whatever operators wrote.
@@ -39,12 +43,36 @@ fn a_member_does_as_the_picture_says() {
     let wanted: Vec<DutyId> = wants.into_iter().map(|want| want.duty.id).collect();
     assert_eq!(wanted, mine);
     assert!(mine.contains(&duty(3)) && mine.len() > 2, "{mine:?}");
+    assert!(!picture.seats[0].takes && picture.seats[2].weight == 2, "as operators want it");
     assert!([2, 5].iter().all(|n| picture.explain(&duty(*n)).is_none()));
     let why = picture.explain(&duty(4)).unwrap();
     assert_eq!(
         why.iter().map(|opinion| opinion.why.is_yes()).collect::<Vec<_>>(),
         [false, true, false]
     );
+}
+
+/// What is being claimed counts already: what comes free meanwhile is not claimed beside it.
+#[test]
+fn a_claim_on_its_way_counts_as_a_hold() {
+    let first_wish = |held: &[(&str, Option<(&str, u64)>)]| {
+        let mut bench = Bench::new();
+        bench.list(&["a", "b"]);
+        bench.join();
+        bench.see(&["other"], held);
+        let (ticket, request) = bench.asked(is_claim).unwrap();
+        let Request::Claim { wants, .. } = request else { unreachable!() };
+        (bench, ticket, wants[0].duty.id.to_string())
+    };
+    let (_, _, best) = first_wish(&[("a", None), ("b", None)]);
+    let other = Some(("other", 1));
+    let held = if best == "a" { [("a", other), ("b", None)] } else { [("a", None), ("b", other)] };
+    let (mut bench, ticket, wish) = first_wish(&held);
+    assert_ne!(wish, best);
+    bench.look(&["other"], &[("a", None), ("b", None)]);
+    let hold = bench.hold(&wish, 1);
+    bench.step(Event::Answered(ticket, Answer::Claim(Ok(vec![Claimed::Granted(hold)]))));
+    assert!(bench.asked(is_claim).is_none(), "one for each");
 }
 
 /// Those who are there for one duty plan among themselves; a foreign member changes the rule.
@@ -71,4 +99,62 @@ fn members_of_one_duty_and_foreign_ones_are_told_apart() {
     assert_eq!(picture.owner(&x).map(|seat| &seat.instance), owner);
     let yes = picture.explain(&x).unwrap().iter().position(|opinion| opinion.why.is_yes());
     assert_eq!(yes.map(|n| &names[n]), owner);
+}
+
+/// What an operator may change in a group of four members.
+fn changes() -> impl Strategy<Value = Group> {
+    let weights = vec((0..4_usize, 0..5_u32), 0..3);
+    let drained = vec(0..4_usize, 0..3);
+    let pins = vec((0..30_usize, 0..4_usize), 0..4);
+    (weights, drained, pins).prop_map(|(weights, drained, pins)| Group {
+        weights: weights.into_iter().map(|(n, weight)| (node(n), weight)).collect(),
+        drained: drained.into_iter().map(|n| (node(n), Drain::HandOver)).collect(),
+        pins: pins.into_iter().map(|(d, n)| (numbered(d), Pin::Instance(node(n)))).collect(),
+        ..Group::default()
+    })
+}
+
+fn node(n: usize) -> InstanceId {
+    instance(&format!("node-{n}"))
+}
+
+fn numbered(n: usize) -> DutyId {
+    DutyId::new(format!("d{n:02}")).unwrap()
+}
+
+fn owners(picture: &Picture) -> BTreeMap<DutyId, InstanceId> {
+    let duties = picture.charges.iter().map(|charge| &charge.duty);
+    let owner = |duty: &DutyId| Some((duty.clone(), picture.owner(duty)?.instance.clone()));
+    duties.filter_map(owner).collect()
+}
+
+proptest! {
+    /// What was planned for a change is what is there once it was made and everybody has done its
+    /// part, in whatever order the duties move.
+    #[test]
+    fn a_change_ends_as_it_was_planned(
+        group in changes(),
+        duties in 1..30_usize,
+        held in vec(0..5_usize, 30),
+        order in vec(any::<prop::sample::Index>(), 100),
+    ) {
+        let members: Vec<_> = (0..4).map(|n| member(&format!("node-{n}"), 1, 0)).collect();
+        let listing = Listing::new((0..duties).map(|n| Target::new(numbered(n))));
+        let plan = |held: &BTreeMap<DutyId, InstanceId>| {
+            Picture::new(&members, held, &group, &listing, None)
+        };
+        let held = (0..duties).zip(held).filter(|(_, n)| *n < 4);
+        let mut held: BTreeMap<_, _> = held.map(|(d, n)| (numbered(d), node(n))).collect();
+        let planned = owners(&plan(&held));
+        for pick in order {
+            let next = owners(&plan(&held));
+            let moves: Vec<_> = next.iter().filter(|(d, to)| held.get(*d) != Some(to)).collect();
+            if moves.is_empty() {
+                break;
+            }
+            let (duty, to) = moves[pick.index(moves.len())];
+            held.insert(duty.clone(), to.clone());
+        }
+        prop_assert_eq!(owners(&plan(&held)), planned);
+    }
 }

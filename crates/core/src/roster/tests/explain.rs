@@ -44,8 +44,9 @@ proptest! {
     #[test]
     fn every_sentence_is_true(charges in any_charges(), seats in any_seats()) {
         let plan = plan(&charges, &seats);
+        let explainer = Explainer::new(&charges, &seats, &plan, false);
         for at in 0..charges.len() {
-            let all = explain(&charges, &seats, &plan, at);
+            let all = explainer.explain(at);
             let chosen = plan.seats[at].map(|seat| seat as usize);
             let yes: Vec<usize> = (0..all.len()).filter(|n| all[*n].why.is_yes()).collect();
             prop_assert_eq!(&yes, &chosen.into_iter().collect::<Vec<_>>());
@@ -68,23 +69,11 @@ fn every_sentence_is_said_some_time() {
         let charges = any_charges().new_tree(&mut runner).unwrap().current();
         let seats = any_seats().new_tree(&mut runner).unwrap().current();
         let plan = plan(&charges, &seats);
-        for at in 0..charges.len() {
-            said.extend(explain(&charges, &seats, &plan, at).iter().map(|opinion| opinion.why));
-        }
-        for charge in &charges {
-            said.extend(explain_foreign(charge, &seats).iter().map(|opinion| opinion.why));
+        for foreign in [false, true] {
+            let explainer = Explainer::new(&charges, &seats, &plan, foreign);
+            let all = (0..charges.len()).flat_map(|at| explainer.explain(at));
+            said.extend(all.map(|opinion| opinion.why));
         }
     }
     assert_eq!(said.len(), Why::ForeignLower as usize + 1, "{said:?}");
-}
-
-#[test]
-fn the_foreign_rule_is_explained_as_it_is() {
-    let (seats, charges) = (seats(4), charges(9));
-    let members: Vec<_> = seats.iter().map(|seat| seat.instance.clone()).collect();
-    for charge in &charges {
-        let all = explain_foreign(charge, &seats);
-        let yes = all.iter().position(|opinion| opinion.why.is_yes());
-        assert_eq!(yes, foreign_owner(&charge.duty, &members));
-    }
 }

@@ -1,0 +1,270 @@
+//! A group as it was: the audit trail played up to a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tenure_core::engine::{Group, Layout, Settings, Status};
+use tenure_core::store::{AuditEntry, AuditKind, Holder, HolderNow, Member};
+use tenure_core::{DutyId, DutyKey, Epoch, InstanceId, Nonce, StoreError};
+
+use super::state::State;
+use super::trail::Trail;
+
+/// What no trail tells of any time.
+const NOT_RECORDED: [&str; 3] = [
+    "a session that expires leaves no record: whoever left none counts as a member until the trail \
+     shows the end of one of its holds",
+    "weights, rooms, zones and names are those of now for members that still live; others count as \
+     of weight 1 without a zone",
+    "the pins, weights and layout of now are taken for those of then; pauses, drains and cordons \
+     are not: what operators wrote is not recorded",
+];
+
+/// A group as it was, as far as the trail tells.
+pub(super) struct Past {
+    pub(super) state: State,
+    /// What could not be known.
+    pub(super) notes: Vec<String>,
+}
+
+/// What the trail says of somebody or something: the last entry up to a time, and the first after.
+#[derive(Clone, Copy, Default)]
+struct Around<'a> {
+    before: Option<&'a AuditEntry>,
+    after: Option<&'a AuditEntry>,
+}
+
+impl<'a> Around<'a> {
+    fn see(&mut self, entry: &'a AuditEntry, at: u64) {
+        match entry.unix_ms <= at {
+            true => self.before = Some(entry),
+            false => self.after = self.after.or(Some(entry)),
+        }
+    }
+}
+
+/// The group at `at`, milliseconds since 1970 by the store's clock, from what it is `now`; `asked`
+/// is what the question is about.
+pub(super) fn at(trail: &Trail, now: &State, asked: &DutyId, at: u64) -> Result<Past, StoreError> {
+    let holders = holders(trail, now, at)?;
+    let mut members = members(trail, now, at);
+    let holds = |instance: &InstanceId| {
+        holders.iter().filter_map(|h| h.holder.as_ref()).any(|of| of.instance == *instance)
+    };
+    // Whoever holds something was there, although its arrival is not kept any more.
+    members
+        .extend(holders.iter().filter_map(|holder| Some(holder.holder.as_ref()?.instance.clone())));
+    let mut notes: Vec<String> = NOT_RECORDED.iter().map(|note| (*note).to_owned()).collect();
+    let gone = members.iter().filter(|instance| now.member(instance).is_none() && !holds(instance));
+    let gone: Vec<String> = gone.map(ToString::to_string).collect();
+    if !gone.is_empty() {
+        notes.push(format!("may have ended before without a record: {}", gone.join(", ")));
+    }
+    let member = |instance: &InstanceId| member(instance, now, asked);
+    let members = members.iter().map(member).collect::<Result<Vec<_>, _>>()?;
+    let group = Group {
+        settings: now.group.settings,
+        pins: now.group.pins.clone(),
+        weights: now.group.weights.clone(),
+        ..Group::default()
+    };
+    let state = State { name: now.name.clone(), version: now.version, group, members, holders };
+    Ok(Past { state, notes })
+}
+
+/// Who held what. Where the trail begins in the middle of a hold, its end tells who had it; where
+/// it says nothing, it is as it is now.
+fn holders(trail: &Trail, now: &State, at: u64) -> Result<Vec<Holder>, StoreError> {
+    let mut around: BTreeMap<&DutyId, Around<'_>> = BTreeMap::new();
+    for holder in &now.holders {
+        around.entry(&holder.duty.id).or_default();
+    }
+    for entry in &trail.0 {
+        if let Some(duty) = &entry.duty {
+            around.entry(&duty.id).or_default().see(entry, at);
+        }
+    }
+    let mut holders = Vec::new();
+    for (duty, around) in around {
+        let held = |entry: &AuditEntry| Some((entry.instance.clone(), entry.epoch));
+        let of = match around {
+            Around { before: Some(e), .. } if e.kind == AuditKind::Granted => held(e),
+            Around { before: Some(_), .. } => None,
+            Around { after: Some(e), .. } if e.kind == AuditKind::Granted => None,
+            Around { after: Some(e), .. } if e.kind == AuditKind::Forgotten => None,
+            Around { after: Some(e), .. } => held(e),
+            Around { .. } => now
+                .holder(duty)
+                .and_then(|holder| Some((holder.holder.as_ref()?.instance.clone(), holder.epoch))),
+        };
+        let known = of.is_some() || around.before.is_some();
+        if !known {
+            continue;
+        }
+        let epoch: Option<Epoch> = match &of {
+            Some((_, epoch)) => *epoch,
+            None => around.before.and_then(|entry| entry.epoch),
+        };
+        let holder = of.map(|(instance, _)| HolderNow { instance, remaining: Duration::ZERO });
+        let duty = DutyKey::new(now.name.as_str(), duty.as_str())?;
+        holders.push(Holder { duty, epoch, holder });
+    }
+    Ok(holders)
+}
+
+/// Who was a member. A hold that is found expired is the end of the session that had it.
+fn members(trail: &Trail, now: &State, at: u64) -> BTreeSet<InstanceId> {
+    let mut here: BTreeMap<&InstanceId, bool> = BTreeMap::new();
+    // The grants since the last arrival: an expired hold of before says nothing of this session.
+    let mut granted: BTreeMap<(&InstanceId, &DutyId), Epoch> = BTreeMap::new();
+    let mut first_after: BTreeMap<&InstanceId, &AuditEntry> = BTreeMap::new();
+    for entry in &trail.0 {
+        let who = &entry.instance;
+        if entry.unix_ms > at {
+            first_after.entry(who).or_insert(entry);
+            continue;
+        }
+        match (entry.kind, &entry.duty) {
+            (AuditKind::Joined, _) => {
+                granted.retain(|(instance, _), _| *instance != who);
+                here.insert(who, true);
+            }
+            (AuditKind::Left, _) | (AuditKind::Evicted, None) => {
+                here.insert(who, false);
+            }
+            (AuditKind::Granted, Some(duty)) => {
+                here.insert(who, true);
+                granted.extend(entry.epoch.map(|epoch| ((who, &duty.id), epoch)));
+            }
+            (AuditKind::Expired, Some(duty)) => {
+                let of_this = granted.get(&(who, &duty.id)).copied() == entry.epoch;
+                if of_this || !here.contains_key(who) {
+                    here.insert(who, false);
+                }
+            }
+            _ => {}
+        }
+    }
+    // What is first seen of it later tells whether it was there already.
+    for (who, entry) in first_after {
+        here.entry(who).or_insert(entry.kind != AuditKind::Joined);
+    }
+    // A trail that says nothing of it has forgotten its arrival.
+    for member in &now.members {
+        here.entry(&member.instance).or_insert(true);
+    }
+    here.into_iter().filter(|(_, is)| *is).map(|(who, _)| who.clone()).collect()
+}
+
+/// A member of then. What it says of itself does not change while its process runs, but for whether
+/// it takes and keeps duties.
+fn member(instance: &InstanceId, now: &State, asked: &DutyId) -> Result<Member, StoreError> {
+    let lives = now.member(instance);
+    let standby = matches!(now.layout(), Some(Layout::Standby));
+    let said = match lives {
+        Some(member) => Status::read(&member.note),
+        None => Some(Status {
+            only: standby.then(|| asked.clone()),
+            ..Status::with_room(Settings::ROOM)
+        }),
+    };
+    let note = match (said, lives) {
+        (Some(said), _) => Status { takes: true, keeps: true, ..said }.note()?,
+        // It takes no part, then as now.
+        (None, member) => member.map_or_else(Default::default, |member| member.note.clone()),
+    };
+    let nonce = lives.map_or(Some(Nonce::from_entropy(0)), |member| member.nonce);
+    let instance = instance.clone();
+    Ok(Member { instance, nonce, note, remaining: Duration::ZERO, evicted: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::{GroupName, Version};
+
+    fn entry(unix_ms: u64, kind: AuditKind, who: &str, duty: Option<(&str, u64)>) -> AuditEntry {
+        AuditEntry {
+            seq: unix_ms,
+            unix_ms,
+            kind,
+            instance: InstanceId::new(who).unwrap(),
+            duty: duty.map(|(id, _)| DutyKey::new("g", id).unwrap()),
+            epoch: duty.map(|(_, epoch)| Epoch::new(epoch).unwrap()),
+            reason: String::new(),
+        }
+    }
+
+    /// A group in which `c` lives and holds `old` under epoch 9.
+    fn now() -> State {
+        let mut state = State {
+            name: GroupName::new("g").unwrap(),
+            version: Version::ZERO,
+            group: Group::default(),
+            members: Vec::new(),
+            holders: Vec::new(),
+        };
+        let c = InstanceId::new("c").unwrap();
+        let duty = DutyId::new("old").unwrap();
+        state.members.push(member(&c, &state, &duty).unwrap());
+        state.holders.push(Holder {
+            duty: DutyKey::new("g", "old").unwrap(),
+            epoch: Epoch::new(9).ok(),
+            holder: Some(HolderNow { instance: c, remaining: Duration::ZERO }),
+        });
+        state
+    }
+
+    /// Members, and who holds what, at a time.
+    fn seen(entries: &[AuditEntry], time: u64) -> (String, String) {
+        let (trail, asked) = (Trail(entries.to_vec()), DutyId::new("d").unwrap());
+        let state = at(&trail, &now(), &asked, time).unwrap().state;
+        let members: Vec<_> = state.members.iter().map(|m| m.instance.to_string()).collect();
+        let held = state.holders.iter().map(|holder| {
+            let of = holder.holder.as_ref().map_or("-".to_owned(), |of| of.instance.to_string());
+            format!("{}={of}/{}", holder.duty.id, holder.epoch.map_or(0, Epoch::get))
+        });
+        (members.join(" "), held.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn an_expired_hold_ends_its_session() {
+        use AuditKind::{Expired, Granted, Joined};
+        let entries = [
+            entry(1, Joined, "a", None),
+            entry(2, Granted, "a", Some(("d", 1))),
+            entry(3, Joined, "b", None),
+            entry(4, Expired, "a", Some(("d", 1))),
+            entry(5, Granted, "b", Some(("d", 2))),
+        ];
+        let held = |d: &str| format!("d={d} old=c/9");
+        assert_eq!(seen(&entries, 1), ("a c".to_owned(), "old=c/9".to_owned()));
+        assert_eq!(seen(&entries, 3), ("a b c".to_owned(), held("a/1")));
+        assert_eq!(seen(&entries, 4), ("b c".to_owned(), held("-/1")));
+        assert_eq!(seen(&entries, 9), ("b c".to_owned(), held("b/2")));
+        // Of a session that came after, an old hold says nothing.
+        let mut again = entries.to_vec();
+        again.insert(3, entry(3, Joined, "a", None));
+        assert_eq!(seen(&again, 9).0, "a b c");
+    }
+
+    #[test]
+    fn what_began_before_the_trail_is_known_by_its_end() {
+        use AuditKind::{Evicted, Granted, Joined, Left, Released};
+        let entries = [
+            entry(5, Granted, "b", Some(("x", 1))),
+            entry(6, Released, "a", Some(("d", 4))),
+            entry(7, Left, "a", None),
+            entry(8, Joined, "e", None),
+            entry(9, Evicted, "b", None),
+        ];
+        let before = ("a b c".to_owned(), "d=a/4 old=c/9 x=b/1".to_owned());
+        assert_eq!(seen(&entries, 5), before);
+        assert_eq!(
+            seen(&entries, 8),
+            ("a b c e".replace("a ", ""), "d=-/4 old=c/9 x=b/1".to_owned())
+        );
+        // A holder counts as a member until its hold is known to have ended.
+        assert_eq!(seen(&entries, 9).0, "b c e");
+    }
+}

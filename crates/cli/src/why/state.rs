@@ -1,0 +1,162 @@
+//! A group as the store shows it, and what its members plan from that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_core::engine::{Drain, Group, Layout, Picture, Status};
+use tenure_core::roster::{Pin, Seat};
+use tenure_core::store::{Holder, Member};
+use tenure_core::{
+    Code, DutyId, GroupName, InstanceId, Listing, Store, StoreError, Target, Version,
+};
+
+/// What only the list of targets knows.
+pub(super) const TARGETS_NOTE: &str = "the duties of this group come from a list that is not in \
+    the store: only duties that were ever granted are known, free ones may be gone from the list, \
+    and their zones are not known";
+
+/// A group as it was read.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) name: GroupName,
+    pub(super) version: Version,
+    pub(super) group: Group,
+    pub(super) members: Vec<Member>,
+    pub(super) holders: Vec<Holder>,
+}
+
+impl State {
+    pub(super) async fn read(store: &dyn Store, name: &GroupName) -> Result<Self, StoreError> {
+        let document = store.group_document(name).await?;
+        let members = store.members(name).await?;
+        let holders = store.holders(name).await?;
+        let empty = document.version == Version::ZERO && members.is_empty() && holders.is_empty();
+        if empty && !store.groups().await?.contains(name) {
+            return Err(StoreError::refused(Code::NotThere, format!("the group {name}")));
+        }
+        let group = Group::read(&document)?;
+        Ok(Self { name: name.clone(), version: document.version, group, members, holders })
+    }
+
+    pub(super) fn layout(&self) -> Option<Layout> {
+        self.group.settings.map(|(_, layout)| layout)
+    }
+
+    pub(super) fn has_targets(&self) -> bool {
+        matches!(self.layout(), Some(Layout::Targets) | None)
+    }
+
+    /// Every duty that is known, by id.
+    pub(super) fn known(&self) -> BTreeSet<DutyId> {
+        let granted = self.holders.iter().map(|holder| holder.duty.id.clone());
+        match self.layout() {
+            Some(Layout::Shards(count)) => (0..count).filter_map(shard).collect(),
+            Some(Layout::Standby) => granted.chain(self.members.iter().filter_map(only)).collect(),
+            Some(Layout::Targets) | None => granted.collect(),
+        }
+    }
+
+    /// Whether a duty is known, or named by an operator.
+    pub(super) fn knows(&self, duty: &DutyId) -> bool {
+        let granted = self.holders.iter().any(|holder| holder.duty.id == *duty);
+        let named = self.group.pins.contains_key(duty) || self.group.paused.contains(duty);
+        granted || named || self.known().contains(duty)
+    }
+
+    /// Who holds what now.
+    pub(super) fn held(&self) -> BTreeMap<DutyId, InstanceId> {
+        let held = self.holders.iter().filter_map(|holder| {
+            Some((holder.duty.id.clone(), holder.holder.as_ref()?.instance.clone()))
+        });
+        held.collect()
+    }
+
+    pub(super) fn holder(&self, duty: &DutyId) -> Option<&Holder> {
+        self.holders.iter().find(|holder| holder.duty.id == *duty)
+    }
+
+    pub(super) fn member(&self, instance: &InstanceId) -> Option<&Member> {
+        self.members.iter().find(|member| member.instance == *instance)
+    }
+
+    /// What members plan: all of it together, or each standby duty by itself. A free duty of a list
+    /// of targets may be gone from it, so it counts only where it is asked for.
+    pub(super) fn pictures(&self, asked: Option<&DutyId>) -> Vec<Picture> {
+        let held = self.held();
+        let picture = |duties: Vec<DutyId>, only: Option<&DutyId>| {
+            let listing = Listing::new(duties.into_iter().map(Target::new));
+            Picture::new(&self.members, &held, &self.group, &listing, only)
+        };
+        let known = self.known().into_iter();
+        match self.layout() {
+            Some(Layout::Standby) => {
+                known.map(|duty| picture(vec![duty.clone()], Some(&duty))).collect()
+            }
+            Some(Layout::Shards(_)) => vec![picture(known.collect(), None)],
+            Some(Layout::Targets) | None => {
+                let counts = |duty: &DutyId| held.contains_key(duty) || asked == Some(duty);
+                let known = known.chain(asked.cloned()).filter(counts);
+                vec![picture(known.collect(), None)]
+            }
+        }
+    }
+
+    /// The picture that a duty is in.
+    pub(super) fn picture_of(&self, duty: &DutyId) -> Picture {
+        let standby = matches!(self.layout(), Some(Layout::Standby));
+        let mut pictures = self.pictures(Some(duty)).into_iter();
+        let there = |p: &Picture| !standby || p.charges.iter().any(|c| c.duty == *duty);
+        pictures.find(there).unwrap_or_else(|| {
+            let listing = Listing::default();
+            Picture::new(&self.members, &BTreeMap::new(), &self.group, &listing, Some(duty))
+        })
+    }
+}
+
+fn shard(n: u32) -> Option<DutyId> {
+    DutyId::new(n.to_string()).ok()
+}
+
+/// The one duty that a member is there for.
+pub(super) fn only(member: &Member) -> Option<DutyId> {
+    Status::read(&member.note).and_then(|said| said.only)
+}
+
+/// The seat of a member, if it takes part in planning at all.
+pub(super) fn seat(member: &Member, group: &Group) -> Option<Seat> {
+    let foreign = member.nonce.is_none().then(|| Status::with_room(usize::MAX));
+    let mut seat = Status::read(&member.note).or(foreign)?.seat(member);
+    group.adjust(&mut seat);
+    Some(seat)
+}
+
+/// What is special about a member, in words.
+pub(super) fn standing(member: &Member, group: &Group) -> Vec<&'static str> {
+    let said = Status::read(&member.note);
+    let says = |test: fn(&Status) -> bool| said.as_ref().is_some_and(test);
+    let words = [
+        (member.nonce.is_none(), "foreign"),
+        (member.nonce.is_some() && said.is_none(), "takes-no-part"),
+        (member.evicted, "evicted"),
+        (says(|said| !said.keeps) && !member.evicted, "leaving"),
+        (says(|said| said.keeps && !said.takes), "waiting"),
+        (group.drained.contains_key(&member.instance), "drained"),
+        (group.cordoned.contains(&member.instance), "cordoned"),
+    ];
+    words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect()
+}
+
+/// Where a pin leads, as it stands in the group's document.
+pub(super) fn place(pin: &Pin) -> String {
+    match pin {
+        Pin::Instance(instance) => format!("instance:{instance}"),
+        Pin::Name(name) => format!("name:{name}"),
+        Pin::Zone(zone) => format!("zone:{zone}"),
+    }
+}
+
+pub(super) fn word(drain: Drain) -> &'static str {
+    match drain {
+        Drain::HandOver => "hand-over",
+        Drain::Anyway => "anyway",
+    }
+}
