@@ -15,6 +15,7 @@ pub mod check;
 mod coverage;
 mod ends;
 mod link;
+pub mod model;
 mod rng;
 mod scenario;
 mod sink;

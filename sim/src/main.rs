@@ -6,11 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use tenure_sim::model::{self, Bounds, Without};
 use tenure_sim::{Coverage, Finding, differs, run};
 
 const USAGE: &str = "\
 usage: cargo xtask sim --seeds COUNT [--from SEED] [--threads COUNT] [--failures COUNT]
-       cargo xtask sim --seed SEED";
+       cargo xtask sim --seed SEED
+       cargo xtask model [--instances COUNT] [--duties COUNT] [--epochs MOST] [--depth MOST]
+                         [--late MOST] [--delay STEPS] [--paused MOST] [--drained MOST]
+                         [--ttl STEPS] [--early 1] [--stale 1] [--lingers 1] [--joined 1]";
 
 /// What to run.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,6 +23,8 @@ enum Command {
     One(u64),
     /// Seeds one after another.
     Many(Many),
+    /// All that can happen to a few.
+    Model(Bounds),
 }
 
 /// Which seeds, and how.
@@ -36,6 +42,7 @@ fn main() -> ExitCode {
     let passed = match parse(&words) {
         Some(Command::One(seed)) => replay(seed),
         Some(Command::Many(seeds)) => many(seeds),
+        Some(Command::Model(bounds)) => explore(bounds),
         None => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -45,6 +52,9 @@ fn main() -> ExitCode {
 }
 
 fn parse(words: &[String]) -> Option<Command> {
+    if let Some((_, rest)) = words.split_first().filter(|(first, _)| *first == "model") {
+        return parse_model(rest).map(Command::Model);
+    }
     let (mut seed, mut count) = (None, None);
     let (mut from, mut threads, mut enough) = (0, 2, 10);
     let mut words = words.iter();
@@ -66,6 +76,40 @@ fn parse(words: &[String]) -> Option<Command> {
         }
         _ => None,
     }
+}
+
+fn parse_model(words: &[String]) -> Option<Bounds> {
+    let mut bounds = Bounds::new(2, 2);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let value: usize = words.next()?.parse().ok()?;
+        match word.as_str() {
+            "--instances" if value > 0 => bounds.instances = value,
+            "--duties" if value > 0 => bounds.duties = value,
+            "--epochs" => bounds.epochs = value as u64,
+            "--depth" => bounds.depth = value,
+            "--late" => bounds.late = value,
+            "--delay" => bounds.delay = u8::try_from(value).ok()?,
+            "--paused" => bounds.paused = value,
+            "--drained" => bounds.drained = value,
+            // Shorter is no valid TTL.
+            "--ttl" if value >= 4 => bounds.ttl = u8::try_from(value).ok()?,
+            "--early" => bounds.early = value > 0,
+            "--stale" => bounds.stale = value > 0,
+            "--lingers" => bounds.lingers = value > 0,
+            "--joined" => bounds.joined = value > 0,
+            _ => return None,
+        }
+    }
+    Some(bounds)
+}
+
+/// Tries all that can happen within the bounds.
+fn explore(bounds: Bounds) -> bool {
+    println!("{bounds:?}");
+    let outcome = model::check(bounds, Without::Nothing);
+    println!("{outcome}");
+    outcome.is_sound()
 }
 
 /// Runs one seed and prints all of its trace.
@@ -159,7 +203,20 @@ mod tests {
         assert_eq!(parse("--seed 7"), Some(Command::One(7)));
         let many = Command::Many(Many { from: 5, count: 9, threads: 2, enough: 10 });
         assert_eq!(parse("--seeds 9 --from 5"), Some(many));
-        for line in ["", "--seed", "--seed x", "--seeds 1 --threads 0", "--seed 1 --seeds 2", "7"] {
+        let bounds = Bounds { late: 1, early: true, ..Bounds::new(3, 1) };
+        let line = "model --instances 3 --duties 1 --late 1 --early 1";
+        assert_eq!(parse(line), Some(Command::Model(bounds)));
+        for line in [
+            "",
+            "model 7",
+            "model --duties 0",
+            "model --ttl 3",
+            "--seed",
+            "--seed x",
+            "--seeds 1 --threads 0",
+            "--seed 1 --seeds 2",
+            "7",
+        ] {
             assert_eq!(parse(line), None, "{line}");
         }
     }

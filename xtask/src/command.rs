@@ -23,7 +23,9 @@ usage: cargo xtask <command>
                    measure on private servers; WORDS go to the benchmark
   bench roster     measure plans of a million duties
   sim --seeds COUNT | --seed SEED
-                   the engine in virtual time: many seeds, or one with its trace";
+                   the engine in virtual time: many seeds, or one with its trace
+  model [--instances COUNT] [--duties COUNT] [--depth MOST] [WORDS]
+                   the engine in all states that a few instances and duties can get into";
 
 /// One task.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,6 +46,9 @@ pub(crate) enum Command {
     Sim {
         words: Vec<String>,
     },
+    Model {
+        words: Vec<String>,
+    },
 }
 
 impl Command {
@@ -57,6 +62,7 @@ impl Command {
             "soak" => Some(Self::Soak { names: rest.to_vec() }),
             "bench" => Some(Self::Bench { words: bench_words(rest) }),
             "sim" if !rest.is_empty() => Some(Self::Sim { words: rest.to_vec() }),
+            "model" => Some(Self::Model { words: rest.to_vec() }),
             _ => None,
         }
     }
@@ -74,6 +80,10 @@ impl Command {
                 let variables = servers.as_ref().map(Servers::variables).unwrap_or_default();
                 let fixed = ["run", "--release", "--package", "tenure-bench", "--"];
                 cargo(&fixed, &words, &variables)
+            }),
+            Self::Model { words } => step("model", "cargo xtask model", || {
+                let fixed = ["run", "--release", "--package", "tenure-sim", "--", "model"];
+                cargo(&fixed, &words, &[])
             }),
             Self::Sim { words } => step("sim", "cargo xtask sim", || {
                 let fixed = ["run", "--release", "--package", "tenure-sim", "--"];

@@ -13,7 +13,7 @@ fn too_large(word: &str, len: usize, most: usize) -> StoreError {
 
 /// What a member says of itself (weight, zone, draining, versions, ...): text of at most 4 KiB
 /// that travels with its session. The store does not read it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Note(String);
 
 impl Note {
@@ -43,7 +43,7 @@ impl Note {
 }
 
 /// A checkpoint's or a group's document: bytes that the store keeps exactly and does not read.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Document(Vec<u8>);
 
 impl Document {
@@ -82,7 +82,7 @@ impl fmt::Debug for Document {
 }
 
 /// Why something happened, for the audit: a short word or sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reason(String);
 
 impl Reason {

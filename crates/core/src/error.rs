@@ -126,7 +126,7 @@ impl fmt::Display for Code {
 }
 
 /// What went wrong: a code and the details of this case. Never contains a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// The kind of trouble.
     pub code: Code,
@@ -143,7 +143,7 @@ impl fmt::Display for Problem {
 /// Why a store call gave no answer, sorted by what the caller may do next (R17).
 ///
 /// Losing a race is not among them: that is an `Ok` value.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum StoreError {
     /// It did not happen; nothing was changed. It may be tried again, with a pause.
     #[error("{0} (nothing was changed)")]

@@ -3,7 +3,7 @@
 use crate::{DutyKey, Epoch, GroupName, InstanceId, Nonce, Ttl};
 
 /// An instance's liveness in one group: one record with a TTL in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Session {
     /// The group whose member this makes the instance.
     pub group: GroupName,
@@ -19,7 +19,7 @@ pub struct Session {
 ///
 /// While the number stands still nothing can have left, so a store that counts can confirm any
 /// number of holds by reading one row. A stale mark costs a look at the hold, never a wrong answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mark(pub u64);
 
 impl Mark {
@@ -33,7 +33,7 @@ impl Mark {
 /// The right to a duty: granted by the store under an epoch, bound to a session (R1).
 ///
 /// Only what a [`crate::Store`] answers to `claim` should become one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hold {
     /// The duty.
     pub duty: DutyKey,

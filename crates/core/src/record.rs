@@ -49,7 +49,7 @@ changes! {
 }
 
 /// One transition of one instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// When, on the instance's own clock.
     pub at: LocalInstant,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::{DutyId, Label, StoreError};
 
 /// One thing to do, as its list names it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
     /// The duty that it becomes.
     pub id: DutyId,
@@ -25,7 +25,7 @@ impl Target {
 }
 
 /// A list of targets, sorted and without repetitions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {
     targets: Vec<Target>,
     repeated: usize,

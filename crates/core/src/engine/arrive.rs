@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Effect, End, Engine, Group, Live, Request, Status, Ticket};
+use super::{Effect, End, Engine, Fold, Group, Live, Request, Status, Ticket};
 use crate::store::{Closed, OpenSession, Opened};
 use crate::{Change, Code, DutyId, LocalInstant, Nonce, Problem, Reason, StoreError, Version};
 
 /// Where a member stands on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     /// Reading the group, to see whether its settings are the same.
     Reading(Attempt),
@@ -25,7 +25,7 @@ pub(super) enum Phase {
 }
 
 /// A request that is repeated until it is answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
     ticket: Option<Ticket>,
     at: LocalInstant,
@@ -50,6 +50,19 @@ impl Phase {
             | Self::Opening { attempt, .. }
             | Self::Closing(attempt) => Some(attempt),
             Self::Member | Self::Over => None,
+        }
+    }
+
+    /// The request that is waited for.
+    pub(super) fn ticket(&mut self) -> Option<&mut Ticket> {
+        self.attempt()?.ticket.as_mut()
+    }
+
+    /// For [`Engine::fold`]: after `most` failures the pause grows no further.
+    pub(super) fn fold(&mut self, fold: &Fold, most: u32) {
+        if let Some(attempt) = self.attempt() {
+            attempt.at = fold.timer(attempt.at);
+            attempt.failed = attempt.failed.min(most);
         }
     }
 

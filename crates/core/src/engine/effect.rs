@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Something that is to be done outside of the engine, in the order given.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Ask the store. An answer that does not come `within` this time is
     /// [`crate::StoreError::Unknown`].
@@ -71,7 +71,7 @@ pub enum Effect {
 }
 
 /// How an engine came to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum End {
     /// As it was asked to.
     Left,
@@ -80,7 +80,7 @@ pub enum End {
 }
 
 /// What the store is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
     /// Become a member.
     Open(OpenSession),

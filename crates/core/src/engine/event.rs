@@ -6,7 +6,7 @@ use crate::store::{
 use crate::{DutyId, Epoch, Listing, StoreError};
 
 /// Names one request, so that its answer finds back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
 /// Something that happened outside of the engine.
@@ -66,7 +66,7 @@ pub enum Ended {
 }
 
 /// The answer to a [`super::Request`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// To [`super::Request::Open`].
     Open(Result<Opened, StoreError>),
@@ -85,7 +85,7 @@ pub enum Answer {
 }
 
 /// What a group looked like a moment ago.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct View {
     /// Its members, by instance id.
     pub members: Vec<Member>,

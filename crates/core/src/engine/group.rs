@@ -11,7 +11,7 @@ use crate::{Code, Document, DutyId, InstanceId, Label, StoreError, Ttl};
 const FIRST_LINE: &str = "tenure-group 1";
 
 /// What all members of a group agree on, as lines of text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Group {
     /// The TTL and the layout; `None` until the first member came.
     pub settings: Option<(Ttl, Layout)>,
@@ -32,7 +32,7 @@ pub struct Group {
 }
 
 /// How far a member is drained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Drain {
     /// As long as another member takes over.
     HandOver,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::arrive::Phase;
-use super::{Engine, Group, Request, Ticket, View};
+use super::{Engine, Fold, Group, Request, Ticket, View};
 use crate::store::{GroupDocument, Holder, Member};
 use crate::{Change, Code, DutyId, InstanceId, LocalInstant, Problem, StoreError, Version};
 
@@ -14,7 +14,7 @@ const GAP: Duration = Duration::from_millis(10);
 const HOLDERS_EVERY: u32 = 5;
 
 /// When the group is read next.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Looking {
     pub(super) at: LocalInstant,
     sent: Option<(Ticket, LocalInstant)>,
@@ -28,7 +28,7 @@ pub(super) struct Looking {
 }
 
 /// What was seen of the group.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Seen {
     pub(super) members: Vec<Member>,
     /// Who holds what was ever granted.
@@ -53,6 +53,23 @@ impl Looking {
 
     pub(super) fn is_on_its_way(&self) -> bool {
         self.sent.is_some()
+    }
+
+    /// The request that is waited for.
+    pub(super) fn ticket(&mut self) -> Option<&mut Ticket> {
+        self.sent.as_mut().map(|(ticket, _)| ticket)
+    }
+
+    /// For [`Engine::fold`].
+    pub(super) fn fold(&mut self, fold: &Fold) {
+        let now = fold.now;
+        self.at = fold.timer(self.at);
+        self.began = fold.fresh(self.began);
+        if let Some((_, at)) = &mut self.sent {
+            *at = now;
+        }
+        (self.gap, self.failed) = (GAP, false);
+        (self.count, self.holders) = (HOLDERS_EVERY - 1, true);
     }
 
     /// The session has ended: what is on its way is of no use.

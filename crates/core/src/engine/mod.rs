@@ -14,12 +14,14 @@
 //! | `picture` | what the roster plans from |
 //! | `balance` | what to shed and what to claim |
 //! | `claim` | asking for duties, and what comes of it |
+//! | `fold` | nothing: it makes states comparable for the model checker |
 
 mod arrive;
 mod balance;
 mod claim;
 mod effect;
 mod event;
+mod fold;
 mod group;
 mod look;
 mod note;
@@ -37,6 +39,8 @@ use std::time::Duration;
 
 pub use effect::{Effect, End, Request};
 pub use event::{Answer, Ended, Event, Ticket, View};
+#[doc(hidden)]
+pub use fold::Fold;
 pub use group::{Drain, Group};
 pub use note::Status;
 pub use picture::Picture;
@@ -58,7 +62,7 @@ const CLAIM_CHUNK: usize = 100;
 const RELEASE_CHUNK: usize = 500;
 
 /// One member of a group.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Engine {
     settings: Settings,
     random: Random,
@@ -118,7 +122,7 @@ pub struct Engine {
 }
 
 /// A duty to ask for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Wish {
     duty: DutyId,
     /// The plan gives it to somebody else, who did not take it: it stays for the window.
@@ -126,7 +130,7 @@ struct Wish {
 }
 
 /// A claim on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Claiming {
     ticket: Ticket,
     /// Until when the session stood when it was sent: no keep-alive that left later names what it
@@ -136,7 +140,7 @@ struct Claiming {
 }
 
 /// The open session.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Live {
     session: Session,
     deadline: Deadline,
@@ -146,7 +150,7 @@ struct Live {
 }
 
 /// A keep-alive on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Keeping {
     ticket: Ticket,
     sent: LocalInstant,

@@ -4,7 +4,7 @@ use crate::{Jitter, Nonce};
 
 /// SplitMix64: small, and good enough for jitter and for spreading 128 bits of entropy that the
 /// caller brought over the nonces of one process.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Random {
     state: u64,
     high: u64,

@@ -7,7 +7,7 @@ use crate::{GroupName, InstanceId, Label, Ttl};
 
 /// How the duties of a group are named. All members of a group have the same. The duties
 /// themselves come by [`super::Event::Listed`], for every layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// One duty: one member works, the others wait.
     Standby,
@@ -29,7 +29,7 @@ impl fmt::Display for Layout {
 }
 
 /// What a member brings along.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// The group.
     pub group: GroupName,

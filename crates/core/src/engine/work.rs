@@ -11,7 +11,7 @@ use crate::{Change, Deadline, DutyId, Epoch, Hold, LocalInstant, StoreError};
 const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// A duty that the store has granted to this session.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held {
     pub(super) hold: Hold,
     pub(super) deadline: Deadline,
@@ -27,7 +27,7 @@ pub(super) struct Held {
 }
 
 /// How far the work on a duty is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Work {
     Running,
     /// Asked to come to its end, and cancelled at that instant.
@@ -38,7 +38,7 @@ pub(super) enum Work {
 }
 
 /// A duty that is left alone for a while.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Rest {
     pub(super) until: LocalInstant,
     pub(super) length: Duration,

@@ -38,7 +38,7 @@ pub struct Seat {
 }
 
 /// Where a duty must be, as an operator decided.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pin {
     /// With this instance.
     Instance(InstanceId),

@@ -89,7 +89,7 @@ pub struct Adopted {
 }
 
 /// What became of opening a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Opened {
     /// It is open.
     Open(Session),
@@ -102,7 +102,7 @@ pub enum Opened {
 }
 
 /// What became of closing a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Closed {
     /// It was open until now.
     Closed,
@@ -111,7 +111,7 @@ pub enum Closed {
 }
 
 /// What a keep-alive found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeptAlive {
     /// The session lives on for a whole TTL.
     Kept {
@@ -125,7 +125,7 @@ pub enum KeptAlive {
 }
 
 /// The fate of one hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HoldFate {
     /// It stands for as long as the session.
     Kept,
@@ -136,7 +136,7 @@ pub enum HoldFate {
 }
 
 /// Who holds a duty now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HolderNow {
     /// The instance.
     pub instance: InstanceId,
@@ -145,7 +145,7 @@ pub struct HolderNow {
 }
 
 /// What became of asking for a duty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Claimed {
     /// Granted under a new epoch.
     Granted(Hold),
@@ -158,7 +158,7 @@ pub enum Claimed {
 }
 
 /// What became of giving a hold back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
     /// It is free now.
     Freed,
@@ -181,7 +181,7 @@ pub enum Evicted {
 }
 
 /// A live member of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
     /// The instance.
     pub instance: InstanceId,
@@ -196,7 +196,7 @@ pub struct Member {
 }
 
 /// A duty and who holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The duty.
     pub duty: DutyKey,
@@ -239,7 +239,7 @@ pub enum Committed {
 }
 
 /// A group's document.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupDocument {
     /// Counts the replacements.
     pub version: Version,
@@ -248,7 +248,7 @@ pub struct GroupDocument {
 }
 
 /// What became of replacing a group's document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replaced {
     /// Stored under this version.
     Saved(Version),

@@ -11,7 +11,7 @@ use crate::{
 pub const MAX_BATCH: usize = 10_000;
 
 /// The wish to become a member of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OpenSession {
     /// The group.
     pub group: GroupName,
@@ -38,7 +38,7 @@ impl OpenSession {
 }
 
 /// A duty that a session asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Want {
     /// The duty.
     pub duty: DutyKey,

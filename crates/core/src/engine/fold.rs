@@ -1,0 +1,161 @@
+//! What a model checker needs: states that behave alike become equal.
+
+use std::time::Duration;
+
+use super::arrive::Phase;
+use super::random::Random;
+use super::work::Work;
+use super::{Engine, Ticket};
+use crate::{Deadline, LocalInstant};
+
+/// How an engine is folded. Time goes in steps: the engine is stepped at `now` plus whole steps.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Fold {
+    /// The local time, which stays the same in all states.
+    pub now: LocalInstant,
+    /// How far time went on: every instant comes closer by this.
+    pub passed: Duration,
+    /// Between two instants at which anything happens.
+    pub step: Duration,
+    /// Where randomness goes on.
+    pub seed: u128,
+}
+
+impl Fold {
+    fn shift(&self, at: LocalInstant) -> LocalInstant {
+        LocalInstant::from_nanos(at.as_nanos().saturating_sub(self.passed.as_nanos() as u64))
+    }
+
+    /// Only whether it has come matters, and at which step it will.
+    pub fn timer(&self, at: LocalInstant) -> LocalInstant {
+        let left = self.shift(at).since(self.now).as_nanos() as u64;
+        let step = self.step.as_nanos() as u64;
+        self.now.plus(Duration::from_nanos(left.div_ceil(step) * step))
+    }
+
+    /// As [`Fold::timer`].
+    pub fn deadline(&self, deadline: Deadline) -> Deadline {
+        Deadline::from_instant(self.timer(deadline.at()))
+    }
+
+    /// Now, or long ago.
+    pub(super) fn fresh(&self, at: LocalInstant) -> LocalInstant {
+        if self.shift(at) >= self.now { self.now } else { LocalInstant::from_nanos(0) }
+    }
+
+    /// How long ago matters up to `most`.
+    fn since(&self, at: LocalInstant, most: Duration) -> LocalInstant {
+        let now = self.now.as_nanos();
+        let first = LocalInstant::from_nanos(now.saturating_sub(most.as_nanos() as u64));
+        self.shift(at).max(first)
+    }
+}
+
+impl Engine {
+    /// Moves every instant to where it is seen from the same `now`, numbers the requests on their
+    /// way anew and drops what no later decision asks for: words of records, what is only compared
+    /// with a window of zero, floors that a store which forgets nothing is never below. Simplified
+    /// are three things: every look reads the holders and plans anew, and a duty that stayed free
+    /// for a step counts as free for long.
+    ///
+    /// Returns the old and the new ticket of every request that is waited for.
+    #[doc(hidden)]
+    pub fn fold(&mut self, fold: &Fold) -> Vec<(Ticket, Ticket)> {
+        self.fold_session(fold);
+        self.fold_timers(fold);
+        self.fold_holds(fold);
+        self.random = Random::new(fold.seed);
+        self.last.clear();
+        self.shed.clear();
+        self.floors.clear();
+        self.complaints.clear();
+        (self.standing_by, self.unheld) = (false, 0);
+        self.looking.fold(fold);
+        self.free.values_mut().for_each(|since| *since = fold.fresh(*since));
+        self.fold_tickets()
+    }
+
+    /// Deadline, keep-alive and pause are compared with one another.
+    fn fold_session(&mut self, fold: &Fold) {
+        let (now, ttl) = (fold.now, self.settings.ttl);
+        // Beyond the margin a step counts as late, however late it is.
+        let late = self.wake < now && crate::is_pause(fold.shift(self.wake), now, ttl);
+        self.wake = match late {
+            true => fold.since(self.wake, ttl.margin() + Duration::from_millis(1)),
+            false => fold.timer(self.wake),
+        };
+        let sent = self.keeping.as_ref().map(|keeping| keeping.sent);
+        let folded = sent.map(|sent| fold.since(sent, ttl.get()));
+        if let (Some(keeping), Some(folded)) = (&mut self.keeping, folded) {
+            keeping.sent = folded;
+        }
+        if let Some(live) = &mut self.live {
+            let ended = sent.filter(|sent| !live.deadline.allows(*sent)).and(folded);
+            live.deadline = match ended {
+                Some(sent) => Deadline::from_instant(sent),
+                None => fold.deadline(live.deadline),
+            };
+            live.renew_at = fold.timer(live.renew_at);
+        }
+        self.suspended = self.suspended.map(|since| match (sent, folded) {
+            (Some(sent), Some(folded)) if sent >= since => folded,
+            _ => now,
+        });
+    }
+
+    fn fold_timers(&mut self, fold: &Fold) {
+        for at in [&mut self.waiting, &mut self.leaving].into_iter().flatten() {
+            *at = fold.timer(*at);
+        }
+        self.fallback = None;
+        let timers = self.holds.values().filter_map(|held| held.timer(&self.settings));
+        self.due = timers.map(|at| fold.timer(at)).min().unwrap_or(fold.now);
+        self.release_again = fold.timer(self.release_again);
+        if let Phase::Opening { since: Some(since), .. } = &mut self.phase {
+            *since = fold.since(*since, self.settings.ttl.get() * 2);
+        }
+        let grows = |failed: &u32| self.pause() * 2u32.pow(*failed) < self.settings.look_every;
+        let most = (0..8).find(|failed| !grows(failed)).unwrap_or(8);
+        self.phase.fold(fold, most);
+        if let Some(claiming) = &mut self.claiming {
+            claiming.deadline = fold.deadline(claiming.deadline);
+        }
+    }
+
+    fn fold_holds(&mut self, fold: &Fold) {
+        let ttl = self.settings.ttl.get();
+        for held in self.holds.values_mut() {
+            held.deadline = fold.deadline(held.deadline);
+            (held.since, held.progress, held.moved) = (fold.now, fold.now, false);
+            held.work = match held.work {
+                Work::Asked(until) => Work::Asked(fold.timer(until)),
+                Work::Cancelled(at) => Work::Cancelled(fold.since(at, ttl)),
+                work => work,
+            };
+        }
+    }
+
+    /// One number for each kind of request.
+    fn fold_tickets(&mut self) -> Vec<(Ticket, Ticket)> {
+        let look = self.looking.ticket().copied();
+        self.touched.retain(|_, at| look.is_some_and(|look| *at >= look));
+        let mut last = 0;
+        let mut pairs = Vec::new();
+        let mut number = |ticket: Option<&mut Ticket>| {
+            last += 1;
+            if let Some(ticket) = ticket {
+                pairs.push((*ticket, Ticket(last)));
+                *ticket = Ticket(last);
+            }
+        };
+        number(self.phase.ticket());
+        number(self.keeping.as_mut().map(|keeping| &mut keeping.ticket));
+        number(self.claiming.as_mut().map(|claiming| &mut claiming.ticket));
+        number(self.releasing.as_mut().map(|(ticket, _)| ticket));
+        number(self.looking.ticket());
+        self.tickets = last;
+        self.touched.values_mut().for_each(|at| *at = Ticket(last));
+        pairs
+    }
+}

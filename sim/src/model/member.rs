@@ -1,0 +1,387 @@
+//! One member of the model: the real engine, the work that it started, and what is on its way.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::engine::{Answer, Effect, Ended, Engine, Event, Fold, Request, Ticket};
+use tenure_core::{Code, Deadline, Epoch, LocalInstant, Nonce, StoreError};
+
+use super::store::{Commit, Store};
+use super::{NOW, STEP, Setup, What};
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Becoming a member.
+    Open,
+    /// Extending the session.
+    KeepAlive,
+    /// Asking for duties.
+    Claim,
+    /// Giving duties back.
+    Release,
+    /// Leaving.
+    Close,
+    /// Reading the group.
+    Look,
+}
+
+impl Kind {
+    fn of(request: &Request) -> Self {
+        match request {
+            Request::Open(_) => Self::Open,
+            Request::KeepAlive { .. } => Self::KeepAlive,
+            Request::Claim { .. } => Self::Claim,
+            Request::Release { .. } => Self::Release,
+            Request::Close { .. } => Self::Close,
+            Request::Look { .. } | Request::Settle { .. } => Self::Look,
+        }
+    }
+
+    /// The answer when none came.
+    fn unknown(self) -> Answer {
+        let error = StoreError::unknown(Code::Lost, "no answer");
+        match self {
+            Self::Open => Answer::Open(Err(error)),
+            Self::KeepAlive => Answer::KeepAlive(Err(error)),
+            Self::Claim => Answer::Claim(Err(error)),
+            Self::Release => Answer::Release(Err(error)),
+            Self::Close => Answer::Close(Err(error)),
+            Self::Look => Answer::Look(Err(error)),
+        }
+    }
+}
+
+/// Work that was begun under a hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Work {
+    pub(super) duty: usize,
+    pub(super) epoch: Epoch,
+    nonce: Nonce,
+    deadline: Deadline,
+    suspended: bool,
+    pub(super) mode: Mode,
+}
+
+/// What the work was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Mode {
+    Runs,
+    Asked,
+    Cancelled,
+}
+
+impl Work {
+    /// Whether it believes that it may act, by its own clock.
+    pub(super) fn may_act(&self) -> bool {
+        self.mode != Mode::Cancelled && !self.suspended && self.deadline.allows(NOW)
+    }
+
+    /// Until when it will, if it hears nothing.
+    pub(super) fn until(&self) -> LocalInstant {
+        self.deadline.at()
+    }
+
+    /// A commit that it sent while it believed.
+    pub(super) fn commit(&self) -> Commit {
+        Commit { duty: self.duty, epoch: self.epoch, nonce: self.nonce }
+    }
+}
+
+/// A request whose answer is late.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Late {
+    ticket: Ticket,
+    pub(super) kind: Kind,
+    request: Request,
+    /// It arrived, and this is on its way back.
+    pub(super) answer: Option<Answer>,
+    /// How many steps ago it was sent.
+    age: u8,
+}
+
+/// A request that nobody waits for any more.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ghost {
+    request: Request,
+    /// How many steps ago it was given up.
+    age: u8,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Member {
+    engine: Engine,
+    pub(super) works: Vec<Work>,
+    /// What the engine waits for.
+    pub(super) late: Vec<Late>,
+    /// A request that nobody waits for any more, and which may still arrive.
+    pub(super) ghost: Option<Ghost>,
+    /// Whether the next nonce is of the first or of the second seed: nobody remembers the one
+    /// before the last.
+    seed: u8,
+    nonce: Option<Nonce>,
+    /// It was told to hand over and go.
+    pub(super) drained: bool,
+    began: bool,
+    pub(super) over: bool,
+}
+
+/// A member that is cheap to copy, and to hash.
+#[derive(Clone, Debug)]
+pub(super) struct Shared(Arc<(u64, Member)>);
+
+impl Shared {
+    pub(super) fn new(member: Member) -> Self {
+        let mut hasher = DefaultHasher::new();
+        member.hash(&mut hasher);
+        Self(Arc::new((hasher.finish(), member)))
+    }
+
+    pub(super) fn get(&self) -> &Member {
+        &self.0.1
+    }
+}
+
+impl PartialEq for Shared {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Eq for Shared {}
+
+impl Hash for Shared {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.0.hash(state);
+    }
+}
+
+/// What one event of a member led to.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// The kinds of requests that were sent.
+    pub(super) asked: Vec<Kind>,
+    pub(super) happened: Vec<What>,
+}
+
+impl Member {
+    pub(super) fn new(setup: &Setup, at: usize) -> Self {
+        let engine = Engine::new(setup.settings(at), seed(at, 0), NOW);
+        Self {
+            engine,
+            works: Vec::new(),
+            late: Vec::new(),
+            ghost: None,
+            seed: 0,
+            nonce: None,
+            drained: false,
+            began: false,
+            over: false,
+        }
+    }
+
+    /// The first tick brings the list of duties.
+    pub(super) fn tick(&mut self, setup: &Setup) -> Event {
+        match std::mem::replace(&mut self.began, true) {
+            true => Event::Tick,
+            false => Event::Listed(setup.listing.clone()),
+        }
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        !self.over && self.engine.wake_at() <= NOW
+    }
+
+    /// Whether time must not pass before something is answered or given up: who is not paused waits
+    /// no longer, and the network keeps nothing for longer.
+    pub(super) fn is_urgent(&self, delay: u8) -> bool {
+        let waits = self.late.iter().any(|late| late.age >= delay) && !self.is_due();
+        waits || self.ghost.as_ref().is_some_and(|ghost| ghost.age >= delay)
+    }
+
+    /// A step of time.
+    pub(super) fn pass(&mut self, at: usize, delay: u8) {
+        for age in self.late.iter_mut().map(|late| &mut late.age) {
+            *age = delay.min(*age + 1);
+        }
+        if let Some(ghost) = &mut self.ghost {
+            ghost.age += 1;
+        }
+        self.fold(at, STEP);
+    }
+
+    /// How many of its messages are late.
+    pub(super) fn late_messages(&self) -> usize {
+        self.late.len() + usize::from(self.ghost.is_some())
+    }
+
+    /// Steps the engine, and does what it asks for at once, until nothing is left; requests of the
+    /// kind `late` stay on their way.
+    pub(super) fn turn(
+        &mut self,
+        setup: &Setup,
+        store: &mut Store,
+        at: usize,
+        event: Event,
+        late: Option<Kind>,
+    ) -> Turn {
+        let mut turn = Turn::default();
+        let mut events = VecDeque::from([event]);
+        let mut steps = 0;
+        while let Some(event) = events.pop_front() {
+            steps += 1;
+            assert!(steps < 100, "{at} turns in circles");
+            for effect in self.engine.step(event, NOW) {
+                let Effect::Ask { ticket, request, .. } = effect else {
+                    self.obey(setup, effect, &mut events);
+                    continue;
+                };
+                let kind = Kind::of(&request);
+                turn.asked.push(kind);
+                self.count_session(&request);
+                if late == Some(kind) {
+                    self.late.push(Late { ticket, kind, request, answer: None, age: 0 });
+                } else {
+                    let answer = store.serve(setup, at, &request, &mut turn.happened);
+                    events.push_back(Event::Answered(ticket, answer));
+                }
+            }
+        }
+        self.fold(at, Duration::ZERO);
+        turn
+    }
+
+    /// A nonce is drawn for each session; the next one comes from another seed.
+    fn count_session(&mut self, request: &Request) {
+        if let Request::Open(open) = request
+            && self.nonce != Some(open.nonce)
+        {
+            self.nonce = Some(open.nonce);
+            self.seed ^= 1;
+        }
+    }
+
+    fn obey(&mut self, setup: &Setup, effect: Effect, events: &mut VecDeque<Event>) {
+        match effect {
+            Effect::Assign { hold, deadline } => {
+                let duty = setup.duty(&hold.duty.id);
+                let (epoch, nonce, mode) = (hold.epoch, hold.nonce, Mode::Runs);
+                self.works.push(Work { duty, epoch, nonce, deadline, suspended: false, mode });
+            }
+            Effect::Extend { duty, epoch, deadline } => {
+                let duty = setup.duty(&duty);
+                for work in
+                    self.works.iter_mut().filter(|work| (work.duty, work.epoch) == (duty, epoch))
+                {
+                    (work.deadline, work.suspended) = (deadline, false);
+                }
+            }
+            Effect::Suspend => self.works.iter_mut().for_each(|work| work.suspended = true),
+            Effect::Drain { duty, epoch, .. } => self.tell(setup.duty(&duty), epoch, Mode::Asked),
+            Effect::Revoke { duty, epoch, .. } => {
+                self.tell(setup.duty(&duty), epoch, Mode::Cancelled);
+                if !setup.bounds.lingers {
+                    events.extend(self.stop_cancelled(setup));
+                }
+            }
+            Effect::End(_) => self.over = true,
+            Effect::Ask { .. } | Effect::Record(_) | Effect::Refuse(_) => {}
+        }
+    }
+
+    fn stop_cancelled(&mut self, setup: &Setup) -> Option<Event> {
+        let at = self.works.iter().position(|work| work.mode == Mode::Cancelled)?;
+        Some(self.stop(setup, at))
+    }
+
+    fn tell(&mut self, duty: usize, epoch: Epoch, mode: Mode) {
+        let same = |work: &&mut Work| (work.duty, work.epoch) == (duty, epoch);
+        self.works.iter_mut().filter(same).for_each(|work| work.mode = mode);
+    }
+
+    /// The work at this place has come to its end.
+    pub(super) fn stop(&mut self, setup: &Setup, at: usize) -> Event {
+        let work = self.works.remove(at);
+        let duty = setup.key(work.duty).id;
+        Event::Stopped { duty, epoch: work.epoch, how: Ended::Asked }
+    }
+
+    /// A late request reaches the store.
+    pub(super) fn arrive(
+        &mut self,
+        setup: &Setup,
+        store: &mut Store,
+        at: usize,
+        late: usize,
+    ) -> Vec<What> {
+        let mut happened = Vec::new();
+        let message = &mut self.late[late];
+        if message.answer.is_some() {
+            return happened;
+        }
+        message.answer = Some(store.serve(setup, at, &message.request, &mut happened));
+        happened
+    }
+
+    /// A request that nobody waits for reaches the store.
+    pub(super) fn haunt(&mut self, setup: &Setup, store: &mut Store, at: usize) -> Vec<What> {
+        let mut happened = Vec::new();
+        if let Some(ghost) = self.ghost.take() {
+            store.serve(setup, at, &ghost.request, &mut happened);
+        }
+        happened
+    }
+
+    /// The late answer as an event, if it has come.
+    pub(super) fn deliver(&mut self, late: usize) -> Option<Event> {
+        let message = self.late.remove(late);
+        Some(Event::Answered(message.ticket, message.answer?))
+    }
+
+    /// No answer came in time. The request may still arrive.
+    pub(super) fn give_up(&mut self, late: usize) -> Event {
+        let message = self.late.remove(late);
+        if message.answer.is_none() {
+            self.haunt_later(message.request);
+        }
+        Event::Answered(message.ticket, message.kind.unknown())
+    }
+
+    fn haunt_later(&mut self, request: Request) {
+        if !matches!(request, Request::Look { .. } | Request::Settle { .. }) {
+            self.ghost = Some(Ghost { request, age: 0 });
+        }
+    }
+
+    /// Time goes on, or nothing but a turn was made.
+    pub(super) fn fold(&mut self, at: usize, passed: Duration) {
+        let seed = seed(at, self.seed);
+        let fold = Fold { now: NOW, passed, step: STEP, seed };
+        let tickets = self.engine.fold(&fold);
+        for message in std::mem::take(&mut self.late) {
+            match tickets.iter().find(|(old, _)| *old == message.ticket) {
+                Some((_, ticket)) => self.late.push(Late { ticket: *ticket, ..message }),
+                // Nobody waits for it any more.
+                None if message.answer.is_none() => self.haunt_later(message.request),
+                None => {}
+            }
+        }
+        self.late.sort_by_key(|message| message.kind);
+        self.works.iter_mut().for_each(|work| work.deadline = fold.deadline(work.deadline));
+        self.works.sort_by_key(|work| (work.duty, work.epoch));
+    }
+
+    /// Drops what can change nothing any more.
+    pub(super) fn tidy(&self, store: &Store, at: usize) -> Option<Self> {
+        let ghost = self.ghost.as_ref();
+        let spent = ghost.is_some_and(|ghost| !store.may_matter(at, &ghost.request));
+        spent.then(|| Self { ghost: None, ..self.clone() })
+    }
+}
+
+fn seed(at: usize, which: u8) -> u128 {
+    (at as u128 + 1) << 64 | u128::from(which)
+}

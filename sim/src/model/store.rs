@@ -1,0 +1,315 @@
+//! The store of the model: the sentences of the contract that matter here, and no clock but steps.
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use tenure_core::engine::{Answer, Request, View};
+use tenure_core::store::{
+    Claimed, Closed, GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, OpenSession,
+    Opened, Released, Replaced, Want,
+};
+use tenure_core::{Epoch, Hold, Mark, Nonce, Note, Session};
+
+use super::{Grant, Setup, What, Without};
+
+/// Sessions and duties.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Store {
+    /// By instance.
+    sessions: Vec<Option<Open>>,
+    /// The last nonce that each instance opened a session under: it is spent when that ended.
+    opened: Vec<Option<Nonce>>,
+    /// By duty.
+    pub(super) rows: Vec<Row>,
+}
+
+/// An open session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Open {
+    nonce: Nonce,
+    note: Note,
+    /// How many steps of time its TTL lasts.
+    left: u8,
+}
+
+/// A duty.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    /// The newest epoch granted.
+    pub(super) epoch: Epoch,
+    /// Whose session holds it.
+    pub(super) holder: Option<usize>,
+    /// Who was granted it last, and how that hold ended; no decision depends on it.
+    last: usize,
+    ended: Option<What>,
+}
+
+impl Row {
+    fn newest(&self) -> Grant {
+        Grant { epoch: self.epoch, to: self.last }
+    }
+
+    fn key(&self) -> (Epoch, Option<usize>) {
+        (self.epoch, self.holder)
+    }
+}
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Row {}
+
+impl Hash for Row {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+/// A commit: under which hold it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Commit {
+    pub(super) duty: usize,
+    pub(super) epoch: Epoch,
+    pub(super) nonce: Nonce,
+}
+
+impl Store {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let (instances, duties) = (setup.instances.len(), setup.duties.len());
+        Self {
+            sessions: vec![None; instances],
+            opened: vec![None; instances],
+            rows: vec![Row::default(); duties],
+        }
+    }
+
+    /// A step of time.
+    pub(super) fn pass(&mut self) {
+        for open in self.sessions.iter_mut().flatten() {
+            open.left = open.left.saturating_sub(1);
+        }
+    }
+
+    /// Whether the TTL of a live session is over.
+    pub(super) fn is_over(&self, instance: usize) -> Option<bool> {
+        self.sessions[instance].as_ref().map(|open| open.left == 0)
+    }
+
+    /// Ends a session, and all of its holds with it.
+    pub(super) fn end(&mut self, instance: usize, how: What) {
+        self.sessions[instance] = None;
+        for row in self.rows.iter_mut().filter(|row| row.holder == Some(instance)) {
+            row.holder = None;
+            row.ended = Some(how);
+        }
+    }
+
+    /// Whether a request that arrives later can still change something.
+    pub(super) fn may_matter(&self, instance: usize, request: &Request) -> bool {
+        match request {
+            Request::Open(open) => self.opened[instance] != Some(open.nonce),
+            Request::KeepAlive { session, .. }
+            | Request::Claim { session, .. }
+            | Request::Release { session, .. }
+            | Request::Close { session, .. } => self.is_live(instance, session.nonce),
+            Request::Look { .. } | Request::Settle { .. } => false,
+        }
+    }
+
+    pub(super) fn is_live(&self, instance: usize, nonce: Nonce) -> bool {
+        self.sessions[instance].as_ref().is_some_and(|open| open.nonce == nonce)
+    }
+
+    /// Answers a request; tells what happened by it.
+    pub(super) fn serve(
+        &mut self,
+        setup: &Setup,
+        by: usize,
+        request: &Request,
+        happened: &mut Vec<What>,
+    ) -> Answer {
+        match request {
+            Request::Open(open) => Answer::Open(Ok(self.open(setup, by, open))),
+            Request::KeepAlive { session, note, holds } => {
+                let kept = self.keep_alive(setup, by, session, note.as_ref(), holds);
+                Answer::KeepAlive(Ok(kept))
+            }
+            Request::Claim { session, wants, .. } => {
+                let claims =
+                    wants.iter().map(|want| self.claim(setup, by, session, want, happened));
+                Answer::Claim(Ok(claims.collect()))
+            }
+            Request::Release { session, holds, reason } => {
+                let mut freed = |hold: &Hold| {
+                    let released = self.release(setup, by, session, hold);
+                    let unstarted = reason.as_str() == "not started";
+                    if unstarted && released == Released::Freed {
+                        happened.push(What::UnknownClaimResolved);
+                    }
+                    released
+                };
+                Answer::Release(Ok(holds.iter().map(&mut freed).collect()))
+            }
+            Request::Close { session, .. } => Answer::Close(Ok(self.close(by, session))),
+            Request::Look { .. } => Answer::Look(Ok(self.view(setup))),
+            // The document is there from the start.
+            Request::Settle { .. } => {
+                Answer::Settle(Ok(Replaced::Conflict { stored: setup.document.version }))
+            }
+        }
+    }
+
+    fn open(&mut self, setup: &Setup, by: usize, open: &OpenSession) -> Opened {
+        match &self.sessions[by] {
+            Some(live) if live.nonce == open.nonce => Opened::Open(open.session()),
+            Some(_) => Opened::Taken,
+            None if self.opened[by] == Some(open.nonce) => Opened::Spent,
+            None => {
+                self.opened[by] = Some(open.nonce);
+                let (nonce, note, left) = (open.nonce, open.note.clone(), setup.left());
+                self.sessions[by] = Some(Open { nonce, note, left });
+                Opened::Open(open.session())
+            }
+        }
+    }
+
+    fn keep_alive(
+        &mut self,
+        setup: &Setup,
+        by: usize,
+        session: &Session,
+        note: Option<&Note>,
+        holds: &[Hold],
+    ) -> KeptAlive {
+        let live = self.sessions[by].as_mut().filter(|open| open.nonce == session.nonce);
+        let Some(open) = live else { return KeptAlive::Ended };
+        open.left = setup.left();
+        if let Some(note) = note {
+            open.note = note.clone();
+        }
+        let stands = |hold: &Hold| {
+            let row = &self.rows[setup.duty(&hold.duty.id)];
+            row.holder == Some(by) && row.epoch == hold.epoch
+        };
+        let fate = |hold| if stands(hold) { HoldFate::Kept } else { HoldFate::Lost };
+        KeptAlive::Kept { mark: Mark::default(), holds: holds.iter().map(fate).collect() }
+    }
+
+    fn claim(
+        &mut self,
+        setup: &Setup,
+        by: usize,
+        session: &Session,
+        want: &Want,
+        happened: &mut Vec<What>,
+    ) -> Claimed {
+        if !self.is_live(by, session.nonce) {
+            return Claimed::SessionEnded;
+        }
+        let row = &mut self.rows[setup.duty(&want.duty.id)];
+        let hold = |epoch| Hold {
+            duty: want.duty.clone(),
+            epoch,
+            instance: session.instance.clone(),
+            nonce: session.nonce,
+            mark: Mark::default(),
+        };
+        match row.holder {
+            Some(holder) if holder == by => Claimed::Already(hold(row.epoch)),
+            Some(holder) => Claimed::HeldBy(Some(setup.holder(holder))),
+            None => {
+                let before = row.newest();
+                let grows = setup.without != Without::Growth || before.epoch == Epoch::ZERO;
+                let floor = before.epoch.max(want.floor);
+                // Epochs are small: there is always a next one.
+                row.epoch = if grows { floor.next().unwrap_or(floor) } else { before.epoch };
+                (row.holder, row.last) = (Some(by), by);
+                let duty = setup.duty(&want.duty.id);
+                happened.push(What::Granted { duty, before, now: row.newest() });
+                if let Some(how) = row.ended.take().filter(|_| before.to != by) {
+                    happened.push(match how {
+                        What::Expired => What::TakenOver,
+                        _ => What::HandedOver,
+                    });
+                }
+                Claimed::Granted(hold(row.epoch))
+            }
+        }
+    }
+
+    fn release(&mut self, setup: &Setup, by: usize, session: &Session, hold: &Hold) -> Released {
+        let live = self.is_live(by, session.nonce);
+        let row = &mut self.rows[setup.duty(&hold.duty.id)];
+        if row.epoch != hold.epoch {
+            return Released::NotYours;
+        }
+        if row.holder != Some(by) || !live {
+            return Released::Already;
+        }
+        row.holder = None;
+        row.ended = Some(What::Released);
+        Released::Freed
+    }
+
+    fn close(&mut self, by: usize, session: &Session) -> Closed {
+        if !self.is_live(by, session.nonce) {
+            return Closed::AlreadyEnded;
+        }
+        self.end(by, What::Released);
+        Closed::Closed
+    }
+
+    fn view(&self, setup: &Setup) -> View {
+        let member = |(at, open): (usize, &Option<Open>)| {
+            let open = open.as_ref()?;
+            Some(Member {
+                instance: setup.instances[at].clone(),
+                nonce: Some(open.nonce),
+                note: open.note.clone(),
+                remaining: setup.ttl.get(),
+                evicted: false,
+            })
+        };
+        let granted = self.rows.iter().enumerate().filter(|(_, row)| row.epoch > Epoch::ZERO);
+        let holders = granted.map(|(duty, row)| Holder {
+            duty: setup.key(duty),
+            epoch: Some(row.epoch),
+            holder: row.holder.map(|holder| setup.holder(holder)),
+        });
+        View {
+            members: self.sessions.iter().enumerate().filter_map(member).collect(),
+            holders: Some(holders.collect()),
+            document: setup.document.clone(),
+        }
+    }
+
+    /// Whether a checkpoint is stored. It names whatever version is stored, and whoever was granted
+    /// the duty last has committed at once: only the fence can refuse it, and must.
+    pub(super) fn commit(&self, setup: &Setup, by: usize, commit: &Commit) -> What {
+        let live = self.is_live(by, commit.nonce);
+        let row = &self.rows[commit.duty];
+        let stands = live && row.holder == Some(by) && row.epoch == commit.epoch;
+        if setup.without != Without::Fence && !stands {
+            return What::CommitRefused;
+        }
+        let under = Grant { epoch: commit.epoch, to: by };
+        What::Committed { duty: commit.duty, newest: row.newest(), under }
+    }
+}
+
+impl Setup {
+    /// What a look shows of a holder. What is left of its TTL only words a record.
+    fn holder(&self, instance: usize) -> HolderNow {
+        HolderNow { instance: self.instances[instance].clone(), remaining: Duration::ZERO }
+    }
+}
+
+/// The document of a group that was settled before the first member came.
+pub(super) fn settled(group: &tenure_core::engine::Group) -> GroupDocument {
+    // One of few lines: always a valid document.
+    let document = group.document().expect("a valid document");
+    GroupDocument { version: tenure_core::Version::new(1).unwrap_or_default(), document }
+}
