@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use tenure_core::Mutant;
 use tenure_sim::model::{self, Bounds, Without};
 use tenure_sim::{Coverage, Finding, differs, run};
 
@@ -14,7 +15,12 @@ usage: cargo xtask sim --seeds COUNT [--from SEED] [--threads COUNT] [--failures
        cargo xtask sim --seed SEED
        cargo xtask model [--instances COUNT] [--duties COUNT] [--epochs MOST] [--depth MOST]
                          [--late MOST] [--delay STEPS] [--paused MOST] [--drained MOST]
-                         [--ttl STEPS] [--early 1] [--stale 1] [--lingers 1] [--joined 1]";
+                         [--ttl STEPS] [--early 1] [--stale 1] [--lingers 1] [--joined 1]
+
+with a rule switched off, in a build with the feature `mutants`:
+       tenure-sim --mutants
+       tenure-sim --mutant NAME --seeds COUNT
+       tenure-sim --mutant NAME --seed SEED";
 
 /// What to run.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,7 +45,17 @@ struct Many {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let passed = match parse(&words) {
+    let (mutant, words) = match &words[..] {
+        [flag] if flag == "--mutants" => return list(),
+        [flag, name, rest @ ..] if flag == "--mutant" => (Some(name), rest),
+        rest => (None, rest),
+    };
+    if let Some(Err(error)) = mutant.map(|name| Mutant::turn_on(name)) {
+        eprintln!("{error}");
+        return ExitCode::from(2);
+    }
+    let passed = match parse(words) {
+        Some(Command::Many(seeds)) if mutant.is_some() => until_caught(seeds),
         Some(Command::One(seed)) => replay(seed),
         Some(Command::Many(seeds)) => many(seeds),
         Some(Command::Model(bounds)) => explore(bounds),
@@ -110,6 +126,30 @@ fn explore(bounds: Bounds) -> bool {
     let outcome = model::check(bounds, Without::Nothing);
     println!("{outcome}");
     outcome.is_sound()
+}
+
+/// Prints what there is to turn on: a name, its rule and what it does.
+fn list() -> ExitCode {
+    for mutant in Mutant::ALL {
+        println!("{}\t{}\t{}", mutant.as_str(), mutant.rule(), mutant.what());
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs seeds one after another until a checker finds something: how many that took, and which.
+fn until_caught(Many { from, count, .. }: Many) -> bool {
+    for seed in from..from + count {
+        let mut found: Vec<&str> =
+            run(seed, false).findings.iter().map(|one| one.checker).collect();
+        if !found.is_empty() {
+            found.sort_unstable();
+            found.dedup();
+            println!("{}\t{}", seed - from + 1, found.join(", "));
+            return true;
+        }
+    }
+    println!("{count}\t-");
+    false
 }
 
 /// Runs one seed and prints all of its trace.

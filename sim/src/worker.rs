@@ -54,6 +54,8 @@ pub struct Work {
     pub turn: u64,
     /// Since when its process believes that it may act, in virtual time.
     pub believes_since: Option<Nanos>,
+    /// When the request left that last confirmed the hold, in virtual time.
+    pub confirmed: Nanos,
     /// When it was assigned, in virtual time.
     pub since: Nanos,
     /// The duty came here because the one before shed it; the members of then.
@@ -74,6 +76,7 @@ impl Work {
             version: Version::ZERO,
             turn: 0,
             believes_since: None,
+            confirmed: 0,
             since,
             moved_among: None,
         }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::kill;
 use crate::run::{cargo, step};
 use crate::servers::{self, Servers};
 use crate::soak;
@@ -18,14 +19,17 @@ usage: cargo xtask <command>
   tidy             the style checks alone
   services         start the test servers, print their URLs, wait for Ctrl-C
   soak [NAME]...   what takes too long for every change, all or these:
-                   features, tests, stories, sim
+                   features, tests, stories, kill-table, sim
   bench [store] [WORDS]
                    measure on private servers; WORDS go to the benchmark
   bench roster     measure plans of a million duties
   sim --seeds COUNT | --seed SEED
                    the engine in virtual time: many seeds, or one with its trace
   model [--instances COUNT] [--duties COUNT] [--depth MOST] [WORDS]
-                   the engine in all states that a few instances and duties can get into";
+                   the engine in all states that a few instances and duties can get into
+  kill-table [--rule RULE] [--seeds COUNT] [--check]
+                   switch off each rule in turn, see who notices, and write
+                   it into docs/guarantees.md";
 
 /// One task.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +53,7 @@ pub(crate) enum Command {
     Model {
         words: Vec<String>,
     },
+    KillTable(kill::Options),
 }
 
 impl Command {
@@ -63,6 +68,7 @@ impl Command {
             "bench" => Some(Self::Bench { words: bench_words(rest) }),
             "sim" if !rest.is_empty() => Some(Self::Sim { words: rest.to_vec() }),
             "model" => Some(Self::Model { words: rest.to_vec() }),
+            "kill-table" => kill::Options::parse(rest).map(Self::KillTable),
             _ => None,
         }
     }
@@ -89,6 +95,9 @@ impl Command {
                 let fixed = ["run", "--release", "--package", "tenure-sim", "--"];
                 cargo(&fixed, &words, &[])
             }),
+            Self::KillTable(options) => {
+                step("kill-table", "cargo xtask kill-table", || kill::run(&options))
+            }
         }
     }
 }

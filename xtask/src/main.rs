@@ -7,6 +7,7 @@
 )]
 
 mod command;
+mod kill;
 mod run;
 mod servers;
 mod soak;

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 
+use crate::kill;
 use crate::run::{cargo, step};
 use crate::servers::Servers;
 use crate::test;
@@ -17,6 +18,7 @@ const ALL: &[Soak] = &[
     Soak { name: "features", run: test::features },
     Soak { name: "tests", run: tests },
     Soak { name: "stories", run: stories },
+    Soak { name: "kill-table", run: || kill::run(&kill::Options::CHECK) },
     Soak { name: "sim", run: || release("tenure-sim", &["--seeds", "10000"]) },
 ];
 

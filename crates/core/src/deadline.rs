@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Code, LocalInstant, StoreError};
+use crate::{Code, LocalInstant, Mutant, StoreError};
 
 /// How long the store keeps a session without hearing from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,12 +55,15 @@ impl Ttl {
     /// rates, and counting starts *before* the request left, because the store may have started
     /// its own count at any moment after that (R5).
     pub fn deadline(self, sent: LocalInstant) -> Deadline {
+        if Mutant::R5Margin.is_on() {
+            return Deadline(sent.plus(self.0));
+        }
         Deadline(sent.plus(self.0 * 9 / 10 - self.margin()))
     }
 
     /// When to renew: a third of the TTL, shortened by up to a fifth (R7).
     pub fn renew_every(self, jitter: Jitter) -> Duration {
-        let third = self.0 / 3;
+        let third = if Mutant::R7Renew.is_on() { self.0 * 2 / 3 } else { self.0 / 3 };
         third - (third / 5) * u32::from(jitter.0) / u32::from(u16::MAX)
     }
 
@@ -88,7 +91,7 @@ impl Deadline {
 
     /// Whether the holder may act at `now`.
     pub fn allows(self, now: LocalInstant) -> bool {
-        now < self.0
+        now < self.0 || Mutant::R6Guard.is_on()
     }
 
     /// What is left at `now`; zero when nothing is.
@@ -105,7 +108,7 @@ impl Deadline {
 /// Whether a tick that was due at `due` and came at `seen` was late enough to count as a pause:
 /// the hold must be verified again before any effect (R7).
 pub fn is_pause(due: LocalInstant, seen: LocalInstant, ttl: Ttl) -> bool {
-    seen.since(due) > ttl.margin()
+    seen.since(due) > ttl.margin() && !Mutant::R7Pause.is_on()
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub mod guarantee;
 mod hold;
 mod instance;
 pub mod invariant;
+#[doc(hidden)]
+pub mod mutant;
 mod name;
 mod record;
 pub mod roster;
@@ -31,6 +33,8 @@ pub use epoch::{Epoch, Version};
 pub use error::{Code, Problem, StoreError};
 pub use hold::{Hold, Mark, Session};
 pub use instance::{Instance, Nonce};
+#[doc(hidden)]
+pub use mutant::Mutant;
 pub use name::{DutyId, DutyKey, GroupName, InstanceId, Label};
 pub use record::{Change, Record};
 pub use seal::{Mac, Moved, Seal};

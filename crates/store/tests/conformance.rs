@@ -6,9 +6,13 @@ mod places;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
+use tenure_core::Mutant;
 use tenure_store::conformance::{self, Kit, Place};
 
 fn main() {
+    if let Ok(name) = std::env::var(Mutant::VARIABLE) {
+        Mutant::turn_on(&name).unwrap();
+    }
     let runtime = Arc::new(tokio::runtime::Runtime::new().unwrap());
     let mut trials = Vec::new();
     for (backend, place) in runtime.block_on(places::under_test()) {

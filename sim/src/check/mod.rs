@@ -13,7 +13,10 @@
 //! | deadline | nobody is told that it may act for longer than the store keeps its hold |
 //! | reset | nobody who saw the store forget its sessions begins beside a holder of before |
 //! | records | a hold that was acquired ends with a record of its end |
+//! | fence | no checkpoint is taken under an epoch once a newer one was granted |
 //! | replay | the same seed gives the same trace |
+//!
+//! What is judged the moment it happens, and ends the run, is in `world/watch.rs`.
 
 mod held;
 mod moves;
@@ -152,15 +155,19 @@ impl Times {
 
 /// Judges a run by everything that holds in its class.
 pub fn judge(scenario: &Scenario, story: &Story) -> Vec<Finding> {
-    if story.is_broken() {
-        return story.odd.clone();
-    }
-    let mut findings = Vec::new();
-    let mut add = |result: Result<(), Finding>| findings.extend(result.err());
+    let mut findings = story.odd.clone();
     for check in invariants(scenario) {
-        add(check(&story.history)
-            .map_err(|broken| Finding { checker: broken.rule, what: broken.to_string() }));
+        let broken = check(&story.history).err();
+        let found = |broken: invariant::Violation| {
+            let what = broken.to_string();
+            Finding { checker: broken.rule, what }
+        };
+        findings.extend(broken.map(found));
     }
+    if story.is_broken() {
+        return findings;
+    }
+    let mut add = |result: Result<(), Finding>| findings.extend(result.err());
     let times = Times::of(scenario, story);
     // Where there is no room for all, nobody can say whose turn it is to wait.
     let judged = if spread::is_short(&story.last) { &[] } else { &story.last.wanted[..] };
@@ -198,10 +205,29 @@ fn invariants(scenario: &Scenario) -> Vec<Invariant> {
     checks.push(invariant::one_instance_per_epoch);
     checks.push(invariant::epochs_grow);
     checks.push(invariant::checkpoint_never_goes_back);
+    checks.push(commits_are_fenced);
     if !scenario.has(Fault::ClockBeyond) {
         checks.push(invariant::one_believes);
     }
     checks
+}
+
+/// No checkpoint is taken under an epoch once a newer one was granted (R14).
+fn commits_are_fenced(history: &[Step]) -> Result<(), invariant::Violation> {
+    let mut newest = BTreeMap::new();
+    for (at, step) in history.iter().enumerate() {
+        match step {
+            Step::Granted { duty, epoch, .. } => {
+                newest.insert(duty, *epoch);
+            }
+            Step::Committed { duty, epoch, .. } if newest.get(duty).is_some_and(|n| epoch < n) => {
+                let what = format!("a checkpoint of {duty} is taken under the old epoch {epoch}");
+                return Err(invariant::Violation { rule: "fence", at, what });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// L1, of effects alone.

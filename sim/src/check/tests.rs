@@ -181,6 +181,15 @@ fn a_regressed_checkpoint_is_caught() {
 }
 
 #[test]
+fn a_checkpoint_under_an_old_epoch_is_caught() {
+    let late = |story: &mut Story| {
+        story.history[7] = committed("y", 2, 2);
+        story.history.insert(6, committed("y", 1, 1));
+    };
+    assert_eq!(found(late), ["fence"]);
+}
+
+#[test]
 fn two_believers_are_caught() {
     let late = |story: &mut Story| story.history.push(believed("y", 1, "a", 9, 11));
     assert_eq!(found(late), ["B1"]);

@@ -104,6 +104,7 @@ impl World {
         }
         self.processes[pid].life = Life::Runs;
         self.say(pid, || "! goes on".to_owned());
+        self.watch_wake(pid);
         for item in std::mem::take(&mut self.processes[pid].backlog) {
             let after = self.rng.below(2_000_000);
             if let Item::Tick(_) = item {

@@ -96,7 +96,7 @@ impl World {
     }
 
     fn extend(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, deadline: Deadline) {
-        let now = self.local(pid);
+        let (now, heard) = (self.local(pid), self.processes[pid].heard);
         let Some(work) = self.processes[pid].work_of(duty, epoch) else {
             return;
         };
@@ -106,6 +106,7 @@ impl World {
         if let Some(work) = self.processes[pid].work_of(duty, epoch) {
             work.deadline = deadline;
             work.suspended = false;
+            work.confirmed = heard;
             let work = work.clone();
             self.promise(pid, &work);
         }
@@ -128,6 +129,7 @@ impl World {
     fn drain(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, why: &'static str) {
         self.coverage.count("drain", why);
         self.turn(pid, duty, epoch, "drain", why);
+        self.watch_move(pid, duty, why);
         let (held, quota) = (self.held(pid), self.quota(pid));
         let Some(work) = self.processes[pid].work_of(duty, epoch) else {
             return;
@@ -153,6 +155,7 @@ impl World {
     fn revoke(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, why: &'static str) {
         self.coverage.count("revoke", why);
         self.turn(pid, duty, epoch, "revoked", why);
+        self.watch_cancel(pid, duty, epoch, why);
         self.doubt(pid, duty, epoch);
         let Some(work) = self.processes[pid].work_of(duty, epoch) else {
             return;
@@ -291,7 +294,7 @@ impl World {
     }
 
     /// The members that the process saw last.
-    fn seen_by(&self, pid: Pid) -> impl Iterator<Item = &Member> {
+    pub(super) fn seen_by(&self, pid: Pid) -> impl Iterator<Item = &Member> {
         self.processes[pid].view.iter().flat_map(|view| &view.members)
     }
 

@@ -2,7 +2,7 @@
 
 use tenure_core::engine::{Answer, Event, Request, Ticket, View};
 use tenure_core::invariant::Step;
-use tenure_core::store::{Claimed, Opened};
+use tenure_core::store::{Claimed, KeptAlive, Opened};
 use tenure_core::{Code, StoreError};
 
 use super::process::{Kind, Life};
@@ -15,7 +15,8 @@ impl World {
     /// Sends a request of an engine.
     pub(super) fn ask(&mut self, pid: Pid, ticket: Ticket, request: Request, within: u64) {
         let slot = self.processes[pid].slot;
-        self.processes[pid].asked.insert(ticket, kind_of(&request));
+        self.processes[pid].asked.insert(ticket, (kind_of(&request), self.now));
+        self.watch_request(pid, &request);
         let (again, fate) = (
             self.link.again(self.now, &mut self.rng),
             self.link.request(slot, self.now, &mut self.rng),
@@ -55,8 +56,13 @@ impl World {
             return;
         }
         let mut seen = self.processes[pid].incarnation;
+        let lived = self.lives(&request);
         let answer = self.backend.perform(&request, &mut seen);
         self.processes[pid].incarnation = seen;
+        if let (false, Answer::KeepAlive(Ok(KeptAlive::Kept { .. }))) = (lived, &answer) {
+            let id = self.processes[pid].id.clone();
+            self.broken("revived", format!("a session of {id} had ended and is kept alive"));
+        }
         if echo {
             self.say(pid, || format!("= #{} again {}", ticket.0, words::request(&request)));
         }
@@ -141,9 +147,10 @@ impl World {
 
     /// An answer reaches its engine, if it still waits for it.
     pub(super) fn answer(&mut self, pid: Pid, ticket: Ticket, answer: Answer) {
-        if self.processes[pid].asked.remove(&ticket).is_none() {
+        let Some((_, sent)) = self.processes[pid].asked.remove(&ticket) else {
             return;
-        }
+        };
+        self.processes[pid].heard = sent;
         if let Answer::Look(Ok(view)) = &answer {
             // Holders that were not read are those of before.
             let before = self.processes[pid].view.take();
@@ -159,7 +166,8 @@ impl World {
         if self.processes[pid].life == Life::Gone {
             return;
         }
-        if let Some(kind) = self.processes[pid].asked.remove(&ticket) {
+        if let Some((kind, sent)) = self.processes[pid].asked.remove(&ticket) {
+            self.processes[pid].heard = sent;
             let error = StoreError::unknown(Code::Lost, "no answer");
             self.step(pid, Event::Answered(ticket, failed(kind, error)));
         }

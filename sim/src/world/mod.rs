@@ -4,6 +4,7 @@ mod blow;
 mod effect;
 mod message;
 mod process;
+mod watch;
 mod words;
 mod work;
 
@@ -114,6 +115,8 @@ pub(crate) struct World {
     named: usize,
     /// Duties that were shed and that nobody has begun again.
     shed: BTreeMap<DutyId, Shed>,
+    /// The cursor in the checkpoint of each duty.
+    cursors: BTreeMap<DutyId, u64>,
     /// Sessions that the store has ended early: what is believed under them since then is not the
     /// engine's fault.
     excused: BTreeSet<Nonce>,
@@ -146,6 +149,7 @@ impl World {
             listed: BTreeMap::new(),
             named: scenario.duties,
             shed: BTreeMap::new(),
+            cursors: BTreeMap::new(),
             excused: BTreeSet::new(),
             forgotten: BTreeMap::new(),
             quiet: false,
@@ -339,6 +343,10 @@ impl World {
             evicted: false,
             work: BTreeMap::new(),
             asked: BTreeMap::new(),
+            heard: 0,
+            renewed: None,
+            woke: None,
+            slept: false,
             backlog: Vec::new(),
             tick_at: None,
             hinted: false,
@@ -386,6 +394,7 @@ impl World {
         for effect in self.processes[pid].engine.step(event, now) {
             self.execute(pid, effect);
         }
+        self.watch_step(pid);
         self.schedule_tick(pid);
     }
 

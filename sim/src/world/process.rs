@@ -62,7 +62,15 @@ pub(super) struct Process {
     pub(super) evicted: bool,
     pub(super) work: BTreeMap<(DutyId, Epoch), Work>,
     /// Requests that wait for their answer.
-    pub(super) asked: BTreeMap<Ticket, Kind>,
+    pub(super) asked: BTreeMap<Ticket, (Kind, Nanos)>,
+    /// When the request left whose answer it hears now.
+    pub(super) heard: Nanos,
+    /// When it last asked to be kept alive, unless it stood still since then.
+    pub(super) renewed: Option<Nanos>,
+    /// When it went on after it had stood still for longer than the margin allows.
+    pub(super) woke: Option<Nanos>,
+    /// It has stood still for so long, and its engine has not had a step since.
+    pub(super) slept: bool,
     /// What came while it was paused.
     pub(super) backlog: Vec<Item>,
     /// The virtual instant of the tick that is scheduled.

@@ -49,6 +49,7 @@ impl World {
         if self.fails(pid, duty, epoch) {
             return;
         }
+        self.watch_effect(pid, duty, epoch);
         let fate = match data {
             Data::Take { .. } => Fate::Arrives(self.link.takes(self.now, &mut self.rng)),
             _ => {
@@ -147,6 +148,7 @@ impl World {
             return Reply::Failed;
         };
         if let Committed::Saved(version) = committed {
+            self.watch_cursor(&duty.id, cursor);
             let duty = duty.clone();
             self.story.history.push(Step::Committed { duty, epoch, version });
         }

@@ -10,6 +10,7 @@ mod licences;
 mod log_messages;
 mod machine_paths;
 mod metadata;
+mod mutants;
 mod source;
 mod todo;
 
@@ -89,8 +90,14 @@ impl fmt::Display for Finding {
 }
 
 /// Checks that look at one file at a time.
-const FILE_CHECKS: &[fn(&File) -> Vec<Finding>] =
-    &[layout::check, length::check, banned::check, todo::check, log_messages::check];
+const FILE_CHECKS: &[fn(&File) -> Vec<Finding>] = &[
+    layout::check,
+    length::check,
+    banned::check,
+    todo::check,
+    log_messages::check,
+    mutants::check,
+];
 
 /// Runs every check; fails with the number of findings after printing each.
 pub(crate) fn run() -> Result<()> {
@@ -120,7 +127,7 @@ fn text_of<'a>(files: &'a [File], path: &str) -> Option<&'a str> {
 }
 
 /// The workspace that this program was started from.
-fn workspace() -> Result<PathBuf> {
+pub(crate) fn workspace() -> Result<PathBuf> {
     let package = env::var_os("CARGO_MANIFEST_DIR").context("start this by `cargo xtask`")?;
     let root = Path::new(&package).parent().context("xtask lies in no workspace")?;
     Ok(root.to_owned())

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper};
-use tenure_core::{Clock, LocalInstant};
+use tenure_core::{Clock, LocalInstant, Mutant};
 use tenure_store::BootClock;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
@@ -42,6 +42,10 @@ pub(crate) fn main(scratch: Option<&Path>) -> Result<(), Failure> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(watch(link, input))?;
+    if Mutant::R26Group.is_on() {
+        // What it let go on is not left to the machine.
+        kill_all(None);
+    }
     if let Some(scratch) = scratch {
         // It is gone already, unless the parent was killed.
         let _ = std::fs::remove_dir_all(scratch);
@@ -159,7 +163,7 @@ impl Watch {
         };
         let Some(charge) = &mut self.charge else { return };
         match charge.ended {
-            Some(end) if alone => {
+            Some(end) if alone || Mutant::R26Group.is_on() => {
                 let report = Report::Ended { id: charge.id, end, why: charge.why };
                 self.charge = None;
                 self.tell(&report);
@@ -227,6 +231,9 @@ enum Phase {
 impl Charge {
     /// When it is asked to end, unless the deadline moves.
     fn ask_at(&self) -> LocalInstant {
+        if Mutant::R26Late.is_on() {
+            return self.deadline.plus(Duration::from_secs(2));
+        }
         let grace = u64::try_from(self.grace.as_nanos()).unwrap_or(u64::MAX);
         LocalInstant::from_nanos(self.deadline.as_nanos().saturating_sub(grace))
     }

@@ -8,7 +8,7 @@ use super::work::{Held, Work};
 use super::{Drain, Engine, Layout, Wish};
 use crate::fnv::Fnv;
 use crate::roster::{self, Charge, Seat};
-use crate::{Change, Code, DutyId, Listing, LocalInstant, Problem, Target};
+use crate::{Change, Code, DutyId, Listing, LocalInstant, Mutant, Problem, Target};
 
 /// How long a duty stays free before the next best member tries for it.
 const RANK_DELAY: Duration = Duration::from_millis(500);
@@ -170,6 +170,9 @@ impl Engine {
         let listed = self.listing.as_ref().map_or(0, |listing| listing.targets().len());
         let moving = |held: &&Held| held.release.is_some() && held.work != Work::Stopped;
         let moving = self.holds.values().filter(moving).count();
+        if Mutant::R25All.is_on() {
+            return usize::MAX;
+        }
         (listed / 10).max(4).saturating_sub(moving)
     }
 
@@ -197,7 +200,7 @@ impl Engine {
         }
         let rollout = self.mixed.is_some_and(|since| now.since(since) < self.settings.rollout);
         // All see the same members and duties (R20).
-        let agreed = table.views().all(|view| view == self.view);
+        let agreed = table.views().all(|view| view == self.view) || Mutant::R20Views.is_on();
         // A claim on its way may or may not have brought something.
         let unsure = self.claiming.is_some() || self.waiting.is_some();
         if !agreed || table.all.foreign || rollout || unsure {
@@ -205,13 +208,17 @@ impl Engine {
         }
         let mut room = self.room_to_move();
         for (charge, seat) in charges.iter().zip(plan) {
-            let elsewhere = charge.holder == Some(table.me) && seat.is_some_and(|s| s != table.me);
+            let mut elsewhere = seat.is_some_and(|s| s != table.me);
+            if Mutant::R19Swap.is_on() {
+                elsewhere |= roster::order(&charge.duty, table.seats()).first() != Some(&table.me);
+            }
+            let elsewhere = elsewhere && charge.holder == Some(table.me);
             let Some(held) = self.holds.get(&charge.duty).filter(|_| elsewhere) else { continue };
             if held.work != Work::Running || held.release.is_some() {
                 continue;
             }
             let settled = held.since.plus(self.settings.window);
-            if held.moved && now < settled {
+            if held.moved && now < settled && !Mutant::R19Window.is_on() {
                 self.balance_at(settled);
                 continue;
             }

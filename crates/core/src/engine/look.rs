@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::arrive::Phase;
 use super::{Engine, Fold, Group, Request, Ticket, View};
 use crate::store::{GroupDocument, Holder, Member};
-use crate::{Change, Code, DutyId, InstanceId, LocalInstant, Problem, StoreError, Version};
+use crate::{Change, Code, DutyId, InstanceId, LocalInstant, Mutant, Problem, StoreError, Version};
 
 /// The shortest time between two looks.
 const GAP: Duration = Duration::from_millis(10);
@@ -247,7 +247,9 @@ impl Engine {
             let mine = holder.holder.as_ref().is_some_and(|of| of.instance == me);
             let duty = &holder.duty.id;
             let known = self.holds.contains_key(duty) || self.is_claiming(duty);
-            if let (true, false, Some(epoch)) = (mine, known, holder.epoch) {
+            if let (true, false, Some(epoch)) = (mine, known, holder.epoch)
+                && !Mutant::R17Orphan.is_on()
+            {
                 self.give_back_unstarted(duty.clone(), epoch, now);
             }
         }

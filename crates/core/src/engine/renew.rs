@@ -4,7 +4,7 @@ use super::arrive::Phase;
 use super::work::{Held, Work};
 use super::{Effect, Engine, Keeping, Request, Ticket};
 use crate::store::{HoldFate, KeptAlive};
-use crate::{Change, DutyId, Hold, LocalInstant, Mark, StoreError, is_pause};
+use crate::{Change, DutyId, Hold, LocalInstant, Mark, Mutant, StoreError, is_pause};
 
 impl Engine {
     /// A step that comes late was a pause: what was held is verified before any effect (R7).
@@ -68,6 +68,10 @@ impl Engine {
                 if Self::is_reset(&error) {
                     return self.session_ended(keeping.sent, true, now);
                 }
+                if Mutant::R23Open.is_on() {
+                    let fates = vec![HoldFate::Kept; keeping.holds.len()];
+                    return self.kept(keeping, Mark::default(), &fates, now);
+                }
                 let pause = self.pause();
                 if let Some(live) = &mut self.live {
                     live.renew_at = now.plus(pause);
@@ -78,7 +82,8 @@ impl Engine {
 
     fn kept(&mut self, keeping: Keeping, mark: Mark, fates: &[HoldFate], now: LocalInstant) {
         let ttl = self.settings.ttl;
-        let deadline = ttl.deadline(keeping.sent);
+        let from = if Mutant::R5Answer.is_on() { now } else { keeping.sent };
+        let deadline = ttl.deadline(from);
         let every = ttl.renew_every(self.random.jitter());
         let Some(live) = &mut self.live else { return };
         live.deadline = live.deadline.max(deadline);
@@ -134,7 +139,7 @@ impl Engine {
             false => "it was not renewed in time",
         };
         self.record(now, Change::SessionLost, None, None, why);
-        if early || reset || self.trouble {
+        if (early || reset || self.trouble) && !Mutant::R21Wait.is_on() {
             // Holders of before the reset stop by themselves until then, also when their clocks run
             // slow and ours fast.
             self.waiting = Some(now.plus(self.settings.ttl.get() * 51 / 50));

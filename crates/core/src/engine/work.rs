@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::arrive::reason;
 use super::{Effect, Ended, Engine, RELEASE_CHUNK, Request, Settings, Ticket};
 use crate::store::Released;
-use crate::{Change, Deadline, DutyId, Epoch, Hold, LocalInstant, StoreError};
+use crate::{Change, Deadline, DutyId, Epoch, Hold, LocalInstant, Mutant, StoreError};
 
 /// The shortest and the longest rest of a duty whose work ended by itself.
 const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -63,7 +63,8 @@ impl Held {
     pub(super) fn timer(&self, settings: &Settings) -> Option<LocalInstant> {
         match self.work {
             Work::Running => {
-                let stuck = settings.progress.map(|most| self.progress.plus(most));
+                let most = settings.progress.filter(|_| !Mutant::R22Progress.is_on());
+                let stuck = most.map(|most| self.progress.plus(most));
                 Some(stuck.map_or(self.deadline.at(), |stuck| stuck.min(self.deadline.at())))
             }
             Work::Asked(until) => Some(until.min(self.deadline.at())),
@@ -98,7 +99,12 @@ impl Engine {
                     self.ready.insert(duty);
                     continue;
                 }
-                _ if !held.deadline.allows(now) => (Change::Expired, "deadline"),
+                _ if !held.deadline.allows(now) => {
+                    if Mutant::R6Work.is_on() {
+                        continue;
+                    }
+                    (Change::Expired, "deadline")
+                }
                 Work::Asked(_) => (Change::Revoked, "drain time is over"),
                 Work::Running => (Change::Revoked, "no progress"),
             };
@@ -140,6 +146,12 @@ impl Engine {
         held.release.get_or_insert(why);
         if held.work != Work::Running {
             return;
+        }
+        if Mutant::R18Cancel.is_on() {
+            return self.cancel(duty, Change::Revoked, why, now);
+        }
+        if Mutant::R10Early.is_on() {
+            self.ready.insert(duty.clone());
         }
         held.work = Work::Asked(until);
         let epoch = held.epoch();

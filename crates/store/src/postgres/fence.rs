@@ -1,6 +1,6 @@
 //! Effects in the user's own transaction.
 
-use tenure_core::{Hold, StoreError};
+use tenure_core::{Hold, Mutant, StoreError};
 use tokio_postgres::Transaction;
 use tokio_postgres::types::Type;
 
@@ -38,6 +38,16 @@ pub async fn fence_in(
     let (duty, epoch) = (hold.duty.to_string(), hold.epoch.as_i64());
     let parameters: [super::Parameter<'_>; 3] =
         [(&duty, Type::TEXT), (&epoch, Type::INT8), (&hold.instance.as_str(), Type::TEXT)];
-    let answer = transaction.query_typed(&sql, &parameters).await;
-    answer.map(|_| ()).map_err(|error| error::of_statement(&error))
+    let unlocked = Mutant::R12Unlocked.is_on();
+    let result = async {
+        if unlocked {
+            transaction.batch_execute("SAVEPOINT unlocked").await?;
+        }
+        transaction.query_typed(&sql, &parameters).await?;
+        if unlocked {
+            transaction.batch_execute("ROLLBACK TO SAVEPOINT unlocked").await?;
+        }
+        Ok::<_, tokio_postgres::Error>(())
+    };
+    result.await.map_err(|error| error::of_statement(&error))
 }

@@ -18,8 +18,8 @@ use tenure_core::store::{
     Retention, Want,
 };
 use tenure_core::{
-    Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, LocalInstant, Mark, Nonce, Note,
-    Reason, Session, StoreError, Version,
+    Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, LocalInstant, Mark, Mutant,
+    Nonce, Note, Reason, Session, StoreError, Version,
 };
 
 #[derive(Clone, Default)]
@@ -70,7 +70,8 @@ pub(crate) struct HoldRow {
 
 impl Group {
     fn live(&self, instance: &InstanceId, nonce: Nonce, now: LocalInstant) -> Option<&SessionRow> {
-        self.sessions.get(instance).filter(|row| row.nonce == nonce && now < row.expires)
+        let same = |row: &SessionRow| row.nonce == nonce || Mutant::R3Name.is_on();
+        self.sessions.get(instance).filter(|row| same(row) && now < row.expires)
     }
 
     pub(crate) fn holder(&self, row: &HoldRow, now: LocalInstant) -> Option<HolderNow> {
@@ -108,6 +109,9 @@ impl Group {
         reason: &str,
         now: LocalInstant,
     ) {
+        if Mutant::R24Audit.is_on() {
+            return;
+        }
         self.last_seq += 1;
         let (duty, epoch) = hold.unzip();
         self.audit.push_back(AuditEntry {
@@ -215,10 +219,12 @@ impl State {
     ) -> KeptAlive {
         let group = self.group(&session.group);
         let live = group.live(&session.instance, session.nonce, now).is_some();
-        let Some(row) = group.sessions.get_mut(&session.instance).filter(|row| !row.evicted) else {
+        let barred = |row: &SessionRow| row.evicted && !Mutant::R22Evict.is_on();
+        let Some(row) = group.sessions.get_mut(&session.instance).filter(|row| !barred(row)) else {
             return KeptAlive::Ended;
         };
-        if !live {
+        let revived = Mutant::R9Revive.is_on() && row.nonce == session.nonce;
+        if !live && !revived {
             return KeptAlive::Ended;
         }
         row.expires = now.plus(session.ttl.get());
@@ -230,7 +236,11 @@ impl State {
             true => HoldFate::Kept,
             false => HoldFate::Lost,
         };
-        KeptAlive::Kept { mark, holds: holds.iter().map(fate).collect() }
+        let mut fates: Vec<HoldFate> = holds.iter().map(fate).collect();
+        if let (true, Some(first)) = (Mutant::R8Whole.is_on(), fates.first().copied()) {
+            fates.fill(first);
+        }
+        KeptAlive::Kept { mark, holds: fates }
     }
 
     pub(crate) fn claim(
@@ -250,7 +260,13 @@ impl State {
         // that is held needs none.
         let next = |want: &Want| match group.is_held(&want.duty.id, now) {
             true => Ok(Epoch::ZERO),
-            false => group.newest_epoch(&want.duty.id).max(want.floor).max(group.floor).next(),
+            false => {
+                let newest = group.newest_epoch(&want.duty.id).max(want.floor).max(group.floor);
+                match Mutant::R2Same.is_on() && newest > Epoch::ZERO {
+                    true => Ok(newest),
+                    false => newest.next(),
+                }
+            }
         };
         let epochs: Result<Vec<Epoch>, StoreError> = wants.iter().map(next).collect();
         let claims = wants.iter().zip(epochs?);
@@ -409,6 +425,12 @@ impl Group {
         reason: &Reason,
         now: LocalInstant,
     ) -> Released {
+        if let (true, Some(row)) = (Mutant::R9Release.is_on(), self.holds.get(&hold.duty.id))
+            && row.epoch != hold.epoch
+        {
+            let newest = Hold { epoch: row.epoch, ..hold.clone() };
+            return self.release(session, &newest, reason, now);
+        }
         let stands = hold.is_of(session) && self.stands(hold, now);
         let Some(row) = self.holds.get_mut(&hold.duty.id) else {
             return Released::NotYours;
@@ -418,6 +440,9 @@ impl Group {
             return if same { Released::Already } else { Released::NotYours };
         }
         row.held = false;
+        if Mutant::R2Forget.is_on() {
+            self.holds.remove(&hold.duty.id);
+        }
         if let Some(session) = self.sessions.get_mut(&session.instance) {
             session.left += 1;
         }

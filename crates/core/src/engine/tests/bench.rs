@@ -4,7 +4,7 @@ use super::super::*;
 use crate::store::{
     Claimed, GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, Opened, Replaced,
 };
-use crate::{DutyKey, GroupName, Hold, Mark, Nonce, Target, Ttl, Version};
+use crate::{DutyKey, GroupName, Hold, Mark, Mutant, Nonce, Target, Ttl, Version};
 
 pub(super) const TTL: u64 = 10_000;
 
@@ -20,6 +20,9 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new() -> Self {
+        if let Ok(name) = std::env::var(Mutant::VARIABLE) {
+            Mutant::turn_on(&name).unwrap();
+        }
         let group = GroupName::new("g").unwrap();
         let ttl = Ttl::new(Duration::from_millis(TTL)).unwrap();
         let settings = Settings::new(group, instance("me"), ttl, Layout::Targets);

@@ -15,7 +15,7 @@ mod upkeep;
 
 use std::sync::Arc;
 
-use tenure_core::{Session, Store, StoreError};
+use tenure_core::{Mutant, Session, Store, StoreError};
 use tenure_store::IfAbsent;
 use tenure_store::postgres::{Postgres, Settings};
 use tokio_postgres::{Client, NoTls};
@@ -32,6 +32,9 @@ pub struct Place {
 impl Place {
     /// `None` on a machine without the server; in CI that is a failure.
     fn given() -> Option<Self> {
+        if let Ok(name) = std::env::var(Mutant::VARIABLE) {
+            Mutant::turn_on(&name).unwrap();
+        }
         testkit::service(testkit::TEST_POSTGRES).map(Self::on)
     }
 

@@ -1,0 +1,260 @@
+//! `cargo xtask kill-table`: every rule is switched off in turn, and something must notice.
+
+mod judges;
+mod table;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use self::judges::{JUDGES, Judge, Suite};
+use self::table::{Line, Noticed};
+use crate::run::output;
+use crate::servers::Servers;
+use crate::tidy::workspace;
+
+/// The variable by which tests are told which mutant to turn on.
+const VARIABLE: &str = "TENURE_TEST_MUTANT";
+/// Simulations at a time.
+const THREADS: usize = 2;
+
+/// What to try, and what to do with the table.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Only this rule, as a number; then nothing is written.
+    rule: Option<u32>,
+    /// A mutant that lives through so many seeds has survived.
+    seeds: u64,
+    /// Compare with what is written, and change nothing.
+    check: bool,
+}
+
+impl Options {
+    /// The whole table, compared.
+    pub(crate) const CHECK: Self = Self { rule: None, seeds: 10_000, check: true };
+
+    pub(crate) fn parse(words: &[String]) -> Option<Self> {
+        let mut options = Self { check: false, ..Self::CHECK };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--check" => options.check = true,
+                "--seeds" => {
+                    options.seeds = words.next()?.parse().ok().filter(|seeds| *seeds > 0)?
+                }
+                "--rule" => {
+                    let number = words.next()?.strip_prefix('R')?.parse().ok()?;
+                    options.rule = Some(number).filter(|n| (1..=judges::RULES).contains(n));
+                    options.rule?;
+                }
+                _ => return None,
+            }
+        }
+        (options.rule.is_none() || !options.check).then_some(options)
+    }
+}
+
+/// A rule switched off, as the simulator lists it.
+#[derive(Clone, Debug)]
+struct Mutant {
+    name: String,
+    rule: u32,
+    what: String,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let root = workspace()?;
+    let sim = build_sim(&root)?;
+    let all = list(&sim)?;
+    if let Some(judge) = JUDGES.iter().find(|one| !all.iter().any(|m| m.name == one.mutant)) {
+        bail!("{} judges {}, which there is not", judge.test, judge.mutant);
+    }
+    let wanted = |mutant: &Mutant| options.rule.is_none_or(|rule| rule == mutant.rule);
+    let mutants: Vec<Mutant> = all.into_iter().filter(wanted).collect();
+    let judged = |mutant: &&Mutant| JUDGES.iter().any(|judge| judge.mutant == mutant.name);
+    let (tested, simulated): (Vec<_>, Vec<_>) = mutants.iter().partition(judged);
+    let mut noticed = simulate(&sim, &simulated, options.seeds)?;
+    if !tested.is_empty() {
+        noticed.extend(test(&root, &tested)?);
+    }
+    let lines: Vec<Line> = mutants
+        .iter()
+        .filter_map(|mutant| {
+            let Mutant { name, rule, what } = mutant.clone();
+            Some(Line { name, rule, what, noticed: noticed.get(&mutant.name)?.clone() })
+        })
+        .collect();
+    let survivors: Vec<&str> = lines
+        .iter()
+        .filter(|line| line.noticed == Noticed::Nobody)
+        .map(|line| line.name.as_str())
+        .collect();
+    ensure!(survivors.is_empty(), "nobody notices {}", survivors.join(", "));
+    if options.rule.is_some() {
+        return Ok(());
+    }
+    let document = root.join(table::DOCUMENT);
+    let before = fs::read_to_string(&document)?;
+    let after = table::replace(&before, &table::of(&lines, options.seeds))?;
+    match (before == after, options.check) {
+        (true, _) => {}
+        (false, true) => bail!("the table in {} is another one; write it anew", table::DOCUMENT),
+        (false, false) => fs::write(&document, after)?,
+    }
+    Ok(())
+}
+
+/// With all features of the workspace, as the tests are built: then nothing is compiled twice.
+const ALL: &[&str] = &["--workspace", "--all-features"];
+
+/// Runs cargo to build something, and finds the programs that it made: by package and target.
+fn build(root: &Path, words: &[&str]) -> Result<BTreeMap<(String, String), PathBuf>> {
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(root).args(words).arg("--message-format=json-render-diagnostics");
+    let said = output(command.stderr(Stdio::inherit()))?;
+    let mut programs = BTreeMap::new();
+    for line in said.lines() {
+        let json: Value = serde_json::from_str(line)?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let package = text(&json["manifest_path"]).and_then(|path| package_of(&path));
+        let names = package.zip(text(&json["target"]["name"]));
+        if let (Some(names), Some(path)) = (names, text(&json["executable"])) {
+            programs.insert(names, PathBuf::from(path));
+        }
+    }
+    Ok(programs)
+}
+
+/// The name of a package, in its manifest.
+fn package_of(manifest: &str) -> Option<String> {
+    let text = fs::read_to_string(manifest).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("name = "))?;
+    Some(line.trim_matches('"').to_owned())
+}
+
+fn build_sim(root: &Path) -> Result<PathBuf> {
+    let words = [&["build"][..], ALL, &["--bin", "tenure-sim"]].concat();
+    let name = ("tenure-sim".to_owned(), "tenure-sim".to_owned());
+    build(root, &words)?.remove(&name).context("no simulator was built")
+}
+
+fn list(sim: &Path) -> Result<Vec<Mutant>> {
+    let read = |line: &str| {
+        let mut fields = line.split('\t').map(str::to_owned);
+        let (name, rule, what) = (fields.next()?, fields.next()?, fields.next()?);
+        Some(Mutant { name, rule: rule.strip_prefix('R')?.parse().ok()?, what })
+    };
+    let text = output(Command::new(sim).arg("--mutants"))?;
+    text.lines().map(|line| read(line).with_context(|| format!("a mutant {line:?}"))).collect()
+}
+
+type Results = BTreeMap<String, Noticed>;
+
+/// Lets the simulator look for each, two at a time.
+fn simulate(sim: &Path, mutants: &[&Mutant], seeds: u64) -> Result<Results> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = until_noticed(sim, &mutant.name, seeds);
+            let said = result.as_ref().map_or_else(ToString::to_string, ToString::to_string);
+            eprintln!("{}: {said}", mutant.name);
+            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+            results.push(result.map(|noticed| (mutant.name.clone(), noticed)));
+        }
+    };
+    thread::scope(|scope| {
+        (0..THREADS).for_each(|_| drop(scope.spawn(work)));
+    });
+    results.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
+}
+
+fn until_noticed(sim: &Path, mutant: &str, seeds: u64) -> Result<Noticed> {
+    let seeds = seeds.to_string();
+    let mut command = Command::new(sim);
+    let done = command.args(["--mutant", mutant, "--seeds", &seeds]).output()?;
+    let text = String::from_utf8(done.stdout)?;
+    let (seeds, checkers) = text.trim_end().split_once('\t').with_context(|| {
+        let errors = String::from_utf8_lossy(&done.stderr);
+        format!("{mutant}: {text} {errors}")
+    })?;
+    Ok(match done.status.success() {
+        true => Noticed::Checker { seeds: seeds.parse()?, checkers: checkers.to_owned() },
+        false => Noticed::Nobody,
+    })
+}
+
+/// Runs the named tests: each passes by itself, and fails while its mutant is on.
+fn test(root: &Path, mutants: &[&Mutant]) -> Result<Results> {
+    let words = [&["test", "--no-run"][..], ALL, &["--test", "conformance", "--test", "it"]];
+    let mut programs = build(root, &words.concat())?;
+    let core = ["test", "--no-run", "--package", "tenure-core", "--all-features", "--lib"];
+    programs.extend(build(root, &core)?);
+    let servers = Servers::start()?;
+    let mut results = Results::new();
+    for judge in JUDGES.iter().filter(|one| mutants.iter().any(|m| m.name == one.mutant)) {
+        let run = |mutant| passes(root, &programs, judge, mutant, &servers.variables());
+        ensure!(run(None)?, "{} fails by itself", judge.test);
+        let noticed = match run(Some(judge.mutant))? {
+            true => Noticed::Nobody,
+            false => Noticed::Test { package: judge.suite.target().0, test: judge.test },
+        };
+        eprintln!("{}: {noticed}", judge.mutant);
+        results.insert(judge.mutant.to_owned(), noticed);
+    }
+    Ok(results)
+}
+
+/// Whether a test passes; it must be there.
+fn passes(
+    root: &Path,
+    programs: &BTreeMap<(String, String), PathBuf>,
+    judge: &Judge,
+    mutant: Option<&str>,
+    variables: &[(&'static str, String)],
+) -> Result<bool> {
+    let (package, target) = judge.suite.target();
+    let program = programs.get(&(package.to_owned(), target.to_owned()));
+    let program = program.with_context(|| format!("no tests {target} of {package}"))?;
+    let folder = match judge.suite {
+        Suite::Core => "crates/core",
+        Suite::Conformance | Suite::Store => "crates/store",
+        Suite::Cli => "crates/cli",
+    };
+    let mut command = Command::new(program);
+    command.current_dir(root.join(folder)).args(["--exact", judge.test]).env_remove(VARIABLE);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    command.envs(mutant.map(|name| (VARIABLE, name)));
+    let done = command.output()?;
+    let said = String::from_utf8_lossy(&done.stdout);
+    ensure!(said.contains("running 1 test\n"), "{} is not there: {said}", judge.test);
+    Ok(done.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_make_options_or_none() {
+        let parse = |line: &str| {
+            Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        };
+        let all = Options { rule: None, seeds: 10_000, check: false };
+        assert_eq!(parse(""), Some(all));
+        assert_eq!(parse("--check"), Some(Options::CHECK));
+        let one = Options { rule: Some(5), seeds: 7, check: false };
+        assert_eq!(parse("--rule R5 --seeds 7"), Some(one));
+        for line in ["--rule 5", "--rule R27", "--rule", "--seeds 0", "--rule R5 --check", "R5"] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What breaks rules on purpose is asked for by name, and never a part of something else.
+
+use super::{File, Finding};
+
+const FEATURE: &str = "mutants";
+
+/// In a manifest the feature stands only in its own definition: not in `default`, not in another
+/// feature, not with a dependency.
+pub(crate) fn check(file: &File) -> Vec<Finding> {
+    if !file.path.ends_with("Cargo.toml") {
+        return Vec::new();
+    }
+    let is_use = |line: &str| {
+        let line = line.trim_start();
+        line.contains(FEATURE) && !line.starts_with('#') && !line.starts_with("mutants = ")
+    };
+    let uses = (1..).zip(file.text.lines()).filter(|(_, line)| is_use(line));
+    let found = |(number, _)| {
+        let what = "the feature `mutants` comes with something else";
+        Finding::new(&file.path, number, FEATURE, what, "let who wants it name it")
+    };
+    uses.map(found).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<usize> {
+        let file = File::new("crates/a/Cargo.toml", text.to_owned());
+        check(&file).iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn the_feature_is_defined_and_not_taken_along() {
+        assert_eq!(lines("# mutants\nmutants = [\"core/mutants\"]\n"), []);
+        assert_eq!(lines("a = 1\ndefault = [\"mutants\"]\n"), [2]);
+        assert_eq!(lines("core = { path = \"x\", features = [\"mutants\"] }\n"), [1]);
+        assert_eq!(lines("full = [\n    \"core/mutants\",\n]\n"), [2]);
+        let other = File::new("a.rs", "default = [\"mutants\"]".to_owned());
+        assert!(check(&other).is_empty());
+    }
+}
