@@ -23,7 +23,10 @@ usage: cargo xtask <command>
                    measure on private servers; WORDS go to the benchmark
   bench roster     measure plans of a million duties
   sim --seeds COUNT | --seed SEED
-                   the engine in virtual time: many seeds, or one with its trace";
+                   the engine in virtual time: many seeds, or one with its trace
+  chaos --store sqlite|postgres|redis|etcd [--minutes N] [--seed SEED]
+                   real instances on a private store while everything fails
+  chaos WORDS      another of its commands; `chaos --help` lists them";
 
 /// One task.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,6 +47,9 @@ pub(crate) enum Command {
     Sim {
         words: Vec<String>,
     },
+    Chaos {
+        words: Vec<String>,
+    },
 }
 
 impl Command {
@@ -57,6 +63,7 @@ impl Command {
             "soak" => Some(Self::Soak { names: rest.to_vec() }),
             "bench" => Some(Self::Bench { words: bench_words(rest) }),
             "sim" if !rest.is_empty() => Some(Self::Sim { words: rest.to_vec() }),
+            "chaos" if !rest.is_empty() => Some(Self::Chaos { words: chaos_words(rest) }),
             _ => None,
         }
     }
@@ -78,6 +85,11 @@ impl Command {
             Self::Sim { words } => step("sim", "cargo xtask sim", || {
                 let fixed = ["run", "--release", "--package", "tenure-sim", "--"];
                 cargo(&fixed, &words, &[])
+            }),
+            Self::Chaos { words } => step("chaos", "cargo xtask chaos", || {
+                servers::install()?;
+                // Most of it is waiting: the build that the tests have made is good enough.
+                cargo(&["run", "--package", "tenure-chaos", "--"], &words, &[])
             }),
         }
     }
@@ -103,6 +115,13 @@ fn bench_words(words: &[String]) -> Vec<String> {
     subject.into_iter().chain(words.iter().cloned()).collect()
 }
 
+/// Faults by seed are what there is to run, unless another command is named.
+fn chaos_words(words: &[String]) -> Vec<String> {
+    let flags = words.first().is_some_and(|word| word.starts_with("--") && word != "--help");
+    let run = flags.then(|| "run".to_owned());
+    run.into_iter().chain(words.iter().cloned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,9 +136,16 @@ mod tests {
 
     #[test]
     fn unknown_words_make_no_command() {
-        for line in
-            ["", "tests", "tidy now", "sim", "test fmt", "test --only", "test --only nothing"]
-        {
+        for line in [
+            "",
+            "tests",
+            "tidy now",
+            "sim",
+            "chaos",
+            "test fmt",
+            "test --only",
+            "test --only nothing",
+        ] {
             assert_eq!(parse(line), None, "{line}");
         }
     }
@@ -140,5 +166,14 @@ mod tests {
         assert_eq!(parse("bench --rounds 3"), bench("store --rounds 3"));
         assert_eq!(parse("bench store --rounds 3"), bench("store --rounds 3"));
         assert_eq!(parse("bench roster"), bench("roster"));
+    }
+
+    #[test]
+    fn chaos_runs_faults_by_default() {
+        let chaos = |given| Some(Command::Chaos { words: words(given) });
+        assert_eq!(parse("chaos --store redis"), chaos("run --store redis"));
+        assert_eq!(parse("chaos run --store redis"), chaos("run --store redis"));
+        assert_eq!(parse("chaos leader"), chaos("leader"));
+        assert_eq!(parse("chaos --help"), chaos("--help"));
     }
 }
