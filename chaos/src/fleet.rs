@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
 use crate::line::Told;
@@ -47,6 +47,8 @@ pub(crate) struct Fleet {
 #[derive(Debug)]
 struct Running {
     child: Child,
+    /// Apart from the child: who waits for that would close it.
+    stdin: Option<ChildStdin>,
     number: usize,
 }
 
@@ -84,7 +86,7 @@ impl Fleet {
             command.arg("--careless");
         }
         let errors = File::create(self.errors(number))?;
-        let child = command
+        let mut child = command
             // Its end tells the instance that nobody is left; a group of its own makes the system
             // wake and end it also when it stands still then.
             .stdin(Stdio::piped())
@@ -94,7 +96,8 @@ impl Fleet {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {}", self.crew.program.display()))?;
-        self.slots[slot] = Some(Running { child, number });
+        let stdin = child.stdin.take();
+        self.slots[slot] = Some(Running { child, stdin, number });
         Ok(())
     }
 
@@ -132,7 +135,12 @@ impl Fleet {
         // One that stands still hears nothing but a kill.
         self.signal(slot, Signal::SIGCONT);
         self.signal(slot, with);
-        self.slots[slot].take().map(|running| Leaving(running.child))
+        self.slots[slot].take().map(|running| Leaving(running.child, running.stdin))
+    }
+
+    /// The process in a slot.
+    pub(crate) fn pid(&self, slot: usize) -> Option<u32> {
+        self.slots[slot].as_ref().and_then(|running| running.child.id())
     }
 
     /// Everything that all instances wrote, in the order in which they were started.
@@ -148,16 +156,18 @@ impl Fleet {
     }
 }
 
-/// An instance on its way out.
+/// An instance on its way out. It has to hear its starter until it is gone.
 #[derive(Debug)]
-pub(crate) struct Leaving(Child);
+pub(crate) struct Leaving(Child, Option<ChildStdin>);
 
 impl Leaving {
     /// Waits until it is gone; one that takes too long is killed.
-    pub(crate) async fn gone(mut self) -> Result<()> {
-        if timeout(LEAVING, self.0.wait()).await.is_err() {
-            self.0.kill().await?;
+    pub(crate) async fn gone(self) -> Result<()> {
+        let Self(mut child, stdin) = self;
+        if timeout(LEAVING, child.wait()).await.is_err() {
+            child.kill().await?;
         }
+        drop(stdin);
         Ok(())
     }
 }

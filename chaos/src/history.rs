@@ -283,6 +283,29 @@ impl History {
         wrong
     }
 
+    /// Commits that were answered and are not stored any more, by the time of their answer.
+    pub fn lost(&self, stored: &Stored) -> Vec<u64> {
+        let mut lost = Vec::new();
+        for (duty, kept) in &stored.kept {
+            let newest = kept.iter().map(|written| written.version).max().unwrap_or(0);
+            let oldest = kept.iter().map(|written| written.version).min().unwrap_or(0);
+            let is_lost = |one: &&Accepted| {
+                let Some(version) = one.version.filter(|version| *version >= oldest) else {
+                    return false;
+                };
+                let same = |written: &Written| {
+                    let Written { epoch, instance, event, .. } = written;
+                    (*epoch, instance, *event) == (one.epoch, &one.instance, one.event)
+                };
+                let found = kept.iter().find(|written| written.version == version);
+                version > newest || found.is_some_and(|written| !same(written))
+            };
+            let accepted = self.accepted.get(duty).map_or(&[][..], Vec::as_slice);
+            lost.extend(accepted.iter().filter(is_lost).map(|one| one.after));
+        }
+        lost
+    }
+
     /// How often a duty was granted to another instance than before.
     pub fn moves(&self) -> usize {
         let mut holders = BTreeMap::new();

@@ -6,21 +6,29 @@
 //! `tenure::invariant` judges.
 
 mod belief;
+mod churn;
+mod failover;
 mod fleet;
 mod history;
 mod instance;
+mod leader;
 mod line;
 mod place;
 mod proxy;
 mod report;
+mod rolling;
 mod run;
 mod schedule;
 
 pub use belief::{Belief, measure};
+pub use churn::{Churned, churn};
+pub use failover::{FailedOver, failover};
 pub use history::{History, Stored, Written};
 pub use instance::{Settings, play};
+pub use leader::leader;
 pub use line::{Line, Outcome, Told, Under, now};
 pub use place::{Kind, Place};
 pub use report::Report;
+pub use rolling::{Rolled, rolling};
 pub use run::{Options, run};
 pub use schedule::{Fault, Planned, schedule};

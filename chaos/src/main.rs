@@ -1,13 +1,14 @@
 //! `cargo xtask chaos`: real instances on real stores while everything fails.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program")]
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use tenure::process;
-use tenure_chaos::{Kind, Options, Settings, play, run, schedule};
+use tenure_chaos::{
+    Kind, Options, Settings, churn, failover, leader, play, rolling, run, schedule,
+};
 
 /// Real instances on real stores while everything fails.
 #[derive(Debug, Parser)]
@@ -21,6 +22,39 @@ struct Arguments {
 enum Command {
     /// Faults by seed on one store, then recovery, then a report; exit code 1 if it is broken.
     Run(Run),
+    /// Three members of etcd lose their leader, again and again.
+    Leader {
+        /// How often.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+    },
+    /// Every instance is replaced by a newer one, with surge and without.
+    Rolling {
+        /// Which store.
+        #[arg(long)]
+        store: Kind,
+        /// How many instances.
+        #[arg(long, default_value_t = 5)]
+        instances: usize,
+        /// How many duties.
+        #[arg(long, default_value_t = 100)]
+        duties: u32,
+    },
+    /// Instances come and go; memory, files and rows of what stays must not grow.
+    Churn {
+        /// Which store.
+        #[arg(long)]
+        store: Kind,
+        /// For how long.
+        #[arg(long, default_value_t = 10.0)]
+        minutes: f64,
+    },
+    /// PostgreSQL fails over to a standby, with asynchronous and with synchronous replication.
+    Failover {
+        /// Lets Patroni see to it; otherwise the standby is promoted by hand.
+        #[arg(long)]
+        patroni: bool,
+    },
     /// One instance: what the other commands start.
     #[command(hide = true)]
     Instance(Settings),
@@ -55,26 +89,80 @@ struct Run {
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn main() {
     let done = match Arguments::parse().command {
         Command::Instance(settings) => play(settings).await,
         Command::Run(wanted) => chaos(wanted).await,
+        Command::Failover { patroni } => fail_over(patroni).await,
+        Command::Leader { rounds } => lead(rounds).await,
+        Command::Rolling { store, instances, duties } => roll(store, instances, duties).await,
+        Command::Churn { store, minutes } => churn_for(store, minutes).await,
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
+    let code = match done {
+        Ok(()) => 0,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            1
         }
+    };
+    // An instance still waits for its standard input, which would keep the runtime from ending.
+    std::process::exit(code)
+}
+
+fn minutes(minutes: f64) -> Result<Duration> {
+    ensure!((0.01..=10_000.0).contains(&minutes), "minutes are 0.01 to 10000");
+    Ok(Duration::from_secs_f64(minutes * 60.0))
+}
+
+async fn lead(rounds: usize) -> Result<()> {
+    let options = Options::new(std::env::current_exe()?, Kind::Etcd, 0, Duration::ZERO);
+    let report = leader(&options, rounds).await?;
+    println!("{report}");
+    ensure!(report.is_sound(), "etcd without its leader is broken");
+    Ok(())
+}
+
+async fn roll(store: Kind, instances: usize, duties: u32) -> Result<()> {
+    ensure!(instances > 1, "two instances at least");
+    let mut options = Options::new(std::env::current_exe()?, store, 0, Duration::ZERO);
+    (options.instances, options.duties) = (instances, duties);
+    // Nothing is to expire here, also on a busy machine, and a hundred duties are to be acted on.
+    (options.ttl, options.pace) = (Duration::from_secs(10), Duration::from_millis(500));
+    let mut broken = 0;
+    for surge in [true, false] {
+        let rolled = rolling(&options, surge).await?;
+        println!("{rolled}\n");
+        broken += rolled.wrong().len();
     }
+    ensure!(broken == 0, "a rolling restart on {store} is broken");
+    Ok(())
+}
+
+async fn churn_for(store: Kind, wanted: f64) -> Result<()> {
+    let options = Options::new(std::env::current_exe()?, store, 0, minutes(wanted)?);
+    let churned = churn(&options).await?;
+    println!("{churned}");
+    ensure!(churned.wrong().is_empty(), "churn on {store} is broken");
+    Ok(())
+}
+
+async fn fail_over(patroni: bool) -> Result<()> {
+    let options = Options::new(std::env::current_exe()?, Kind::Postgres, 0, Duration::ZERO);
+    let mut broken = 0;
+    for synchronous in [false, true] {
+        let failed_over = failover(&options, synchronous, patroni).await?;
+        println!("{failed_over}\n");
+        broken += failed_over.wrong().len();
+    }
+    ensure!(broken == 0, "a failover is not as doctor says");
+    Ok(())
 }
 
 async fn chaos(wanted: Run) -> Result<()> {
     // Half of the bits are enough to be told apart, and easier to type again.
     let seed = wanted.seed.unwrap_or_else(|| u64::from(process::entropy() as u32));
-    ensure!((0.01..=10_000.0).contains(&wanted.minutes), "minutes are 0.01 to 10000");
     ensure!(wanted.instances > 0 && wanted.duties > 0, "one instance and one duty at least");
-    let length = Duration::from_secs_f64(wanted.minutes * 60.0);
+    let length = minutes(wanted.minutes)?;
     let program = std::env::current_exe()?;
     let mut options = Options::new(program, wanted.store, seed, length);
     options.instances = wanted.instances;

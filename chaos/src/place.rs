@@ -4,11 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 use tenure::store::{IfAbsent, StoreUrl};
 use tenure::{Store, process};
-use testkit::{Etcd, EtcdOptions, Postgres, PostgresOptions, Redis, RedisOptions};
+use testkit::{
+    Etcd, EtcdOptions, Patroni, Postgres, PostgresOptions, Redis, RedisOptions, wait_until,
+};
 
 use crate::proxy::{Proxy, Wire};
 
@@ -47,6 +51,10 @@ enum Server {
     Postgres(Postgres),
     Redis(Redis),
     Etcd(Etcd),
+    /// A primary and a standby, which becomes the primary when it is told to.
+    Pair(Box<[Postgres; 2]>),
+    /// The same under Patroni, which tells it to. Its first server is the primary at first.
+    Patroni(Box<Patroni>),
 }
 
 /// A store that a run may break.
@@ -77,6 +85,85 @@ impl Place {
         Ok(Arc::new(Self { server, proxy, url, direct }))
     }
 
+    /// Three members of etcd, with nothing between them and the instances.
+    pub(crate) async fn cluster() -> Result<Arc<Self>> {
+        let options = EtcdOptions { members: 3, ..EtcdOptions::default() };
+        let etcd = tokio::task::spawn_blocking(move || Etcd::start(options)).await??;
+        let url = etcd.url();
+        Ok(Arc::new(Self { server: Server::Etcd(etcd), proxy: None, direct: url.clone(), url }))
+    }
+
+    /// A PostgreSQL with a standby that is told everything, before or after it is answered. All go
+    /// through the proxy, which leads to the primary.
+    pub(crate) async fn pair(synchronous: bool, patroni: bool) -> Result<Arc<Self>> {
+        let start = move || match patroni {
+            true => Ok(Server::Patroni(Box::new(Patroni::start(synchronous)?))),
+            false => pair(synchronous),
+        };
+        let server = tokio::task::spawn_blocking(start).await??;
+        let port = server.port().context("a server has a port")?;
+        let proxy = Proxy::start(port).await?;
+        let (own, other) = (format!("127.0.0.1:{port}"), proxy.port());
+        let url = server.url().replace(&own, &format!("127.0.0.1:{other}"));
+        Ok(Arc::new(Self { server, proxy: Some(proxy), direct: url.clone(), url }))
+    }
+
+    /// What the primary answers from now on does not reach the standby.
+    pub(crate) async fn cut_replication(self: &Arc<Self>) -> Result<()> {
+        let place = Arc::clone(self);
+        let cutting = move || -> Result<()> {
+            // Under Patroni there may be others, who copy what is missing at first.
+            let senders = "SELECT pid FROM pg_stat_replication WHERE state = 'streaming'";
+            let sender = match &place.server {
+                Server::Pair(pair) => pair[0].sql(senders)?,
+                Server::Patroni(pair) => pair.sql(0, senders)?,
+                _ => bail!("there is no standby"),
+            };
+            Ok(kill(Pid::from_raw(sender.trim().parse()?), Signal::SIGSTOP)?)
+        };
+        tokio::task::spawn_blocking(cutting).await?
+    }
+
+    /// The primary is gone, and the standby takes its place.
+    pub(crate) async fn fail_over(self: &Arc<Self>) -> Result<()> {
+        let place = Arc::clone(self);
+        let promoting = move || -> Result<()> {
+            let lead_to = |port| {
+                place.wire(|wire| (wire.target, wire.dropped) = (port, wire.dropped + 1));
+            };
+            match &place.server {
+                Server::Pair(pair) => {
+                    pair[0].kill()?;
+                    pair[1].promote()?;
+                    lead_to(pair[1].port());
+                }
+                Server::Patroni(pair) => {
+                    pair.kill(0)?;
+                    pair.wait_for_takeover(0, TAKEOVER)?;
+                    lead_to(pair.port(1));
+                    // A synchronous one answers nothing without its standby.
+                    pair.start_again(0)?;
+                }
+                _ => bail!("there is no standby"),
+            }
+            Ok(())
+        };
+        tokio::task::spawn_blocking(promoting).await?
+    }
+
+    /// Does something to etcd that takes a while; an error where the store is another one.
+    pub(crate) async fn with_etcd<T: Send + 'static>(
+        self: &Arc<Self>,
+        act: impl FnOnce(&Etcd) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let place = Arc::clone(self);
+        let acting = move || match &place.server {
+            Server::Etcd(etcd) => act(etcd),
+            _ => bail!("this is no etcd"),
+        };
+        tokio::task::spawn_blocking(acting).await?
+    }
+
     /// A handle past the proxy. The store is made if it is not there.
     pub async fn store(&self) -> Result<Arc<dyn Store>> {
         Ok(StoreUrl::parse(&self.direct)?.open(IfAbsent::Create, process::entropy()).await?)
@@ -102,19 +189,91 @@ impl Place {
     pub(crate) async fn lock(self: &Arc<Self>, lasts: Duration) -> Result<()> {
         let Server::Sqlite(folder) = &self.server else { return Ok(()) };
         let file = folder.path().join(FILE);
-        let begin = move || -> Result<rusqlite::Connection> {
+        let begin = move || -> Result<Option<rusqlite::Connection>> {
             let connection = rusqlite::Connection::open(file)?;
-            connection.busy_timeout(Duration::from_secs(10))?;
-            connection.execute_batch("BEGIN IMMEDIATE")?;
-            Ok(connection)
+            let got = wait_until("the lock", LOCKING, || {
+                connection.execute_batch("BEGIN IMMEDIATE").is_ok()
+            });
+            Ok(got.is_ok().then_some(connection))
         };
-        let connection = tokio::task::spawn_blocking(begin).await?.context("cannot lock")?;
+        // An instance that stands still in the middle of a write may have the lock all the time,
+        // which is as good.
+        let Some(connection) = tokio::task::spawn_blocking(begin).await?? else { return Ok(()) };
         tokio::time::sleep(lasts).await;
         Ok(connection.execute_batch("ROLLBACK")?)
     }
 }
 
 const FILE: &str = "tenure.db";
+/// How long the lock is waited for, in the middle of everybody else's writes.
+const LOCKING: Duration = Duration::from_secs(10);
+
+impl Place {
+    /// The process of the server, if there is one.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        match &self.server {
+            Server::Sqlite(_) => None,
+            Server::Postgres(server) => server.pid(),
+            Server::Pair(pair) => pair[0].pid(),
+            Server::Patroni(_) => None,
+            Server::Redis(server) => server.pid(),
+            Server::Etcd(server) => server.pid(0),
+        }
+    }
+
+    /// How many rows or keys the store has. Waits for others: not for the runtime's own threads.
+    pub(crate) fn rows(&self) -> Result<u64> {
+        let number = |text: String| -> Result<u64> {
+            let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+            digits.parse().with_context(|| format!("no number: {text:?}"))
+        };
+        match &self.server {
+            Server::Sqlite(folder) => {
+                let connection = rusqlite::Connection::open(folder.path().join(FILE))?;
+                connection.busy_timeout(Duration::from_secs(10))?;
+                let count = count_all("main.");
+                Ok(connection.query_row(&count, [], |row| row.get::<_, i64>(0))?.try_into()?)
+            }
+            Server::Postgres(server) => number(server.sql(&count_all("tenure."))?),
+            Server::Pair(pair) => number(pair[0].sql(&count_all("tenure."))?),
+            Server::Patroni(pair) => number(pair.sql(0, &count_all("tenure."))?),
+            Server::Redis(server) => number(server.cli(&["dbsize"])?),
+            Server::Etcd(server) => {
+                let words = ["get", "", "--prefix", "--count-only", "--write-out", "fields"];
+                let fields = server.etcdctl(&words)?;
+                let count = fields.lines().find(|line| line.starts_with("\"Count\""));
+                number(count.context("etcd counts keys")?.to_owned())
+            }
+        }
+    }
+}
+
+/// Tables that must not grow with time, beside one row for each session of the last week.
+const TABLES: [&str; 6] = ["audit", "checkpoint", "history", "hold", "session", "spent"];
+
+fn count_all(schema: &str) -> String {
+    let counts = TABLES.map(|table| format!("(SELECT count(*) FROM {schema}{table})"));
+    format!("SELECT {}", counts.join(" + "))
+}
+
+/// How long a standby may take to connect, and Patroni to see that the primary is gone.
+const TAKEOVER: Duration = Duration::from_secs(60);
+
+/// A primary and a standby that nobody looks after.
+fn pair(synchronous: bool) -> Result<Server> {
+    let primary = Postgres::start(PostgresOptions::default())?;
+    let standby = Postgres::standby_of(&primary)?;
+    if synchronous {
+        // The standby was copied before this: it will wait for nobody.
+        primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+        primary.sql("SELECT pg_reload_conf()")?;
+    }
+    let states = "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'";
+    let wanted = if synchronous { "sync" } else { "async" };
+    let streams = || primary.sql(states).is_ok_and(|state| state.trim() == wanted);
+    wait_until("the standby", TAKEOVER, streams)?;
+    Ok(Server::Pair(Box::new([primary, standby])))
+}
 
 impl Server {
     fn start(kind: Kind) -> Result<Self> {
@@ -134,6 +293,8 @@ impl Server {
         match self {
             Self::Sqlite(folder) => format!("sqlite:{}", folder.path().join(FILE).display()),
             Self::Postgres(server) => server.url(),
+            Self::Pair(pair) => pair[0].url(),
+            Self::Patroni(pair) => pair.url(0),
             Self::Redis(server) => server.url(),
             Self::Etcd(server) => server.url(),
         }
@@ -143,6 +304,8 @@ impl Server {
         match self {
             Self::Sqlite(_) => None,
             Self::Postgres(server) => Some(server.port()),
+            Self::Pair(pair) => Some(pair[0].port()),
+            Self::Patroni(pair) => Some(pair.port(0)),
             Self::Redis(server) => Some(server.port()),
             Self::Etcd(server) => Some(server.port(0)),
         }
@@ -152,6 +315,8 @@ impl Server {
         match self {
             Self::Sqlite(_) => Ok(()),
             Self::Postgres(server) => server.kill(),
+            Self::Pair(pair) => pair[0].kill(),
+            Self::Patroni(pair) => pair.kill(0),
             Self::Redis(server) => server.kill(),
             Self::Etcd(server) => server.kill(0),
         }
@@ -161,6 +326,8 @@ impl Server {
         match self {
             Self::Sqlite(_) => Ok(()),
             Self::Postgres(server) => server.start_again(),
+            Self::Pair(pair) => pair[0].start_again(),
+            Self::Patroni(pair) => pair.start_again(0),
             Self::Redis(server) => server.start_again(),
             Self::Etcd(server) => server.start_again(0),
         }

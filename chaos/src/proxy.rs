@@ -20,6 +20,8 @@ pub(crate) struct Wire {
     pub(crate) hole_replies: bool,
     /// Each piece waits so long, both ways.
     pub(crate) delay: Duration,
+    /// The port of the server that new connections go to.
+    pub(crate) target: u16,
     /// Connections that were made before this was counted up are ended.
     pub(crate) dropped: u64,
 }
@@ -40,12 +42,12 @@ impl Proxy {
     pub(crate) async fn start(target: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
-        let (wire, state) = watch::channel(Wire::default());
+        let (wire, state) = watch::channel(Wire { target, ..Wire::default() });
         let listening = tokio::spawn(async move {
             loop {
                 // Too many open files: the next one may fit.
                 let Ok((client, _)) = listener.accept().await else { continue };
-                tokio::spawn(connect(client, target, state.clone()));
+                tokio::spawn(connect(client, state.clone()));
             }
         });
         Ok(Self { port, wire, listening })
@@ -67,8 +69,8 @@ impl Drop for Proxy {
     }
 }
 
-async fn connect(client: TcpStream, target: u16, mut wire: watch::Receiver<Wire>) {
-    let dropped = wire.borrow_and_update().dropped;
+async fn connect(client: TcpStream, mut wire: watch::Receiver<Wire>) {
+    let Wire { target, dropped, .. } = *wire.borrow_and_update();
     // A server that is down shows as a connection that ends at once.
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, target));
     let Ok(server) = TcpStream::connect(server).await else { return };

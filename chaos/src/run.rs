@@ -38,6 +38,8 @@ pub struct Options {
     pub duties: u32,
     /// The TTL.
     pub ttl: Duration,
+    /// Between two events of a duty.
+    pub pace: Duration,
     /// How long the group may take to recover.
     pub patience: Duration,
     /// Whether the instances ignore their guards and the fence.
@@ -60,6 +62,7 @@ impl Options {
             instances: 4,
             duties: 8,
             ttl,
+            pace: Duration::from_millis(100),
             patience,
             careless: false,
             verbose: false,
@@ -68,10 +71,8 @@ impl Options {
     }
 }
 
-/// Between two events of a duty.
-const PACE: Duration = Duration::from_millis(100);
 /// Between two looks at something that others do.
-const LOOK: Duration = Duration::from_millis(200);
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
 /// What faults act on.
 #[derive(Debug)]
@@ -98,7 +99,7 @@ impl World {
             group: group.clone(),
             duties: options.duties,
             ttl: options.ttl,
-            pace: PACE,
+            pace: options.pace,
             careless: options.careless,
         };
         let fleet = Mutex::new(Fleet::new(crew, slots)?);

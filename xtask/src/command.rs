@@ -88,6 +88,9 @@ impl Command {
             }),
             Self::Chaos { words } => step("chaos", "cargo xtask chaos", || {
                 servers::install()?;
+                if words.iter().any(|word| word == "--patroni") {
+                    servers::install_patroni()?;
+                }
                 // Most of it is waiting: the build that the tests have made is good enough.
                 cargo(&["run", "--package", "tenure-chaos", "--"], &words, &[])
             }),
