@@ -126,6 +126,12 @@ impl Etcd {
         self.ctl(&endpoints.join(","), words)
     }
 
+    /// The process that was started last, for those who measure it.
+    #[must_use]
+    pub fn pid(&self, member: usize) -> Option<u32> {
+        self.members[member].guard.server()
+    }
+
     /// Kills a member at once, as a power cut would.
     pub fn kill(&self, member: usize) -> Result<()> {
         self.members[member].guard.kill()

@@ -61,6 +61,11 @@ if [ -n "$server" ]; then
     signal_all KILL
     reap
 fi
+# Under Patroni PostgreSQL is nobody's child.
+left=$(sed -n 1p "$folder/data/postmaster.pid")
+if [ -n "$left" ] && [ "$(readlink "/proc/$left/cwd")" = "$folder/data" ]; then
+    kill -s KILL "$left"
+fi
 # A killed PostgreSQL leaves its System V memory behind; line seven of its lock file names it.
 segment=$(sed -n '7s/.* //p' "$folder/data/postmaster.pid")
 [ -z "$segment" ] || ipcrm -m "$segment"

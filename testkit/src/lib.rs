@@ -1,4 +1,4 @@
-//! Private servers for tests: PostgreSQL, Redis, etcd, PgBouncer, and a proxy to break the wire.
+//! Private servers for tests: PostgreSQL, Redis, etcd, PgBouncer, Patroni, and a breakable wire.
 //!
 //! Every server listens on a free port of 127.0.0.1 and lives in its own temporary folder. Server
 //! and folder are gone when the owning process ends, however it ends: by drop, panic, Ctrl-C or
@@ -15,6 +15,7 @@ mod clock;
 mod etcd;
 mod guard;
 pub mod packages;
+mod patroni;
 mod pgbouncer;
 mod ports;
 mod postgres;
@@ -25,6 +26,7 @@ mod wait;
 
 pub use certs::{CertificateOptions, Certificates, ServerTls};
 pub use etcd::{Etcd, EtcdOptions};
+pub use patroni::Patroni;
 pub use pgbouncer::Pgbouncer;
 pub use postgres::{Postgres, PostgresOptions};
 pub use proxy::Proxy;

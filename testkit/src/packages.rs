@@ -26,10 +26,23 @@ pub const NEEDS: &[Need] = &[
     Need { binary: "cc", package: "build-essential" },
 ];
 
+/// What a failover under Patroni needs besides.
+pub const PATRONI: &[Need] = &[
+    Need { binary: "patroni", package: "patroni" },
+    // It brings no program of its own; the one above is useless here without it.
+    Need { binary: "patroni", package: "python3-etcd" },
+];
+
 /// The packages to install before the tests can run.
 #[must_use]
 pub fn missing() -> Vec<&'static str> {
-    NEEDS.iter().filter(|need| find(need.binary).is_none()).map(|need| need.package).collect()
+    missing_of(NEEDS)
+}
+
+/// The packages to install for these.
+#[must_use]
+pub fn missing_of(needs: &[Need]) -> Vec<&'static str> {
+    needs.iter().filter(|need| find(need.binary).is_none()).map(|need| need.package).collect()
 }
 
 /// Where a program is: the newest PostgreSQL first, then `PATH`, then the administrator's folder.

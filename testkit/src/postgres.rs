@@ -109,6 +109,12 @@ impl Postgres {
         psql(&self.private_url(self.port), statement)
     }
 
+    /// The process that was started last, for those who measure it.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.guard.server()
+    }
+
     /// Kills the server and every backend at once, as a power cut would.
     pub fn kill(&self) -> Result<()> {
         self.guard.kill()

@@ -76,6 +76,12 @@ impl Redis {
         self.cli_at(self.port, words)
     }
 
+    /// The process that was started last, for those who measure it.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.guard.server()
+    }
+
     /// Kills the server at once, as a power cut would.
     pub fn kill(&self) -> Result<()> {
         self.guard.kill()

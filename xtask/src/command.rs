@@ -29,7 +29,10 @@ usage: cargo xtask <command>
                    the engine in all states that a few instances and duties can get into
   kill-table [--rule RULE] [--seeds COUNT] [--check]
                    switch off each rule in turn, see who notices, and write
-                   it into docs/guarantees.md";
+                   it into docs/guarantees.md
+  chaos --store sqlite|postgres|redis|etcd [--minutes N] [--seed SEED]
+                   real instances on a private store while everything fails
+  chaos WORDS      another of its commands; `chaos --help` lists them";
 
 /// One task.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,6 +57,9 @@ pub(crate) enum Command {
         words: Vec<String>,
     },
     KillTable(kill::Options),
+    Chaos {
+        words: Vec<String>,
+    },
 }
 
 impl Command {
@@ -69,6 +75,7 @@ impl Command {
             "sim" if !rest.is_empty() => Some(Self::Sim { words: rest.to_vec() }),
             "model" => Some(Self::Model { words: rest.to_vec() }),
             "kill-table" => kill::Options::parse(rest).map(Self::KillTable),
+            "chaos" if !rest.is_empty() => Some(Self::Chaos { words: chaos_words(rest) }),
             _ => None,
         }
     }
@@ -98,6 +105,14 @@ impl Command {
             Self::KillTable(options) => {
                 step("kill-table", "cargo xtask kill-table", || kill::run(&options))
             }
+            Self::Chaos { words } => step("chaos", "cargo xtask chaos", || {
+                servers::install()?;
+                if words.iter().any(|word| word == "--patroni") {
+                    servers::install_patroni()?;
+                }
+                // Most of it is waiting: the build that the tests have made is good enough.
+                cargo(&["run", "--package", "tenure-chaos", "--"], &words, &[])
+            }),
         }
     }
 }
@@ -122,6 +137,13 @@ fn bench_words(words: &[String]) -> Vec<String> {
     subject.into_iter().chain(words.iter().cloned()).collect()
 }
 
+/// Faults by seed are what there is to run, unless another command is named.
+fn chaos_words(words: &[String]) -> Vec<String> {
+    let flags = words.first().is_some_and(|word| word.starts_with("--") && word != "--help");
+    let run = flags.then(|| "run".to_owned());
+    run.into_iter().chain(words.iter().cloned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,9 +158,16 @@ mod tests {
 
     #[test]
     fn unknown_words_make_no_command() {
-        for line in
-            ["", "tests", "tidy now", "sim", "test fmt", "test --only", "test --only nothing"]
-        {
+        for line in [
+            "",
+            "tests",
+            "tidy now",
+            "sim",
+            "chaos",
+            "test fmt",
+            "test --only",
+            "test --only nothing",
+        ] {
             assert_eq!(parse(line), None, "{line}");
         }
     }
@@ -159,5 +188,14 @@ mod tests {
         assert_eq!(parse("bench --rounds 3"), bench("store --rounds 3"));
         assert_eq!(parse("bench store --rounds 3"), bench("store --rounds 3"));
         assert_eq!(parse("bench roster"), bench("roster"));
+    }
+
+    #[test]
+    fn chaos_runs_faults_by_default() {
+        let chaos = |given| Some(Command::Chaos { words: words(given) });
+        assert_eq!(parse("chaos --store redis"), chaos("run --store redis"));
+        assert_eq!(parse("chaos run --store redis"), chaos("run --store redis"));
+        assert_eq!(parse("chaos leader"), chaos("leader"));
+        assert_eq!(parse("chaos --help"), chaos("--help"));
     }
 }

@@ -55,7 +55,15 @@ pub(crate) fn hold() -> Result<()> {
 
 /// Installs the packages that are missing; without the right to, says which.
 pub(crate) fn install() -> Result<()> {
-    let missing = packages::missing();
+    install_all(&packages::missing())
+}
+
+/// The same for what a failover under Patroni needs besides.
+pub(crate) fn install_patroni() -> Result<()> {
+    install_all(&packages::missing_of(packages::PATRONI))
+}
+
+fn install_all(missing: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }

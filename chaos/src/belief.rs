@@ -1,0 +1,98 @@
+//! Who believed when that it may act: measured, not judged. A store that ends sessions early, as
+//! one does that was restarted, makes two believe; the fence is for that.
+
+use std::collections::BTreeMap;
+
+use crate::line::{Line, Told, Under};
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Belief {
+    /// Nanoseconds during which two instances believed that they may act on one duty, in all.
+    pub overlap: u64,
+    /// The longest of these.
+    pub longest: u64,
+    /// Effects without a fence that came after one of a newer epoch.
+    pub plain_late: usize,
+    /// Effects without a fence.
+    pub plain: usize,
+}
+
+/// One span of belief.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: u64,
+    until: u64,
+    epoch: u64,
+}
+
+/// Measures over all files.
+pub fn measure(told: &[Told]) -> Belief {
+    let mut belief = Belief::default();
+    let mut spans: BTreeMap<String, Vec<Span>> = BTreeMap::new();
+    let mut plain: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+    for one in told {
+        for (under, span) in spans_of(&one.lines) {
+            spans.entry(under.duty).or_default().push(span);
+        }
+        for line in &one.lines {
+            if let Line::Plain { under, after, .. } = line {
+                plain.entry(&under.duty).or_default().push((*after, under.epoch));
+            }
+        }
+    }
+    for spans in spans.values_mut() {
+        spans.sort_by_key(|span| (span.from, span.until));
+        let mut last: Option<Span> = None;
+        for span in spans {
+            if let Some(before) = last.filter(|before| before.epoch != span.epoch) {
+                let overlap = before.until.min(span.until).saturating_sub(span.from);
+                belief.overlap += overlap;
+                belief.longest = belief.longest.max(overlap);
+            }
+            if last.is_none_or(|before| before.until < span.until) {
+                last = Some(*span);
+            }
+        }
+    }
+    for effects in plain.values_mut() {
+        effects.sort_unstable();
+        belief.plain += effects.len();
+        let mut newest = 0;
+        for (_, epoch) in effects {
+            belief.plain_late += usize::from(*epoch < newest);
+            newest = newest.max(*epoch);
+        }
+    }
+    belief
+}
+
+/// What one instance believed, by what it wrote when its holds changed.
+fn spans_of(lines: &[Line]) -> Vec<(Under, Span)> {
+    let mut open: BTreeMap<&Under, Span> = BTreeMap::new();
+    let mut spans = Vec::new();
+    for line in lines {
+        let Line::Stands { under, at, until } = line else { continue };
+        let before = open.get(under).copied();
+        // A belief ends at its deadline, or when the instance learns better.
+        let goes_on = before.is_some_and(|before| before.until >= *at && *until > 0);
+        match before {
+            Some(mut span) if goes_on => {
+                span.until = *until;
+                open.insert(under, span);
+            }
+            _ => {
+                if let Some(mut span) = before {
+                    span.until = span.until.min(*at);
+                    spans.push((under.clone(), span));
+                    open.remove(under);
+                }
+                if *until > *at {
+                    open.insert(under, Span { from: *at, until: *until, epoch: under.epoch });
+                }
+            }
+        }
+    }
+    spans.extend(open.into_iter().map(|(under, span)| (under.clone(), span)));
+    spans
+}

@@ -1,0 +1,110 @@
+//! A PostgreSQL that fails over to its standby: what `tenure doctor` says may be lost is what may
+//! be lost, and nothing else.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
+use tenure::guarantee::{self, Level};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::history::{History, Stored};
+use crate::line::now;
+use crate::place::Place;
+use crate::report::Report;
+use crate::run::{Options, World, judge};
+
+/// What a failover came to.
+#[derive(Debug)]
+pub struct FailedOver {
+    /// Whether the standby had all that was answered.
+    pub synchronous: bool,
+    /// What `tenure doctor` said before.
+    pub level: Level,
+    /// Commits that were answered, and that the new primary does not have.
+    pub lost: usize,
+    /// Of these, commits that were answered while the standby was still told everything.
+    pub lost_before: usize,
+    /// Everything else.
+    pub report: Report,
+}
+
+impl FailedOver {
+    /// What is not as `tenure doctor` said.
+    pub fn wrong(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let said = if self.synchronous { Level::ExclusiveEffects } else { Level::AtLeastOnce };
+        if self.level != said {
+            wrong.push(format!("doctor says {}, and should say {said}", self.level));
+        }
+        if self.lost_before > 0 {
+            wrong.push(format!("{} commits are lost that the standby had", self.lost_before));
+        }
+        if self.synchronous {
+            wrong.extend(self.report.wrong.iter().cloned());
+        } else if self.lost == 0 {
+            wrong.push("nothing was lost, so nothing was shown".to_owned());
+        }
+        wrong
+    }
+}
+
+impl fmt::Display for FailedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.synchronous { "synchronous" } else { "asynchronous" };
+        let Self { level, lost, report, .. } = self;
+        writeln!(f, "replication          {how}; doctor says {level}")?;
+        writeln!(f, "effects accepted     {}", report.effects)?;
+        writeln!(f, "answered and lost    {lost}")?;
+        writeln!(f, "  before the cut     {}", self.lost_before)?;
+        let (gap, recovered) = (report.longest_gap(), report.recovered.unwrap_or_default());
+        writeln!(f, "longest gap          {:.1} s", gap.as_secs_f64())?;
+        writeln!(f, "all act again after  {:.1} s", recovered.as_secs_f64())?;
+        let findings = report.wrong.len();
+        write!(f, "findings             {findings}")?;
+        if !self.synchronous && findings > 0 {
+            write!(f, ", as said: {}", report.wrong[0])?;
+        }
+        for wrong in self.wrong() {
+            write!(f, "\nBROKEN: {wrong}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Cuts the standby off for two TTLs, in which an instance dies, and lets it take over then.
+pub async fn failover(options: &Options, synchronous: bool, patroni: bool) -> Result<FailedOver> {
+    let place = Place::pair(synchronous, patroni).await?;
+    let world = World::new(place, options, options.instances).await?;
+    for slot in 0..options.instances {
+        world.fleet.lock().await.start(slot, None)?;
+    }
+    timeout(options.patience, world.working()).await.context("the group did not begin")?;
+    let level = guarantee::judge(&world.store.survey().await?).level;
+    let from = now();
+    sleep(options.ttl).await;
+    world.place.cut_replication().await?;
+    // What was answered a moment before may still have been on its way.
+    let cut = now() - Duration::from_millis(500).as_nanos() as u64;
+    let killed = world.fleet.lock().await.end(0, Signal::SIGKILL);
+    sleep(options.ttl * 2).await;
+    world.place.fail_over().await?;
+    let since = Instant::now();
+    if let Some(killed) = killed {
+        killed.gone().await?;
+    }
+    world.fleet.lock().await.start(0, None)?;
+    let working = timeout(options.patience, world.working()).await;
+    working.context("the group did not recover from the failover")?;
+    let recovered = since.elapsed();
+    let until = now();
+    world.leave(options.instances).await?;
+    let mut report = judge(&world, options, from, until).await?;
+    report.recovered = Some(recovered);
+    let told = world.fleet.lock().await.told()?;
+    let stored = Stored::read(&*world.store, &world.group, options.duties).await?;
+    let lost = History::merge(&world.group, &told, &stored).lost(&stored);
+    let lost_before = lost.iter().filter(|answered| **answered < cut).count();
+    Ok(FailedOver { synchronous, level, lost: lost.len(), lost_before, report })
+}

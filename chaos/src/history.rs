@@ -1,0 +1,335 @@
+//! All files as one history, and the judgement of it.
+//!
+//! Accepted commits of a duty are totally ordered by the version that the store gave them: that is
+//! the order in which it took them. One clock of the machine says beside that which call had ended
+//! before which began. Both orders must agree, and `tenure::invariant` judges the first.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use tenure::invariant::{self, Step};
+use tenure::store::{AuditEntry, AuditKind, AuditRange, Checkpoint};
+use tenure::{DutyKey, Epoch, GroupName, InstanceId, Store, Version};
+
+use crate::instance::event_of;
+use crate::line::{Line, Outcome, Told, Under};
+
+/// What the store says at the end.
+#[derive(Debug, Default)]
+pub struct Stored {
+    /// Every grant, as the duty, the epoch and the instance, in the store's order.
+    pub grants: Vec<(String, u64, String)>,
+    /// What is left of the history of each duty.
+    pub kept: Vec<(String, Vec<Written>)>,
+}
+
+/// One version of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Counts the writes.
+    pub version: u64,
+    /// The epoch it was written under.
+    pub epoch: u64,
+    /// By whom.
+    pub instance: String,
+    /// The event.
+    pub event: u64,
+}
+
+/// An effect that was accepted, with the time that it took.
+#[derive(Clone, Debug)]
+struct Accepted {
+    epoch: u64,
+    instance: String,
+    event: u64,
+    version: Option<u64>,
+    before: u64,
+    after: u64,
+}
+
+/// What the files and the store say together.
+#[derive(Debug, Default)]
+pub struct History {
+    group: String,
+    grants: Vec<(String, u64, String)>,
+    /// By duty and version: who wrote it, from whatever source.
+    written: BTreeMap<(String, u64), Written>,
+    accepted: BTreeMap<String, Vec<Accepted>>,
+    /// Grants as the instances recorded them.
+    recorded: Vec<(Under, String)>,
+    /// Two sources that say different things.
+    contradictions: Vec<String>,
+}
+
+impl Stored {
+    /// Reads what the store knows of these duties.
+    pub async fn read(store: &dyn Store, group: &str, duties: u32) -> Result<Self> {
+        let name = GroupName::new(group)?;
+        let mut stored = Self::default();
+        let mut range = AuditRange::first(5_000);
+        loop {
+            let page: Vec<AuditEntry> = store.audit(&name, range).await?;
+            let Some(last) = page.last() else { break };
+            range.after = last.seq;
+            for entry in page.into_iter().filter(|entry| entry.kind == AuditKind::Granted) {
+                let duty = entry.duty.context("a grant is of a duty")?.id.to_string();
+                let epoch = entry.epoch.context("a grant has an epoch")?.get();
+                stored.grants.push((duty, epoch, entry.instance.to_string()));
+            }
+        }
+        for duty in 0..duties {
+            let history = store.history(&DutyKey::new(group, duty.to_string())?).await?;
+            let kept = history.iter().map(Written::of).collect::<Result<_>>()?;
+            stored.kept.push((duty.to_string(), kept));
+        }
+        Ok(stored)
+    }
+}
+
+impl Written {
+    fn of(checkpoint: &Checkpoint) -> Result<Self> {
+        Ok(Self {
+            version: checkpoint.version.get(),
+            epoch: checkpoint.epoch.get(),
+            instance: checkpoint.instance.to_string(),
+            event: event_of(&checkpoint.document)?,
+        })
+    }
+}
+
+impl History {
+    /// Puts everything together.
+    pub fn merge(group: &str, told: &[Told], stored: &Stored) -> Self {
+        let grants = stored.grants.clone();
+        let mut history = Self { group: group.to_owned(), grants, ..Self::default() };
+        for one in told {
+            for line in &one.lines {
+                history.add(&one.instance, line);
+            }
+        }
+        for (duty, kept) in &stored.kept {
+            let told: Option<u64> = history.newest(duty);
+            let newest = kept.iter().map(|written| written.version).max();
+            if told > newest {
+                let what = format!("{duty}: version {told:?} was answered, {newest:?} is stored");
+                history.contradictions.push(what);
+            }
+            for written in kept {
+                history.write(duty, written.clone());
+            }
+        }
+        history
+    }
+
+    fn newest(&self, duty: &str) -> Option<u64> {
+        let of = self.written.range((duty.to_owned(), 0)..=(duty.to_owned(), u64::MAX));
+        of.last().map(|((_, version), _)| *version)
+    }
+
+    fn add(&mut self, instance: &str, line: &Line) {
+        match line {
+            Line::Found { under, version, instance, event } => {
+                let (version, epoch, event) = (*version, under.epoch, *event);
+                let written = Written { version, epoch, instance: instance.clone(), event };
+                self.write(&under.duty, written);
+            }
+            Line::Commit { under, event, before, after, outcome } => {
+                let version = match outcome {
+                    Outcome::Saved(version) => Some(*version),
+                    Outcome::Unfenced => None,
+                    _ => return,
+                };
+                let (epoch, instance, event) = (under.epoch, instance.to_owned(), *event);
+                if let Some(version) = version {
+                    let instance = instance.clone();
+                    self.write(&under.duty, Written { version, epoch, instance, event });
+                }
+                let (before, after) = (*before, *after);
+                let one = Accepted { epoch, instance, event, version, before, after };
+                self.accepted.entry(under.duty.clone()).or_default().push(one);
+            }
+            Line::Record { change, under: Some(under), .. }
+                if change == "acquired" || change == "taken_over" =>
+            {
+                self.recorded.push((under.clone(), instance.to_owned()));
+            }
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, duty: &str, written: Written) {
+        let key = (duty.to_owned(), written.version);
+        let first = self.written.entry(key).or_insert_with(|| written.clone());
+        if *first != written {
+            let what = format!("{duty}: one version written twice: {first:?} and {written:?}");
+            self.contradictions.push(what);
+        }
+    }
+
+    /// Everything that is wrong with it; empty when nothing is.
+    pub fn judge(&self) -> Result<Vec<String>> {
+        let mut wrong = self.contradictions.clone();
+        let mut steps = self.grants()?;
+        steps.extend(self.effects()?);
+        if let Err(broken) = invariant::check(&steps) {
+            wrong.extend(broken.iter().map(ToString::to_string));
+        }
+        for (under, instance) in &self.recorded {
+            steps.push(self.granted(&under.duty, under.epoch, instance)?);
+        }
+        if let Err(broken) = invariant::one_instance_per_epoch(&steps) {
+            wrong.push(format!("as recorded by the instances: {broken}"));
+        }
+        wrong.extend(self.skipped());
+        wrong.extend(self.out_of_time().into_iter().map(|(_, what)| what));
+        Ok(wrong)
+    }
+
+    /// How many accepted effects overlapped those of a newer epoch.
+    pub fn overlapping(&self) -> usize {
+        self.out_of_time().len()
+    }
+
+    fn key(&self, duty: &str) -> Result<DutyKey> {
+        Ok(DutyKey::new(self.group.clone(), duty)?)
+    }
+
+    fn granted(&self, duty: &str, epoch: u64, instance: &str) -> Result<Step> {
+        let (epoch, instance) = (Epoch::new(epoch)?, InstanceId::new(instance)?);
+        Ok(Step::Granted { duty: self.key(duty)?, epoch, instance })
+    }
+
+    fn grants(&self) -> Result<Vec<Step>> {
+        let step =
+            |(duty, epoch, instance): &(String, u64, String)| self.granted(duty, *epoch, instance);
+        self.grants.iter().map(step).collect()
+    }
+
+    /// Commits and their effects by version; effects without a version by time.
+    fn effects(&self) -> Result<Vec<Step>> {
+        let mut steps = Vec::new();
+        let mut last: Option<(&str, &Written)> = None;
+        for ((name, _), written) in &self.written {
+            let (duty, epoch) = (self.key(name)?, Epoch::new(written.epoch)?);
+            let version = Version::new(written.version)?;
+            steps.push(Step::Committed { duty: duty.clone(), epoch, version });
+            // A hold may write the same event again when it does not know whether it is stored.
+            let again = last.is_some_and(|(same, before)| {
+                let by = |one: &Written| (one.epoch, one.event, one.instance.clone());
+                same == name && by(before) == by(written)
+            });
+            if !again {
+                let instance = InstanceId::new(written.instance.clone())?;
+                let event = written.event.to_string();
+                steps.push(Step::Effect { duty, epoch, instance, event });
+            }
+            last = Some((name, written));
+        }
+        for (duty, accepted) in &self.accepted {
+            let duty = self.key(duty)?;
+            let mut unfenced: Vec<_> =
+                accepted.iter().filter(|one| one.version.is_none()).collect();
+            unfenced.sort_by_key(|one| one.before);
+            for one in unfenced {
+                let (epoch, event) = (Epoch::new(one.epoch)?, one.event.to_string());
+                let (duty, instance) = (duty.clone(), InstanceId::new(one.instance.clone())?);
+                steps.push(Step::Effect { duty, epoch, instance, event });
+            }
+        }
+        Ok(steps)
+    }
+
+    /// Events come one by one: who has seen so many versions has seen at most so many events.
+    fn skipped(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut last: Option<(&str, &Written)> = None;
+        for ((duty, _), written) in &self.written {
+            let (version, event) = match last {
+                Some((same, before)) if same == duty => (before.version, before.event),
+                _ => (0, 0),
+            };
+            let (versions, events) = (written.version - version, written.event.checked_sub(event));
+            if events.is_none_or(|events| events > versions) {
+                let written = (written.version, written.event);
+                wrong.push(format!(
+                    "{duty}: version and event {written:?} after {version}, {event}"
+                ));
+            }
+            last = Some((duty, written));
+        }
+        wrong
+    }
+
+    /// Effects that began after one of a newer epoch, or of a later version, had been accepted.
+    fn out_of_time(&self) -> Vec<(String, String)> {
+        let mut wrong = Vec::new();
+        for (duty, accepted) in &self.accepted {
+            let mut by_start: Vec<_> = accepted.iter().collect();
+            by_start.sort_by_key(|one| one.before);
+            let mut by_end: Vec<_> = accepted.iter().collect();
+            by_end.sort_by_key(|one| one.after);
+            let mut ended = by_end.into_iter().peekable();
+            let mut newest = (0, None);
+            for one in by_start {
+                while let Some(before) = ended.next_if(|before| before.after < one.before) {
+                    newest = (newest.0.max(before.epoch), newest.1.max(before.version));
+                }
+                if one.epoch < newest.0 || one.version.is_some_and(|own| Some(own) < newest.1) {
+                    let what = format!("{duty}: {one:?} began after {newest:?} was accepted");
+                    wrong.push((duty.clone(), what));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// Commits that were answered and are not stored any more, by the time of their answer.
+    pub fn lost(&self, stored: &Stored) -> Vec<u64> {
+        let mut lost = Vec::new();
+        for (duty, kept) in &stored.kept {
+            let newest = kept.iter().map(|written| written.version).max().unwrap_or(0);
+            let oldest = kept.iter().map(|written| written.version).min().unwrap_or(0);
+            let is_lost = |one: &&Accepted| {
+                let Some(version) = one.version.filter(|version| *version >= oldest) else {
+                    return false;
+                };
+                let same = |written: &Written| {
+                    let Written { epoch, instance, event, .. } = written;
+                    (*epoch, instance, *event) == (one.epoch, &one.instance, one.event)
+                };
+                let found = kept.iter().find(|written| written.version == version);
+                version > newest || found.is_some_and(|written| !same(written))
+            };
+            let accepted = self.accepted.get(duty).map_or(&[][..], Vec::as_slice);
+            lost.extend(accepted.iter().filter(is_lost).map(|one| one.after));
+        }
+        lost
+    }
+
+    /// How often a duty was granted to another instance than before.
+    pub fn moves(&self) -> usize {
+        let mut holders = BTreeMap::new();
+        let moved = |(duty, _, instance): &&(String, u64, String)| {
+            holders.insert(duty.clone(), instance.clone()).is_some_and(|before| before != *instance)
+        };
+        self.grants.iter().filter(moved).count()
+    }
+
+    /// How many effects were accepted.
+    pub fn effects_accepted(&self) -> usize {
+        self.accepted.values().map(Vec::len).sum()
+    }
+
+    /// The longest time without an accepted effect, for each duty.
+    pub fn gaps(&self, from: u64, until: u64) -> Vec<(String, u64)> {
+        let gap = |(duty, accepted): (&String, &Vec<Accepted>)| {
+            let mut times: Vec<u64> = accepted.iter().map(|one| one.after).collect();
+            times.retain(|time| (from..until).contains(time));
+            times.extend([from, until]);
+            times.sort_unstable();
+            let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max();
+            (duty.clone(), longest.unwrap_or(0))
+        };
+        self.accepted.iter().map(gap).collect()
+    }
+}

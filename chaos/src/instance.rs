@@ -1,0 +1,276 @@
+//! One instance: a process of its own that joins the group, acts, and writes down what it did.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use tenure::observe::Observer;
+use tenure::store::{Checkpoint, Commit, Committed, IfAbsent, StoreUrl};
+use tenure::{
+    Code, Document, Duties, DutyId, GroupName, Guard, Label, Lost, Record, Session, Store,
+    StoreError, Ttl, Version, process,
+};
+use tokio::io::AsyncReadExt;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::OnceCell;
+
+use crate::line::{Diary, Line, Outcome, Under, now};
+
+/// What an instance is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Settings {
+    /// The store, through the proxy if there is one.
+    #[arg(long)]
+    pub url: String,
+    /// The group.
+    #[arg(long)]
+    pub group: String,
+    /// How many duties the group has.
+    #[arg(long)]
+    pub duties: u32,
+    /// The TTL.
+    #[arg(long)]
+    pub ttl_ms: u64,
+    /// Between two events of a duty.
+    #[arg(long)]
+    pub pace_ms: u64,
+    /// Where it writes what it did.
+    #[arg(long)]
+    pub file: PathBuf,
+    /// What it was deployed as.
+    #[arg(long)]
+    pub revision: Option<String>,
+    /// Acts without asking its guard or the store: the one that the checkers must catch.
+    #[arg(long)]
+    pub careless: bool,
+}
+
+#[derive(Debug)]
+struct Player {
+    settings: Settings,
+    diary: Diary,
+    /// For commits that ask no guard; opened when the first one is tried.
+    store: OnceCell<Arc<dyn Store>>,
+}
+
+/// Is an instance until it is asked to leave, or its starter is gone.
+pub async fn play(settings: Settings) -> Result<()> {
+    let diary = Diary::open(&settings.file)?;
+    diary.write(&Line::Hello { instance: process::instance().id().to_string() });
+    let ttl = Duration::from_millis(settings.ttl_ms);
+    let duties = Duties::Shards(settings.duties);
+    let player = Arc::new(Player { settings, diary, store: OnceCell::new() });
+    let told = &player.settings;
+    let mut join = tenure::join(&told.url, &told.group, ttl, duties)?
+        .observer(Arc::clone(&player) as Arc<dyn Observer>);
+    if let Some(revision) = &told.revision {
+        join = join.revision(Label::new(revision.clone())?);
+    }
+    let mut asked = signal(SignalKind::terminate())?;
+    let membership = tokio::select! {
+        joined = join.start() => joined?,
+        _ = asked.recv() => return Ok(()),
+        () = abandoned() => return Ok(()),
+    };
+    let leaver = membership.leaver();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = asked.recv() => leaver.leave(),
+            // Nobody is left to judge what it does.
+            () = abandoned() => std::process::exit(0),
+        }
+    });
+    let work = move |guard: Guard| {
+        let player = Arc::clone(&player);
+        async move {
+            tokio::spawn(Arc::clone(&player).watch(guard.clone()));
+            match player.settings.careless {
+                true => Arc::clone(&player).act_carelessly(guard).await,
+                false => player.act(guard).await,
+            }
+        }
+    };
+    Ok(membership.run(work).await?)
+}
+
+/// The starter holds the other end of standard input.
+async fn abandoned() {
+    // An error is an end, too.
+    let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
+}
+
+impl Player {
+    /// Event after event: a plain effect, and a commit that the store fences.
+    async fn act(&self, guard: Guard) -> Result<(), StoreError> {
+        let under = under(&guard);
+        let mut event = self.next_event(&guard).await?;
+        while !guard.draining() {
+            let before = now();
+            if guard.check().is_ok() {
+                // Whatever happens to this process here, between the look and the effect, is what
+                // only a fence can catch.
+                let after = now();
+                self.diary.write(&Line::Plain { under: under.clone(), before, after });
+            }
+            let before = now();
+            let answer = guard.commit(document(event)?).await;
+            let (after, under) = (now(), under.clone());
+            let outcome = match &answer {
+                Ok(version) => Outcome::Saved(version.get()),
+                Err(StoreError::Unknown(_)) => Outcome::Unknown,
+                Err(_) => Outcome::Held,
+            };
+            self.diary.write(&Line::Commit { under, event, before, after, outcome });
+            match answer {
+                Ok(_) => event += 1,
+                // Only the checkpoint knows what became of it.
+                Err(StoreError::Unknown(_)) => event = self.next_event(&guard).await?,
+                Err(StoreError::Refused(_)) if guard.check() == Err(Lost::Unconfirmed) => {
+                    guard.confirmed().await?;
+                }
+                Err(error) if error.code() == Code::Fenced => return Err(error),
+                // Nothing has happened: the store is away, or busy.
+                Err(_) => {}
+            }
+            pause(&guard, self.settings.pace_ms).await;
+        }
+        self.diary.write(&Line::Stands { under, at: now(), until: 0 });
+        Ok(())
+    }
+
+    /// The event after the one that the checkpoint says was done.
+    async fn next_event(&self, guard: &Guard) -> Result<u64, StoreError> {
+        loop {
+            guard.check()?;
+            match guard.load().await {
+                Ok(found) => return self.found(guard.duty().id.as_str(), found.as_ref()),
+                // A read changes nothing: it may be tried again while the hold stands.
+                Err(_) => pause(guard, self.settings.pace_ms).await,
+            }
+        }
+    }
+
+    fn found(&self, duty: &str, found: Option<&Checkpoint>) -> Result<u64, StoreError> {
+        let Some(found) = found else { return Ok(1) };
+        let event = event_of(&found.document)?;
+        let (version, instance) = (found.version.get(), found.instance.to_string());
+        let under = Under { duty: duty.to_owned(), epoch: found.epoch.get() };
+        self.diary.write(&Line::Found { under, version, instance, event });
+        Ok(event + 1)
+    }
+
+    /// Acts under the hold as if nothing could end it.
+    async fn act_carelessly(self: Arc<Self>, guard: Guard) -> Result<(), StoreError> {
+        let (under, mut event) = (under(&guard), 1 + now());
+        let acts = async move {
+            loop {
+                let before = now();
+                let outcome = Outcome::Unfenced;
+                let (after, under) = (before, under.clone());
+                self.diary.write(&Line::Commit { under, event, before, after, outcome });
+                event += 1;
+                tokio::time::sleep(Duration::from_millis(self.settings.pace_ms)).await;
+            }
+        };
+        // Outside of what is dropped with the hold.
+        tokio::spawn(acts);
+        guard.stopping().await;
+        Ok(())
+    }
+
+    /// Writes down until when the hold stands, and tries the fence after it is over.
+    async fn watch(self: Arc<Self>, guard: Guard) {
+        let under = under(&guard);
+        let hold = guard.hold().clone();
+        let mut changes = guard.changes();
+        drop(guard);
+        let mut lost = false;
+        while !lost {
+            let standing = *changes.borrow_and_update();
+            lost = standing.lost;
+            let acts = !lost && !standing.suspended;
+            let until = if acts { standing.deadline.as_nanos() } else { 0 };
+            self.diary.write(&Line::Stands { under: under.clone(), at: now(), until });
+            if changes.changed().await.is_err() {
+                break;
+            }
+        }
+        for _ in 0..LATE_TRIES {
+            tokio::time::sleep(Duration::from_millis(self.settings.ttl_ms / 5)).await;
+            // No answer is as good as any: the next one may come.
+            let _ = self.commit_late(&hold, &under).await;
+        }
+    }
+
+    /// A commit under a hold that is over, which asks no guard. The store must refuse it, unless
+    /// nobody was granted the duty since.
+    async fn commit_late(&self, hold: &tenure::Hold, under: &Under) -> Result<(), StoreError> {
+        let store = self.store.get_or_try_init(|| async {
+            let url = StoreUrl::parse(&self.settings.url)?;
+            url.open(IfAbsent::Refuse, process::entropy()).await
+        });
+        let store = store.await?;
+        let group = GroupName::new(self.settings.group.clone())?;
+        let members = store.members(&group).await?;
+        let own = members.iter().find(|member| member.instance == hold.instance);
+        // A session of the same instance that came later is no better.
+        let Some(nonce) = own.and_then(|own| own.nonce) else { return Ok(()) };
+        let ttl = Ttl::new(Duration::from_millis(self.settings.ttl_ms))?;
+        let session = Session { group, instance: hold.instance.clone(), nonce, ttl };
+        let stored = store.load(std::slice::from_ref(&hold.duty)).await?.pop().flatten();
+        let event = self.found(under.duty.as_str(), stored.as_ref())?;
+        let expected = stored.map_or(Version::ZERO, |stored| stored.version);
+        let commit = Commit { hold: hold.clone(), expected, document: document(event)? };
+        let before = now();
+        let answer = store.commit(&session, &[commit]).await;
+        let outcome = match answer.map(|mut answers| answers.pop()) {
+            Ok(Some(Committed::Saved(version))) => Outcome::Saved(version.get()),
+            Ok(Some(Committed::Fenced { .. })) => Outcome::Refused,
+            Ok(_) | Err(StoreError::Refused(_)) => Outcome::Held,
+            Err(StoreError::Unknown(_)) => Outcome::Unknown,
+        };
+        let (after, under) = (now(), under.clone());
+        self.diary.write(&Line::Commit { under, event, before, after, outcome });
+        Ok(())
+    }
+}
+
+/// How often a commit is tried under a hold that is over.
+const LATE_TRIES: usize = 3;
+
+impl Observer for Player {
+    fn recorded(&self, _: &GroupName, record: &Record, _: u64) {
+        let under = |(duty, epoch): (&DutyId, tenure::Epoch)| Under {
+            duty: duty.to_string(),
+            epoch: epoch.get(),
+        };
+        self.diary.write(&Line::Record {
+            at: now(),
+            change: record.change.as_str().to_owned(),
+            under: record.duty.as_ref().zip(record.epoch).map(under),
+            reason: record.reason.replace('\n', " "),
+        });
+    }
+}
+
+fn under(guard: &Guard) -> Under {
+    Under { duty: guard.duty().id.to_string(), epoch: guard.epoch().get() }
+}
+
+fn document(event: u64) -> Result<Document, StoreError> {
+    Document::new(event.to_string())
+}
+
+/// The number of the event that a checkpoint says was done.
+pub(crate) fn event_of(document: &Document) -> Result<u64, StoreError> {
+    let text = String::from_utf8_lossy(document.as_bytes());
+    text.parse().map_err(|_| StoreError::refused(Code::Damaged, format!("no event: {text:?}")))
+}
+
+async fn pause(guard: &Guard, ms: u64) {
+    tokio::select! {
+        () = guard.stopping() => {}
+        () = tokio::time::sleep(Duration::from_millis(ms)) => {}
+    }
+}

@@ -1,0 +1,243 @@
+//! What an instance writes into its own file: one line for each thing that it did or was told.
+//!
+//! A line is one `write`, so `kill -9` leaves whole lines, or at most one torn one at the end.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail, ensure};
+use tenure::store::BootClock;
+use tenure::{Clock, Version};
+
+/// Nanoseconds since boot: the same clock for every process of this machine.
+pub fn now() -> u64 {
+    BootClock.now().as_nanos()
+}
+
+/// Which hold something was done under.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Under {
+    /// The duty.
+    pub duty: String,
+    /// The epoch.
+    pub epoch: u64,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// The first one: who writes.
+    Hello {
+        /// The instance.
+        instance: String,
+    },
+    /// Something that the engine recorded.
+    Record {
+        /// When.
+        at: u64,
+        /// The word of the change, as `acquired`.
+        change: String,
+        /// The duty and epoch, when it is about a duty.
+        under: Option<Under>,
+        /// Why.
+        reason: String,
+    },
+    /// The hold stands until `until`, as known at `at`; zero when it is lost or suspended.
+    Stands {
+        /// The hold.
+        under: Under,
+        /// When this was known.
+        at: u64,
+        /// No effect from then on.
+        until: u64,
+    },
+    /// The checkpoint as it was read.
+    Found {
+        /// The duty, and the epoch it was written under.
+        under: Under,
+        /// Its version.
+        version: u64,
+        /// Who wrote it.
+        instance: String,
+        /// The event.
+        event: u64,
+    },
+    /// A commit of an event, asked at `before` and answered at `after`.
+    Commit {
+        /// The hold.
+        under: Under,
+        /// The event.
+        event: u64,
+        /// Before it was sent.
+        before: u64,
+        /// After it was answered.
+        after: u64,
+        /// What became of it.
+        outcome: Outcome,
+    },
+    /// An effect that nothing but the deadline kept back: looked at the guard at `before`, done at
+    /// `after`.
+    Plain {
+        /// The hold.
+        under: Under,
+        /// Before the guard was asked.
+        before: u64,
+        /// When it was done.
+        after: u64,
+    },
+}
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Stored as this version.
+    Saved(u64),
+    /// Taken by a resource that compares no epochs: an instance that ignores the fence.
+    Unfenced,
+    /// Refused by the store, because the hold was over.
+    Refused,
+    /// Not sent, because the guard said so.
+    Held,
+    /// It may have happened.
+    Unknown,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Saved(version) => write!(f, "{version}"),
+            Self::Unfenced => f.write_str("unfenced"),
+            Self::Refused => f.write_str("refused"),
+            Self::Held => f.write_str("held"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+impl fmt::Display for Under {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.duty, self.epoch)
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hello { instance } => write!(f, "hello {instance}"),
+            Self::Record { at, change, under: Some(under), reason } => {
+                write!(f, "record {under} {at} {change} {reason}")
+            }
+            Self::Record { at, change, under: None, reason } => {
+                write!(f, "record - 0 {at} {change} {reason}")
+            }
+            Self::Stands { under, at, until } => write!(f, "stands {under} {at} {until}"),
+            Self::Found { under, version, instance, event } => {
+                write!(f, "found {under} {version} {instance} {event}")
+            }
+            Self::Commit { under, event, before, after, outcome } => {
+                write!(f, "commit {under} {event} {before} {after} {outcome}")
+            }
+            Self::Plain { under, before, after } => write!(f, "plain {under} {before} {after}"),
+        }
+    }
+}
+
+impl Line {
+    /// Reads one back.
+    pub fn parse(text: &str) -> Result<Self> {
+        let words: Vec<&str> = text.splitn(6, ' ').collect();
+        let number = |index: usize| -> Result<u64> {
+            let word = words.get(index).with_context(|| format!("too short: {text:?}"))?;
+            word.parse().with_context(|| format!("no number {word:?} in {text:?}"))
+        };
+        let word = |index: usize| words.get(index).map_or("", |word| *word).to_owned();
+        let under = || Ok::<_, anyhow::Error>(Under { duty: word(1), epoch: number(2)? });
+        Ok(match words[0] {
+            "hello" => Self::Hello { instance: word(1) },
+            "record" => {
+                let under = (word(1) != "-").then(under).transpose()?;
+                Self::Record { at: number(3)?, change: word(4), under, reason: word(5) }
+            }
+            "stands" => Self::Stands { under: under()?, at: number(3)?, until: number(4)? },
+            "found" => {
+                let (instance, event) = (word(4), number(5)?);
+                Self::Found { under: under()?, version: number(3)?, instance, event }
+            }
+            "commit" => {
+                let rest = word(5);
+                let (after, outcome) = rest.split_once(' ').context("a commit has an outcome")?;
+                Self::Commit {
+                    under: under()?,
+                    event: number(3)?,
+                    before: number(4)?,
+                    after: after.parse()?,
+                    outcome: outcome_of(outcome)?,
+                }
+            }
+            "plain" => Self::Plain { under: under()?, before: number(3)?, after: number(4)? },
+            _ => bail!("no line of an instance: {text:?}"),
+        })
+    }
+}
+
+fn outcome_of(word: &str) -> Result<Outcome> {
+    Ok(match word {
+        "unfenced" => Outcome::Unfenced,
+        "refused" => Outcome::Refused,
+        "held" => Outcome::Held,
+        "unknown" => Outcome::Unknown,
+        version => Outcome::Saved(Version::new(version.parse()?)?.get()),
+    })
+}
+
+/// The file of one instance.
+#[derive(Debug)]
+pub(crate) struct Diary(Mutex<File>);
+
+impl Diary {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Self(Mutex::new(file)))
+    }
+
+    /// Appends one line. An instance that cannot tell what it did must not go on.
+    pub(crate) fn write(&self, line: &Line) {
+        let text = format!("{line}\n");
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.write_all(text.as_bytes()).is_err() {
+            std::process::exit(70);
+        }
+    }
+}
+
+/// All that one instance wrote.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Who.
+    pub instance: String,
+    /// What, in its order.
+    pub lines: Vec<Line>,
+}
+
+impl Told {
+    /// Reads the file of an instance; `None` when it died before its first line.
+    pub fn read(path: &Path) -> Result<Option<Self>> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        // What comes after the last newline was torn by the kill.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let mut lines = whole.lines().map(Line::parse).collect::<Result<Vec<_>>>()?;
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        ensure!(matches!(lines[0], Line::Hello { .. }), "{} has no head", path.display());
+        let Line::Hello { instance } = lines.remove(0) else { return Ok(None) };
+        Ok(Some(Self { instance, lines }))
+    }
+}

@@ -1,0 +1,184 @@
+//! `cargo xtask chaos`: real instances on real stores while everything fails.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program")]
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::{Parser, Subcommand};
+use tenure::process;
+use tenure_chaos::{
+    Kind, Options, Settings, churn, failover, leader, play, rolling, run, schedule,
+};
+
+/// Real instances on real stores while everything fails.
+#[derive(Debug, Parser)]
+#[command(name = "chaos")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Faults by seed on one store, then recovery, then a report; exit code 1 if it is broken.
+    Run(Run),
+    /// Three members of etcd lose their leader, again and again.
+    Leader {
+        /// How often.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+    },
+    /// Every instance is replaced by a newer one, with surge and without.
+    Rolling {
+        /// Which store.
+        #[arg(long)]
+        store: Kind,
+        /// How many instances.
+        #[arg(long, default_value_t = 5)]
+        instances: usize,
+        /// How many duties.
+        #[arg(long, default_value_t = 100)]
+        duties: u32,
+    },
+    /// Instances come and go; memory, files and rows of what stays must not grow.
+    Churn {
+        /// Which store.
+        #[arg(long)]
+        store: Kind,
+        /// For how long.
+        #[arg(long, default_value_t = 10.0)]
+        minutes: f64,
+    },
+    /// PostgreSQL fails over to a standby, with asynchronous and with synchronous replication.
+    Failover {
+        /// Lets Patroni see to it; otherwise the standby is promoted by hand.
+        #[arg(long)]
+        patroni: bool,
+    },
+    /// One instance: what the other commands start.
+    #[command(hide = true)]
+    Instance(Settings),
+}
+
+#[derive(Debug, clap::Args)]
+struct Run {
+    /// Which store.
+    #[arg(long)]
+    store: Kind,
+    /// For how many minutes things fail.
+    #[arg(long, default_value_t = 1.0)]
+    minutes: f64,
+    /// Decides what fails when; drawn and printed when absent.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many instances.
+    #[arg(long, default_value_t = 4)]
+    instances: usize,
+    /// How many duties.
+    #[arg(long, default_value_t = 8)]
+    duties: u32,
+    /// Prints the schedule and does nothing.
+    #[arg(long)]
+    plan: bool,
+    /// Instances ignore their guards and the fence: the run must be found broken.
+    #[arg(long)]
+    careless: bool,
+    /// Leaves the files of the instances where they are, and says where that is.
+    #[arg(long)]
+    keep: bool,
+}
+
+#[tokio::main]
+async fn main() {
+    let done = match Arguments::parse().command {
+        Command::Instance(settings) => play(settings).await,
+        Command::Run(wanted) => chaos(wanted).await,
+        Command::Failover { patroni } => fail_over(patroni).await,
+        Command::Leader { rounds } => lead(rounds).await,
+        Command::Rolling { store, instances, duties } => roll(store, instances, duties).await,
+        Command::Churn { store, minutes } => churn_for(store, minutes).await,
+    };
+    let code = match done {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            1
+        }
+    };
+    // An instance still waits for its standard input, which would keep the runtime from ending.
+    std::process::exit(code)
+}
+
+fn minutes(minutes: f64) -> Result<Duration> {
+    ensure!((0.01..=10_000.0).contains(&minutes), "minutes are 0.01 to 10000");
+    Ok(Duration::from_secs_f64(minutes * 60.0))
+}
+
+async fn lead(rounds: usize) -> Result<()> {
+    let options = Options::new(std::env::current_exe()?, Kind::Etcd, 0, Duration::ZERO);
+    let report = leader(&options, rounds).await?;
+    println!("{report}");
+    ensure!(report.is_sound(), "etcd without its leader is broken");
+    Ok(())
+}
+
+async fn roll(store: Kind, instances: usize, duties: u32) -> Result<()> {
+    ensure!(instances > 1, "two instances at least");
+    let mut options = Options::new(std::env::current_exe()?, store, 0, Duration::ZERO);
+    (options.instances, options.duties) = (instances, duties);
+    // Nothing is to expire here, also on a busy machine, and a hundred duties are to be acted on.
+    (options.ttl, options.pace) = (Duration::from_secs(10), Duration::from_millis(500));
+    let mut broken = 0;
+    for surge in [true, false] {
+        let rolled = rolling(&options, surge).await?;
+        println!("{rolled}\n");
+        broken += rolled.wrong().len();
+    }
+    ensure!(broken == 0, "a rolling restart on {store} is broken");
+    Ok(())
+}
+
+async fn churn_for(store: Kind, wanted: f64) -> Result<()> {
+    let options = Options::new(std::env::current_exe()?, store, 0, minutes(wanted)?);
+    let churned = churn(&options).await?;
+    println!("{churned}");
+    ensure!(churned.wrong().is_empty(), "churn on {store} is broken");
+    Ok(())
+}
+
+async fn fail_over(patroni: bool) -> Result<()> {
+    let options = Options::new(std::env::current_exe()?, Kind::Postgres, 0, Duration::ZERO);
+    let mut broken = 0;
+    for synchronous in [false, true] {
+        let failed_over = failover(&options, synchronous, patroni).await?;
+        println!("{failed_over}\n");
+        broken += failed_over.wrong().len();
+    }
+    ensure!(broken == 0, "a failover is not as doctor says");
+    Ok(())
+}
+
+async fn chaos(wanted: Run) -> Result<()> {
+    // Half of the bits are enough to be told apart, and easier to type again.
+    let seed = wanted.seed.unwrap_or_else(|| u64::from(process::entropy() as u32));
+    ensure!(wanted.instances > 0 && wanted.duties > 0, "one instance and one duty at least");
+    let length = minutes(wanted.minutes)?;
+    let program = std::env::current_exe()?;
+    let mut options = Options::new(program, wanted.store, seed, length);
+    options.instances = wanted.instances;
+    options.duties = wanted.duties;
+    options.careless = wanted.careless;
+    options.keep = wanted.keep;
+    options.verbose = true;
+    if wanted.plan {
+        for one in schedule(seed, wanted.store, length, options.ttl, options.instances) {
+            println!("{one}");
+        }
+        return Ok(());
+    }
+    println!("seed {seed}");
+    let report = run(&options).await?;
+    println!("{report}");
+    ensure!(report.is_sound(), "seed {seed} on {} is broken", wanted.store);
+    Ok(())
+}

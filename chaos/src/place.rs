@@ -1,0 +1,335 @@
+//! The store under test: its server, the wire to it, and what can be done to both.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use tenure::store::{IfAbsent, StoreUrl};
+use tenure::{Store, process};
+use testkit::{
+    Etcd, EtcdOptions, Patroni, Postgres, PostgresOptions, Redis, RedisOptions, wait_until,
+};
+
+use crate::proxy::{Proxy, Wire};
+
+/// Which store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// A file of this machine: no server, no wire.
+    Sqlite,
+    /// PostgreSQL.
+    Postgres,
+    /// Redis with an append-only file that is synced at each write.
+    Redis,
+    /// etcd, one member.
+    Etcd,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Redis, Self::Etcd];
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::Redis => "redis",
+            Self::Etcd => "etcd",
+        })
+    }
+}
+
+#[derive(Debug)]
+enum Server {
+    Sqlite(TempDir),
+    Postgres(Postgres),
+    Redis(Redis),
+    Etcd(Etcd),
+    /// A primary and a standby, which becomes the primary when it is told to.
+    Pair(Box<[Postgres; 2]>),
+    /// The same under Patroni, which tells it to. Its first server is the primary at first.
+    Patroni(Box<Patroni>),
+}
+
+/// A store that a run may break.
+#[derive(Debug)]
+pub struct Place {
+    server: Server,
+    proxy: Option<Proxy>,
+    /// For the instances: through the proxy.
+    pub url: String,
+    /// For those who look: past it.
+    direct: String,
+}
+
+impl Place {
+    /// Starts the server and the proxy before it.
+    pub async fn start(kind: Kind) -> Result<Arc<Self>> {
+        let server = tokio::task::spawn_blocking(move || Server::start(kind)).await??;
+        let direct = server.url();
+        let (proxy, url) = match server.port() {
+            Some(port) => {
+                let proxy = Proxy::start(port).await?;
+                let (own, other) = (format!("127.0.0.1:{port}"), proxy.port());
+                let url = direct.replace(&own, &format!("127.0.0.1:{other}"));
+                (Some(proxy), url)
+            }
+            None => (None, direct.clone()),
+        };
+        Ok(Arc::new(Self { server, proxy, url, direct }))
+    }
+
+    /// Three members of etcd, with nothing between them and the instances.
+    pub(crate) async fn cluster() -> Result<Arc<Self>> {
+        let options = EtcdOptions { members: 3, ..EtcdOptions::default() };
+        let etcd = tokio::task::spawn_blocking(move || Etcd::start(options)).await??;
+        let url = etcd.url();
+        Ok(Arc::new(Self { server: Server::Etcd(etcd), proxy: None, direct: url.clone(), url }))
+    }
+
+    /// A PostgreSQL with a standby that is told everything, before or after it is answered. All go
+    /// through the proxy, which leads to the primary.
+    pub(crate) async fn pair(synchronous: bool, patroni: bool) -> Result<Arc<Self>> {
+        let start = move || match patroni {
+            true => Ok(Server::Patroni(Box::new(Patroni::start(synchronous)?))),
+            false => pair(synchronous),
+        };
+        let server = tokio::task::spawn_blocking(start).await??;
+        let port = server.port().context("a server has a port")?;
+        let proxy = Proxy::start(port).await?;
+        let (own, other) = (format!("127.0.0.1:{port}"), proxy.port());
+        let url = server.url().replace(&own, &format!("127.0.0.1:{other}"));
+        Ok(Arc::new(Self { server, proxy: Some(proxy), direct: url.clone(), url }))
+    }
+
+    /// What the primary answers from now on does not reach the standby.
+    pub(crate) async fn cut_replication(self: &Arc<Self>) -> Result<()> {
+        let place = Arc::clone(self);
+        let cutting = move || -> Result<()> {
+            // Under Patroni there may be others, who copy what is missing at first.
+            let senders = "SELECT pid FROM pg_stat_replication WHERE state = 'streaming'";
+            let sender = match &place.server {
+                Server::Pair(pair) => pair[0].sql(senders)?,
+                Server::Patroni(pair) => pair.sql(0, senders)?,
+                _ => bail!("there is no standby"),
+            };
+            Ok(kill(Pid::from_raw(sender.trim().parse()?), Signal::SIGSTOP)?)
+        };
+        tokio::task::spawn_blocking(cutting).await?
+    }
+
+    /// The primary is gone, and the standby takes its place.
+    pub(crate) async fn fail_over(self: &Arc<Self>) -> Result<()> {
+        let place = Arc::clone(self);
+        let promoting = move || -> Result<()> {
+            let lead_to = |port| {
+                place.wire(|wire| (wire.target, wire.dropped) = (port, wire.dropped + 1));
+            };
+            match &place.server {
+                Server::Pair(pair) => {
+                    pair[0].kill()?;
+                    pair[1].promote()?;
+                    lead_to(pair[1].port());
+                }
+                Server::Patroni(pair) => {
+                    pair.kill(0)?;
+                    pair.wait_for_takeover(0, TAKEOVER)?;
+                    lead_to(pair.port(1));
+                    // A synchronous one answers nothing without its standby.
+                    pair.start_again(0)?;
+                }
+                _ => bail!("there is no standby"),
+            }
+            Ok(())
+        };
+        tokio::task::spawn_blocking(promoting).await?
+    }
+
+    /// Does something to etcd that takes a while; an error where the store is another one.
+    pub(crate) async fn with_etcd<T: Send + 'static>(
+        self: &Arc<Self>,
+        act: impl FnOnce(&Etcd) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let place = Arc::clone(self);
+        let acting = move || match &place.server {
+            Server::Etcd(etcd) => act(etcd),
+            _ => bail!("this is no etcd"),
+        };
+        tokio::task::spawn_blocking(acting).await?
+    }
+
+    /// A handle past the proxy. The store is made if it is not there.
+    pub async fn store(&self) -> Result<Arc<dyn Store>> {
+        Ok(StoreUrl::parse(&self.direct)?.open(IfAbsent::Create, process::entropy()).await?)
+    }
+
+    /// Changes the wire; nothing to change where there is none.
+    pub(crate) fn wire(&self, change: impl FnOnce(&mut Wire)) {
+        if let Some(proxy) = &self.proxy {
+            proxy.change(change);
+        }
+    }
+
+    /// Kills the server, and starts it again after a while.
+    pub(crate) async fn restart(self: &Arc<Self>, away: Duration) -> Result<()> {
+        let place = Arc::clone(self);
+        tokio::task::spawn_blocking(move || place.server.kill()).await??;
+        tokio::time::sleep(away).await;
+        let place = Arc::clone(self);
+        tokio::task::spawn_blocking(move || place.server.start_again()).await?
+    }
+
+    /// Keeps the file locked for a while, as a program does that has forgotten its transaction.
+    pub(crate) async fn lock(self: &Arc<Self>, lasts: Duration) -> Result<()> {
+        let Server::Sqlite(folder) = &self.server else { return Ok(()) };
+        let file = folder.path().join(FILE);
+        let begin = move || -> Result<Option<rusqlite::Connection>> {
+            let connection = rusqlite::Connection::open(file)?;
+            let got = wait_until("the lock", LOCKING, || {
+                connection.execute_batch("BEGIN IMMEDIATE").is_ok()
+            });
+            Ok(got.is_ok().then_some(connection))
+        };
+        // An instance that stands still in the middle of a write may have the lock all the time,
+        // which is as good.
+        let Some(connection) = tokio::task::spawn_blocking(begin).await?? else { return Ok(()) };
+        tokio::time::sleep(lasts).await;
+        Ok(connection.execute_batch("ROLLBACK")?)
+    }
+}
+
+const FILE: &str = "tenure.db";
+/// How long the lock is waited for, in the middle of everybody else's writes.
+const LOCKING: Duration = Duration::from_secs(10);
+
+impl Place {
+    /// The process of the server, if there is one.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        match &self.server {
+            Server::Sqlite(_) => None,
+            Server::Postgres(server) => server.pid(),
+            Server::Pair(pair) => pair[0].pid(),
+            Server::Patroni(_) => None,
+            Server::Redis(server) => server.pid(),
+            Server::Etcd(server) => server.pid(0),
+        }
+    }
+
+    /// How many rows or keys the store has. Waits for others: not for the runtime's own threads.
+    pub(crate) fn rows(&self) -> Result<u64> {
+        let number = |text: String| -> Result<u64> {
+            let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+            digits.parse().with_context(|| format!("no number: {text:?}"))
+        };
+        match &self.server {
+            Server::Sqlite(folder) => {
+                let connection = rusqlite::Connection::open(folder.path().join(FILE))?;
+                connection.busy_timeout(Duration::from_secs(10))?;
+                let count = count_all("main.");
+                Ok(connection.query_row(&count, [], |row| row.get::<_, i64>(0))?.try_into()?)
+            }
+            Server::Postgres(server) => number(server.sql(&count_all("tenure."))?),
+            Server::Pair(pair) => number(pair[0].sql(&count_all("tenure."))?),
+            Server::Patroni(pair) => number(pair.sql(0, &count_all("tenure."))?),
+            Server::Redis(server) => number(server.cli(&["dbsize"])?),
+            Server::Etcd(server) => {
+                let words = ["get", "", "--prefix", "--count-only", "--write-out", "fields"];
+                let fields = server.etcdctl(&words)?;
+                let count = fields.lines().find(|line| line.starts_with("\"Count\""));
+                number(count.context("etcd counts keys")?.to_owned())
+            }
+        }
+    }
+}
+
+/// Tables that must not grow with time, beside one row for each session of the last week.
+const TABLES: [&str; 6] = ["audit", "checkpoint", "history", "hold", "session", "spent"];
+
+fn count_all(schema: &str) -> String {
+    let counts = TABLES.map(|table| format!("(SELECT count(*) FROM {schema}{table})"));
+    format!("SELECT {}", counts.join(" + "))
+}
+
+/// How long a standby may take to connect, and Patroni to see that the primary is gone.
+const TAKEOVER: Duration = Duration::from_secs(60);
+
+/// A primary and a standby that nobody looks after.
+fn pair(synchronous: bool) -> Result<Server> {
+    let primary = Postgres::start(PostgresOptions::default())?;
+    let standby = Postgres::standby_of(&primary)?;
+    if synchronous {
+        // The standby was copied before this: it will wait for nobody.
+        primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+        primary.sql("SELECT pg_reload_conf()")?;
+    }
+    let states = "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'";
+    let wanted = if synchronous { "sync" } else { "async" };
+    let streams = || primary.sql(states).is_ok_and(|state| state.trim() == wanted);
+    wait_until("the standby", TAKEOVER, streams)?;
+    Ok(Server::Pair(Box::new([primary, standby])))
+}
+
+impl Server {
+    fn start(kind: Kind) -> Result<Self> {
+        Ok(match kind {
+            Kind::Sqlite => Self::Sqlite(TempDir::new()?),
+            Kind::Postgres => Self::Postgres(Postgres::start(PostgresOptions::default())?),
+            Kind::Redis => {
+                // Without its file a restart would lose what was answered, as `doctor` says.
+                let options = RedisOptions { append_only: true, ..RedisOptions::default() };
+                Self::Redis(Redis::start(options)?)
+            }
+            Kind::Etcd => Self::Etcd(Etcd::start(EtcdOptions::default())?),
+        })
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::Sqlite(folder) => format!("sqlite:{}", folder.path().join(FILE).display()),
+            Self::Postgres(server) => server.url(),
+            Self::Pair(pair) => pair[0].url(),
+            Self::Patroni(pair) => pair.url(0),
+            Self::Redis(server) => server.url(),
+            Self::Etcd(server) => server.url(),
+        }
+    }
+
+    fn port(&self) -> Option<u16> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(server) => Some(server.port()),
+            Self::Pair(pair) => Some(pair[0].port()),
+            Self::Patroni(pair) => Some(pair.port(0)),
+            Self::Redis(server) => Some(server.port()),
+            Self::Etcd(server) => Some(server.port(0)),
+        }
+    }
+
+    fn kill(&self) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(server) => server.kill(),
+            Self::Pair(pair) => pair[0].kill(),
+            Self::Patroni(pair) => pair.kill(0),
+            Self::Redis(server) => server.kill(),
+            Self::Etcd(server) => server.kill(0),
+        }
+    }
+
+    fn start_again(&self) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(server) => server.start_again(),
+            Self::Pair(pair) => pair[0].start_again(),
+            Self::Patroni(pair) => pair.start_again(0),
+            Self::Redis(server) => server.start_again(),
+            Self::Etcd(server) => server.start_again(0),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A proxy between instances and a server, which can lose, hold back and delay what passes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// How the wire is now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wire {
+    /// What goes to the server is held back until this ends, as by a network that loses packets
+    /// and a system that sends them again: it arrives late, also from somebody who is gone.
+    pub(crate) hole_requests: bool,
+    /// The same for what comes back.
+    pub(crate) hole_replies: bool,
+    /// Each piece waits so long, both ways.
+    pub(crate) delay: Duration,
+    /// The port of the server that new connections go to.
+    pub(crate) target: u16,
+    /// Connections that were made before this was counted up are ended.
+    pub(crate) dropped: u64,
+}
+
+/// The largest part of a stream that is held back; then its sender waits.
+const HELD: usize = 1 << 20;
+
+/// Listens on a port of its own until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    port: u16,
+    wire: watch::Sender<Wire>,
+    listening: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Passes each connection on to `target` of this machine.
+    pub(crate) async fn start(target: u16) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let (wire, state) = watch::channel(Wire { target, ..Wire::default() });
+        let listening = tokio::spawn(async move {
+            loop {
+                // Too many open files: the next one may fit.
+                let Ok((client, _)) = listener.accept().await else { continue };
+                tokio::spawn(connect(client, state.clone()));
+            }
+        });
+        Ok(Self { port, wire, listening })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Changes the wire, for what is under way too.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Wire)) {
+        self.wire.send_modify(change);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+async fn connect(client: TcpStream, mut wire: watch::Receiver<Wire>) {
+    let Wire { target, dropped, .. } = *wire.borrow_and_update();
+    // A server that is down shows as a connection that ends at once.
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, target));
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    // A request and its reply must not wait for each other's acknowledgement.
+    if client.set_nodelay(true).is_err() || server.set_nodelay(true).is_err() {
+        return;
+    }
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let requests = pump(from_client, to_server, wire.clone(), |wire| wire.hole_requests);
+    let replies = pump(from_server, to_client, wire.clone(), |wire| wire.hole_replies);
+    tokio::select! {
+        _ = async { tokio::join!(requests, replies) } => {}
+        // The sender outlives every connection, or everything ends anyway.
+        _ = wire.wait_for(|wire| wire.dropped != dropped) => {}
+    }
+}
+
+/// Copies one direction until its source ends; what was taken is delivered first.
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut wire: watch::Receiver<Wire>,
+    holed: fn(&Wire) -> bool,
+) {
+    let mut held = Vec::new();
+    let mut open = true;
+    while open || !held.is_empty() {
+        let now = *wire.borrow_and_update();
+        if !held.is_empty() && !holed(&now) {
+            if !now.delay.is_zero() {
+                tokio::time::sleep(now.delay).await;
+            }
+            if to.write_all(&held).await.is_err() {
+                return;
+            }
+            held.clear();
+            continue;
+        }
+        tokio::select! {
+            read = from.read_buf(&mut held), if open && held.len() < HELD => {
+                open = matches!(read, Ok(1..));
+            }
+            changed = wire.changed() => if changed.is_err() { return },
+        }
+    }
+    // The other direction may go on: half a connection is one.
+    let _ = to.shutdown().await;
+}

@@ -1,0 +1,177 @@
+//! Every instance is replaced by a newer one: how often duties move, and how long nothing is done.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
+use tenure::GroupName;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::history::Stored;
+use crate::line::{Line, Told, now};
+use crate::place::Place;
+use crate::report::Report;
+use crate::run::{LOOK, Options, World, judge};
+
+/// What a rolling restart came to.
+#[derive(Debug)]
+pub struct Rolled {
+    /// Whether the newer one was there before the older one left.
+    pub surge: bool,
+    /// Grants since the first ones had settled.
+    pub moves: usize,
+    /// The largest number of them for one duty.
+    pub most: usize,
+    /// Grants that a busy machine added: what the planned member did not claim in time.
+    pub detours: usize,
+    /// How many grants are allowed without detours.
+    pub allowed: usize,
+    /// The longest gap that is allowed.
+    pub bar: Duration,
+    /// Everything else.
+    pub report: Report,
+}
+
+impl Rolled {
+    /// What is wrong, with the bounds of a restart.
+    pub fn wrong(&self) -> Vec<String> {
+        let Self { moves, most, detours, allowed, bar, .. } = self;
+        let mut wrong = self.report.wrong.clone();
+        if *moves > allowed + detours {
+            wrong.push(format!("{moves} moves, {allowed} are allowed, and {detours} detours"));
+        }
+        if self.surge && *most > 1 + detours {
+            wrong.push(format!("one duty moved {most} times"));
+        }
+        let gap = self.report.longest_gap();
+        if gap > *bar {
+            wrong.push(format!("nothing was done on a duty for {gap:?}, the bar is {bar:?}"));
+        }
+        wrong
+    }
+}
+
+impl fmt::Display for Rolled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let surge = if self.surge { "with surge" } else { "without surge" };
+        let mut gaps: Vec<_> = self.report.gaps.iter().map(|(_, gap)| gap.as_millis()).collect();
+        gaps.sort_unstable();
+        let middle = gaps.get(gaps.len() / 2).unwrap_or(&0);
+        let longest = gaps.last().unwrap_or(&0);
+        let Self { moves, most, detours, allowed, bar, .. } = self;
+        writeln!(f, "rolling restart      {}, {surge}", self.report.kind)?;
+        writeln!(f, "moves                {moves} of {allowed} allowed, {detours} detours")?;
+        writeln!(f, "  of one duty        {most} at most")?;
+        writeln!(f, "effects accepted     {}", self.report.effects)?;
+        writeln!(f, "overlapping effects  {}", self.report.overlapping)?;
+        let bar = bar.as_millis();
+        write!(f, "longest gap          {longest} ms, {middle} ms in the middle, bar {bar} ms")?;
+        for wrong in self.wrong() {
+            write!(f, "\nBROKEN: {wrong}")?;
+        }
+        Ok(())
+    }
+}
+
+/// How long a planned handover may take, beside the time between two events.
+const HANDOVER: Duration = Duration::from_secs(2);
+/// How long shares may take to become even, before a detour is taken for the reason.
+const EVEN: Duration = Duration::from_secs(20);
+
+/// Replaces every instance, one after another.
+pub async fn rolling(options: &Options, surge: bool) -> Result<Rolled> {
+    let count = options.instances;
+    let world = World::new(Place::start(options.kind).await?, options, count + 1).await?;
+    let share = options.duties as usize / count;
+    for slot in 0..count {
+        world.fleet.lock().await.start(slot, Some("v1"))?;
+    }
+    settled(&world, options, count, share).await?;
+    let first = Stored::read(&*world.store, &world.group, 0).await?.grants.len();
+    let (began, from) = (Instant::now(), now());
+    for slot in 0..count {
+        // With surge the newer one takes the slot that the one before has left.
+        let newer = if surge { (slot + count) % (count + 1) } else { slot };
+        if surge {
+            world.fleet.lock().await.start(newer, Some("v2"))?;
+            joined(&world, count + 1).await?;
+        }
+        let leaving = world.fleet.lock().await.end(slot, Signal::SIGTERM);
+        leaving.context("nobody runs there")?.gone().await?;
+        if !surge {
+            settled(&world, options, count - 1, options.duties as usize / (count - 1)).await?;
+            world.fleet.lock().await.start(newer, Some("v1"))?;
+        }
+        settled(&world, options, count, share).await?;
+    }
+    let until = now();
+    world.leave(count + 1).await?;
+    let mut report = judge(&world, options, from, until).await?;
+    report.lasted = began.elapsed();
+    let grants = Stored::read(&*world.store, &world.group, 0).await?.grants;
+    let mut of_duty: BTreeMap<&str, usize> = BTreeMap::new();
+    for (duty, _, _) in &grants[first..] {
+        *of_duty.entry(duty).or_default() += 1;
+    }
+    let detours = detours(&world.fleet.lock().await.told()?, from);
+    let duties = options.duties as usize;
+    Ok(Rolled {
+        surge,
+        moves: grants.len() - first,
+        most: of_duty.values().copied().max().unwrap_or(0),
+        detours,
+        allowed: if surge { duties } else { 2 * duties },
+        bar: options.pace + HANDOVER,
+        report,
+    })
+}
+
+/// Waits until so many are members.
+async fn joined(world: &World, count: usize) -> Result<()> {
+    let group = GroupName::new(world.group.clone())?;
+    let waiting = async {
+        while world.store.members(&group).await.map_or(0, |members| members.len()) != count {
+            sleep(LOOK).await;
+        }
+    };
+    timeout(EVEN, waiting).await.context("the newer one does not join")
+}
+
+/// Waits until everything is held by so many, each with its share or one more.
+async fn settled(world: &World, options: &Options, count: usize, share: usize) -> Result<()> {
+    let group = GroupName::new(world.group.clone())?;
+    let began = Instant::now();
+    let waiting = async {
+        loop {
+            let mut held: BTreeMap<String, usize> = BTreeMap::new();
+            for holder in world.store.holders(&group).await.unwrap_or_default() {
+                if let Some(now) = holder.holder {
+                    *held.entry(now.instance.to_string()).or_default() += 1;
+                }
+            }
+            let all = held.values().sum::<usize>() == options.duties as usize;
+            let even =
+                held.len() == count && held.values().all(|own| (share..=share + 1).contains(own));
+            if all && (even || began.elapsed() > EVEN) {
+                return;
+            }
+            sleep(LOOK).await;
+        }
+    };
+    timeout(options.patience, waiting).await.context("not everything is held")
+}
+
+/// A duty that the planned member did not claim in time, or that it let expire, is taken by another
+/// and moves once more.
+fn detours(told: &[Told], from: u64) -> usize {
+    let is_detour = |line: &&Line| match line {
+        Line::Record { at, change, reason, .. } => {
+            let grant = change == "acquired" || change == "taken_over";
+            grant && *at >= from && (reason == "unclaimed" || reason == "expired")
+        }
+        _ => false,
+    };
+    told.iter().flat_map(|one| &one.lines).filter(is_detour).count()
+}

@@ -1,0 +1,344 @@
+//! One run: a store, a fleet, faults, recovery, judgement.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+use tenure::store::Retention;
+use tenure::{DutyKey, GroupName, Store};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::belief;
+use crate::fleet::{Crew, Fleet};
+use crate::history::{History, Stored};
+use crate::line::{Line, Outcome, Told, now};
+use crate::place::{Kind, Place};
+use crate::report::Report;
+use crate::schedule::{Fault, Planned, schedule};
+
+/// How a run goes.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program that is an instance.
+    pub program: PathBuf,
+    /// The store.
+    pub kind: Kind,
+    /// What decides the faults.
+    pub seed: u64,
+    /// How long faults go on.
+    pub length: Duration,
+    /// How many instances.
+    pub instances: usize,
+    /// How many duties.
+    pub duties: u32,
+    /// The TTL.
+    pub ttl: Duration,
+    /// Between two events of a duty.
+    pub pace: Duration,
+    /// How long the group may take to recover.
+    pub patience: Duration,
+    /// Whether the instances ignore their guards and the fence.
+    pub careless: bool,
+    /// Whether to say what happens while it does.
+    pub verbose: bool,
+    /// Whether the files of the instances stay.
+    pub keep: bool,
+}
+
+impl Options {
+    /// Four instances and eight duties, for so long.
+    pub fn new(program: PathBuf, kind: Kind, seed: u64, length: Duration) -> Self {
+        let (ttl, patience) = (Duration::from_secs(2), Duration::from_secs(90));
+        Self {
+            program,
+            kind,
+            seed,
+            length,
+            instances: 4,
+            duties: 8,
+            ttl,
+            pace: Duration::from_millis(100),
+            patience,
+            careless: false,
+            verbose: false,
+            keep: false,
+        }
+    }
+}
+
+/// Between two looks at something that others do.
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
+
+/// What faults act on.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) place: Arc<Place>,
+    pub(crate) fleet: Mutex<Fleet>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) group: String,
+    duties: u32,
+}
+
+impl World {
+    /// A store, and as many slots for instances as wanted.
+    pub(crate) async fn new(place: Arc<Place>, options: &Options, slots: usize) -> Result<Self> {
+        let store = place.store().await?;
+        // The more of the past is there to be judged, the better.
+        let slots_kept = Retention::MAX_SLOTS;
+        let kept = Retention { history_slots: slots_kept, ..Retention::default() };
+        store.retain(kept).await?;
+        let group = "chaos".to_owned();
+        let crew = Crew {
+            program: options.program.clone(),
+            url: place.url.clone(),
+            group: group.clone(),
+            duties: options.duties,
+            ttl: options.ttl,
+            pace: options.pace,
+            careless: options.careless,
+        };
+        let fleet = Mutex::new(Fleet::new(crew, slots)?);
+        Ok(Self { place, fleet, store, group, duties: options.duties })
+    }
+
+    fn keys(&self) -> Result<Vec<DutyKey>> {
+        let key = |duty: u32| Ok(DutyKey::new(self.group.clone(), duty.to_string())?);
+        (0..self.duties).map(key).collect()
+    }
+
+    /// The version of each duty's checkpoint; zero where there is none.
+    async fn versions(&self) -> Result<Vec<u64>> {
+        let loaded = self.store.load(&self.keys()?).await?;
+        let version = |found: &Option<tenure::store::Checkpoint>| {
+            found.as_ref().map_or(0, |found| found.version.get())
+        };
+        Ok(loaded.iter().map(version).collect())
+    }
+
+    async fn all_held(&self) -> Result<bool> {
+        let holders = self.store.holders(&GroupName::new(self.group.clone())?).await?;
+        let held = holders.iter().filter(|holder| holder.holder.is_some()).count();
+        Ok(held == self.duties as usize)
+    }
+
+    /// Waits until every duty is held and was acted on since now.
+    pub(crate) async fn working(&self) {
+        // A store that was just started may refuse the first looks.
+        let mut first: Option<Vec<u64>> = None;
+        loop {
+            if let Ok(versions) = self.versions().await {
+                let began = first.get_or_insert_with(|| versions.clone());
+                let moved = versions.iter().zip(began).all(|(now, then)| now > then);
+                if moved && self.all_held().await.unwrap_or(false) {
+                    return;
+                }
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until every duty is held; for instances that write no checkpoints.
+    async fn held(&self) {
+        while !self.all_held().await.unwrap_or(false) {
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Asks every instance to leave, and waits until all are gone.
+    pub(crate) async fn leave(&self, slots: usize) -> Result<()> {
+        let ending: Vec<_> = {
+            let mut fleet = self.fleet.lock().await;
+            (0..slots).filter_map(|slot| fleet.end(slot, Signal::SIGTERM)).collect()
+        };
+        for one in ending {
+            one.gone().await?;
+        }
+        Ok(())
+    }
+
+    /// Lets one fault happen, to its end.
+    async fn suffer(self: Arc<Self>, planned: Planned, guest: usize) -> Result<()> {
+        let Planned { lasts, fault, .. } = planned;
+        match fault {
+            Fault::Kill(slot) => self.replace(slot, Signal::SIGKILL, lasts).await?,
+            Fault::Leave(slot) => self.replace(slot, Signal::SIGTERM, lasts).await?,
+            Fault::Stop(slot) => {
+                self.fleet.lock().await.signal(slot, Signal::SIGSTOP);
+                sleep(lasts).await;
+                self.fleet.lock().await.signal(slot, Signal::SIGCONT);
+            }
+            Fault::Guest => {
+                self.fleet.lock().await.start(guest, None)?;
+                sleep(lasts).await;
+                let leaving = self.fleet.lock().await.end(guest, Signal::SIGTERM);
+                if let Some(leaving) = leaving {
+                    leaving.gone().await?;
+                }
+            }
+            Fault::Drop => self.place.wire(|wire| wire.dropped += 1),
+            Fault::Server => self.place.restart(lasts).await?,
+            Fault::Lock => self.place.lock(lasts).await?,
+            Fault::Delay(ms) => {
+                self.place.wire(|wire| wire.delay = Duration::from_millis(ms));
+                sleep(lasts).await;
+                self.place.wire(|wire| wire.delay = Duration::ZERO);
+            }
+            Fault::HoleRequests | Fault::HoleReplies | Fault::HoleBoth => {
+                self.place.wire(|wire| {
+                    wire.hole_requests = fault != Fault::HoleReplies;
+                    wire.hole_replies = fault != Fault::HoleRequests;
+                });
+                sleep(lasts).await;
+                self.place.wire(|wire| (wire.hole_requests, wire.hole_replies) = (false, false));
+            }
+        }
+        Ok(())
+    }
+
+    async fn replace(&self, slot: usize, with: Signal, after: Duration) -> Result<()> {
+        let ending = self.fleet.lock().await.end(slot, with);
+        let gone = tokio::spawn(async move {
+            match ending {
+                Some(ending) => ending.gone().await,
+                None => Ok(()),
+            }
+        });
+        sleep(after).await;
+        self.fleet.lock().await.start(slot, None)?;
+        gone.await?
+    }
+}
+
+/// Runs to the end and judges.
+pub async fn run(options: &Options) -> Result<Report> {
+    let Options { kind, seed, length, ttl, .. } = *options;
+    let planned = schedule(seed, kind, length, ttl, options.instances);
+    let guest = options.instances;
+    let slots = guest + 1;
+    let world = Arc::new(World::new(Place::start(kind).await?, options, slots).await?);
+    for slot in 0..options.instances {
+        world.fleet.lock().await.start(slot, None)?;
+    }
+    // The first ones are there before anything goes wrong.
+    let settled = timeout(options.patience, wait_for(&world, options)).await;
+    let mut wrong: Vec<String> =
+        settled.err().map(|_| "the group did not begin".to_owned()).into_iter().collect();
+    let (began, from) = (Instant::now(), now());
+    wrong.extend(faults(&world, &planned, guest, began, options).await);
+    sleep_until(began + length).await;
+
+    let healed = Instant::now();
+    for slot in 0..options.instances {
+        let mut fleet = world.fleet.lock().await;
+        fleet.signal(slot, Signal::SIGCONT);
+        fleet.start(slot, None)?;
+    }
+    let recovered = timeout(options.patience, wait_for(&world, options)).await;
+    let recovered = recovered.ok().map(|()| healed.elapsed());
+    if recovered.is_none() {
+        wrong.push(format!("not every duty is held {:?} after the faults", options.patience));
+    }
+    let until = now();
+    world.leave(slots).await?;
+    let mut report = judge(&world, options, from, until).await?;
+    report.faults = count(&planned);
+    report.recovered = recovered;
+    report.wrong.splice(0..0, wrong);
+    let unexpected = !report.is_sound() && !options.careless;
+    if unexpected || options.keep {
+        say(&format!("files: {}", world.fleet.lock().await.keep().display()));
+    }
+    Ok(report)
+}
+
+async fn wait_for(world: &World, options: &Options) {
+    match options.careless {
+        true => world.held().await,
+        false => world.working().await,
+    }
+}
+
+/// Lets all faults happen in their time; returns those that could not.
+async fn faults(
+    world: &Arc<World>,
+    planned: &[Planned],
+    guest: usize,
+    began: Instant,
+    options: &Options,
+) -> Vec<String> {
+    let mut under_way = JoinSet::new();
+    for one in planned {
+        sleep_until(began + one.at).await;
+        if options.verbose {
+            say(&format!("{}  {one}", options.kind));
+        }
+        under_way.spawn(Arc::clone(world).suffer(*one, guest));
+    }
+    let mut failed = Vec::new();
+    while let Some(ended) = under_way.join_next().await {
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => failed.push(format!("a fault failed: {error:#}")),
+            Err(error) => failed.push(format!("a fault failed: {error}")),
+        }
+    }
+    failed
+}
+
+/// Reads every file and the store, and judges.
+pub(crate) async fn judge(
+    world: &World,
+    options: &Options,
+    from: u64,
+    until: u64,
+) -> Result<Report> {
+    let (told, problems) = {
+        let fleet = world.fleet.lock().await;
+        (fleet.told()?, fleet.problems.clone())
+    };
+    let stored = Stored::read(&*world.store, &world.group, options.duties).await?;
+    let history = History::merge(&world.group, &told, &stored);
+    let mut wrong = problems;
+    wrong.extend(history.judge()?);
+    let gap = |(duty, nanos): (String, u64)| (duty, Duration::from_nanos(nanos));
+    Ok(Report {
+        kind: options.kind,
+        seed: options.seed,
+        lasted: options.length,
+        faults: BTreeMap::new(),
+        instances: told.len(),
+        effects: history.effects_accepted(),
+        moves: history.moves(),
+        gaps: history.gaps(from, until).into_iter().map(gap).collect(),
+        overlapping: history.overlapping(),
+        belief: belief::measure(&told),
+        refused: outcomes(&told, Outcome::Refused),
+        unknown: outcomes(&told, Outcome::Unknown),
+        recovered: None,
+        wrong,
+    })
+}
+
+fn outcomes(told: &[Told], wanted: Outcome) -> usize {
+    let lines = told.iter().flat_map(|one| &one.lines);
+    lines.filter(|line| matches!(line, Line::Commit { outcome, .. } if *outcome == wanted)).count()
+}
+
+fn count(planned: &[Planned]) -> BTreeMap<&'static str, usize> {
+    let mut faults = BTreeMap::new();
+    for one in planned {
+        *faults.entry(one.fault.word()).or_default() += 1;
+    }
+    faults
+}
+
+/// A line for whoever watches.
+#[expect(clippy::print_stderr, reason = "progress of a command that runs for minutes")]
+pub(crate) fn say(line: &str) {
+    eprintln!("{line}");
+}

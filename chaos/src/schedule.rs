@@ -1,0 +1,194 @@
+//! What goes wrong when: decided by a seed, before anything runs.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::place::Kind;
+
+/// One thing that goes wrong. Slots are the places of instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// An instance is killed by `kill -9`; another one starts in its slot afterwards.
+    Kill(usize),
+    /// An instance stands still for longer than the TTL, and goes on.
+    Stop(usize),
+    /// An instance is asked to leave; another one starts in its slot afterwards.
+    Leave(usize),
+    /// One more instance joins for a while.
+    Guest,
+    /// Every connection to the store ends at once.
+    Drop,
+    /// Everything takes so many milliseconds longer, both ways.
+    Delay(u64),
+    /// Requests are held back; they arrive when this is over.
+    HoleRequests,
+    /// Replies are held back.
+    HoleReplies,
+    /// Both are.
+    HoleBoth,
+    /// The server is killed by `kill -9` and started again on its data.
+    Server,
+    /// Somebody else keeps the file locked.
+    Lock,
+}
+
+/// What a fault needs for itself while it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Slot(usize),
+    Guest,
+    Store,
+}
+
+impl Fault {
+    /// The word in reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Kill(_) => "kill",
+            Self::Stop(_) => "stop",
+            Self::Leave(_) => "leave",
+            Self::Guest => "join",
+            Self::Drop => "drop",
+            Self::Delay(_) => "delay",
+            Self::HoleRequests => "hole-requests",
+            Self::HoleReplies => "hole-replies",
+            Self::HoleBoth => "hole-both",
+            Self::Server => "server",
+            Self::Lock => "lock",
+        }
+    }
+
+    fn part(self) -> Part {
+        match self {
+            Self::Kill(slot) | Self::Stop(slot) | Self::Leave(slot) => Part::Slot(slot),
+            Self::Guest => Part::Guest,
+            _ => Part::Store,
+        }
+    }
+
+    /// From how many tenths of the TTL to how many it lasts.
+    fn tenths(self) -> (u64, u64) {
+        match self {
+            Self::Stop(_) => (12, 20),
+            Self::Kill(_) | Self::Leave(_) => (2, 15),
+            Self::Guest => (10, 25),
+            Self::Drop => (0, 0),
+            Self::Delay(_) => (5, 15),
+            // Shorter and longer than a holder can bridge.
+            _ => (3, 14),
+        }
+    }
+}
+
+/// A fault with its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// After the start.
+    pub at: Duration,
+    /// How long it lasts.
+    pub lasts: Duration,
+    /// What it is.
+    pub fault: Fault,
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (at, lasts) = (self.at.as_secs_f64(), self.lasts.as_secs_f64());
+        write!(f, "{at:7.2} s  {:<13}", self.fault.word())?;
+        match self.fault {
+            Fault::Kill(slot) | Fault::Stop(slot) | Fault::Leave(slot) => write!(f, " #{slot}")?,
+            Fault::Delay(by) => write!(f, " by {by} ms")?,
+            _ => {}
+        }
+        if lasts > 0.0 { write!(f, " for {lasts:.2} s") } else { Ok(()) }
+    }
+}
+
+/// The faults of a run; the same for the same arguments.
+pub fn schedule(
+    seed: u64,
+    kind: Kind,
+    length: Duration,
+    ttl: Duration,
+    slots: usize,
+) -> Vec<Planned> {
+    let mut rng = Rng::new(seed ^ kind as u64);
+    let mut planned: Vec<Planned> = Vec::new();
+    let mut deck: Vec<Fault> = Vec::new();
+    let mut at = Duration::ZERO;
+    loop {
+        at += Duration::from_millis(rng.between(200, 1_000));
+        if at >= length {
+            return planned;
+        }
+        if deck.is_empty() {
+            deck = deal(&mut rng, kind, slots);
+        }
+        // Between two faults of the store something can go on, so that the next one finds holds.
+        let rest = |part: Part| if part == Part::Store { ttl / 2 } else { Duration::ZERO };
+        let busy = |part: Part| {
+            let of = |one: &&Planned| one.fault.part() == part;
+            planned.iter().filter(of).any(|one| one.at + one.lasts + rest(part) > at)
+        };
+        // What cannot happen now comes later, so that each deck is played to its end.
+        let Some(index) = deck.iter().position(|fault| !busy(fault.part())) else { continue };
+        let fault = deck.remove(index);
+        let (low, high) = fault.tenths();
+        let lasts = ttl / 10 * u32::try_from(rng.between(low, high)).unwrap_or(0);
+        planned.push(Planned { at, lasts, fault });
+    }
+}
+
+/// Each kind of fault once, and the commonest more often, in random order.
+fn deal(rng: &mut Rng, kind: Kind, slots: usize) -> Vec<Fault> {
+    let slot = |rng: &mut Rng| rng.below(slots as u64) as usize;
+    let mut deck = vec![
+        Fault::Kill(slot(rng)),
+        Fault::Kill(slot(rng)),
+        Fault::Stop(slot(rng)),
+        Fault::Stop(slot(rng)),
+        Fault::Leave(slot(rng)),
+        Fault::Guest,
+    ];
+    match kind {
+        Kind::Sqlite => deck.extend([Fault::Lock, Fault::Lock, Fault::Lock]),
+        _ => deck.extend([
+            Fault::Drop,
+            Fault::Delay(rng.between(50, 400)),
+            Fault::HoleRequests,
+            Fault::HoleReplies,
+            Fault::HoleBoth,
+            Fault::Server,
+        ]),
+    }
+    for index in (1..deck.len()).rev() {
+        deck.swap(index, rng.below(index as u64 + 1) as usize);
+    }
+    deck
+}
+
+/// SplitMix64: small, and the same on every machine.
+#[derive(Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high.saturating_sub(low) + 1)
+    }
+}

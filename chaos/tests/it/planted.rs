@@ -1,0 +1,126 @@
+//! Histories that are wrong in one way each, and must be found to be.
+
+use tenure_chaos::{Belief, History, Line, Outcome, Stored, Told, Under, Written, measure};
+
+fn under(epoch: u64) -> Under {
+    Under { duty: "0".to_owned(), epoch }
+}
+
+fn commit(epoch: u64, event: u64, before: u64, outcome: Outcome) -> Line {
+    Line::Commit { under: under(epoch), event, before, after: before + 5, outcome }
+}
+
+fn saved(epoch: u64, event: u64, before: u64, version: u64) -> Line {
+    commit(epoch, event, before, Outcome::Saved(version))
+}
+
+fn told(instance: &str, lines: &[Line]) -> Told {
+    Told { instance: instance.to_owned(), lines: lines.to_vec() }
+}
+
+fn grants(of: &[(u64, &str)]) -> Stored {
+    let grant = |(epoch, instance): &(u64, &str)| ("0".to_owned(), *epoch, (*instance).to_owned());
+    Stored { grants: of.iter().map(grant).collect(), kept: Vec::new() }
+}
+
+fn wrong(told: &[Told], stored: &Stored) -> Vec<String> {
+    History::merge("g", told, stored).judge().unwrap()
+}
+
+#[test]
+fn a_sound_history_passes() {
+    let a = told("a", &[saved(1, 1, 10, 1), saved(1, 2, 20, 2)]);
+    // It loads, finds what was not answered to the one before, and goes on.
+    let found = Line::Found { under: under(1), version: 3, instance: "a".to_owned(), event: 3 };
+    let b = told("b", &[found, saved(2, 4, 40, 4), commit(2, 5, 50, Outcome::Unknown)]);
+    let late = told("a", &[commit(1, 5, 60, Outcome::Refused)]);
+    let stored = grants(&[(1, "a"), (2, "b")]);
+    assert_eq!(wrong(&[a, b, late], &stored), Vec::<String>::new());
+}
+
+#[test]
+fn each_planted_fault_is_found() {
+    let stored = grants(&[(1, "a"), (2, "b")]);
+    let both = |a: &[Line], b: &[Line]| {
+        let found = wrong(&[told("a", a), told("b", b)], &stored);
+        assert!(!found.is_empty(), "{a:?} and {b:?} pass");
+        found.join("\n")
+    };
+    // An older epoch after a newer one, by version and by time.
+    let text = both(&[saved(1, 2, 30, 2)], &[saved(2, 1, 10, 1)]);
+    assert!(text.contains("L3") && text.contains("C1") && text.contains("began after"), "{text}");
+    // By time alone: the store says that it came first, and it cannot have.
+    let text = both(&[saved(1, 1, 30, 1)], &[saved(2, 2, 10, 2)]);
+    assert!(!text.contains("L3") && text.contains("began after"), "{text}");
+    // Two who were told that they wrote the same version.
+    assert!(both(&[saved(1, 1, 10, 1)], &[saved(2, 1, 20, 1)]).contains("written twice"));
+    // An event twice, and one that nobody did.
+    assert!(both(&[saved(1, 1, 10, 1)], &[saved(2, 1, 20, 2)]).contains("D1"));
+    assert!(both(&[saved(1, 1, 10, 1)], &[saved(2, 3, 20, 2)]).contains("after 1, 1"));
+    // One epoch for two.
+    assert!(both(&[saved(1, 1, 10, 1)], &[saved(1, 2, 20, 2)]).contains("L1"));
+    // An effect that no fence saw, after a newer one.
+    let unfenced = |epoch, event, at| commit(epoch, event, at, Outcome::Unfenced);
+    assert!(both(&[unfenced(1, 1, 30)], &[unfenced(2, 2, 10)]).contains("L3"));
+}
+
+#[test]
+fn what_the_store_forgot_or_granted_twice_is_found() {
+    let a = [told("a", &[saved(1, 1, 10, 1), saved(1, 2, 20, 2)])];
+    let mut stored = grants(&[(1, "a")]);
+    let first = Written { version: 1, epoch: 1, instance: "a".to_owned(), event: 1 };
+    stored.kept = vec![("0".to_owned(), vec![first])];
+    assert!(wrong(&a, &stored).join("\n").contains("was answered"));
+    assert!(wrong(&[], &grants(&[(2, "a"), (1, "b")])).join("\n").contains("L2"));
+    // Granted to one as the store has it, and to another as that one was told.
+    let record = Line::Record {
+        at: 5,
+        change: "acquired".to_owned(),
+        under: Some(under(1)),
+        reason: "free".to_owned(),
+    };
+    assert!(wrong(&[told("b", &[record])], &grants(&[(1, "a")])).join("\n").contains("L1"));
+}
+
+#[test]
+fn believed_overlap_is_measured() {
+    let stands = |epoch, at, until| Line::Stands { under: under(epoch), at, until };
+    let plain = |epoch, after| Line::Plain { under: under(epoch), before: after - 1, after };
+    // Extended once; then its deadline passes while it stands still.
+    let a = told("a", &[stands(1, 10, 40), stands(1, 30, 60), plain(1, 35), plain(1, 70)]);
+    let b = told("b", &[stands(2, 50, 90), plain(2, 65), stands(2, 80, 0)]);
+    let c = told("c", &[stands(3, 80, 99)]);
+    let measured = Belief { overlap: 10, longest: 10, plain_late: 1, plain: 3 };
+    assert_eq!(measure(&[a, b, c]), measured);
+}
+
+#[test]
+fn lines_are_read_back() {
+    let lines = [
+        Line::Hello { instance: "host-1-abc".to_owned() },
+        Line::Record {
+            at: 5,
+            change: "expired".to_owned(),
+            under: Some(under(7)),
+            reason: "a sentence with blanks".to_owned(),
+        },
+        Line::Record {
+            at: 5,
+            change: "joined".to_owned(),
+            under: None,
+            reason: "start".to_owned(),
+        },
+        Line::Stands { under: under(7), at: 3, until: 0 },
+        Line::Found { under: under(7), version: 9, instance: "a".to_owned(), event: 4 },
+        saved(7, 4, 5, 9),
+        commit(7, 4, 5, Outcome::Unknown),
+        commit(7, 4, 5, Outcome::Held),
+        commit(7, 4, 5, Outcome::Unfenced),
+        Line::Plain { under: under(7), before: 1, after: 2 },
+    ];
+    for line in lines {
+        assert_eq!(Line::parse(&line.to_string()).unwrap(), line);
+    }
+    assert!(Line::parse("commit 0 7 4 5").is_err());
+    assert!(Line::parse("nonsense").is_err());
+}
