@@ -48,7 +48,7 @@ impl Options {
             match word.as_str() {
                 "--check" => options.check = true,
                 "--seeds" => {
-                    options.seeds = words.next()?.parse().ok().filter(|seeds| *seeds > 0)?
+                    options.seeds = words.next()?.parse().ok().filter(|seeds| *seeds > 0)?;
                 }
                 "--rule" => {
                     let number = words.next()?.strip_prefix('R')?.parse().ok()?;
