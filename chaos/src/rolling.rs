@@ -24,7 +24,7 @@ pub struct Rolled {
     pub moves: usize,
     /// The largest number of them for one duty.
     pub most: usize,
-    /// Grants that a busy machine added: what the planned member did not claim in time.
+    /// Grants that a busy machine may have added.
     pub detours: usize,
     /// How many grants are allowed without detours.
     pub allowed: usize,
@@ -75,8 +75,9 @@ impl fmt::Display for Rolled {
     }
 }
 
-/// How long a planned handover may take, beside the time between two events.
-const HANDOVER: Duration = Duration::from_secs(2);
+/// How long a planned handover of many duties may take on a busy machine, beside the time between
+/// two events: far below the TTL, which somebody would wait for who does not hand over.
+const HANDOVER: Duration = Duration::from_secs(4);
 /// How long shares may take to become even, before a detour is taken for the reason.
 const EVEN: Duration = Duration::from_secs(20);
 
@@ -163,15 +164,16 @@ async fn settled(world: &World, options: &Options, count: usize, share: usize) -
     timeout(options.patience, waiting).await.context("not everything is held")
 }
 
-/// A duty that the planned member did not claim in time, or that it let expire, is taken by another
-/// and moves once more.
+/// A duty that the planned member did not claim in time, that a member lost by being too slow, or
+/// whose work failed, is granted once more, and perhaps moves back.
 fn detours(told: &[Told], from: u64) -> usize {
+    let lost = ["taken_over", "expired", "revoked"];
     let is_detour = |line: &&Line| match line {
         Line::Record { at, change, reason, .. } => {
-            let grant = change == "acquired" || change == "taken_over";
-            grant && *at >= from && (reason == "unclaimed" || reason == "expired")
+            let detour = reason == "unclaimed" || reason == "failed";
+            *at >= from && (detour || lost.contains(&change.as_str()))
         }
         _ => false,
     };
-    told.iter().flat_map(|one| &one.lines).filter(is_detour).count()
+    2 * told.iter().flat_map(|one| &one.lines).filter(is_detour).count()
 }
