@@ -18,8 +18,9 @@ usage: cargo xtask <command>
                    WORDS go to `cargo test`, as in `-- -p tenure-store epoch`
   tidy             the style checks alone
   services         start the test servers, print their URLs, wait for Ctrl-C
-  soak [NAME]...   what takes too long for every change, all or these:
-                   features, tests, stories, kill-table, sim
+  soak [NAME]...   what takes too long for every change, all or these: features, tests,
+                   stories, kill-table, sim, model, chaos, rolling, churn, leader,
+                   failover, patroni
   bench [store] [WORDS]
                    measure on private servers; WORDS go to the benchmark
   bench roster     measure plans of a million duties
@@ -105,16 +106,19 @@ impl Command {
             Self::KillTable(options) => {
                 step("kill-table", "cargo xtask kill-table", || kill::run(&options))
             }
-            Self::Chaos { words } => step("chaos", "cargo xtask chaos", || {
-                servers::install()?;
-                if words.iter().any(|word| word == "--patroni") {
-                    servers::install_patroni()?;
-                }
-                // Most of it is waiting: the build that the tests have made is good enough.
-                cargo(&["run", "--package", "tenure-chaos", "--"], &words, &[])
-            }),
+            Self::Chaos { words } => step("chaos", "cargo xtask chaos", || chaos(&words)),
         }
     }
+}
+
+/// Runs a command of the chaos program.
+pub(crate) fn chaos(words: &[String]) -> Result<()> {
+    servers::install()?;
+    if words.iter().any(|word| word == "--patroni") {
+        servers::install_patroni()?;
+    }
+    // Most of it is waiting: the build that the tests have made is good enough.
+    cargo(&["run", "--package", "tenure-chaos", "--"], words, &[])
 }
 
 fn parse_test(words: &[String]) -> Option<Command> {

@@ -24,6 +24,15 @@ pub(crate) fn cargo(fixed: &[&str], words: &[String], variables: &[(&str, String
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let variables = variables.iter().map(|(name, value)| (name, value));
     let mut command = Command::new("env");
+    // What cargo tells this program of itself would make build scripts run again.
+    for (name, _) in env::vars_os() {
+        let of_this = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
+        if of_this {
+            command.env_remove(name);
+        }
+    }
     check(command.arg(USUAL_SIGNALS).arg(program).args(fixed).args(words).envs(variables))
 }
 

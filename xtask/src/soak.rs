@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 
+use crate::command;
 use crate::kill;
 use crate::run::{cargo, step};
 use crate::servers::Servers;
@@ -20,7 +21,17 @@ const ALL: &[Soak] = &[
     Soak { name: "stories", run: stories },
     Soak { name: "kill-table", run: || kill::run(&kill::Options::CHECK) },
     Soak { name: "sim", run: || release("tenure-sim", &["--seeds", "10000"]) },
+    Soak { name: "model", run: || release("tenure-sim", MODEL) },
+    Soak { name: "chaos", run: || on_each_store("run --minutes 5") },
+    Soak { name: "rolling", run: || on_each_store("rolling") },
+    Soak { name: "churn", run: || on_each_store("churn --minutes 10") },
+    Soak { name: "leader", run: || chaos("leader --rounds 5") },
+    Soak { name: "failover", run: || chaos("failover") },
+    Soak { name: "patroni", run: || chaos("failover --patroni") },
 ];
+
+/// Late and lost messages, two deeper than in the tests.
+const MODEL: &[&str] = &["model", "--late", "1", "--joined", "1", "--depth", "15"];
 
 /// Runs all of them, or those named. One that fails does not keep the others from running.
 pub(crate) fn run(names: &[String]) -> Result<()> {
@@ -57,6 +68,15 @@ fn stories() -> Result<()> {
     let variables: Vec<_> = servers.variables().into_iter().chain([scale]).collect();
     let words = ["test", "-p", "tenure-cli", "--all-features", "stories::"];
     cargo(&[&words[..], &["--", "--test-threads", "18"]].concat(), &[], &variables)
+}
+
+fn chaos(line: &str) -> Result<()> {
+    command::chaos(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+}
+
+fn on_each_store(line: &str) -> Result<()> {
+    let stores = ["sqlite", "postgres", "redis", "etcd"];
+    stores.iter().try_for_each(|store| chaos(&format!("{line} --store {store}")))
 }
 
 /// A program of ours, optimised.
