@@ -3,7 +3,7 @@
 //! Nothing here derives `Debug`: the store URL may carry a password.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
@@ -410,6 +410,14 @@ pub(crate) fn name<T, E: Into<Failure>>(
         )));
     }
     read(text).map_err(Into::into)
+}
+
+/// Takes the path of a file. A URL in its place is refused before anybody repeats it.
+pub(crate) fn path(given: &Path) -> Result<PathBuf, Failure> {
+    if given.to_string_lossy().contains("://") {
+        return Err(Failure::Usage(format!("{NOT_SHOWN} is no file; it looks like a URL")));
+    }
+    Ok(given.to_owned())
 }
 
 #[cfg(test)]

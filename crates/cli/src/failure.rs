@@ -31,6 +31,11 @@ pub(crate) enum Failure {
     Machine(anyhow::Error),
 }
 
+/// Of a read: whether it happened does not matter.
+pub(crate) fn nothing_happened(error: StoreError) -> StoreError {
+    StoreError::Refused(error.problem().clone())
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)

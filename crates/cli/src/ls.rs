@@ -9,7 +9,7 @@ use tenure_core::{Epoch, GroupName, Store};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, nothing_happened};
 use crate::operate::lines::{self, Line};
 use crate::output::{document, shown, to_stderr};
 use crate::table::{Align, Column, lay_out};
@@ -50,9 +50,10 @@ pub(crate) async fn run(
 
 impl View {
     async fn read(store: &dyn Store, group: GroupName) -> Result<Self, Failure> {
-        let members = store.members(&group).await?;
-        let duties = store.holders(&group).await?;
-        let read = Group::read(&store.group_document(&group).await?);
+        let members = store.members(&group).await.map_err(nothing_happened)?;
+        let duties = store.holders(&group).await.map_err(nothing_happened)?;
+        let document = store.group_document(&group).await.map_err(nothing_happened)?;
+        let read = Group::read(&document);
         let in_force = read.ok().map(|read| lines::of(&group, &read));
         Ok(Self { group, duties, members, in_force })
     }

@@ -63,7 +63,9 @@ impl Settings {
         if let Some(drain) = member.drain {
             within("--drain", drain, Duration::ZERO, LONGEST_DRAIN)?;
         }
-        let label = |text: &Option<String>| text.as_deref().map(Label::new).transpose();
+        let label = |text: &Option<String>| {
+            text.as_deref().map(|text| args::name(text, |text| Label::new(text))).transpose()
+        };
         Ok(Self {
             ttl,
             grace: grace(ttl, member.grace)?,

@@ -7,7 +7,7 @@ use tenure_core::guarantee::Level;
 use tenure_core::{Code, DutyKey, GroupName};
 use tenure_store::StoreUrl;
 
-use crate::args::{Args, Command, NOT_SHOWN, may_be_secret, name};
+use crate::args::{Args, Command, NOT_SHOWN, may_be_secret, name, path};
 use crate::failure::Failure;
 use crate::operate::Task::{Drain, Evict, Pause, Pin};
 use crate::operate::{self, drain, evict, pause, pin};
@@ -53,7 +53,7 @@ impl Settings {
             Command::Top(args) => why(why::Task::Top(top::Task::new(args)?))?,
             Command::Explain(args) => why(why::Task::Explain(explain::Task::new(args)?))?,
             Command::Plan(args) => why(why::Task::Plan(plan::Task::new(args)?))?,
-            Command::Apply(args) => why(why::Task::Apply(apply::Task::new(args)))?,
+            Command::Apply(args) => why(why::Task::Apply(apply::Task::new(args)?))?,
             Command::Forget { duties, dry_run } => {
                 let duties = duties.iter().map(|duty| name(duty, str::parse));
                 let duties = duties.collect::<Result<_, _>>()?;
@@ -85,7 +85,7 @@ impl Settings {
                 Action::Operate { task: Pin(pin::Task::new(args)?), store: store()? }
             }
             Command::Completions { shell } => Action::Completions(*shell),
-            Command::Man { dir } => Action::Man { dir: dir.clone() },
+            Command::Man { dir } => Action::Man { dir: dir.as_deref().map(path).transpose()? },
             Command::Guard { scratch } => Action::Guard { scratch: scratch.clone() },
             Command::Poll(poll) => Action::Poll(Box::new(poll::Settings::new(poll, store()?)?)),
             Command::Run(run) => {

@@ -9,6 +9,7 @@ use super::{conflict, duties, some_of};
 use crate::failure::Failure;
 use crate::ls::millis;
 use crate::output::{document, to_stderr};
+use crate::why::Trail;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -41,14 +42,23 @@ impl Task {
 
 pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<String, Failure> {
     let Task { group, instance, now, dry_run } = &task;
-    let sight = Sight::read(store, group).await?;
-    // An instance that nobody knows would be barred all the same: a typo must not do that.
-    let member = sight.member(instance)?;
-    if member.nonce.is_none() {
-        let what = format!("{instance} has no session: it only shares the keys; stop it there");
-        return Err(conflict(what));
-    }
-    let already = member.evicted && !now;
+    let sight = Sight::read_people(store, group).await?;
+    let already = match sight.member(instance) {
+        Ok(member) if member.nonce.is_none() => {
+            let what = format!("{instance} has no session: it only shares the keys; stop it there");
+            return Err(conflict(what));
+        }
+        Ok(member) => member.evicted && !now,
+        // Its TTL is over, and it may come back when it wakes up. An instance that nobody knows
+        // would be barred all the same: a typo must not do that.
+        Err(unknown) => {
+            let trail = Trail::read(store, group).await?;
+            if !trail.0.iter().any(|entry| entry.instance == *instance) {
+                return Err(unknown);
+            }
+            false
+        }
+    };
     let mut lives = true;
     if !dry_run && !already {
         let when = if *now { Evict::Now } else { Evict::AtTtl };
@@ -90,7 +100,7 @@ impl Task {
         let held = sight.held_by(instance);
         let did = match (already, lives, dry_run) {
             (true, _, _) => "was evicted before",
-            (false, false, _) => "had ended meanwhile, and cannot come back",
+            (false, false, _) => "is no member now, and cannot come back",
             (false, true, true) => "would be evicted",
             (false, true, false) => "is evicted: it cannot renew, and not join again",
         };

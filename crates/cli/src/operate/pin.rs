@@ -57,8 +57,8 @@ impl Task {
     pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
         let pin = match (&args.instance, &args.name, &args.zone) {
             (Some(who), _, _) => Some(Pin::Instance(name(who, InstanceId::unescape)?)),
-            (_, Some(label), _) => Some(Pin::Name(Label::new(label)?)),
-            (_, _, Some(label)) => Some(Pin::Zone(Label::new(label)?)),
+            (_, Some(label), _) => Some(Pin::Name(name(label, |label| Label::new(label))?)),
+            (_, _, Some(label)) => Some(Pin::Zone(name(label, |label| Label::new(label))?)),
             _ => None,
         };
         let usage = |what: &str| Err(Failure::Usage(what.to_owned()));
@@ -66,6 +66,7 @@ impl Task {
             Name::Group(_) if pin.is_some() || args.remove => {
                 usage("a duty is pinned, not a group: give it as GROUP/ID")
             }
+            Name::Group(_) if args.replace => usage("a duty is pinned: give it as GROUP/ID"),
             Name::Group(group) => Ok(Self::List(group)),
             Name::Duty(_) if pin.is_none() && !args.remove => {
                 usage("where to? give an INSTANCE, --name or --zone, or --remove")

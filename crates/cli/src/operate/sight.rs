@@ -1,18 +1,25 @@
 //! Looking at a group, and changing its document.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tenure_core::engine::{Group, Layout, Status};
 use tenure_core::roster::{Pin, Seat};
-use tenure_core::store::{Holder, HolderNow, Member, Replaced};
+use tenure_core::store::{AuditKind, Holder, HolderNow, Member, Replaced};
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Store, StoreError, Version};
+use tenure_duty::process;
 
 use super::lines::{self, Line};
 use super::not_there;
-use crate::failure::Failure;
+use crate::failure::{Failure, nothing_happened};
 use crate::output::to_stderr;
+use crate::why::Trail;
 
 /// How often a document that others change meanwhile is read again and changed.
-const ATTEMPTS: usize = 10;
+const ATTEMPTS: u32 = 30;
+/// How long to wait at most after the first of them; after each one a little longer.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A group as it was read.
 #[derive(Debug)]
@@ -41,6 +48,23 @@ impl Taker {
 impl Sight {
     pub(super) async fn read(store: &dyn Store, name: &GroupName) -> Result<Self, StoreError> {
         // The document first: whoever is named in it and not among the members has ended.
+        let (sight, group) = Self::gather(store, name).await.map_err(nothing_happened)?;
+        Ok(Self { group: group?, ..sight })
+    }
+
+    /// The same, also when the document cannot be read: then as if nothing stood in it.
+    pub(super) async fn read_people(
+        store: &dyn Store,
+        name: &GroupName,
+    ) -> Result<Self, StoreError> {
+        let (sight, group) = Self::gather(store, name).await.map_err(nothing_happened)?;
+        Ok(Self { group: group.unwrap_or_default(), ..sight })
+    }
+
+    async fn gather(
+        store: &dyn Store,
+        name: &GroupName,
+    ) -> Result<(Self, Result<Group, StoreError>), StoreError> {
         let document = store.group_document(name).await?;
         let members = store.members(name).await?;
         let holders = store.holders(name).await?;
@@ -48,8 +72,9 @@ impl Sight {
         if unknown && !store.groups().await?.contains(name) {
             return Err(StoreError::refused(Code::NotThere, format!("the group {name}")));
         }
-        let group = Group::read(&document)?;
-        Ok(Self { name: name.clone(), version: document.version, group, members, holders })
+        let (name, version) = (name.clone(), document.version);
+        let group = Group::default();
+        Ok((Self { name, version, group, members, holders }, Group::read(&document)))
     }
 
     /// A live member.
@@ -159,18 +184,27 @@ pub(super) async fn edit(
 ) -> Result<Edited, Failure> {
     // A write whose answer was lost: what is there now says whether it happened.
     let mut lost: Option<StoreError> = None;
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            // Others do the same at the same time: whoever waits differently gets through.
+            let most = (PAUSE * attempt).as_micros();
+            let micros = u64::try_from(process::entropy() % most).unwrap_or_default();
+            tokio::time::sleep(Duration::from_micros(micros)).await;
+        }
         let before = match (Sight::read(store, name).await, &lost) {
             (Ok(before), _) => before,
             (Err(_), Some(lost)) => return Err(lost.clone().into()),
             (Err(error), None) => return Err(error.into()),
         };
         let mut group = before.group.clone();
-        change(&before, &mut group)?;
+        if let Err(refused) = change(&before, &mut group) {
+            // It refuses perhaps because the write has happened.
+            return Err(lost.map_or(refused, Into::into));
+        }
         if group == before.group {
             return Ok(Edited { before, group, changed: lost.is_some(), pruned: Vec::new() });
         }
-        let pruned = prune(&before, &mut group);
+        let pruned = prune(&before, &mut group, store).await?;
         if !dry_run {
             let document = group.document()?;
             match store.replace_group_document(name, before.version, &document).await {
@@ -189,10 +223,36 @@ pub(super) async fn edit(
     Err(lost.unwrap_or_else(|| StoreError::refused(Code::Busy, detail)).into())
 }
 
-/// Takes out what is about instances that have ended: their ids never come back.
-fn prune(sight: &Sight, group: &mut Group) -> Vec<Line> {
+/// Takes out what is about instances that have ended: those that left or were evicted, and those
+/// that the audit trail has forgotten. Who is not there and did neither may be back in a moment,
+/// under the same id.
+async fn prune(
+    sight: &Sight,
+    group: &mut Group,
+    store: &dyn Store,
+) -> Result<Vec<Line>, StoreError> {
+    let pinned = group.pins.values().filter_map(|pin| match pin {
+        Pin::Instance(who) => Some(who),
+        Pin::Name(_) | Pin::Zone(_) => None,
+    });
+    let named = group.drained.keys().chain(&group.cordoned).chain(group.weights.keys());
+    let mut ended: BTreeSet<InstanceId> = named.chain(pinned).cloned().collect();
+    for member in &sight.members {
+        ended.remove(&member.instance);
+    }
+    if ended.is_empty() {
+        return Ok(Vec::new());
+    }
+    let trail = Trail::read(store, &sight.name).await?;
+    let last: BTreeMap<&InstanceId, AuditKind> = trail
+        .0
+        .iter()
+        .filter(|entry| entry.duty.is_none())
+        .map(|entry| (&entry.instance, entry.kind))
+        .collect();
+    ended.retain(|who| last.get(who) != Some(&AuditKind::Joined));
     let before = lines::of(&sight.name, group);
-    let lives = |who: &InstanceId| sight.members.iter().any(|member| member.instance == *who);
+    let lives = |who: &InstanceId| !ended.contains(who);
     group.drained.retain(|who, _| lives(who));
     group.cordoned.retain(lives);
     group.weights.retain(|who, _| lives(who));
@@ -201,5 +261,5 @@ fn prune(sight: &Sight, group: &mut Group) -> Vec<Line> {
         Pin::Name(_) | Pin::Zone(_) => true,
     });
     let after = lines::of(&sight.name, group);
-    before.into_iter().filter(|line| !after.contains(line)).collect()
+    Ok(before.into_iter().filter(|line| !after.contains(line)).collect())
 }

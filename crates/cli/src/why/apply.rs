@@ -13,6 +13,7 @@ use super::file::{Basis, PlanFile};
 use super::plan::{JOIN_NOTE, Planned};
 use super::state::State;
 use super::{duties, refused};
+use crate::args::path;
 use crate::failure::Failure;
 use crate::output::{document, to_stderr};
 
@@ -32,8 +33,8 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    pub(crate) fn new(args: &Args) -> Self {
-        Self { file: args.file.clone(), dry_run: args.dry_run }
+    pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
+        Ok(Self { file: path(&args.file)?, dry_run: args.dry_run })
     }
 }
 

@@ -108,13 +108,19 @@ impl PlanFile {
             "moves": self.moves,
         });
         value["checksum"] = hash(&value.to_string()).into();
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
         let write = || -> std::io::Result<()> {
+            // A link leads to what is meant; a device or a pipe is written to, not replaced.
+            let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            if path.metadata().is_ok_and(|found| !found.is_file()) {
+                let mut there = File::options().write(true).open(&path)?;
+                return there.write_all(document(&value).as_bytes());
+            }
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(document(&value).as_bytes())?;
             file.as_file().sync_all()?;
-            file.persist(path)?;
+            file.persist(&path)?;
             Ok(())
         };
         write().with_context(|| format!("cannot write {}", path.display()))?;

@@ -16,6 +16,7 @@ use tenure_core::{Code, StoreError};
 use tenure_store::StoreUrl;
 
 use crate::failure::Failure;
+pub(crate) use trail::Trail;
 
 /// A command that was read and checked.
 #[derive(Debug)]

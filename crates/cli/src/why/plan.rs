@@ -14,7 +14,7 @@ use super::changes::Changes;
 use super::duties;
 use super::file::{Basis, PlanFile};
 use super::state::{State, TARGETS_NOTE};
-use crate::args::name;
+use crate::args::{name, path};
 use crate::failure::Failure;
 use crate::ls::or_nothing;
 use crate::output::{document, to_stderr};
@@ -56,7 +56,7 @@ impl Task {
     pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
         let changes = Changes::read(&args.join, &args.leave, &args.weight, &args.pin)?;
         let group = name(&args.group, GroupName::unescape)?;
-        Ok(Self { group, changes, out: args.out.clone() })
+        Ok(Self { group, changes, out: args.out.as_deref().map(path).transpose()? })
     }
 }
 

@@ -9,6 +9,8 @@ use tenure_core::{
     Code, DutyId, GroupName, InstanceId, Listing, Store, StoreError, Target, Version,
 };
 
+use crate::failure::nothing_happened;
+
 /// What only the list of targets knows.
 pub(super) const TARGETS_NOTE: &str = "the duties of this group come from a list that is not in \
     the store: only duties that were ever granted are known, free ones may be gone from the list, \
@@ -26,6 +28,10 @@ pub(super) struct State {
 
 impl State {
     pub(super) async fn read(store: &dyn Store, name: &GroupName) -> Result<Self, StoreError> {
+        Self::gather(store, name).await.map_err(nothing_happened)
+    }
+
+    async fn gather(store: &dyn Store, name: &GroupName) -> Result<Self, StoreError> {
         let document = store.group_document(name).await?;
         let members = store.members(name).await?;
         let holders = store.holders(name).await?;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tenure_core::store::{AuditEntry, AuditRange};
 use tenure_core::{DutyId, Epoch, GroupName, Store, StoreError};
 
+use crate::failure::nothing_happened;
 use crate::ls::or_nothing;
 use crate::output::shown;
 use crate::table::{Align, Column, lay_out};
@@ -14,11 +15,11 @@ const PAGE: usize = 5_000;
 
 /// What a store has recorded of a group, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Trail(pub(super) Vec<AuditEntry>);
+pub(crate) struct Trail(pub(crate) Vec<AuditEntry>);
 
 impl Trail {
     /// Reads all that is kept.
-    pub(super) async fn read(store: &dyn Store, group: &GroupName) -> Result<Self, StoreError> {
+    pub(crate) async fn read(store: &dyn Store, group: &GroupName) -> Result<Self, StoreError> {
         Self::after(store, group, 0).await
     }
 
@@ -30,7 +31,8 @@ impl Trail {
     ) -> Result<Self, StoreError> {
         let mut all = Vec::new();
         loop {
-            let part = store.audit(group, AuditRange { after, limit: PAGE }).await?;
+            let part = store.audit(group, AuditRange { after, limit: PAGE }).await;
+            let part = part.map_err(nothing_happened)?;
             let Some(last) = part.last() else { return Ok(Self(all)) };
             // A store whose numbers stand still would keep this busy for ever.
             if last.seq <= after {

@@ -1,10 +1,12 @@
 //! `tenure pause`, `resume`, `pin` and `evict`, and what all commands of operators refuse.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tenure_core::engine::{Drain, Group};
 use tenure_core::{GroupName, InstanceId, Label, Version};
 
-use crate::tenure::{Ran, Tenure, claim, join, with_store};
+use crate::tenure::{Ran, Tenure, claim, join, join_for, with_store};
 
 /// What an engine says of itself, with room for two duties.
 const NOTE: &str = "tenure=1\nweight=1\nroom=2\nzone=eu\nname=one\nview=0\n";
@@ -381,4 +383,86 @@ fn an_instance_is_evicted_at_its_ttl_or_now() {
     assert!(ran.stderr.contains("no other member takes duties"), "{ran:?}");
     assert!(ran.ok().ends_with("1 duty came free at once: poll/c\n"));
     assert!(member(0).is_none());
+}
+
+/// An instance whose TTL is over may come back under its id: what is in force for it stays, and it
+/// can still be put out.
+#[test]
+fn who_is_away_for_a_moment_is_not_forgotten() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    prepare(&url);
+    with_store(&url, async |store| {
+        join_for(&*store, "poll", "sleeper", NOTE, Duration::from_millis(200)).await;
+    });
+    let lives = || {
+        let seen = tenure.run(&["ls", "poll", "--json"]).json();
+        let members = seen["groups"][0]["members"].as_array().unwrap().clone();
+        members.iter().any(|member| member["instance"] == "sleeper")
+    };
+    while lives() {}
+    write(&url, "poll", |group| {
+        group.drained.insert(instance("sleeper"), Drain::HandOver);
+    });
+    tenure.run(&["pause", "poll/a"]).ok();
+    assert!(group(&url, "poll").1.drained.contains_key(&instance("sleeper")));
+
+    tenure.run(&["evict", "poll", "stranger"]).refused("DT010");
+    for _ in 0..2 {
+        let text = tenure.run(&["evict", "poll", "sleeper"]).ok();
+        assert!(text.starts_with("sleeper of poll is no member now, and cannot come back"));
+    }
+    with_store(&url, async |store| {
+        let open = tenure_core::store::OpenSession {
+            group: GroupName::new("poll").unwrap(),
+            instance: instance("sleeper"),
+            nonce: tenure_duty::process::fresh_nonce(),
+            ttl: tenure_core::Ttl::new(Duration::from_secs(9)).unwrap(),
+            note: tenure_core::Note::new("").unwrap(),
+        };
+        let opened = store.open_session(&open).await.unwrap();
+        assert_eq!(opened, tenure_core::store::Opened::Evicted);
+    });
+    // Now it has ended for good.
+    tenure.run(&["resume", "poll/a"]).ok();
+    assert!(group(&url, "poll").1.drained.is_empty());
+}
+
+/// Many operators at a time get through, one after the other.
+#[test]
+fn operators_do_not_get_in_each_others_way() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    prepare(&url);
+    write(&url, "poll", |group| {
+        let ids = (0..16).map(|n| tenure_core::DutyId::new(format!("t{n}")).unwrap());
+        group.paused.extend(ids);
+    });
+    std::thread::scope(|scope| {
+        for n in 0..16 {
+            let (tenure, duty) = (&tenure, format!("poll/t{n}"));
+            scope.spawn(move || tenure.run(&["resume", &duty]).ok());
+        }
+    });
+    assert!(group(&url, "poll").1.paused.is_empty());
+}
+
+/// A URL in the wrong place is never repeated.
+#[test]
+fn a_url_in_the_wrong_place_is_not_shown() {
+    let tenure = Tenure::new();
+    prepare(&tenure.sqlite("tenure.db"));
+    let url = "postgres://u:sekret@h/x";
+    for words in [
+        &["apply", url][..],
+        &["plan", "poll", "--out", url],
+        &["pin", "poll/a", "--zone", url],
+        &["pin", "poll/a", "--name", url],
+        &["man", "--dir", url],
+        &["run", "--duty", "demo/one", "--zone", url, "--", "true"],
+    ] {
+        let ran = tenure.run(words);
+        assert_eq!(ran.code, Some(2), "{words:?}: {ran:?}");
+        assert!(!format!("{ran:?}").contains("sekret"), "{words:?}: {ran:?}");
+    }
 }

@@ -113,11 +113,21 @@ pub fn with_store<T: Debug>(url: &str, work: impl AsyncFnOnce(Arc<dyn Store>) ->
 
 /// A member with a TTL that outlasts every test.
 pub async fn join(store: &dyn Store, group: &str, instance: &str, note: &str) -> Session {
+    join_for(store, group, instance, note, Duration::from_secs(600)).await
+}
+
+pub async fn join_for(
+    store: &dyn Store,
+    group: &str,
+    instance: &str,
+    note: &str,
+    ttl: Duration,
+) -> Session {
     let open = OpenSession {
         group: tenure_core::GroupName::new(group).unwrap(),
         instance: InstanceId::new(instance).unwrap(),
         nonce: process::fresh_nonce(),
-        ttl: Ttl::new(Duration::from_secs(600)).unwrap(),
+        ttl: Ttl::new(ttl).unwrap(),
         note: Note::new(note).unwrap(),
     };
     store.open_session(&open).await.unwrap();
