@@ -172,7 +172,7 @@ impl Redis {
         Ok(holders)
     }
 
-    /// `None` for a foreign lease that is gone by now.
+    /// `None` for a foreign lease that is gone by now, or of something that is no duty's name.
     fn holder(
         &self,
         group: &GroupName,
@@ -188,7 +188,8 @@ impl Redis {
             self.saw(epoch);
         }
         let holder = holder_now(name, remaining);
-        if epoch.is_none() && holder.is_none() {
+        // What others keep under such keys is theirs, and must not stop us.
+        if epoch.is_none() && (holder.is_none() || duty_id(id).is_none()) {
             return Ok(None);
         }
         let damaged = || StoreError::refused(Code::Damaged, format!("a duty named {id:?}"));

@@ -98,6 +98,8 @@ async fn a_foreign_holder_is_seen_and_left_alone() {
     let mut foreign = Foreign::new(&server, "foreign-1").await;
     foreign.heartbeat().await;
     assert!(foreign.acquire("x").await);
+    // What is no name of a duty is theirs, and stops nobody.
+    assert!(foreign.acquire("z\u{1b}[31m").await);
     let store = open(&server).await;
     let a = join(&store, "a").await;
     assert!(is_held_by(&claim(&store, &a, "x").await, "foreign-1"));
