@@ -20,6 +20,7 @@ pub const NEEDS: &[Need] = &[
     Need { binary: "faketime", package: "faketime" },
     Need { binary: "pgbouncer", package: "pgbouncer" },
     Need { binary: "etcd", package: "etcd-server" },
+    Need { binary: "etcdctl", package: "etcd-client" },
     // The etcd client is compiled from its protocol files.
     Need { binary: "protoc", package: "protobuf-compiler" },
     // SQLite is compiled from its source.

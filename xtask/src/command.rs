@@ -24,6 +24,7 @@ usage: cargo xtask <command>
   bench [store] [WORDS]
                    measure on private servers; WORDS go to the benchmark
   bench roster     measure plans of a million duties
+  bench failover   measure how long a duty is without a holder
   sim --seeds COUNT | --seed SEED
                    the engine in virtual time: many seeds, or one with its trace
   model [--instances COUNT] [--duties COUNT] [--depth MOST] [WORDS]

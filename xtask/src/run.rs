@@ -24,7 +24,18 @@ pub(crate) fn cargo(fixed: &[&str], words: &[String], variables: &[(&str, String
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let variables = variables.iter().map(|(name, value)| (name, value));
     let mut command = Command::new("env");
-    // What cargo tells this program of itself would make build scripts run again.
+    check(
+        as_typed(&mut command)
+            .arg(USUAL_SIGNALS)
+            .arg(program)
+            .args(fixed)
+            .args(words)
+            .envs(variables),
+    )
+}
+
+/// Takes away what cargo tells this program of itself: it would make build scripts run again.
+pub(crate) fn as_typed(command: &mut Command) -> &mut Command {
     for (name, _) in env::vars_os() {
         let of_this = name.to_str().is_some_and(|name| {
             name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
@@ -33,7 +44,7 @@ pub(crate) fn cargo(fixed: &[&str], words: &[String], variables: &[(&str, String
             command.env_remove(name);
         }
     }
-    check(command.arg(USUAL_SIGNALS).arg(program).args(fixed).args(words).envs(variables))
+    command
 }
 
 /// Runs `command` to its end; anything but success is an error.

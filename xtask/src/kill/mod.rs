@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use self::judges::{JUDGES, Judge, Suite};
 use self::table::{Line, Noticed};
-use crate::run::output;
+use crate::run::{as_typed, output};
 use crate::servers::Servers;
 use crate::tidy::workspace;
 
@@ -119,7 +119,10 @@ const ALL: &[&str] = &["--workspace", "--all-features"];
 fn build(root: &Path, words: &[&str]) -> Result<BTreeMap<(String, String), PathBuf>> {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
-    command.current_dir(root).args(words).arg("--message-format=json-render-diagnostics");
+    as_typed(&mut command)
+        .current_dir(root)
+        .args(words)
+        .arg("--message-format=json-render-diagnostics");
     let said = output(command.stderr(Stdio::inherit()))?;
     let mut programs = BTreeMap::new();
     for line in said.lines() {
@@ -236,7 +239,9 @@ fn passes(
     let done = command.output()?;
     let said = String::from_utf8_lossy(&done.stdout);
     ensure!(said.contains("running 1 test\n"), "{} is not there: {said}", judge.test);
-    Ok(done.status.success())
+    let passed = done.status.success();
+    ensure!(passed || said.contains("0 passed; 1 failed"), "{} has no verdict: {said}", judge.test);
+    Ok(passed)
 }
 
 #[cfg(test)]

@@ -145,8 +145,8 @@ fn nothing_of_a_command_outlives_it() {
 fn at_the_deadline_nothing_runs_any_more_although_nobody_says_a_word() {
     for trap in [":", "trap '' TERM"] {
         let mut guarded = Guarded::new();
-        let deadline = in_time(Duration::from_secs(3));
-        guarded.start(deadline, Duration::from_secs(1), &family(trap));
+        let deadline = in_time(Duration::from_secs(6));
+        guarded.start(deadline, Duration::from_secs(3), &family(trap));
         let pids = guarded.pids("pids", 3);
         let report = guarded.report();
         assert!(all_gone(&pids), "{report}");

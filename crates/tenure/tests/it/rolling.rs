@@ -61,7 +61,10 @@ fn grants(witnesses: &[Arc<Witness>]) -> usize {
 /// lost because it was too slow, is taken by another or once more, and perhaps moves back.
 fn detours(witnesses: &[Arc<Witness>]) -> usize {
     let lost = [Change::TakenOver, Change::Expired, Change::Revoked];
-    2 * count(witnesses, |record| record.reason == "unclaimed" || lost.contains(&record.change))
+    let detours =
+        count(witnesses, |record| record.reason == "unclaimed" || lost.contains(&record.change));
+    assert!(detours <= DUTIES as usize, "{detours}: this is no detour any more");
+    2 * detours
 }
 
 /// Waits until these replicas hold everything, each its share unless there were detours.

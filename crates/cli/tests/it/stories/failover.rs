@@ -35,8 +35,9 @@ fn us2_2_an_instance_that_cannot_renew_stops_and_others_take_over() {
     let left = stage.targets_of(&b);
     stage.polled(&left, 1, 0);
     wire.cut();
+    let ends = stage.ends(&left);
     stage.said(&b, r#""event":"renew_failed""#);
-    let (ends, seen) = (stage.ends(&left), stage.history().len());
+    let seen = stage.history().len();
     stage.taken_over(&left, &b.id, seen);
     stage.granted_after(&ends);
     // From the first poll of the new holder on there is none of the old one: it would be seen.
