@@ -34,8 +34,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Members look at the group once in a second at least: by then the instance knows of the drain,
 /// and what it gave back has found somebody.
 const SETTLE: Duration = Duration::from_millis(1_200);
-/// So many looks in a row may fail.
-const FAILURES: u32 = 20;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -103,7 +101,7 @@ impl Task {
         let mut value = edited.value(self.dry_run);
         value["instance"] = self.instance.to_string().into();
         value["how"] = self.how.map(lines::word).into();
-        value["drained"] = (self.how.is_some() && !self.dry_run && progress.is_over()).into();
+        value["drained"] = (self.how.is_some() && !self.dry_run && progress.is_drained()).into();
         value["ended"] = progress.ended.into();
         value["duties"] = progress.value(&self.group);
         value
@@ -180,6 +178,11 @@ impl Task {
         let Self { group, instance, .. } = self;
         let line = progress.line();
         let undo = format!("`tenure drain {group} {instance} --undo` takes it back");
+        let over = match over {
+            // The time was only too short to look twice.
+            Over::Time if progress.is_drained() => Over::Drained,
+            over => over,
+        };
         match over {
             Over::Drained if json => Ok(shown.into()),
             Over::Drained if progress.ended => Ok(format!("{instance} has ended; {line}\n").into()),
@@ -192,18 +195,35 @@ impl Task {
                 Ok(Told { text: shown, code: ExitCode::from(code) })
             }
             Over::Time => {
-                let left = progress.left().map(|id| format!("{group}/{id}"));
-                let left = some_of(left.collect::<Vec<_>>().into_iter());
-                let error = StoreError::refused(
-                    Code::StillHeld,
-                    format!("{instance} still holds {left}; {line}"),
-                );
+                let error = StoreError::refused(Code::StillHeld, self.still_held(progress));
                 let kept = "the drain stays in force";
                 let failure = Box::new(Failure::Partly { shown, error, kept });
                 Err(Failure::Around { failure, code: NOT_YET })
             }
         }
     }
+
+    /// What was left when the time was over, as far as it is known.
+    fn still_held(&self, progress: &Progress) -> String {
+        let Self { group, instance, .. } = self;
+        let left = progress.left().map(|id| format!("{group}/{id}")).collect::<Vec<_>>();
+        let left = match left.is_empty() {
+            true => "nothing".to_owned(),
+            false => some_of(left.into_iter()),
+        };
+        let line = progress.line();
+        match &progress.away {
+            None => format!("{instance} still holds {left}; {line}"),
+            Some(problem) => {
+                format!("{instance} held {left} before the store was away; {line}; {problem}")
+            }
+        }
+    }
+}
+
+/// Whether waiting may cure it. A store that was reset has to be opened again.
+fn may_pass(code: Code) -> bool {
+    matches!(code, Code::Unreachable | Code::Lost | Code::Busy | Code::Full | Code::Failed)
 }
 
 /// Waits until the instance holds nothing, the time is over, or somebody asks to end.
@@ -248,12 +268,11 @@ async fn follow(
     tell: bool,
 ) -> Result<Over, StoreError> {
     let mut watch = store.watch(&task.group).await.ok();
-    let (mut failures, mut out) = (0, false);
-    let mut deserted = false;
+    let (mut out, mut deserted) = (false, false);
     loop {
         match Sight::read(store, &task.group).await {
             Ok(sight) => {
-                failures = 0;
+                progress.answered(tell);
                 progress.look(&sight);
                 if tell {
                     progress.tell();
@@ -273,10 +292,14 @@ async fn follow(
                 out = progress.is_over();
             }
             Err(error) => {
-                failures += 1;
-                if failures >= FAILURES {
+                let passes = may_pass(error.code());
+                progress.failed(&error, tell && passes);
+                if !passes {
                     return Err(error);
                 }
+                out = false;
+                sleep(LOOK_EVERY).await;
+                continue;
             }
         }
         match out {
@@ -294,5 +317,40 @@ async fn next_look(watch: &mut Option<Box<dyn Watch>>) {
         sleep(LOOK_EVERY).await;
     } else if watch.is_none() {
         sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time_is_over(progress: &Progress) -> Result<Told, Failure> {
+        let task = Task {
+            group: GroupName::new("g").unwrap(),
+            instance: InstanceId::new("a").unwrap(),
+            how: Some(Drain::HandOver),
+            timeout: Some(Duration::from_millis(1)),
+            dry_run: false,
+        };
+        task.told(Over::Time, progress, String::new(), false)
+    }
+
+    #[test]
+    fn who_holds_nothing_is_drained_however_short_the_time_was() {
+        let mut progress = Progress::new(InstanceId::new("a").unwrap());
+        let Ok(told) = time_is_over(&progress) else { panic!("it is drained") };
+        assert!(told.text.starts_with("a holds nothing any more; 0 of 0 duties"), "{}", told.text);
+
+        // Unless nobody knows.
+        progress.failed(&StoreError::refused(Code::Unreachable, "no route"), false);
+        let Err(Failure::Around { failure, code: NOT_YET }) = time_is_over(&progress) else {
+            panic!("it is not known")
+        };
+        let Failure::Partly { error, .. } = *failure else { panic!("it says what is kept") };
+        let said = "a held nothing before the store was away; 0 of 0 duties handed over; \
+                    ST002: the store cannot be reached: no route";
+        assert_eq!((error.code(), error.problem().detail.as_str()), (Code::StillHeld, said));
+        progress.answered(false);
+        assert!(progress.is_drained());
     }
 }

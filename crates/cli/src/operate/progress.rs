@@ -5,11 +5,11 @@ use std::io::{self, Write};
 
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
-use tenure_core::{DutyId, GroupName, InstanceId};
+use tenure_core::{DutyId, GroupName, InstanceId, Problem, StoreError};
 
 use super::duties;
 use super::sight::Sight;
-use crate::output::to_stderr;
+use crate::output::{shown, to_stderr};
 
 /// What the instance had since it is drained, and who has it now.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Progress {
     now: BTreeMap<DutyId, Option<InstanceId>>,
     /// The instance has ended.
     pub(super) ended: bool,
+    /// Why the group could not be read the last time: all else is from before.
+    pub(super) away: Option<Problem>,
     told: String,
     /// A line on the terminal that is not at its end.
     open: bool,
@@ -25,7 +27,8 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(instance: InstanceId) -> Self {
-        Self { instance, now: BTreeMap::new(), ended: false, told: String::new(), open: false }
+        let (now, told) = (BTreeMap::new(), String::new());
+        Self { instance, now, ended: false, away: None, told, open: false }
     }
 
     /// The group was read.
@@ -42,6 +45,24 @@ impl Progress {
         self.ended = !sight.members.iter().any(|member| member.instance == self.instance);
     }
 
+    /// The group could not be read; people are told once, until it can be read again.
+    pub(super) fn failed(&mut self, error: &StoreError, tell: bool) {
+        let problem = error.problem().clone();
+        let what = format!("the store is away, it is tried again: {}", shown(&problem.to_string()));
+        if self.away.replace(problem).is_none() && tell {
+            self.end_line();
+            to_stderr(&what);
+        }
+    }
+
+    /// The group can be read.
+    pub(super) fn answered(&mut self, tell: bool) {
+        if self.away.take().is_some() && tell {
+            self.end_line();
+            to_stderr("the store is back");
+        }
+    }
+
     /// What the instance still holds.
     pub(super) fn left(&self) -> impl Iterator<Item = &DutyId> {
         let left = self.now.iter().filter(|(_, holder)| holder.as_ref() == Some(&self.instance));
@@ -50,6 +71,11 @@ impl Progress {
 
     pub(super) fn is_over(&self) -> bool {
         self.left().next().is_none()
+    }
+
+    /// Nothing is left, and that is not from before an outage.
+    pub(super) fn is_drained(&self) -> bool {
+        self.is_over() && self.away.is_none()
     }
 
     /// `2 of 3 duties handed over: 1 to host-2, 1 is free`.
