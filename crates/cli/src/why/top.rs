@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::termios::{Winsize, tcgetwinsize};
 use serde_json::{Value, json};
 use tenure_core::store::{AuditEntry, AuditKind, Member};
 use tenure_core::{Code, GroupName, InstanceId, Label, Store, StoreError};
@@ -99,7 +100,7 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<(), Fa
         };
         let text = match (json, repaint) {
             (true, _) => format!("{}\n", frame.value(url)),
-            (false, true) => painted(&frame.text(url)),
+            (false, true) => painted(&frame.text(url), tcgetwinsize(io::stdout()).ok()),
             (false, false) => format!("{}\n", frame.text(url)),
         };
         if !print(&text)? || task.once {
@@ -130,9 +131,40 @@ fn print(text: &str) -> Result<bool, Failure> {
     }
 }
 
-fn painted(text: &str) -> String {
-    let lines: String = text.lines().map(|line| format!("{line}{END_OF_LINE}\n")).collect();
-    format!("{HOME}{lines}{BELOW}")
+/// Whether the trouble is with one group, and others can be read.
+fn is_of_group(error: &StoreError) -> bool {
+    matches!(error.code(), Code::Damaged | Code::BadInput)
+}
+
+/// Over what was there before, as much as the window has room for.
+fn painted(text: &str, window: Option<Winsize>) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let (fits, more) = match window {
+        // A terminal that does not know its size says zero.
+        Some(size) if size.ws_row > 0 && size.ws_col > 0 => clip(&lines, size),
+        _ => (&lines[..], None),
+    };
+    let more = more.as_deref();
+    let lines = fits.iter().copied().chain(more).map(|line| format!("{line}{END_OF_LINE}\n"));
+    format!("{HOME}{}{BELOW}", lines.collect::<String>())
+}
+
+/// The lines that fit, and what is said instead of the rest. The cursor has the last row.
+fn clip<'a>(lines: &'a [&'a str], size: Winsize) -> (&'a [&'a str], Option<String>) {
+    let room = usize::from(size.ws_row) - 1;
+    // The terminal breaks long lines.
+    let rows = |line: &&str| line.chars().count().div_ceil(size.ws_col.into()).max(1);
+    if lines.iter().map(rows).sum::<usize>() <= room {
+        return (lines, None);
+    }
+    let ends = lines.iter().scan(0, |end, line| {
+        *end += rows(line);
+        Some(*end)
+    });
+    let fits = ends.take_while(|end| *end < room).count();
+    let more = format!("... {} more lines", lines.len() - fits);
+    // The terminal may be narrower than this.
+    (&lines[..fits], Some(more.chars().take(size.ws_col.into()).collect()))
 }
 
 /// Reads the groups again and again.
@@ -152,7 +184,7 @@ struct Recent {
 }
 
 impl Watcher<'_> {
-    async fn read(&mut self) -> Result<Vec<Look>, StoreError> {
+    async fn read(&mut self) -> Result<Vec<Seen>, StoreError> {
         let store = match &self.store {
             Some(store) => Arc::clone(store),
             None => {
@@ -166,18 +198,27 @@ impl Watcher<'_> {
             Some(group) => vec![group.clone()],
             None => store.groups().await?,
         };
-        let mut looks = Vec::with_capacity(groups.len());
+        let mut seen = Vec::with_capacity(groups.len());
         for group in groups {
-            let state = match State::read(&*store, &group).await {
-                // Gone since it was listed.
-                Err(error) if error.code() == Code::NotThere && self.only.is_none() => continue,
-                state => state?,
+            let look = match self.look(&*store, &group).await {
+                Err(error) if self.only.is_none() => match error.code() {
+                    // Gone since it was listed.
+                    Code::NotThere => continue,
+                    _ if is_of_group(&error) => Err(error),
+                    _ => return Err(error),
+                },
+                look => Ok(look?),
             };
-            let recent = self.trails.entry(group.clone()).or_default();
-            recent.read(&*store, &group).await?;
-            looks.push(Look { state, recent: recent.entries.clone() });
+            seen.push(Seen { group, look });
         }
-        Ok(looks)
+        Ok(seen)
+    }
+
+    async fn look(&mut self, store: &dyn Store, group: &GroupName) -> Result<Look, StoreError> {
+        let state = State::read(store, group).await?;
+        let recent = self.trails.entry(group.clone()).or_default();
+        recent.read(store, group).await?;
+        Ok(Look { state, recent: recent.entries.clone() })
     }
 }
 
@@ -198,7 +239,13 @@ impl Recent {
     }
 }
 
-/// A group at a moment.
+/// A group at a moment, or why it cannot be read.
+struct Seen {
+    group: GroupName,
+    look: Result<Look, StoreError>,
+}
+
+/// A group that was read.
 struct Look {
     state: State,
     recent: Vec<AuditEntry>,
@@ -207,7 +254,7 @@ struct Look {
 /// All that was read at a moment.
 struct Frame {
     unix_ms: u64,
-    read: Result<Vec<Look>, StoreError>,
+    read: Result<Vec<Seen>, StoreError>,
 }
 
 impl Frame {
@@ -218,26 +265,55 @@ impl Frame {
                 let what = shown(&error.problem().to_string());
                 format!("{head}\nthe store is away, it is tried again: {what}\n")
             }
-            Ok(looks) if looks.is_empty() => format!("{head}\nno groups yet\n"),
-            Ok(looks) => {
-                let looks: String = looks.iter().map(Look::text).collect();
-                format!("{head}\n{looks}")
+            Ok(groups) if groups.is_empty() => format!("{head}\nno groups yet\n"),
+            Ok(groups) => {
+                let groups: String = groups.iter().map(Seen::text).collect();
+                format!("{head}\n{groups}")
             }
         }
     }
 
     fn value(&self, url: &StoreUrl) -> Value {
-        let error = self.read.as_ref().err().map(
-            |error| json!({ "code": error.code().as_str(), "detail": error.problem().detail }),
-        );
+        let error = self.read.as_ref().err().map(told);
         let groups = self.read.as_ref().ok();
         json!({
             "unix_ms": self.unix_ms,
             "store": url.to_string(),
             "away": self.read.is_err(),
             "error": error,
-            "groups": groups.map(|looks| looks.iter().map(Look::value).collect::<Vec<_>>()),
+            "groups": groups.map(|groups| groups.iter().map(Seen::value).collect::<Vec<_>>()),
         })
+    }
+}
+
+/// An error, for programs.
+fn told(error: &StoreError) -> Value {
+    json!({ "code": error.code().as_str(), "detail": error.problem().detail })
+}
+
+impl Seen {
+    fn text(&self) -> String {
+        match &self.look {
+            Ok(look) => look.text(),
+            Err(error) => {
+                let what = shown(&error.problem().to_string());
+                format!("\ngroup {}  cannot be read: {what}\n", self.group)
+            }
+        }
+    }
+
+    fn value(&self) -> Value {
+        match &self.look {
+            Ok(look) => look.value(),
+            Err(error) => json!({
+                "group": self.group.to_string(),
+                "error": told(error),
+                "layout": null,
+                "duties": null,
+                "members": null,
+                "last_minute": null,
+            }),
+        }
     }
 }
 
@@ -362,10 +438,32 @@ impl Look {
         };
         json!({
             "group": self.state.name.to_string(),
+            "error": null,
             "layout": self.state.layout().map(|layout| layout.to_string()),
             "duties": { "known": known, "held": held, "free": free, "paused": paused },
             "members": self.state.members.iter().map(member).collect::<Vec<_>>(),
             "last_minute": self.recent.iter().map(trail::value).collect::<Vec<_>>(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_is_not_longer_than_the_window() {
+        let size = |ws_row, ws_col| Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
+        let text = "one\ntwo and more\n\nfour\n";
+        let plain = |window| painted(text, window).replace(END_OF_LINE, "");
+        let whole = format!("{HOME}{text}{BELOW}");
+        for window in [None, Some(size(0, 0)), Some(size(5, 80)), Some(size(6, 11))] {
+            assert_eq!(plain(window), whole, "{window:?}");
+        }
+        let cut = |lines: &str| format!("{HOME}{lines}{BELOW}");
+        assert_eq!(plain(Some(size(4, 80))), cut("one\ntwo and more\n... 2 more lines\n"));
+        // The second line takes two rows.
+        assert_eq!(plain(Some(size(4, 11))), cut("one\n... 3 more \n"));
+        assert_eq!(plain(Some(size(2, 80))), cut("... 4 more lines\n"));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure_core::engine::{Drain, Group, Layout};
 use tenure_core::roster::Pin;
 use tenure_core::store::{AuditRange, Evict, Replaced};
-use tenure_core::{DutyId, GroupName, InstanceId, Reason, Store, Ttl};
+use tenure_core::{Document, DutyId, GroupName, InstanceId, Reason, Store, Ttl};
 use tenure_duty::process;
 use testkit::{TEST_ETCD, TEST_POSTGRES, TEST_REDIS, service, wait_until};
 
@@ -368,6 +368,7 @@ fn members_do_what_was_planned() {
 fn check_top(frame: &Value) {
     assert_eq!(frame["away"], false);
     let group = &frame["groups"][0];
+    assert_eq!(group["error"], Value::Null);
     assert_eq!((&group["group"], &group["layout"]), (&json!("g"), &json!("shards:4")));
     assert_eq!(group["duties"], json!({ "known": 4, "held": 3, "free": 1, "paused": 0 }));
     assert_eq!((&of(group, "a")["holds"], &of(group, "b")["holds"]), (&json!(3), &json!(0)));
@@ -401,6 +402,30 @@ fn top_shows_a_group_once() {
     assert!(text.contains("drained\n") && text.contains("takes-no-part\n"), "{text}");
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
     assert!(text.contains("eu%20west"), "{text}");
+}
+
+/// One group has a document that nobody can read; the others are shown all the same.
+#[test]
+fn top_goes_on_past_a_group_that_is_damaged() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    prepare(&url);
+    let broken = GroupName::new("broken").unwrap();
+    with_store(&url, async |store| {
+        let text = Document::new("\u{1b}[2J is no document").unwrap();
+        let before = store.group_document(&broken).await.unwrap().version;
+        store.replace_group_document(&broken, before, &text).await.unwrap();
+    });
+    let mut frame = tenure.run(&["top", "--once", "--json"]).json();
+    let first = frame["groups"].as_array_mut().unwrap().remove(0);
+    assert_eq!((&first["group"], &first["error"]["code"]), (&json!("broken"), &json!("ST014")));
+    assert!(first["duties"].is_null() && first["members"].is_null(), "{first}");
+    check_top(&frame);
+    let text = tenure.run(&["top", "--once"]).ok();
+    assert!(text.contains("\ngroup broken  cannot be read: ST014: "), "{text}");
+    assert!(text.contains("\ngroup g  layout shards:4\n"), "{text}");
+    // Asked for by name, it is all there is.
+    tenure.run(&["top", "broken", "--once"]).refused("ST014");
 }
 
 #[test]
