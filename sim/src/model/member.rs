@@ -231,11 +231,18 @@ impl Member {
         let mut turn = Turn::default();
         let mut events = VecDeque::from([event]);
         let mut steps = 0;
-        while let Some(event) = events.pop_front() {
+        // Beyond the largest epoch nothing is explored: that turn need not come to its end. A member
+        // that is suspended while its keep-alive is late claims, gives back and claims again.
+        while store.is_within(&setup.bounds)
+            && let Some(event) = events.pop_front()
+        {
             steps += 1;
             assert!(steps < 100, "{at} turns in circles");
             for effect in self.engine.step(event, NOW) {
                 let Effect::Ask { ticket, request, .. } = effect else {
+                    if effect == Effect::Suspend {
+                        turn.happened.push(What::PauseNoticed);
+                    }
                     self.obey(setup, effect, &mut events);
                     continue;
                 };
@@ -322,7 +329,9 @@ impl Member {
         if message.answer.is_some() {
             return happened;
         }
-        message.answer = Some(store.serve(setup, at, &message.request, &mut happened));
+        let answer = store.serve(setup, at, &message.request, &mut happened);
+        store.mark_unheard(setup, &answer, true);
+        message.answer = Some(answer);
         happened
     }
 
@@ -330,15 +339,23 @@ impl Member {
     pub(super) fn haunt(&mut self, setup: &Setup, store: &mut Store, at: usize) -> Vec<What> {
         let mut happened = Vec::new();
         if let Some(ghost) = self.ghost.take() {
-            store.serve(setup, at, &ghost.request, &mut happened);
+            let answer = store.serve(setup, at, &ghost.request, &mut happened);
+            store.mark_unheard(setup, &answer, true);
         }
         happened
     }
 
     /// The late answer as an event, if it has come.
-    pub(super) fn deliver(&mut self, late: usize) -> Option<Event> {
+    pub(super) fn deliver(
+        &mut self,
+        setup: &Setup,
+        store: &mut Store,
+        late: usize,
+    ) -> Option<Event> {
         let message = self.late.remove(late);
-        Some(Event::Answered(message.ticket, message.answer?))
+        let answer = message.answer?;
+        store.mark_unheard(setup, &answer, false);
+        Some(Event::Answered(message.ticket, answer))
     }
 
     /// No answer came in time. The request may still arrive.

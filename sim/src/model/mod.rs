@@ -122,10 +122,11 @@ enum What {
     TakenOver,
     CommitRefused,
     UnknownClaimResolved,
+    PauseNoticed,
 }
 
 impl What {
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 9] = [
         "grants",
         "commits",
         "releases",
@@ -134,6 +135,7 @@ impl What {
         "takeovers after expiry",
         "stale commits refused",
         "unknown claims resolved",
+        "pauses noticed",
     ];
 
     fn index(self) -> usize {
@@ -146,6 +148,7 @@ impl What {
             Self::TakenOver => 5,
             Self::CommitRefused => 6,
             Self::UnknownClaimResolved => 7,
+            Self::PauseNoticed => 8,
         }
     }
 }
@@ -272,7 +275,7 @@ impl Setup {
             Cause::Tick => member.tick(self),
             Cause::Answer(message) => {
                 member.arrive(self, &mut next.store, at, message);
-                member.deliver(message)?
+                member.deliver(self, &mut next.store, message)?
             }
             Cause::GiveUp(message) => member.give_up(message),
             Cause::Stopped(work) => member.stop(self, work),
@@ -295,7 +298,7 @@ impl Setup {
             Cause::Tick => Some(member.tick(self)),
             Cause::Answer(message) => {
                 member.arrive(self, &mut store, at, message);
-                member.deliver(message)
+                member.deliver(self, &mut store, message)
             }
             Cause::GiveUp(message) => Some(member.give_up(message)),
             Cause::Stopped(work) => Some(member.stop(self, work)),
@@ -352,6 +355,14 @@ impl Setup {
         let happened = change(&mut member, &mut next.store);
         next.members[at] = Shared::new(member);
         self.judge(&mut next, &happened);
+        next
+    }
+
+    /// Something that no member sees.
+    fn change_store(&self, state: &State, change: impl FnOnce(&mut Store) -> What) -> State {
+        let mut next = state.clone();
+        let happened = change(&mut next.store);
+        self.judge(&mut next, &[happened]);
         next
     }
 }
@@ -422,13 +433,14 @@ impl Model for Setup {
                 member.ghost = None;
                 Vec::new()
             }),
-            Action::Expire(at) => self.change(state, at, |_, store| {
+            Action::Expire(at) => self.change_store(state, |store| {
                 store.end(at, What::Expired);
-                vec![What::Expired]
+                What::Expired
             }),
-            Action::Commit(at, work) => self.change(state, at, |member, store| {
-                vec![store.commit(self, at, &member.works[work].commit())]
-            }),
+            Action::Commit(at, work) => {
+                let commit = state.members[at].get().works[work].commit();
+                self.change_store(state, |store| store.commit(self, at, &commit))
+            }
         };
         for at in 0..next.members.len() {
             if let Some(tidied) = next.members[at].get().tidy(&next.store, at) {
@@ -443,6 +455,6 @@ impl Model for Setup {
     }
 
     fn within_boundary(&self, state: &State) -> bool {
-        state.store.rows.iter().all(|row| row.epoch.get() <= self.bounds.epochs)
+        state.store.is_within(&self.bounds)
     }
 }

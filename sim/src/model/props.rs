@@ -37,6 +37,11 @@ impl Setup {
                 model.counted("stale commits refused") > 0
             }),
         ];
+        if self.bounds.paused > 0 {
+            reached.push(Property::sometimes("a pause is noticed", |model: &Self, _| {
+                model.counted("pauses noticed") > 0
+            }));
+        }
         if self.bounds.late > 0 {
             reached.push(Property::sometimes("an unknown claim is resolved", |model: &Self, _| {
                 model.counted("unknown claims resolved") > 0

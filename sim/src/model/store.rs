@@ -10,7 +10,7 @@ use tenure_core::store::{
 };
 use tenure_core::{Epoch, Hold, Mark, Nonce, Note, Session};
 
-use super::{Grant, Setup, What, Without};
+use super::{Bounds, Grant, Setup, What, Without};
 
 /// Sessions and duties.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +39,8 @@ pub(super) struct Row {
     pub(super) epoch: Epoch,
     /// Whose session holds it.
     pub(super) holder: Option<usize>,
+    /// Its holder was granted it and has not heard so: the answer is late or was lost.
+    unheard: bool,
     /// Who was granted it last, and how that hold ended; no decision depends on it.
     last: usize,
     ended: Option<What>,
@@ -49,8 +51,8 @@ impl Row {
         Grant { epoch: self.epoch, to: self.last }
     }
 
-    fn key(&self) -> (Epoch, Option<usize>) {
-        (self.epoch, self.holder)
+    fn key(&self) -> (Epoch, Option<usize>, bool) {
+        (self.epoch, self.holder, self.unheard)
     }
 }
 
@@ -102,9 +104,26 @@ impl Store {
     pub(super) fn end(&mut self, instance: usize, how: What) {
         self.sessions[instance] = None;
         for row in self.rows.iter_mut().filter(|row| row.holder == Some(instance)) {
-            row.holder = None;
+            (row.holder, row.unheard) = (None, false);
             row.ended = Some(how);
         }
+    }
+
+    /// Remembers of every grant in an answer whether its holder has heard of it.
+    pub(super) fn mark_unheard(&mut self, setup: &Setup, answer: &Answer, unheard: bool) {
+        let Answer::Claim(Ok(claims)) = answer else { return };
+        for claimed in claims {
+            let Claimed::Granted(hold) = claimed else { continue };
+            let row = &mut self.rows[setup.duty(&hold.duty.id)];
+            if row.holder.is_some() && row.epoch == hold.epoch {
+                row.unheard = unheard;
+            }
+        }
+    }
+
+    /// Whether no epoch is larger than those that are explored.
+    pub(super) fn is_within(&self, bounds: &Bounds) -> bool {
+        self.rows.iter().all(|row| row.epoch.get() <= bounds.epochs)
     }
 
     /// Whether a request that arrives later can still change something.
@@ -142,18 +161,12 @@ impl Store {
                     wants.iter().map(|want| self.claim(setup, by, session, want, happened));
                 Answer::Claim(Ok(claims.collect()))
             }
-            Request::Release { session, holds, reason } => {
-                let mut freed = |hold: &Hold| {
-                    let released = self.release(setup, by, session, hold);
-                    let unstarted = reason.as_str() == "not started";
-                    if unstarted && released == Released::Freed {
-                        happened.push(What::UnknownClaimResolved);
-                    }
-                    released
-                };
-                Answer::Release(Ok(holds.iter().map(&mut freed).collect()))
+            Request::Release { session, holds, .. } => {
+                let released =
+                    holds.iter().map(|hold| self.release(setup, by, session, hold, happened));
+                Answer::Release(Ok(released.collect()))
             }
-            Request::Close { session, .. } => Answer::Close(Ok(self.close(by, session))),
+            Request::Close { session, .. } => Answer::Close(Ok(self.close(by, session, happened))),
             Request::Look { .. } => Answer::Look(Ok(self.view(setup))),
             // The document is there from the start.
             Request::Settle { .. } => {
@@ -218,7 +231,10 @@ impl Store {
             mark: Mark::default(),
         };
         match row.holder {
-            Some(holder) if holder == by => Claimed::Already(hold(row.epoch)),
+            Some(holder) if holder == by => {
+                row.unheard = false;
+                Claimed::Already(hold(row.epoch))
+            }
             Some(holder) => Claimed::HeldBy(Some(setup.holder(holder))),
             None => {
                 let before = row.newest();
@@ -240,7 +256,14 @@ impl Store {
         }
     }
 
-    fn release(&mut self, setup: &Setup, by: usize, session: &Session, hold: &Hold) -> Released {
+    fn release(
+        &mut self,
+        setup: &Setup,
+        by: usize,
+        session: &Session,
+        hold: &Hold,
+        happened: &mut Vec<What>,
+    ) -> Released {
         let live = self.is_live(by, session.nonce);
         let row = &mut self.rows[setup.duty(&hold.duty.id)];
         if row.epoch != hold.epoch {
@@ -251,13 +274,20 @@ impl Store {
         }
         row.holder = None;
         row.ended = Some(What::Released);
+        happened.push(What::Released);
+        // Who never heard of the grant has found it by a look.
+        if std::mem::take(&mut row.unheard) {
+            happened.push(What::UnknownClaimResolved);
+        }
         Released::Freed
     }
 
-    fn close(&mut self, by: usize, session: &Session) -> Closed {
+    fn close(&mut self, by: usize, session: &Session, happened: &mut Vec<What>) -> Closed {
         if !self.is_live(by, session.nonce) {
             return Closed::AlreadyEnded;
         }
+        let held = self.rows.iter().filter(|row| row.holder == Some(by)).count();
+        happened.extend(std::iter::repeat_n(What::Released, held));
         self.end(by, What::Released);
         Closed::Closed
     }

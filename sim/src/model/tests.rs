@@ -35,7 +35,12 @@ fn three_instances_and_two_duties_to_a_depth() {
 fn late_and_lost_messages_to_a_depth() {
     let bounds = Bounds { late: 1, depth: 13, joined: true, ..Bounds::new(2, 2) };
     let outcome = sound("2 x 2 with a late message", bounds);
-    for name in ["takeovers after expiry", "stale commits refused", "unknown claims resolved"] {
+    for name in [
+        "takeovers after expiry",
+        "stale commits refused",
+        "unknown claims resolved",
+        "pauses noticed",
+    ] {
         let count = outcome.counts.iter().find(|(counted, _)| *counted == name);
         assert!(count.is_some_and(|(_, count)| *count > 0), "{name}: {outcome}");
     }

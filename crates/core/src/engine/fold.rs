@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::arrive::Phase;
 use super::random::Random;
-use super::work::Work;
+use super::work::{Held, Work};
 use super::{Engine, Ticket};
 use crate::{Deadline, LocalInstant};
 
@@ -79,8 +79,10 @@ impl Engine {
     /// Deadline, keep-alive and pause are compared with one another.
     fn fold_session(&mut self, fold: &Fold) {
         let (now, ttl) = (fold.now, self.settings.ttl);
-        // Beyond the margin a step counts as late, however late it is.
-        let late = self.wake < now && crate::is_pause(fold.shift(self.wake), now, ttl);
+        // Beyond the margin a step counts as late, however late it is; without work that may act,
+        // or when it was noticed already, nobody asks.
+        let asks = self.suspended.is_none() && self.holds.values().any(Held::may_act);
+        let late = asks && crate::is_pause(fold.shift(self.wake), now, ttl);
         self.wake = match late {
             true => fold.since(self.wake, ttl.margin() + Duration::from_millis(1)),
             false => fold.timer(self.wake),
