@@ -129,7 +129,6 @@ pub async fn churn(options: &Options) -> Result<Churned> {
     let until = now();
     world.leave(options.instances).await?;
     let mut report = judge(&world, options, from, until).await?;
-    report.recovered = Some(Duration::ZERO);
     report.faults = BTreeMap::from([("join or leave", turn)]);
     let came = report.instances;
     Ok(Churned { samples, came, report })

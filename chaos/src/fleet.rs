@@ -1,17 +1,19 @@
 //! The instances: processes that are started, stopped and killed.
 
 use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tempfile::TempDir;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
+use crate::folder::Folder;
 use crate::line::Told;
 
 /// What each instance is started with.
@@ -37,11 +39,11 @@ pub struct Crew {
 #[derive(Debug)]
 pub(crate) struct Fleet {
     crew: Crew,
-    folder: TempDir,
     started: usize,
     slots: Vec<Option<Running>>,
-    /// What went wrong with processes: one that ended although nobody asked it to.
-    pub(crate) problems: Vec<String>,
+    problems: Problems,
+    /// After those who write there.
+    folder: Folder,
 }
 
 #[derive(Debug)]
@@ -52,14 +54,34 @@ struct Running {
     number: usize,
 }
 
-/// How long an instance may take to leave.
+/// What went wrong with processes: they ended although nobody asked them to, or not as they should.
+#[derive(Clone, Debug, Default)]
+struct Problems(Arc<Mutex<Vec<String>>>);
+
+impl Problems {
+    fn add(&self, problem: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
+    }
+}
+
+/// How long an instance may take to leave, also while the store is away for a TTL or two.
 const LEAVING: Duration = Duration::from_secs(30);
+/// How many lines of what an instance wrote as errors are shown.
+const LINES: usize = 10;
+
+/// The end of what an instance wrote as errors.
+fn tail(errors: &Path) -> String {
+    let text = std::fs::read(errors).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join(" | ")
+}
 
 impl Fleet {
     pub(crate) fn new(crew: Crew, slots: usize) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("chaos-").tempdir()?;
         let slots = (0..slots).map(|_| None).collect();
-        Ok(Self { crew, folder, started: 0, slots, problems: Vec::new() })
+        let (folder, problems) = (Folder::new()?, Problems::default());
+        Ok(Self { crew, folder, started: 0, slots, problems })
     }
 
     /// Starts an instance in a slot, unless one runs there.
@@ -90,6 +112,8 @@ impl Fleet {
             // Its end tells the instance that nobody is left; a group of its own makes the system
             // wake and end it also when it stands still then.
             .stdin(Stdio::piped())
+            // The end of what it says then is the reason.
+            .env("RUST_BACKTRACE", "0")
             .process_group(0)
             .stdout(Stdio::null())
             .stderr(errors)
@@ -114,20 +138,18 @@ impl Fleet {
         let Some(running) = &mut self.slots[slot] else { return };
         if let Ok(Some(status)) = running.child.try_wait() {
             let number = running.number;
-            let errors = std::fs::read_to_string(self.errors(number)).unwrap_or_default();
-            self.problems.push(format!("instance {number} ended by itself: {status} {errors}"));
+            let errors = tail(&self.errors(number));
+            self.problems.add(format!("instance {number} ended by itself: {status} {errors}"));
             self.slots[slot] = None;
         }
     }
 
-    /// Sends a signal to the instance of a slot, if there is one.
-    pub(crate) fn signal(&mut self, slot: usize, signal: Signal) {
+    /// Sends a signal to the instance of a slot; says whether there is one.
+    pub(crate) fn signal(&mut self, slot: usize, signal: Signal) -> bool {
         self.look(slot);
-        let pid = self.slots[slot].as_ref().and_then(|running| running.child.id());
-        if let Some(pid) = pid.and_then(|pid| i32::try_from(pid).ok()) {
-            // It is our child and was not waited for, so the id is still its own.
-            let _ = kill(Pid::from_raw(pid), signal);
-        }
+        let pid = self.pid(slot).and_then(|pid| i32::try_from(pid).ok());
+        // It is our child and was not waited for, so the id is still its own.
+        pid.is_some_and(|pid| kill(Pid::from_raw(pid), signal).is_ok())
     }
 
     /// Takes the instance out of its slot after a signal that ends it.
@@ -135,7 +157,10 @@ impl Fleet {
         // One that stands still hears nothing but a kill.
         self.signal(slot, Signal::SIGCONT);
         self.signal(slot, with);
-        self.slots[slot].take().map(|running| Leaving(running.child, running.stdin))
+        let Running { child, stdin, number } = self.slots[slot].take()?;
+        let (file, errors) = (self.file(number), self.errors(number));
+        let (asked, problems) = (with == Signal::SIGTERM, self.problems.clone());
+        Some(Leaving { child, stdin, number, asked, file, errors, problems })
     }
 
     /// The process in a slot.
@@ -149,25 +174,66 @@ impl Fleet {
         (0..self.started).filter_map(read).collect()
     }
 
+    /// What went wrong with processes. One may leave in order although its work has panicked.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut problems = self.problems.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for number in 0..self.started {
+            let errors = tail(&self.errors(number));
+            if errors.contains("panicked at") {
+                problems.push(format!("instance {number} panicked: {errors}"));
+            }
+        }
+        problems
+    }
+
     /// Where all of this is, and stays from now on.
     pub(crate) fn keep(&mut self) -> &Path {
-        self.folder.disable_cleanup(true);
-        self.folder.path()
+        self.folder.keep()
     }
 }
 
 /// An instance on its way out. It has to hear its starter until it is gone.
 #[derive(Debug)]
-pub(crate) struct Leaving(Child, Option<ChildStdin>);
+pub(crate) struct Leaving {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    number: usize,
+    /// It was not killed, so it has to leave in order.
+    asked: bool,
+    file: PathBuf,
+    errors: PathBuf,
+    problems: Problems,
+}
 
 impl Leaving {
-    /// Waits until it is gone; one that takes too long is killed.
-    pub(crate) async fn gone(self) -> Result<()> {
-        let Self(mut child, stdin) = self;
-        if timeout(LEAVING, child.wait()).await.is_err() {
-            child.kill().await?;
+    /// Waits until it is gone; one that takes too long is killed. What was asked to leave, and did
+    /// not do so in order, is a problem.
+    pub(crate) async fn gone(mut self) -> Result<()> {
+        let how = match timeout(LEAVING, self.child.wait()).await {
+            Ok(status) => self.disorder(status?)?,
+            Err(_) => {
+                self.child.kill().await?;
+                Some(format!("did not leave within {LEAVING:?}"))
+            }
+        };
+        drop(self.stdin);
+        if let Some(how) = how {
+            let (number, errors) = (self.number, tail(&self.errors));
+            self.problems.add(format!("instance {number} {how}: {errors}"));
         }
-        drop(stdin);
         Ok(())
+    }
+
+    /// What is wrong with the way in which it ended.
+    fn disorder(&self, status: ExitStatus) -> Result<Option<String>> {
+        if !self.asked || status.success() {
+            return Ok(None);
+        }
+        // One that had not begun could not hear it.
+        let early = status.signal() == Some(Signal::SIGTERM as i32);
+        if early && Told::read(&self.file)?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(format!("did not leave in order, {status}")))
     }
 }

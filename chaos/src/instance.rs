@@ -56,6 +56,8 @@ struct Player {
 
 /// Is an instance until it is asked to leave, or its starter is gone.
 pub async fn play(settings: Settings) -> Result<()> {
+    // Before its first line: from then on it leaves when it is asked to.
+    let mut asked = signal(SignalKind::terminate())?;
     let diary = Diary::open(&settings.file)?;
     diary.write(&Line::Hello { instance: process::instance().id().to_string() });
     let ttl = Duration::from_millis(settings.ttl_ms);
@@ -67,7 +69,6 @@ pub async fn play(settings: Settings) -> Result<()> {
     if let Some(revision) = &told.revision {
         join = join.revision(Label::new(revision.clone())?);
     }
-    let mut asked = signal(SignalKind::terminate())?;
     let membership = tokio::select! {
         joined = join.start() => joined?,
         _ = asked.recv() => return Ok(()),

@@ -9,6 +9,7 @@ mod belief;
 mod churn;
 mod failover;
 mod fleet;
+mod folder;
 mod history;
 mod instance;
 mod leader;

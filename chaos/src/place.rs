@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tempfile::TempDir;
 use tenure::store::{IfAbsent, StoreUrl};
 use tenure::{Store, process};
 use testkit::{
     Etcd, EtcdOptions, Patroni, Postgres, PostgresOptions, Redis, RedisOptions, wait_until,
 };
 
+use crate::folder::Folder;
 use crate::proxy::{Proxy, Wire};
 
 /// Which store.
@@ -47,7 +47,7 @@ impl fmt::Display for Kind {
 
 #[derive(Debug)]
 enum Server {
-    Sqlite(TempDir),
+    Sqlite(Folder),
     Postgres(Postgres),
     Redis(Redis),
     Etcd(Etcd),
@@ -185,9 +185,10 @@ impl Place {
         tokio::task::spawn_blocking(move || place.server.start_again()).await?
     }
 
-    /// Keeps the file locked for a while, as a program does that has forgotten its transaction.
-    pub(crate) async fn lock(self: &Arc<Self>, lasts: Duration) -> Result<()> {
-        let Server::Sqlite(folder) = &self.server else { return Ok(()) };
+    /// Keeps the file locked for a while, as a program does that has forgotten its transaction;
+    /// says whether it got the lock.
+    pub(crate) async fn lock(self: &Arc<Self>, lasts: Duration) -> Result<bool> {
+        let Server::Sqlite(folder) = &self.server else { return Ok(false) };
         let file = folder.path().join(FILE);
         let begin = move || -> Result<Option<rusqlite::Connection>> {
             let connection = rusqlite::Connection::open(file)?;
@@ -196,17 +197,18 @@ impl Place {
             });
             Ok(got.is_ok().then_some(connection))
         };
-        // An instance that stands still in the middle of a write may have the lock all the time,
-        // which is as good.
-        let Some(connection) = tokio::task::spawn_blocking(begin).await?? else { return Ok(()) };
+        let got = tokio::task::spawn_blocking(begin).await??;
+        let Some(connection) = got else { return Ok(false) };
         tokio::time::sleep(lasts).await;
-        Ok(connection.execute_batch("ROLLBACK")?)
+        connection.execute_batch("ROLLBACK")?;
+        Ok(true)
     }
 }
 
 const FILE: &str = "tenure.db";
-/// How long the lock is waited for, in the middle of everybody else's writes.
-const LOCKING: Duration = Duration::from_secs(10);
+/// How long the lock is waited for, in the middle of everybody else's writes, and while an instance
+/// stands still that has it.
+const LOCKING: Duration = Duration::from_secs(30);
 
 impl Place {
     /// The process of the server, if there is one.
@@ -279,7 +281,7 @@ fn pair(synchronous: bool) -> Result<Server> {
 impl Server {
     fn start(kind: Kind) -> Result<Self> {
         Ok(match kind {
-            Kind::Sqlite => Self::Sqlite(TempDir::new()?),
+            Kind::Sqlite => Self::Sqlite(Folder::new()?),
             Kind::Postgres => Self::Postgres(Postgres::start(PostgresOptions::default())?),
             Kind::Redis => {
                 // Without its file a restart would lose what was answered, as `doctor` says.

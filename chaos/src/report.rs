@@ -16,7 +16,7 @@ pub struct Report {
     pub seed: u64,
     /// How long faults went on.
     pub lasted: Duration,
-    /// How often each fault happened.
+    /// How often each fault really happened.
     pub faults: BTreeMap<&'static str, usize>,
     /// Instances that were started.
     pub instances: usize,
@@ -34,7 +34,8 @@ pub struct Report {
     pub refused: usize,
     /// Commits whose outcome the instance was not told.
     pub unknown: usize,
-    /// From the end of the faults until every duty was held and acted on again.
+    /// From the end of the faults until every duty was held and acted on again, where that was
+    /// measured.
     pub recovered: Option<Duration>,
     /// What is wrong; empty when nothing is.
     pub wrong: Vec<String>,
@@ -80,9 +81,8 @@ impl fmt::Display for Report {
         writeln!(f, "  without a fence    {plain_late} of {plain} effects came too late")?;
         writeln!(f, "stale commits        {} refused by the store", self.refused)?;
         writeln!(f, "unknown outcomes     {}", self.unknown)?;
-        match self.recovered {
-            Some(after) => writeln!(f, "recovered after      {:.1} s", after.as_secs_f64())?,
-            None => writeln!(f, "recovered after      never")?,
+        if let Some(after) = self.recovered {
+            writeln!(f, "recovered after      {:.1} s", after.as_secs_f64())?;
         }
         for wrong in self.wrong.iter().take(SHOWN) {
             writeln!(f, "BROKEN: {wrong}")?;

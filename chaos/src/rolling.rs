@@ -26,6 +26,8 @@ pub struct Rolled {
     pub most: usize,
     /// Grants that a busy machine may have added.
     pub detours: usize,
+    /// How many of these are allowed: with more of them the other limits say nothing.
+    pub most_detours: usize,
     /// How many grants are allowed without detours.
     pub allowed: usize,
     /// The longest gap that is allowed.
@@ -37,8 +39,11 @@ pub struct Rolled {
 impl Rolled {
     /// What is wrong, with the bounds of a restart.
     pub fn wrong(&self) -> Vec<String> {
-        let Self { moves, most, detours, allowed, bar, .. } = self;
+        let Self { moves, most, detours, most_detours, allowed, bar, .. } = self;
         let mut wrong = self.report.wrong.clone();
+        if detours > most_detours {
+            wrong.push(format!("{detours} detours, {most_detours} are allowed"));
+        }
         if *moves > allowed + detours {
             wrong.push(format!("{moves} moves, {allowed} are allowed, and {detours} detours"));
         }
@@ -60,9 +65,10 @@ impl fmt::Display for Rolled {
         gaps.sort_unstable();
         let middle = gaps.get(gaps.len() / 2).unwrap_or(&0);
         let longest = gaps.last().unwrap_or(&0);
-        let Self { moves, most, detours, allowed, bar, .. } = self;
+        let Self { moves, most, detours, most_detours, allowed, bar, .. } = self;
         writeln!(f, "rolling restart      {}, {surge}", self.report.kind)?;
-        writeln!(f, "moves                {moves} of {allowed} allowed, {detours} detours")?;
+        writeln!(f, "moves                {moves} of {allowed} allowed")?;
+        writeln!(f, "  detours            {detours} of {most_detours} allowed")?;
         writeln!(f, "  of one duty        {most} at most")?;
         writeln!(f, "effects accepted     {}", self.report.effects)?;
         writeln!(f, "overlapping effects  {}", self.report.overlapping)?;
@@ -123,6 +129,7 @@ pub async fn rolling(options: &Options, surge: bool) -> Result<Rolled> {
         moves: grants.len() - first,
         most: of_duty.values().copied().max().unwrap_or(0),
         detours,
+        most_detours: duties / 5,
         allowed: if surge { duties } else { 2 * duties },
         bar: options.pace + HANDOVER,
         report,

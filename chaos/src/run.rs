@@ -82,6 +82,8 @@ pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) group: String,
     duties: u32,
+    /// One for each slot: faults of the same one wait for each other.
+    turns: Vec<Mutex<()>>,
 }
 
 impl World {
@@ -103,7 +105,8 @@ impl World {
             careless: options.careless,
         };
         let fleet = Mutex::new(Fleet::new(crew, slots)?);
-        Ok(Self { place, fleet, store, group, duties: options.duties })
+        let turns = (0..slots).map(|_| Mutex::new(())).collect();
+        Ok(Self { place, fleet, store, group, duties: options.duties, turns })
     }
 
     fn keys(&self) -> Result<Vec<DutyKey>> {
@@ -161,28 +164,31 @@ impl World {
         Ok(())
     }
 
-    /// Lets one fault happen, to its end.
-    async fn suffer(self: Arc<Self>, planned: Planned, guest: usize) -> Result<()> {
+    /// Lets one fault happen, to its end; says whether it really did.
+    async fn suffer(self: Arc<Self>, planned: Planned, guest: usize) -> Result<bool> {
         let Planned { lasts, fault, .. } = planned;
         match fault {
-            Fault::Kill(slot) => self.replace(slot, Signal::SIGKILL, lasts).await?,
-            Fault::Leave(slot) => self.replace(slot, Signal::SIGTERM, lasts).await?,
+            Fault::Kill(slot) => return self.replace(slot, Signal::SIGKILL, lasts).await,
+            Fault::Leave(slot) => return self.replace(slot, Signal::SIGTERM, lasts).await,
             Fault::Stop(slot) => {
-                self.fleet.lock().await.signal(slot, Signal::SIGSTOP);
+                let _turn = self.turns[slot].lock().await;
+                let stopped = self.fleet.lock().await.signal(slot, Signal::SIGSTOP);
                 sleep(lasts).await;
-                self.fleet.lock().await.signal(slot, Signal::SIGCONT);
+                let woken = self.fleet.lock().await.signal(slot, Signal::SIGCONT);
+                return Ok(stopped && woken);
             }
             Fault::Guest => {
+                let turn = self.turns[guest].lock().await;
                 self.fleet.lock().await.start(guest, None)?;
                 sleep(lasts).await;
                 let leaving = self.fleet.lock().await.end(guest, Signal::SIGTERM);
-                if let Some(leaving) = leaving {
-                    leaving.gone().await?;
-                }
+                drop(turn);
+                let Some(leaving) = leaving else { return Ok(false) };
+                leaving.gone().await?;
             }
             Fault::Drop => self.place.wire(|wire| wire.dropped += 1),
             Fault::Server => self.place.restart(lasts).await?,
-            Fault::Lock => self.place.lock(lasts).await?,
+            Fault::Lock => return self.place.lock(lasts).await,
             Fault::Delay(ms) => {
                 self.place.wire(|wire| wire.delay = Duration::from_millis(ms));
                 sleep(lasts).await;
@@ -197,19 +203,22 @@ impl World {
                 self.place.wire(|wire| (wire.hole_requests, wire.hole_replies) = (false, false));
             }
         }
-        Ok(())
+        Ok(true)
     }
 
-    async fn replace(&self, slot: usize, with: Signal, after: Duration) -> Result<()> {
+    async fn replace(&self, slot: usize, with: Signal, after: Duration) -> Result<bool> {
+        let turn = self.turns[slot].lock().await;
         let ending = self.fleet.lock().await.end(slot, with);
         let gone = tokio::spawn(async move {
             match ending {
-                Some(ending) => ending.gone().await,
-                None => Ok(()),
+                Some(ending) => ending.gone().await.map(|()| true),
+                // It had ended by itself.
+                None => Ok(false),
             }
         });
         sleep(after).await;
         self.fleet.lock().await.start(slot, None)?;
+        drop(turn);
         gone.await?
     }
 }
@@ -229,7 +238,8 @@ pub async fn run(options: &Options) -> Result<Report> {
     let mut wrong: Vec<String> =
         settled.err().map(|_| "the group did not begin".to_owned()).into_iter().collect();
     let (began, from) = (Instant::now(), now());
-    wrong.extend(faults(&world, &planned, guest, began, options).await);
+    let (happened, failed) = faults(&world, &planned, guest, began, options).await;
+    wrong.extend(failed);
     sleep_until(began + length).await;
 
     let healed = Instant::now();
@@ -246,7 +256,7 @@ pub async fn run(options: &Options) -> Result<Report> {
     let until = now();
     world.leave(slots).await?;
     let mut report = judge(&world, options, from, until).await?;
-    report.faults = count(&planned);
+    report.faults = happened;
     report.recovered = recovered;
     report.wrong.splice(0..0, wrong);
     let unexpected = !report.is_sound() && !options.careless;
@@ -263,31 +273,33 @@ async fn wait_for(world: &World, options: &Options) {
     }
 }
 
-/// Lets all faults happen in their time; returns those that could not.
+/// Lets all faults happen in their time; returns how often each did, and those that failed.
 async fn faults(
     world: &Arc<World>,
     planned: &[Planned],
     guest: usize,
     began: Instant,
     options: &Options,
-) -> Vec<String> {
+) -> (BTreeMap<&'static str, usize>, Vec<String>) {
     let mut under_way = JoinSet::new();
     for one in planned {
         sleep_until(began + one.at).await;
         if options.verbose {
             say(&format!("{}  {one}", options.kind));
         }
-        under_way.spawn(Arc::clone(world).suffer(*one, guest));
+        let (word, suffering) = (one.fault.word(), Arc::clone(world).suffer(*one, guest));
+        under_way.spawn(async move { (word, suffering.await) });
     }
-    let mut failed = Vec::new();
+    let (mut happened, mut failed) = (BTreeMap::new(), Vec::new());
     while let Some(ended) = under_way.join_next().await {
         match ended {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => failed.push(format!("a fault failed: {error:#}")),
+            Ok((word, Ok(true))) => *happened.entry(word).or_default() += 1,
+            Ok((_, Ok(false))) => {}
+            Ok((word, Err(error))) => failed.push(format!("{word} failed: {error:#}")),
             Err(error) => failed.push(format!("a fault failed: {error}")),
         }
     }
-    failed
+    (happened, failed)
 }
 
 /// Reads every file and the store, and judges.
@@ -299,7 +311,7 @@ pub(crate) async fn judge(
 ) -> Result<Report> {
     let (told, problems) = {
         let fleet = world.fleet.lock().await;
-        (fleet.told()?, fleet.problems.clone())
+        (fleet.told()?, fleet.problems())
     };
     let stored = Stored::read(&*world.store, &world.group, options.duties).await?;
     let history = History::merge(&world.group, &told, &stored);
@@ -327,14 +339,6 @@ pub(crate) async fn judge(
 fn outcomes(told: &[Told], wanted: Outcome) -> usize {
     let lines = told.iter().flat_map(|one| &one.lines);
     lines.filter(|line| matches!(line, Line::Commit { outcome, .. } if *outcome == wanted)).count()
-}
-
-fn count(planned: &[Planned]) -> BTreeMap<&'static str, usize> {
-    let mut faults = BTreeMap::new();
-    for one in planned {
-        *faults.entry(one.fault.word()).or_default() += 1;
-    }
-    faults
 }
 
 /// A line for whoever watches.

@@ -9,7 +9,7 @@
 
 mod planted;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,6 +35,15 @@ fn the_schedule_is_the_seeds_and_has_every_fault() {
     }
 }
 
+fn planned(kind: Kind) -> BTreeMap<&'static str, usize> {
+    let Options { ttl, instances, .. } = options(kind, LENGTH);
+    let mut faults = BTreeMap::new();
+    for one in schedule(SEED, kind, LENGTH, ttl, instances) {
+        *faults.entry(one.fault.word()).or_default() += 1;
+    }
+    faults
+}
+
 /// One after another on one core would take four times as long; most of it is waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_overlaps_on_any_store_and_every_duty_is_held_again() {
@@ -42,15 +51,20 @@ async fn nothing_overlaps_on_any_store_and_every_duty_is_held_again() {
     for kind in Kind::ALL {
         running.spawn(async move { run(&options(kind, LENGTH)).await });
     }
-    let mut broken = 0;
+    let (mut broken, mut refused) = (0, 0);
     while let Some(done) = running.join_next().await {
         let report = done.unwrap().unwrap();
         println!("{report}\n");
         broken += usize::from(!report.is_sound());
         // A run in which nothing was done or nothing moved shows nothing.
         assert!(report.effects > 0 && report.moves > 0, "{report}");
+        // And one in which a fault did not happen shows less than it says.
+        assert_eq!(report.faults, planned(report.kind), "{report}");
+        refused += report.refused;
     }
     assert_eq!(broken, 0);
+    // Somebody came too late, so that the fence was needed.
+    assert!(refused > 0);
 }
 
 /// The same run with instances that act without asking anybody.
