@@ -12,7 +12,9 @@ use crate::{
 impl Engine {
     /// Asks for the next duties.
     pub(super) fn claim_next(&mut self, now: LocalInstant) {
-        let going = self.draining || self.leaving.is_some() || self.waiting.is_some();
+        // What would be granted during a pause is given back at once (R7).
+        let paused = self.waiting.is_some() || self.suspended.is_some();
+        let going = self.draining || self.leaving.is_some() || paused;
         let Some(live) = self.live.as_ref().filter(|_| !going && self.claiming.is_none()) else {
             return;
         };

@@ -449,7 +449,10 @@ fn nothing_begins_between_a_pause_and_its_confirmation() {
     assert!(bench.recorded(Change::Suspended));
     bench.grant("e", 1);
     assert!(!bench.did(|effect| matches!(effect, Effect::Assign { .. })));
-    assert!(bench.asked(is_release).is_some());
+    // Nor is it claimed again and again meanwhile.
+    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    bench.look(&[], &[("d", Some(("me", 5))), ("e", None)]);
+    assert!(bench.asked(is_claim).is_none());
 }
 
 /// A duty whose cancelled work still runs is not begun a second time.
