@@ -231,8 +231,7 @@ impl Member {
         let mut turn = Turn::default();
         let mut events = VecDeque::from([event]);
         let mut steps = 0;
-        // Beyond the largest epoch nothing is explored: that turn need not come to its end. Who is
-        // suspended while its keep-alive is late claims, gives back and claims again.
+        // Beyond the largest epoch nothing is explored: that turn need not come to its end.
         while store.is_within(&setup.bounds)
             && let Some(event) = events.pop_front()
         {
