@@ -21,7 +21,7 @@ const ALL: &[Soak] = &[
     Soak { name: "stories", run: stories },
     Soak { name: "kill-table", run: || kill::run(&kill::Options::CHECK) },
     Soak { name: "sim", run: || release("tenure-sim", &["--seeds", "10000"]) },
-    Soak { name: "model", run: || release("tenure-sim", MODEL) },
+    Soak { name: "model", run: model },
     Soak { name: "chaos", run: || on_each_store("run --minutes 5") },
     Soak { name: "rolling", run: || on_each_store("rolling") },
     Soak { name: "churn", run: || on_each_store("churn --minutes 10") },
@@ -29,9 +29,6 @@ const ALL: &[Soak] = &[
     Soak { name: "failover", run: || chaos("failover") },
     Soak { name: "patroni", run: || chaos("failover --patroni") },
 ];
-
-/// Late and lost messages, two deeper than in the tests.
-const MODEL: &[&str] = &["model", "--late", "1", "--joined", "1", "--depth", "15"];
 
 /// Runs all of them, or those named. One that fails does not keep the others from running.
 pub(crate) fn run(names: &[String]) -> Result<()> {
@@ -68,6 +65,13 @@ fn stories() -> Result<()> {
     let variables: Vec<_> = servers.variables().into_iter().chain([scale]).collect();
     let words = ["test", "-p", "tenure-cli", "--all-features", "stories::"];
     cargo(&[&words[..], &["--", "--test-threads", "18"]].concat(), &[], &variables)
+}
+
+/// More epochs, and late and lost messages two actions deeper, than in the tests.
+fn model() -> Result<()> {
+    let three = ["model", "--instances", "3", "--duties", "1", "--joined", "1"];
+    release("tenure-sim", &three)?;
+    release("tenure-sim", &["model", "--late", "1", "--joined", "1", "--depth", "15"])
 }
 
 fn chaos(line: &str) -> Result<()> {

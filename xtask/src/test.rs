@@ -81,10 +81,7 @@ fn denied() -> [String; 3] {
 
 fn tests(words: &[String]) -> Result<()> {
     let servers = Servers::start()?;
-    let mut variables = servers.variables();
-    // Most tests wait for servers and deadlines, not for a core.
-    variables.push(("RUST_TEST_THREADS", "4".to_owned()));
-    cargo(&test_command(words), words, &variables)
+    cargo(&test_command(words), words, &servers.variables())
 }
 
 /// `--workspace` would win over a chosen package.
