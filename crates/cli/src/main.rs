@@ -7,6 +7,7 @@ mod env;
 mod errors;
 mod failure;
 mod forget;
+mod group;
 mod guard;
 mod ls;
 mod member;

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::progress::Progress;
 use super::sight::{Edited, Sight, edit};
-use super::{Told, conflict, duties, lines, some_of};
+use super::{Told, conflict, duties, some_of};
 use crate::failure::Failure;
 use crate::output::{document, to_stderr};
 use crate::signals::{Signals, ends};
@@ -100,7 +100,7 @@ impl Task {
     fn value(&self, edited: &Edited, progress: &Progress) -> Value {
         let mut value = edited.value(self.dry_run);
         value["instance"] = self.instance.to_string().into();
-        value["how"] = self.how.map(lines::word).into();
+        value["how"] = self.how.map(Drain::as_str).into();
         value["drained"] = (self.how.is_some() && !self.dry_run && progress.is_drained()).into();
         value["ended"] = progress.ended.into();
         value["duties"] = progress.value(&self.group);

@@ -1,8 +1,7 @@
 //! What operators have put in force in a group, one line each.
 
 use serde_json::{Value, json};
-use tenure_core::engine::{Drain, Group};
-use tenure_core::roster::Pin;
+use tenure_core::engine::Group;
 use tenure_core::{DutyId, GroupName};
 
 use crate::ls::or_nothing;
@@ -26,32 +25,15 @@ pub(crate) fn of(name: &GroupName, group: &Group) -> Vec<Line> {
     let mut lines = Vec::new();
     lines.extend(group.all_paused.then(|| line("pause-all", name.to_string(), None)));
     lines.extend(group.paused.iter().map(|id| line("pause", duty(id), None)));
-    lines.extend(group.pins.iter().map(|(id, pin)| line("pin", duty(id), Some(place(pin)))));
+    lines.extend(group.pins.iter().map(|(id, pin)| line("pin", duty(id), Some(pin.to_string()))));
     let drains = group.drained.iter();
     lines.extend(
-        drains.map(|(who, how)| line("drain", who.to_string(), Some(word(*how).to_owned()))),
+        drains.map(|(who, how)| line("drain", who.to_string(), Some(how.as_str().to_owned()))),
     );
     lines.extend(group.cordoned.iter().map(|who| line("cordon", who.to_string(), None)));
     let weights = group.weights.iter();
     lines.extend(weights.map(|(who, n)| line("weight", who.to_string(), Some(n.to_string()))));
     lines
-}
-
-/// How a drain is called.
-pub(crate) fn word(drain: Drain) -> &'static str {
-    match drain {
-        Drain::HandOver => "hand-over",
-        Drain::Anyway => "anyway",
-    }
-}
-
-/// Where a pin leads.
-pub(crate) fn place(pin: &Pin) -> String {
-    match pin {
-        Pin::Instance(instance) => format!("instance:{instance}"),
-        Pin::Name(name) => format!("name:{name}"),
-        Pin::Zone(zone) => format!("zone:{zone}"),
-    }
 }
 
 pub(crate) fn for_people(lines: &[Line]) -> String {

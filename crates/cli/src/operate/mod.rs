@@ -18,6 +18,7 @@ use tenure_store::{IfAbsent, StoreUrl};
 
 use crate::args::name;
 use crate::failure::Failure;
+use crate::group::duties;
 
 /// A command that was read and checked.
 #[derive(Debug)]
@@ -84,11 +85,6 @@ fn not_there(what: String) -> Failure {
 
 fn conflict(what: String) -> Failure {
     Failure::Store(StoreError::refused(Code::Conflict, what))
-}
-
-/// `1 duty`, `2 duties`.
-fn duties(count: usize) -> String {
-    if count == 1 { "1 duty".to_owned() } else { format!("{count} duties") }
 }
 
 /// How many names a sentence has before it says how many more there are.

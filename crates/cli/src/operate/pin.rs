@@ -6,7 +6,7 @@ use tenure_core::roster::{Pin, Seat};
 use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, Label, Store};
 
 use super::sight::{Edited, Sight, Taker, edit};
-use super::{Name, conflict, duties, lines};
+use super::{Name, conflict, duties};
 use crate::args::name;
 use crate::failure::Failure;
 use crate::ls::or_nothing;
@@ -111,8 +111,7 @@ const COLUMNS: [Column; 3] =
 fn list(sight: &Sight, json: bool) -> String {
     let holder = |id: &DutyId| sight.holder(id).map(|holder| holder.instance.to_string());
     let pins = sight.group.pins.iter();
-    let pins =
-        pins.map(|(id, pin)| (format!("{}/{id}", sight.name), lines::place(pin), holder(id)));
+    let pins = pins.map(|(id, pin)| (format!("{}/{id}", sight.name), pin.to_string(), holder(id)));
     if !json {
         let rows: Vec<_> = pins.map(|(duty, to, holder)| [duty, to, or_nothing(holder)]).collect();
         return lay_out(&COLUMNS, &rows);
@@ -126,13 +125,9 @@ impl Change {
     /// A pin to somewhere else is replaced only by who says so.
     fn check_other(&self, group: &Group) -> Result<(), Failure> {
         match group.pins.get(&self.duty.id) {
-            Some(other) if Some(other) != self.pin.as_ref() && !self.replace => {
-                Err(conflict(format!(
-                    "{} is pinned to {}; --replace replaces that",
-                    self.duty,
-                    lines::place(other)
-                )))
-            }
+            Some(other) if Some(other) != self.pin.as_ref() && !self.replace => Err(conflict(
+                format!("{} is pinned to {}; --replace replaces that", self.duty, other),
+            )),
             _ => Ok(()),
         }
     }
@@ -142,8 +137,8 @@ impl Change {
         let holder = edited.before.holder(&self.duty.id);
         let mut value = edited.value(self.dry_run);
         value["duty"] = self.duty.to_string().into();
-        value["to"] = self.pin.as_ref().map(lines::place).into();
-        value["before"] = before.map(lines::place).into();
+        value["to"] = self.pin.as_ref().map(Pin::to_string).into();
+        value["before"] = before.map(Pin::to_string).into();
         value["holder"] = holder.map(|holder| holder.instance.to_string()).into();
         value
     }
@@ -157,7 +152,7 @@ impl Change {
                 (true, true) => format!("{duty} would not be pinned any more\n"),
             };
         };
-        let place = lines::place(pin);
+        let place = pin.to_string();
         let mut text = match (edited.changed, dry_run) {
             (false, _) => format!("{duty} was pinned to {place} before\n"),
             (true, false) => format!("{duty} is pinned to {place}\n"),
@@ -236,7 +231,7 @@ fn check_room(pin: &Pin, takers: &[Taker], group: &Group) -> Result<(), Failure>
     if pinned <= room {
         return Ok(());
     }
-    let place = lines::place(pin);
+    let place = pin.to_string();
     Err(conflict(format!(
         "{} would be pinned to {place}, which has room for {room}",
         duties(pinned)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_core::engine::{Group, Layout, Status};
+use tenure_core::engine::{Group, Layout};
 use tenure_core::roster::{Pin, Seat};
 use tenure_core::store::{AuditKind, Holder, HolderNow, Member, Replaced};
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Store, StoreError, Version};
@@ -12,7 +12,8 @@ use tenure_duty::process;
 
 use super::lines::{self, Line};
 use super::not_there;
-use crate::failure::{Failure, nothing_happened};
+use crate::failure::Failure;
+use crate::group::{self, Read, only, seat};
 use crate::output::to_stderr;
 use crate::why::Trail;
 
@@ -47,9 +48,8 @@ impl Taker {
 
 impl Sight {
     pub(super) async fn read(store: &dyn Store, name: &GroupName) -> Result<Self, StoreError> {
-        // The document first: whoever is named in it and not among the members has ended.
-        let (sight, group) = Self::gather(store, name).await.map_err(nothing_happened)?;
-        Ok(Self { group: group?, ..sight })
+        let Read { version, group, members, holders } = group::read(store, name).await?;
+        Ok(Self { name: name.clone(), version, group: group?, members, holders })
     }
 
     /// The same, also when the document cannot be read: then as if nothing stood in it.
@@ -57,24 +57,9 @@ impl Sight {
         store: &dyn Store,
         name: &GroupName,
     ) -> Result<Self, StoreError> {
-        let (sight, group) = Self::gather(store, name).await.map_err(nothing_happened)?;
-        Ok(Self { group: group.unwrap_or_default(), ..sight })
-    }
-
-    async fn gather(
-        store: &dyn Store,
-        name: &GroupName,
-    ) -> Result<(Self, Result<Group, StoreError>), StoreError> {
-        let document = store.group_document(name).await?;
-        let members = store.members(name).await?;
-        let holders = store.holders(name).await?;
-        let unknown = document.version == Version::ZERO && members.is_empty() && holders.is_empty();
-        if unknown && !store.groups().await?.contains(name) {
-            return Err(StoreError::refused(Code::NotThere, format!("the group {name}")));
-        }
-        let (name, version) = (name.clone(), document.version);
-        let group = Group::default();
-        Ok((Self { name, version, group, members, holders }, Group::read(&document)))
+        let Read { version, group, members, holders } = group::read(store, name).await?;
+        let group = group.unwrap_or_default();
+        Ok(Self { name: name.clone(), version, group, members, holders })
     }
 
     /// A live member.
@@ -94,7 +79,6 @@ impl Sight {
             }
             _ => false,
         };
-        let only = |member: &Member| Status::read(&member.note).and_then(|said| said.only);
         let standby = self.members.iter().any(|member| only(member).as_ref() == Some(id));
         if granted || named || shard || standby {
             return Ok(());
@@ -116,14 +100,8 @@ impl Sight {
 
     /// Who holds duties by the roster, as operators want it in this document.
     pub(super) fn takers(&self, group: &Group) -> Vec<Taker> {
-        let taker = |member: &Member| {
-            let foreign = member.nonce.is_none().then(|| Status::with_room(usize::MAX));
-            let said = Status::read(&member.note).or(foreign)?;
-            let only = said.only.clone();
-            let mut seat = said.seat(member);
-            group.adjust(&mut seat);
-            Some(Taker { seat, only })
-        };
+        let taker =
+            |member: &Member| Some(Taker { seat: seat(member, group)?, only: only(member) });
         self.members.iter().filter_map(taker).collect()
     }
 

@@ -114,7 +114,7 @@ impl Changes {
         }
         let to = Pin::Instance(who.clone());
         if let Some(pin) = state.group.pins.get(duty).filter(|pin| **pin != to) {
-            return conflict(format!("{duty} is pinned to {} already", state::place(pin)));
+            return conflict(format!("{duty} is pinned to {pin} already"));
         }
         let member = state.member(who);
         if member.and_then(state::only).is_some_and(|only| only != *duty) {

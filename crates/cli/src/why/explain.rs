@@ -172,11 +172,11 @@ impl<'a> View<'a> {
     fn facts(&self) -> Vec<String> {
         let (group, id) = (&self.state.group, &self.duty.id);
         let mut facts = Vec::new();
-        facts.extend(group.pins.get(id).map(|pin| format!("pinned to {}", state::place(pin))));
+        facts.extend(group.pins.get(id).map(|pin| format!("pinned to {pin}")));
         facts.extend(group.all_paused.then(|| "the whole group is paused".to_owned()));
         facts.extend(group.paused.contains(id).then(|| "paused".to_owned()));
         let drained = group.drained.iter();
-        facts.extend(drained.map(|(who, how)| format!("{who} is drained ({})", state::word(*how))));
+        facts.extend(drained.map(|(who, how)| format!("{who} is drained ({})", how.as_str())));
         facts.extend(group.cordoned.iter().map(|who| format!("{who} is cordoned")));
         let weights = group.weights.iter();
         facts.extend(weights.map(|(who, weight)| format!("{who} was given weight {weight}")));
@@ -304,7 +304,7 @@ impl View<'_> {
             "should_be": self.owner().map(|seat| seat.instance.to_string()),
             "unplanned": self.unplanned(),
             "paused": group.pauses(id),
-            "pin": group.pins.get(id).map(state::place),
+            "pin": group.pins.get(id).map(ToString::to_string),
             "in_force": self.facts(),
             "foreign_rule": self.picture.foreign,
             "members": self.state.members.iter().map(|m| self.member(m)).collect::<Vec<_>>(),

@@ -16,6 +16,7 @@ use tenure_core::{Code, StoreError};
 use tenure_store::StoreUrl;
 
 use crate::failure::Failure;
+use crate::group::duties;
 pub(crate) use trail::Trail;
 
 /// A command that was read and checked.
@@ -39,9 +40,4 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
 
 fn refused(code: Code, detail: impl Into<String>) -> Failure {
     Failure::Store(StoreError::refused(code, detail))
-}
-
-/// `1 duty`, `2 duties`.
-fn duties(count: usize) -> String {
-    if count == 1 { "1 duty".to_owned() } else { format!("{count} duties") }
 }

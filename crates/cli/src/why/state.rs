@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_core::engine::{Drain, Group, Layout, Picture, Status};
-use tenure_core::roster::{Pin, Seat};
+use tenure_core::engine::{Group, Layout, Picture, Status};
 use tenure_core::store::{Holder, Member};
-use tenure_core::{
-    Code, DutyId, GroupName, InstanceId, Listing, Store, StoreError, Target, Version,
-};
+use tenure_core::{DutyId, GroupName, InstanceId, Listing, Store, StoreError, Target, Version};
 
-use crate::failure::nothing_happened;
+use crate::group::{self, Read};
+pub(super) use crate::group::{only, seat};
 
 /// What only the list of targets knows.
 pub(super) const TARGETS_NOTE: &str = "the duties of this group come from a list that is not in \
@@ -28,19 +26,8 @@ pub(super) struct State {
 
 impl State {
     pub(super) async fn read(store: &dyn Store, name: &GroupName) -> Result<Self, StoreError> {
-        Self::gather(store, name).await.map_err(nothing_happened)
-    }
-
-    async fn gather(store: &dyn Store, name: &GroupName) -> Result<Self, StoreError> {
-        let document = store.group_document(name).await?;
-        let members = store.members(name).await?;
-        let holders = store.holders(name).await?;
-        let empty = document.version == Version::ZERO && members.is_empty() && holders.is_empty();
-        if empty && !store.groups().await?.contains(name) {
-            return Err(StoreError::refused(Code::NotThere, format!("the group {name}")));
-        }
-        let group = Group::read(&document)?;
-        Ok(Self { name: name.clone(), version: document.version, group, members, holders })
+        let Read { version, group, members, holders } = group::read(store, name).await?;
+        Ok(Self { name: name.clone(), version, group: group?, members, holders })
     }
 
     pub(super) fn layout(&self) -> Option<Layout> {
@@ -122,19 +109,6 @@ fn shard(n: u32) -> Option<DutyId> {
     DutyId::new(n.to_string()).ok()
 }
 
-/// The one duty that a member is there for.
-pub(super) fn only(member: &Member) -> Option<DutyId> {
-    Status::read(&member.note).and_then(|said| said.only)
-}
-
-/// The seat of a member, if it takes part in planning at all.
-pub(super) fn seat(member: &Member, group: &Group) -> Option<Seat> {
-    let foreign = member.nonce.is_none().then(|| Status::with_room(usize::MAX));
-    let mut seat = Status::read(&member.note).or(foreign)?.seat(member);
-    group.adjust(&mut seat);
-    Some(seat)
-}
-
 /// What is special about a member, in words.
 pub(super) fn standing(member: &Member, group: &Group) -> Vec<&'static str> {
     let said = Status::read(&member.note);
@@ -149,20 +123,4 @@ pub(super) fn standing(member: &Member, group: &Group) -> Vec<&'static str> {
         (group.cordoned.contains(&member.instance), "cordoned"),
     ];
     words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect()
-}
-
-/// Where a pin leads, as it stands in the group's document.
-pub(super) fn place(pin: &Pin) -> String {
-    match pin {
-        Pin::Instance(instance) => format!("instance:{instance}"),
-        Pin::Name(name) => format!("name:{name}"),
-        Pin::Zone(zone) => format!("zone:{zone}"),
-    }
-}
-
-pub(super) fn word(drain: Drain) -> &'static str {
-    match drain {
-        Drain::HandOver => "hand-over",
-        Drain::Anyway => "anyway",
-    }
 }

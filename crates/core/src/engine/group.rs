@@ -40,6 +40,16 @@ pub enum Drain {
     Anyway,
 }
 
+impl Drain {
+    /// The word in the document of the group.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::HandOver => "hand-over",
+            Self::Anyway => "anyway",
+        }
+    }
+}
+
 impl Group {
     /// Whether nobody is to do this duty now.
     pub fn pauses(&self, duty: &DutyId) -> bool {
@@ -112,11 +122,7 @@ impl Group {
             let _ = writeln!(text, "ttl_ms {}\nlayout {layout}", ttl.as_millis());
         }
         for (duty, pin) in &self.pins {
-            let _ = match pin {
-                Pin::Instance(instance) => writeln!(text, "pin {duty} instance:{instance}"),
-                Pin::Name(name) => writeln!(text, "pin {duty} name:{name}"),
-                Pin::Zone(zone) => writeln!(text, "pin {duty} zone:{zone}"),
-            };
+            let _ = writeln!(text, "pin {duty} {pin}");
         }
         for duty in &self.paused {
             let _ = writeln!(text, "pause {duty}");
@@ -128,11 +134,7 @@ impl Group {
             let _ = writeln!(text, "cordon {instance}");
         }
         for (instance, how) in &self.drained {
-            let how = match how {
-                Drain::HandOver => "hand-over",
-                Drain::Anyway => "anyway",
-            };
-            let _ = writeln!(text, "drain {instance} {how}");
+            let _ = writeln!(text, "drain {instance} {}", how.as_str());
         }
         for (instance, weight) in &self.weights {
             let _ = writeln!(text, "weight {instance} {weight}");
@@ -182,11 +184,7 @@ fn layout_of(word: &str) -> Option<Layout> {
 }
 
 fn drain_of(word: &str) -> Option<Drain> {
-    match word {
-        "hand-over" => Some(Drain::HandOver),
-        "anyway" => Some(Drain::Anyway),
-        _ => None,
-    }
+    [Drain::HandOver, Drain::Anyway].into_iter().find(|drain| drain.as_str() == word)
 }
 
 fn pin_of(place: &str) -> Option<Pin> {

@@ -12,6 +12,7 @@ mod score;
 mod tests;
 
 use std::cmp::Reverse;
+use std::fmt;
 
 use self::draft::Draft;
 pub use self::explain::{Explainer, Opinion, Why};
@@ -46,6 +47,17 @@ pub enum Pin {
     Name(Label),
     /// With a member in this zone.
     Zone(Label),
+}
+
+/// As it stands in the document of the group.
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instance(instance) => write!(f, "instance:{instance}"),
+            Self::Name(name) => write!(f, "name:{name}"),
+            Self::Zone(zone) => write!(f, "zone:{zone}"),
+        }
+    }
 }
 
 /// A duty that somebody is to hold.
