@@ -138,7 +138,8 @@ impl Store for Settled {
         Ok(tried.answer.into_iter().map(settle).collect())
     }
 
-    /// A release whose reply was lost stands in the audit.
+    /// A release whose reply was lost stands in the audit, also when somebody else holds the duty
+    /// by the time it is repeated.
     async fn release(
         &self,
         session: &Session,
@@ -150,8 +151,9 @@ impl Store for Settled {
         let mut known = self.known.lock().unwrap();
         let settle = |(hold, released): (&Hold, Released)| {
             let stands = entries.iter().any(|entry| entry_of(entry, AuditKind::Released, hold));
-            let freed = released == Released::Freed || (released == Released::Already && stands);
-            match freed && known.released.insert((hold.duty.clone(), hold.epoch)) {
+            match (released == Released::Freed || stands)
+                && known.released.insert((hold.duty.clone(), hold.epoch))
+            {
                 true => Released::Freed,
                 false => released,
             }
@@ -210,13 +212,24 @@ impl Store for Settled {
         let duties: Vec<_> = commits.iter().map(|commit| commit.hold.duty.clone()).collect();
         let stored = self.load(&duties).await?;
         let settle = |((commit, answer), stored): ((&Commit, Committed), Option<Checkpoint>)| {
+            let gone = stored.as_ref().is_none_or(|stored| stored.epoch != commit.hold.epoch);
             let ours = stored.filter(|stored| {
                 Ok(stored.version) == commit.expected.next()
                     && stored.epoch == commit.hold.epoch
                     && stored.instance == commit.hold.instance
                     && stored.document == commit.document
             });
-            ours.map_or(answer, |stored| Committed::Saved(stored.version))
+            match (ours, answer) {
+                (Some(stored), _) => Committed::Saved(stored.version),
+                // Forgotten since, or committed over by the next holder. The repeat was not
+                // fenced: whatever it ran into was committed under this hold.
+                (None, Committed::Conflict { stored })
+                    if gone && Ok(stored) == commit.expected.next() =>
+                {
+                    Committed::Saved(stored)
+                }
+                (None, answer) => answer,
+            }
         };
         Ok(commits.iter().zip(tried.answer).zip(stored).map(settle).collect())
     }
