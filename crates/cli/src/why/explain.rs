@@ -40,7 +40,7 @@ pub(crate) struct Task {
 
 #[derive(Debug)]
 enum At {
-    Unix(u64),
+    Time(jiff::Timestamp),
     Ago(Duration),
 }
 
@@ -56,9 +56,7 @@ impl At {
         if let Ok(ago) = duration(text) {
             return Ok(Self::Ago(ago));
         }
-        let time = text.parse::<jiff::Timestamp>().ok();
-        let millis = time.and_then(|time| u64::try_from(time.as_millisecond()).ok());
-        millis.map(Self::Unix).ok_or_else(|| {
+        text.parse().map(Self::Time).map_err(|_| {
             let what = "--at is a time as in 2026-02-15T10:00:00Z, or how long ago as in 10m";
             Failure::Usage(what.to_owned())
         })
@@ -68,20 +66,27 @@ impl At {
     /// reach is refused.
     async fn settle(&self, store: &dyn Store, trail: &Trail) -> Result<u64, Failure> {
         let now = store.survey().await?.unix_ms.unwrap_or_else(process::unix_ms);
-        let at = match self {
-            Self::Unix(at) => *at,
-            Self::Ago(ago) => now.saturating_sub(millis(*ago)),
-        };
         let Some(begins) = trail.begins() else {
             let what = "nothing is recorded of this group yet";
             return Err(refused(Code::NoRecord, what));
         };
-        if at < begins || at > now {
-            let (at, begins, now) = (time::shown(at), time::shown(begins), time::shown(now));
-            let what = format!("{at} is outside: it begins at {begins}, and now is {now}");
-            return Err(refused(Code::NoRecord, what));
+        self.within(begins, now).map_err(|what| refused(Code::NoRecord, what))
+    }
+
+    /// The time, if it is between these two; otherwise what is wrong with it.
+    fn within(&self, begins: u64, now: u64) -> Result<u64, String> {
+        let (at, said) = match self {
+            Self::Ago(ago) => (now.checked_sub(millis(*ago)), format!("{ago:?} ago")),
+            Self::Time(time) => (u64::try_from(time.as_millisecond()).ok(), format!("{time}")),
+        };
+        match at {
+            Some(at) if at > now => {
+                Err(format!("{said} has not come yet: now is {}", time::shown(now)))
+            }
+            Some(at) if at >= begins => Ok(at),
+            // Also what is before 1970.
+            _ => Err(format!("{said} is before it begins, at {}", time::shown(begins))),
         }
-        Ok(at)
     }
 }
 
@@ -321,11 +326,16 @@ mod tests {
     #[test]
     fn a_time_is_one_of_the_clock_or_how_long_ago() {
         assert!(matches!(At::read("10m"), Ok(At::Ago(ago)) if ago == Duration::from_secs(600)));
-        let utc = At::read("2026-02-15T10:00:00.123Z");
-        assert!(matches!(utc, Ok(At::Unix(1_771_149_600_123))), "{utc:?}");
-        let east = At::read("2026-02-15T12:00:00.123+02:00");
-        assert!(matches!(east, Ok(At::Unix(1_771_149_600_123))), "{east:?}");
-        for bad in ["", "yesterday", "2026-02-15", "-10m", "1960-01-01T00:00:00Z"] {
+        let within = |text: &str| At::read(text).unwrap().within(1_000, 1_771_149_700_000);
+        assert_eq!(within("2026-02-15T10:00:00.123Z"), Ok(1_771_149_600_123));
+        assert_eq!(within("2026-02-15T12:00:00.123+02:00"), Ok(1_771_149_600_123));
+        for before in ["1970-01-01T00:00:00.999Z", "1960-01-01T00:00:00Z", "876000h"] {
+            let what = within(before).unwrap_err();
+            assert!(what.ends_with("is before it begins, at 1970-01-01T00:00:01.000Z"), "{what}");
+        }
+        let what = within("2026-02-15T11:00:00Z").unwrap_err();
+        assert!(what.contains("has not come yet: now is 2026-02-15T10:01:40.000Z"), "{what}");
+        for bad in ["", "yesterday", "2026-02-15", "-10m", "now"] {
             assert!(matches!(At::read(bad), Err(Failure::Usage(_))), "{bad}");
         }
     }

@@ -180,10 +180,16 @@ fn the_past_is_replayed_from_the_trail() {
     assert_eq!((&then["paused"], &then["should_be"]), (&json!(false), &json!("b")));
     assert_eq!(tenure.run(&["explain", "g/0", "--json"]).json()["paused"], true);
 
-    for outside in ["2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z", "876000h"] {
-        let ran = tenure.run(&["explain", "g/0", "--at", outside]);
+    for (outside, why) in [
+        ("2001-01-01T00:00:00Z", "is before it begins, at 20"),
+        ("1960-01-01T00:00:00Z", "1960-01-01T00:00:00Z is before it begins, at 20"),
+        ("-000500-01-01T00:00:00Z", "is before it begins, at 20"),
+        ("876000h", "is before it begins, at 20"),
+        ("2999-01-01T00:00:00Z", "has not come yet: now is 20"),
+    ] {
+        let ran = tenure.run(&["explain", "g/0", &format!("--at={outside}")]);
         ran.refused("DT015");
-        assert!(ran.stderr.contains("it begins at 20"), "{ran:?}");
+        assert!(ran.stderr.contains(why), "{ran:?}");
     }
 }
 
