@@ -1,5 +1,6 @@
 //! Stores by URL.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -186,28 +187,47 @@ impl StoreUrl {
         }
     }
 
-    /// What tells this store from others wherever it is opened from, without secrets: paths are
-    /// whole, and of the parameters those stay that choose a server or a database.
+    /// What tells this store from others, however it was written and wherever it is opened from,
+    /// without secrets: paths are whole and without links, ports and names that may be left out are
+    /// there, and users and what else chooses no store is not.
     pub fn place(&self) -> String {
-        let path = |scheme: &str, path: &str| {
-            let whole = std::path::absolute(path).unwrap_or_else(|_| path.into());
-            format!("{scheme}:{}", whole.display())
-        };
+        // What was parsed can be taken apart again; if not, it is not shown.
+        let (credentials, place, query) = parts(&self.rest).unwrap_or((None, "(not shown)", ""));
+        let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
+        let path = path.trim_end_matches('/');
+        let own = |default: &str| self.namespace.clone().unwrap_or_else(|| default.to_owned());
         match self.kind {
-            Kind::File => path("file", self.rest.as_str()),
-            Kind::Sqlite => path("sqlite", &self.rest),
-            Kind::Redis | Kind::Rediss | Kind::Etcd => self.to_string(),
+            Kind::File => format!("file:{}", whole(&self.rest)),
+            Kind::Sqlite => format!("sqlite:{}", whole(&self.rest)),
+            // One port speaks either plainly or encrypted.
+            Kind::Redis | Kind::Rediss => {
+                let (hosts, number) =
+                    (with_ports(hosts, "6379"), if path.is_empty() { "0" } else { path });
+                format!("redis://{hosts}/{number}?prefix={}", own(""))
+            }
+            Kind::Etcd => {
+                format!("etcd://{}?prefix={}", with_ports(hosts, "2379"), own("tenure/"))
+            }
             Kind::Postgres => {
-                let (_, _, query) = parts(&self.rest).unwrap_or((None, "", ""));
-                let chooses = |parameter: &&str| {
-                    let name = parameter.split('=').next().unwrap_or_default();
-                    matches!(name, "host" | "hostaddr" | "port" | "dbname")
-                };
-                let chosen: Vec<&str> = query.split('&').filter(chooses).collect();
-                let mut text = self.to_string();
-                for parameter in chosen {
-                    text.push(if text.contains('?') { '&' } else { '?' });
-                    text.push_str(parameter);
+                let given: BTreeMap<&str, &str> =
+                    query.split('&').filter_map(|parameter| parameter.split_once('=')).collect();
+                let user = credentials.and_then(|text| text.split(':').next());
+                // Who names no database gets the one of the user's name.
+                let database =
+                    [given.get("dbname").copied(), Some(path), given.get("user").copied(), user];
+                let database = database.into_iter().flatten().find(|name| !name.is_empty());
+                let database = percent_encoding::percent_decode_str(database.unwrap_or_default());
+                let port = given.get("port").copied().unwrap_or("5432");
+                let mut text = format!(
+                    "postgres://{}/{}?schema={}",
+                    with_ports(hosts, port),
+                    database.decode_utf8_lossy(),
+                    own("tenure")
+                );
+                for name in ["host", "hostaddr"] {
+                    if let Some(value) = given.get(name) {
+                        text.push_str(&format!("&{name}={value}:{port}"));
+                    }
                 }
                 text
             }
@@ -258,6 +278,28 @@ impl StoreUrl {
         let schema = self.namespace.clone().unwrap_or_else(|| "tenure".to_owned());
         crate::postgres::Settings { url: format!("postgres://{}", self.rest), schema, if_absent }
     }
+}
+
+/// A path from the root, without links as far as it is there.
+fn whole(path: &str) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    let file = folder.zip(path.file_name()).map(|(folder, name)| folder.join(name));
+    let whole = path.canonicalize().ok().or(file).unwrap_or(path);
+    whole.display().to_string()
+}
+
+/// Hosts in one order, in small letters, with ports.
+fn with_ports(hosts: &str, default: &str) -> String {
+    let with_port = |host: &str| {
+        let host = host.to_lowercase();
+        // The colons of an IPv6 address stand in brackets.
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        if has_port || host.is_empty() { host } else { format!("{host}:{default}") }
+    };
+    let mut hosts: Vec<String> = hosts.split(',').map(with_port).collect();
+    hosts.sort();
+    hosts.join(",")
 }
 
 /// An `etcd://` URL taken apart.
@@ -414,6 +456,46 @@ mod tests {
         ] {
             assert_eq!(shown(url), expected);
             assert!(!format!("{:?}", StoreUrl::parse(url).unwrap()).contains("cret"));
+        }
+    }
+
+    #[test]
+    fn a_store_has_one_place_however_it_is_written() {
+        let place = |url: &str| StoreUrl::parse(url).unwrap().place();
+        for same in [
+            &["redis://h", "redis://:s3cret@H:6379/0", "rediss://me:s3cret@h/"][..],
+            &["etcd://b:2,a:1", "etcd://me:s3cret@a:1,b:2/?prefix=tenure/&tls=on"],
+            &[
+                "postgres://me:s3cret@h/db",
+                "postgresql://h:5432/db/?sslmode=require",
+                "postgres://you@h?dbname=db&schema=tenure&password=s3cret",
+                "postgres://db:s3cret@h",
+                "postgres://h/?user=db",
+            ],
+            &["postgres:///db?host=/run&port=1", "postgres:///db?port=1&host=/run"],
+            &["redis://[::1]", "redis://[::1]:6379"],
+            &["sqlite:a.db", "sqlite:./a.db", "sqlite:../store/a.db"],
+        ] {
+            for url in same {
+                assert_eq!(place(url), place(same[0]), "{url}");
+                assert!(!place(url).contains("cret"));
+            }
+        }
+        for (one, other) in [
+            ("redis://h", "redis://h/1"),
+            ("redis://h", "redis://h:6380"),
+            ("redis://h", "redis://h?prefix=a:"),
+            ("redis://h", "redis://g"),
+            ("etcd://a:1", "etcd://a:1,b:2"),
+            ("etcd://a:1", "etcd://a:1?prefix=x/"),
+            ("postgres://h/a", "postgres://h/b"),
+            ("postgres://h/a", "postgres://h:1/a"),
+            ("postgres://h/a", "postgres://h/a?schema=b"),
+            ("postgres://a@h", "postgres://b@h"),
+            ("postgres:///db?host=/run&port=1", "postgres:///db?host=/run&port=2"),
+            ("sqlite:a.db", "sqlite:b.db"),
+        ] {
+            assert_ne!(place(one), place(other));
         }
     }
 

@@ -40,7 +40,7 @@ impl Task {
 
 pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String, Failure> {
     let plan = PlanFile::read(&task.file)?;
-    plan.check_store(&url.to_string())?;
+    plan.check_store(&url.place())?;
     if plan.changes.without_joins() == Changes::default() {
         let what = if plan.changes.joins.is_empty() { "it changes nothing" } else { JOIN_NOTE };
         return Err(refused(Code::BadPlan, what));

@@ -68,7 +68,7 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
     let planned = Planned::new(&state, &changes)?;
     if let Some(path) = &out {
         let moves = planned.moves_value();
-        let (store, basis) = (url.to_string(), Basis::of(&state));
+        let (store, basis) = (url.place(), Basis::of(&state));
         PlanFile { store, group: group.clone(), changes: changes.clone(), basis, moves }
             .write(path)?;
     }

@@ -277,6 +277,11 @@ fn a_plan_is_applied_once_and_only_to_what_it_was_made_from() {
     }
     std::fs::copy(tenure.path("tenure.db"), tenure.path("copy.db")).unwrap();
     tenure.run(&["apply", "plan", "--store", "sqlite:copy.db"]).refused("DT014");
+    // The same file by other names.
+    std::os::unix::fs::symlink("tenure.db", tenure.path("link.db")).unwrap();
+    for same in [&*url, "sqlite:./tenure.db", "sqlite:link.db"] {
+        tenure.run(&["apply", "plan", "--dry-run", "--store", same]).ok();
+    }
 
     let applied = tenure.run(&["apply", "plan", "--json"]).json();
     assert_eq!((&applied["changed"], &applied["group"]), (&json!(true), &json!("g")));
