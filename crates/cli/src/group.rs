@@ -1,7 +1,7 @@
 //! A group as the store shows it: what every command that tells or changes something reads first.
 
 use tenure_core::engine::{Group, Status};
-use tenure_core::roster::Seat;
+use tenure_core::roster::{Pin, Seat};
 use tenure_core::store::{Holder, Member};
 use tenure_core::{Code, DutyId, GroupName, Store, StoreError, Version};
 
@@ -45,6 +45,66 @@ pub(crate) fn seat(member: &Member, group: &Group) -> Option<Seat> {
     let mut seat = Status::read(&member.note).or(foreign)?.seat(member);
     group.adjust(&mut seat);
     Some(seat)
+}
+
+/// A member that takes duties by the roster.
+pub(crate) struct Taker {
+    pub(crate) seat: Seat,
+    /// The one duty that it is there for.
+    pub(crate) only: Option<DutyId>,
+}
+
+impl Taker {
+    /// Whether it would be given duties.
+    pub(crate) fn takes(&self) -> bool {
+        is_taker(&self.seat)
+    }
+}
+
+/// Whether a seat would be given duties.
+pub(crate) fn is_taker(seat: &Seat) -> bool {
+    seat.takes && seat.keeps && seat.weight > 0 && seat.room > 0
+}
+
+/// Who holds duties by the roster, as operators want it in this document.
+pub(crate) fn takers(members: &[Member], group: &Group) -> Vec<Taker> {
+    let taker = |member: &Member| Some(Taker { seat: seat(member, group)?, only: only(member) });
+    members.iter().filter_map(taker).collect()
+}
+
+/// Whether a pin leads to this seat.
+pub(crate) fn is_at(seat: &Seat, pin: &Pin) -> bool {
+    match pin {
+        Pin::Instance(instance) => seat.instance == *instance,
+        Pin::Name(name) => seat.name.as_ref() == Some(name),
+        Pin::Zone(zone) => seat.zone.as_ref() == Some(zone),
+    }
+}
+
+/// Refuses more pinned duties than there is room for: at this place, and at a member that is the
+/// only one where several pins lead.
+pub(crate) fn check_room(pin: &Pin, takers: &[Taker], group: &Group) -> Result<(), StoreError> {
+    let at = |pin: &Pin| -> Vec<&Taker> {
+        takers.iter().filter(|taker| is_at(&taker.seat, pin)).collect()
+    };
+    let there = at(pin);
+    let alone = match &there[..] {
+        [] => return Ok(()),
+        [one] => Some(&one.seat.instance),
+        _ => None,
+    };
+    let room = there.iter().fold(0_usize, |sum, taker| sum.saturating_add(taker.seat.room));
+    let leads_there = |other: &&Pin| {
+        *other == pin
+            || alone
+                .is_some_and(|alone| matches!(&at(other)[..], [one] if one.seat.instance == *alone))
+    };
+    let pinned = group.pins.values().filter(leads_there).count();
+    if pinned <= room {
+        return Ok(());
+    }
+    let what = format!("{} would be pinned to {pin}, which has room for {room}", duties(pinned));
+    Err(StoreError::refused(Code::Conflict, what))
 }
 
 /// `1 duty`, `2 duties`.

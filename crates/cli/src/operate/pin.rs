@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 use tenure_core::engine::Group;
-use tenure_core::roster::{Pin, Seat};
+use tenure_core::roster::Pin;
 use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, Label, Store};
 
-use super::sight::{Edited, Sight, Taker, edit};
-use super::{Name, conflict, duties};
+use super::sight::{Edited, Sight, edit};
+use super::{Name, conflict};
 use crate::args::name;
 use crate::failure::Failure;
+use crate::group::{check_room, is_at};
 use crate::ls::or_nothing;
 use crate::output::document;
 use crate::table::{Align, Column, lay_out};
@@ -173,15 +174,6 @@ impl Change {
     }
 }
 
-/// Whether a pin leads to this seat.
-fn is_at(seat: &Seat, pin: &Pin) -> bool {
-    match pin {
-        Pin::Instance(instance) => seat.instance == *instance,
-        Pin::Name(name) => seat.name.as_ref() == Some(name),
-        Pin::Zone(zone) => seat.zone.as_ref() == Some(zone),
-    }
-}
-
 /// Refuses a pin that cannot be followed. A name or a zone may be waited for, an instance not.
 fn check_place(duty: &DutyId, pin: &Pin, sight: &Sight, group: &Group) -> Result<(), Failure> {
     let takers = sight.takers(group);
@@ -206,34 +198,6 @@ fn check_place(duty: &DutyId, pin: &Pin, sight: &Sight, group: &Group) -> Result
             return Err(conflict(what));
         }
     }
-    check_room(pin, &takers, group)
-}
-
-/// Refuses more pinned duties than there is room for: at this place, and at a member that is the
-/// only one where several pins lead.
-fn check_room(pin: &Pin, takers: &[Taker], group: &Group) -> Result<(), Failure> {
-    let at = |pin: &Pin| -> Vec<&Taker> {
-        takers.iter().filter(|taker| is_at(&taker.seat, pin)).collect()
-    };
-    let there = at(pin);
-    let alone = match &there[..] {
-        [] => return Ok(()),
-        [one] => Some(&one.seat.instance),
-        _ => None,
-    };
-    let room = there.iter().fold(0_usize, |sum, taker| sum.saturating_add(taker.seat.room));
-    let leads_there = |other: &&Pin| {
-        *other == pin
-            || alone
-                .is_some_and(|alone| matches!(&at(other)[..], [one] if one.seat.instance == *alone))
-    };
-    let pinned = group.pins.values().filter(leads_there).count();
-    if pinned <= room {
-        return Ok(());
-    }
-    let place = pin.to_string();
-    Err(conflict(format!(
-        "{} would be pinned to {place}, which has room for {room}",
-        duties(pinned)
-    )))
+    check_room(pin, &takers, group)?;
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_core::engine::{Group, Layout};
-use tenure_core::roster::{Pin, Seat};
+use tenure_core::roster::Pin;
 use tenure_core::store::{AuditKind, Holder, HolderNow, Member, Replaced};
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Store, StoreError, Version};
 use tenure_duty::process;
@@ -13,7 +13,7 @@ use tenure_duty::process;
 use super::lines::{self, Line};
 use super::not_there;
 use crate::failure::Failure;
-use crate::group::{self, Read, only, seat};
+use crate::group::{self, Read, Taker, only, takers};
 use crate::output::to_stderr;
 use crate::why::Trail;
 
@@ -30,20 +30,6 @@ pub(super) struct Sight {
     pub(super) group: Group,
     pub(super) members: Vec<Member>,
     pub(super) holders: Vec<Holder>,
-}
-
-/// A member that takes duties by the roster.
-pub(super) struct Taker {
-    pub(super) seat: Seat,
-    /// The one duty that it is there for.
-    pub(super) only: Option<DutyId>,
-}
-
-impl Taker {
-    /// Whether it would be given this duty, or any.
-    pub(super) fn takes(&self) -> bool {
-        self.seat.takes && self.seat.keeps && self.seat.weight > 0 && self.seat.room > 0
-    }
 }
 
 impl Sight {
@@ -100,9 +86,7 @@ impl Sight {
 
     /// Who holds duties by the roster, as operators want it in this document.
     pub(super) fn takers(&self, group: &Group) -> Vec<Taker> {
-        let taker =
-            |member: &Member| Some(Taker { seat: seat(member, group)?, only: only(member) });
-        self.members.iter().filter_map(taker).collect()
+        takers(&self.members, group)
     }
 
     /// Whether somebody else would take over from this member.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_core::engine::{Drain, Group, Layout, Settings, Status};
-use tenure_core::roster::{Pin, Seat};
+use tenure_core::roster::Pin;
 use tenure_core::store::Member;
 use tenure_core::{Code, DutyId, InstanceId, Nonce, StoreError};
 
@@ -13,6 +13,7 @@ use super::refused;
 use super::state::{self, State};
 use crate::args::name;
 use crate::failure::Failure;
+use crate::group::{check_room, is_taker, takers};
 
 /// What would be changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,6 +127,7 @@ impl Changes {
         if !seat.is_some_and(|seat| is_taker(&seat)) {
             return conflict(format!("{duty} cannot be pinned to {who}, who takes no duties"));
         }
+        check_room(&to, &takers(&state.members, &group), &group)?;
         Ok(())
     }
 
@@ -220,9 +222,4 @@ impl Changes {
         }
         Some(changes)
     }
-}
-
-/// Whether a seat would be given duties.
-fn is_taker(seat: &Seat) -> bool {
-    seat.takes && seat.keeps && seat.weight > 0 && seat.room > 0
 }

@@ -257,6 +257,14 @@ fn more_is_not_pinned_than_there_is_room_for() {
         assert!(ran.stderr.contains("3 duties would be pinned to "), "{ran:?}");
         assert!(ran.stderr.contains(", which has room for 2"), "{ran:?}");
     }
+    // A plan counts what is pinned already, and its own pins together.
+    for pins in [&["--pin", "c=host-1"][..], &["--pin", "c=host-2", "--pin", "d=host-1"]] {
+        let ran = tenure.run(&[&["plan", "poll", "--out", "plan"], pins].concat());
+        ran.refused("DT012");
+        let why = "3 duties would be pinned to instance:host-1, which has room for 2";
+        assert!(ran.stderr.contains(why) && !tenure.path("plan").exists(), "{ran:?}");
+    }
+    tenure.run(&["plan", "poll", "--pin", "c=host-2", "--pin", "d=host-2"]).ok();
     assert_eq!(group(&url, "poll"), before);
     // The zone has room for four.
     tenure.run(&["pin", "poll/c", "--zone", "eu"]).ok();
