@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tenure_core::engine::{Drain, Group, Status};
 use tenure_core::store::Watch;
-use tenure_core::{Code, GroupName, InstanceId, Store, StoreError};
+use tenure_core::{Code, GroupName, InstanceId, Problem, Store, StoreError};
 use tokio::time::{sleep, timeout};
 
 use super::progress::Progress;
@@ -31,6 +31,8 @@ const NOT_YET: u8 = 4;
 
 /// How often the group is looked at, hint or not.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long a look may take: who does not answer by then is away.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Members look at the group once in a second at least: by then the instance knows of the drain,
 /// and what it gave back has found somebody.
 const SETTLE: Duration = Duration::from_millis(1_200);
@@ -104,6 +106,7 @@ impl Task {
         value["drained"] = (self.how.is_some() && !self.dry_run && progress.is_drained()).into();
         value["ended"] = progress.ended.into();
         value["duties"] = progress.value(&self.group);
+        value["away"] = progress.away.as_ref().map(|problem| problem.code.as_str()).into();
         value
     }
 }
@@ -176,7 +179,7 @@ impl Task {
         json: bool,
     ) -> Result<Told, Failure> {
         let Self { group, instance, .. } = self;
-        let line = progress.line();
+        let line = progress.known();
         let undo = format!("`tenure drain {group} {instance} --undo` takes it back");
         let over = match over {
             // The time was only too short to look twice.
@@ -195,16 +198,16 @@ impl Task {
                 Ok(Told { text: shown, code: ExitCode::from(code) })
             }
             Over::Time => {
-                let error = StoreError::refused(Code::StillHeld, self.still_held(progress));
                 let kept = "the drain stays in force";
+                let error = self.not_yet(progress);
                 let failure = Box::new(Failure::Partly { shown, error, kept });
                 Err(Failure::Around { failure, code: NOT_YET })
             }
         }
     }
 
-    /// What was left when the time was over, as far as it is known.
-    fn still_held(&self, progress: &Progress) -> String {
+    /// What was left when the time was over; of a store that is away nobody knows.
+    fn not_yet(&self, progress: &Progress) -> StoreError {
         let Self { group, instance, .. } = self;
         let left = progress.left().map(|id| format!("{group}/{id}")).collect::<Vec<_>>();
         let left = match left.is_empty() {
@@ -213,9 +216,14 @@ impl Task {
         };
         let line = progress.line();
         match &progress.away {
-            None => format!("{instance} still holds {left}; {line}"),
-            Some(problem) => {
-                format!("{instance} held {left} before the store was away; {line}; {problem}")
+            None => StoreError::refused(
+                Code::StillHeld,
+                format!("{instance} still holds {left}; {line}"),
+            ),
+            Some(Problem { code, detail }) => {
+                let what =
+                    format!("{detail}; when it answered last, {instance} held {left}; {line}");
+                StoreError::refused(*code, what)
             }
         }
     }
@@ -247,19 +255,25 @@ async fn wait(
             Err(_) => pending().await,
         }
     };
-    let drained = follow(store, task, how, progress, tell);
-    let bounded = async {
-        match task.timeout {
-            Some(limit) => timeout(limit, drained).await.unwrap_or(Ok(Over::Time)),
-            None => drained.await,
-        }
-    };
     tokio::select! {
-        over = bounded => over,
+        over = follow(store, task, how, progress, tell) => over,
         signal = asked => Ok(Over::Asked(signal)),
     }
 }
 
+/// The group, or that the store is away: also one that takes the question and does not answer.
+async fn look(store: &dyn Store, group: &GroupName) -> Result<Sight, StoreError> {
+    let away = |what| StoreError::refused(Code::Unreachable, what);
+    match timeout(ANSWER_WITHIN, Sight::read(store, group)).await {
+        Err(_) => Err(away(format!("no answer within {ANSWER_WITHIN:?}"))),
+        // Whether a look has happened is of no interest.
+        Ok(Err(error)) if error.code() == Code::Lost => Err(away(error.problem().detail.clone())),
+        Ok(read) => read,
+    }
+}
+
+/// What is told when the time is over is what a whole look has shown: one that is under way ends
+/// first.
 async fn follow(
     store: &dyn Store,
     task: &Task,
@@ -267,10 +281,18 @@ async fn follow(
     progress: &mut Progress,
     tell: bool,
 ) -> Result<Over, StoreError> {
-    let mut watch = store.watch(&task.group).await.ok();
+    let watch = timeout(ANSWER_WITHIN, store.watch(&task.group)).await;
+    let mut watch = watch.ok().and_then(Result::ok);
+    let time = async {
+        match task.timeout {
+            Some(limit) => sleep(limit).await,
+            None => pending().await,
+        }
+    };
+    tokio::pin!(time);
     let (mut out, mut deserted) = (false, false);
     loop {
-        match Sight::read(store, &task.group).await {
+        let pause = match look(store, &task.group).await {
             Ok(sight) => {
                 progress.answered(tell);
                 progress.look(&sight);
@@ -290,6 +312,7 @@ async fn follow(
                     return Ok(Over::Drained);
                 }
                 out = progress.is_over();
+                if out { Pause::Settle } else { Pause::Hint }
             }
             Err(error) => {
                 let passes = may_pass(error.code());
@@ -298,13 +321,29 @@ async fn follow(
                     return Err(error);
                 }
                 out = false;
-                sleep(LOOK_EVERY).await;
-                continue;
+                Pause::Away
             }
+        };
+        tokio::select! {
+            () = pause.over(&mut watch) => {}
+            () = &mut time => return Ok(Over::Time),
         }
-        match out {
-            true => sleep(SETTLE).await,
-            false => next_look(&mut watch).await,
+    }
+}
+
+/// What is waited for between two looks.
+enum Pause {
+    Settle,
+    Away,
+    Hint,
+}
+
+impl Pause {
+    async fn over(self, watch: &mut Option<Box<dyn Watch>>) {
+        match self {
+            Self::Settle => sleep(SETTLE).await,
+            Self::Away => sleep(LOOK_EVERY).await,
+            Self::Hint => next_look(watch).await,
         }
     }
 }
@@ -347,9 +386,8 @@ mod tests {
             panic!("it is not known")
         };
         let Failure::Partly { error, .. } = *failure else { panic!("it says what is kept") };
-        let said = "a held nothing before the store was away; 0 of 0 duties handed over; \
-                    ST002: the store cannot be reached: no route";
-        assert_eq!((error.code(), error.problem().detail.as_str()), (Code::StillHeld, said));
+        let said = "no route; when it answered last, a held nothing; 0 of 0 duties handed over";
+        assert_eq!((error.code(), error.problem().detail.as_str()), (Code::Unreachable, said));
         progress.answered(false);
         assert!(progress.is_drained());
     }

@@ -92,6 +92,17 @@ impl Progress {
         format!("{handed} of {} handed over{colon}{}", duties(self.now.len()), parts.join(", "))
     }
 
+    /// The same, and since when it may be otherwise.
+    pub(super) fn known(&self) -> String {
+        match &self.away {
+            None => self.line(),
+            Some(problem) => {
+                let problem = shown(&problem.to_string());
+                format!("{} when the store answered last ({problem})", self.line())
+            }
+        }
+    }
+
     /// Tells people what has changed: on a terminal in the same line.
     pub(super) fn tell(&mut self) {
         let line = self.line();

@@ -74,7 +74,7 @@ fn drain_and_evict(url: &str) {
     let json = tenure.run(&[&words(&first)[..], &["--json"]].concat()).json();
     let expected = json!({
         "dry_run": false, "group": "poll", "instance": first, "changed": false, "drained": true,
-        "ended": false, "how": "hand-over", "duties": [], "pruned": [],
+        "ended": false, "how": "hand-over", "duties": [], "pruned": [], "away": null,
     });
     assert_eq!(json, expected);
     // However short the time is: it holds nothing.
@@ -236,6 +236,53 @@ fn a_drain_waits_for_a_store_that_is_away() {
     draining.exits(0);
     let said = tenure.text("drain.err");
     assert_eq!(said.matches("the store is away").count(), 1, "{said}");
+}
+
+/// The server takes questions and does not answer: what was seen before is not told as if it were
+/// so now.
+#[test]
+fn a_drain_says_that_a_store_does_not_answer() {
+    if service(TEST_REDIS).is_none() {
+        return;
+    }
+    let server = Redis::start(RedisOptions::default()).unwrap();
+    let url = server.url();
+    let note = "tenure=1\nweight=1\nroom=100\n";
+    with_store(&url, async |store| {
+        let a = join(&*store, "g", "a", note).await;
+        join(&*store, "g", "b", note).await;
+        claim(&*store, &a, "0").await;
+    });
+    let tenure = Tenure::new();
+    let words = ["drain", "g", "a", "--store", &url];
+    let patient = tenure.start("patient", &words);
+    let limit = [&words[..], &["--timeout", "4s"]].concat();
+    let limited = tenure.start("limited", &limit);
+    for (name, one) in [("patient", &patient), ("limited", &limited)] {
+        tenure.said(one, "0 of 1 duty handed over\n");
+        assert!(!tenure.text(&format!("{name}.err")).contains("away"));
+    }
+    server.pause().unwrap();
+    limited.exits(4);
+    let said = tenure.text("limited.err");
+    let last = "; when it answered last, a held g/0; 0 of 1 duty handed over\n";
+    assert!(said.contains("\nST002: ") && said.contains(last), "{said}");
+    assert!(
+        said.contains("\nkept: the drain stays in force\n") && !said.contains("DT011"),
+        "{said}"
+    );
+    tenure.said(&patient, "\nthe store is away, it is tried again: ST002: ");
+    patient.signal(Signal::INT);
+    patient.exits(130);
+    let said = tenure.text("patient.err");
+    assert!(
+        said.contains("0 of 1 duty handed over when the store answered last (ST002: "),
+        "{said}"
+    );
+    // Who comes now is told within a bounded time as well.
+    let ran = tenure.run(&words);
+    ran.refused("ST002");
+    server.resume().unwrap();
 }
 
 /// A pin brings the duty over; without it, it stays.
