@@ -64,7 +64,7 @@ impl Settings {
             within("--drain", drain, Duration::ZERO, LONGEST_DRAIN)?;
         }
         let label = |text: &Option<String>| {
-            text.as_deref().map(|text| args::name(text, |text| Label::new(text))).transpose()
+            text.as_deref().map(|text| args::name(text, Label::unescape)).transpose()
         };
         Ok(Self {
             ttl,

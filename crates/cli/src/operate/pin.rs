@@ -19,13 +19,13 @@ pub(crate) struct Args {
     /// The duty as GROUP/ID; a GROUP alone lists its pins
     #[arg(value_name = "GROUP[/ID]")]
     duty: String,
-    /// The instance that is to do it, as it is printed
+    /// The instance that is to do it, as it is printed; or a place as pins are listed: zone:LABEL
     #[arg(conflicts_with_all = ["name", "zone", "remove"])]
     instance: Option<String>,
-    /// A member with this name is to do it
+    /// A member with this name is to do it, as it is printed
     #[arg(long, value_name = "LABEL", conflicts_with_all = ["zone", "remove"])]
     name: Option<String>,
-    /// A member in this zone is to do it
+    /// A member in this zone is to do it, as it is printed
     #[arg(long, value_name = "LABEL", conflicts_with = "remove")]
     zone: Option<String>,
     /// Take the pin back
@@ -54,12 +54,22 @@ pub(crate) struct Change {
     dry_run: bool,
 }
 
+/// An instance, or a place as pins are printed.
+fn read_place(text: &str) -> Result<Pin, Failure> {
+    match text.split_once(':') {
+        Some(("instance", who)) => name(who, InstanceId::unescape).map(Pin::Instance),
+        Some(("name", label)) => name(label, Label::unescape).map(Pin::Name),
+        Some(("zone", label)) => name(label, Label::unescape).map(Pin::Zone),
+        _ => name(text, InstanceId::unescape).map(Pin::Instance),
+    }
+}
+
 impl Task {
     pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
         let pin = match (&args.instance, &args.name, &args.zone) {
-            (Some(who), _, _) => Some(Pin::Instance(name(who, InstanceId::unescape)?)),
-            (_, Some(label), _) => Some(Pin::Name(name(label, |label| Label::new(label))?)),
-            (_, _, Some(label)) => Some(Pin::Zone(name(label, |label| Label::new(label))?)),
+            (Some(place), _, _) => Some(read_place(place)?),
+            (_, Some(label), _) => Some(Pin::Name(name(label, Label::unescape)?)),
+            (_, _, Some(label)) => Some(Pin::Zone(name(label, Label::unescape)?)),
             _ => None,
         };
         let usage = |what: &str| Err(Failure::Usage(what.to_owned()));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure_core::engine::{Drain, Group, Layout, Settings, Status};
 use tenure_core::roster::Pin;
 use tenure_core::store::Member;
-use tenure_core::{Code, DutyId, InstanceId, Nonce, StoreError};
+use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Nonce, StoreError};
 
 use super::refused;
 use super::state::{self, State};
@@ -29,15 +29,29 @@ fn conflict<T>(what: String) -> Result<T, Failure> {
     Err(refused(Code::Conflict, what))
 }
 
-/// Takes `NAME=VALUE` apart; in a name an equals sign is written `%3D`.
+/// Takes `NAME=VALUE` apart; in a name an equals sign is written `%3D`, as it is printed.
 fn pair<'a>(option: &str, text: &'a str, form: &str) -> Result<(&'a str, &'a str), Failure> {
     let apart = text.split_once('=').filter(|(left, right)| !left.is_empty() && !right.is_empty());
-    apart.ok_or_else(|| Failure::Usage(format!("{option} is {form}")))
+    let apart = apart.filter(|(_, right)| !right.contains('='));
+    apart.ok_or_else(|| Failure::Usage(format!("{option} is {form}; write = in a name as %3D")))
+}
+
+/// Reads a duty of the group: its id, or `GROUP/ID` as it is printed elsewhere.
+fn duty_of(group: &GroupName, text: &str) -> Result<DutyId, Failure> {
+    if !text.contains('/') {
+        return name(text, DutyId::unescape);
+    }
+    let duty: DutyKey = name(text, str::parse)?;
+    match duty.group == *group {
+        true => Ok(duty.id),
+        false => Err(Failure::Usage(format!("{duty} is not of the group {group}"))),
+    }
 }
 
 impl Changes {
     /// Reads what was typed.
     pub(super) fn read(
+        group: &GroupName,
         joins: &[String],
         leaves: &[String],
         weights: &[String],
@@ -63,7 +77,7 @@ impl Changes {
         }
         for text in pins {
             let (duty, who) = pair("--pin", text, "ID=INSTANCE")?;
-            let (duty, who) = (name(duty, DutyId::unescape)?, instance(who)?);
+            let (duty, who) = (duty_of(group, duty)?, instance(who)?);
             let other = changes.pins.insert(duty.clone(), who.clone());
             if let Some(other) = other.filter(|other| *other != who) {
                 return conflict(format!("{duty} is pinned to {other} and to {who}"));

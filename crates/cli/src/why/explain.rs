@@ -274,7 +274,7 @@ impl View<'_> {
 
     fn member(&self, member: &Member) -> Value {
         let (seat, opinion) = self.line(member);
-        let label = |label: Option<&tenure_core::Label>| label.map(|l| l.as_str().to_owned());
+        let label = |label: Option<&tenure_core::Label>| label.map(ToString::to_string);
         json!({
             "instance": member.instance.to_string(),
             "chosen": opinion.map(|o| o.why.is_yes()),

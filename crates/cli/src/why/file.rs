@@ -178,11 +178,12 @@ mod tests {
     fn a_plan_is_read_back_and_an_edited_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plan");
-        let weights = ["a=3".to_owned()];
+        let (weights, pins) = (["a=3".to_owned()], ["d=a".to_owned()]);
+        let group = GroupName::new("g").unwrap();
         let plan = PlanFile {
             store: "sqlite:x".to_owned(),
-            group: GroupName::new("g").unwrap(),
-            changes: Changes::read(&["n".to_owned()], &[], &weights, &["d=a".to_owned()]).unwrap(),
+            changes: Changes::read(&group, &["n".to_owned()], &[], &weights, &pins).unwrap(),
+            group,
             basis: Basis { members: "1".into(), holders: "2".into(), document: "3".into() },
             moves: json!([{ "duty": "d" }]),
         };

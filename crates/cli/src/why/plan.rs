@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tenure_core::engine::Picture;
 use tenure_core::roster::{Seat, Why};
-use tenure_core::{DutyId, GroupName, InstanceId, StoreError};
+use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// The share that a member would have beside the others
     #[arg(long, value_name = "INSTANCE=N")]
     weight: Vec<String>,
-    /// Where a duty would have to be
+    /// Where a duty would have to be; it may also be given as GROUP/ID
     #[arg(long, value_name = "ID=INSTANCE")]
     pin: Vec<String>,
     /// Keep the plan in this file, for `tenure apply`
@@ -54,8 +54,8 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
-        let changes = Changes::read(&args.join, &args.leave, &args.weight, &args.pin)?;
         let group = name(&args.group, GroupName::unescape)?;
+        let changes = Changes::read(&group, &args.join, &args.leave, &args.weight, &args.pin)?;
         Ok(Self { group, changes, out: args.out.as_deref().map(path).transpose()? })
     }
 }
@@ -113,7 +113,7 @@ struct Count {
 
 /// A duty that would be elsewhere.
 pub(super) struct Move {
-    duty: DutyId,
+    duty: DutyKey,
     from: Option<InstanceId>,
     to: Option<InstanceId>,
     /// Why it would not stay, and why it would go there.
@@ -160,7 +160,8 @@ impl Planned {
                 };
                 let anyway = unchanged.get(duty).is_some_and(|owner| *owner != from);
                 let (leaves, comes) = (why(from), why(to));
-                let (duty, from, to) = (duty.clone(), from.cloned(), to.cloned());
+                let duty = DutyKey { group: state.name.clone(), id: duty.clone() };
+                let (from, to) = (from.cloned(), to.cloned());
                 moves.push(Move { duty, from, to, leaves, comes, anyway });
             }
         }

@@ -412,7 +412,7 @@ impl Look {
             [
                 time::shown(entry.unix_ms),
                 entry.kind.as_str().to_owned(),
-                or_nothing(entry.duty.as_ref().map(|duty| &duty.id)),
+                or_nothing(entry.duty.as_ref()),
                 entry.instance.to_string(),
                 shown(&entry.reason),
             ]
@@ -429,7 +429,7 @@ impl Look {
             json!({
                 "instance": member.instance.to_string(),
                 "weight": seat.as_ref().map(|seat| seat.weight),
-                "zone": zone.map(Label::as_str),
+                "zone": zone.map(Label::to_string),
                 "room": seat.as_ref().map(|seat| seat.room),
                 "holds": holds.get(&member.instance).copied().unwrap_or(0),
                 "remaining_ms": millis(member.remaining),

@@ -25,5 +25,6 @@ mod stories;
 mod tenure;
 mod terminal;
 mod troubles;
+mod typed;
 mod upkeep;
 mod why;

@@ -369,8 +369,7 @@ fn members_do_what_was_planned() {
     assert!(moved.is_ok(), "{:?} {}", holders(), tenure.text("1.err"));
     let plan: Value = serde_json::from_str(&tenure.text("plan")).unwrap();
     for step in plan["moves"].as_array().unwrap() {
-        let duty = format!("poll/{}", step["duty"].as_str().unwrap());
-        let now = tenure.run(&["explain", &duty, "--json"]).json();
+        let now = tenure.run(&["explain", step["duty"].as_str().unwrap(), "--json"]).json();
         assert_eq!((&now["holder"], &now["should_be"]), (&step["to"], &step["to"]));
         assert!(now["transitions"].as_array().unwrap().len() >= 3, "{now}");
     }

@@ -1,0 +1,63 @@
+//! What people type: names copied from what was printed, and mistakes.
+
+use crate::tenure::{Tenure, claim, join, with_store};
+
+/// Whatever is printed can be given back, copied as it is.
+#[test]
+fn what_is_printed_is_taken_as_it_is() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    let note = "tenure=1\nweight=1\nroom=2\nzone=eu%20w:1%25\nname=%C3%BC=1\nview=0\n";
+    with_store(&url, async |store| {
+        for who in ["host 1=/é", "host 2"] {
+            let session = join(&*store, "a:b/c d", who, note).await;
+            if who == "host 2" {
+                claim(&*store, &session, "x=y/%41 🦀").await;
+            }
+        }
+    });
+    let top = tenure.run(&["top", "--once", "--json"]).json();
+    let shown = &top["groups"][0];
+    let group = shown["group"].as_str().unwrap();
+    let who = shown["members"][0]["instance"].as_str().unwrap();
+    let zone = shown["members"][0]["zone"].as_str().unwrap();
+    assert_eq!(zone, "eu%20w:1%25");
+    let text = tenure.run(&["top", "--once"]).ok();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!([group, who, zone].iter().all(|name| words.contains(name)), "{text}");
+    // The duty in the list of what happened.
+    let duty = *words.iter().find(|word| word.contains("%2F%2541")).unwrap();
+    let explained = tenure.run(&["explain", duty, "--json"]).json();
+    assert_eq!(
+        (&explained["duty"], &explained["members"][0]["zone"]),
+        (&duty.into(), &zone.into())
+    );
+
+    let planned = tenure.run(&["plan", group, "--leave", "host%202", "--json"]).json();
+    assert_eq!(
+        (&planned["moves"][0]["duty"], &planned["moves"][0]["to"]),
+        (&duty.into(), &who.into())
+    );
+    let pin = format!("{duty}={who}");
+    let planned = tenure.run(&["plan", group, "--pin", &pin, "--json"]).json();
+    let pin = &planned["changes"]["pin"];
+    assert_eq!(pin.as_object().unwrap().values().collect::<Vec<_>>(), [who]);
+    for place in [["--zone", zone], ["--name", "%C3%BC%3D1"]] {
+        tenure.run(&[&["pin", duty], &place[..]].concat()).ok();
+        let pins = tenure.run(&["pin", group, "--json"]).json()["pins"].clone();
+        let to = pins[0]["to"].as_str().unwrap();
+        // It is there, so nobody is waited for; and the list can be given back.
+        let text = tenure.run(&["pin", duty, to]).ok();
+        assert_eq!(text, format!("{duty} was pinned to {to} before\n"));
+        tenure.run(&["pin", duty, "--remove"]).ok();
+    }
+    tenure.run(&["pin", duty, who]).ok();
+    tenure.run(&["pause", duty]).ok();
+    tenure.run(&["drain", group, who, "--dry-run"]).ok();
+    tenure.run(&["evict", group, who, "--dry-run"]).ok();
+
+    for words in [["--pin", "x=y=z"], ["--pin", "other/x=y"], ["--weight", "a=b=1"]] {
+        let ran = tenure.run(&[&["plan", group], &words[..]].concat());
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+    }
+}
