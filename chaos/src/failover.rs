@@ -14,6 +14,7 @@ use crate::line::now;
 use crate::place::Place;
 use crate::report::Report;
 use crate::run::{Options, World, judge};
+use crate::spare::{Spared, spare};
 
 /// What a failover came to.
 #[derive(Debug)]
@@ -26,6 +27,9 @@ pub struct FailedOver {
     pub lost: usize,
     /// Of these, commits that were answered while the standby was still told everything.
     pub lost_before: usize,
+    /// What the old primary told after the cut and the new one does not have. With asynchronous
+    /// replication that may be so, and the rest is judged; otherwise there is none.
+    pub spared: Spared,
     /// Everything else.
     pub report: Report,
 }
@@ -41,11 +45,10 @@ impl FailedOver {
         if self.lost_before > 0 {
             wrong.push(format!("{} commits are lost that the standby had", self.lost_before));
         }
-        if self.synchronous {
-            wrong.extend(self.report.wrong.iter().cloned());
-        } else if self.lost == 0 {
+        if !self.synchronous && self.spared.commits == 0 {
             wrong.push("nothing was lost, so nothing was shown".to_owned());
         }
+        wrong.extend(self.report.wrong.iter().cloned());
         wrong
     }
 }
@@ -61,11 +64,8 @@ impl fmt::Display for FailedOver {
         let (gap, recovered) = (report.longest_gap(), report.recovered.unwrap_or_default());
         writeln!(f, "longest gap          {:.1} s", gap.as_secs_f64())?;
         writeln!(f, "all act again after  {:.1} s", recovered.as_secs_f64())?;
-        let findings = report.wrong.len();
-        write!(f, "findings             {findings}")?;
-        if !self.synchronous && findings > 0 {
-            write!(f, ", as said: {}", report.wrong[0])?;
-        }
+        let Spared { commits, reads, grants } = self.spared;
+        write!(f, "lost as said         {commits} commits, {reads} reads, {grants} grants")?;
         for wrong in self.wrong() {
             write!(f, "\nBROKEN: {wrong}")?;
         }
@@ -90,7 +90,7 @@ pub async fn failover(options: &Options, synchronous: bool, patroni: bool) -> Re
     let killed = world.fleet.lock().await.end(0, Signal::SIGKILL);
     sleep(options.ttl * 2).await;
     world.place.fail_over().await?;
-    let since = Instant::now();
+    let (since, alone) = (Instant::now(), cut..now());
     if let Some(killed) = killed {
         killed.gone().await?;
     }
@@ -106,5 +106,12 @@ pub async fn failover(options: &Options, synchronous: bool, patroni: bool) -> Re
     let stored = Stored::read(&*world.store, &world.group, options.duties).await?;
     let lost = History::merge(&world.group, &told, &stored).lost(&stored);
     let lost_before = lost.iter().filter(|answered| **answered < cut).count();
-    Ok(FailedOver { synchronous, level, lost: lost.len(), lost_before, report })
+    let mut spared = Spared::default();
+    if !synchronous {
+        let rest;
+        (rest, spared) = spare(&told, &stored, &alone);
+        report.wrong = world.fleet.lock().await.problems();
+        report.wrong.extend(History::merge(&world.group, &rest, &stored).judge()?);
+    }
+    Ok(FailedOver { synchronous, level, lost: lost.len(), lost_before, spared, report })
 }

@@ -12,7 +12,7 @@ use tenure::store::{AuditEntry, AuditKind, AuditRange, Checkpoint};
 use tenure::{DutyKey, Epoch, GroupName, InstanceId, Store, Version};
 
 use crate::instance::event_of;
-use crate::line::{Line, Outcome, Told, Under};
+use crate::line::{Line, Outcome, Told, Under, is_grant};
 
 /// What the store says at the end.
 #[derive(Debug, Default)]
@@ -148,9 +148,7 @@ impl History {
                 let one = Accepted { epoch, instance, event, version, before, after };
                 self.accepted.entry(under.duty.clone()).or_default().push(one);
             }
-            Line::Record { change, under: Some(under), .. }
-                if change == "acquired" || change == "taken_over" =>
-            {
+            Line::Record { change, under: Some(under), .. } if is_grant(change) => {
                 self.recorded.push((under.clone(), instance.to_owned()));
             }
             _ => {}

@@ -20,6 +20,7 @@ mod report;
 mod rolling;
 mod run;
 mod schedule;
+mod spare;
 
 pub use belief::{Belief, measure};
 pub use churn::{Churned, churn};
@@ -33,3 +34,4 @@ pub use report::Report;
 pub use rolling::{Rolled, rolling};
 pub use run::{Options, run};
 pub use schedule::{Fault, Planned, schedule};
+pub use spare::{Spared, spare};

@@ -90,6 +90,11 @@ pub enum Line {
     },
 }
 
+/// Whether a change of a hold is its begin.
+pub(crate) fn is_grant(change: &str) -> bool {
+    change == "acquired" || change == "taken_over"
+}
+
 /// What became of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -146,6 +151,15 @@ impl fmt::Display for Line {
 }
 
 impl Line {
+    /// When it was written, about, where it says so.
+    pub fn time(&self) -> Option<u64> {
+        match self {
+            Self::Record { at, .. } | Self::Stands { at, .. } => Some(*at),
+            Self::Commit { after, .. } | Self::Plain { after, .. } => Some(*after),
+            Self::Hello { .. } | Self::Found { .. } => None,
+        }
+    }
+
     /// Reads one back.
     pub fn parse(text: &str) -> Result<Self> {
         let words: Vec<&str> = text.splitn(6, ' ').collect();

@@ -1,6 +1,13 @@
 //! Histories that are wrong in one way each, and must be found to be.
 
-use tenure_chaos::{Belief, History, Line, Outcome, Stored, Told, Under, Written, measure};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure::guarantee::Level;
+use tenure_chaos::{
+    Belief, FailedOver, History, Kind, Line, Outcome, Report, Spared, Stored, Told, Under, Written,
+    measure, spare,
+};
 
 fn under(epoch: u64) -> Under {
     Under { duty: "0".to_owned(), epoch }
@@ -80,6 +87,85 @@ fn what_the_store_forgot_or_granted_twice_is_found() {
         reason: "free".to_owned(),
     };
     assert!(wrong(&[told("b", &[record])], &grants(&[(1, "a")])).join("\n").contains("L1"));
+}
+
+fn acquired(epoch: u64, at: u64) -> Line {
+    let (change, reason) = ("acquired".to_owned(), "free".to_owned());
+    Line::Record { at, change, under: Some(under(epoch)), reason }
+}
+
+/// What a standby has that took over at 100, and heard nothing since 40.
+fn taken_over() -> Stored {
+    let written = |version, epoch, instance: &str| {
+        let instance = instance.to_owned();
+        Written { version, epoch, instance, event: version }
+    };
+    let kept = vec![written(1, 1, "a"), written(2, 2, "c"), written(3, 2, "c")];
+    Stored { kept: vec![("0".to_owned(), kept)], ..grants(&[(1, "a"), (2, "c")]) }
+}
+
+#[test]
+fn what_a_primary_told_alone_is_spared_and_nothing_else() {
+    let found = Line::Found { under: under(1), version: 2, instance: "a".to_owned(), event: 2 };
+    // The one writes, dies, and another one takes its duty over, all of it unheard.
+    let a = vec![acquired(1, 5), saved(1, 1, 10, 1), saved(1, 2, 50, 2)];
+    let b = vec![acquired(2, 60), found.clone(), saved(2, 3, 70, 3)];
+    let c = vec![acquired(2, 110), saved(2, 2, 120, 2), saved(2, 3, 130, 3)];
+    let judged = |a: &[Line], b: &[Line], c: &[Line]| {
+        let told = [told("a", a), told("b", b), told("c", c)];
+        assert!(!wrong(&told, &taken_over()).is_empty(), "it shows nothing");
+        let (rest, spared) = spare(&told, &taken_over(), &(40..100));
+        (wrong(&rest, &taken_over()).join("\n"), spared)
+    };
+    let all = Spared { commits: 2, reads: 1, grants: 1 };
+    assert_eq!(judged(&a, &b, &c), (String::new(), all));
+
+    let and = |lines: &[Line], more: Line| [lines, &[more]].concat();
+    // Answered before, and after.
+    let (text, _) = judged(&and(&a, saved(1, 4, 30, 4)), &b, &c);
+    assert!(text.contains("was answered"), "{text}");
+    let (text, _) = judged(&a, &b, &and(&c, saved(2, 4, 140, 4)));
+    assert!(text.contains("was answered"), "{text}");
+    // A hold that is not stored, and goes on after.
+    let (text, _) = judged(&a, &and(&b, acquired(2, 125)), &c);
+    assert!(text.contains("L1"), "{text}");
+    let (text, _) = judged(&a, &b, &and(&c, found));
+    assert!(text.contains("written twice"), "{text}");
+    // What is stored is judged whenever it was told: an older epoch after a newer one.
+    let late = [vec![acquired(1, 5), saved(1, 1, 150, 1)], a[2..].to_vec()].concat();
+    let (text, _) = judged(&late, &b, &c);
+    assert!(text.contains("began after"), "{text}");
+}
+
+#[test]
+fn a_failover_is_broken_by_what_is_left() {
+    let report = |wrong: &[&str]| Report {
+        kind: Kind::Postgres,
+        seed: 0,
+        lasted: Duration::ZERO,
+        faults: BTreeMap::new(),
+        instances: 1,
+        effects: 1,
+        moves: 0,
+        gaps: Vec::new(),
+        overlapping: 0,
+        belief: measure(&[]),
+        refused: 0,
+        unknown: 0,
+        recovered: None,
+        wrong: wrong.iter().map(|what| (*what).to_owned()).collect(),
+    };
+    let wrong = |synchronous, commits, found: &[&str]| {
+        let level = if synchronous { Level::ExclusiveEffects } else { Level::AtLeastOnce };
+        let spared = Spared { commits, ..Spared::default() };
+        let report = report(found);
+        FailedOver { synchronous, level, lost: commits, lost_before: 0, spared, report }.wrong()
+    };
+    assert_eq!(wrong(false, 1, &[]), Vec::<String>::new());
+    assert_eq!(wrong(true, 0, &[]), Vec::<String>::new());
+    assert_eq!(wrong(false, 1, &["L3"]), ["L3"]);
+    assert_eq!(wrong(true, 0, &["L3"]), ["L3"]);
+    assert_eq!(wrong(false, 0, &[]), ["nothing was lost, so nothing was shown"]);
 }
 
 #[test]

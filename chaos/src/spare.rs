@@ -1,0 +1,78 @@
+//! What a standby that was cut off cannot have: answers that a primary gave alone.
+
+use std::ops::Range;
+
+use crate::history::{Stored, Written};
+use crate::line::{Line, Outcome, Told, Under, is_grant};
+
+/// How much was told to instances by a primary alone, and is not stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spared {
+    /// Commits that were answered.
+    pub commits: usize,
+    /// Checkpoints that were read.
+    pub reads: usize,
+    /// Grants.
+    pub grants: usize,
+}
+
+/// Takes out what was told within `alone` and is not stored. What is left has to be sound as if no
+/// server had ever failed.
+pub fn spare(told: &[Told], stored: &Stored, alone: &Range<u64>) -> (Vec<Told>, Spared) {
+    let mut spared = Spared::default();
+    let rest = told.iter().map(|one| {
+        let mut lines = Vec::with_capacity(one.lines.len());
+        for (at, line) in one.lines.iter().enumerate() {
+            let count = match line {
+                Line::Commit { under, event, after, outcome: Outcome::Saved(version), .. } => {
+                    let instance = one.instance.clone();
+                    let (version, epoch, event) = (*version, under.epoch, *event);
+                    let written = Written { version, epoch, instance, event };
+                    let lost = alone.contains(after) && !stored.may_have(&under.duty, &written);
+                    lost.then_some(&mut spared.commits)
+                }
+                Line::Found { under, version, instance, event } => {
+                    let (version, epoch, event) = (*version, under.epoch, *event);
+                    let written = Written { version, epoch, instance: instance.clone(), event };
+                    let lost = around(&one.lines, at, alone);
+                    let lost = lost && !stored.may_have(&under.duty, &written);
+                    lost.then_some(&mut spared.reads)
+                }
+                Line::Record { at, under: Some(under), change, .. } if is_grant(change) => {
+                    let lost = alone.contains(at) && !stored.granted(under, &one.instance);
+                    lost.then_some(&mut spared.grants)
+                }
+                _ => None,
+            };
+            match count {
+                Some(count) => *count += 1,
+                None => lines.push(line.clone()),
+            }
+        }
+        Told { instance: one.instance.clone(), lines }
+    });
+    (rest.collect(), spared)
+}
+
+/// Whether a line without a time of its own may have been written within these times.
+fn around(lines: &[Line], at: usize, times: &Range<u64>) -> bool {
+    let before = lines[..at].iter().rev().find_map(Line::time).unwrap_or(0);
+    let after = lines[at..].iter().find_map(Line::time).unwrap_or(u64::MAX);
+    before < times.end && after >= times.start
+}
+
+impl Stored {
+    /// Whether this was written, as far as the ring reaches.
+    fn may_have(&self, duty: &str, written: &Written) -> bool {
+        let Some((_, kept)) = self.kept.iter().find(|(name, _)| name == duty) else {
+            return false;
+        };
+        let oldest = kept.iter().map(|one| one.version).min();
+        oldest.is_some_and(|oldest| written.version < oldest) || kept.contains(written)
+    }
+
+    fn granted(&self, under: &Under, instance: &str) -> bool {
+        let grant = (&*under.duty, under.epoch, instance);
+        self.grants.iter().any(|(duty, epoch, who)| (&**duty, *epoch, &**who) == grant)
+    }
+}
