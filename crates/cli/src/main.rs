@@ -26,6 +26,7 @@ mod table;
 mod terminal;
 mod time;
 mod why;
+mod written;
 
 use std::process::ExitCode;
 

@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::group::{self, Read, Taker, only, takers};
 use crate::output::to_stderr;
 use crate::why::Trail;
+use crate::written;
 
 /// How often a document that others change meanwhile is read again and changed.
 const ATTEMPTS: u32 = 30;
@@ -168,6 +169,7 @@ pub(super) async fn edit(
         }
         let pruned = prune(&before, &mut group, store).await?;
         if !dry_run {
+            written::record(&mut group, &before.group, written::now(store).await)?;
             let document = group.document()?;
             match store.replace_group_document(name, before.version, &document).await {
                 Ok(Replaced::Saved(_)) => {}

@@ -16,6 +16,7 @@ use super::{duties, refused};
 use crate::args::path;
 use crate::failure::Failure;
 use crate::output::{document, to_stderr};
+use crate::written;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -63,6 +64,7 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
     changes.write_to(&mut group);
     let changed = group != state.group;
     if changed && !task.dry_run {
+        written::record(&mut group, &state.group, written::now(&*store).await)?;
         replace(&*store, &state, &group.document()?).await?;
     }
     if json {

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::ls::{millis, or_nothing};
 use crate::output::{document, to_stderr};
 use crate::table::{Align, Column, lay_out};
-use crate::time;
+use crate::{time, written};
 
 /// How many transitions people are shown.
 const SHOWN: usize = 20;
@@ -65,7 +65,7 @@ impl At {
     /// In milliseconds since 1970, by the store's clock where it has one; what the trail does not
     /// reach is refused.
     async fn settle(&self, store: &dyn Store, trail: &Trail) -> Result<u64, Failure> {
-        let now = store.survey().await?.unix_ms.unwrap_or_else(process::unix_ms);
+        let now = written::now(store).await;
         let Some(begins) = trail.begins() else {
             let what = "nothing is recorded of this group yet";
             return Err(refused(Code::NoRecord, what));
@@ -107,15 +107,15 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
     if state.has_targets() {
         notes.push(TARGETS_NOTE.to_owned());
     }
-    let state = match at {
-        None => state,
+    let (state, certain) = match at {
+        None => (state, true),
         Some(at) => {
             let past = past::at(&trail, &state, &duty.id, at)?;
             notes.extend(past.notes);
-            past.state
+            (past.state, past.certain)
         }
     };
-    let view = View::new(duty, state, &trail, at, notes);
+    let view = View { certain, ..View::new(duty, state, &trail, at, notes) };
     if json {
         return Ok(document(&view.value()));
     }
@@ -132,6 +132,8 @@ struct View<'a> {
     opinions: Option<Vec<Opinion>>,
     transitions: Vec<&'a AuditEntry>,
     notes: Vec<String>,
+    /// What operators had put in force is known.
+    certain: bool,
 }
 
 impl<'a> View<'a> {
@@ -146,7 +148,7 @@ impl<'a> View<'a> {
         let opinions = picture.explain(&duty.id);
         let mut transitions = trail.of_duty(&duty.id);
         transitions.retain(|entry| at.is_none_or(|at| entry.unix_ms <= at));
-        Self { duty, at, state, picture, opinions, transitions, notes }
+        Self { duty, at, state, picture, opinions, transitions, notes, certain: true }
     }
 
     /// When the hold of now began; `None` when the trail does not reach that far.
@@ -244,7 +246,8 @@ impl View<'_> {
             (None, Some(seat)) => line("should be", format!("with {}", seat.instance)),
             (None, None) => line("should be", "with nobody: no member has room".to_owned()),
         }
-        self.facts().into_iter().for_each(|fact| line("in force", fact));
+        let head = if self.certain { "in force" } else { "perhaps" };
+        self.facts().into_iter().for_each(|fact| line(head, fact));
         let rows: Vec<_> = self.state.members.iter().map(|member| self.row(member)).collect();
         let skipped = self.transitions.len().saturating_sub(SHOWN);
         let earlier = match skipped {
@@ -311,6 +314,7 @@ impl View<'_> {
             "paused": group.pauses(id),
             "pin": group.pins.get(id).map(ToString::to_string),
             "in_force": self.facts(),
+            "in_force_known": self.certain,
             "foreign_rule": self.picture.foreign,
             "members": self.state.members.iter().map(|m| self.member(m)).collect::<Vec<_>>(),
             "transitions": self.transitions.iter().map(|e| trail::value(e)).collect::<Vec<_>>(),

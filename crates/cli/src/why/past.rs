@@ -9,20 +9,25 @@ use tenure_core::{DutyId, DutyKey, Epoch, InstanceId, Nonce, StoreError};
 
 use super::state::State;
 use super::trail::Trail;
+use crate::{time, written};
 
 /// What no trail tells of any time.
-const NOT_RECORDED: [&str; 3] = [
+const NOT_RECORDED: [&str; 2] = [
     "a session that expires leaves no record: whoever left none counts as a member until the trail \
      shows the end of one of its holds",
-    "weights, rooms, zones and names are those of now for members that still live; others count as \
-     of weight 1 without a zone",
-    "the pins, weights and layout of now are taken for those of then; pauses, drains and cordons \
-     are not: what operators wrote is not recorded",
+    "the layout is that of now, and so is what members that still live say of themselves: weights, \
+     rooms, zones and names; others count as of weight 1 without a zone",
 ];
+
+/// What is said where operators' changes were never noted.
+const NEVER_NOTED: &str = "what operators had put in force then is not known: the pins and weights \
+    of now are taken for those of then; pauses, drains and cordons are not";
 
 /// A group as it was, as far as the trail tells.
 pub(super) struct Past {
     pub(super) state: State,
+    /// What operators had put in force is known.
+    pub(super) certain: bool,
     /// What could not be known.
     pub(super) notes: Vec<String>,
 }
@@ -62,14 +67,29 @@ pub(super) fn at(trail: &Trail, now: &State, asked: &DutyId, at: u64) -> Result<
     }
     let member = |instance: &InstanceId| member(instance, now, asked);
     let members = members.iter().map(member).collect::<Result<Vec<_>, _>>()?;
-    let group = Group {
-        settings: now.group.settings,
-        pins: now.group.pins.clone(),
-        weights: now.group.weights.clone(),
-        ..Group::default()
-    };
+    let (group, doubt) = group(now, at)?;
+    let certain = doubt.is_none();
+    notes.extend(doubt);
     let state = State { name: now.name.clone(), version: now.version, group, members, holders };
-    Ok(Past { state, notes })
+    Ok(Past { state, certain, notes })
+}
+
+/// What operators had put in force, and what is uncertain about that.
+fn group(now: &State, at: u64) -> Result<(Group, Option<String>), StoreError> {
+    let Some(then) = written::at(&now.group, at)? else {
+        let group = Group {
+            settings: now.group.settings,
+            pins: now.group.pins.clone(),
+            weights: now.group.weights.clone(),
+            ..Group::default()
+        };
+        return Ok((group, Some(NEVER_NOTED.to_owned())));
+    };
+    let doubt = (at < then.from).then(|| {
+        let from = time::shown(then.from);
+        format!("what operators changed before {from} is not known: as if there had been nothing")
+    });
+    Ok((then.group, doubt))
 }
 
 /// Who held what. Where the trail begins in the middle of a hold, its end tells who had it; where

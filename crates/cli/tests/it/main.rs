@@ -15,6 +15,7 @@ mod listen;
 mod ls;
 mod migrate;
 mod operate;
+mod past;
 mod poll;
 mod run;
 mod running;

@@ -6,22 +6,21 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tenure_core::engine::{Drain, Group, Layout};
 use tenure_core::roster::Pin;
-use tenure_core::store::{AuditRange, Evict, Replaced};
+use tenure_core::store::{Evict, Replaced};
 use tenure_core::{Document, DutyId, GroupName, InstanceId, Reason, Store, Ttl};
-use tenure_duty::process;
 use testkit::{TEST_ETCD, TEST_POSTGRES, TEST_REDIS, service, wait_until};
 
 use crate::running::LIMIT;
 use crate::stores;
 use crate::tenure::{Ran, Tenure, claim, join, release, with_store};
 
-const NOTE: &str = "tenure=1\nweight=1\nroom=100\n";
+pub const NOTE: &str = "tenure=1\nweight=1\nroom=100\n";
 
-fn group() -> GroupName {
+pub fn group() -> GroupName {
     GroupName::new("g").unwrap()
 }
 
-fn instance(name: &str) -> InstanceId {
+pub fn instance(name: &str) -> InstanceId {
     InstanceId::new(name).unwrap()
 }
 
@@ -30,7 +29,7 @@ async fn read(store: &dyn Store) -> Group {
 }
 
 /// Changes the document of the group.
-async fn edit(store: &dyn Store, change: impl FnOnce(&mut Group)) {
+pub async fn edit(store: &dyn Store, change: impl FnOnce(&mut Group)) {
     let before = store.group_document(&group()).await.unwrap();
     let mut after = Group::read(&before).unwrap();
     change(&mut after);
@@ -40,7 +39,7 @@ async fn edit(store: &dyn Store, change: impl FnOnce(&mut Group)) {
 }
 
 /// Four shards; `a` holds 0, 1 and 2, nobody 3, and `b` is there.
-fn prepare(url: &str) {
+pub fn prepare(url: &str) {
     with_store(url, async |store| {
         let ttl = Ttl::new(Duration::from_secs(600)).unwrap();
         edit(&*store, |group| group.settings = Some((ttl, Layout::Shards(4)))).await;
@@ -53,7 +52,7 @@ fn prepare(url: &str) {
 }
 
 /// What a member's line says.
-fn of<'a>(document: &'a Value, instance: &str) -> &'a Value {
+pub fn of<'a>(document: &'a Value, instance: &str) -> &'a Value {
     let members = document["members"].as_array().unwrap();
     members.iter().find(|member| member["instance"] == instance).unwrap()
 }
@@ -126,74 +125,12 @@ fn what_is_not_there_is_not_explained() {
     usage(&["top", "--every", "1ms"]);
 }
 
-/// When the newest entry of the audit trail was made, as it is typed; the clock has gone on.
-fn moment(url: &str) -> String {
-    let newest = with_store(url, async |store| {
-        let entries = store.audit(&group(), AuditRange::first(1_000)).await.unwrap();
-        entries.iter().map(|entry| entry.unix_ms).max().unwrap()
-    });
-    wait_until("the clock goes on", LIMIT, || process::unix_ms() > newest + 2).unwrap();
-    shown(newest)
-}
-
-fn shown(unix_ms: u64) -> String {
+pub fn shown(unix_ms: u64) -> String {
     let time = jiff::Timestamp::from_millisecond(i64::try_from(unix_ms).unwrap()).unwrap();
     time.to_string()
 }
 
-#[test]
-fn the_past_is_replayed_from_the_trail() {
-    let tenure = Tenure::new();
-    let url = tenure.sqlite("tenure.db");
-    with_store(&url, async |store| {
-        let ttl = Ttl::new(Duration::from_secs(600)).unwrap();
-        edit(&*store, |group| group.settings = Some((ttl, Layout::Shards(2)))).await;
-        let a = join(&*store, "g", "a", NOTE).await;
-        claim(&*store, &a, "0").await;
-        claim(&*store, &a, "1").await;
-    });
-    let alone = moment(&url);
-    with_store(&url, async |store| {
-        let b = join(&*store, "g", "b", NOTE).await;
-        join(&*store, "g", "c", NOTE).await;
-        store.evict(&group(), &instance("a"), Evict::Now, &why()).await.unwrap();
-        claim(&*store, &b, "0").await;
-    });
-    let later = moment(&url);
-    with_store(&url, async |store| edit(&*store, |group| group.all_paused = true).await);
-
-    let at = |time: &str| tenure.run(&["explain", "g/0", "--at", time, "--json"]);
-    let then = at(&alone).json();
-    assert_eq!((&then["holder"], &then["epoch"]), (&json!("a"), &json!(1)));
-    assert_eq!((&then["should_be"], &then["members"].as_array().unwrap().len()), (&json!("a"), &1));
-    assert_eq!(then["transitions"].as_array().unwrap().len(), 1);
-    assert_eq!(of(&then, "a")["why"], "keeps");
-    let notes = then["notes"].to_string();
-    assert!(notes.contains("is not recorded") && notes.contains("weights"), "{notes}");
-
-    let then = at(&later).json();
-    assert_eq!((&then["holder"], &then["epoch"]), (&json!("b"), &json!(2)));
-    let members = then["members"].as_array().unwrap();
-    let names: Vec<&Value> = members.iter().map(|member| &member["instance"]).collect();
-    assert_eq!(names, ["b", "c"], "a was evicted");
-    // What operators have paused since says nothing of then.
-    assert_eq!((&then["paused"], &then["should_be"]), (&json!(false), &json!("b")));
-    assert_eq!(tenure.run(&["explain", "g/0", "--json"]).json()["paused"], true);
-
-    for (outside, why) in [
-        ("2001-01-01T00:00:00Z", "is before it begins, at 20"),
-        ("1960-01-01T00:00:00Z", "1960-01-01T00:00:00Z is before it begins, at 20"),
-        ("-000500-01-01T00:00:00Z", "is before it begins, at 20"),
-        ("876000h", "is before it begins, at 20"),
-        ("2999-01-01T00:00:00Z", "has not come yet: now is 20"),
-    ] {
-        let ran = tenure.run(&["explain", "g/0", &format!("--at={outside}")]);
-        ran.refused("DT015");
-        assert!(ran.stderr.contains(why), "{ran:?}");
-    }
-}
-
-fn why() -> Reason {
+pub fn why() -> Reason {
     Reason::new("test").unwrap()
 }
 
