@@ -265,6 +265,10 @@ fn a_plan_of_a_group_that_has_changed_is_refused() {
     let ran = tenure.run(&["apply", "plan"]);
     ran.refused("DT014");
     assert!(ran.stderr.contains("start itself"), "{ran:?}");
+    // Nor can it be the one who takes what others give up.
+    plan(&["--join", "n", "--leave", "b", "--leave", "c"]);
+    tenure.run(&["apply", "plan"]).refused("DT007");
+    assert_eq!(version(&url), 1);
     plan(&["--join", "n", "--weight", "b=3"]);
     assert!(tenure.run(&["apply", "plan"]).stderr.contains("start itself"));
     assert_eq!(version(&url), 2);
