@@ -13,7 +13,7 @@ use tenure_core::guarantee::Level;
 use crate::env;
 use crate::failure::Failure;
 use crate::observe;
-use crate::operate::{drain, evict, pause, pin};
+use crate::operate::{drain, evict, pause, pin, share};
 use crate::why::{apply, explain, plan, top};
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
@@ -94,6 +94,10 @@ pub(crate) enum Command {
     Resume(pause::Args),
     /// Say where a duty has to be, take that back, or list the pins of a group
     Pin(pin::Args),
+    /// Give an instance nothing more; it keeps what it has
+    Cordon(share::CordonArgs),
+    /// Say how much an instance gets beside the others, or take that back
+    Weight(share::WeightArgs),
     /// Forget duties that are gone for good: their holds, checkpoints and histories
     Forget {
         /// The duties, as they are printed: GROUP/ID

@@ -9,8 +9,8 @@ use tenure_store::StoreUrl;
 
 use crate::args::{Args, Command, NOT_SHOWN, may_be_secret, name, path};
 use crate::failure::Failure;
-use crate::operate::Task::{Drain, Evict, Pause, Pin};
-use crate::operate::{self, drain, evict, pause, pin};
+use crate::operate::Task::{Drain, Evict, Pause, Pin, Share};
+use crate::operate::{self, drain, evict, pause, pin, share};
 use crate::store::Task;
 use crate::why::{self, apply, explain, plan, top};
 use crate::{checkpoint, poll, run, signing};
@@ -45,6 +45,7 @@ impl Settings {
     pub(crate) fn new(args: Args) -> Result<Self, Failure> {
         let store = || StoreUrl::parse(&args.global.store);
         let why = |task| Ok::<_, Failure>(Action::Why { task, store: store()? });
+        let operate = |task| Ok::<_, Failure>(Action::Operate { task, store: store()? });
         let action = match &args.command {
             Command::Ls { group } => {
                 let group = group.as_deref().map(|group| name(group, GroupName::unescape));
@@ -69,21 +70,13 @@ impl Settings {
                 let require = require.as_deref().and_then(Level::parse);
                 Action::Doctor { store: store()?, require }
             }
-            Command::Drain(args) => {
-                Action::Operate { task: Drain(drain::Task::new(args)?), store: store()? }
-            }
-            Command::Evict(args) => {
-                Action::Operate { task: Evict(evict::Task::new(args)?), store: store()? }
-            }
-            Command::Pause(args) => {
-                Action::Operate { task: Pause(pause::Task::new(args, true)?), store: store()? }
-            }
-            Command::Resume(args) => {
-                Action::Operate { task: Pause(pause::Task::new(args, false)?), store: store()? }
-            }
-            Command::Pin(args) => {
-                Action::Operate { task: Pin(pin::Task::new(args)?), store: store()? }
-            }
+            Command::Drain(args) => operate(Drain(drain::Task::new(args)?))?,
+            Command::Evict(args) => operate(Evict(evict::Task::new(args)?))?,
+            Command::Pause(args) => operate(Pause(pause::Task::new(args, true)?))?,
+            Command::Resume(args) => operate(Pause(pause::Task::new(args, false)?))?,
+            Command::Pin(args) => operate(Pin(pin::Task::new(args)?))?,
+            Command::Cordon(args) => operate(Share(share::Task::cordon(args)?))?,
+            Command::Weight(args) => operate(Share(share::Task::weight(args)?))?,
             Command::Completions { shell } => Action::Completions(*shell),
             Command::Man { dir } => Action::Man { dir: dir.as_deref().map(path).transpose()? },
             Command::Guard { scratch } => Action::Guard { scratch: scratch.clone() },

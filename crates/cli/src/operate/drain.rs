@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use tenure_core::engine::{Drain, Group, Status};
+use tenure_core::engine::{Drain, Group};
 use tenure_core::store::Watch;
 use tenure_core::{Code, GroupName, InstanceId, Problem, Store, StoreError};
 use tokio::time::{sleep, timeout};
 
 use super::progress::Progress;
 use super::sight::{Edited, Sight, edit};
-use super::{Told, conflict, duties, some_of};
+use super::{Told, duties, some_of};
 use crate::failure::Failure;
 use crate::output::{document, to_stderr};
 use crate::signals::{Signals, ends};
@@ -86,11 +86,7 @@ impl Task {
             }
             return Ok(());
         };
-        let member = sight.member(instance)?;
-        if member.nonce.is_none() || Status::read(&member.note).is_none() {
-            let what = format!("{instance} does not read the document of {}", self.group);
-            return Err(conflict(what));
-        }
+        sight.reader(instance)?;
         if how == Drain::HandOver && !sight.has_successor(group, instance) {
             let what = format!("no other member of {} takes duties", self.group);
             return Err(StoreError::refused(Code::LastMember, what).into());

@@ -8,6 +8,7 @@ pub(crate) mod lines;
 pub(crate) mod pause;
 pub(crate) mod pin;
 mod progress;
+pub(crate) mod share;
 mod sight;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ pub(crate) enum Task {
     Evict(evict::Task),
     Pause(pause::Task),
     Pin(pin::Task),
+    Share(share::Task),
 }
 
 /// What a command prints in the end, and how it ends.
@@ -48,6 +50,7 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<Told, 
         Task::Evict(task) => evict::run(&*store, task, json).await.map(Told::from),
         Task::Pause(task) => pause::run(&*store, task, json).await.map(Told::from),
         Task::Pin(task) => pin::run(&*store, task, json).await.map(Told::from),
+        Task::Share(task) => share::run(&*store, task, json).await.map(Told::from),
     }
 }
 

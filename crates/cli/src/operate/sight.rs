@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_core::engine::{Group, Layout};
+use tenure_core::engine::{Group, Layout, Status};
 use tenure_core::roster::Pin;
 use tenure_core::store::{AuditKind, Holder, HolderNow, Member, Replaced};
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Store, StoreError, Version};
 use tenure_duty::process;
 
 use super::lines::{self, Line};
-use super::not_there;
+use super::{conflict, not_there};
 use crate::failure::Failure;
 use crate::group::{self, Read, Taker, only, takers};
 use crate::output::to_stderr;
@@ -53,6 +53,16 @@ impl Sight {
     pub(super) fn member(&self, instance: &InstanceId) -> Result<&Member, Failure> {
         let found = self.members.iter().find(|member| member.instance == *instance);
         found.ok_or_else(|| not_there(format!("no member {instance} lives in {}", self.name)))
+    }
+
+    /// A live member that does what operators write.
+    pub(super) fn reader(&self, instance: &InstanceId) -> Result<&Member, Failure> {
+        let member = self.member(instance)?;
+        if member.nonce.is_none() || Status::read(&member.note).is_none() {
+            let what = format!("{instance} does not read the document of {}", self.name);
+            return Err(conflict(what));
+        }
+        Ok(member)
     }
 
     /// Refuses a duty that nobody knows.

@@ -20,6 +20,7 @@ mod poll;
 mod run;
 mod running;
 mod secrets;
+mod share;
 mod shell;
 mod stores;
 mod stories;

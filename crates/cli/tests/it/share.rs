@@ -1,0 +1,106 @@
+//! `tenure cordon` and `tenure weight`.
+
+use serde_json::json;
+use tenure_core::Version;
+
+use crate::operate::{group, in_force, instance, prepare};
+use crate::tenure::{Tenure, join, with_store};
+
+#[test]
+fn an_instance_is_cordoned_and_gets_duties_again() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    prepare(&url);
+    let text = tenure.run(&["cordon", "poll", "host-1", "--dry-run"]).ok();
+    assert!(text.starts_with("host-1 of poll would be cordoned: it would keep "), "{text}");
+    assert_eq!(group(&url, "poll").0, Version::ZERO);
+    let ran = tenure.run(&["cordon", "poll", "host-1"]);
+    assert_eq!(ran.stderr, "");
+    assert_eq!(
+        ran.ok(),
+        "host-1 of poll is cordoned: it keeps what it has and gets nothing more\n"
+    );
+    let line = json!([{ "what": "cordon", "on": "host-1", "how": null }]);
+    assert_eq!(in_force(&tenure, &url, "poll"), line);
+    let text = tenure.run(&["cordon", "poll", "host-1"]).ok();
+    assert_eq!(text, "host-1 of poll was cordoned before\n");
+    // Members plan by it.
+    let free = tenure.run(&["explain", "poll/d", "--json"]).json();
+    assert_eq!(
+        (&free["should_be"], &free["members"][0]["takes"]),
+        (&json!("host-2"), &json!(false))
+    );
+    let ran = tenure.run(&["cordon", "poll", "host-2"]);
+    assert!(ran.stderr.contains("no other member takes duties"), "{ran:?}");
+    ran.ok();
+
+    let json = tenure.run(&["cordon", "poll", "host-2", "--undo", "--json"]).json();
+    let expected = json!({
+        "dry_run": false, "group": "poll", "changed": true, "pruned": [], "instance": "host-2",
+        "cordoned": false,
+    });
+    assert_eq!(json, expected);
+    let text = tenure.run(&["cordon", "poll", "host-1", "--undo"]).ok();
+    assert_eq!(text, "host-1 of poll is not cordoned any more\n");
+    let text = tenure.run(&["cordon", "poll", "host-1", "--undo"]).ok();
+    assert_eq!(text, "host-1 of poll is not cordoned\n");
+    assert_eq!(in_force(&tenure, &url, "poll"), json!([]));
+}
+
+#[test]
+fn an_instance_is_given_a_weight_and_has_its_own_again() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    prepare(&url);
+    let text = tenure.run(&["weight", "poll", "host-1", "3", "--dry-run"]).ok();
+    assert_eq!(text, "host-1 of poll would have weight 3; before it had its own\n");
+    assert_eq!(group(&url, "poll").0, Version::ZERO);
+    let text = tenure.run(&["weight", "poll", "host-1", "3"]).ok();
+    assert_eq!(text, "host-1 of poll has weight 3; before it had its own\n");
+    assert_eq!(group(&url, "poll").1.weights, [(instance("host-1"), 3)].into());
+    let text = tenure.run(&["weight", "poll", "host-1", "3"]).ok();
+    assert_eq!(text, "host-1 of poll had weight 3 before\n");
+    let json = tenure.run(&["weight", "poll", "host-1", "0", "--json"]).json();
+    let expected = json!({
+        "dry_run": false, "group": "poll", "changed": true, "pruned": [], "instance": "host-1",
+        "weight": 0, "before": 3,
+    });
+    assert_eq!(json, expected);
+    // Nobody would be left to take what it has.
+    tenure.run(&["weight", "poll", "host-2", "0"]).refused("DT007");
+    let text = tenure.run(&["weight", "poll", "host-1", "--remove"]).ok();
+    assert_eq!(text, "host-1 of poll has its own weight again; before it had 0\n");
+    let text = tenure.run(&["weight", "poll", "host-1", "--remove"]).ok();
+    assert_eq!(text, "host-1 of poll was not given a weight\n");
+    assert_eq!(group(&url, "poll").1.weights, [].into());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    prepare(&url);
+    with_store(&url, async |store| join(&*store, "poll", "host-3", "no engine").await);
+    let before = group(&url, "poll");
+    for words in [
+        &["cordon", "typo", "host-1"][..],
+        &["cordon", "poll", "typo"],
+        &["cordon", "poll", "typo", "--undo"],
+        &["weight", "typo", "host-1", "1"],
+        &["weight", "poll", "typo", "1"],
+        &["weight", "poll", "typo", "--remove"],
+    ] {
+        tenure.run(words).refused("DT010");
+    }
+    tenure.run(&["cordon", "poll", "host-3"]).refused("DT012");
+    tenure.run(&["weight", "poll", "host-3", "2"]).refused("DT012");
+    for words in [
+        &["weight", "poll", "host-1"][..],
+        &["weight", "poll", "host-1", "-1"],
+        &["weight", "poll", "host-1", "many"],
+        &["weight", "poll", "host-1", "1", "--remove"],
+    ] {
+        assert_eq!(tenure.run(words).code, Some(2), "{words:?}");
+    }
+    assert_eq!(group(&url, "poll"), before);
+}
