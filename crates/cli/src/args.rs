@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
+use tenure_core::GroupName;
 use tenure_core::guarantee::Level;
 
 use crate::env;
@@ -414,6 +415,18 @@ pub(crate) fn name<T, E: Into<Failure>>(
         )));
     }
     read(text).map_err(Into::into)
+}
+
+/// Reads the name of a group where no duty is meant.
+pub(crate) fn group_name(text: &str) -> Result<GroupName, Failure> {
+    let group = name(text, GroupName::unescape)?;
+    match text.contains('/') {
+        false => Ok(group),
+        true => Err(Failure::Usage(format!(
+            "{text:?} is a duty, and a group is meant: what stands before the / (in a name, / is \
+             written %2F)"
+        ))),
+    }
 }
 
 /// Takes the path of a file. A URL in its place is refused before anybody repeats it.

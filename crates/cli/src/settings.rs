@@ -7,7 +7,7 @@ use tenure_core::guarantee::Level;
 use tenure_core::{Code, DutyKey, GroupName};
 use tenure_store::StoreUrl;
 
-use crate::args::{Args, Command, NOT_SHOWN, may_be_secret, name, path};
+use crate::args::{Args, Command, NOT_SHOWN, group_name, may_be_secret, name, path};
 use crate::failure::Failure;
 use crate::operate::Task::{Drain, Evict, Pause, Pin, Share};
 use crate::operate::{self, drain, evict, pause, pin, share};
@@ -48,7 +48,7 @@ impl Settings {
         let operate = |task| Ok::<_, Failure>(Action::Operate { task, store: store()? });
         let action = match &args.command {
             Command::Ls { group } => {
-                let group = group.as_deref().map(|group| name(group, GroupName::unescape));
+                let group = group.as_deref().map(group_name);
                 Action::Ls { group: group.transpose()?, store: store()? }
             }
             Command::Top(args) => why(why::Task::Top(top::Task::new(args)?))?,

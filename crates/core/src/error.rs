@@ -52,7 +52,7 @@ codes! {
     Lost "ST010" "the connection broke or the answer did not come in time"
         "read the state again before deciding; it may have happened"
     BadInput "ST011" "a name, a value or a batch is outside the limits"
-        "see the limits on this page; nothing was sent to the store"
+        "the page of this code has the limits; nothing was sent to the store"
     Busy "ST012" "the store stayed locked by others"
         "try again; if it lasts, look for long transactions on the store"
     OtherBoot "ST013" "another boot or time namespace is using this SQLite file"

@@ -16,7 +16,8 @@ fn check(word: &str, raw: &str, most: usize) -> Result<(), StoreError> {
     } else {
         return Ok(());
     };
-    Err(StoreError::refused(Code::BadInput, format!("a {word} {problem}")))
+    let article = if word.starts_with('i') { "an" } else { "a" };
+    Err(StoreError::refused(Code::BadInput, format!("{article} {word} {problem}")))
 }
 
 /// Names are shared, not copied: a hold carries three of them, and an instance ten thousand holds.

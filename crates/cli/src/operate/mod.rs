@@ -17,7 +17,7 @@ use tenure_core::{Code, DutyKey, GroupName, InstanceId, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 
-use crate::args::name;
+use crate::args::{group_name, name};
 use crate::failure::Failure;
 use crate::group::duties;
 
@@ -79,7 +79,7 @@ impl Name {
 
 /// Reads the names of a group and of an instance in it.
 fn member(group: &str, instance: &str) -> Result<(GroupName, InstanceId), Failure> {
-    Ok((name(group, GroupName::unescape)?, name(instance, InstanceId::unescape)?))
+    Ok((group_name(group)?, name(instance, InstanceId::unescape)?))
 }
 
 fn not_there(what: String) -> Failure {

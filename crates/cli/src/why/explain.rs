@@ -47,6 +47,10 @@ enum At {
 impl Task {
     pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
         let at = args.at.as_deref().map(At::read).transpose()?;
+        if !args.duty.contains('/') {
+            let what = "a duty is explained, not a group: give it as GROUP/ID";
+            return Err(Failure::Usage(what.to_owned()));
+        }
         Ok(Self { duty: name(&args.duty, str::parse)?, at })
     }
 }

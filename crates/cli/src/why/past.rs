@@ -87,7 +87,7 @@ fn group(now: &State, at: u64) -> Result<(Group, Option<String>), StoreError> {
     };
     let doubt = (at < then.from).then(|| {
         let from = time::shown(then.from);
-        format!("what operators changed before {from} is not known: as if there had been nothing")
+        format!("what operators changed before {from} is not known: this is as if it were nothing")
     });
     Ok((then.group, doubt))
 }

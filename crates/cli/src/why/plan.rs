@@ -14,7 +14,7 @@ use super::changes::Changes;
 use super::duties;
 use super::file::{Basis, PlanFile};
 use super::state::{State, TARGETS_NOTE};
-use crate::args::{name, path};
+use crate::args::{group_name, path};
 use crate::failure::Failure;
 use crate::ls::or_nothing;
 use crate::output::{document, to_stderr};
@@ -54,7 +54,7 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
-        let group = name(&args.group, GroupName::unescape)?;
+        let group = group_name(&args.group)?;
         let changes = Changes::read(&group, &args.join, &args.leave, &args.weight, &args.pin)?;
         Ok(Self { group, changes, out: args.out.as_deref().map(path).transpose()? })
     }

@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::duties;
 use super::state::{self, State};
 use super::trail::{self, Trail};
-use crate::args::{duration, name};
+use crate::args::{duration, group_name};
 use crate::failure::Failure;
 use crate::ls::{millis, or_nothing};
 use crate::output::shown;
@@ -60,7 +60,7 @@ impl Task {
             let what = format!("--every {:?} is outside: {least:?} to {most:?}", args.every);
             return Err(Failure::Usage(what));
         }
-        let group = args.group.as_deref().map(|group| name(group, GroupName::unescape));
+        let group = args.group.as_deref().map(group_name);
         Ok(Self { group: group.transpose()?, every: args.every, once: args.once })
     }
 }

@@ -61,3 +61,32 @@ fn what_is_printed_is_taken_as_it_is() {
         assert_eq!(ran.code, Some(2), "{ran:?}");
     }
 }
+
+/// Whoever mistakes a duty for a group, or the other way round, is told so.
+#[test]
+fn a_group_is_told_from_a_duty() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    with_store(&url, async |store| join(&*store, "poll", "host-1", "").await);
+    for words in [
+        &["drain", "poll/a", "host-1"][..],
+        &["evict", "poll/a", "host-1"],
+        &["cordon", "poll/a", "host-1"],
+        &["weight", "poll/a", "host-1", "2"],
+        &["plan", "poll/a"],
+        &["top", "poll/a", "--once"],
+        &["ls", "poll/a"],
+    ] {
+        let ran = tenure.run(words);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+        assert!(ran.stderr.contains("\"poll/a\" is a duty, and a group is meant"), "{ran:?}");
+    }
+    for words in [["explain", "poll"], ["explain", ""]] {
+        let ran = tenure.run(&words);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains("give it as GROUP/ID"), "{ran:?}");
+    }
+    let ran = tenure.run(&["drain", "poll", ""]);
+    ran.refused("ST011");
+    assert!(ran.stderr.contains("an instance id is empty"), "{ran:?}");
+}
