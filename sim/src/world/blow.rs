@@ -150,6 +150,7 @@ impl World {
             if ends {
                 self.forget_sessions(&live);
             }
+            self.excuse_no_longer();
         }
         self.after(long, Item::StoreBack);
     }

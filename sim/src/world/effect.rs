@@ -282,6 +282,20 @@ impl World {
         self.excused.extend(session.map(|session| session.nonce));
     }
 
+    /// The store has forgotten some writes, and with them perhaps that it had ended a session: what
+    /// lives again is no excuse any more, and what is held under it counts.
+    pub(super) fn excuse_no_longer(&mut self) {
+        if !self.scenario.is_lossy() {
+            return;
+        }
+        for member in self.backend.members() {
+            self.excused.retain(|nonce| member.nonce != Some(*nonce));
+        }
+        for pid in 0..self.processes.len() {
+            self.works(pid).iter().for_each(|(duty, epoch)| self.believe(pid, duty, *epoch));
+        }
+    }
+
     /// A duty whose work ended by itself is left alone by that member, longer each time: from a
     /// second to a minute.
     pub(super) fn rests(&mut self, pid: Pid, duty: &DutyId) {

@@ -4,6 +4,8 @@ mod blow;
 mod effect;
 mod message;
 mod process;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod words;
 mod work;
