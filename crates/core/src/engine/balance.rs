@@ -88,7 +88,7 @@ impl Engine {
         self.mixed = table.mixed.then(|| self.mixed.unwrap_or(now));
         let Some((charges, free)) = self.charges(&table) else { return };
         let plan = table.all.plan(&charges).seats;
-        self.shed(&charges, &plan, &table, fresh, now);
+        self.shed(&charges, &plan, &free, &table, fresh, now);
         self.keep_free_since(&charges, &free, now);
         self.plan_claims(&charges, &plan, &free, &table, now);
         self.tell_standing(&plan, &free, now);
@@ -191,6 +191,7 @@ impl Engine {
         &mut self,
         charges: &[Charge],
         plan: &[Option<u32>],
+        free: &[bool],
         table: &Table,
         fresh: bool,
         now: LocalInstant,
@@ -207,6 +208,7 @@ impl Engine {
             return;
         }
         let mut room = self.room_to_move();
+        let mut lacking = self.lacking(plan, free, table);
         for (charge, seat) in charges.iter().zip(plan) {
             let mut elsewhere = seat.is_some_and(|s| s != table.me);
             if Mutant::R19Swap.is_on() {
@@ -218,7 +220,8 @@ impl Engine {
                 continue;
             }
             let settled = held.since.plus(self.settings.window);
-            if held.moved && now < settled && !Mutant::R19Window.is_on() {
+            let early = held.moved && now < settled && !Mutant::R19Window.is_on();
+            if early && lacking == 0 {
                 self.balance_at(settled);
                 continue;
             }
@@ -229,10 +232,22 @@ impl Engine {
                 break;
             }
             room -= 1;
-            let why = if charge.pin.is_some() { "pin" } else { "balance" };
+            lacking = lacking.saturating_sub(1);
+            let why = if charge.pin.is_some() || early { "pin" } else { "balance" };
             self.shed.insert(charge.duty.clone(), now);
             self.ask_to_stop(&charge.duty, why, now);
         }
+    }
+
+    /// How many duties are free and planned for this member, and find no room before others have
+    /// left. Only pins lead there: they put somebody's duty in the place of another. Where both
+    /// members are full, each waits for the other, and a window that one keeps alone would make
+    /// them miss each other for ever.
+    fn lacking(&self, plan: &[Option<u32>], free: &[bool], table: &Table) -> usize {
+        let mine = |(seat, free): &(&Option<u32>, &bool)| **free && **seat == Some(table.me);
+        let coming = plan.iter().zip(free).filter(mine).count();
+        let stay = self.holds.values().filter(|held| held.release.is_none()).count();
+        (coming + stay).saturating_sub(self.settings.room)
     }
 
     fn keep_free_since(&mut self, charges: &[Charge], free: &[bool], now: LocalInstant) {

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::bench::*;
+use crate::roster::Pin;
 use crate::store::Released;
 
 /// Who is drained hands over and stays; nobody to hand over to: it goes on, unless told otherwise.
@@ -53,4 +54,29 @@ fn a_paused_group_stops_everything() {
     bench.group.all_paused = false;
     bench.look(&[], &[("d", None)]);
     assert!(bench.asked(is_claim).is_some());
+}
+
+/// Who is full makes room for a pinned duty as soon as that is free, also with one that has just
+/// come: the other waits for the place, and where each keeps a window of its own they miss each
+/// other for ever. Before that nothing moves: a window is kept.
+#[test]
+fn a_pinned_duty_that_is_free_finds_room() {
+    let drains = |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: "pin", .. }));
+    let mut bench = Bench::new();
+    bench.engine.settings.room = 1;
+    bench.list(&["a", "d"]);
+    bench.join();
+    bench.see(&["other"], &[("a", Some(("other", 1))), ("d", Some(("other", 1)))]);
+    bench.look(&["other"], &[("a", Some(("other", 1))), ("d", None)]);
+    bench.grant("d", 2);
+    bench.group.pins.insert(DutyId::new("a").unwrap(), Pin::Instance(instance("me")));
+    bench.look(&["other"], &[("a", Some(("other", 1))), ("d", Some(("me", 2)))]);
+    bench.look(&["other"], &[("a", Some(("other", 1))), ("d", Some(("me", 2)))]);
+    assert!(!bench.did(|e| matches!(e, Effect::Drain { .. })), "it came from another just now");
+    bench.look(&["other"], &[("a", None), ("d", Some(("me", 2)))]);
+    assert!(drains(&bench), "{:?}", bench.done);
+    bench.stopped("d", 2);
+    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    let Some((_, Request::Claim { wants, .. })) = bench.asked(is_claim) else { unreachable!() };
+    assert_eq!(wants.iter().map(|want| &want.duty).collect::<Vec<_>>(), [&key("a")]);
 }
