@@ -277,6 +277,7 @@ impl Engine {
         let equals = table.seats().iter().all(|seat| seat.weight == me.weight);
         let standby = matches!(self.settings.layout, Layout::Standby);
         let eager = standby && equals && !table.all.foreign;
+        let full = full(charges, table);
         let mut looked_after = 0;
         for ((charge, seat), _) in charges.iter().zip(plan).zip(free).filter(|(_, free)| **free) {
             if self.is_claiming(&charge.duty) {
@@ -297,7 +298,8 @@ impl Engine {
             if looked_after > FALLBACK_MOST {
                 continue;
             }
-            let at = self.turn_of(&charge.duty, table, now);
+            let full = seat.is_some_and(|seat| full.get(seat as usize) == Some(&true));
+            let at = self.turn_of(&charge.duty, full, table, now);
             if now >= at {
                 self.todo.push_back(Wish { duty, beyond: true });
             }
@@ -310,13 +312,19 @@ impl Engine {
         self.fallback = Some(self.fallback.map_or(at, |before| before.min(at)));
     }
 
-    /// When this member may try for a duty that the plan gives to another.
-    fn turn_of(&self, duty: &DutyId, table: &Table, now: LocalInstant) -> LocalInstant {
-        let since = self.free.get(duty).copied().unwrap_or(now);
+    /// When this member may try for a duty that the plan gives to another. `full`: that one has to
+    /// make room first.
+    fn turn_of(&self, duty: &DutyId, full: bool, table: &Table, now: LocalInstant) -> LocalInstant {
+        let shed = self.shed.contains_key(duty);
+        let mut since = self.free.get(duty).copied().unwrap_or(now);
+        // What it makes room with may be meant for the place that this member has just left.
+        if full && shed {
+            since = since.plus(self.settings.drain);
+        }
         // Who should have it may see it only at its next look; who gave it away comes last.
         // Foreign members look every few seconds.
         let looks = if table.all.foreign { 10 } else { 1 };
-        let looks = if self.shed.contains_key(duty) { looks + 2 } else { looks };
+        let looks = if shed { looks + 2 } else { looks };
         let since = since.plus(self.settings.look_every * looks);
         if now < since {
             return since;
@@ -354,6 +362,17 @@ impl Engine {
         self.balance(false, now);
         self.look_now(now);
     }
+}
+
+/// For each member, whether it holds as much as it will.
+fn full(charges: &[Charge], table: &Table) -> Vec<bool> {
+    let mut room: Vec<usize> = table.seats().iter().map(|seat| seat.room).collect();
+    for seat in charges.iter().filter_map(|charge| charge.holder) {
+        if let Some(room) = room.get_mut(seat as usize) {
+            *room = room.saturating_sub(1);
+        }
+    }
+    room.iter().map(|room| *room == 0).collect()
 }
 
 fn has_taker(table: &Table) -> bool {

@@ -80,3 +80,36 @@ fn a_pinned_duty_that_is_free_finds_room() {
     let Some((_, Request::Claim { wants, .. })) = bench.asked(is_claim) else { unreachable!() };
     assert_eq!(wants.iter().map(|want| &want.duty).collect::<Vec<_>>(), [&key("a")]);
 }
+
+/// Who gave up a duty for a pin waits with it while the other makes room: that may take as long as
+/// work may take to stop, and what it makes room with may need the place here.
+#[test]
+fn a_pinned_duty_waits_for_who_makes_room() {
+    let names: Vec<String> = (0..10).map(|n| format!("o{n}")).collect();
+    let others = names.iter().map(|name| (name.as_str(), Some(("other", 1))));
+    let seen = |mine| others.clone().chain([("p", mine)]).collect::<Vec<_>>();
+    let mut bench = Bench::new();
+    bench.engine.settings.room = 1;
+    let all: Vec<&str> = seen(None).iter().map(|(name, _)| *name).collect();
+    bench.list(&all);
+    bench.join();
+    bench.see(&["other"], &seen(None));
+    bench.grant("p", 2);
+    // Ten is what the other one has room for.
+    bench.group.pins.insert(DutyId::new("p").unwrap(), Pin::Instance(instance("other")));
+    bench.look(&["other"], &seen(Some(("me", 2))));
+    assert!(bench.did(|e| matches!(e, Effect::Drain { why: "pin", .. })), "{:?}", bench.done);
+    bench.stopped("p", 2);
+    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    let released = bench.now;
+    while bench.asked(is_claim).is_none() {
+        bench.look(&["other"], &seen(None));
+        bench.run_until(bench.now + 100);
+        if bench.asked.iter().any(|(_, request)| is_keep(request)) {
+            bench.keep(&[]);
+        }
+        assert!(bench.now < 60_000, "a free duty may always be claimed");
+    }
+    let waited = Duration::from_millis(bench.now - released);
+    assert!(waited > bench.engine.settings.drain, "{waited:?}");
+}
