@@ -14,8 +14,9 @@ const USAGE: &str = "\
 usage: cargo xtask sim --seeds COUNT [--from SEED] [--threads COUNT] [--failures COUNT]
        cargo xtask sim --seed SEED
        cargo xtask model [--instances COUNT] [--duties COUNT] [--epochs MOST] [--depth MOST]
-                         [--late MOST] [--delay STEPS] [--paused MOST] [--drained MOST]
-                         [--ttl STEPS] [--early 1] [--stale 1] [--lingers 1] [--joined 1]
+                         [--lost MOST] [--late MOST] [--delay STEPS] [--paused MOST]
+                         [--drained MOST] [--ttl STEPS] [--early 1] [--stale 1] [--lingers 1]
+                         [--joined 1]
 
 with a rule switched off, in a build with the feature `mutants`:
        tenure-sim --mutants
@@ -105,6 +106,7 @@ fn parse_model(words: &[String]) -> Option<Bounds> {
             "--epochs" => bounds.epochs = value as u64,
             "--depth" => bounds.depth = value,
             "--late" => bounds.late = value,
+            "--lost" => bounds.lost = value,
             "--delay" => bounds.delay = u8::try_from(value).ok()?,
             "--paused" => bounds.paused = value,
             "--drained" => bounds.drained = value,

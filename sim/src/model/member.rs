@@ -1,19 +1,18 @@
 //! One member of the model: the real engine, the work that it started, and what is on its way.
 
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::engine::{Answer, Effect, Ended, Engine, Event, Fold, Request, Ticket};
 use tenure_core::{Code, Deadline, Epoch, LocalInstant, Nonce, StoreError};
 
+use super::shared::Part;
 use super::store::{Commit, Store};
 use super::{NOW, STEP, Setup, What};
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub(super) enum Kind {
     /// Becoming a member.
     Open,
     /// Extending the session.
@@ -52,6 +51,24 @@ impl Kind {
             Self::Look => Answer::Look(Err(error)),
         }
     }
+}
+
+/// A reply that nobody hears: the engine is told at once that the outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Loss {
+    /// To which request of a turn.
+    pub(super) nth: usize,
+    pub(super) kind: Kind,
+    /// The request reached the store.
+    pub(super) happened: bool,
+}
+
+/// What goes wrong in a turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults<'a> {
+    /// Requests of this kind stay on their way.
+    pub(super) late: Option<Kind>,
+    pub(super) lost: &'a [Loss],
 }
 
 /// Work that was begun under a hold.
@@ -129,42 +146,16 @@ pub(super) struct Member {
     pub(super) over: bool,
 }
 
-/// A member that is cheap to copy, and to hash.
-#[derive(Clone, Debug)]
-pub(super) struct Shared(Arc<(u64, Member)>);
-
-impl Shared {
-    pub(super) fn new(member: Member) -> Self {
-        let mut hasher = DefaultHasher::new();
-        member.hash(&mut hasher);
-        Self(Arc::new((hasher.finish(), member)))
-    }
-
-    pub(super) fn get(&self) -> &Member {
-        &self.0.1
-    }
-}
-
-impl PartialEq for Shared {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
-    }
-}
-
-impl Eq for Shared {}
-
-impl Hash for Shared {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.0.hash(state);
-    }
-}
+impl Part for Member {}
 
 /// What one event of a member led to.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// The kinds of requests that were sent.
+    /// The kinds of requests that were sent, in order.
     pub(super) asked: Vec<Kind>,
     pub(super) happened: Vec<What>,
+    /// The rules that the engine broke.
+    pub(super) broken: Vec<&'static str>,
 }
 
 impl Member {
@@ -218,15 +209,14 @@ impl Member {
         self.late.len() + usize::from(self.ghost.is_some())
     }
 
-    /// Steps the engine, and does what it asks for at once, until nothing is left; requests of the
-    /// kind `late` stay on their way.
+    /// Steps the engine, and does what it asks for at once, until nothing is left.
     pub(super) fn turn(
         &mut self,
         setup: &Setup,
         store: &mut Store,
         at: usize,
         event: Event,
-        late: Option<Kind>,
+        faults: &Faults<'_>,
     ) -> Turn {
         let mut turn = Turn::default();
         let mut events = VecDeque::from([event]);
@@ -242,18 +232,31 @@ impl Member {
                     if effect == Effect::Suspend {
                         turn.happened.push(What::PauseNoticed);
                     }
+                    turn.broken.extend(self.wrong_effect(setup, store, at, &effect));
                     self.obey(setup, effect, &mut events);
                     continue;
                 };
                 let kind = Kind::of(&request);
+                let nth = turn.asked.len();
                 turn.asked.push(kind);
+                turn.broken.extend(self.wrong_request(setup, store, at, &request));
                 self.count_session(&request);
-                if late == Some(kind) {
+                if faults.late == Some(kind) {
                     self.late.push(Late { ticket, kind, request, answer: None, age: 0 });
-                } else {
-                    let answer = store.serve(setup, at, &request, &mut turn.happened);
-                    events.push_back(Event::Answered(ticket, answer));
+                    continue;
                 }
+                let loss = faults.lost.iter().find(|loss| loss.nth == nth);
+                let answer = match loss.map(|loss| loss.happened) {
+                    None => store.serve(setup, at, &request, &mut turn.happened),
+                    Some(happened) => {
+                        if happened {
+                            let answer = store.serve(setup, at, &request, &mut turn.happened);
+                            store.mark_unheard(setup, &answer, true);
+                        }
+                        kind.unknown()
+                    }
+                };
+                events.push_back(Event::Answered(ticket, answer));
             }
         }
         self.fold(at, Duration::ZERO);

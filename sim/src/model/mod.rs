@@ -2,27 +2,31 @@
 //!
 //! Every state holds the engines themselves; [`stateright`] tries all that can happen next.
 
+mod choice;
 mod member;
 mod props;
 mod report;
+mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stateright::{Model, Property};
-use tenure_core::engine::{Event, Group, Layout, Settings};
+use tenure_core::engine::{Group, Layout, Settings};
 use tenure_core::store::GroupDocument;
 use tenure_core::{
     DutyId, DutyKey, Epoch, GroupName, InstanceId, Listing, LocalInstant, Target, Ttl,
 };
 
-pub use member::Kind;
-use member::{Member, Mode, Shared};
+use choice::{Choice, Memo};
+use member::Member;
 pub use report::{Outcome, check};
+use shared::Shared;
 use store::Store;
 
 /// The local time of every member, in every state: what passes moves the instants instead.
@@ -44,6 +48,9 @@ pub struct Bounds {
     pub late: usize,
     /// For how many steps of time they may be on their way.
     pub delay: u8,
+    /// How many replies may be lost in one turn of an engine. It is told at once that their
+    /// outcome is unknown, and each request was done or not.
+    pub lost: usize,
     /// How many instances may be paused at the same time.
     pub paused: usize,
     /// How many instances may be told to hand over and go.
@@ -71,6 +78,7 @@ impl Bounds {
             epochs: 3,
             late: 0,
             delay: 1,
+            lost: 0,
             paused: 1,
             drained: 0,
             ttl: 4,
@@ -109,10 +117,11 @@ pub(crate) struct Setup {
     without: Without,
     /// How often each thing happened.
     counts: [AtomicU64; What::NAMES.len()],
+    memo: Mutex<Memo>,
 }
 
 /// Something that is counted, or judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum What {
     Granted { duty: usize, before: Grant, now: Grant },
     Committed { duty: usize, newest: Grant, under: Grant },
@@ -154,7 +163,7 @@ impl What {
 }
 
 /// An epoch, and to whom it was granted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Grant {
     epoch: Epoch,
     to: usize,
@@ -163,59 +172,28 @@ struct Grant {
 /// One state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    members: Vec<Shared>,
-    store: Store,
+    members: Vec<Shared<Member>>,
+    store: Shared<Store>,
     /// The invariants that the last action broke.
     broken: Vec<&'static str>,
 }
 
 /// What can happen next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
     /// A step of time passes. Members that were due and did not tick were paused.
     Pass,
-    /// The engine of an instance is stepped; requests of a kind may go late.
-    Step(usize, Cause, Option<Kind>),
-    /// A late request reaches the store.
-    Arrive(usize, usize),
-    /// A request that nobody waits for reaches the store.
-    Haunt(usize),
-    /// It never does.
-    Vanish(usize),
-    /// The store ends the session of an instance.
-    Expire(usize),
-    /// A commit reaches the store that work has sent at some time since it began.
-    Commit(usize, usize),
+    /// Something happens to an instance.
+    One(usize, Arc<Choice>),
 }
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pass => f.write_str("a step of time passes"),
-            Self::Step(at, cause, None) => write!(f, "i{at}: {cause:?}"),
-            Self::Step(at, cause, Some(kind)) => write!(f, "i{at}: {cause:?}; {kind:?} is late"),
-            Self::Arrive(at, late) => write!(f, "i{at}: late request {late} arrives"),
-            Self::Haunt(at) => write!(f, "i{at}: the request that was given up arrives"),
-            Self::Vanish(at) => write!(f, "i{at}: the request that was given up is lost"),
-            Self::Expire(at) => write!(f, "i{at}: the store ends its session"),
-            Self::Commit(at, work) => write!(f, "i{at}: a commit of its work {work} arrives"),
+            Self::One(at, choice) => write!(f, "i{at}: {choice}"),
         }
     }
-}
-
-/// Why an engine is stepped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Its time to wake has come.
-    Tick,
-    /// The answer to a late request comes.
-    Answer(usize),
-    /// A request is given up: its outcome is unknown.
-    GiveUp(usize),
-    /// Work that was asked to has stopped.
-    Stopped(usize),
-    /// It is told to hand over and go.
-    Drain,
 }
 
 impl Setup {
@@ -237,6 +215,7 @@ impl Setup {
             document: store::settled(&Group { settings, ..Group::default() }),
             without,
             counts: Default::default(),
+            memo: Mutex::default(),
         }
     }
 
@@ -268,101 +247,25 @@ impl Setup {
         self.counts[at].load(Ordering::Relaxed)
     }
 
-    fn step(&self, state: &State, at: usize, cause: Cause, late: Option<Kind>) -> Option<State> {
-        let mut next = state.clone();
-        let mut member = state.members[at].get().clone();
-        let event = match cause {
-            Cause::Tick => member.tick(self),
-            Cause::Answer(message) => {
-                member.arrive(self, &mut next.store, at, message);
-                member.deliver(self, &mut next.store, message)?
-            }
-            Cause::GiveUp(message) => member.give_up(message),
-            Cause::Stopped(work) => member.stop(self, work),
-            Cause::Drain => {
-                member.drained = true;
-                Event::Drain
-            }
-        };
-        let turn = member.turn(self, &mut next.store, at, event, late);
-        next.members[at] = Shared::new(member);
-        self.judge(&mut next, &turn.happened);
-        Some(next)
-    }
-
-    /// The kinds of requests that a step would send.
-    fn asked(&self, state: &State, at: usize, cause: Cause) -> Vec<Kind> {
-        let mut store = state.store.clone();
-        let mut member = state.members[at].get().clone();
-        let event = match cause {
-            Cause::Tick => Some(member.tick(self)),
-            Cause::Answer(message) => {
-                member.arrive(self, &mut store, at, message);
-                member.deliver(self, &mut store, message)
-            }
-            Cause::GiveUp(message) => Some(member.give_up(message)),
-            Cause::Stopped(work) => Some(member.stop(self, work)),
-            Cause::Drain => Some(Event::Drain),
-        };
-        let Some(event) = event else { return Vec::new() };
-        let mut asked = member.turn(self, &mut store, at, event, None).asked;
-        asked.sort();
-        asked.dedup();
-        asked
-    }
-
-    fn causes(&self, state: &State, at: usize) -> Vec<Cause> {
-        let member = state.members[at].get();
-        let mut causes = Vec::new();
-        if member.is_due() {
-            causes.push(Cause::Tick);
-        }
-        for (at, message) in member.late.iter().enumerate() {
-            if message.answer.is_some() || message.kind == Kind::Look && !self.bounds.stale {
-                causes.push(Cause::Answer(at));
-            }
-            causes.push(Cause::GiveUp(at));
-        }
-        let stopping = |(_, work): &(usize, &member::Work)| work.mode != Mode::Runs;
-        let works = member.works.iter().enumerate().filter(stopping);
-        causes.extend(works.map(|(at, _)| Cause::Stopped(at)));
-        if at < self.bounds.drained && !member.drained && !member.over {
-            causes.push(Cause::Drain);
-        }
-        causes
-    }
-
     /// Time passes for all. What was due and has not ticked was paused.
     fn pass(&self, state: &State) -> State {
-        let mut next = state.clone();
-        next.store.pass();
-        for (at, shared) in next.members.iter_mut().enumerate() {
-            let mut member = shared.get().clone();
-            member.pass(at, self.bounds.delay);
-            *shared = Shared::new(member);
+        let members = state.members.iter().enumerate();
+        State {
+            members: members.map(|(at, member)| self.later(at, member)).collect(),
+            store: self.later_store(&state.store),
+            broken: Vec::new(),
         }
-        next
     }
 
-    fn change(
-        &self,
-        state: &State,
-        at: usize,
-        change: impl FnOnce(&mut Member, &mut Store) -> Vec<What>,
-    ) -> State {
-        let mut next = state.clone();
-        let mut member = state.members[at].get().clone();
-        let happened = change(&mut member, &mut next.store);
-        next.members[at] = Shared::new(member);
-        self.judge(&mut next, &happened);
-        next
-    }
-
-    /// Something that no member sees.
-    fn change_store(&self, state: &State, change: impl FnOnce(&mut Store) -> What) -> State {
-        let mut next = state.clone();
-        let happened = change(&mut next.store);
-        self.judge(&mut next, &[happened]);
+    fn follow(&self, state: &State, at: usize, choice: &Choice) -> State {
+        let mut next =
+            State { store: choice.store.clone(), broken: choice.broken.clone(), ..state.clone() };
+        next.members[at] = choice.member.clone();
+        for (at, shared) in next.members.iter_mut().enumerate() {
+            if let Some(tidied) = shared.get().tidy(next.store.get(), at) {
+                *shared = self.share(tidied);
+            }
+        }
         next
     }
 }
@@ -372,13 +275,17 @@ impl Model for Setup {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let members = (0..self.instances.len()).map(|at| Shared::new(Member::new(self, at)));
-        let mut state =
-            State { members: members.collect(), store: Store::new(self), broken: Vec::new() };
+        let members = (0..self.instances.len()).map(|at| self.share(Member::new(self, at)));
+        let mut state = State {
+            members: members.collect(),
+            store: self.share_store(Store::new(self)),
+            broken: Vec::new(),
+        };
         let joined = if self.bounds.joined { self.instances.len() } else { 0 };
         for at in 0..joined {
-            // A tick has no answer that could be missing.
-            state = self.step(&state, at, Cause::Tick, None).expect("a first step");
+            // The first choice is to tick with nothing lost.
+            let choices = self.choices(at, &state.members[at], &state.store, false);
+            state = self.follow(&state, at, &choices[0]);
         }
         vec![state]
     }
@@ -390,27 +297,9 @@ impl Model for Setup {
             return;
         }
         let late: usize = state.members.iter().map(|one| one.get().late_messages()).sum();
-        for at in 0..self.instances.len() {
-            let member = state.members[at].get();
-            for cause in self.causes(state, at) {
-                actions.push(Action::Step(at, cause, None));
-                if late < bounds.late {
-                    let asked = self.asked(state, at, cause);
-                    actions
-                        .extend(asked.into_iter().map(|kind| Action::Step(at, cause, Some(kind))));
-                }
-            }
-            let waiting = member.late.iter().enumerate().filter(|(_, late)| {
-                late.answer.is_none() && (bounds.stale || late.kind != Kind::Look)
-            });
-            actions.extend(waiting.map(|(late, _)| Action::Arrive(at, late)));
-            if member.ghost.is_some() {
-                actions.extend([Action::Haunt(at), Action::Vanish(at)]);
-            }
-            if state.store.is_over(at).is_some_and(|over| over || bounds.early) {
-                actions.push(Action::Expire(at));
-            }
-            actions.extend((0..member.works.len()).map(|work| Action::Commit(at, work)));
+        for (at, member) in state.members.iter().enumerate() {
+            let choices = self.choices(at, member, &state.store, late < bounds.late);
+            actions.extend(choices.iter().map(|choice| Action::One(at, Arc::clone(choice))));
         }
         let due = state.members.iter().filter(|one| one.get().is_due()).count();
         let urgent = state.members.iter().any(|one| one.get().is_urgent(bounds.delay));
@@ -420,34 +309,10 @@ impl Model for Setup {
     }
 
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
-        let mut next = match action {
+        Some(match action {
             Action::Pass => self.pass(state),
-            Action::Step(at, cause, late) => self.step(state, at, cause, late)?,
-            Action::Arrive(at, late) => {
-                self.change(state, at, |member, store| member.arrive(self, store, at, late))
-            }
-            Action::Haunt(at) => {
-                self.change(state, at, |member, store| member.haunt(self, store, at))
-            }
-            Action::Vanish(at) => self.change(state, at, |member, _| {
-                member.ghost = None;
-                Vec::new()
-            }),
-            Action::Expire(at) => self.change_store(state, |store| {
-                store.end(at, What::Expired);
-                What::Expired
-            }),
-            Action::Commit(at, work) => {
-                let commit = state.members[at].get().works[work].commit();
-                self.change_store(state, |store| store.commit(self, at, &commit))
-            }
-        };
-        for at in 0..next.members.len() {
-            if let Some(tidied) = next.members[at].get().tidy(&next.store, at) {
-                next.members[at] = Shared::new(tidied);
-            }
-        }
-        Some(next)
+            Action::One(at, choice) => self.follow(state, at, &choice),
+        })
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
@@ -455,6 +320,6 @@ impl Model for Setup {
     }
 
     fn within_boundary(&self, state: &State) -> bool {
-        state.store.is_within(&self.bounds)
+        state.store.get().is_within(&self.bounds)
     }
 }

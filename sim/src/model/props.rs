@@ -1,10 +1,12 @@
 //! What must always hold, and what must be possible.
 
 use stateright::Property;
+use tenure_core::engine::{Effect, Request};
 use tenure_core::invariant::{self, Step};
-use tenure_core::{Epoch, Version};
+use tenure_core::{Epoch, Hold, Version};
 
-use super::member::{Mode, Work};
+use super::member::{Member, Mode, Work};
+use super::store::Store;
 use super::{Grant, NOW, Setup, State, What, Without};
 
 impl Setup {
@@ -14,6 +16,11 @@ impl Setup {
             Property::always("L2", |_, state: &State| !state.broken.contains(&"L2")),
             Property::always("L3", |_, state: &State| !state.broken.contains(&"L3")),
             Property::always("C1", |_, state: &State| !state.broken.contains(&"C1")),
+            Property::always("R1", |_, state: &State| !state.broken.contains(&"R1")),
+            Property::always("R9", |_, state: &State| !state.broken.contains(&"R9")),
+            Property::always("R10", |_, state: &State| !state.broken.contains(&"R10")),
+            Property::always("R17", |_, state: &State| !state.broken.contains(&"R17")),
+            Property::always("work", |_, state: &State| !state.broken.contains(&"work")),
         ];
         // Whom the store drops before its time believes in its hold until it hears of it.
         if !self.bounds.early {
@@ -42,7 +49,7 @@ impl Setup {
                 model.counted("pauses noticed") > 0
             }));
         }
-        if self.bounds.late > 0 {
+        if self.bounds.late > 0 || self.bounds.lost > 0 {
             reached.push(Property::sometimes("an unknown claim is resolved", |model: &Self, _| {
                 model.counted("unknown claims resolved") > 0
             }));
@@ -57,6 +64,13 @@ impl Setup {
     }
 
     fn one_believes(&self, state: &State) -> bool {
+        let mut duties = [false; 8];
+        let members = state.members.iter();
+        let mut acting = members.flat_map(|one| &one.get().works).filter(|work| self.may_act(work));
+        // Nearly always nobody does, or one for each duty.
+        if !acting.any(|work| std::mem::replace(&mut duties[work.duty % 8], true)) {
+            return true;
+        }
         let mut beliefs = Vec::new();
         for (at, member) in state.members.iter().enumerate() {
             for work in member.get().works.iter().filter(|work| self.may_act(work)) {
@@ -69,17 +83,19 @@ impl Setup {
                 });
             }
         }
-        beliefs.len() < 2 || invariant::one_believes(&beliefs).is_ok()
+        invariant::one_believes(&beliefs).is_ok()
     }
 
     /// Counts what happened, and judges it together with what is remembered of before: that is
     /// as much as each invariant asks for.
-    pub(super) fn judge(&self, state: &mut State, happened: &[What]) {
+    pub(super) fn judge(&self, happened: &[What]) -> Vec<&'static str> {
+        let mut broken = Vec::new();
         for what in happened {
             self.count(*what);
-            let broken = invariant::check(&self.history(*what)).err().unwrap_or_default();
-            state.broken.extend(broken.iter().map(|violation| violation.rule));
+            let found = invariant::check(&self.history(*what)).err().unwrap_or_default();
+            broken.extend(found.iter().map(|violation| violation.rule));
         }
+        broken
     }
 
     fn history(&self, what: What) -> Vec<Step> {
@@ -106,5 +122,54 @@ impl Setup {
             }
             _ => Vec::new(),
         }
+    }
+}
+
+/// What judges the engine alone, by what it asks for.
+impl Member {
+    /// The rule that a request breaks.
+    pub(super) fn wrong_request(
+        &self,
+        setup: &Setup,
+        store: &Store,
+        at: usize,
+        request: &Request,
+    ) -> Option<&'static str> {
+        let holds = match request {
+            Request::KeepAlive { holds, .. } | Request::Release { holds, .. } => &holds[..],
+            _ => &[],
+        };
+        let named = |hold: &Hold| store.was_granted(at, setup.duty(&hold.duty.id), hold.epoch);
+        if !holds.iter().all(named) {
+            return Some("R9");
+        }
+        let acts = |work: &Work| match request {
+            Request::Release { holds, .. } => {
+                let same = |hold: &Hold| setup.duty(&hold.duty.id) == work.duty;
+                work.may_act() && holds.iter().any(same)
+            }
+            Request::Close { .. } => work.may_act(),
+            _ => false,
+        };
+        self.works.iter().any(acts).then_some("R10")
+    }
+
+    /// The rule that an order of the engine breaks.
+    pub(super) fn wrong_effect(
+        &self,
+        setup: &Setup,
+        store: &Store,
+        at: usize,
+        effect: &Effect,
+    ) -> Option<&'static str> {
+        let Effect::Assign { hold, .. } = effect else { return None };
+        let duty = setup.duty(&hold.duty.id);
+        if !store.was_granted(at, duty, hold.epoch) {
+            return Some("R1");
+        }
+        if store.is_unheard(duty) {
+            return Some("R17");
+        }
+        self.works.iter().any(|work| work.duty == duty).then_some("work")
     }
 }

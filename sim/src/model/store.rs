@@ -1,6 +1,6 @@
 //! The store of the model: the sentences of the contract that matter here, and no clock but steps.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use tenure_core::engine::{Answer, Request, View};
@@ -10,6 +10,7 @@ use tenure_core::store::{
 };
 use tenure_core::{Epoch, Hold, Mark, Nonce, Note, Session};
 
+use super::shared::Part;
 use super::{Bounds, Grant, Setup, What, Without};
 
 /// Sessions and duties.
@@ -78,6 +79,13 @@ pub(super) struct Commit {
     pub(super) nonce: Nonce,
 }
 
+impl Part for Store {
+    fn hash_whole(&self, hasher: &mut DefaultHasher) {
+        self.hash(hasher);
+        self.rows.iter().for_each(|row| (row.last, row.ended).hash(hasher));
+    }
+}
+
 impl Store {
     pub(super) fn new(setup: &Setup) -> Self {
         let (instances, duties) = (setup.instances.len(), setup.duties.len());
@@ -136,6 +144,18 @@ impl Store {
             | Request::Close { session, .. } => self.is_live(instance, session.nonce),
             Request::Look { .. } | Request::Settle { .. } => false,
         }
+    }
+
+    /// Whether an instance was granted a duty under this epoch, as far as that is remembered: of
+    /// each duty the newest grant is.
+    pub(super) fn was_granted(&self, by: usize, duty: usize, epoch: Epoch) -> bool {
+        let row = &self.rows[duty];
+        epoch < row.epoch || epoch == row.epoch && row.last == by
+    }
+
+    /// Whether nobody has heard of the newest grant of a duty.
+    pub(super) fn is_unheard(&self, duty: usize) -> bool {
+        self.rows[duty].unheard
     }
 
     pub(super) fn is_live(&self, instance: usize, nonce: Nonce) -> bool {
@@ -231,10 +251,7 @@ impl Store {
             mark: Mark::default(),
         };
         match row.holder {
-            Some(holder) if holder == by => {
-                row.unheard = false;
-                Claimed::Already(hold(row.epoch))
-            }
+            Some(holder) if holder == by => Claimed::Already(hold(row.epoch)),
             Some(holder) => Claimed::HeldBy(Some(setup.holder(holder))),
             None => {
                 let before = row.newest();

@@ -1,0 +1,329 @@
+//! What can happen next to one member. It depends on that member and on the store alone, so each
+//! pair of them is worked out once, however many states it is part of.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use tenure_core::engine::Event;
+
+use super::member::{Faults, Kind, Loss, Member, Mode, Work};
+use super::shared::Shared;
+use super::store::Store;
+use super::{Setup, What};
+
+/// One of the things that can happen next, and what comes of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    step: Step,
+    pub(super) member: Shared<Member>,
+    pub(super) store: Shared<Store>,
+    /// The rules that it breaks.
+    pub(super) broken: Vec<&'static str>,
+}
+
+/// What happens to a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// Its engine is stepped; requests of a kind may go late, and replies be lost.
+    Turn { cause: Cause, late: Option<Kind>, lost: Vec<Loss> },
+    /// A late request reaches the store.
+    Arrive(usize),
+    /// A request that nobody waits for reaches the store.
+    Haunt,
+    /// It never does.
+    Vanish,
+    /// The store ends its session.
+    Expire,
+    /// A commit reaches the store that work has sent at some time since it began.
+    Commit(usize),
+}
+
+/// Why an engine is stepped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Its time to wake has come.
+    Tick,
+    /// The answer to a late request comes.
+    Answer(usize),
+    /// A request is given up: its outcome is unknown.
+    GiveUp(usize),
+    /// Work that was asked to has stopped.
+    Stopped(usize),
+    /// It is told to hand over and go.
+    Drain,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.step {
+            Step::Turn { cause, late, lost } => {
+                write!(f, "{cause:?}")?;
+                if let Some(kind) = late {
+                    write!(f, "; {kind:?} is late")?;
+                }
+                for Loss { kind, happened, .. } in lost {
+                    let what = if *happened { "the reply to" } else { "the request" };
+                    write!(f, "; {what} {kind:?} is lost")?;
+                }
+                Ok(())
+            }
+            Step::Arrive(late) => write!(f, "late request {late} arrives"),
+            Step::Haunt => f.write_str("the request that was given up arrives"),
+            Step::Vanish => f.write_str("the request that was given up is lost"),
+            Step::Expire => f.write_str("the store ends its session"),
+            Step::Commit(work) => write!(f, "a commit of its work {work} arrives"),
+        }
+    }
+}
+
+/// All that one member can do next.
+pub(super) type Choices = Arc<[Arc<Choice>]>;
+
+/// What was worked out, by what it was worked out from.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    choices: HashMap<(u64, u64, bool), Choices>,
+    members: HashMap<u64, Shared<Member>>,
+    stores: HashMap<u64, Shared<Store>>,
+    /// A step of time later.
+    later: HashMap<u64, Shared<Member>>,
+    later_stores: HashMap<u64, Shared<Store>>,
+}
+
+impl Setup {
+    fn memo(&self) -> MutexGuard<'_, Memo> {
+        self.memo.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same member in all states that have it.
+    pub(super) fn share(&self, member: Member) -> Shared<Member> {
+        let shared = Shared::new(member);
+        self.memo().members.entry(shared.whole()).or_insert(shared).clone()
+    }
+
+    pub(super) fn share_store(&self, store: Store) -> Shared<Store> {
+        let shared = Shared::new(store);
+        self.memo().stores.entry(shared.whole()).or_insert(shared).clone()
+    }
+
+    /// A member after a step of time.
+    pub(super) fn later(&self, at: usize, member: &Shared<Member>) -> Shared<Member> {
+        if let Some(later) = self.memo().later.get(&member.whole()) {
+            return later.clone();
+        }
+        let mut later = member.get().clone();
+        later.pass(at, self.bounds.delay);
+        let later = self.share(later);
+        self.memo().later.insert(member.whole(), later.clone());
+        later
+    }
+
+    pub(super) fn later_store(&self, store: &Shared<Store>) -> Shared<Store> {
+        if let Some(later) = self.memo().later_stores.get(&store.whole()) {
+            return later.clone();
+        }
+        let mut later = store.get().clone();
+        later.pass();
+        let later = self.share_store(later);
+        self.memo().later_stores.insert(store.whole(), later.clone());
+        later
+    }
+
+    /// All that a member can do next, without what changes nothing. `late`: another message may go
+    /// late.
+    pub(super) fn choices(
+        &self,
+        at: usize,
+        member: &Shared<Member>,
+        store: &Shared<Store>,
+        late: bool,
+    ) -> Choices {
+        let key = (member.whole(), store.whole(), late);
+        if let Some(known) = self.memo().choices.get(&key) {
+            return Arc::clone(known);
+        }
+        let mut choices: Vec<Arc<Choice>> = Vec::new();
+        for step in self.steps(at, member.get(), store.get(), late) {
+            let Some(choice) = self.choice(at, member, store, step) else { continue };
+            let same = |one: &Choice| {
+                one.member == choice.member
+                    && one.store.whole() == choice.store.whole()
+                    && one.broken == choice.broken
+            };
+            let idle = choice.broken.is_empty()
+                && choice.member == *member
+                && choice.store.whole() == store.whole();
+            if !idle && !choices.iter().any(|one| same(one)) {
+                choices.push(Arc::new(choice));
+            }
+        }
+        let choices = Choices::from(choices);
+        self.memo().choices.insert(key, Arc::clone(&choices));
+        choices
+    }
+
+    fn steps(&self, at: usize, member: &Member, store: &Store, late: bool) -> Vec<Step> {
+        let bounds = &self.bounds;
+        let mut steps = Vec::new();
+        for cause in self.causes(at, member) {
+            let kinds = if late { self.asked(at, member, store, cause, None) } else { Vec::new() };
+            steps.extend(self.losses(at, member, store, cause, None));
+            for kind in kinds {
+                steps.extend(self.losses(at, member, store, cause, Some(kind)));
+            }
+        }
+        let waiting =
+            member.late.iter().enumerate().filter(|(_, late)| {
+                late.answer.is_none() && (bounds.stale || late.kind != Kind::Look)
+            });
+        steps.extend(waiting.map(|(late, _)| Step::Arrive(late)));
+        if member.ghost.is_some() {
+            steps.extend([Step::Haunt, Step::Vanish]);
+        }
+        if store.is_over(at).is_some_and(|over| over || bounds.early) {
+            steps.push(Step::Expire);
+        }
+        steps.extend((0..member.works.len()).map(Step::Commit));
+        steps
+    }
+
+    fn causes(&self, at: usize, member: &Member) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        if member.is_due() {
+            causes.push(Cause::Tick);
+        }
+        for (at, message) in member.late.iter().enumerate() {
+            if message.answer.is_some() || message.kind == Kind::Look && !self.bounds.stale {
+                causes.push(Cause::Answer(at));
+            }
+            causes.push(Cause::GiveUp(at));
+        }
+        let stopping = |(_, work): &(usize, &Work)| work.mode != Mode::Runs;
+        let works = member.works.iter().enumerate().filter(stopping);
+        causes.extend(works.map(|(at, _)| Cause::Stopped(at)));
+        if at < self.bounds.drained && !member.drained && !member.over {
+            causes.push(Cause::Drain);
+        }
+        causes
+    }
+
+    /// A turn with every choice of lost replies: each one on its own, the request done or not, up to
+    /// the bound.
+    fn losses(
+        &self,
+        at: usize,
+        member: &Member,
+        store: &Store,
+        cause: Cause,
+        late: Option<Kind>,
+    ) -> Vec<Step> {
+        let mut turns = vec![Vec::new()];
+        let mut next = 0;
+        while let Some(lost) = turns.get(next).cloned() {
+            next += 1;
+            if lost.len() == self.bounds.lost {
+                continue;
+            }
+            let asked = self.ask(at, member, store, cause, late, &lost);
+            let from = lost.last().map_or(0, |loss: &Loss| loss.nth + 1);
+            for (nth, kind) in asked.into_iter().enumerate().skip(from) {
+                // Reading changes nothing: whether the request or the reply is lost is the same.
+                let done = [false, true].into_iter().filter(|done| !done || kind != Kind::Look);
+                for happened in done.filter(|_| late != Some(kind)) {
+                    let loss = Loss { nth, kind, happened };
+                    turns.push(lost.iter().copied().chain([loss]).collect());
+                }
+            }
+        }
+        turns.into_iter().map(|lost| Step::Turn { cause, late, lost }).collect()
+    }
+
+    /// What a turn asks the store for, in order.
+    fn ask(
+        &self,
+        at: usize,
+        member: &Member,
+        store: &Store,
+        cause: Cause,
+        late: Option<Kind>,
+        lost: &[Loss],
+    ) -> Vec<Kind> {
+        let (mut member, mut store) = (member.clone(), store.clone());
+        let Some(event) = self.event(at, &mut member, &mut store, cause) else { return Vec::new() };
+        member.turn(self, &mut store, at, event, &Faults { late, lost }).asked
+    }
+
+    /// The kinds of requests in it, each once.
+    fn asked(
+        &self,
+        at: usize,
+        member: &Member,
+        store: &Store,
+        cause: Cause,
+        late: Option<Kind>,
+    ) -> Vec<Kind> {
+        let mut asked = self.ask(at, member, store, cause, late, &[]);
+        asked.sort();
+        asked.dedup();
+        asked
+    }
+
+    fn event(
+        &self,
+        at: usize,
+        member: &mut Member,
+        store: &mut Store,
+        cause: Cause,
+    ) -> Option<Event> {
+        Some(match cause {
+            Cause::Tick => member.tick(self),
+            Cause::Answer(message) => {
+                member.arrive(self, store, at, message);
+                member.deliver(self, store, message)?
+            }
+            Cause::GiveUp(message) => member.give_up(message),
+            Cause::Stopped(work) => member.stop(self, work),
+            Cause::Drain => {
+                member.drained = true;
+                Event::Drain
+            }
+        })
+    }
+
+    fn choice(
+        &self,
+        at: usize,
+        before: &Shared<Member>,
+        store: &Shared<Store>,
+        step: Step,
+    ) -> Option<Choice> {
+        let (mut member, mut store) = (before.get().clone(), store.get().clone());
+        let mut broken = Vec::new();
+        let happened = match &step {
+            Step::Turn { cause, late, lost } => {
+                let event = self.event(at, &mut member, &mut store, *cause)?;
+                let faults = Faults { late: *late, lost };
+                let turn = member.turn(self, &mut store, at, event, &faults);
+                broken = turn.broken;
+                turn.happened
+            }
+            Step::Arrive(late) => member.arrive(self, &mut store, at, *late),
+            Step::Haunt => member.haunt(self, &mut store, at),
+            Step::Vanish => {
+                member.ghost = None;
+                Vec::new()
+            }
+            Step::Expire => {
+                store.end(at, What::Expired);
+                vec![What::Expired]
+            }
+            Step::Commit(work) => vec![store.commit(self, at, &member.works[*work].commit())],
+        };
+        broken.extend(self.judge(&happened));
+        broken.sort_unstable();
+        broken.dedup();
+        let (member, store) = (self.share(member), self.share_store(store));
+        Some(Choice { step, member, store, broken })
+    }
+}

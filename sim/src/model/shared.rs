@@ -1,0 +1,61 @@
+//! Parts of states that are cheap to copy, to compare and to hash.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// A part of a state. Its `Hash` may leave out what no decision depends on.
+pub(super) trait Part: Hash + Eq {
+    /// Hashes all of it.
+    fn hash_whole(&self, hasher: &mut DefaultHasher) {
+        self.hash(hasher);
+    }
+}
+
+/// A part that is hashed once.
+#[derive(Debug)]
+pub(super) struct Shared<T>(Arc<Inner<T>>);
+
+#[derive(Debug)]
+struct Inner<T> {
+    hash: u64,
+    whole: u64,
+    part: T,
+}
+
+impl<T: Part> Shared<T> {
+    pub(super) fn new(part: T) -> Self {
+        let (mut hash, mut whole) = (DefaultHasher::new(), DefaultHasher::new());
+        part.hash(&mut hash);
+        part.hash_whole(&mut whole);
+        Self(Arc::new(Inner { hash: hash.finish(), whole: whole.finish(), part }))
+    }
+
+    pub(super) fn get(&self) -> &T {
+        &self.0.part
+    }
+
+    /// Stands for all of it.
+    pub(super) fn whole(&self) -> u64 {
+        self.0.whole
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Part> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.hash == other.0.hash && self.get() == other.get()
+    }
+}
+
+impl<T: Part> Eq for Shared<T> {}
+
+impl<T: Part> Hash for Shared<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash.hash(state);
+    }
+}
