@@ -107,6 +107,8 @@ fn parse_model(words: &[String]) -> Option<Bounds> {
             "--depth" => bounds.depth = value,
             "--late" => bounds.late = value,
             "--lost" => bounds.lost = value,
+            "--troubled" => bounds.troubled = value,
+            "--losses" => bounds.losses = value,
             "--delay" => bounds.delay = u8::try_from(value).ok()?,
             "--paused" => bounds.paused = value,
             "--drained" => bounds.drained = value,

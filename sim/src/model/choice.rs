@@ -1,7 +1,7 @@
 //! What can happen next to one member. It depends on that member and on the store alone, so each
 //! pair of them is worked out once, however many states it is part of.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -54,6 +54,16 @@ enum Cause {
     Drain,
 }
 
+impl Choice {
+    /// How many replies are lost by it, and whether messages go late.
+    pub(super) fn faults(&self) -> (usize, bool) {
+        match &self.step {
+            Step::Turn { late, lost, .. } => (lost.len(), late.is_some()),
+            _ => (0, false),
+        }
+    }
+}
+
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.step {
@@ -83,7 +93,7 @@ pub(super) type Choices = Arc<[Arc<Choice>]>;
 /// What was worked out, by what it was worked out from.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    choices: HashMap<(u64, u64, bool), Choices>,
+    choices: HashMap<(u64, u64), Choices>,
     members: HashMap<u64, Shared<Member>>,
     stores: HashMap<u64, Shared<Store>>,
     /// A step of time later.
@@ -130,22 +140,23 @@ impl Setup {
         later
     }
 
-    /// All that a member can do next, without what changes nothing. `late`: another message may go
-    /// late.
+    /// All that a member can do next, without what changes nothing.
     pub(super) fn choices(
         &self,
         at: usize,
         member: &Shared<Member>,
         store: &Shared<Store>,
-        late: bool,
     ) -> Choices {
-        let key = (member.whole(), store.whole(), late);
+        let key = (member.whole(), store.whole());
         if let Some(known) = self.memo().choices.get(&key) {
             return Arc::clone(known);
         }
         let mut choices: Vec<Arc<Choice>> = Vec::new();
-        for step in self.steps(at, member.get(), store.get(), late) {
-            let Some(choice) = self.choice(at, member, store, step) else { continue };
+        let before = (member.get(), store.get());
+        let causes = self.causes(at, before.0).into_iter();
+        let turns = causes.flat_map(|cause| self.turns(at, before, cause));
+        let steps = self.steps(at, before.0, before.1).into_iter();
+        for choice in turns.chain(steps.map(|step| self.choice(at, before, step))) {
             let same = |one: &Choice| {
                 one.member == choice.member
                     && one.store.whole() == choice.store.whole()
@@ -163,16 +174,10 @@ impl Setup {
         choices
     }
 
-    fn steps(&self, at: usize, member: &Member, store: &Store, late: bool) -> Vec<Step> {
+    /// What can happen to a member besides the turns of its engine.
+    fn steps(&self, at: usize, member: &Member, store: &Store) -> Vec<Step> {
         let bounds = &self.bounds;
         let mut steps = Vec::new();
-        for cause in self.causes(at, member) {
-            let kinds = if late { self.asked(at, member, store, cause, None) } else { Vec::new() };
-            steps.extend(self.losses(at, member, store, cause, None));
-            for kind in kinds {
-                steps.extend(self.losses(at, member, store, cause, Some(kind)));
-            }
-        }
         let waiting =
             member.late.iter().enumerate().filter(|(_, late)| {
                 late.answer.is_none() && (bounds.stale || late.kind != Kind::Look)
@@ -208,65 +213,49 @@ impl Setup {
         causes
     }
 
-    /// A turn with every choice of lost replies: each one on its own, the request done or not, up to
-    /// the bound.
-    fn losses(
-        &self,
-        at: usize,
-        member: &Member,
-        store: &Store,
-        cause: Cause,
-        late: Option<Kind>,
-    ) -> Vec<Step> {
-        let mut turns = vec![Vec::new()];
-        let mut next = 0;
-        while let Some(lost) = turns.get(next).cloned() {
-            next += 1;
+    /// Every turn for a cause: with nothing wrong, with each kind of request late, and with every
+    /// choice of lost replies up to the bound, each request done or not.
+    fn turns(&self, at: usize, before: (&Member, &Store), cause: Cause) -> Vec<Choice> {
+        let mut faults = vec![(None, Vec::new())];
+        let mut turns = Vec::new();
+        while let Some((late, lost)) = faults.get(turns.len()).cloned() {
+            let Some((choice, asked)) = self.turn(at, before, cause, late, &lost) else { break };
+            turns.push(choice);
+            if self.bounds.late > 0 && late.is_none() && lost.is_empty() {
+                let kinds: BTreeSet<_> = asked.iter().copied().collect();
+                faults.extend(kinds.into_iter().map(|kind| (Some(kind), Vec::new())));
+            }
             if lost.len() == self.bounds.lost {
                 continue;
             }
-            let asked = self.ask(at, member, store, cause, late, &lost);
             let from = lost.last().map_or(0, |loss: &Loss| loss.nth + 1);
             for (nth, kind) in asked.into_iter().enumerate().skip(from) {
                 // Reading changes nothing: whether the request or the reply is lost is the same.
                 let done = [false, true].into_iter().filter(|done| !done || kind != Kind::Look);
                 for happened in done.filter(|_| late != Some(kind)) {
                     let loss = Loss { nth, kind, happened };
-                    turns.push(lost.iter().copied().chain([loss]).collect());
+                    faults.push((late, lost.iter().copied().chain([loss]).collect()));
                 }
             }
         }
-        turns.into_iter().map(|lost| Step::Turn { cause, late, lost }).collect()
+        turns
     }
 
-    /// What a turn asks the store for, in order.
-    fn ask(
+    /// One turn, and what it asked the store for.
+    fn turn(
         &self,
         at: usize,
-        member: &Member,
-        store: &Store,
+        (member, store): (&Member, &Store),
         cause: Cause,
         late: Option<Kind>,
         lost: &[Loss],
-    ) -> Vec<Kind> {
+    ) -> Option<(Choice, Vec<Kind>)> {
         let (mut member, mut store) = (member.clone(), store.clone());
-        let Some(event) = self.event(at, &mut member, &mut store, cause) else { return Vec::new() };
-        member.turn(self, &mut store, at, event, &Faults { late, lost }).asked
-    }
-
-    /// The kinds of requests in it, each once.
-    fn asked(
-        &self,
-        at: usize,
-        member: &Member,
-        store: &Store,
-        cause: Cause,
-        late: Option<Kind>,
-    ) -> Vec<Kind> {
-        let mut asked = self.ask(at, member, store, cause, late, &[]);
-        asked.sort();
-        asked.dedup();
-        asked
+        let event = self.event(at, &mut member, &mut store, cause)?;
+        let turn = member.turn(self, &mut store, at, event, &Faults { late, lost });
+        member.settle(&mut store, at, !lost.is_empty());
+        let step = Step::Turn { cause, late, lost: lost.to_vec() };
+        Some((self.judged(step, member, store, &turn.happened, turn.broken), turn.asked))
     }
 
     fn event(
@@ -291,23 +280,10 @@ impl Setup {
         })
     }
 
-    fn choice(
-        &self,
-        at: usize,
-        before: &Shared<Member>,
-        store: &Shared<Store>,
-        step: Step,
-    ) -> Option<Choice> {
-        let (mut member, mut store) = (before.get().clone(), store.get().clone());
-        let mut broken = Vec::new();
+    fn choice(&self, at: usize, before: (&Member, &Store), step: Step) -> Choice {
+        let (mut member, mut store) = (before.0.clone(), before.1.clone());
         let happened = match &step {
-            Step::Turn { cause, late, lost } => {
-                let event = self.event(at, &mut member, &mut store, *cause)?;
-                let faults = Faults { late: *late, lost };
-                let turn = member.turn(self, &mut store, at, event, &faults);
-                broken = turn.broken;
-                turn.happened
-            }
+            Step::Turn { .. } => Vec::new(),
             Step::Arrive(late) => member.arrive(self, &mut store, at, *late),
             Step::Haunt => member.haunt(self, &mut store, at),
             Step::Vanish => {
@@ -320,10 +296,20 @@ impl Setup {
             }
             Step::Commit(work) => vec![store.commit(self, at, &member.works[*work].commit())],
         };
-        broken.extend(self.judge(&happened));
+        self.judged(step, member, store, &happened, Vec::new())
+    }
+
+    fn judged(
+        &self,
+        step: Step,
+        member: Member,
+        store: Store,
+        happened: &[What],
+        mut broken: Vec<&'static str>,
+    ) -> Choice {
+        broken.extend(self.judge(happened));
         broken.sort_unstable();
         broken.dedup();
-        let (member, store) = (self.share(member), self.share_store(store));
-        Some(Choice { step, member, store, broken })
+        Choice { step, member: self.share(member), store: self.share_store(store), broken }
     }
 }

@@ -140,6 +140,8 @@ pub(super) struct Member {
     /// before the last.
     seed: u8,
     nonce: Option<Nonce>,
+    /// A reply to it was lost, and it has not come to terms with that.
+    pub(super) troubled: bool,
     /// It was told to hand over and go.
     pub(super) drained: bool,
     began: bool,
@@ -168,6 +170,7 @@ impl Member {
             ghost: None,
             seed: 0,
             nonce: None,
+            troubled: false,
             drained: false,
             began: false,
             over: false,
@@ -372,6 +375,23 @@ impl Member {
     fn haunt_later(&mut self, request: Request) {
         if !matches!(request, Request::Look { .. } | Request::Settle { .. }) {
             self.ghost = Some(Ghost { request, age: 0 });
+        }
+    }
+
+    /// After a turn: whether it is in trouble, and the name of its session.
+    pub(super) fn settle(&mut self, store: &mut Store, at: usize, lost: bool) {
+        let unsure = !self.engine.is_settled() || store.has_unheard(at);
+        self.troubled = lost || self.troubled && unsure;
+        let (Some(nonce), true) = (self.nonce, self.late_messages() == 0) else { return };
+        // The same for all sessions, as long as nobody remembers the one before.
+        let name = Nonce::from_entropy((at as u128 + 1) << 64 | 7);
+        let remembers = |work: &Work| work.nonce != nonce;
+        let forgotten = !self.works.iter().any(remembers) && store.rename(at, nonce, name);
+        if forgotten && nonce != name {
+            self.engine.rename(nonce, name);
+            self.works.iter_mut().for_each(|work| work.nonce = name);
+            (self.nonce, self.seed) = (Some(name), 0);
+            self.fold(at, Duration::ZERO);
         }
     }
 

@@ -51,6 +51,11 @@ pub struct Bounds {
     /// How many replies may be lost in one turn of an engine. It is told at once that their
     /// outcome is unknown, and each request was done or not.
     pub lost: usize,
+    /// How many instances may be in trouble at the same time: from a lost reply until their engine
+    /// knows again what the store has.
+    pub troubled: usize,
+    /// How many replies may be lost one after another; zero for any number.
+    pub losses: usize,
     /// How many instances may be paused at the same time.
     pub paused: usize,
     /// How many instances may be told to hand over and go.
@@ -79,6 +84,8 @@ impl Bounds {
             late: 0,
             delay: 1,
             lost: 0,
+            troubled: 1,
+            losses: 0,
             paused: 1,
             drained: 0,
             ttl: 4,
@@ -174,6 +181,8 @@ struct Grant {
 pub(crate) struct State {
     members: Vec<Shared<Member>>,
     store: Shared<Store>,
+    /// How many replies were lost, if that is bounded.
+    losses: usize,
     /// The invariants that the last action broke.
     broken: Vec<&'static str>,
 }
@@ -253,6 +262,7 @@ impl Setup {
         State {
             members: members.map(|(at, member)| self.later(at, member)).collect(),
             store: self.later_store(&state.store),
+            losses: state.losses,
             broken: Vec::new(),
         }
     }
@@ -261,6 +271,9 @@ impl Setup {
         let mut next =
             State { store: choice.store.clone(), broken: choice.broken.clone(), ..state.clone() };
         next.members[at] = choice.member.clone();
+        if self.bounds.losses > 0 {
+            next.losses += choice.faults().0;
+        }
         for (at, shared) in next.members.iter_mut().enumerate() {
             if let Some(tidied) = shared.get().tidy(next.store.get(), at) {
                 *shared = self.share(tidied);
@@ -279,12 +292,13 @@ impl Model for Setup {
         let mut state = State {
             members: members.collect(),
             store: self.share_store(Store::new(self)),
+            losses: 0,
             broken: Vec::new(),
         };
         let joined = if self.bounds.joined { self.instances.len() } else { 0 };
         for at in 0..joined {
             // The first choice is to tick with nothing lost.
-            let choices = self.choices(at, &state.members[at], &state.store, false);
+            let choices = self.choices(at, &state.members[at], &state.store);
             state = self.follow(&state, at, &choices[0]);
         }
         vec![state]
@@ -297,9 +311,20 @@ impl Model for Setup {
             return;
         }
         let late: usize = state.members.iter().map(|one| one.get().late_messages()).sum();
+        let troubled = state.members.iter().filter(|one| one.get().troubled).count();
+        let left = match bounds.losses {
+            0 => bounds.lost,
+            most => bounds.lost.min(most - state.losses),
+        };
         for (at, member) in state.members.iter().enumerate() {
-            let choices = self.choices(at, member, &state.store, late < bounds.late);
-            actions.extend(choices.iter().map(|choice| Action::One(at, Arc::clone(choice))));
+            let may_lose = member.get().troubled || troubled < bounds.troubled;
+            let lost = if may_lose { left } else { 0 };
+            for choice in self.choices(at, member, &state.store).iter() {
+                let (loses, delays) = choice.faults();
+                if loses <= lost && (!delays || late < bounds.late) {
+                    actions.push(Action::One(at, Arc::clone(choice)));
+                }
+            }
         }
         let due = state.members.iter().filter(|one| one.get().is_due()).count();
         let urgent = state.members.iter().any(|one| one.get().is_urgent(bounds.delay));

@@ -153,6 +153,22 @@ impl Store {
         epoch < row.epoch || epoch == row.epoch && row.last == by
     }
 
+    /// Whether a session was granted something and has not heard so.
+    pub(super) fn has_unheard(&self, by: usize) -> bool {
+        self.rows.iter().any(|row| row.holder == Some(by) && row.unheard)
+    }
+
+    /// Gives the session of an instance another nonce, unless there is one that is not `from`.
+    pub(super) fn rename(&mut self, by: usize, from: Nonce, to: Nonce) -> bool {
+        if self.sessions[by].as_ref().is_some_and(|open| open.nonce != from) {
+            return false;
+        }
+        self.sessions[by].iter_mut().for_each(|open| open.nonce = to);
+        // Nobody asks for another one again.
+        self.opened[by] = self.opened[by].filter(|nonce| *nonce == from).map(|_| to);
+        true
+    }
+
     /// Whether nobody has heard of the newest grant of a duty.
     pub(super) fn is_unheard(&self, duty: usize) -> bool {
         self.rows[duty].unheard

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::arrive::Phase;
 use super::random::Random;
 use super::work::{Held, Work};
-use super::{Engine, Ticket};
-use crate::{Deadline, LocalInstant};
+use super::{Engine, Status, Ticket};
+use crate::{Deadline, LocalInstant, Nonce, Note};
 
 /// How an engine is folded. Time goes in steps: the engine is stepped at `now` plus whole steps.
 #[doc(hidden)]
@@ -55,7 +55,8 @@ impl Fold {
 impl Engine {
     /// Moves every instant to where it is seen from the same `now`, numbers the requests on their
     /// way anew and drops what no later decision asks for: words of records, what is only compared
-    /// with a window of zero, floors that a store which forgets nothing is never below. Simplified
+    /// with a window of zero, floors that a store which forgets nothing is never below, what a look
+    /// showed of itself, and the sessions and views of others: only a fresh look asks for them. Simplified
     /// are three things: every look reads the holders and plans anew, and a duty that stayed free
     /// for a step counts as free for long.
     ///
@@ -73,7 +74,47 @@ impl Engine {
         (self.standing_by, self.unheld) = (false, 0);
         self.looking.fold(fold);
         self.free.values_mut().for_each(|since| *since = fold.fresh(*since));
+        self.fold_seen();
         self.fold_tickets()
+    }
+
+    fn fold_seen(&mut self) {
+        let mine = self.live.as_ref().map(|live| live.session.nonce);
+        for member in self.seen.iter_mut().flat_map(|seen| &mut seen.members) {
+            match member.nonce {
+                nonce if nonce == mine => member.note = Note::default(),
+                Some(_) => {
+                    member.nonce = Some(Nonce::from_entropy(0));
+                    let said = Status::read(&member.note).map(|said| Status { view: 0, ..said });
+                    if let Some(Ok(note)) = said.map(|said| said.note()) {
+                        member.note = note;
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Gives the session another nonce, which is as good as the one that was drawn.
+    #[doc(hidden)]
+    pub fn rename(&mut self, from: Nonce, to: Nonce) {
+        let live = self.live.iter_mut().map(|live| &mut live.session.nonce);
+        let holds = self.holds.values_mut().map(|held| &mut held.hold.nonce);
+        let seen = self.seen.iter_mut().flat_map(|seen| &mut seen.members);
+        let seen = seen.filter_map(|member| member.nonce.as_mut());
+        let opening = match &mut self.phase {
+            Phase::Opening { nonce, .. } => Some(nonce),
+            _ => None,
+        };
+        let nonces = live.chain(holds).chain(seen).chain(opening);
+        nonces.filter(|nonce| **nonce == from).for_each(|nonce| *nonce = to);
+    }
+
+    /// Whether it is a member, or was, and knows nothing of trouble with the store.
+    #[doc(hidden)]
+    pub fn is_settled(&self) -> bool {
+        let there = matches!(self.phase, Phase::Member | Phase::Over);
+        there && !self.trouble && self.waiting.is_none()
     }
 
     /// Deadline, keep-alive and pause are compared with one another.
@@ -117,7 +158,10 @@ impl Engine {
         if let Phase::Opening { since: Some(since), .. } = &mut self.phase {
             *since = fold.since(*since, self.settings.ttl.get() * 2);
         }
-        let grows = |failed: &u32| self.pause() * 2u32.pow(*failed) < self.settings.look_every;
+        // Pauses that end at the same step are alike.
+        let steps = |pause: Duration| pause.as_nanos().div_ceil(fold.step.as_nanos());
+        let longest = steps(self.settings.look_every);
+        let grows = |failed: &u32| steps(self.pause() * 2u32.pow(*failed)) < longest;
         let most = (0..8).find(|failed| !grows(failed)).unwrap_or(8);
         self.phase.fold(fold, most);
         if let Some(claiming) = &mut self.claiming {
