@@ -14,9 +14,9 @@ const USAGE: &str = "\
 usage: cargo xtask sim --seeds COUNT [--from SEED] [--threads COUNT] [--failures COUNT]
        cargo xtask sim --seed SEED
        cargo xtask model [--instances COUNT] [--duties COUNT] [--epochs MOST] [--depth MOST]
-                         [--lost MOST] [--late MOST] [--delay STEPS] [--paused MOST]
-                         [--drained MOST] [--ttl STEPS] [--early 1] [--stale 1] [--lingers 1]
-                         [--joined 1]
+                         [--paused MOST] [--drained MOST] [--ttl STEPS] [--joined 1]
+                         [--lost MOST] [--troubled MOST] [--losses MOST]
+                         [--late MOST] [--delay STEPS] [--stale 1] [--early 1] [--lingers 1]
 
 with a rule switched off, in a build with the feature `mutants`:
        tenure-sim --mutants

@@ -102,9 +102,14 @@ fn the_kill_table_has_every_rule_and_mutant() {
 fn the_model_notices_a_broken_rule() {
     for (name, bounds, expected) in [
         ("r7-pause", "--duties 1", "never reached: a pause is noticed"),
-        ("r10-early", "--duties 1 --drained 1", "B1 is broken"),
-        ("r17-orphan", "--duties 1 --late 1 --joined 1 --depth 12", " 0 unknown claims resolved"),
-        ("r23-open", "--duties 1 --late 1 --joined 1 --depth 13", "B1 is broken"),
+        ("r10-early", "--duties 1 --drained 1", "R10 is broken"),
+        ("r17-already", "--lost 1 --losses 2 --joined 1 --drained 1 --depth 11", "R17 is broken"),
+        (
+            "r17-orphan",
+            "--duties 1 --lost 1 --losses 1 --joined 1",
+            "never reached: an unknown claim",
+        ),
+        ("r23-open", "--duties 1 --lost 1 --losses 3 --joined 1 --epochs 2", "B1 is broken"),
     ] {
         let model = |mutant: &[&str]| {
             let mut sim = std::process::Command::new(env!("CARGO_BIN_EXE_tenure-sim"));

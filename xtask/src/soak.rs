@@ -67,11 +67,17 @@ fn stories() -> Result<()> {
     cargo(&[&words[..], &["--", "--test-threads", "18"]].concat(), &[], &variables)
 }
 
-/// More epochs, and late and lost messages two actions deeper, than in the tests.
+/// More epochs and more lost replies than in the tests, and late messages two actions deeper.
 fn model() -> Result<()> {
-    let three = ["model", "--instances", "3", "--duties", "1", "--joined", "1"];
-    release("tenure-sim", &three)?;
-    release("tenure-sim", &["model", "--late", "1", "--joined", "1", "--depth", "15"])
+    let lines = [
+        "model --lost 1 --joined 1",
+        "model --lost 1 --joined 1 --epochs 2 --paused 2",
+        "model --lost 2 --joined 1 --epochs 2 --duties 1",
+        "model --lost 1 --joined 1 --epochs 2 --instances 3 --duties 1",
+        "model --late 1 --joined 1 --depth 15",
+    ];
+    let run = |line: &str| release("tenure-sim", &line.split(' ').collect::<Vec<_>>());
+    lines.into_iter().try_for_each(run)
 }
 
 fn chaos(line: &str) -> Result<()> {

@@ -18,6 +18,8 @@ pub(crate) struct Choice {
     step: Step,
     pub(super) member: Shared<Member>,
     pub(super) store: Shared<Store>,
+    /// Its session was opened or extended.
+    pub(super) renewed: bool,
     /// The rules that it breaks.
     pub(super) broken: Vec<&'static str>,
 }
@@ -55,6 +57,11 @@ enum Cause {
 }
 
 impl Choice {
+    /// Whether it may happen only when the TTL of the session is over.
+    pub(super) fn is_expiry(&self) -> bool {
+        self.step == Step::Expire
+    }
+
     /// How many replies are lost by it, and whether messages go late.
     pub(super) fn faults(&self) -> (usize, bool) {
         match &self.step {
@@ -98,7 +105,6 @@ pub(super) struct Memo {
     stores: HashMap<u64, Shared<Store>>,
     /// A step of time later.
     later: HashMap<u64, Shared<Member>>,
-    later_stores: HashMap<u64, Shared<Store>>,
 }
 
 impl Setup {
@@ -129,17 +135,6 @@ impl Setup {
         later
     }
 
-    pub(super) fn later_store(&self, store: &Shared<Store>) -> Shared<Store> {
-        if let Some(later) = self.memo().later_stores.get(&store.whole()) {
-            return later.clone();
-        }
-        let mut later = store.get().clone();
-        later.pass();
-        let later = self.share_store(later);
-        self.memo().later_stores.insert(store.whole(), later.clone());
-        later
-    }
-
     /// All that a member can do next, without what changes nothing.
     pub(super) fn choices(
         &self,
@@ -160,9 +155,11 @@ impl Setup {
             let same = |one: &Choice| {
                 one.member == choice.member
                     && one.store.whole() == choice.store.whole()
+                    && one.renewed == choice.renewed
                     && one.broken == choice.broken
             };
             let idle = choice.broken.is_empty()
+                && !choice.renewed
                 && choice.member == *member
                 && choice.store.whole() == store.whole();
             if !idle && !choices.iter().any(|one| same(one)) {
@@ -186,7 +183,7 @@ impl Setup {
         if member.ghost.is_some() {
             steps.extend([Step::Haunt, Step::Vanish]);
         }
-        if store.is_over(at).is_some_and(|over| over || bounds.early) {
+        if store.has_session(at) {
             steps.push(Step::Expire);
         }
         steps.extend((0..member.works.len()).map(Step::Commit));
@@ -255,7 +252,7 @@ impl Setup {
         let turn = member.turn(self, &mut store, at, event, &Faults { late, lost });
         member.settle(&mut store, at, !lost.is_empty());
         let step = Step::Turn { cause, late, lost: lost.to_vec() };
-        Some((self.judged(step, member, store, &turn.happened, turn.broken), turn.asked))
+        Some((self.judged(at, step, member, store, &turn.happened, turn.broken), turn.asked))
     }
 
     fn event(
@@ -296,20 +293,23 @@ impl Setup {
             }
             Step::Commit(work) => vec![store.commit(self, at, &member.works[*work].commit())],
         };
-        self.judged(step, member, store, &happened, Vec::new())
+        self.judged(at, step, member, store, &happened, Vec::new())
     }
 
     fn judged(
         &self,
+        at: usize,
         step: Step,
         member: Member,
-        store: Store,
+        mut store: Store,
         happened: &[What],
         mut broken: Vec<&'static str>,
     ) -> Choice {
         broken.extend(self.judge(happened));
         broken.sort_unstable();
         broken.dedup();
-        Choice { step, member: self.share(member), store: self.share_store(store), broken }
+        let renewed = store.take_renewed(at);
+        let (member, store) = (self.share(member), self.share_store(store));
+        Choice { step, member, store, renewed, broken }
     }
 }

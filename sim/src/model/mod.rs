@@ -181,6 +181,8 @@ struct Grant {
 pub(crate) struct State {
     members: Vec<Shared<Member>>,
     store: Shared<Store>,
+    /// For how many steps of time the TTL of each session lasts.
+    left: Vec<u8>,
     /// How many replies were lost, if that is bounded.
     losses: usize,
     /// The invariants that the last action broke.
@@ -234,11 +236,6 @@ impl Setup {
         Settings { window: Duration::ZERO, look_every: STEP, ..settings }
     }
 
-    /// How many steps a session lasts from now.
-    fn left(&self) -> u8 {
-        if self.bounds.early { 0 } else { self.bounds.ttl }
-    }
-
     fn key(&self, duty: usize) -> DutyKey {
         DutyKey { group: self.group.clone(), id: self.duties[duty].clone() }
     }
@@ -261,7 +258,8 @@ impl Setup {
         let members = state.members.iter().enumerate();
         State {
             members: members.map(|(at, member)| self.later(at, member)).collect(),
-            store: self.later_store(&state.store),
+            store: state.store.clone(),
+            left: state.left.iter().map(|left| left.saturating_sub(1)).collect(),
             losses: state.losses,
             broken: Vec::new(),
         }
@@ -271,6 +269,11 @@ impl Setup {
         let mut next =
             State { store: choice.store.clone(), broken: choice.broken.clone(), ..state.clone() };
         next.members[at] = choice.member.clone();
+        if !choice.store.get().has_session(at) {
+            next.left[at] = 0;
+        } else if choice.renewed && !self.bounds.early {
+            next.left[at] = self.bounds.ttl;
+        }
         if self.bounds.losses > 0 {
             next.losses += choice.faults().0;
         }
@@ -292,6 +295,7 @@ impl Model for Setup {
         let mut state = State {
             members: members.collect(),
             store: self.share_store(Store::new(self)),
+            left: vec![0; self.instances.len()],
             losses: 0,
             broken: Vec::new(),
         };
@@ -321,7 +325,8 @@ impl Model for Setup {
             let lost = if may_lose { left } else { 0 };
             for choice in self.choices(at, member, &state.store).iter() {
                 let (loses, delays) = choice.faults();
-                if loses <= lost && (!delays || late < bounds.late) {
+                let stands = choice.is_expiry() && !bounds.early && state.left[at] > 0;
+                if !stands && loses <= lost && (!delays || late < bounds.late) {
                     actions.push(Action::One(at, Arc::clone(choice)));
                 }
             }

@@ -29,8 +29,9 @@ pub(super) struct Store {
 struct Open {
     nonce: Nonce,
     note: Note,
-    /// How many steps of time its TTL lasts.
-    left: u8,
+    /// Its TTL begins anew. How much of it is left is no part of the store: whether a session has
+    /// ended is all that the others see of it.
+    renewed: bool,
 }
 
 /// A duty.
@@ -96,16 +97,14 @@ impl Store {
         }
     }
 
-    /// A step of time.
-    pub(super) fn pass(&mut self) {
-        for open in self.sessions.iter_mut().flatten() {
-            open.left = open.left.saturating_sub(1);
-        }
+    /// Whether an instance has a session.
+    pub(super) fn has_session(&self, instance: usize) -> bool {
+        self.sessions[instance].is_some()
     }
 
-    /// Whether the TTL of a live session is over.
-    pub(super) fn is_over(&self, instance: usize) -> Option<bool> {
-        self.sessions[instance].as_ref().map(|open| open.left == 0)
+    /// Whether its session was opened or extended since this was last asked.
+    pub(super) fn take_renewed(&mut self, instance: usize) -> bool {
+        self.sessions[instance].as_mut().is_some_and(|open| std::mem::take(&mut open.renewed))
     }
 
     /// Ends a session, and all of its holds with it.
@@ -187,7 +186,7 @@ impl Store {
         happened: &mut Vec<What>,
     ) -> Answer {
         match request {
-            Request::Open(open) => Answer::Open(Ok(self.open(setup, by, open))),
+            Request::Open(open) => Answer::Open(Ok(self.open(by, open))),
             Request::KeepAlive { session, note, holds } => {
                 let kept = self.keep_alive(setup, by, session, note.as_ref(), holds);
                 Answer::KeepAlive(Ok(kept))
@@ -211,15 +210,15 @@ impl Store {
         }
     }
 
-    fn open(&mut self, setup: &Setup, by: usize, open: &OpenSession) -> Opened {
+    fn open(&mut self, by: usize, open: &OpenSession) -> Opened {
         match &self.sessions[by] {
             Some(live) if live.nonce == open.nonce => Opened::Open(open.session()),
             Some(_) => Opened::Taken,
             None if self.opened[by] == Some(open.nonce) => Opened::Spent,
             None => {
                 self.opened[by] = Some(open.nonce);
-                let (nonce, note, left) = (open.nonce, open.note.clone(), setup.left());
-                self.sessions[by] = Some(Open { nonce, note, left });
+                let (nonce, note) = (open.nonce, open.note.clone());
+                self.sessions[by] = Some(Open { nonce, note, renewed: true });
                 Opened::Open(open.session())
             }
         }
@@ -235,7 +234,7 @@ impl Store {
     ) -> KeptAlive {
         let live = self.sessions[by].as_mut().filter(|open| open.nonce == session.nonce);
         let Some(open) = live else { return KeptAlive::Ended };
-        open.left = setup.left();
+        open.renewed = true;
         if let Some(note) = note {
             open.note = note.clone();
         }

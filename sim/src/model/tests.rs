@@ -18,17 +18,29 @@ fn broken(without: Without, rules: &[&str]) {
 
 #[test]
 fn two_instances_and_two_duties() {
-    sound("2 x 2", Bounds { drained: 1, ..Bounds::new(2, 2) });
+    sound("2 x 2", Bounds { drained: 2, paused: 2, ..Bounds::new(2, 2) });
 }
 
 #[test]
 fn three_instances_and_one_duty() {
-    sound("3 x 1", Bounds { epochs: 2, joined: true, ..Bounds::new(3, 1) });
+    sound("3 x 1", Bounds::new(3, 1));
 }
 
 #[test]
-fn three_instances_and_two_duties_to_a_depth() {
-    sound("3 x 2", Bounds { depth: 14, ..Bounds::new(3, 2) });
+fn three_instances_and_two_duties() {
+    sound("3 x 2", Bounds::new(3, 2));
+}
+
+/// Epochs up to 3 are in `cargo xtask soak model`.
+#[test]
+fn two_instances_and_two_duties_with_lost_replies() {
+    sound("2 x 2, lost", Bounds { lost: 1, epochs: 2, joined: true, ..Bounds::new(2, 2) });
+}
+
+#[test]
+fn three_instances_and_one_duty_with_a_lost_reply() {
+    let bounds = Bounds { lost: 1, losses: 1, epochs: 2, joined: true, ..Bounds::new(3, 1) };
+    sound("3 x 1, one lost", bounds);
 }
 
 #[test]
