@@ -67,14 +67,13 @@ fn stories() -> Result<()> {
     cargo(&[&words[..], &["--", "--test-threads", "18"]].concat(), &[], &variables)
 }
 
-/// More epochs and more lost replies than in the tests, and late messages two actions deeper.
+/// More lost replies than in the tests, and late messages two actions deeper.
 fn model() -> Result<()> {
     let lines = [
-        "model --lost 1 --joined 1",
         "model --lost 1 --joined 1 --epochs 2 --paused 2",
         "model --lost 2 --joined 1 --epochs 2 --duties 1",
         "model --lost 1 --joined 1 --epochs 2 --instances 3 --duties 1",
-        "model --late 1 --joined 1 --depth 15",
+        "model --late 1 --joined 1 --depth 17",
     ];
     let run = |line: &str| release("tenure-sim", &line.split(' ').collect::<Vec<_>>());
     lines.into_iter().try_for_each(run)

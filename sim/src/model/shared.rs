@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 /// A part of a state. Its `Hash` may leave out what no decision depends on.
 pub(super) trait Part: Hash + Eq {
-    /// Hashes all of it.
-    fn hash_whole(&self, hasher: &mut DefaultHasher) {
-        self.hash(hasher);
-    }
+    /// Hashes that too.
+    fn hash_rest(&self, _: &mut DefaultHasher) {}
 }
 
 /// A part that is hashed once.
@@ -24,10 +22,11 @@ struct Inner<T> {
 
 impl<T: Part> Shared<T> {
     pub(super) fn new(part: T) -> Self {
-        let (mut hash, mut whole) = (DefaultHasher::new(), DefaultHasher::new());
-        part.hash(&mut hash);
-        part.hash_whole(&mut whole);
-        Self(Arc::new(Inner { hash: hash.finish(), whole: whole.finish(), part }))
+        let mut hasher = DefaultHasher::new();
+        part.hash(&mut hasher);
+        let hash = hasher.finish();
+        part.hash_rest(&mut hasher);
+        Self(Arc::new(Inner { hash, whole: hasher.finish(), part }))
     }
 
     pub(super) fn get(&self) -> &T {

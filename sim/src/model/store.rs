@@ -81,8 +81,7 @@ pub(super) struct Commit {
 }
 
 impl Part for Store {
-    fn hash_whole(&self, hasher: &mut DefaultHasher) {
-        self.hash(hasher);
+    fn hash_rest(&self, hasher: &mut DefaultHasher) {
         self.rows.iter().for_each(|row| (row.last, row.ended).hash(hasher));
     }
 }

@@ -56,9 +56,9 @@ impl Engine {
     /// Moves every instant to where it is seen from the same `now`, numbers the requests on their
     /// way anew and drops what no later decision asks for: words of records, what is only compared
     /// with a window of zero, floors that a store which forgets nothing is never below, what a look
-    /// showed of itself, and the sessions and views of others: only a fresh look asks for them. Simplified
-    /// are three things: every look reads the holders and plans anew, and a duty that stayed free
-    /// for a step counts as free for long.
+    /// showed of this member itself, and the sessions and views of others, which only a fresh look
+    /// asks for. Simplified are three things: every look reads the holders and plans anew, and a
+    /// duty that stayed free for a step counts as free for long.
     ///
     /// Returns the old and the new ticket of every request that is waited for.
     #[doc(hidden)]
