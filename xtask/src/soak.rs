@@ -72,7 +72,7 @@ fn model() -> Result<()> {
     let lines = [
         "model --lost 1 --joined 1 --epochs 2 --paused 2",
         "model --lost 2 --joined 1 --epochs 2 --duties 1",
-        "model --lost 1 --joined 1 --epochs 2 --instances 3 --duties 1",
+        "model --lost 1 --joined 1 --instances 3 --duties 1",
         "model --late 1 --joined 1 --depth 17",
     ];
     let run = |line: &str| release("tenure-sim", &line.split(' ').collect::<Vec<_>>());
