@@ -89,6 +89,7 @@ impl fmt::Display for Churned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.report)?;
         writeln!(f, "{} instances came, most of them went", self.came)?;
+        writeln!(f, "duties moved are those of the last {AUDIT} records, about: no more is kept")?;
         writeln!(f, "{:<20} {:>11} {:>11} {:>11}", "", "first third", "last third", "limit")?;
         for (name, first, last, limit) in self.rows() {
             writeln!(f, "{name:<20} {first:>11} {last:>11} {limit:>11}")?;

@@ -288,7 +288,11 @@ impl Server {
                 let options = RedisOptions { append_only: true, ..RedisOptions::default() };
                 Self::Redis(Redis::start(options)?)
             }
-            Kind::Etcd => Self::Etcd(Etcd::start(EtcdOptions::default())?),
+            Kind::Etcd => {
+                // Without it a server grows with every write, as `doctor` says.
+                let options = EtcdOptions { history_minutes: Some(1), ..EtcdOptions::default() };
+                Self::Etcd(Etcd::start(options)?)
+            }
         })
     }
 

@@ -81,9 +81,9 @@ impl fmt::Display for Rolled {
     }
 }
 
-/// How long a planned handover of many duties may take on a busy machine, beside the time between
-/// two events: far below the TTL, which somebody would wait for who does not hand over.
-const HANDOVER: Duration = Duration::from_secs(4);
+/// How long a planned handover of many duties at once may take, beside the time between two events:
+/// the bar of the slowest store, in `docs/benchmarks.md`.
+const HANDOVER: Duration = Duration::from_secs(1);
 /// How long shares may take to become even, before a detour is taken for the reason.
 const EVEN: Duration = Duration::from_secs(20);
 

@@ -17,6 +17,8 @@ pub struct EtcdOptions<'a> {
     pub members: usize,
     /// The size at which the database takes no more writes; etcd's own when absent.
     pub quota_bytes: Option<u64>,
+    /// For how many minutes old revisions are kept; for ever when absent, as etcd itself does.
+    pub history_minutes: Option<u32>,
     /// Clients must encrypt, and find the server's certificate signed by this authority.
     pub tls: Option<&'a Certificates>,
     /// Clients must show a certificate of the same authority.
@@ -31,6 +33,7 @@ pub struct Etcd {
     members: Vec<Member>,
     token: String,
     quota_bytes: Option<u64>,
+    history_minutes: Option<u32>,
     tls: Option<Tls>,
     password: Option<String>,
 }
@@ -61,6 +64,7 @@ impl Etcd {
             members: Vec::new(),
             token: format!("testkit-{:x}", random()),
             quota_bytes: options.quota_bytes,
+            history_minutes: options.history_minutes,
             tls,
             password: None,
         };
@@ -182,6 +186,9 @@ impl Etcd {
         }
         if let Some(quota) = self.quota_bytes {
             command.extend(["--quota-backend-bytes".to_owned(), quota.to_string()]);
+        }
+        if let Some(minutes) = self.history_minutes {
+            command.extend(["--auto-compaction-retention".to_owned(), format!("{minutes}m")]);
         }
         command.extend(self.tls.iter().flat_map(|tls| tls.server.clone()));
         member.guard.start(&command)

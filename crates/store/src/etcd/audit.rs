@@ -26,9 +26,8 @@ const _: () = assert!(SAME_REVISION < 1 << INDEX_BITS);
 /// So many records are deleted at once: more than are written between two cuts.
 const TRIMMED: i64 = 20_000;
 
-/// After so many records of one handle the audit trail of a group is cut. A handle begins to count
-/// anywhere below it: however short handles live, one of them comes to it.
-pub(super) const RECORDS_PER_TRIM: u64 = 4_096;
+/// After so many records of one handle at most, the audit trail of a group is cut.
+const RECORDS_PER_TRIM: u64 = 4_096;
 
 /// The records of one transaction.
 pub(super) struct Trail<'a> {
@@ -147,10 +146,24 @@ impl Etcd {
     /// Cuts the trail of a group when its turn has come. What was written stands, and its answer
     /// does not wait long for housekeeping.
     pub(super) async fn audit_tend(&self, group: &GroupName) {
-        let turn = self.records.load(Ordering::Relaxed) / RECORDS_PER_TRIM;
-        if self.trims.fetch_max(turn, Ordering::Relaxed) < turn {
+        let most = self.records_per_trim();
+        // Of several that see it, the one that sets it back cuts.
+        if self.records.load(Ordering::Relaxed) >= most
+            && self.records.swap(0, Ordering::Relaxed) >= most
+        {
             let _ = timeout(ATTEMPT, self.audit_trim(group)).await;
         }
+    }
+
+    /// A handle begins to count anywhere below what it cuts after: however short handles live, one
+    /// of them comes to it.
+    pub(super) fn audit_begin(&self) {
+        self.records.store(self.number % self.records_per_trim(), Ordering::Relaxed);
+    }
+
+    /// A short trail is cut more often: a quarter too much is enough.
+    fn records_per_trim(&self) -> u64 {
+        RECORDS_PER_TRIM.min(self.retention().audit_kept as u64 / 4).max(1)
     }
 
     /// Cuts the trail of a group to what is kept, about. Failing does no harm: somebody will.

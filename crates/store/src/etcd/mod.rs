@@ -158,9 +158,8 @@ pub struct Etcd {
     /// The largest epoch that this handle has ever seen, in an answer or a question.
     seen: AtomicU64,
     keepers: keep::Keepers,
-    /// Counts the records of the audit trail, and how often it was cut.
+    /// Counts the records of the audit trail since this handle has cut it.
     records: AtomicU64,
-    trims: AtomicU64,
 }
 
 /// What this handle knows of the store.
@@ -217,12 +216,12 @@ impl Etcd {
             known: Mutex::default(),
             seen: AtomicU64::new(0),
             keepers: keep::Keepers::default(),
-            records: AtomicU64::new(number % audit::RECORDS_PER_TRIM),
-            trims: AtomicU64::new(0),
+            records: AtomicU64::new(0),
         };
         let call = Call::default();
         let opening = store.find(&call);
         store.link.bounded(&call, opening).await?;
+        store.audit_begin();
         Ok(store)
     }
 

@@ -136,7 +136,8 @@ async fn the_audit_trail_is_cut_while_a_store_is_open() {
     claim_all(&*store, &a, &duties(3_000)).await.unwrap();
     let range = tenure_core::store::AuditRange::first(100_000);
     let entries = store.audit(&group(), range).await.unwrap();
-    assert!((900..=7_100).contains(&entries.len()), "{}", entries.len());
+    // A cut comes after the batch that made it due.
+    assert!((900..=4_100).contains(&entries.len()), "{}", entries.len());
     // The newest are kept: they are all grants of the second round.
     let newest = entries.iter().rev().take(900);
     assert!(newest.clone().all(|entry| entry.epoch.map(Epoch::get) == Some(2)));
@@ -160,7 +161,7 @@ async fn the_audit_trail_of_short_lives_is_cut_too() {
     }
     let range = tenure_core::store::AuditRange::first(100_000);
     let kept = open(&server).await.audit(&group(), range).await.unwrap().len();
-    assert!(kept < written, "{kept} of {written}");
+    assert!(kept < written / 8, "{kept} of {written}");
 }
 
 /// A store of a newer version is left alone.
