@@ -1,5 +1,7 @@
 //! Contract 11 to 14: checkpoints.
 
+use std::sync::Arc;
+
 use tenure_core::store::{Checkpoint, Commit, Committed};
 use tenure_core::{Document, Hold, Session};
 
@@ -18,6 +20,7 @@ super::cases! { "checkpoint":
     a_conflicting_commit_changes_nothing,
     a_fenced_commit_changes_nothing,
     the_next_holder_goes_on_from_the_last_version,
+    a_new_holder_with_a_stale_version_gets_a_conflict,
     a_checkpoint_outlives_hold_and_session,
     a_lost_reply_can_be_read_again,
     every_byte_is_kept,
@@ -149,6 +152,26 @@ async fn the_next_holder_goes_on_from_the_last_version(kit: Kit) {
     assert_eq!((read.version, read.epoch), (version(1), first.epoch));
     assert_eq!(kit.commit(&b, &second, 1, "two").await, saved(2));
     assert_eq!(kit.load(&second.duty).await.unwrap().epoch, second.epoch);
+}
+
+/// What the holder before committed is nobody else's write, also when an answer got lost.
+async fn a_new_holder_with_a_stale_version_gets_a_conflict(kit: Kit) {
+    use super::Settled;
+    use crate::wrap::{Fault, Flaky, Op};
+    let (a, first) = held(&kit).await;
+    kit.commit(&a, &first, 0, "one").await;
+    kit.release(&a, &first).await;
+    let b = kit.join("b").await;
+    let second = kit.hold(&b, "d").await;
+    let conflict = Committed::Conflict { stored: version(1) };
+    assert_eq!(kit.commit(&b, &second, 0, "two").await, conflict);
+    for fault in [Fault::LostBeforeItHappened, Fault::HappenedButLost] {
+        let lossy = Settled::new(Arc::new(Flaky::planned(kit.store.clone()).on(Op::Commit, fault)));
+        let commit = Commit { hold: second.clone(), expected: version(0), document: doc("two") };
+        let committed = tenure_core::Store::commit(&lossy, &b, &[commit]).await.unwrap();
+        assert_eq!(committed, [conflict]);
+    }
+    assert_eq!(kit.load(&second.duty).await.unwrap().document, doc("one"));
 }
 
 async fn a_checkpoint_outlives_hold_and_session(kit: Kit) {

@@ -138,19 +138,30 @@ impl Store for Settled {
         Ok(tried.answer.into_iter().map(settle).collect())
     }
 
-    /// A release whose reply was lost stands in the audit, also when somebody else holds the duty
-    /// by the time it is repeated.
+    /// A release whose reply was lost stands in the audit after the last entry of before, also when
+    /// the duty was granted anew or forgotten by the time it is repeated.
     async fn release(
         &self,
         session: &Session,
         holds: &[Hold],
         reason: &Reason,
     ) -> Result<Vec<Released>, StoreError> {
+        let before = self.entries(&session.group).await?.last().map_or(0, |entry| entry.seq);
         let tried = repeat(|| self.inner.release(session, holds, reason)).await?;
-        let entries = if tried.unsure { self.entries(&session.group).await? } else { Vec::new() };
+        let (mut entries, mut holders) = (Vec::new(), Vec::new());
+        if tried.unsure {
+            entries = self.entries(&session.group).await?;
+            entries.retain(|entry| entry.seq > before && entry.instance == session.instance);
+            holders = self.holders(&session.group).await?;
+        }
+        let moved_on = |hold: &Hold| {
+            let now = holders.iter().find(|now| now.duty == hold.duty);
+            now.is_none_or(|now| now.epoch.is_none_or(|epoch| epoch > hold.epoch))
+        };
         let mut known = self.known.lock().unwrap();
         let settle = |(hold, released): (&Hold, Released)| {
-            let stands = entries.iter().any(|entry| entry_of(entry, AuditKind::Released, hold));
+            let stands = entries.iter().any(|entry| entry_of(entry, AuditKind::Released, hold))
+                && (released != Released::NotYours || moved_on(hold));
             match (released == Released::Freed || stands)
                 && known.released.insert((hold.duty.clone(), hold.epoch))
             {
@@ -212,7 +223,7 @@ impl Store for Settled {
         let duties: Vec<_> = commits.iter().map(|commit| commit.hold.duty.clone()).collect();
         let stored = self.load(&duties).await?;
         let settle = |((commit, answer), stored): ((&Commit, Committed), Option<Checkpoint>)| {
-            let gone = stored.as_ref().is_none_or(|stored| stored.epoch != commit.hold.epoch);
+            let gone = stored.as_ref().is_none_or(|stored| stored.epoch > commit.hold.epoch);
             let ours = stored.filter(|stored| {
                 Ok(stored.version) == commit.expected.next()
                     && stored.epoch == commit.hold.epoch
