@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::picture::{self, Now};
 use super::work::{Held, Work};
-use super::{Drain, Engine, Layout, Wish};
+use super::{Drain, Engine, Layout, Settings, Wish};
 use crate::fnv::Fnv;
 use crate::roster::{self, Charge, Seat};
 use crate::{Change, Code, DutyId, Listing, LocalInstant, Mutant, Problem, Target};
@@ -78,8 +78,8 @@ impl Engine {
         if self.live.is_none() {
             return;
         }
-        let window = self.settings.window;
-        self.shed.retain(|_, at| now < at.plus(window * 3));
+        let kept = self.shed_is_kept();
+        self.shed.retain(|_, at| now < at.plus(kept));
         self.resting.retain(|_, rest| now < rest.until.plus(rest.length));
         self.stop_unlisted(now);
         let Some(table) = self.table() else { return };
@@ -186,7 +186,7 @@ impl Engine {
     }
 
     /// Gives away what is beyond this member's share: only when all see the same (R20), not what
-    /// has just come (R19), and not all at once (R25).
+    /// has just come (R19) unless a pinned duty finds no room otherwise, and not all at once (R25).
     fn shed(
         &mut self,
         charges: &[Charge],
@@ -207,8 +207,31 @@ impl Engine {
         if !agreed || table.all.foreign || rollout || unsure {
             return;
         }
-        let mut room = self.room_to_move();
-        let mut lacking = self.lacking(plan, free, table);
+        let (mut surplus, early) = self.surplus(charges, plan, table, now);
+        let lacking = self.lacking(charges, plan, free, table, now).saturating_sub(surplus.len());
+        let (taken, kept) = early.split_at(lacking.min(early.len()));
+        surplus.extend(taken.iter().map(|(charge, _)| (*charge, "pin")));
+        kept.iter().for_each(|(_, settled)| self.balance_at(*settled));
+        if !fresh && !surplus.is_empty() {
+            return self.look_now(now);
+        }
+        for (charge, why) in surplus.into_iter().take(self.room_to_move()) {
+            self.shed.insert(charge.duty.clone(), now);
+            self.ask_to_stop(&charge.duty, why, now);
+        }
+    }
+
+    /// What this member works on and the plan gives to another: what it may give away, with the
+    /// reason; and what has come too lately for that (R19), with the instant from which on it may.
+    #[allow(clippy::type_complexity, reason = "two lists that are named above")]
+    fn surplus<'a>(
+        &self,
+        charges: &'a [Charge],
+        plan: &[Option<u32>],
+        table: &Table,
+        now: LocalInstant,
+    ) -> (Vec<(&'a Charge, &'static str)>, Vec<(&'a Charge, LocalInstant)>) {
+        let (mut settled, mut early) = (Vec::new(), Vec::new());
         for (charge, seat) in charges.iter().zip(plan) {
             let mut elsewhere = seat.is_some_and(|s| s != table.me);
             if Mutant::R19Swap.is_on() {
@@ -219,35 +242,40 @@ impl Engine {
             if held.work != Work::Running || held.release.is_some() {
                 continue;
             }
-            let settled = held.since.plus(self.settings.window);
-            let early = held.moved && now < settled && !Mutant::R19Window.is_on();
-            if early && lacking == 0 {
-                self.balance_at(settled);
-                continue;
+            let stays_until = held.since.plus(self.settings.window);
+            match held.moved && now < stays_until && !Mutant::R19Window.is_on() {
+                true => early.push((charge, stays_until)),
+                false => settled.push((charge, charge.pin.as_ref().map_or("balance", |_| "pin"))),
             }
-            if !fresh {
-                return self.look_now(now);
-            }
-            if room == 0 {
-                break;
-            }
-            room -= 1;
-            lacking = lacking.saturating_sub(1);
-            let why = if charge.pin.is_some() || early { "pin" } else { "balance" };
-            self.shed.insert(charge.duty.clone(), now);
-            self.ask_to_stop(&charge.duty, why, now);
         }
+        (settled, early)
     }
 
-    /// How many duties are free and planned for this member, and find no room before others have
-    /// left. Only pins lead there: they put somebody's duty in the place of another. Where both
-    /// members are full, each waits for the other, and a window that one keeps alone would make
-    /// them miss each other for ever.
-    fn lacking(&self, plan: &[Option<u32>], free: &[bool], table: &Table) -> usize {
-        let mine = |(seat, free): &(&Option<u32>, &bool)| **free && **seat == Some(table.me);
-        let coming = plan.iter().zip(free).filter(mine).count();
+    /// How many duties this member could claim now, were there room: they are planned for it, and
+    /// others have to leave first. Only pins lead there: they put somebody's duty in the place of
+    /// another. Where both members are full, each waits for the other, and a window that one keeps
+    /// alone would make them miss each other for ever.
+    fn lacking(
+        &self,
+        charges: &[Charge],
+        plan: &[Option<u32>],
+        free: &[bool],
+        table: &Table,
+        now: LocalInstant,
+    ) -> usize {
+        let mine = plan.iter().zip(free).map(|(seat, free)| *free && *seat == Some(table.me));
+        let rests = |duty| self.resting.get(duty).is_some_and(|rest| now < rest.until);
+        let waits = |duty| rests(duty) || self.stopping.contains_key(duty);
+        let coming = charges.iter().zip(mine).filter(|(one, mine)| *mine && !waits(&one.duty));
         let stay = self.holds.values().filter(|held| held.release.is_none()).count();
-        (coming + stay).saturating_sub(self.settings.room)
+        (coming.count() + stay).saturating_sub(self.settings.room)
+    }
+
+    /// How long this member remembers what it asked to be given away: until it may take it back,
+    /// which is after its work has stopped and the other one's may have.
+    fn shed_is_kept(&self) -> Duration {
+        let Settings { window, drain, look_every, .. } = self.settings;
+        (window * 3).max(drain * 2 + look_every * 4)
     }
 
     fn keep_free_since(&mut self, charges: &[Charge], free: &[bool], now: LocalInstant) {
@@ -277,7 +305,7 @@ impl Engine {
         let equals = table.seats().iter().all(|seat| seat.weight == me.weight);
         let standby = matches!(self.settings.layout, Layout::Standby);
         let eager = standby && equals && !table.all.foreign;
-        let full = full(charges, table);
+        let full_seats = full_seats(charges, table);
         let mut looked_after = 0;
         for ((charge, seat), _) in charges.iter().zip(plan).zip(free).filter(|(_, free)| **free) {
             if self.is_claiming(&charge.duty) {
@@ -298,7 +326,7 @@ impl Engine {
             if looked_after > FALLBACK_MOST {
                 continue;
             }
-            let full = seat.is_some_and(|seat| full.get(seat as usize) == Some(&true));
+            let full = seat.is_some_and(|seat| full_seats.get(seat as usize) == Some(&true));
             let at = self.turn_of(&charge.duty, full, table, now);
             if now >= at {
                 self.todo.push_back(Wish { duty, beyond: true });
@@ -317,7 +345,9 @@ impl Engine {
     fn turn_of(&self, duty: &DutyId, full: bool, table: &Table, now: LocalInstant) -> LocalInstant {
         let shed = self.shed.contains_key(duty);
         let mut since = self.free.get(duty).copied().unwrap_or(now);
-        // What it makes room with may be meant for the place that this member has just left.
+        // What it makes room with may be meant for the place that this member has just left. How
+        // long work may take to stop there it does not say: this
+        // member goes by its own time.
         if full && shed {
             since = since.plus(self.settings.drain);
         }
@@ -365,7 +395,7 @@ impl Engine {
 }
 
 /// For each member, whether it holds as much as it will.
-fn full(charges: &[Charge], table: &Table) -> Vec<bool> {
+fn full_seats(charges: &[Charge], table: &Table) -> Vec<bool> {
     let mut room: Vec<usize> = table.seats().iter().map(|seat| seat.room).collect();
     for seat in charges.iter().filter_map(|charge| charge.holder) {
         if let Some(room) = room.get_mut(seat as usize) {

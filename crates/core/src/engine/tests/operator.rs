@@ -3,7 +3,7 @@
 use super::super::*;
 use super::bench::*;
 use crate::roster::Pin;
-use crate::store::Released;
+use crate::store::{HoldFate, Released};
 
 /// Who is drained hands over and stays; nobody to hand over to: it goes on, unless told otherwise.
 #[test]
@@ -81,35 +81,103 @@ fn a_pinned_duty_that_is_free_finds_room() {
     assert_eq!(wants.iter().map(|want| &want.duty).collect::<Vec<_>>(), [&key("a")]);
 }
 
+/// What this member could not claim now finds no room either: nothing has to leave early for it.
+#[test]
+fn a_pinned_duty_that_cannot_be_claimed_needs_no_room() {
+    let duty = |id: &str| DutyId::new(id).unwrap();
+    let drained = |prepare: fn(&mut Engine, DutyId)| {
+        let mut bench = Bench::new();
+        bench.engine.settings.room = 1;
+        bench.list(&["a", "d"]);
+        bench.join();
+        bench.see(&["other"], &[("a", Some(("other", 1))), ("d", Some(("other", 1)))]);
+        bench.look(&["other"], &[("a", Some(("other", 1))), ("d", None)]);
+        bench.grant("d", 2);
+        bench.group.pins.insert(duty("a"), Pin::Instance(instance("me")));
+        prepare(&mut bench.engine, duty("a"));
+        let looks = (0..3).map(|_| {
+            bench.look(&["other"], &[("a", None), ("d", Some(("me", 2)))]);
+            bench.did(|e| matches!(e, Effect::Drain { .. }))
+        });
+        looks.fold(false, |before, now| before | now)
+    };
+    assert!(drained(|_, _| {}));
+    assert!(!drained(|engine, duty| {
+        let (until, length) = (at(5_000), Duration::from_secs(5));
+        engine.resting.insert(duty, Rest { until, length });
+    }));
+    assert!(!drained(|engine, duty| {
+        engine.stopping.insert(duty, Epoch::new(1).unwrap());
+    }));
+}
+
+/// What has just come leaves early only if what may leave anyway does not make room enough.
+#[test]
+fn a_settled_duty_makes_room_before_one_that_has_just_come() {
+    let mut bench = Bench::new();
+    bench.engine.settings.room = 2;
+    bench.group.weights.insert(instance("me"), 3);
+    bench.list(&["a", "p", "z"]);
+    bench.join();
+    let other = Some(("other", 1));
+    bench.see(&["other"], &[("a", other), ("p", other), ("z", None)]);
+    bench.grant("z", 1);
+    bench.look(&["other"], &[("a", None), ("p", other), ("z", Some(("me", 1)))]);
+    bench.grant("a", 2);
+    bench.group.weights.insert(instance("me"), 1);
+    bench.group.weights.insert(instance("other"), 3);
+    bench.group.pins.insert(DutyId::new("p").unwrap(), Pin::Instance(instance("me")));
+    let mut left = Vec::new();
+    for _ in 0..3 {
+        bench.look(&["other"], &[("a", Some(("me", 2))), ("p", None), ("z", Some(("me", 1)))]);
+        left.extend(bench.done.iter().filter_map(|effect| match effect {
+            Effect::Drain { duty, .. } => Some(duty.to_string()),
+            _ => None,
+        }));
+    }
+    assert_eq!(left, ["z"]);
+}
+
 /// Who gave up a duty for a pin waits with it while the other makes room: that may take as long as
 /// work may take to stop, and what it makes room with may need the place here.
 #[test]
 fn a_pinned_duty_waits_for_who_makes_room() {
-    let names: Vec<String> = (0..10).map(|n| format!("o{n}")).collect();
-    let others = names.iter().map(|name| (name.as_str(), Some(("other", 1))));
-    let seen = |mine| others.clone().chain([("p", mine)]).collect::<Vec<_>>();
-    let mut bench = Bench::new();
-    bench.engine.settings.room = 1;
-    let all: Vec<&str> = seen(None).iter().map(|(name, _)| *name).collect();
-    bench.list(&all);
-    bench.join();
-    bench.see(&["other"], &seen(None));
-    bench.grant("p", 2);
-    // Ten is what the other one has room for.
-    bench.group.pins.insert(DutyId::new("p").unwrap(), Pin::Instance(instance("other")));
-    bench.look(&["other"], &seen(Some(("me", 2))));
-    assert!(bench.did(|e| matches!(e, Effect::Drain { why: "pin", .. })), "{:?}", bench.done);
-    bench.stopped("p", 2);
-    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
-    let released = bench.now;
-    while bench.asked(is_claim).is_none() {
-        bench.look(&["other"], &seen(None));
-        bench.run_until(bench.now + 100);
-        if bench.asked.iter().any(|(_, request)| is_keep(request)) {
-            bench.keep(&[]);
+    let waits = |drain: Duration, stops: u64| {
+        let names: Vec<String> = (0..10).map(|n| format!("o{n}")).collect();
+        let others = names.iter().map(|name| (name.as_str(), Some(("other", 1))));
+        let seen = |mine| others.clone().chain([("p", mine)]).collect::<Vec<_>>();
+        let mut bench = Bench::new();
+        (bench.engine.settings.room, bench.engine.settings.drain) = (1, drain);
+        let all: Vec<&str> = seen(None).iter().map(|(name, _)| *name).collect();
+        bench.list(&all);
+        bench.join();
+        bench.see(&["other"], &seen(None));
+        bench.grant("p", 2);
+        // Ten is what the other one has room for.
+        bench.group.pins.insert(DutyId::new("p").unwrap(), Pin::Instance(instance("other")));
+        bench.look(&["other"], &seen(Some(("me", 2))));
+        assert!(bench.did(|e| matches!(e, Effect::Drain { why: "pin", .. })), "{:?}", bench.done);
+        let wait = |bench: &mut Bench, holder, fates: &[HoldFate]| {
+            bench.look(&["other"], &seen(holder));
+            bench.run_until(bench.now + 100);
+            if bench.asked.iter().any(|(_, request)| is_keep(request)) {
+                bench.keep(fates);
+            }
+        };
+        while bench.now < stops {
+            wait(&mut bench, Some(("me", 2)), &[HoldFate::Kept]);
         }
-        assert!(bench.now < 60_000, "a free duty may always be claimed");
-    }
-    let waited = Duration::from_millis(bench.now - released);
-    assert!(waited > bench.engine.settings.drain, "{waited:?}");
+        bench.stopped("p", 2);
+        bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+        let released = bench.now;
+        while bench.asked(is_claim).is_none() {
+            wait(&mut bench, None, &[]);
+            assert!(bench.now < released + 60_000, "a free duty may always be claimed");
+        }
+        let waited = Duration::from_millis(bench.now - released);
+        assert!(waited > drain, "{waited:?} of {drain:?}");
+    };
+    waits(Duration::from_secs(5), 0);
+    // It remembers what it gave up for as long as that takes.
+    waits(Duration::from_secs(25), 24_000);
 }
