@@ -12,6 +12,7 @@ use tenure::{Store, process};
 use testkit::{
     Etcd, EtcdOptions, Patroni, Postgres, PostgresOptions, Redis, RedisOptions, wait_until,
 };
+use tokio::sync::Mutex;
 
 use crate::folder::Folder;
 use crate::proxy::{Proxy, Wire};
@@ -66,6 +67,8 @@ pub struct Place {
     pub url: String,
     /// For those who look: past it.
     direct: String,
+    /// Who restarts the server. A start may take longer than the time until the next one is due.
+    restarting: Mutex<()>,
 }
 
 impl Place {
@@ -82,7 +85,8 @@ impl Place {
             }
             None => (None, direct.clone()),
         };
-        Ok(Arc::new(Self { server, proxy, url, direct }))
+        let restarting = Mutex::default();
+        Ok(Arc::new(Self { server, proxy, url, direct, restarting }))
     }
 
     /// Three members of etcd, with nothing between them and the instances.
@@ -90,7 +94,8 @@ impl Place {
         let options = EtcdOptions { members: 3, ..EtcdOptions::default() };
         let etcd = tokio::task::spawn_blocking(move || Etcd::start(options)).await??;
         let url = etcd.url();
-        Ok(Arc::new(Self { server: Server::Etcd(etcd), proxy: None, direct: url.clone(), url }))
+        let (server, restarting) = (Server::Etcd(etcd), Mutex::default());
+        Ok(Arc::new(Self { server, proxy: None, direct: url.clone(), url, restarting }))
     }
 
     /// A PostgreSQL with a standby that is told everything, before or after it is answered. All go
@@ -105,7 +110,8 @@ impl Place {
         let proxy = Proxy::start(port).await?;
         let (own, other) = (format!("127.0.0.1:{port}"), proxy.port());
         let url = server.url().replace(&own, &format!("127.0.0.1:{other}"));
-        Ok(Arc::new(Self { server, proxy: Some(proxy), direct: url.clone(), url }))
+        let (proxy, restarting) = (Some(proxy), Mutex::default());
+        Ok(Arc::new(Self { server, proxy, direct: url.clone(), url, restarting }))
     }
 
     /// What the primary answers from now on does not reach the standby.
@@ -176,8 +182,9 @@ impl Place {
         }
     }
 
-    /// Kills the server, and starts it again after a while.
+    /// Kills the server, and starts it again after a while; not while it is being started.
     pub(crate) async fn restart(self: &Arc<Self>, away: Duration) -> Result<()> {
+        let _one_at_a_time = self.restarting.lock().await;
         let place = Arc::clone(self);
         tokio::task::spawn_blocking(move || place.server.kill()).await??;
         tokio::time::sleep(away).await;
@@ -289,8 +296,8 @@ impl Server {
                 Self::Redis(Redis::start(options)?)
             }
             Kind::Etcd => {
-                // Without it a server grows with every write, as `doctor` says.
-                let options = EtcdOptions { history_minutes: Some(1), ..EtcdOptions::default() };
+                // Otherwise a server grows with every write, as `doctor` says.
+                let options = EtcdOptions { is_lean: true, ..EtcdOptions::default() };
                 Self::Etcd(Etcd::start(options)?)
             }
         })

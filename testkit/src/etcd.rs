@@ -17,8 +17,9 @@ pub struct EtcdOptions<'a> {
     pub members: usize,
     /// The size at which the database takes no more writes; etcd's own when absent.
     pub quota_bytes: Option<u64>,
-    /// For how many minutes old revisions are kept; for ever when absent, as etcd itself does.
-    pub history_minutes: Option<u32>,
+    /// Keeps little of the past: revisions for a minute and 5,000 entries of its log, where etcd
+    /// itself keeps all of them and 100,000.
+    pub is_lean: bool,
     /// Clients must encrypt, and find the server's certificate signed by this authority.
     pub tls: Option<&'a Certificates>,
     /// Clients must show a certificate of the same authority.
@@ -33,7 +34,7 @@ pub struct Etcd {
     members: Vec<Member>,
     token: String,
     quota_bytes: Option<u64>,
-    history_minutes: Option<u32>,
+    is_lean: bool,
     tls: Option<Tls>,
     password: Option<String>,
 }
@@ -64,7 +65,7 @@ impl Etcd {
             members: Vec::new(),
             token: format!("testkit-{:x}", random()),
             quota_bytes: options.quota_bytes,
-            history_minutes: options.history_minutes,
+            is_lean: options.is_lean,
             tls,
             password: None,
         };
@@ -187,8 +188,9 @@ impl Etcd {
         if let Some(quota) = self.quota_bytes {
             command.extend(["--quota-backend-bytes".to_owned(), quota.to_string()]);
         }
-        if let Some(minutes) = self.history_minutes {
-            command.extend(["--auto-compaction-retention".to_owned(), format!("{minutes}m")]);
+        if self.is_lean {
+            let words = ["--auto-compaction-retention", "1m", "--snapshot-count", "5000"];
+            command.extend(words.map(str::to_owned));
         }
         command.extend(self.tls.iter().flat_map(|tls| tls.server.clone()));
         member.guard.start(&command)
