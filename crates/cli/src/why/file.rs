@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::output::{document, shown};
 
 /// What a file begins with that this version can read.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 /// A plan of a hundred thousand moves has less.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -139,7 +139,9 @@ impl PlanFile {
             serde_json::from_slice(&bytes).map_err(|_| bad("it is no plan".to_owned()))?;
         match value.get("tenure_plan").and_then(Value::as_u64) {
             Some(FORMAT) => {}
-            Some(other) => return Err(bad(format!("it has format {other}, known is {FORMAT}"))),
+            Some(other) => {
+                return Err(bad(format!("it has format {other}, this version has {FORMAT}")));
+            }
             None => return Err(bad("it is no plan".to_owned())),
         }
         let said = value.as_object_mut().and_then(|all| all.remove("checksum"));
@@ -192,10 +194,15 @@ mod tests {
         assert_eq!((&read.changes, &read.basis), (&plan.changes, &plan.basis));
         assert_eq!((read.group, read.moves), (plan.group, plan.moves));
         let text = std::fs::read_to_string(&path).unwrap();
-        for bad in [text.replace("\"a\": 3", "\"a\": 4"), text[..text.len() / 2].to_owned()] {
+        for (bad, why) in [
+            (text.replace("\"a\": 3", "\"a\": 4"), "damaged"),
+            (text[..text.len() / 2].to_owned(), "no plan"),
+            (text.replace("\"tenure_plan\": 2", "\"tenure_plan\": 1"), "it has format 1, this"),
+        ] {
             assert_ne!(bad, text);
             std::fs::write(&path, bad).unwrap();
-            assert!(PlanFile::read(&path).is_err());
+            let Err(Failure::Store(error)) = PlanFile::read(&path) else { panic!("{why}") };
+            assert!(error.problem().detail.contains(why), "{error}");
         }
     }
 
