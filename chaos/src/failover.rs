@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 use tenure::guarantee::{self, Level};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::history::{History, Stored};
@@ -73,6 +75,20 @@ impl fmt::Display for FailedOver {
     }
 }
 
+/// Host and port of a URL.
+fn address(url: &str) -> Result<&str> {
+    let after = url.split_once('@').map(|(_, after)| after);
+    after.and_then(|after| after.split('/').next()).context("the URL has a user and a host")
+}
+
+/// When the server at the other end died: what it told until then it told alone, and nobody can
+/// have told anything from then on until the standby has taken over.
+async fn ended(server: &mut TcpStream) -> u64 {
+    let mut bytes = [0; 64];
+    while server.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+    now()
+}
+
 /// Cuts the standby off for two TTLs, in which an instance dies, and lets it take over then.
 pub async fn failover(options: &Options, synchronous: bool, patroni: bool) -> Result<FailedOver> {
     let place = Place::pair(synchronous, patroni).await?;
@@ -89,8 +105,10 @@ pub async fn failover(options: &Options, synchronous: bool, patroni: bool) -> Re
     let cut = now() - Duration::from_millis(500).as_nanos() as u64;
     let killed = world.fleet.lock().await.end(0, Signal::SIGKILL);
     sleep(options.ttl * 2).await;
-    world.place.fail_over().await?;
-    let (since, alone) = (Instant::now(), cut..now());
+    let mut primary = TcpStream::connect(address(&world.place.url)?).await?;
+    let (failed_over, dead) = tokio::join!(world.place.fail_over(), ended(&mut primary));
+    failed_over?;
+    let (since, alone) = (Instant::now(), cut..dead);
     if let Some(killed) = killed {
         killed.gone().await?;
     }
@@ -114,4 +132,30 @@ pub async fn failover(options: &Options, synchronous: bool, patroni: bool) -> Re
         report.wrong.extend(History::merge(&world.group, &rest, &stored).judge()?);
     }
     Ok(FailedOver { synchronous, level, lost: lost.len(), lost_before, spared, report })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    /// The time is that of the death, however long it takes until somebody else answers.
+    #[tokio::test]
+    async fn what_was_told_alone_ends_with_the_primary() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("postgres://me:secret@{}/db", listener.local_addr().unwrap());
+        let mut primary = TcpStream::connect(address(&url).unwrap()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let (died, told) = tokio::sync::oneshot::channel();
+        let fail_over = async {
+            let before = now();
+            drop(server);
+            // The standby takes over only after that was noticed.
+            let dead: u64 = told.await.unwrap();
+            (before, dead, now())
+        };
+        let notice = async { died.send(ended(&mut primary).await).unwrap() };
+        let ((before, dead, promoted), ()) = tokio::join!(fail_over, notice);
+        assert!(before <= dead && dead <= promoted, "{before} {dead} {promoted}");
+    }
 }

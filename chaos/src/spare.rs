@@ -24,11 +24,13 @@ pub fn spare(told: &[Told], stored: &Stored, alone: &Range<u64>) -> (Vec<Told>, 
         let mut lines = Vec::with_capacity(one.lines.len());
         for (at, line) in one.lines.iter().enumerate() {
             let count = match line {
-                Line::Commit { under, event, after, outcome: Outcome::Saved(version), .. } => {
+                Line::Commit { under, event, before, after, outcome: Outcome::Saved(version) } => {
                     let instance = one.instance.clone();
                     let (version, epoch, event) = (*version, under.epoch, *event);
                     let written = Written { version, epoch, instance, event };
-                    let lost = alone.contains(after) && !stored.may_have(&under.duty, &written);
+                    // An answer may be noticed a moment after the one who gave it has died.
+                    let lost = *after >= alone.start && *before < alone.end;
+                    let lost = lost && !stored.may_have(&under.duty, &written);
                     lost.then_some(&mut spared.commits)
                 }
                 Line::Found { under, version, instance, event } => {

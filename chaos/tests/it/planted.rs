@@ -126,6 +126,16 @@ fn what_a_primary_told_alone_is_spared_and_nothing_else() {
     assert!(text.contains("was answered"), "{text}");
     let (text, _) = judged(&a, &b, &and(&c, saved(2, 4, 140, 4)));
     assert!(text.contains("was answered"), "{text}");
+    // Of a primary that is dead nobody can have heard, although no other is there yet. What it
+    // said last may be noticed later.
+    let died = |at: u64, before: u64| {
+        let told = [told("a", &and(&a, saved(1, 4, before, 4))), told("b", &b), told("c", &c)];
+        let (rest, spared) = spare(&told, &taken_over(), &(40..at));
+        (wrong(&rest, &taken_over()).join("\n"), spared.commits)
+    };
+    assert_eq!(died(90, 88), (String::new(), 3));
+    let (text, commits) = died(90, 92);
+    assert!(text.contains("was answered") && commits == 2, "{text}");
     // A hold that is not stored, and goes on after.
     let (text, _) = judged(&a, &and(&b, acquired(2, 125)), &c);
     assert!(text.contains("L1"), "{text}");
