@@ -72,6 +72,28 @@ pub(crate) fn takers(members: &[Member], group: &Group) -> Vec<Taker> {
     members.iter().filter_map(taker).collect()
 }
 
+/// Refuses to take the duties from the last one who would have them. Where nobody has taken them
+/// before, nothing is taken away.
+pub(crate) fn check_takers(
+    name: &GroupName,
+    before: (&[Member], &Group),
+    after: (&[Member], &Group),
+) -> Result<(), StoreError> {
+    let [before_it, after_it] = [before, after].map(|(members, group)| takers(members, group));
+    let has = |takers: &[Taker], only: &Option<DutyId>| {
+        takers.iter().any(|taker| taker.only == *only && taker.takes())
+    };
+    for member in before.0 {
+        let only = only(member);
+        if has(&before_it, &only) && !has(&after_it, &only) {
+            let what =
+                format!("nobody in {name} would be left to take what {} has", member.instance);
+            return Err(StoreError::refused(Code::LastMember, what));
+        }
+    }
+    Ok(())
+}
+
 /// Whether a pin leads to this seat.
 pub(crate) fn is_at(seat: &Seat, pin: &Pin) -> bool {
     match pin {

@@ -277,15 +277,18 @@ async fn follow(
     progress: &mut Progress,
     tell: bool,
 ) -> Result<Over, StoreError> {
-    let watch = timeout(ANSWER_WITHIN, store.watch(&task.group)).await;
-    let mut watch = watch.ok().and_then(Result::ok);
+    // The time begins here, not when it is first waited for.
+    let limit = task.timeout.map(sleep);
     let time = async {
-        match task.timeout {
-            Some(limit) => sleep(limit).await,
+        match limit {
+            Some(limit) => limit.await,
             None => pending().await,
         }
     };
     tokio::pin!(time);
+    let patience = task.timeout.map_or(ANSWER_WITHIN, |limit| limit.min(ANSWER_WITHIN));
+    let watch = timeout(patience, store.watch(&task.group)).await;
+    let mut watch = watch.ok().and_then(Result::ok);
     let (mut out, mut deserted) = (false, false);
     loop {
         let pause = match look(store, &task.group).await {

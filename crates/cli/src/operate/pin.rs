@@ -178,7 +178,8 @@ impl Change {
         } else if let Some(holder) = edited.before.holder(&duty.id).map(|now| &now.instance)
             && !there(holder)
         {
-            text.push_str(&format!("{holder} hands it over\n"));
+            let hands = if *dry_run { "would hand" } else { "hands" };
+            text.push_str(&format!("{holder} {hands} it over\n"));
         }
         text
     }

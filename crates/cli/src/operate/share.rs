@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 use tenure_core::engine::Group;
-use tenure_core::{Code, GroupName, InstanceId, Store, StoreError};
+use tenure_core::{GroupName, InstanceId, Store};
 
 use super::sight::{Edited, Sight, edit};
 use crate::failure::Failure;
+use crate::group::check_takers;
 use crate::output::{document, to_stderr};
 
 #[derive(clap::Args)]
@@ -29,7 +30,12 @@ pub(crate) struct WeightArgs {
     /// The instance, as it is printed
     instance: String,
     /// Its share beside the others; 0 takes nothing
-    #[arg(required_unless_present = "remove", conflicts_with = "remove")]
+    #[arg(
+        required_unless_present = "remove",
+        conflicts_with = "remove",
+        allow_negative_numbers = true,
+        value_parser = read_weight
+    )]
     weight: Option<u32>,
     /// Take it back: the instance has the weight again that it was started with
     #[arg(long)]
@@ -37,6 +43,10 @@ pub(crate) struct WeightArgs {
     /// Say what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
+}
+
+fn read_weight(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("a weight is a whole number of at most {}", u32::MAX))
 }
 
 #[derive(Debug)]
@@ -71,11 +81,11 @@ impl Task {
             Change::Cordon(false) => group.cordoned.remove(instance),
             Change::Weight(None) => group.weights.remove(instance).is_some(),
             Change::Cordon(true) => {
-                sight.reader(instance)?;
+                sight.stayer(instance)?;
                 group.cordoned.insert(instance.clone())
             }
             Change::Weight(Some(weight)) => {
-                sight.reader(instance)?;
+                sight.stayer(instance)?;
                 group.weights.insert(instance.clone(), weight) != Some(weight)
             }
         };
@@ -83,10 +93,9 @@ impl Task {
         if !changed {
             sight.member(instance)?;
         }
-        let nothing = matches!(self.change, Change::Weight(Some(0)));
-        if nothing && !sight.has_successor(group, instance) {
-            let what = format!("no other member of {} takes duties", self.group);
-            return Err(StoreError::refused(Code::LastMember, what).into());
+        if let Change::Weight(_) = self.change {
+            let before = (&sight.members[..], &sight.group);
+            check_takers(&self.group, before, (&sight.members, group))?;
         }
         Ok(())
     }
@@ -95,13 +104,22 @@ impl Task {
         let mut value = edited.value(self.dry_run);
         value["instance"] = self.instance.to_string().into();
         match self.change {
-            Change::Cordon(cordoned) => value["cordoned"] = cordoned.into(),
+            Change::Cordon(cordoned) => {
+                value["cordoned"] = cordoned.into();
+                value["nobody_else"] = self.is_last(edited).into();
+            }
             Change::Weight(weight) => {
                 value["weight"] = weight.into();
                 value["before"] = edited.before.group.weights.get(&self.instance).copied().into();
             }
         }
         value
+    }
+
+    /// Whether it is cordoned, and nobody else takes what comes free.
+    fn is_last(&self, edited: &Edited) -> bool {
+        matches!(self.change, Change::Cordon(true))
+            && !edited.before.has_successor(&edited.group, &self.instance)
     }
 
     fn sentence(&self, edited: &Edited) -> String {
@@ -143,8 +161,13 @@ pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<Str
     if edited.group.drained.contains_key(instance) {
         to_stderr(&format!("{instance} is drained: it gets nothing until that is taken back"));
     }
-    let alone = !edited.before.has_successor(&edited.group, instance);
-    if matches!(task.change, Change::Cordon(true)) && alone {
+    let of_weight = matches!(task.change, Change::Weight(_));
+    if of_weight && edited.group.cordoned.contains(instance) {
+        to_stderr(&format!(
+            "{instance} is cordoned: it gets nothing more until that is taken back"
+        ));
+    }
+    if task.is_last(&edited) {
         to_stderr("no other member takes duties: what comes free stays so until one does");
     }
     Ok(task.sentence(&edited))

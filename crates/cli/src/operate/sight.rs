@@ -9,6 +9,7 @@ use tenure_core::roster::Pin;
 use tenure_core::store::{AuditKind, Holder, HolderNow, Member, Replaced};
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Store, StoreError, Version};
 use tenure_duty::process;
+use tokio::sync::OnceCell;
 
 use super::lines::{self, Line};
 use super::{conflict, not_there};
@@ -16,7 +17,7 @@ use crate::failure::Failure;
 use crate::group::{self, Read, Taker, only, takers};
 use crate::output::to_stderr;
 use crate::why::Trail;
-use crate::written;
+use crate::written::{self, Time};
 
 /// How often a document that others change meanwhile is read again and changed.
 const ATTEMPTS: u32 = 30;
@@ -63,6 +64,15 @@ impl Sight {
             return Err(conflict(what));
         }
         Ok(member)
+    }
+
+    /// The same, and refuses one that is on its way out.
+    pub(super) fn stayer(&self, instance: &InstanceId) -> Result<&Member, Failure> {
+        let member = self.reader(instance)?;
+        match member.evicted {
+            true => Err(conflict(format!("{instance} is evicted"))),
+            false => Ok(member),
+        }
     }
 
     /// Refuses a duty that nobody knows.
@@ -157,6 +167,7 @@ pub(super) async fn edit(
 ) -> Result<Edited, Failure> {
     // A write whose answer was lost: what is there now says whether it happened.
     let mut lost: Option<StoreError> = None;
+    let time = OnceCell::new();
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
             // Others do the same at the same time: whoever waits differently gets through.
@@ -178,9 +189,11 @@ pub(super) async fn edit(
             return Ok(Edited { before, group, changed: lost.is_some(), pruned: Vec::new() });
         }
         let pruned = prune(&before, &mut group, store).await?;
+        let now = time.get_or_init(|| Time::ask(store)).await.as_ref().map(Time::now);
+        written::record(&mut group, &before.group, now)?;
+        // What is too large is refused by a dry run, too.
+        let document = group.document()?;
         if !dry_run {
-            written::record(&mut group, &before.group, written::now(store).await)?;
-            let document = group.document()?;
             match store.replace_group_document(name, before.version, &document).await {
                 Ok(Replaced::Saved(_)) => {}
                 Ok(Replaced::Conflict { .. }) => continue,

@@ -16,7 +16,7 @@ use super::{duties, refused};
 use crate::args::path;
 use crate::failure::Failure;
 use crate::output::{document, to_stderr};
-use crate::written;
+use crate::written::{self, Time};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -63,9 +63,14 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
     let mut group = state.group.clone();
     changes.write_to(&mut group);
     let changed = group != state.group;
-    if changed && !task.dry_run {
-        written::record(&mut group, &state.group, written::now(&*store).await)?;
-        replace(&*store, &state, &group.document()?).await?;
+    if changed {
+        let now = Time::ask(&*store).await.map(|time| time.now());
+        written::record(&mut group, &state.group, now)?;
+        // What is too large is refused by a dry run, too.
+        let document = group.document()?;
+        if !task.dry_run {
+            replace(&*store, &state, &document).await?;
+        }
     }
     if json {
         return Ok(document(&json!({

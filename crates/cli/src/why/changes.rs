@@ -13,7 +13,7 @@ use super::refused;
 use super::state::{self, State};
 use crate::args::name;
 use crate::failure::Failure;
-use crate::group::{check_room, is_taker, takers};
+use crate::group::{check_room, check_takers, is_taker, takers};
 
 /// What would be changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -148,19 +148,8 @@ impl Changes {
     /// Refuses to take the duties from the last one who would have them.
     pub(super) fn check_takers(&self, state: &State) -> Result<(), Failure> {
         let after = self.apply_to(state)?;
-        let has = |state: &State, only: &Option<DutyId>| {
-            let of = |member: &&Member| state::only(member) == *only;
-            let seats = state.members.iter().filter(of);
-            seats.filter_map(|member| state::seat(member, &state.group)).any(|s| is_taker(&s))
-        };
-        for member in &state.members {
-            let only = state::only(member);
-            if has(state, &only) && !has(&after, &only) {
-                let what =
-                    format!("nobody in {} would take what {} holds", state.name, member.instance);
-                return Err(refused(Code::LastMember, what));
-            }
-        }
+        let before = (&state.members[..], &state.group);
+        check_takers(&state.name, before, (&after.members, &after.group))?;
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_core::engine::Picture;
 use tenure_core::roster::{Opinion, Seat};
 use tenure_core::store::{AuditEntry, AuditKind, Member};
-use tenure_core::{Code, DutyKey, Epoch, Store};
+use tenure_core::{Code, DutyKey, Epoch};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 
@@ -68,8 +68,7 @@ impl At {
 
     /// In milliseconds since 1970, by the store's clock where it has one; what the trail does not
     /// reach is refused.
-    async fn settle(&self, store: &dyn Store, trail: &Trail) -> Result<u64, Failure> {
-        let now = written::now(store).await;
+    fn settle(&self, trail: &Trail, now: u64) -> Result<u64, Failure> {
         let Some(begins) = trail.begins() else {
             let what = "nothing is recorded of this group yet";
             return Err(refused(Code::NoRecord, what));
@@ -103,20 +102,18 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
         let what = format!("the duty {duty} was never granted, pinned or paused");
         return Err(refused(Code::NotThere, what));
     }
-    let at = match at {
-        Some(at) => Some(at.settle(&*store, &trail).await?),
-        None => None,
-    };
     let mut notes = Vec::new();
     if state.has_targets() {
         notes.push(TARGETS_NOTE.to_owned());
     }
-    let (state, certain) = match at {
-        None => (state, true),
+    let (state, certain, at) = match at {
+        None => (state, true, None),
         Some(at) => {
-            let past = past::at(&trail, &state, &duty.id, at)?;
+            let now = written::now(&*store).await?;
+            let at = at.settle(&trail, now)?;
+            let past = past::at(&trail, &state, &duty.id, past::Times { at, now })?;
             notes.extend(past.notes);
-            (past.state, past.certain)
+            (past.state, past.certain, Some(at))
         }
     };
     let view = View { certain, ..View::new(duty, state, &trail, at, notes) };

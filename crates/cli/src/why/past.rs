@@ -23,6 +23,10 @@ const NOT_RECORDED: [&str; 2] = [
 const NEVER_NOTED: &str = "what operators had put in force then is not known: the pins and weights \
     of now are taken for those of then; pauses, drains and cordons are not";
 
+/// What is said where the notes do not fit what is there.
+const NOT_CERTAIN: &str = "what operators had put in force then is not certain: something was \
+    changed without a note, or a clock ran ahead";
+
 /// A group as it was, as far as the trail tells.
 pub(super) struct Past {
     pub(super) state: State,
@@ -48,9 +52,21 @@ impl<'a> Around<'a> {
     }
 }
 
-/// The group at `at`, milliseconds since 1970 by the store's clock, from what it is `now`; `asked`
-/// is what the question is about.
-pub(super) fn at(trail: &Trail, now: &State, asked: &DutyId, at: u64) -> Result<Past, StoreError> {
+/// The time that is asked for, and that of the question, in milliseconds since 1970.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    pub(super) at: u64,
+    pub(super) now: u64,
+}
+
+/// The group as it was, from what it is `now`; `asked` is what the question is about.
+pub(super) fn at(
+    trail: &Trail,
+    now: &State,
+    asked: &DutyId,
+    times: Times,
+) -> Result<Past, StoreError> {
+    let at = times.at;
     let holders = holders(trail, now, at)?;
     let mut members = members(trail, now, at);
     let holds = |instance: &InstanceId| {
@@ -67,7 +83,7 @@ pub(super) fn at(trail: &Trail, now: &State, asked: &DutyId, at: u64) -> Result<
     }
     let member = |instance: &InstanceId| member(instance, now, asked);
     let members = members.iter().map(member).collect::<Result<Vec<_>, _>>()?;
-    let (group, doubt) = group(now, at)?;
+    let (group, doubt) = group(now, times)?;
     let certain = doubt.is_none();
     notes.extend(doubt);
     let state = State { name: now.name.clone(), version: now.version, group, members, holders };
@@ -75,8 +91,8 @@ pub(super) fn at(trail: &Trail, now: &State, asked: &DutyId, at: u64) -> Result<
 }
 
 /// What operators had put in force, and what is uncertain about that.
-fn group(now: &State, at: u64) -> Result<(Group, Option<String>), StoreError> {
-    let Some(then) = written::at(&now.group, at)? else {
+fn group(now: &State, times: Times) -> Result<(Group, Option<String>), StoreError> {
+    let Some(then) = written::at(&now.group, times.at, times.now)? else {
         let group = Group {
             settings: now.group.settings,
             pins: now.group.pins.clone(),
@@ -85,10 +101,15 @@ fn group(now: &State, at: u64) -> Result<(Group, Option<String>), StoreError> {
         };
         return Ok((group, Some(NEVER_NOTED.to_owned())));
     };
-    let doubt = (at < then.from).then(|| {
-        let from = time::shown(then.from);
-        format!("what operators changed before {from} is not known: this is as if it were nothing")
-    });
+    let from = time::shown(then.from);
+    let doubt = match times.at < then.from {
+        _ if then.doubtful => Some(NOT_CERTAIN.to_owned()),
+        true => Some(format!(
+            "what operators changed before {from} is not known: this is as if nothing had been \
+             changed before then"
+        )),
+        false => None,
+    };
     Ok((then.group, doubt))
 }
 
@@ -238,7 +259,8 @@ mod tests {
     /// Members, and who holds what, at a time.
     fn seen(entries: &[AuditEntry], time: u64) -> (String, String) {
         let (trail, asked) = (Trail(entries.to_vec()), DutyId::new("d").unwrap());
-        let state = at(&trail, &now(), &asked, time).unwrap().state;
+        let times = Times { at: time, now: 100 };
+        let state = at(&trail, &now(), &asked, times).unwrap().state;
         let members: Vec<_> = state.members.iter().map(|m| m.instance.to_string()).collect();
         let held = state.holders.iter().map(|holder| {
             let of = holder.holder.as_ref().map_or("-".to_owned(), |of| of.instance.to_string());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_core::engine::{Drain, Group};
-use tenure_core::{GroupName, InstanceId, Label, Version};
+use tenure_core::{Document, DutyId, GroupName, InstanceId, Label, Version};
 
 use crate::tenure::{Ran, Tenure, claim, join, join_for, with_store};
 
@@ -164,7 +164,7 @@ fn a_duty_is_pinned_and_pins_are_listed() {
     let url = tenure.sqlite("tenure.db");
     prepare(&url);
     let dry = tenure.run(&["pin", "poll/a", "host-2", "--dry-run"]).ok();
-    assert_eq!(dry, "poll/a would be pinned to instance:host-2\nhost-1 hands it over\n");
+    assert_eq!(dry, "poll/a would be pinned to instance:host-2\nhost-1 would hand it over\n");
     assert_eq!(group(&url, "poll").0, Version::ZERO);
     let text = tenure.run(&["pin", "poll/a", "host-2"]).ok();
     assert_eq!(text, "poll/a is pinned to instance:host-2\nhost-1 hands it over\n");
@@ -289,7 +289,7 @@ fn what_is_in_force_is_shown_and_what_is_stale_goes() {
             group.cordoned.insert(instance(gone));
         }
         let pin = tenure_core::roster::Pin::Instance(instance("gone-1"));
-        group.pins.insert(tenure_core::DutyId::new("a").unwrap(), pin);
+        group.pins.insert(DutyId::new("a").unwrap(), pin);
         group.unknown.push("of a newer version".to_owned());
     });
     let line =
@@ -317,7 +317,7 @@ fn what_is_in_force_is_shown_and_what_is_stale_goes() {
     // A document that nobody can read stops nobody from looking, and is not written over.
     with_store(&url, async |store| {
         let (name, document) = (GroupName::new("other").unwrap(), "nonsense");
-        let document = tenure_core::Document::new(document).unwrap();
+        let document = Document::new(document).unwrap();
         store.replace_group_document(&name, Version::ZERO, &document).await.unwrap();
     });
     assert_eq!(in_force(&tenure, &url, "other"), Value::Null);
@@ -445,7 +445,7 @@ fn operators_do_not_get_in_each_others_way() {
     let url = tenure.sqlite("tenure.db");
     prepare(&url);
     write(&url, "poll", |group| {
-        let ids = (0..16).map(|n| tenure_core::DutyId::new(format!("t{n}")).unwrap());
+        let ids = (0..16).map(|n| DutyId::new(format!("t{n}")).unwrap());
         group.paused.extend(ids);
     });
     std::thread::scope(|scope| {

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_core::Ttl;
 use tenure_core::engine::Layout;
 use tenure_core::store::{AuditRange, Evict};
+use tenure_core::{Document, DutyId, Ttl};
 use tenure_duty::process;
 use testkit::wait_until;
 
+use crate::operate;
 use crate::running::LIMIT;
 use crate::tenure::{Tenure, claim, join, with_store};
 use crate::why::{NOTE, edit, group, instance, of, prepare, shown, why};
@@ -120,9 +121,51 @@ fn what_operators_had_put_in_force_is_known_of_the_past() {
 
     let then = at(&before);
     assert_eq!((&then["pin"], &then["in_force_known"]), (&Value::Null, &json!(false)));
-    assert!(then["notes"].to_string().contains("what operators changed before 20"));
+    let notes = then["notes"].to_string();
+    assert!(notes.contains("what operators changed before 20"), "{notes}");
+    assert!(notes.contains("as if nothing had been changed before then"), "{notes}");
     let ran = tenure.run(&["explain", "g/3", "--at", &before]);
     assert!(ran.stderr.contains("\nnote: what operators changed before 20"), "{ran:?}");
     let ran = tenure.run(&["explain", "g/3", "--at", &later]).ok();
     assert!(ran.contains("\nin force   a is drained (hand-over)\n"), "{ran}");
+
+    // Somebody changes something and does not note it.
+    with_store(&url, async |store| edit(&*store, |group| group.all_paused = true).await);
+    let then = at(&later);
+    assert_eq!((&then["pin"], &then["in_force_known"]), (&json!("instance:b"), &json!(false)));
+    assert!(then["notes"].to_string().contains("changed without a note"), "{}", then["notes"]);
+}
+
+/// A document that is as large as one can be is changed as if nothing were noted in it, and a dry
+/// run says the same as what follows it.
+#[test]
+fn a_full_document_can_still_be_changed() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    operate::prepare(&url);
+    let small = "tenure-group 1\n".len();
+    operate::write(&url, "poll", |group| {
+        // One line less than would fit, and then the rest of it: `pause a` is 8 bytes.
+        let lines = Document::MAX_BYTES - small - 8;
+        let rest = lines % 200 + 200;
+        let lengths = std::iter::repeat_n(200, lines / 200 - 1).chain([rest / 2, rest - rest / 2]);
+        let id = |(n, length): (usize, usize)| format!("{n:0>width$}", width = length - 7);
+        group.paused = lengths.enumerate().map(|of| DutyId::new(id(of)).unwrap()).collect();
+    });
+    let full = operate::group(&url, "poll").1;
+    for _ in 0..2 {
+        tenure.run(&["pause", "poll/a", "--dry-run"]).ok();
+        tenure.run(&["pause", "poll/a"]).ok();
+        for words in [&["pause", "poll/b", "--dry-run"][..], &["pause", "poll/b"]] {
+            tenure.run(words).refused("ST011");
+        }
+        tenure.run(&["resume", "poll/a", "--dry-run"]).ok();
+        tenure.run(&["resume", "poll/a"]).ok();
+    }
+    assert_eq!(operate::group(&url, "poll").1, full);
+    // A plan, too.
+    tenure.run(&["plan", "poll", "--weight", "host-1=2", "--out", "plan"]).ok();
+    for words in [&["apply", "plan", "--dry-run"][..], &["apply", "plan"]] {
+        tenure.run(words).refused("ST011");
+    }
 }

@@ -33,11 +33,15 @@ fn an_instance_is_cordoned_and_gets_duties_again() {
     let ran = tenure.run(&["cordon", "poll", "host-2"]);
     assert!(ran.stderr.contains("no other member takes duties"), "{ran:?}");
     ran.ok();
+    let json = tenure.run(&["cordon", "poll", "host-2", "--json"]).json();
+    assert_eq!((&json["changed"], &json["nobody_else"]), (&json!(false), &json!(true)));
+    let ran = tenure.run(&["weight", "poll", "host-1", "2", "--dry-run"]);
+    assert!(ran.stderr.contains("host-1 is cordoned: it gets nothing more"), "{ran:?}");
 
     let json = tenure.run(&["cordon", "poll", "host-2", "--undo", "--json"]).json();
     let expected = json!({
         "dry_run": false, "group": "poll", "changed": true, "pruned": [], "instance": "host-2",
-        "cordoned": false,
+        "cordoned": false, "nobody_else": false,
     });
     assert_eq!(json, expected);
     let text = tenure.run(&["cordon", "poll", "host-1", "--undo"]).ok();
@@ -75,6 +79,29 @@ fn an_instance_is_given_a_weight_and_has_its_own_again() {
     assert_eq!(group(&url, "poll").1.weights, [].into());
 }
 
+/// Only who takes the duties away from the last one is refused.
+#[test]
+fn the_last_one_that_takes_duties_keeps_its_weight() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    prepare(&url);
+    with_store(&url, async |store| {
+        join(&*store, "poll", "host-3", "tenure=1\nweight=0\nroom=2\n").await;
+    });
+    tenure.run(&["weight", "poll", "host-3", "1"]).ok();
+    tenure.run(&["weight", "poll", "host-1", "0"]).ok();
+    tenure.run(&["weight", "poll", "host-2", "0"]).ok();
+    // Its own weight is nothing.
+    let ran = tenure.run(&["weight", "poll", "host-3", "--remove"]);
+    ran.refused("DT007");
+    assert!(ran.stderr.contains("nobody in poll would be left to take what "), "{ran:?}");
+    tenure.run(&["weight", "poll", "host-3", "0"]).refused("DT007");
+    // Nobody takes anything: nothing is taken away.
+    tenure.run(&["cordon", "poll", "host-3"]).ok();
+    tenure.run(&["weight", "poll", "host-3", "0"]).ok();
+    tenure.run(&["weight", "poll", "host-3", "--remove"]).ok();
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let tenure = Tenure::new();
@@ -94,12 +121,19 @@ fn what_makes_no_sense_is_refused() {
     }
     tenure.run(&["cordon", "poll", "host-3"]).refused("DT012");
     tenure.run(&["weight", "poll", "host-3", "2"]).refused("DT012");
-    for words in [
-        &["weight", "poll", "host-1"][..],
-        &["weight", "poll", "host-1", "-1"],
-        &["weight", "poll", "host-1", "many"],
-        &["weight", "poll", "host-1", "1", "--remove"],
-    ] {
+    tenure.run(&["evict", "poll", "host-2"]).ok();
+    for words in [&["cordon", "poll", "host-2"][..], &["weight", "poll", "host-2", "2"]] {
+        let ran = tenure.run(words);
+        ran.refused("DT012");
+        assert!(ran.stderr.contains("host-2 is evicted"), "{ran:?}");
+    }
+    for weight in ["-1", "1.5", "many", "4294967296"] {
+        let ran = tenure.run(&["weight", "poll", "host-1", weight]);
+        assert!(ran.stderr.contains("a weight is a whole number of at most 4294967295"), "{ran:?}");
+        assert_eq!(ran.code, Some(2));
+    }
+    for words in [&["weight", "poll", "host-1"][..], &["weight", "poll", "host-1", "1", "--remove"]]
+    {
         assert_eq!(tenure.run(words).code, Some(2), "{words:?}");
     }
     assert_eq!(group(&url, "poll"), before);
