@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::engine::{Effect, End, Group, View};
 use tenure_core::invariant::Step;
-use tenure_core::roster::{Charge, Seat, plan};
+use tenure_core::roster::{Charge, Pin, Seat, plan};
 use tenure_core::store::Member;
 use tenure_core::{Change, Code, Deadline, DutyId, Epoch, Hold, InstanceId, Nonce, Record};
 
@@ -131,6 +131,7 @@ impl World {
         self.turn(pid, duty, epoch, "drain", why);
         self.watch_move(pid, duty, why);
         let (held, quota) = (self.held(pid), self.quota(pid));
+        let voluntary = Move::is_voluntary(why) || why == "pin" && !self.is_pinned_out(pid, duty);
         let Some(work) = self.processes[pid].work_of(duty, epoch) else {
             return;
         };
@@ -139,7 +140,7 @@ impl World {
         }
         work.mode = Mode::Drains;
         let (since, moved_among) = (work.since, work.moved_among.take());
-        if Move::is_voluntary(why) {
+        if voluntary {
             let (at, instance) = (self.now, self.processes[pid].id.clone());
             let members: Vec<_> = self.seen_by(pid).map(|member| member.instance.clone()).collect();
             // The move that a join causes is not held back.
@@ -283,7 +284,7 @@ impl World {
     }
 
     /// The store has forgotten some writes, and with them perhaps that it had ended a session: what
-    /// lives again is no excuse any more, and what is held under it counts.
+    /// lives again is no excuse any more, and the holds that the store has under it count.
     pub(super) fn excuse_no_longer(&mut self) {
         if !self.scenario.is_lossy() {
             return;
@@ -292,7 +293,12 @@ impl World {
             self.excused.retain(|nonce| member.nonce != Some(*nonce));
         }
         for pid in 0..self.processes.len() {
-            self.works(pid).iter().for_each(|(duty, epoch)| self.believe(pid, duty, *epoch));
+            for (duty, epoch) in self.works(pid) {
+                let work = self.processes[pid].work_of(&duty, epoch).cloned();
+                if work.is_some_and(|work| self.backend.ends_at(&work.hold) > self.now) {
+                    self.believe(pid, &duty, epoch);
+                }
+            }
         }
     }
 
@@ -357,6 +363,31 @@ impl World {
         });
         let charges: Vec<Charge> = charges.collect();
         plan(&charges, &seats).quotas.get(mine).copied()
+    }
+
+    /// Whether a pin takes a duty away, by what the process saw last: it is pinned itself, or what
+    /// is pinned here is free and finds no room.
+    fn is_pinned_out(&self, pid: Pid, duty: &DutyId) -> bool {
+        let process = &self.processes[pid];
+        let Some(view) = &process.view else { return false };
+        let Ok(group) = Group::read(&view.document) else { return false };
+        let seats = check::seats(&view.members, &group);
+        let Some(seat) = seats.iter().find(|seat| seat.instance == process.id) else {
+            return false;
+        };
+        let here = |pin: &Pin| match pin {
+            Pin::Instance(instance) => *instance == seat.instance,
+            Pin::Name(name) => seat.name.as_ref() == Some(name),
+            Pin::Zone(zone) => seat.zone.as_ref() == Some(zone),
+        };
+        let is_free = |duty: &DutyId| {
+            let mut holders = view.holders.iter().flatten();
+            !holders.any(|seen| seen.duty.id == *duty && seen.holder.is_some())
+        };
+        let pinned = |duty: &DutyId| group.pins.get(duty).is_some_and(here);
+        let wanted = self.wanted_by(pid).into_iter().filter(|duty| !group.pauses(duty));
+        let coming = wanted.filter(|duty| pinned(duty) && is_free(duty)).count();
+        group.pins.contains_key(duty) || coming > 0 && self.held(pid) + coming > seat.room
     }
 
     fn wanted_by(&self, pid: Pid) -> Vec<DutyId> {

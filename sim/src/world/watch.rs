@@ -104,7 +104,7 @@ impl World {
         let said: Vec<Status> = others.filter_map(|member| Status::read(&member.note)).collect();
         let differ =
             said.windows(2).any(|two| two[0].only == two[1].only && two[0].view != two[1].view);
-        if why == "balance" && differ {
+        if matches!(why, "balance" | "pin") && differ {
             let what = format!("{} sheds {duty} while others see different groups", process.id);
             self.broken("views", what);
         }
