@@ -95,8 +95,8 @@ fn the_kill_table_has_every_rule_and_mutant() {
     assert_eq!(names.collect::<Vec<_>>(), known.collect::<Vec<_>>(), "run cargo xtask kill-table");
 }
 
-/// The model judges the engine too: without a rule that it rests on, the checker finds a way to two
-/// that believe, or that something never happens any more.
+/// The model judges the engine too: without a rule, the checker finds a way to what the line
+/// expects, a broken rule or that something never happens any more; with it, it does not.
 #[cfg(feature = "mutants")]
 #[test]
 fn the_model_notices_a_broken_rule() {

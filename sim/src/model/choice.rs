@@ -22,6 +22,10 @@ pub(crate) struct Choice {
     pub(super) renewed: bool,
     /// The rules that it breaks.
     pub(super) broken: Vec<&'static str>,
+    /// What is counted whenever it may be taken.
+    pub(super) happened: Vec<What>,
+    /// It changes nothing, and is there to be counted.
+    pub(super) idle: bool,
 }
 
 /// What happens to a member.
@@ -135,7 +139,7 @@ impl Setup {
         later
     }
 
-    /// All that a member can do next, without what changes nothing.
+    /// All that a member can do next, without what changes nothing and is not counted either.
     pub(super) fn choices(
         &self,
         at: usize,
@@ -152,8 +156,13 @@ impl Setup {
         let turns = causes.flat_map(|cause| self.turns(at, before, cause));
         let steps = self.steps(at, before.0, before.1).into_iter();
         for choice in turns.chain(steps.map(|step| self.choice(at, before, step))) {
+            let (lost, late) = choice.faults();
+            // What needs less to go wrong stands for what needs more.
             let same = |one: &Choice| {
-                one.member == choice.member
+                one.faults().0 <= lost
+                    && one.faults().1 <= late
+                    && one.happened == choice.happened
+                    && one.member == choice.member
                     && one.store.whole() == choice.store.whole()
                     && one.renewed == choice.renewed
                     && one.broken == choice.broken
@@ -162,8 +171,9 @@ impl Setup {
                 && !choice.renewed
                 && choice.member == *member
                 && choice.store.whole() == store.whole();
-            if !idle && !choices.iter().any(|one| same(one)) {
-                choices.push(Arc::new(choice));
+            let counts = !idle || !choice.happened.is_empty();
+            if counts && !choices.iter().any(|one| same(one)) {
+                choices.push(Arc::new(Choice { idle, ..choice }));
             }
         }
         let choices = Choices::from(choices);
@@ -252,7 +262,7 @@ impl Setup {
         let turn = member.turn(self, &mut store, at, event, &Faults { late, lost });
         member.settle(&mut store, at, !lost.is_empty());
         let step = Step::Turn { cause, late, lost: lost.to_vec() };
-        Some((self.judged(at, step, member, store, &turn.happened, turn.broken), turn.asked))
+        Some((self.judged(at, step, member, store, turn.happened, turn.broken), turn.asked))
     }
 
     fn event(
@@ -293,7 +303,7 @@ impl Setup {
             }
             Step::Commit(work) => vec![store.commit(self, at, &member.works[*work].commit())],
         };
-        self.judged(at, step, member, store, &happened, Vec::new())
+        self.judged(at, step, member, store, happened, Vec::new())
     }
 
     fn judged(
@@ -302,14 +312,14 @@ impl Setup {
         step: Step,
         member: Member,
         mut store: Store,
-        happened: &[What],
+        happened: Vec<What>,
         mut broken: Vec<&'static str>,
     ) -> Choice {
-        broken.extend(self.judge(happened));
+        broken.extend(self.judge(&happened));
         broken.sort_unstable();
         broken.dedup();
         let renewed = store.take_renewed(at);
         let (member, store) = (self.share(member), self.share_store(store));
-        Choice { step, member, store, renewed, broken }
+        Choice { step, member, store, renewed, broken, happened, idle: false }
     }
 }

@@ -8,7 +8,7 @@ use tenure_core::{Code, Deadline, Epoch, LocalInstant, Nonce, StoreError};
 
 use super::shared::Part;
 use super::store::{Commit, Store};
-use super::{NOW, STEP, Setup, What};
+use super::{NOW, STEP, Setup, What, Without};
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -295,7 +295,9 @@ impl Member {
             Effect::Drain { duty, epoch, .. } => self.tell(setup.duty(&duty), epoch, Mode::Asked),
             Effect::Revoke { duty, epoch, .. } => {
                 self.tell(setup.duty(&duty), epoch, Mode::Cancelled);
-                if !setup.bounds.lingers {
+                if setup.without == Without::Stopping {
+                    events.push_back(Event::Stopped { duty, epoch, how: Ended::Asked });
+                } else if !setup.bounds.lingers {
                     events.extend(self.stop_cancelled(setup));
                 }
             }
@@ -381,12 +383,13 @@ impl Member {
     /// After a turn: whether it is in trouble, and the name of its session.
     pub(super) fn settle(&mut self, store: &mut Store, at: usize, lost: bool) {
         let unsure = !self.engine.is_settled() || store.has_unheard(at);
-        self.troubled = lost || self.troubled && unsure;
+        self.troubled = !self.over && (lost || self.troubled && unsure);
         let (Some(nonce), true) = (self.nonce, self.late_messages() == 0) else { return };
         // The same for all sessions, as long as nobody remembers the one before.
         let name = Nonce::from_entropy((at as u128 + 1) << 64 | 7);
-        let remembers = |work: &Work| work.nonce != nonce;
-        let forgotten = !self.works.iter().any(remembers) && store.rename(at, nonce, name);
+        let older = |work: &Work| work.nonce != nonce;
+        let remembers = self.works.iter().any(older) || self.engine.holds_beside(nonce);
+        let forgotten = !remembers && store.rename(at, nonce, name);
         if forgotten && nonce != name {
             self.engine.rename(nonce, name);
             self.works.iter_mut().for_each(|work| work.nonce = name);

@@ -54,7 +54,7 @@ pub struct Bounds {
     /// How many instances may be in trouble at the same time: from a lost reply until their engine
     /// knows again what the store has.
     pub troubled: usize,
-    /// How many replies may be lost one after another; zero for any number.
+    /// How many replies may be lost in all, on the way to any one state; zero for any number.
     pub losses: usize,
     /// How many instances may be paused at the same time.
     pub paused: usize,
@@ -109,6 +109,8 @@ pub enum Without {
     Deadline,
     /// A duty is granted again under the epoch that it had.
     Growth,
+    /// Cancelled work is said to have stopped, and has not.
+    Stopping,
 }
 
 /// What all states share.
@@ -326,7 +328,11 @@ impl Model for Setup {
             for choice in self.choices(at, member, &state.store).iter() {
                 let (loses, delays) = choice.faults();
                 let stands = choice.is_expiry() && !bounds.early && state.left[at] > 0;
-                if !stands && loses <= lost && (!delays || late < bounds.late) {
+                if stands || loses > lost || delays && late >= bounds.late {
+                    continue;
+                }
+                choice.happened.iter().for_each(|what| self.count(*what));
+                if !choice.idle {
                     actions.push(Action::One(at, Arc::clone(choice)));
                 }
             }
@@ -350,6 +356,7 @@ impl Model for Setup {
     }
 
     fn within_boundary(&self, state: &State) -> bool {
-        state.store.get().is_within(&self.bounds)
+        // What breaks a rule is judged, wherever it leads.
+        !state.broken.is_empty() || state.store.get().is_within(&self.bounds)
     }
 }

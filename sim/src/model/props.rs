@@ -86,12 +86,11 @@ impl Setup {
         invariant::one_believes(&beliefs).is_ok()
     }
 
-    /// Counts what happened, and judges it together with what is remembered of before: that is
-    /// as much as each invariant asks for.
+    /// Judges what happened together with what is remembered of before: that is as much as each
+    /// invariant asks for.
     pub(super) fn judge(&self, happened: &[What]) -> Vec<&'static str> {
         let mut broken = Vec::new();
         for what in happened {
-            self.count(*what);
             let found = invariant::check(&self.history(*what)).err().unwrap_or_default();
             broken.extend(found.iter().map(|violation| violation.rule));
         }
@@ -139,8 +138,20 @@ impl Member {
             Request::KeepAlive { holds, .. } | Request::Release { holds, .. } => &holds[..],
             _ => &[],
         };
-        let named = |hold: &Hold| store.was_granted(at, setup.duty(&hold.duty.id), hold.epoch);
-        if !holds.iter().all(named) {
+        // Where all answers are heard at once, a session that lives has all that it names.
+        let hears = setup.bounds.lost == 0 && setup.bounds.late == 0;
+        let named = |hold: &Hold| {
+            let duty = setup.duty(&hold.duty.id);
+            let stands = store.stands(at, duty, hold.epoch);
+            let may_stand = stands || !hears || !store.is_live(at, hold.nonce);
+            may_stand && store.was_granted(at, duty, hold.epoch)
+        };
+        let session = match request {
+            Request::KeepAlive { session, .. } | Request::Release { session, .. } => Some(session),
+            _ => None,
+        };
+        let own = |hold: &Hold| session.is_none_or(|session| hold.is_of(session));
+        if !holds.iter().all(|hold| named(hold) && own(hold)) {
             return Some("R9");
         }
         let acts = |work: &Work| match request {
@@ -164,7 +175,12 @@ impl Member {
     ) -> Option<&'static str> {
         let Effect::Assign { hold, .. } = effect else { return None };
         let duty = setup.duty(&hold.duty.id);
-        if !store.was_granted(at, duty, hold.epoch) {
+        // A late grant may have ended before it is heard of.
+        let granted = match setup.bounds.late {
+            0 => store.stands(at, duty, hold.epoch),
+            _ => store.was_granted(at, duty, hold.epoch),
+        };
+        if !granted {
             return Some("R1");
         }
         if store.is_unheard(duty) {

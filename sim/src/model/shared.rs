@@ -3,7 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// A part of a state. Its `Hash` may leave out what no decision depends on.
+/// A part of a state. Its `Hash` may leave out what no decision and no rule depends on, only what
+/// is counted.
 pub(super) trait Part: Hash + Eq {
     /// Hashes that too.
     fn hash_rest(&self, _: &mut DefaultHasher) {}

@@ -43,8 +43,9 @@ pub(super) struct Row {
     pub(super) holder: Option<usize>,
     /// Its holder was granted it and has not heard so: the answer is late or was lost.
     unheard: bool,
-    /// Who was granted it last, and how that hold ended; no decision depends on it.
+    /// Who was granted it last.
     last: usize,
+    /// How that hold ended; no decision and no rule depends on it.
     ended: Option<What>,
 }
 
@@ -53,8 +54,8 @@ impl Row {
         Grant { epoch: self.epoch, to: self.last }
     }
 
-    fn key(&self) -> (Epoch, Option<usize>, bool) {
-        (self.epoch, self.holder, self.unheard)
+    fn key(&self) -> (Epoch, Option<usize>, bool, usize) {
+        (self.epoch, self.holder, self.unheard, self.last)
     }
 }
 
@@ -82,7 +83,7 @@ pub(super) struct Commit {
 
 impl Part for Store {
     fn hash_rest(&self, hasher: &mut DefaultHasher) {
-        self.rows.iter().for_each(|row| (row.last, row.ended).hash(hasher));
+        self.rows.iter().for_each(|row| row.ended.hash(hasher));
     }
 }
 
@@ -149,6 +150,12 @@ impl Store {
     pub(super) fn was_granted(&self, by: usize, duty: usize, epoch: Epoch) -> bool {
         let row = &self.rows[duty];
         epoch < row.epoch || epoch == row.epoch && row.last == by
+    }
+
+    /// Whether an instance holds a duty under this epoch.
+    pub(super) fn stands(&self, by: usize, duty: usize, epoch: Epoch) -> bool {
+        let row = &self.rows[duty];
+        row.holder == Some(by) && row.epoch == epoch
     }
 
     /// Whether a session was granted something and has not heard so.

@@ -1,5 +1,9 @@
 #![allow(clippy::print_stdout, reason = "the numbers are what a reader wants to see")]
 
+use tenure_core::engine::{Effect, Request};
+use tenure_core::store::OpenSession;
+use tenure_core::{Deadline, Hold, Mark, Nonce, Note};
+
 use super::*;
 
 fn sound(name: &str, bounds: Bounds) -> Outcome {
@@ -55,6 +59,62 @@ fn late_and_lost_messages_to_a_depth() {
         let count = outcome.counts.iter().find(|(counted, _)| *counted == name);
         assert!(count.is_some_and(|(_, count)| *count > 0), "{name}: {outcome}");
     }
+}
+
+#[test]
+fn two_instances_and_one_duty_whose_work_lingers() {
+    sound("2 x 1, lingers", Bounds { lingers: true, ..Bounds::new(2, 1) });
+}
+
+/// What breaks a rule by a grant beyond the largest epoch is not dropped unjudged.
+#[test]
+fn a_broken_rule_is_judged_beyond_the_largest_epoch() {
+    let setup = Setup::new(Bounds::new(2, 1), Without::Nothing);
+    let mut state = setup.init_states().remove(0);
+    let mut store = Store::new(&setup);
+    store.rows[0].epoch = Epoch::new(setup.bounds.epochs + 1).unwrap();
+    state.store = setup.share_store(store);
+    assert!(!setup.within_boundary(&state));
+    state.broken.push("R1");
+    assert!(setup.within_boundary(&state));
+}
+
+/// What the store does not have is neither worked under nor named by a session that lives, also
+/// under an epoch that is older than the newest.
+#[test]
+fn an_older_epoch_is_no_hold() {
+    let setup = Setup::new(Bounds::new(2, 1), Without::Nothing);
+    let (mut store, mut member) = (Store::new(&setup), Member::new(&setup, 0));
+    let (group, instance) = (setup.group.clone(), setup.instances[0].clone());
+    let nonce = Nonce::from_entropy(1);
+    let open = OpenSession { group, instance, nonce, ttl: setup.ttl, note: Note::default() };
+    let session = open.session();
+    store.serve(&setup, 0, &Request::Open(open), &mut Vec::new());
+    let (duty, instance) = (setup.key(0), session.instance.clone());
+    let epoch = |number| Epoch::new(number).unwrap();
+    let hold = Hold { duty, epoch: epoch(1), instance, nonce, mark: Mark::default() };
+    let deadline = Deadline::from_instant(NOW);
+    let assign = Effect::Assign { hold: hold.clone(), deadline };
+    let keep = Request::KeepAlive { session, note: None, holds: vec![hold] };
+
+    (store.rows[0].holder, store.rows[0].epoch) = (Some(0), epoch(1));
+    assert_eq!(member.wrong_effect(&setup, &store, 0, &assign), None);
+    assert_eq!(member.wrong_request(&setup, &store, 0, &keep), None);
+    store.rows[0].epoch = epoch(2);
+    assert_eq!(member.wrong_effect(&setup, &store, 0, &assign), Some("R1"));
+    assert_eq!(member.wrong_request(&setup, &store, 0, &keep), Some("R9"));
+
+    // Who is at its end is in no trouble that others have to wait for.
+    member.settle(&mut store, 0, true);
+    assert!(member.troubled);
+    member.over = true;
+    member.settle(&mut store, 0, true);
+    assert!(!member.troubled);
+}
+
+#[test]
+fn work_that_has_not_stopped_is_noticed_beside_the_next() {
+    broken(Without::Stopping, &["work"]);
 }
 
 #[test]

@@ -56,9 +56,10 @@ impl Engine {
     /// Moves every instant to where it is seen from the same `now`, numbers the requests on their
     /// way anew and drops what no later decision asks for: words of records, what is only compared
     /// with a window of zero, floors that a store which forgets nothing is never below, what a look
-    /// showed of this member itself, and the sessions and views of others, which only a fresh look
-    /// asks for. Simplified are three things: every look reads the holders and plans anew, and a
-    /// duty that stayed free for a step counts as free for long.
+    /// showed of this member itself, and the sessions of others. Simplified are four things: every
+    /// look reads the holders and plans anew; a duty that stayed free for a step counts as free for
+    /// long; and the views of others are dropped, so that a plan without a fresh look finds them to
+    /// differ and leaves what is beyond its share to the next look.
     ///
     /// Returns the old and the new ticket of every request that is waited for.
     #[doc(hidden)]
@@ -108,6 +109,12 @@ impl Engine {
         };
         let nonces = live.chain(holds).chain(seen).chain(opening);
         nonces.filter(|nonce| **nonce == from).for_each(|nonce| *nonce = to);
+    }
+
+    /// Whether it holds something under another session than this one.
+    #[doc(hidden)]
+    pub fn holds_beside(&self, nonce: Nonce) -> bool {
+        self.holds.values().any(|held| held.hold.nonce != nonce)
     }
 
     /// Whether it is a member, or was, and knows nothing of trouble with the store.
