@@ -99,7 +99,7 @@ codes! {
         "correct the source of the list; the last good list stays in force"
     CannotStart "DT006" "the command cannot be started"
         "check that the program exists and may be executed; the duty was given back"
-    LastMember "DT007" "the last member of a group cannot be drained"
+    LastMember "DT007" "nobody would be left to take the duties"
         "start another member first; `tenure drain --force` lets the duties wait for the next"
     BadPartitions "DT008" "the partitions in the environment make no sense"
         "set CONNECTOR_PARTITIONS=0,1 or CONNECTOR_PARTITION_ID with CONNECTOR_TOTAL_PARTITIONS"
