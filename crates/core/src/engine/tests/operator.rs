@@ -56,12 +56,8 @@ fn a_paused_group_stops_everything() {
     assert!(bench.asked(is_claim).is_some());
 }
 
-/// Who is full makes room for a pinned duty as soon as that is free, also with one that has just
-/// come: the other waits for the place, and where each keeps a window of its own they miss each
-/// other for ever. Before that nothing moves: a window is kept.
-#[test]
-fn a_pinned_duty_that_is_free_finds_room() {
-    let drains = |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: "pin", .. }));
+/// One that has room for one duty, has just got `d` from another, and should have `a` by a pin.
+fn full() -> Bench {
     let mut bench = Bench::new();
     bench.engine.settings.room = 1;
     bench.list(&["a", "d"]);
@@ -70,6 +66,16 @@ fn a_pinned_duty_that_is_free_finds_room() {
     bench.look(&["other"], &[("a", Some(("other", 1))), ("d", None)]);
     bench.grant("d", 2);
     bench.group.pins.insert(DutyId::new("a").unwrap(), Pin::Instance(instance("me")));
+    bench
+}
+
+/// Who is full makes room for a pinned duty as soon as that is free, also with one that has just
+/// come: the other waits for the place, and where each keeps a window of its own they miss each
+/// other for ever. Before that nothing moves: a window is kept.
+#[test]
+fn a_pinned_duty_that_is_free_finds_room() {
+    let drains = |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: "pin", .. }));
+    let mut bench = full();
     bench.look(&["other"], &[("a", Some(("other", 1))), ("d", Some(("me", 2)))]);
     bench.look(&["other"], &[("a", Some(("other", 1))), ("d", Some(("me", 2)))]);
     assert!(!bench.did(|e| matches!(e, Effect::Drain { .. })), "it came from another just now");
@@ -86,14 +92,7 @@ fn a_pinned_duty_that_is_free_finds_room() {
 fn a_pinned_duty_that_cannot_be_claimed_needs_no_room() {
     let duty = |id: &str| DutyId::new(id).unwrap();
     let drained = |prepare: fn(&mut Engine, DutyId)| {
-        let mut bench = Bench::new();
-        bench.engine.settings.room = 1;
-        bench.list(&["a", "d"]);
-        bench.join();
-        bench.see(&["other"], &[("a", Some(("other", 1))), ("d", Some(("other", 1)))]);
-        bench.look(&["other"], &[("a", Some(("other", 1))), ("d", None)]);
-        bench.grant("d", 2);
-        bench.group.pins.insert(duty("a"), Pin::Instance(instance("me")));
+        let mut bench = full();
         prepare(&mut bench.engine, duty("a"));
         let looks = (0..3).map(|_| {
             bench.look(&["other"], &[("a", None), ("d", Some(("me", 2)))]);
