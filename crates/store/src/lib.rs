@@ -14,6 +14,8 @@
 //!
 //! Encrypted connections to PostgreSQL and Redis are the feature `tls`.
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub mod beside;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -5,10 +5,23 @@ use tenure_core::{Code, StoreError};
 /// A numbered file. Its first line may be `--! breaking: why`: a binary that does not know such a
 /// migration must not touch a store that has it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Migration {
-    pub(crate) number: i64,
-    pub(crate) name: &'static str,
-    pub(crate) sql: &'static str,
+pub struct Migration {
+    /// Its place, from 1.
+    pub number: i64,
+    /// What it is about, in a word.
+    pub name: &'static str,
+    /// What it does.
+    pub sql: &'static str,
+}
+
+/// The migrations of one owner, and the table that remembers which were applied. A store has its
+/// own; whoever keeps tables beside it has another.
+#[derive(Clone, Copy, Debug)]
+pub struct History {
+    /// A plain name.
+    pub table: &'static str,
+    /// In their order.
+    pub migrations: &'static [Migration],
 }
 
 impl Migration {

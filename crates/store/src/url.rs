@@ -39,6 +39,10 @@ pub enum IfAbsent {
     Refuse,
 }
 
+/// Where the tables are in PostgreSQL.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+const DEFAULT_SCHEMA: &str = "tenure";
+
 fn bad(detail: impl Into<String>) -> StoreError {
     StoreError::refused(Code::BadUrl, detail)
 }
@@ -188,6 +192,20 @@ impl StoreUrl {
         }
     }
 
+    /// Where tables beside this store's would be; not every kind of store has tables.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub fn tables(&self) -> Result<crate::beside::Place, StoreError> {
+        use crate::beside::Place;
+        match self.kind {
+            Kind::Sqlite => Ok(Place::Sqlite(self.rest.clone().into())),
+            Kind::Postgres => Ok(Place::Postgres {
+                url: format!("postgres://{}", self.rest),
+                schema: self.namespace.clone().unwrap_or_else(|| DEFAULT_SCHEMA.to_owned()),
+            }),
+            _ => Err(bad("this needs tables: use sqlite:PATH or postgres://HOST/NAME")),
+        }
+    }
+
     /// The statements that make or update the schema, for those who may not run them through us.
     pub fn migration_script(&self) -> Result<String, StoreError> {
         match self.kind {
@@ -229,7 +247,7 @@ impl StoreUrl {
 
     #[cfg(feature = "postgres")]
     fn postgres(&self, if_absent: IfAbsent) -> crate::postgres::Settings {
-        let schema = self.namespace.clone().unwrap_or_else(|| "tenure".to_owned());
+        let schema = self.namespace.clone().unwrap_or_else(|| DEFAULT_SCHEMA.to_owned());
         crate::postgres::Settings { url: format!("postgres://{}", self.rest), schema, if_absent }
     }
 }

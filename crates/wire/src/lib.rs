@@ -3,3 +3,4 @@
 pub mod checkpoint;
 pub mod cursor;
 pub mod folder;
+pub mod ingest;

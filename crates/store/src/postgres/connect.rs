@@ -7,7 +7,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, R
 use futures_util::TryStreamExt;
 use tenure_core::{Code, StoreError};
 use tokio::net::TcpStream;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, Row};
@@ -23,11 +23,11 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(15);
 
 /// A parameter with its type, which the server then need not be asked for.
-pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// Whom to connect to, and how: the same for every connection.
 #[derive(Clone)]
-pub(super) struct Target {
+pub struct Target {
     pub(super) config: Config,
     tls: Connector,
 }
@@ -40,7 +40,7 @@ impl Target {
 }
 
 /// Reads the URL, and the files that it names. The driver's words for a bad one never repeat it.
-pub(super) async fn target(url: &str) -> Result<Target, StoreError> {
+pub async fn target(url: &str) -> Result<Target, StoreError> {
     let (url, wanted) = tls::read(url)?;
     let mut config = config(&url)?;
     let tls = wanted.prepare(&mut config).await?;
@@ -76,14 +76,15 @@ fn config(url: &str) -> Result<Config, StoreError> {
 }
 
 /// A pool, and how statements are run on its connections.
-pub(super) struct Line {
+pub struct Line {
     pool: Pool,
     /// Whether statements are prepared once per connection, which saves a third of a short call.
     named: bool,
 }
 
 impl Line {
-    pub(super) fn new(target: &Target, size: usize, named: bool) -> Result<Self, StoreError> {
+    /// At most `size` connections; `named` as [`is_direct`] has found.
+    pub fn new(target: &Target, size: usize, named: bool) -> Result<Self, StoreError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(target.config.clone(), target.tls(), recycling);
         let timeouts =
@@ -95,16 +96,17 @@ impl Line {
     }
 
     /// Whether nothing stands between us and the server, as [`is_direct`] has found.
-    pub(super) fn is_direct(&self) -> bool {
+    pub fn is_direct(&self) -> bool {
         self.named
     }
 
-    pub(super) async fn client(&self) -> Result<Object, StoreError> {
+    /// A connection of the pool.
+    pub async fn client(&self) -> Result<Object, StoreError> {
         self.pool.get().await.map_err(|error| error::of_pool(&error))
     }
 
     /// Runs one statement as its own transaction.
-    pub(super) async fn query(
+    pub async fn query(
         &self,
         sql: &str,
         parameters: &[Parameter<'_>],
@@ -162,7 +164,7 @@ impl Drop for Kept {
 /// A transaction pooler hands each statement to another server connection, where a prepared
 /// statement of the same name may be somebody else's. So statements are given names only when two
 /// connections of ours are seen as they are.
-pub(super) async fn is_direct(target: &Target) -> bool {
+pub async fn is_direct(target: &Target) -> bool {
     for _ in 0..2 {
         let seen = tokio::time::timeout(CONNECT, sees_our_port(target)).await;
         if !matches!(seen, Ok(Some(true))) {
@@ -175,10 +177,16 @@ pub(super) async fn is_direct(target: &Target) -> bool {
 /// Our statements look rows up by key, so one plan fits all values and is kept. One from the time
 /// when a table was small would read it whole when it is not, so that is made the last choice. And
 /// locks are given up in the server, before we give up waiting for its answer.
-pub(super) fn keep_plans_keyed(config: &mut Config) {
+pub fn keep_plans_keyed(target: &mut Target) {
+    let config = &mut target.config;
     let given = config.get_options().unwrap_or_default();
     let ours = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c lock_timeout=3s";
     config.options(format!("{given} {ours}"));
+}
+
+/// From now on connections are made to a primary only, also after a failover.
+pub fn primary_only(target: &mut Target) {
+    target.config.target_session_attrs(TargetSessionAttrs::ReadWrite);
 }
 
 async fn sees_our_port(target: &Target) -> Option<bool> {
@@ -198,7 +206,8 @@ async fn sees_our_port(target: &Target) -> Option<bool> {
     Some(row.first()?.try_get::<_, Option<i32>>(0).ok()? == Some(ours))
 }
 
-pub(super) async fn within<T>(
+/// Waits for an answer, for a bounded time.
+pub async fn within<T>(
     statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, StoreError> {
     match tokio::time::timeout(ANSWER, statement).await {

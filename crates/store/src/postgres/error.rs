@@ -11,7 +11,7 @@ use tokio_postgres::error::SqlState;
 const NOT_HELD: &str = "TN001";
 
 /// An error of a statement. What is on this list surely did not happen; anything else may have.
-pub(super) fn of_statement(error: &Error) -> StoreError {
+pub fn of_statement(error: &Error) -> StoreError {
     let Some(db) = error.as_db_error() else {
         return StoreError::unknown(Code::Lost, describe(error));
     };

@@ -6,12 +6,12 @@
 //! sessions by instance, checkpoints by key, floors by group. Time is `clock_timestamp()`.
 
 mod commit;
-mod connect;
-mod error;
+pub(crate) mod connect;
+pub(crate) mod error;
 mod fence;
 mod listen;
 mod read;
-mod schema;
+pub(crate) mod schema;
 mod statements;
 mod survey;
 mod tls;
@@ -34,7 +34,6 @@ use tenure_core::{
 };
 use tokio::sync::OnceCell;
 use tokio_postgres::Row;
-use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::types::Type;
 
 use crate::{CLAIMS_PER_TRIM, IfAbsent, fates_by_mark};
@@ -93,7 +92,7 @@ impl fmt::Debug for Postgres {
 /// The schema as a script.
 pub(crate) fn script(settings: &Settings) -> Result<String, StoreError> {
     schema::check_name(&settings.schema)?;
-    Ok(schema::script(&settings.schema))
+    Ok(schema::script(&settings.schema, &schema::HISTORY, schema::RIGHTS))
 }
 
 impl Postgres {
@@ -103,7 +102,7 @@ impl Postgres {
         let mut target = connect::target(&settings.url).await?;
         let named = connect::is_direct(&target).await;
         if named {
-            connect::keep_plans_keyed(&mut target.config);
+            connect::keep_plans_keyed(&mut target);
         }
         // The first connection takes any server, to say what is wrong with it; the others take a
         // primary only, also after a failover.
@@ -113,9 +112,10 @@ impl Postgres {
         if standby.first().is_some_and(|row| row.get(0)) {
             return Err(StoreError::refused(Code::ReadOnly, "this server is a standby"));
         }
-        schema::migrate(&mut client, &settings).await?;
+        let Settings { schema, if_absent, .. } = &settings;
+        schema::migrate(&mut client, schema, &schema::HISTORY, *if_absent).await?;
         drop(client);
-        target.config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        connect::primary_only(&mut target);
         let store = Self {
             data: Line::new(&target, DATA_CONNECTIONS, named)?,
             pulse: Line::new(&target, PULSE_CONNECTIONS, named)?,

@@ -6,10 +6,10 @@ use tenure_core::{Code, StoreError};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient};
 
-use super::Settings;
 use super::connect::within;
 use super::error;
-use crate::migration::{Applied, Migration, pending};
+use crate::IfAbsent;
+use crate::migration::{Applied, History, Migration, pending};
 
 /// How long a migration may take, waiting for other starters included.
 const MIGRATION: Duration = Duration::from_secs(120);
@@ -37,9 +37,17 @@ const MIGRATIONS: &[Migration] = &[
     },
 ];
 
+/// The store's own.
+pub(super) const HISTORY: History = History { table: "migration", migrations: MIGRATIONS };
+
+/// What must be there before migrations can be counted.
+fn bootstrap(history: &History) -> String {
+    BOOTSTRAP.replace("tenure.migration", &format!("tenure.{}", history.table))
+}
+
 /// The files are written for the schema `tenure`, so that they can be read and run as they are.
 /// A schema's name is plain (see [`check_name`]), so it needs no quotes.
-pub(super) fn in_schema(sql: &str, schema: &str) -> String {
+pub fn in_schema(sql: &str, schema: &str) -> String {
     match schema {
         "tenure" => sql.to_owned(),
         _ => sql
@@ -64,13 +72,14 @@ pub(super) fn check_name(schema: &str) -> Result<(), StoreError> {
 async fn applied(
     client: &impl GenericClient,
     schema: &str,
+    history: &History,
 ) -> Result<Vec<Applied>, tokio_postgres::Error> {
     let there = "SELECT to_regclass($1) IS NOT NULL";
-    let table = format!("{schema}.migration");
+    let table = format!("{schema}.{}", history.table);
     if !client.query_typed(there, &[(&table, Type::TEXT)]).await?[0].get::<_, bool>(0) {
         return Ok(Vec::new());
     }
-    let list = in_schema("SELECT number, name, breaking FROM tenure.migration", schema);
+    let list = format!("SELECT number, name, breaking FROM {table}");
     let rows = client.query_typed(&list, &[]).await?;
     let read = |row: &tokio_postgres::Row| Applied {
         number: row.get(0),
@@ -80,27 +89,31 @@ async fn applied(
     Ok(rows.iter().map(read).collect())
 }
 
-fn record(migration: &Migration) -> String {
+fn record(migration: &Migration, table: &str) -> String {
     let Migration { number, name, .. } = migration;
     let breaking = migration.breaking().replace('\'', "''");
     format!(
-        "INSERT INTO tenure.migration (number, name, breaking)\n\
+        "INSERT INTO tenure.{table} (number, name, breaking)\n\
          VALUES ({number}, '{name}', '{breaking}') ON CONFLICT (number) DO NOTHING;\n"
     )
 }
 
 /// Applies what is missing. Starters take turns under an advisory lock; those who find nothing
 /// missing do not take it and need no rights to make tables.
-pub(super) async fn migrate(client: &mut Client, settings: &Settings) -> Result<(), StoreError> {
-    let schema = &settings.schema;
-    let known = within(applied(client, schema)).await?;
-    if pending(MIGRATIONS, &known)?.is_empty() {
+pub async fn migrate(
+    client: &mut Client,
+    schema: &str,
+    history: &History,
+    if_absent: IfAbsent,
+) -> Result<(), StoreError> {
+    let known = within(applied(client, schema, history)).await?;
+    if pending(history.migrations, &known)?.is_empty() {
         return Ok(());
     }
-    if known.is_empty() && settings.if_absent == crate::IfAbsent::Refuse {
+    if known.is_empty() && if_absent == IfAbsent::Refuse {
         return Err(StoreError::refused(Code::Absent, format!("schema {schema}")));
     }
-    match tokio::time::timeout(MIGRATION, run(client, schema)).await {
+    match tokio::time::timeout(MIGRATION, run(client, schema, history)).await {
         Err(_) => Err(StoreError::unknown(Code::Lost, format!("no end within {MIGRATION:?}"))),
         Ok(done) => done.map_err(|error| match error::of_statement(&error) {
             StoreError::Refused(problem) if problem.code == Code::Denied => {
@@ -111,47 +124,55 @@ pub(super) async fn migrate(client: &mut Client, settings: &Settings) -> Result<
     }
 }
 
-async fn run(client: &mut Client, schema: &str) -> Result<(), tokio_postgres::Error> {
+async fn run(
+    client: &mut Client,
+    schema: &str,
+    history: &History,
+) -> Result<(), tokio_postgres::Error> {
     let transaction = client.transaction().await?;
     // Whoever comes tenth waits for nine: longer than a lease may wait for a row.
     let patience = format!("SET LOCAL lock_timeout = {}", MIGRATION.as_millis());
     transaction.batch_execute(&patience).await?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('tenure migration ' || $1, 0))";
     transaction.query_typed(lock, &[(&schema, Type::TEXT)]).await?;
-    transaction.batch_execute(&in_schema(BOOTSTRAP, schema)).await?;
-    let known = applied(&transaction, schema).await?;
+    transaction.batch_execute(&in_schema(&bootstrap(history), schema)).await?;
+    let known = applied(&transaction, schema, history).await?;
     // A newer store was ruled out before the lock; another one cannot appear under it.
-    for migration in pending(MIGRATIONS, &known).unwrap_or_default() {
+    for migration in pending(history.migrations, &known).unwrap_or_default() {
         transaction.batch_execute(&in_schema(migration.sql, schema)).await?;
-        transaction.batch_execute(&in_schema(&record(migration), schema)).await?;
+        transaction.batch_execute(&in_schema(&record(migration, history.table), schema)).await?;
     }
     transaction.commit().await
 }
 
 /// The same as a script, for an administrator: it applies what is missing, as often as it is run.
-pub(super) fn script(schema: &str) -> String {
-    let mut script = format!("BEGIN;\n{BOOTSTRAP}");
-    for migration in MIGRATIONS {
+/// `rights` are lines that name what each role has to be granted.
+pub fn script(schema: &str, history: &History, rights: &str) -> String {
+    let table = history.table;
+    let mut script = format!("BEGIN;\n{}", bootstrap(history));
+    for migration in history.migrations {
         let Migration { number, name, sql } = migration;
         script.push_str(&format!(
             "\n-- {number:04} {name}\n\
              DO $migration$ BEGIN\n\
-             IF NOT EXISTS (SELECT FROM tenure.migration WHERE number = {number}) THEN\n\
+             IF NOT EXISTS (SELECT FROM tenure.{table} WHERE number = {number}) THEN\n\
              {sql}{}END IF;\nEND $migration$;\n",
-            record(migration)
+            record(migration, table)
         ));
     }
-    script.push_str(
-        "COMMIT;\n\n-- For each role that runs Tenure:\n\
+    script.push_str("COMMIT;\n\n");
+    script.push_str(rights);
+    in_schema(&script, schema).replace("SCHEMA tenure TO", &format!("SCHEMA {schema} TO"))
+}
+
+/// For the store's own script.
+pub(super) const RIGHTS: &str = "-- For each role that runs Tenure:\n\
          -- GRANT USAGE ON SCHEMA tenure TO role;\n\
          -- GRANT SELECT ON tenure.migration TO role;\n\
          -- GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.session, tenure.spent, tenure.hold,\n\
          --     tenure.checkpoint, tenure.history, tenure.group_document, tenure.audit TO role;\n\
          -- GRANT SELECT, INSERT, UPDATE ON tenure.group_floor TO role;\n\
-         -- GRANT SELECT, UPDATE ON tenure.store TO role;\n",
-    );
-    in_schema(&script, schema).replace("SCHEMA tenure TO", &format!("SCHEMA {schema} TO"))
-}
+         -- GRANT SELECT, UPDATE ON tenure.store TO role;\n";
 
 #[cfg(test)]
 mod tests {
@@ -159,7 +180,7 @@ mod tests {
 
     #[test]
     fn another_schema_leaves_nothing_of_the_default_one() {
-        let script = script("lease_2");
+        let script = script("lease_2", &HISTORY, RIGHTS);
         for left in ["tenure.", "SCHEMA IF NOT EXISTS tenure", "SCHEMA tenure TO"] {
             assert!(!script.contains(left), "{left}");
         }

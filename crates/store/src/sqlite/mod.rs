@@ -8,13 +8,13 @@
 mod boot;
 mod checkpoint;
 mod hold;
-mod schema;
+pub(crate) mod schema;
 mod session;
 mod survey;
 mod upkeep;
 mod view;
 mod watch;
-mod worker;
+pub(crate) mod worker;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -72,7 +72,7 @@ pub struct Sqlite {
 
 /// The schema as a script.
 pub(crate) fn script() -> String {
-    schema::script()
+    schema::script(&schema::HISTORY)
 }
 
 impl Sqlite {
@@ -96,7 +96,7 @@ impl Sqlite {
         if !schema::is_ours(&vital.connection)? && if_absent == IfAbsent::Refuse {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
-        schema::migrate(&mut vital)?;
+        schema::migrate(&mut vital, &schema::HISTORY)?;
         let boot = boot::enter(&path, &vital.connection, &boot::identity()?)?;
         trim_audit(&mut vital)?;
         let retention = vital.read(|db, _| upkeep::retention(db))?;

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use tenure_core::{Code, StoreError};
 
 use super::worker::{Line, refused, retry};
-use crate::migration::{Applied, Migration, pending};
+use crate::migration::{Applied, History, Migration, pending};
 
 const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
 
@@ -13,11 +13,27 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 2, name: "upkeep", sql: include_str!("migrations/0002_upkeep.sql") },
 ];
 
-const RECORD: &str = "INSERT INTO migration (number, name, breaking) VALUES";
+/// The store's own.
+pub(super) const HISTORY: History = History { table: "migration", migrations: MIGRATIONS };
 
-fn applied(connection: &Connection) -> Result<Vec<Applied>, StoreError> {
-    let query = "SELECT number, name, breaking FROM migration ORDER BY number";
-    let mut statement = connection.prepare(query).map_err(refused)?;
+fn record(history: &History) -> String {
+    format!("INSERT INTO {} (number, name, breaking) VALUES", history.table)
+}
+
+/// What must be there before migrations can be counted.
+fn bootstrap(history: &History) -> String {
+    match history.table {
+        "migration" => BOOTSTRAP.to_owned(),
+        table => format!(
+            "CREATE TABLE IF NOT EXISTS {table} (\n    number INTEGER NOT NULL PRIMARY KEY,\n    \
+             name TEXT NOT NULL,\n    breaking TEXT NOT NULL\n) STRICT;\n"
+        ),
+    }
+}
+
+fn applied(connection: &Connection, history: &History) -> Result<Vec<Applied>, StoreError> {
+    let query = format!("SELECT number, name, breaking FROM {} ORDER BY number", history.table);
+    let mut statement = connection.prepare(&query).map_err(refused)?;
     let rows = statement.query_map([], |row| {
         Ok(Applied { number: row.get(0)?, name: row.get(1)?, breaking: row.get(2)? })
     });
@@ -41,26 +57,28 @@ pub(super) fn is_ours(connection: &Connection) -> Result<bool, StoreError> {
 }
 
 /// Applies what is missing, in one transaction under the write lock: starters take turns.
-pub(super) fn migrate(line: &mut Line) -> Result<(), StoreError> {
+pub fn migrate(line: &mut Line, history: &History) -> Result<(), StoreError> {
     line.write(|connection, _| {
-        connection.execute_batch(BOOTSTRAP).map_err(refused)?;
-        for migration in pending(MIGRATIONS, &applied(connection)?)? {
+        connection.execute_batch(&bootstrap(history)).map_err(refused)?;
+        for migration in pending(history.migrations, &applied(connection, history)?)? {
             connection.execute_batch(migration.sql).map_err(refused)?;
             let row = (migration.number, migration.name, migration.breaking());
-            connection.execute(&format!("{RECORD} (?1, ?2, ?3)"), row).map_err(refused)?;
+            let record = format!("{} (?1, ?2, ?3)", record(history));
+            connection.execute(&record, row).map_err(refused)?;
         }
         Ok(())
     })
 }
 
 /// The same as a script.
-pub(super) fn script() -> String {
-    let mut script = format!("BEGIN IMMEDIATE;\n{BOOTSTRAP}");
-    for migration in MIGRATIONS {
+pub fn script(history: &History) -> String {
+    let mut script = format!("BEGIN IMMEDIATE;\n{}", bootstrap(history));
+    let record = record(history);
+    for migration in history.migrations {
         let Migration { number, name, sql } = migration;
         let breaking = migration.breaking().replace('\'', "''");
         script.push_str(&format!("\n-- {number:04} {name}\n{sql}"));
-        script.push_str(&format!("{RECORD} ({number}, '{name}', '{breaking}');\n"));
+        script.push_str(&format!("{record} ({number}, '{name}', '{breaking}');\n"));
     }
     script + "COMMIT;\n"
 }

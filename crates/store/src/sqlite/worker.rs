@@ -26,13 +26,13 @@ type Job = Box<dyn FnOnce(&mut Line) + Send>;
 
 /// A handle to the thread; it ends when the last handle is dropped.
 #[derive(Clone, Debug)]
-pub(super) struct Worker {
+pub struct Worker {
     jobs: mpsc::Sender<Job>,
 }
 
 /// Whether a connection steps aside for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manners {
+pub enum Manners {
     /// It keeps sessions alive: it is who the others step aside for.
     Vital,
     /// After [`STREAK`] of back-to-back writing it leaves a [`GAP`], longer than [`RETRY`], in
@@ -46,15 +46,16 @@ const STREAK: Duration = Duration::from_millis(4);
 const GAP: Duration = Duration::from_millis(1);
 
 /// The connection and what it knows of its own writing.
-pub(super) struct Line {
+pub struct Line {
     pub(super) connection: Connection,
-    pub(super) clock: Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
     manners: Manners,
     streak_began: LocalInstant,
     last_write: LocalInstant,
 }
 
-pub(super) fn connect(path: &PathBuf) -> rusqlite::Result<Connection> {
+/// Opens a file as every connection of ours has it: WAL, durable at each commit, our own waiting.
+pub fn connect(path: &PathBuf) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -70,7 +71,7 @@ pub(super) fn connect(path: &PathBuf) -> rusqlite::Result<Connection> {
 }
 
 /// Waits for its turn in small steps; [`std::thread::park_timeout`] because nobody unparks us.
-pub(super) fn retry<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+pub fn retry<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let mut left = PATIENCE.as_micros() / RETRY.as_micros();
     loop {
         match attempt() {
@@ -86,13 +87,14 @@ fn is_busy(error: &Error) -> bool {
 }
 
 impl Line {
-    pub(super) fn new(connection: Connection, clock: Arc<dyn Clock>, manners: Manners) -> Self {
+    /// A connection, the clock that its transactions get, and whether it steps aside.
+    pub fn new(connection: Connection, clock: Arc<dyn Clock>, manners: Manners) -> Self {
         let now = clock.now();
         Self { connection, clock, manners, streak_began: now, last_write: now }
     }
 
     /// Runs `write` as one transaction. Time is read once the database is ours (R4).
-    pub(super) fn write<T>(
+    pub fn write<T>(
         &mut self,
         write: impl FnOnce(&Connection, LocalInstant) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
@@ -111,7 +113,7 @@ impl Line {
     }
 
     /// Runs `read` on one snapshot.
-    pub(super) fn read<T>(
+    pub fn read<T>(
         &mut self,
         read: impl FnOnce(&Connection, LocalInstant) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
@@ -150,7 +152,8 @@ impl Line {
 }
 
 impl Worker {
-    pub(super) fn start(name: &str, mut line: Line) -> Result<Self, StoreError> {
+    /// Starts the thread.
+    pub fn start(name: &str, mut line: Line) -> Result<Self, StoreError> {
         let (jobs, mut queue) = mpsc::channel::<Job>(QUEUE);
         let run = move || {
             while let Some(job) = queue.blocking_recv() {
@@ -166,7 +169,7 @@ impl Worker {
     }
 
     /// Runs a job on the thread and waits for its answer.
-    pub(super) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Line) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -174,7 +177,7 @@ impl Worker {
     }
 
     /// Hands a job to the thread; there is time for something else until its answer.
-    pub(super) async fn begin<T: Send + 'static>(
+    pub async fn begin<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Line) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<Begun<T>, StoreError> {
@@ -191,10 +194,11 @@ impl Worker {
 }
 
 /// A job that was handed over.
-pub(super) struct Begun<T>(oneshot::Receiver<Result<T, StoreError>>);
+pub struct Begun<T>(oneshot::Receiver<Result<T, StoreError>>);
 
 impl<T> Begun<T> {
-    pub(super) async fn answer(self) -> Result<T, StoreError> {
+    /// Waits for its answer.
+    pub async fn answer(self) -> Result<T, StoreError> {
         match tokio::time::timeout(ANSWER, self.0).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(StoreError::unknown(Code::Failed, "the SQLite thread has ended")),
@@ -204,7 +208,7 @@ impl<T> Begun<T> {
 }
 
 /// An error before `COMMIT`: the transaction is rolled back, so it did not happen.
-pub(super) fn refused(error: Error) -> StoreError {
+pub fn refused(error: Error) -> StoreError {
     let code = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Code::Busy,
         Some(ErrorCode::DiskFull) => Code::Full,

@@ -1,0 +1,510 @@
+//! What the switchboard keeps, and the contract of whoever keeps it.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use tenure_core::{DutyKey, Epoch, InstanceId, StoreError};
+use tenure_wire::ingest::Event;
+use uuid::Uuid;
+
+/// One request: its events belong together only in that its fence and its token are judged once.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// May be empty: then it announces an epoch.
+    pub items: Vec<Item>,
+    /// Under which hold it was sent.
+    pub fence: Option<Fence>,
+    /// The token it was sent with; `None` where the switchboard is open.
+    pub token_id: Option<String>,
+}
+
+/// An event and the id that it gets if it is new.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Version 7.
+    pub request_id: Uuid,
+    /// What was read from the envelope.
+    pub event: Event,
+}
+
+/// The hold under which something was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// Whose work it is.
+    pub duty: DutyKey,
+    /// Under which number.
+    pub epoch: Epoch,
+    /// By whom.
+    pub instance: InstanceId,
+}
+
+/// What became of a submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// In the order of its items.
+    Stored(Vec<Outcome>),
+    /// A newer hold was seen, or the same epoch by another instance: nothing was stored.
+    Fenced(Standing),
+    /// The token was revoked or has expired since it was looked at: nothing was stored.
+    TokenEnded(Ended),
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its own, or that of the first one under the same key.
+    pub request_id: Uuid,
+    /// Whether the key was seen before.
+    pub duplicate: bool,
+    /// Whether it was seen with another payload.
+    pub reused: bool,
+}
+
+/// What is known of a duty's holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The duty as it is printed.
+    pub duty: String,
+    /// The newest epoch that was seen.
+    pub epoch: Epoch,
+    /// Whose it is.
+    pub instance: String,
+    /// When it was seen first, in Unix microseconds.
+    pub updated_at: i64,
+}
+
+/// Why a token does not count any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was revoked.
+    Revoked,
+    /// Its time is over.
+    Expired,
+    /// There is none of that id.
+    Gone,
+}
+
+/// Which part of the inbox to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InboxQuery {
+    /// Only what comes after this position; 0 from the start.
+    pub after: i64,
+    /// At most so many.
+    pub limit: usize,
+    /// Only of this channel, and so on.
+    pub channel: Option<String>,
+    /// Only of this provider.
+    pub provider: Option<String>,
+    /// Only of this endpoint.
+    pub endpoint_identity: Option<String>,
+    /// Only of this sender.
+    pub sender_identity: Option<String>,
+    /// Only of this thread.
+    pub thread_identity: Option<String>,
+    /// Only received at or after this, in Unix microseconds.
+    pub since: Option<i64>,
+    /// Only received before this, in Unix microseconds.
+    pub until: Option<i64>,
+}
+
+/// A message of the inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its place: 1, 2, 3 and so on, in the order of commits.
+    pub position: i64,
+    /// Its id.
+    pub request_id: Uuid,
+    /// By the store's clock, in Unix microseconds.
+    pub received_at: i64,
+    /// From the envelope.
+    pub channel: String,
+    /// From the envelope.
+    pub provider: String,
+    /// From the envelope.
+    pub endpoint_identity: String,
+    /// From the envelope.
+    pub sender_identity: String,
+    /// From the envelope.
+    pub thread_identity: Option<String>,
+    /// What made it this event.
+    pub dedupe_key: String,
+    /// With which token it came.
+    pub token_id: Option<String>,
+    /// `accepted`.
+    pub lifecycle_state: String,
+    /// JSON text.
+    pub envelope: String,
+}
+
+/// A part of the inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxPage {
+    /// In the order of positions.
+    pub messages: Vec<Message>,
+    /// Where the next page begins: everything up to here was looked at.
+    pub next_after: i64,
+    /// Whether there was nothing behind it.
+    pub at_end: bool,
+    /// Up to this position messages may be gone by retention.
+    pub trimmed: i64,
+}
+
+/// What is found by a request's id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The message.
+    Message(Box<Message>),
+    /// It was accepted; its body is past its retention.
+    Trimmed {
+        /// When its key was seen first, in Unix microseconds.
+        first_seen_at: i64,
+    },
+    /// No such id, or so old that its key is gone, too.
+    Nothing,
+}
+
+/// What a connector gave up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Minted by the server, version 7.
+    pub id: Uuid,
+    /// SHA-256 of what was posted.
+    pub digest: [u8; 32],
+    /// Where the event came from.
+    pub channel: String,
+    /// Where the event came from.
+    pub provider: String,
+    /// Where the event came from.
+    pub endpoint_identity: String,
+    /// The source's own id of the event.
+    pub external_event_id: Option<String>,
+    /// `validation_error`, `timeout` and so on.
+    pub error_class: String,
+    /// Why it was given up.
+    pub reason: String,
+    /// How often it was tried.
+    pub attempts: i64,
+    /// JSON text: what should have been submitted.
+    pub envelope: String,
+}
+
+/// A dead letter as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptLetter {
+    /// What was posted.
+    pub letter: DeadLetter,
+    /// In Unix microseconds.
+    pub posted_at: i64,
+    /// Under which duty.
+    pub duty: Option<String>,
+    /// With which token.
+    pub token_id: Option<String>,
+    /// `pending`, `replayed` or `discarded`.
+    pub state: String,
+    /// In Unix microseconds.
+    pub resolved_at: Option<i64>,
+    /// By whom.
+    pub resolved_by: Option<String>,
+    /// Why.
+    pub resolution: Option<String>,
+    /// What the replay got.
+    pub request_id: Option<Uuid>,
+}
+
+/// What became of a dead letter that was posted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// It is kept under this id.
+    Kept {
+        /// Its own, or that of the first one.
+        id: Uuid,
+        /// Whether the same was posted before.
+        duplicate: bool,
+    },
+    /// As for submissions.
+    Fenced(Standing),
+    /// As for submissions.
+    TokenEnded(Ended),
+}
+
+/// Which dead letters to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadQuery {
+    /// Only those that come after this id.
+    pub after: Option<Uuid>,
+    /// At most so many.
+    pub limit: usize,
+    /// Only in this state.
+    pub state: Option<String>,
+    /// Only of this endpoint.
+    pub endpoint_identity: Option<String>,
+}
+
+/// How a dead letter ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolve {
+    /// Which one.
+    pub id: Uuid,
+    /// `replayed` or `discarded`.
+    pub state: &'static str,
+    /// By whom.
+    pub by: String,
+    /// Why.
+    pub resolution: String,
+    /// What the replay got.
+    pub request_id: Option<Uuid>,
+}
+
+/// Whether a dead letter ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// It did, now.
+    Done,
+    /// It had ended before; nothing was changed.
+    Before,
+    /// There is none of that id.
+    Nothing,
+}
+
+/// A token without its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// `tok_...`.
+    pub token_id: String,
+    /// `live`, `staging` or `dev`.
+    pub environment: String,
+    /// What may be done with it.
+    pub roles: Vec<String>,
+    /// For which source it may submit; each part equals that of the envelope.
+    pub scope: Option<Scope>,
+    /// In Unix microseconds.
+    pub created_at: i64,
+    /// By whom.
+    pub created_by: String,
+    /// In Unix microseconds.
+    pub expires_at: i64,
+    /// In Unix microseconds.
+    pub revoked_at: Option<i64>,
+    /// By whom.
+    pub revoked_by: Option<String>,
+    /// Why.
+    pub revoked_reason: Option<String>,
+    /// For people.
+    pub description: String,
+    /// The token that it takes over from.
+    pub replaces_token_id: Option<String>,
+    /// To the minute, in Unix microseconds.
+    pub last_used_at: Option<i64>,
+}
+
+/// A source: channel, provider and endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// `source.channel`.
+    pub channel: String,
+    /// `source.provider`.
+    pub provider: String,
+    /// `source.endpoint_identity`.
+    pub endpoint_identity: String,
+}
+
+/// A token to be made.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// `tok_...`.
+    pub token_id: String,
+    /// SHA-256 of the secret.
+    pub hash: [u8; 32],
+    /// As in [`Token`].
+    pub environment: String,
+    /// As in [`Token`].
+    pub roles: Vec<String>,
+    /// As in [`Token`].
+    pub scope: Option<Scope>,
+    /// How long it lasts, in microseconds from now.
+    pub lifetime: i64,
+    /// Who makes it.
+    pub by: String,
+    /// For people.
+    pub description: String,
+    /// The token that it takes over from; both are good meanwhile.
+    pub replaces: Option<String>,
+}
+
+/// An entry of the audit trail of tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenAudit {
+    /// Which token.
+    pub token_id: String,
+    /// `create`, `rotate`, `revoke`, `fence_reset` (then the id is the duty).
+    pub action_type: String,
+    /// By whom.
+    pub operator_identity: String,
+    /// Why.
+    pub reason: String,
+    /// In Unix microseconds.
+    pub performed_at: i64,
+    /// JSON text.
+    pub metadata: String,
+}
+
+/// What was done with a token on a day.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Which token.
+    pub token_id: String,
+    /// `2026-02-15`, UTC.
+    pub day: String,
+    /// Requests that were let in.
+    pub requests: i64,
+    /// Events that were new.
+    pub accepted: i64,
+    /// Events that were not.
+    pub duplicates: i64,
+    /// Events and requests that were refused.
+    pub refused: i64,
+}
+
+/// Somebody wants in.
+#[derive(Clone, Debug)]
+pub struct Attempt<'a> {
+    /// SHA-256 of what was shown; `None` when nothing was, or nothing that could be a token.
+    pub hash: Option<[u8; 32]>,
+    /// From where: an address without port, or the first half of one (IPv6).
+    pub address: &'a str,
+    /// How many failures an address has within a window.
+    pub limit: i64,
+    /// How long a window is, in microseconds, from its first failure.
+    pub window: i64,
+    /// Whether this token was good before: then the failures of its neighbours do not keep it out.
+    pub recognised: bool,
+}
+
+/// Whether somebody may come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// With this token.
+    Token(Box<Token>),
+    /// The token is known and does not count any more. Not a failure: nobody guesses those.
+    Ended(Ended),
+    /// No such token; the failure was counted.
+    Unknown,
+    /// Too many failures from this address.
+    Limited {
+        /// Until the window ends, in microseconds.
+        retry_after: i64,
+    },
+}
+
+/// How long things are kept, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Messages of the inbox, and dead letters that ended.
+    pub bodies: i64,
+    /// Dedupe keys, since they were seen last. Not less than bodies.
+    pub keys: i64,
+}
+
+/// What retention took away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Messages of the inbox.
+    pub messages: u64,
+    /// Dedupe keys.
+    pub keys: u64,
+    /// Dead letters that had ended.
+    pub letters: u64,
+    /// Addresses whose window was over.
+    pub addresses: u64,
+    /// Whether there may be more: a step takes a bounded number.
+    pub more: bool,
+}
+
+/// Where a switchboard keeps everything: SQLite or PostgreSQL.
+///
+/// # Contract
+/// 1. [`Storage::commit`] is one transaction for all submissions: when it answers, everything it
+///    says was stored is durable; when it fails with `Refused`, nothing was stored.
+/// 2. A key is stored once. Whoever comes second, in the same group, another one, or on another
+///    replica, gets the first one's id, and the payload is compared with the first one's.
+/// 3. A submission whose fence is older than the newest seen of its duty, or has the same epoch and
+///    another instance, is `Fenced` and stores nothing (R11). Of one group the newest counts first.
+///    A fence that passes is remembered, also without items.
+/// 4. A submission whose token has ended stores nothing, and its fence is not remembered.
+/// 5. Positions are given in the order of commits, without gaps; within a submission in the order of
+///    its items. Nothing ever becomes visible before something that was there.
+/// 6. Expiry, windows and `received_at` are by the store's clock.
+/// 7. Locks are taken in one order, keys in the order of their digests: no deadlock.
+#[async_trait]
+pub trait Storage: Debug + Send + Sync + 'static {
+    /// Stores what is new, in one transaction; an answer for each submission.
+    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError>;
+
+    /// A page of the inbox. It looks at a bounded number of rows, so it may be empty before the end.
+    async fn inbox(&self, query: &InboxQuery) -> Result<InboxPage, StoreError>;
+    /// One message.
+    async fn message(&self, request_id: Uuid) -> Result<Found, StoreError>;
+    /// The newest position; cheap, for those who wait for more.
+    async fn last_position(&self) -> Result<i64, StoreError>;
+
+    /// What is known of every duty, by name; at most `limit` after the duty `after`.
+    async fn fences(&self, after: &str, limit: usize) -> Result<Vec<Standing>, StoreError>;
+    /// Forgets the fence of a duty and notes who did it; `None` when there was none.
+    async fn reset_fence(
+        &self,
+        duty: &str,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<Standing>, StoreError>;
+
+    /// Keeps a dead letter, once. Fence and token as for submissions.
+    async fn post_letter(
+        &self,
+        letter: &DeadLetter,
+        fence: Option<&Fence>,
+        token_id: Option<&str>,
+    ) -> Result<Posted, StoreError>;
+    /// Dead letters, oldest first.
+    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, StoreError>;
+    /// One of them.
+    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, StoreError>;
+    /// Ends one that is pending.
+    async fn resolve_letter(&self, resolve: &Resolve) -> Result<Resolved, StoreError>;
+    /// How many are pending.
+    async fn pending_letters(&self) -> Result<u64, StoreError>;
+
+    /// Judges an attempt in one atomic statement and counts it if it failed.
+    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError>;
+    /// Whether there is any token that has not ended.
+    async fn has_tokens(&self) -> Result<bool, StoreError>;
+    /// Makes a token. `false` when the token that it replaces is not there.
+    async fn create_token(&self, token: &NewToken) -> Result<bool, StoreError>;
+    /// All tokens, oldest first.
+    async fn tokens(&self) -> Result<Vec<Token>, StoreError>;
+    /// Ends a token at once; `None` when there is none of that id, `false` when it had ended before.
+    async fn revoke_token(
+        &self,
+        token_id: &str,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<bool>, StoreError>;
+    /// Adds to what was done with tokens, and notes that they were used.
+    async fn add_usage(&self, usage: &[Usage]) -> Result<(), StoreError>;
+    /// What was done with a token, or with all, since a day.
+    async fn usage(
+        &self,
+        token_id: Option<&str>,
+        since_day: &str,
+    ) -> Result<Vec<Usage>, StoreError>;
+    /// The audit trail, newest first, of a token or of all.
+    async fn audit(
+        &self,
+        token_id: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<TokenAudit>, StoreError>;
+
+    /// Takes away what is past its retention, a bounded number at a time.
+    async fn prune(&self, keep: Keep) -> Result<Pruned, StoreError>;
+    /// Whether the store answers and takes writes.
+    async fn ping(&self) -> Result<(), StoreError>;
+}

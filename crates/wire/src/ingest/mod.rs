@@ -1,0 +1,41 @@
+//! `ingest.v1`: one event that came in somewhere, as connectors submit it.
+
+/// An event that may be stored: its envelope was read and every rule of `ingest.v1` holds. Texts are
+/// trimmed, hold no NUL and are valid UTF-8; only the envelope's payload is kept as it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `source.channel`: `telegram`, `slack`, `email`, `api` or `mcp`.
+    pub channel: &'static str,
+    /// `source.provider`, one that goes with the channel.
+    pub provider: &'static str,
+    /// `source.endpoint_identity`: who received it.
+    pub endpoint_identity: String,
+    /// `sender.identity`.
+    pub sender_identity: String,
+    /// `event.external_thread_id`.
+    pub thread_identity: Option<String>,
+    /// `control.policy_tier`.
+    pub policy_tier: &'static str,
+    /// `event.observed_at`, in microseconds since 1970.
+    pub observed_at_micros: i64,
+    /// What makes it the same event as another one.
+    pub dedupe: Dedupe,
+    /// SHA-256 of what was said, to notice when a key comes again with something else.
+    pub payload_digest: [u8; 32],
+    /// The envelope as JSON text, with trimmed texts; `payload.raw` and `control.trace_context` are
+    /// byte for byte as they came.
+    pub envelope: String,
+}
+
+/// The identity of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dedupe {
+    /// As it is shown: `event:telegram:telegram:bot:42`.
+    pub key: String,
+    /// SHA-256 over the parts of the key, each with its length: parts may hold colons, so two keys
+    /// that read alike need not be the same.
+    pub digest: [u8; 32],
+    /// For a key made from the content: the digest that it would have had an hour before. What was
+    /// observed less than an hour before under that digest is the same event.
+    pub previous_hour: Option<[u8; 32]>,
+}
