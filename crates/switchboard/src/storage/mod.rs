@@ -428,11 +428,11 @@ pub struct Pruned {
 /// 2. A key is stored once. Whoever comes second, in the same group, another one, or on another
 ///    replica, gets the first one's id, and the payload is compared with the first one's.
 /// 3. A submission whose fence is older than the newest seen of its duty, or has the same epoch and
-///    another instance, is `Fenced` and stores nothing (R11). Of one group the newest counts first.
-///    A fence that passes is remembered, also without items.
+///    another instance, is `Fenced` and stores nothing (R11). Of one group the newest counts
+///    first. A fence that passes is remembered, also without items.
 /// 4. A submission whose token has ended stores nothing, and its fence is not remembered.
-/// 5. Positions are given in the order of commits, without gaps; within a submission in the order of
-///    its items. Nothing ever becomes visible before something that was there.
+/// 5. Positions are given in the order of commits, without gaps; within a submission in the order
+///    of its items. Nothing ever becomes visible before something that was there.
 /// 6. Expiry, windows and `received_at` are by the store's clock.
 /// 7. Locks are taken in one order, keys in the order of their digests: no deadlock.
 #[async_trait]
@@ -440,7 +440,7 @@ pub trait Storage: Debug + Send + Sync + 'static {
     /// Stores what is new, in one transaction; an answer for each submission.
     async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError>;
 
-    /// A page of the inbox. It looks at a bounded number of rows, so it may be empty before the end.
+    /// A page of the inbox. It looks at a bounded number of rows: it may be empty before the end.
     async fn inbox(&self, query: &InboxQuery) -> Result<InboxPage, StoreError>;
     /// One message.
     async fn message(&self, request_id: Uuid) -> Result<Found, StoreError>;
@@ -481,7 +481,7 @@ pub trait Storage: Debug + Send + Sync + 'static {
     async fn create_token(&self, token: &NewToken) -> Result<bool, StoreError>;
     /// All tokens, oldest first.
     async fn tokens(&self) -> Result<Vec<Token>, StoreError>;
-    /// Ends a token at once; `None` when there is none of that id, `false` when it had ended before.
+    /// Ends a token at once; `None` when there is none of that id, `false` when it had ended.
     async fn revoke_token(
         &self,
         token_id: &str,
