@@ -1,7 +1,7 @@
 //! `ingest.v1`: one event that came in somewhere, as connectors submit it.
 
 /// An event that may be stored: its envelope was read and every rule of `ingest.v1` holds. Texts
-/// are trimmed, hold no NUL and are valid UTF-8; only the envelope's payload is kept as it was given.
+/// are trimmed, hold no NUL and are valid UTF-8; only the payload is kept as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// `source.channel`: `telegram`, `slack`, `email`, `api` or `mcp`.

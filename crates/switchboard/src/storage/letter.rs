@@ -1,0 +1,108 @@
+//! Dead letters.
+
+use uuid::Uuid;
+
+use super::{Ended, Standing};
+
+/// What a connector gave up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Minted by the server, version 7.
+    pub id: Uuid,
+    /// SHA-256 of what was posted.
+    pub digest: [u8; 32],
+    /// Where the event came from.
+    pub channel: String,
+    /// Where the event came from.
+    pub provider: String,
+    /// Where the event came from.
+    pub endpoint_identity: String,
+    /// The source's own id of the event.
+    pub external_event_id: Option<String>,
+    /// `validation_error`, `timeout` and so on.
+    pub error_class: String,
+    /// Why it was given up.
+    pub reason: String,
+    /// How often it was tried.
+    pub attempts: i64,
+    /// JSON text: what should have been submitted.
+    pub envelope: String,
+}
+
+/// A dead letter as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptLetter {
+    /// What was posted.
+    pub letter: DeadLetter,
+    /// In Unix microseconds.
+    pub posted_at: i64,
+    /// Under which duty.
+    pub duty: Option<String>,
+    /// With which token.
+    pub token_id: Option<String>,
+    /// `pending`, `replayed` or `discarded`.
+    pub state: String,
+    /// In Unix microseconds.
+    pub resolved_at: Option<i64>,
+    /// By whom.
+    pub resolved_by: Option<String>,
+    /// Why.
+    pub resolution: Option<String>,
+    /// What the replay got.
+    pub request_id: Option<Uuid>,
+}
+
+/// What became of a dead letter that was posted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// It is kept under this id.
+    Kept {
+        /// Its own, or that of the first one.
+        id: Uuid,
+        /// Whether the same was posted before.
+        duplicate: bool,
+    },
+    /// As for submissions.
+    Fenced(Standing),
+    /// As for submissions.
+    TokenEnded(Ended),
+}
+
+/// Which dead letters to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadQuery {
+    /// Only those that come after this id.
+    pub after: Option<Uuid>,
+    /// At most so many.
+    pub limit: usize,
+    /// Only in this state.
+    pub state: Option<String>,
+    /// Only of this endpoint.
+    pub endpoint_identity: Option<String>,
+}
+
+/// How a dead letter ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolve {
+    /// Which one.
+    pub id: Uuid,
+    /// `replayed` or `discarded`.
+    pub state: &'static str,
+    /// By whom.
+    pub by: String,
+    /// Why.
+    pub resolution: String,
+    /// What the replay got.
+    pub request_id: Option<Uuid>,
+}
+
+/// Whether a dead letter ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// It did, now.
+    Done,
+    /// It had ended before; nothing was changed.
+    Before,
+    /// There is none of that id.
+    Nothing,
+}

@@ -1,0 +1,133 @@
+//! Tokens, and who shows them.
+
+use super::Ended;
+
+/// A token without its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// `tok_...`.
+    pub token_id: String,
+    /// `live`, `staging` or `dev`.
+    pub environment: String,
+    /// What may be done with it.
+    pub roles: Vec<String>,
+    /// For which source it may submit; each part equals that of the envelope.
+    pub scope: Option<Scope>,
+    /// In Unix microseconds.
+    pub created_at: i64,
+    /// By whom.
+    pub created_by: String,
+    /// In Unix microseconds.
+    pub expires_at: i64,
+    /// In Unix microseconds.
+    pub revoked_at: Option<i64>,
+    /// By whom.
+    pub revoked_by: Option<String>,
+    /// Why.
+    pub revoked_reason: Option<String>,
+    /// For people.
+    pub description: String,
+    /// The token that it takes over from.
+    pub replaces_token_id: Option<String>,
+    /// To the minute, in Unix microseconds.
+    pub last_used_at: Option<i64>,
+}
+
+/// A source: channel, provider and endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// `source.channel`.
+    pub channel: String,
+    /// `source.provider`.
+    pub provider: String,
+    /// `source.endpoint_identity`.
+    pub endpoint_identity: String,
+}
+
+/// A token to be made.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// `tok_...`.
+    pub token_id: String,
+    /// SHA-256 of the secret.
+    pub hash: [u8; 32],
+    /// As in [`Token`].
+    pub environment: String,
+    /// As in [`Token`].
+    pub roles: Vec<String>,
+    /// As in [`Token`].
+    pub scope: Option<Scope>,
+    /// How long it lasts, in microseconds from now.
+    pub lifetime: i64,
+    /// Who makes it.
+    pub by: String,
+    /// For people.
+    pub description: String,
+    /// The token that it takes over from; both are good meanwhile.
+    pub replaces: Option<String>,
+}
+
+/// An entry of the audit trail of tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenAudit {
+    /// Which token.
+    pub token_id: String,
+    /// `create`, `rotate`, `revoke`, `fence_reset` (then the id is the duty).
+    pub action_type: String,
+    /// By whom.
+    pub operator_identity: String,
+    /// Why.
+    pub reason: String,
+    /// In Unix microseconds.
+    pub performed_at: i64,
+    /// JSON text.
+    pub metadata: String,
+}
+
+/// What was done with a token on a day.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Which token.
+    pub token_id: String,
+    /// `2026-02-15`, UTC.
+    pub day: String,
+    /// Requests that were let in.
+    pub requests: i64,
+    /// Events that were new.
+    pub accepted: i64,
+    /// Events that were not.
+    pub duplicates: i64,
+    /// Events and requests that were refused.
+    pub refused: i64,
+}
+
+/// Somebody wants in.
+#[derive(Clone, Debug)]
+pub struct Attempt<'a> {
+    /// SHA-256 of what was shown; `None` when nothing was, or nothing that could be a token.
+    pub hash: Option<[u8; 32]>,
+    /// From where: an address without port, or the first half of one (IPv6).
+    pub address: &'a str,
+    /// How many failures an address has within a window.
+    pub limit: i64,
+    /// How long a window is, in microseconds, from its first failure.
+    pub window: i64,
+    /// Whether this token was good before: then the failures of its neighbours do not keep it out.
+    pub recognised: bool,
+}
+
+/// Whether somebody may come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// With this token.
+    Token(Box<Token>),
+    /// The token is known and does not count any more. Not a failure: nobody guesses those.
+    Ended(Ended),
+    /// No such token; the failure was counted.
+    Unknown,
+    /// Too many failures from this address.
+    Limited {
+        /// Until the window ends, in microseconds.
+        retry_after: i64,
+    },
+}
