@@ -87,6 +87,8 @@ codes! {
         "run `tenure doctor`: it names each setting and what to change"
     Occupied "ST028" "the other store already has a checkpoint of this duty"
         "compare both with `tenure checkpoint get`; --force replaces the one in the other store"
+    Unstorable "ST029" "the store refuses the content of a row"
+        "look at the detail; rows of others are not affected, and sending it again will not help"
     SettingsDiffer "DT001" "this instance has other settings than its group"
         "start all members with the same TTL and layout; both values stand above"
     DuplicateInstance "DT002" "another process runs under this instance id"

@@ -1,0 +1,269 @@
+//! Requests of many connections, committed in groups.
+//!
+//! A commit costs a flush to disk, however much is in it. So whatever came while one was under way
+//! goes into the next: alone, a request waits for nobody; among many, it pays for a small part of a
+//! flush. Nobody is answered before its group is durable.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{Clock, Code, StoreError};
+use tenure_store::BootClock;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use crate::storage::{Ended, Outcome, Settled, Standing, Storage, Submission};
+
+/// What one group holds at most, and how many wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Submissions that wait; who comes then is turned away.
+    pub queue: usize,
+    /// Events of a group, unless a single submission has more.
+    pub items: usize,
+    /// Bytes of envelopes of a group, unless a single submission has more.
+    pub bytes: usize,
+    /// Groups that are with the store at a time.
+    pub groups: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { queue: 1024, items: 1_000, bytes: 2 << 20, groups: 1 }
+    }
+}
+
+/// What became of a submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// For each of its events; `None` for one that the store refuses for itself.
+    Stored(Vec<Option<Outcome>>),
+    /// See [`Settled::Fenced`].
+    Fenced(Standing),
+    /// See [`Settled::TokenEnded`].
+    TokenEnded(Ended),
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Too many wait; nothing was stored.
+    Full,
+    /// The switchboard ends; nothing was stored.
+    Closed,
+    /// The store failed; the error says whether it may be stored. Submitting it again is right.
+    Store(StoreError),
+}
+
+/// Told how many events a commit had, and how long it took.
+pub type OnCommit = Arc<dyn Fn(usize, Duration) + Send + Sync>;
+
+/// Takes submissions and commits them in groups.
+pub struct Committer {
+    queue: mpsc::Sender<Waiting>,
+    closing: Arc<Notify>,
+    size: usize,
+}
+
+impl fmt::Debug for Committer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Committer").field("waiting", &self.waiting()).finish_non_exhaustive()
+    }
+}
+
+struct Waiting {
+    submission: Submission,
+    answer: oneshot::Sender<Result<Answer, Trouble>>,
+}
+
+impl Committer {
+    /// Starts the task that commits. It ends after [`Committer::close`].
+    pub fn start(storage: Arc<dyn Storage>, limits: Limits, on_commit: OnCommit) -> Self {
+        let (queue, waiting) = mpsc::channel(limits.queue);
+        let closing = Arc::new(Notify::new());
+        let groups = Groups {
+            commit: Arc::new(Commit { storage, on_commit }),
+            permits: Arc::new(Semaphore::new(limits.groups)),
+            limits,
+            kept_back: None,
+        };
+        tokio::spawn(groups.run(waiting, Arc::clone(&closing)));
+        Self { queue, closing, size: limits.queue }
+    }
+
+    /// Waits until the submission is durable, or was refused.
+    pub async fn submit(&self, submission: Submission) -> Result<Answer, Trouble> {
+        let (answer, settled) = oneshot::channel();
+        self.queue.try_send(Waiting { submission, answer }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Trouble::Full,
+            mpsc::error::TrySendError::Closed(_) => Trouble::Closed,
+        })?;
+        let lost = || StoreError::unknown(Code::Failed, "the task that commits has ended");
+        settled.await.unwrap_or_else(|_| Err(Trouble::Store(lost())))
+    }
+
+    /// How many wait for a group.
+    pub fn waiting(&self) -> usize {
+        self.size - self.queue.capacity()
+    }
+
+    /// Takes nothing more and commits what waits.
+    pub async fn close(&self) {
+        self.closing.notify_one();
+        self.queue.closed().await;
+    }
+}
+
+/// Puts groups together.
+struct Groups {
+    commit: Arc<Commit>,
+    permits: Arc<Semaphore>,
+    limits: Limits,
+    /// What did not fit into the last group.
+    kept_back: Option<Waiting>,
+}
+
+impl Groups {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Waiting>, closing: Arc<Notify>) {
+        loop {
+            // What comes while no group may leave goes into the next one.
+            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
+            let first = match self.kept_back.take() {
+                Some(first) => Some(first),
+                None => tokio::select! {
+                    first = waiting.recv() => first,
+                    () = closing.notified() => {
+                        waiting.close();
+                        waiting.recv().await
+                    }
+                },
+            };
+            let Some(first) = first else { break };
+            let group = self.gather(first, &mut waiting);
+            tokio::spawn(Arc::clone(&self.commit).settle(group, permit));
+        }
+        // All permits are there when the last group is settled. The queue closes after that.
+        let all = u32::try_from(self.limits.groups).unwrap_or(u32::MAX);
+        let _ = self.permits.acquire_many(all).await;
+    }
+
+    fn gather(&mut self, first: Waiting, waiting: &mut mpsc::Receiver<Waiting>) -> Vec<Waiting> {
+        let (mut items, mut bytes) = size(&first.submission);
+        let mut group = vec![first];
+        while let Ok(next) = waiting.try_recv() {
+            let (more_items, more_bytes) = size(&next.submission);
+            items += more_items;
+            bytes += more_bytes;
+            if items > self.limits.items || bytes > self.limits.bytes {
+                self.kept_back = Some(next);
+                break;
+            }
+            group.push(next);
+        }
+        group
+    }
+}
+
+fn size(submission: &Submission) -> (usize, usize) {
+    let bytes = submission.items.iter().map(|item| item.event.envelope.len()).sum();
+    (submission.items.len(), bytes)
+}
+
+/// Whether the store took the statement and refused a row of it.
+fn is_about_content(error: &StoreError) -> bool {
+    matches!(error, StoreError::Refused(_))
+        && matches!(error.code(), Code::Unstorable | Code::Exhausted)
+}
+
+struct Commit {
+    storage: Arc<dyn Storage>,
+    on_commit: OnCommit,
+}
+
+impl Commit {
+    async fn settle(self: Arc<Self>, group: Vec<Waiting>, permit: OwnedSemaphorePermit) {
+        let (submissions, answers): (Vec<_>, Vec<_>) =
+            group.into_iter().map(|waiting| (waiting.submission, waiting.answer)).unzip();
+        let settled = self.commit(submissions).await;
+        drop(permit);
+        for (answer, settled) in answers.into_iter().zip(settled) {
+            // Who went away does not wait for it; it is stored all the same.
+            let _ = answer.send(settled);
+        }
+    }
+
+    /// Commits a group. If the store refuses it for its content, it is halved until the row is
+    /// found that it refuses: that one fails alone.
+    async fn commit(&self, group: Vec<Submission>) -> Vec<Result<Answer, Trouble>> {
+        let mut answers = Vec::with_capacity(group.len());
+        let mut parts = VecDeque::from([group]);
+        while let Some(mut part) = parts.pop_front() {
+            match self.try_commit(&part).await {
+                Ok(settled) => answers.extend(settled.into_iter().map(|it| Ok(it.into()))),
+                Err(error) if !is_about_content(&error) => {
+                    answers.extend(part.iter().map(|_| Err(Trouble::Store(error.clone()))));
+                }
+                Err(_) if part.len() > 1 => {
+                    let rest = part.split_off(part.len() / 2);
+                    parts.push_front(rest);
+                    parts.push_front(part);
+                }
+                Err(error) => {
+                    for submission in part {
+                        answers.push(self.one_by_one(submission, &error).await);
+                    }
+                }
+            }
+        }
+        answers
+    }
+
+    /// The events of one submission by themselves, under the same fence and token.
+    async fn one_by_one(
+        &self,
+        submission: Submission,
+        error: &StoreError,
+    ) -> Result<Answer, Trouble> {
+        let Submission { items, fence, token_id } = submission;
+        if items.is_empty() {
+            return Err(Trouble::Store(error.clone()));
+        }
+        let mut outcomes = Vec::with_capacity(items.len());
+        for item in items {
+            let alone =
+                Submission { items: vec![item], fence: fence.clone(), token_id: token_id.clone() };
+            match self.try_commit(&[alone]).await {
+                Ok(mut settled) => match settled.pop() {
+                    Some(Settled::Stored(stored)) => {
+                        outcomes.extend(stored.into_iter().map(Some));
+                    }
+                    // Replaced meanwhile: what was stored before was stored in its time.
+                    Some(other) => return Ok(other.into()),
+                    None => outcomes.push(None),
+                },
+                Err(error) if is_about_content(&error) => outcomes.push(None),
+                Err(error) => return Err(Trouble::Store(error)),
+            }
+        }
+        Ok(Answer::Stored(outcomes))
+    }
+
+    async fn try_commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError> {
+        let items = group.iter().map(|submission| submission.items.len()).sum();
+        let began = BootClock.now();
+        let settled = self.storage.commit(group).await;
+        (self.on_commit)(items, BootClock.now().since(began));
+        settled
+    }
+}
+
+impl From<Settled> for Answer {
+    fn from(settled: Settled) -> Self {
+        match settled {
+            Settled::Stored(outcomes) => Self::Stored(outcomes.into_iter().map(Some).collect()),
+            Settled::Fenced(standing) => Self::Fenced(standing),
+            Settled::TokenEnded(ended) => Self::TokenEnded(ended),
+        }
+    }
+}
