@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     if let Ok(lines) = split_lines(bytes, MOST) {
-        let again = lines.join(&b"\r\n\n"[..]);
+        let again = [lines.join(&b"\r\n\n"[..]), b"\r\n".to_vec()].concat();
         assert_eq!(split_lines(&again, MOST).as_ref(), Ok(&lines));
         lines.into_iter().for_each(|line| _ = read(line));
     }
