@@ -99,7 +99,7 @@ impl<'a> Scanner<'a> {
         let mut escaped = false;
         loop {
             let rest = &self.bytes[self.at.min(self.bytes.len())..];
-            let Some(n) = rest.iter().position(|byte| SPECIAL[usize::from(*byte)]) else {
+            let Some(n) = find_special(rest) else {
                 self.at = self.bytes.len();
                 return self.expected("the end of a string");
             };
@@ -252,18 +252,14 @@ impl Nest {
     }
 }
 
-/// What ends a run of plain text: a quote, a backslash, a control character.
-const SPECIAL: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut n = 0;
-    while n < 0x20 {
-        table[n] = true;
-        n += 1;
-    }
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
-    table
-};
+/// Where a run of plain text ends: at a quote, a backslash, a control character.
+fn find_special(bytes: &[u8]) -> Option<usize> {
+    let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+    // Sixteen at a time, without a branch for each, so that the compiler takes them at once.
+    let plain = |chunk: &&[u8]| !chunk.iter().fold(false, |any, byte| any | special(byte));
+    let skipped = 16 * bytes.chunks_exact(16).take_while(plain).count();
+    Some(skipped + bytes[skipped..].iter().position(special)?)
+}
 
 fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
     let digits = bytes.get(at..at + 4)?;

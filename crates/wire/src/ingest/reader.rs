@@ -195,18 +195,25 @@ impl<'a> Reader<'a> {
         }
         let string = self.scan.string()?;
         let said = self.scan.decode(&string);
-        let trimmed = text::trim(&said);
-        if trimmed.is_empty() {
+        let kept = text::trim(&said);
+        if kept.is_empty() {
             self.issue("string_too_short", "is empty; it needs at least 1 character".to_owned());
             return Ok(None);
         }
-        if trimmed.len() == said.len() {
+        if kept.len() == said.len() {
             return Ok(Some(said));
         }
-        self.edits.push((string.range, text::encode(trimmed)));
         Ok(Some(match said {
-            Cow::Borrowed(said) => Cow::Borrowed(text::trim(said)),
-            Cow::Owned(_) => Cow::Owned(trimmed.to_vec()),
+            Cow::Borrowed(said) => {
+                let start = string.range.start;
+                self.edits.push((start..start + kept.start, String::new()));
+                self.edits.push((start + kept.end..string.range.end, String::new()));
+                Cow::Borrowed(&said[kept])
+            }
+            Cow::Owned(said) => {
+                self.edits.push((string.range, text::encode(&said[kept.clone()])));
+                Cow::Owned(said[kept].to_vec())
+            }
         }))
     }
 

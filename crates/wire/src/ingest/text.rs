@@ -1,15 +1,18 @@
 //! Texts of an envelope: UTF-8, except that they may hold lone surrogates.
 
-/// Without white space at both ends: what Unicode calls white space, and the four separators of
-/// ASCII, which Python's `strip` takes away, too.
-pub(super) fn trim(mut text: &[u8]) -> &[u8] {
-    while let Some(length) = blank_first(text) {
-        text = &text[length..];
+use std::ops::Range;
+
+/// Where a text is without white space at both ends: what Unicode calls white space, and the four
+/// separators of ASCII, which Python's `strip` takes away, too.
+pub(super) fn trim(text: &[u8]) -> Range<usize> {
+    let (mut start, mut end) = (0, text.len());
+    while let Some(length) = blank_first(&text[start..end]) {
+        start += length;
     }
-    while let Some(length) = blank_last(text) {
-        text = &text[..text.len() - length];
+    while let Some(length) = blank_last(&text[start..end]) {
+        end -= length;
     }
-    text
+    start..end
 }
 
 fn blank_first(text: &[u8]) -> Option<usize> {
@@ -43,20 +46,23 @@ fn is_blank(bytes: &[u8]) -> bool {
 
 /// The inside of a JSON string that says `text`.
 pub(super) fn encode(text: &[u8]) -> String {
+    let special = |byte: &u8| matches!(byte, ..0x20 | b'"' | b'\\' | 0xED);
     let mut out = Vec::with_capacity(text.len() + 8);
     let mut rest = text;
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        match (first, tail) {
-            (b'"' | b'\\', _) => out.extend([b'\\', *first]),
-            (..0x20, _) => out.extend(escape(u32::from(*first))),
-            (0xED, [b @ 0xA0..=0xBF, c, after @ ..]) => {
-                out.extend(escape(0xD000 | u32::from(b & 0x3F) << 6 | u32::from(c & 0x3F)));
-                rest = after;
+    while let Some(n) = rest.iter().position(special) {
+        out.extend_from_slice(&rest[..n]);
+        let (escaped, length) = match &rest[n..] {
+            [0xED, b @ 0xA0..=0xBF, c, ..] => {
+                (escape(0xD000 | u32::from(b & 0x3F) << 6 | u32::from(c & 0x3F)), 3)
             }
-            _ => out.push(*first),
-        }
+            [0xED, ..] => (vec![0xED], 1),
+            [byte @ (b'"' | b'\\'), ..] => (vec![b'\\', *byte], 1),
+            other => (escape(other.first().copied().unwrap_or(0).into()), 1),
+        };
+        out.extend(escaped);
+        rest = &rest[n + length..];
     }
+    out.extend_from_slice(rest);
     // Without its surrogates it is UTF-8.
     String::from_utf8_lossy(&out).into_owned()
 }
