@@ -146,6 +146,8 @@ fn keys_that_read_alike_are_not_the_same() {
     let (one, other) = (key("a:b", "c"), key("a", "b:c"));
     assert_eq!(one.key, other.key);
     assert_ne!(one.digest, other.digest);
+    // Each part counts with its length, also where nothing stands between them.
+    assert_ne!(key("ab", "c").digest, key("a", "bc").digest);
     // An idempotency key is no event id, and does not care for the provider.
     let idem = |text: &str| good(&text.replace("999001", "1")).dedupe.digest;
     assert_ne!(idem(&control(r#""idempotency_key":"999001""#)), good(MINIMAL).dedupe.digest);
