@@ -88,11 +88,15 @@ fn now() -> i64 {
 
 /// An error before `COMMIT`. A row that can never be stored is told apart from trouble that ends.
 fn failed(error: Error) -> StoreError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
-            refused(error)
+    let never = matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch)
+    );
+    match refused(error) {
+        StoreError::Refused(problem) if never => {
+            StoreError::refused(Code::Unstorable, problem.detail)
         }
-        _ => refused(error),
+        other => other,
     }
 }
 
