@@ -133,6 +133,14 @@ impl Line {
         answer
     }
 
+    /// Runs `job` outside of a transaction: for what SQLite does not do inside of one.
+    pub fn plainly<T>(
+        &mut self,
+        job: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        job(&self.connection).map_err(refused)
+    }
+
     fn note_write(&mut self, began: LocalInstant) {
         if began.since(self.last_write) >= GAP {
             self.streak_began = began;

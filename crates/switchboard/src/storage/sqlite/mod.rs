@@ -2,11 +2,12 @@
 //!
 //! Every change is one `BEGIN IMMEDIATE` transaction, so changes happen one after another, and the
 //! order of commits is the order of positions. What only reads has a thread and a connection of
-//! its own, and never waits for a write.
+//! its own, and never waits for a write; so has what moves the log of changes into the file.
 
 mod commit;
 mod inbox;
 mod letter;
+mod log;
 mod token;
 mod upkeep;
 
@@ -44,6 +45,7 @@ const HISTORY: History = History {
 pub struct Sqlite {
     writer: Worker,
     reader: Worker,
+    log: log::Mover,
 }
 
 /// Opens the file, updates its tables and starts the threads.
@@ -66,13 +68,16 @@ fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> Result<Sqlite, StoreErr
     if !is_there(&connection, &HISTORY)? && if_absent == IfAbsent::Refuse {
         return Err(absent());
     }
+    log::leave_to_mover(&connection).map_err(refused)?;
     let line = |connection| Line::new(connection, Arc::new(BootClock), Manners::Yielding);
     let mut writer = line(connection);
     migrate(&mut writer, &HISTORY)?;
     let reader = line(connect(path).map_err(refused)?);
+    let mover = line(connect(path).map_err(refused)?);
     Ok(Sqlite {
         writer: Worker::start("switch-writer", writer)?,
         reader: Worker::start("switch-reader", reader)?,
+        log: log::Mover::start(mover)?,
     })
 }
 
@@ -83,11 +88,15 @@ fn now() -> i64 {
 
 /// An error before `COMMIT`. A row that can never be stored is told apart from trouble that ends.
 fn failed(error: Error) -> StoreError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
-            refused(error)
+    let never = matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch)
+    );
+    match refused(error) {
+        StoreError::Refused(problem) if never => {
+            StoreError::refused(Code::Unstorable, problem.detail)
         }
-        _ => refused(error),
+        other => other,
     }
 }
 
@@ -115,7 +124,9 @@ impl Sqlite {
 impl Storage for Sqlite {
     async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError> {
         let group = group.to_vec();
-        self.write(move |db, now| commit::commit(db, &group, now)).await
+        let settled = self.write(move |db, now| commit::commit(db, &group, now)).await?;
+        self.log.note(&settled).await;
+        Ok(settled)
     }
 
     async fn inbox(&self, query: &InboxQuery) -> Result<InboxPage, StoreError> {

@@ -179,7 +179,7 @@ pub async fn a_refused_group_stores_nothing(place: Place) {
     let group = [held(super::kit::fence("bot", 7, "i"), &["d"]), clash];
     let error = place.storage.commit(&group).await.unwrap_err();
     assert!(!error.is_unknown(), "{error}");
-    assert_ne!(error.code(), Code::Lost);
+    assert_eq!(error.code(), Code::Unstorable, "{error}");
     assert_eq!(inbox(&place.storage).await.len(), 1);
     assert_eq!(place.storage.last_position().await.unwrap(), 1);
     assert_eq!(place.execute("SELECT count(*) FROM ingest_dedupe").await, 1);

@@ -1,5 +1,6 @@
 //! Tokens: made, taken over, revoked, and what they stop.
 
+use tenure_core::Code;
 use tenure_switchboard::storage::{Ended, NewToken, Settled, Token, TokenAudit, Usage};
 
 use super::kit::{
@@ -55,7 +56,8 @@ pub async fn a_hash_has_one_token(place: Place) {
     let same_hash = NewToken { token_id: "tok_b".to_owned(), ..new_token("tok_a") };
     let same_id = NewToken { hash: sha("other"), ..new_token("tok_a") };
     for clash in [same_hash, same_id] {
-        assert!(!place.storage.create_token(&clash).await.unwrap_err().is_unknown());
+        let error = place.storage.create_token(&clash).await.unwrap_err();
+        assert!(!error.is_unknown() && error.code() == Code::Unstorable, "{error}");
     }
     assert_eq!(place.storage.tokens().await.unwrap().len(), 1);
     assert_eq!(place.storage.audit(None, 10).await.unwrap().len(), 1);
