@@ -6,6 +6,8 @@
 //!
 //! `cargo xtask bench failover`: how long a duty is without a holder.
 //!
+//! `cargo xtask bench ingest`: events that the switchboard takes in.
+//!
 //! Bars that are missed make the command fail.
 #![allow(
     clippy::print_stdout,
@@ -16,6 +18,7 @@
 
 mod etcd;
 mod failover;
+mod ingest;
 mod measure;
 mod ours;
 mod postgres;
@@ -31,11 +34,19 @@ use measure::Row;
 const SIZES: [usize; 3] = [1, 100, 10_000];
 
 const USAGE: &str = "usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd] \
-     | failover [sqlite] [postgres] [redis] [etcd] [handover] [crash] [settle]";
+     | failover [sqlite] [postgres] [redis] [etcd] [handover] [crash] [settle] \
+     | ingest [sqlite] [postgres]";
 
-#[tokio::main]
-async fn main() -> Result<()> {
+fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.split_first() {
+        // It has runtimes of its own: the server's and its clients'.
+        Some((what, wanted)) if what == "ingest" => ingest::run(wanted),
+        _ => tokio::runtime::Runtime::new()?.block_on(others(words)),
+    }
+}
+
+async fn others(words: Vec<String>) -> Result<()> {
     let Some((what, wanted)) = words.split_first() else { bail!(USAGE) };
     // Further words name the stores to measure; all of them when there are none.
     let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);

@@ -28,7 +28,7 @@ pub use certs::{CertificateOptions, Certificates, ServerTls};
 pub use etcd::{Etcd, EtcdOptions};
 pub use patroni::Patroni;
 pub use pgbouncer::Pgbouncer;
-pub use postgres::{Postgres, PostgresOptions};
+pub use postgres::{Postgres, PostgresOptions, psql};
 pub use proxy::Proxy;
 pub use redis::{Redis, RedisOptions};
 pub use service::{TEST_ETCD, TEST_POSTGRES, TEST_REDIS, service};

@@ -221,7 +221,7 @@ fn encrypted_only(tls: &ServerTls) -> String {
 }
 
 /// Runs `statement` over `url` with the client that came with the server.
-pub(crate) fn psql(url: &str, statement: &str) -> Result<String> {
+pub fn psql(url: &str, statement: &str) -> Result<String> {
     output(
         Command::new(program("psql")?)
             .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", statement])

@@ -20,12 +20,13 @@ usage: cargo xtask <command>
   tidy             the style checks alone
   services         start the test servers, print their URLs, wait for Ctrl-C
   soak [NAME]...   what takes too long for every change, all or these: features, tests,
-                   stories, fuzz, kill-table, sim, model, chaos, rolling, churn, leader,
-                   failover, patroni
+                   stories, fuzz, openapi, kill-table, sim, model, chaos, rolling, churn,
+                   leader, failover, patroni
   bench [store] [WORDS]
                    measure on private servers; WORDS go to the benchmark
   bench roster     measure plans of a million duties
   bench failover   measure how long a duty is without a holder
+  bench ingest     measure how many events the switchboard takes in
   sim --seeds COUNT | --seed SEED
                    the engine in virtual time: many seeds, or one with its trace
   model [--instances COUNT] [--duties COUNT] [--depth MOST] [WORDS]

@@ -9,6 +9,7 @@
 mod command;
 mod fuzz;
 mod kill;
+mod openapi;
 mod run;
 mod servers;
 mod soak;

@@ -30,6 +30,11 @@ impl Servers {
         Ok(Self { postgres, redis, etcd })
     }
 
+    /// The URL of the PostgreSQL server.
+    pub(crate) fn postgres(&self) -> String {
+        self.postgres.url()
+    }
+
     /// The variables by which the tests find them.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         vec![

@@ -24,6 +24,7 @@ mod share;
 mod shell;
 mod stores;
 mod stories;
+mod switchboard;
 mod tenure;
 mod terminal;
 mod troubles;

@@ -94,6 +94,10 @@ impl Running {
         self.child.wait().unwrap()
     }
 
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     #[track_caller]
     pub fn exits(mut self, code: i32) {
         assert_eq!(self.wait().code(), Some(code));

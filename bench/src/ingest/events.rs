@@ -1,0 +1,46 @@
+//! The same events for everybody who is measured.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Result;
+use tenure_wire::ingest::{Event, read};
+
+/// Envelopes of about half a kilobyte, each with an id that was not used before.
+#[derive(Default)]
+pub struct Bodies {
+    next: AtomicU64,
+}
+
+impl Bodies {
+    /// One envelope, or an array of several.
+    pub fn next(&self, size: usize) -> Vec<u8> {
+        let first = self.next.fetch_add(size as u64, Ordering::Relaxed);
+        if size == 1 {
+            return envelope(first).into_bytes();
+        }
+        let mut body = String::with_capacity(size * 640);
+        for id in first..first + size as u64 {
+            body.push(if id == first { '[' } else { ',' });
+            body.push_str(&envelope(id));
+        }
+        body.push(']');
+        body.into_bytes()
+    }
+
+    /// The same, as the switchboard reads them.
+    pub fn events(&self, count: usize) -> Result<Vec<Event>> {
+        let first = self.next.fetch_add(count as u64, Ordering::Relaxed);
+        let ids = first..first + count as u64;
+        ids.map(|id| read(envelope(id).as_bytes()).map_err(|error| anyhow::anyhow!("{error}"))).collect()
+    }
+}
+
+fn envelope(id: u64) -> String {
+    format!(
+        r#"{{"schema_version":"ingest.v1","source":{{"channel":"telegram","provider":"telegram","endpoint_identity":"bot-{}"}},"event":{{"external_event_id":"{id:012}","external_thread_id":"chat-{}","observed_at":"2026-02-15T10:30:00.123456Z"}},"sender":{{"identity":"user-{}"}},"payload":{{"raw":{{"update_id":{id},"message":{{"message_id":{id},"date":1771151400,"chat":{{"id":{},"type":"private"}},"text":"The quick brown fox jumps over the lazy dog."}}}},"normalized_text":"The quick brown fox jumps over the lazy dog."}},"control":{{"policy_tier":"default"}}}}"#,
+        id % 16,
+        id % 1000,
+        id % 5000,
+        id % 1000,
+    )
+}

@@ -1,0 +1,233 @@
+//! `cargo xtask bench ingest`: events that the switchboard takes in, durably, beside the cheapest
+//! ways to store the same rows, and beside an echo of the same requests.
+//!
+//! Server, clients and database share the machine. Each round measures everything in turns; the
+//! medians of the rounds are compared.
+
+mod client;
+mod events;
+mod raw;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tenure_store::{IfAbsent, StoreUrl};
+use tenure_switchboard::{Handle, Settings, serve, storage};
+use testkit::{TEST_POSTGRES, service};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+use client::{Shape, paced, saturate};
+use events::Bodies;
+
+/// How often everything is measured.
+const ROUNDS: usize = 3;
+/// Events that the raw ways store in a round.
+const RAW: usize = 100_000;
+/// The same with one transaction each, which takes longer.
+const RAW_SINGLE: usize = 20_000;
+
+const BATCH: Shape = Shape {
+    path: "/api/switchboard/ingest/batch",
+    status: "202",
+    connections: 8,
+    size: 100,
+};
+const SINGLE: Shape =
+    Shape { path: "/api/switchboard/ingest", status: "202", connections: 64, size: 1 };
+const ECHO: Shape = Shape { path: "/api/switchboard/echo", status: "200", ..SINGLE };
+
+/// Measures both stores, or those named.
+pub fn run(wanted: &[String]) -> Result<()> {
+    let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);
+    let mut table = Table::default();
+    if is_wanted("sqlite") {
+        let folder = tempfile::tempdir()?;
+        measure(&mut table, &Place::sqlite(folder.path().join("tenure.db")))?;
+    }
+    if is_wanted("postgres") {
+        let url = service(TEST_POSTGRES).context("run it by `cargo xtask bench ingest`")?;
+        measure(&mut table, &Place::postgres(url))?;
+    }
+    table.print()
+}
+
+/// Where everything is stored, ours and the raw rows apart.
+struct Place {
+    name: &'static str,
+    ours: String,
+    raw: String,
+    postgres: Option<String>,
+    file: PathBuf,
+}
+
+const RAW_SCHEMA: &str = "bench_raw";
+
+impl Place {
+    fn sqlite(file: PathBuf) -> Self {
+        let raw = file.with_file_name("raw.db");
+        Self {
+            name: "SQLite",
+            ours: format!("sqlite:{}", file.display()),
+            raw: format!("sqlite:{}", raw.display()),
+            postgres: None,
+            file: raw,
+        }
+    }
+
+    fn postgres(url: String) -> Self {
+        Self {
+            name: "PostgreSQL",
+            ours: format!("{url}?schema=bench_ours"),
+            raw: format!("{url}?schema={RAW_SCHEMA}"),
+            postgres: Some(url),
+            file: PathBuf::new(),
+        }
+    }
+}
+
+fn measure(table: &mut Table, place: &Place) -> Result<()> {
+    let runtime = Runtime::new()?;
+    let (server, at, stop) = runtime.block_on(start(place))?;
+    let bodies = Arc::new(Bodies::default());
+    let mut raw = Raw::new(&runtime, place)?;
+    let mut seen = Seen::default();
+    for round in 1..=ROUNDS {
+        eprintln!("{}: round {round} of {ROUNDS}", place.name);
+        seen.batch.push(saturate(at, BATCH, &bodies)?);
+        seen.raw.push(raw.many(&runtime, &bodies)?);
+        seen.single.push(saturate(at, SINGLE, &bodies)?);
+        seen.echo.push(saturate(at, ECHO, &bodies)?);
+        seen.one_by_one.extend(raw.one_by_one(&runtime, &bodies)?);
+        seen.paced.push(paced(at, SINGLE, &bodies, 1_000)?);
+    }
+    // It ends when nobody waits for it any more; how is not measured.
+    drop(stop);
+    runtime.block_on(server.finished());
+    table.add(place, seen);
+    Ok(())
+}
+
+async fn start(place: &Place) -> Result<(Handle, SocketAddr, oneshot::Sender<()>)> {
+    for url in [&place.ours, &place.raw] {
+        storage::open(&StoreUrl::parse(url)?, IfAbsent::Create).await?;
+    }
+    let storage = storage::open(&StoreUrl::parse(&place.ours)?, IfAbsent::Refuse).await?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let settings = Settings { listen: SocketAddr::from(([127, 0, 0, 1], 0)), echo: true, ..Settings::default() };
+    let over = async { drop(stopped.await) };
+    let handle = serve(settings, storage, over).await.map_err(|error| anyhow::anyhow!("{error}"))?;
+    let at = handle.address();
+    Ok((handle, at, stop))
+}
+
+/// The raw ways, and where they are.
+struct Raw<'a> {
+    place: &'a Place,
+    client: Option<tokio_postgres::Client>,
+    position: i64,
+}
+
+impl<'a> Raw<'a> {
+    fn new(runtime: &Runtime, place: &'a Place) -> Result<Self> {
+        let connect = |url: &String| runtime.block_on(raw::connect(url, RAW_SCHEMA));
+        let client = place.postgres.as_ref().map(connect).transpose()?;
+        Ok(Self { place, client, position: 0 })
+    }
+
+    fn many(&mut self, runtime: &Runtime, bodies: &Bodies) -> Result<f64> {
+        let events = bodies.events(RAW)?;
+        match &mut self.client {
+            Some(client) => runtime.block_on(raw::copy(client, &events, &mut self.position)),
+            None => raw::insert(&self.place.file, &events, &mut self.position),
+        }
+    }
+
+    fn one_by_one(&mut self, runtime: &Runtime, bodies: &Bodies) -> Result<Option<f64>> {
+        let Some(url) = &self.place.postgres else { return Ok(None) };
+        let events = bodies.events(RAW_SINGLE)?;
+        let connections = SINGLE.connections;
+        let rate = raw::one_by_one(url, RAW_SCHEMA, connections, events, &mut self.position);
+        runtime.block_on(rate).map(Some)
+    }
+}
+
+/// What came of the rounds.
+#[derive(Default)]
+struct Seen {
+    batch: Vec<f64>,
+    raw: Vec<f64>,
+    single: Vec<f64>,
+    echo: Vec<f64>,
+    one_by_one: Vec<f64>,
+    paced: Vec<[Duration; 2]>,
+}
+
+#[derive(Default)]
+struct Table {
+    lines: Vec<String>,
+    missed: usize,
+}
+
+impl Table {
+    fn add(&mut self, place: &Place, seen: Seen) {
+        let on_postgres = place.postgres.is_some();
+        let (raw, bar) = match on_postgres {
+            true => ("`COPY` into the same tables", 0.5),
+            false => ("one prepared multi-row insert", 0.3),
+        };
+        let [batch, many, single, echo] =
+            [seen.batch, seen.raw, seen.single, seen.echo].map(|rates| median(rates));
+        self.line(place, "batch of 100, 8 connections", batch, raw, many, bar);
+        self.line(place, "single event, 64 connections", single, "echo route", echo, 0.5);
+        if on_postgres {
+            let one = median(seen.one_by_one);
+            self.line(place, "single event, 64 connections", single, "a transaction each", one, 1.5);
+        }
+        let [p50, p99] = [0, 1].map(|n| {
+            let mut times: Vec<Duration> = seen.paced.iter().map(|pair| pair[n]).collect();
+            times.sort_unstable();
+            times[times.len() / 2].as_secs_f64() * 1e3
+        });
+        let verdict = self.judge(p99 < 25.0);
+        let name = place.name;
+        self.lines.push(format!(
+            "| {name} | acknowledged at 1,000 events/s | p50 {p50:.1} ms, p99 {p99:.1} ms | - | - | \
+             p99 < 25 ms {verdict} |"
+        ));
+    }
+
+    fn line(&mut self, place: &Place, what: &str, ours: f64, than: &str, raw: f64, bar: f64) {
+        let ratio = ours / raw;
+        let verdict = self.judge(ratio >= bar);
+        let name = place.name;
+        self.lines.push(format!(
+            "| {name} | {what} | {ours:.0}/s | {than}: {raw:.0}/s | {ratio:.2} | {bar} {verdict} |"
+        ));
+    }
+
+    fn judge(&mut self, met: bool) -> &'static str {
+        self.missed += usize::from(!met);
+        if met { "met" } else { "**missed**" }
+    }
+
+    fn print(&self) -> Result<()> {
+        println!("| store | what | events, durable | beside | ratio | bar |");
+        println!("|---|---|---:|---|---:|---:|");
+        for line in &self.lines {
+            println!("{line}");
+        }
+        match self.missed {
+            0 => Ok(()),
+            missed => bail!("{missed} bars are missed"),
+        }
+    }
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_unstable_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}

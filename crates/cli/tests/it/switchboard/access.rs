@@ -1,0 +1,166 @@
+//! Who may come in.
+
+use serde_json::json;
+
+use super::{Answer, FENCES, INBOX, INGEST, LETTERS, Place, Server, agent, envelope, on_both_stores};
+
+on_both_stores! {
+    a_token_opens_what_its_role_and_scope_say
+    a_revoked_token_is_out_at_once_on_every_replica
+    failed_attempts_are_limited_over_all_replicas
+    proxies_are_believed_as_far_as_they_are_trusted
+    without_tokens_it_is_open_to_this_machine_alone
+}
+
+impl Place {
+    /// Makes a token and gives its secret and its id.
+    #[track_caller]
+    pub fn token(&self, words: &[&str]) -> (String, String) {
+        let made = self.tenure(&[&["token", "create", "--json"], words].concat()).json();
+        let text = |name: &str| made[name].as_str().unwrap_or_else(|| panic!("{made}")).to_owned();
+        (text("token"), text("token_id"))
+    }
+}
+
+const SCOPE: [&str; 6] =
+    ["--channel", "telegram", "--provider", "telegram", "--endpoint", "test_bot"];
+
+fn with(server: &Server, token: &str, path: &str) -> Answer {
+    server.get_with(path, &[("authorization", &format!("Bearer {token}"))])
+}
+
+fn submit(server: &Server, token: &str, endpoint: &str) -> Answer {
+    let mut event = envelope("1");
+    event["source"]["endpoint_identity"] = json!(endpoint);
+    let bearer = format!("Bearer {token}");
+    let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
+    server.post_with(INGEST, event.to_string().as_bytes(), &headers)
+}
+
+fn a_token_opens_what_its_role_and_scope_say(place: &Place) {
+    let (ingest, id) = place.token(&SCOPE);
+    let (read, _) = place.token(&["--role", "read"]);
+    let (admin, _) = place.token(&["--role", "admin"]);
+    let server = place.serve(&[]);
+
+    let first = submit(&server, &ingest, "test_bot").is(202);
+    let other = submit(&server, &ingest, "other_bot").refused(403, "forbidden");
+    assert_eq!(
+        other["message"],
+        "Token scope does not permit ingestion for endpoint 'other_bot'"
+    );
+    submit(&server, &read, "test_bot").refused(403, "forbidden");
+    with(&server, &ingest, INBOX).refused(403, "forbidden");
+    with(&server, &ingest, "/metrics").refused(403, "forbidden");
+    let inbox = with(&server, &read, INBOX).is(200);
+    assert_eq!(inbox["data"][0]["request_id"], first["request_id"]);
+    assert_eq!(inbox["data"][0]["request_context"]["authenticated_token_id"], id.as_str());
+    with(&server, &admin, INBOX).is(200);
+    with(&server, &admin, FENCES).is(200);
+    with(&server, &read, LETTERS).is(200);
+    assert_eq!(with(&server, &read, "/metrics").status, 200);
+
+    let health = with(&server, &ingest, "/api/switchboard/ingest/health").is(200);
+    assert_eq!((&health["status"], &health["authenticated"]), (&json!("healthy"), &json!(true)));
+    assert_eq!(health["scope"]["endpoint_identity"], "test_bot");
+    let reset = json!({ "duty": "a/b", "reason": "x" }).to_string();
+    for (token, status) in [(&read, 403), (&admin, 404)] {
+        let bearer = format!("Bearer {token}");
+        let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
+        let answer = server.post_with(&format!("{FENCES}/reset"), reset.as_bytes(), &headers);
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    // Nobody needs a token to ask whether it lives.
+    assert_eq!(server.get("/health").status, 200);
+    assert_eq!(server.get("/ready").status, 200);
+    assert_eq!(server.get("/api/openapi.json").status, 200);
+    let said = place.said(&server);
+    assert!(![&ingest, &read, &admin].iter().any(|secret| said.contains(secret.as_str())), "{said}");
+}
+
+fn a_revoked_token_is_out_at_once_on_every_replica(place: &Place) {
+    let (ingest, id) = place.token(&SCOPE);
+    let (read, read_id) = place.token(&["--role", "read"]);
+    let replicas = [place.serve(&[]), place.serve(&[])];
+    for server in &replicas {
+        submit(server, &ingest, "test_bot").is(202);
+        with(server, &read, INBOX).is(200);
+    }
+    place.tenure(&["token", "revoke", &id, "--reason", "leaked", "--force"]).ok();
+    place.tenure(&["token", "revoke", &read_id, "--reason", "leaked", "--force"]).ok();
+    for server in &replicas {
+        let out = submit(server, &ingest, "test_bot").refused(401, "invalid_token");
+        assert_eq!(out["message"], "Token has been revoked");
+        with(server, &read, INBOX).refused(401, "invalid_token");
+        // Whoever shows what was good before does not guess, so nothing is counted.
+        for _ in 0..6 {
+            with(server, &read, INBOX).refused(401, "invalid_token");
+        }
+    }
+}
+
+fn failed_attempts_are_limited_over_all_replicas(place: &Place) {
+    let (ingest, _) = place.token(&SCOPE);
+    let (read, _) = place.token(&["--role", "read"]);
+    let replicas = [place.serve(&[]), place.serve(&[])];
+    submit(&replicas[0], &ingest, "test_bot").is(202);
+    let guess = format!("sw_live_{}", "0".repeat(32));
+    for (n, wrong) in [guess.as_str(), "nonsense", &guess, "", &guess].iter().enumerate() {
+        with(&replicas[n % 2], wrong, INBOX).refused(401, "invalid_token");
+    }
+    for server in &replicas {
+        let limited = with(server, &guess, INBOX);
+        let wait: u64 = limited.headers["retry-after"].parse().unwrap();
+        assert!((1..=900).contains(&wait), "{wait}");
+        limited.refused(429, "too_many_attempts");
+        server.get(INBOX).refused(429, "too_many_attempts");
+    }
+    // A token that this replica knows is not kept out by its neighbours; a new one is.
+    submit(&replicas[0], &ingest, "test_bot").is(202);
+    with(&replicas[0], &read, INBOX).refused(429, "too_many_attempts");
+}
+
+fn proxies_are_believed_as_far_as_they_are_trusted(place: &Place) {
+    let (read, _) = place.token(&["--role", "read"]);
+    let server = place.serve(&["--trusted-proxies", "1", "--auth-failures", "2"]);
+    let from = |address: &str, token: &str| {
+        let bearer = format!("Bearer {token}");
+        server.get_with(INBOX, &[("x-forwarded-for", address), ("authorization", &bearer)])
+    };
+    // What the client says itself stands further left.
+    for said in ["9.9.9.9, 10.0.0.1", "8.8.8.8, 10.0.0.1:5555"] {
+        from(said, "nonsense").refused(401, "invalid_token");
+    }
+    from("7.7.7.7, 10.0.0.1", "nonsense").refused(429, "too_many_attempts");
+    from("10.0.0.1, 10.0.0.2", "nonsense").refused(401, "invalid_token");
+    // Half of an address of IPv6 is one household.
+    from("2001:db8::1", "nonsense").refused(401, "invalid_token");
+    from("[2001:db8::2]:99", "nonsense").refused(401, "invalid_token");
+    from("2001:db8::3", "nonsense").refused(429, "too_many_attempts");
+    from("10.0.0.3", &read).is(200);
+    server.stop();
+
+    // Without trusted proxies the header is only words.
+    let server = place.serve(&["--auth-failures", "2"]);
+    let from = |address: &str| server.get_with(INBOX, &[("x-forwarded-for", address)]);
+    from("10.1.0.1").refused(401, "invalid_token");
+    from("10.1.0.2").refused(401, "invalid_token");
+    from("10.1.0.3").refused(429, "too_many_attempts");
+}
+
+fn without_tokens_it_is_open_to_this_machine_alone(place: &Place) {
+    let server = place.serve(&[]);
+    assert!(place.said(&server).contains("open"), "{}", place.said(&server));
+    server.get(INBOX).is(200);
+    let health = server.get("/api/switchboard/ingest/health").is(200);
+    assert_eq!(health["authenticated"], false);
+    // Somebody stands in between, or a browser was sent here by a page of somebody else.
+    server.get_with(INBOX, &[("x-forwarded-for", "10.0.0.1")]).refused(401, "invalid_token");
+    server.get_with(INBOX, &[("forwarded", "for=10.0.0.1")]).refused(401, "invalid_token");
+    server.get_with(INBOX, &[("host", "evil.example")]).refused(401, "invalid_token");
+    // With the first token the door closes.
+    let (read, _) = place.token(&["--role", "read"]);
+    let closed = || agent().get(server.url(INBOX)).call().unwrap().status() == 401;
+    testkit::wait_until("the door closes", crate::running::LIMIT, closed).unwrap();
+    with(&server, &read, INBOX).is(200);
+}

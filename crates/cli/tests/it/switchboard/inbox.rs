@@ -1,0 +1,152 @@
+//! Reading the inbox, and dead letters.
+
+use serde_json::{Value, json};
+
+use super::{INBOX, LETTERS, Place, envelope, envelopes, on_both_stores};
+
+on_both_stores! {
+    the_inbox_is_followed_from_a_cursor
+    the_inbox_is_filtered
+    one_message_is_shown
+    dead_letters_are_kept_replayed_and_discarded
+    what_is_past_its_retention
+}
+
+fn the_inbox_is_followed_from_a_cursor(place: &Place) {
+    let server = place.serve(&[]);
+    server.batch(&envelopes(25)).is(202);
+    let page = server.get(&format!("{INBOX}?limit=10")).is(200);
+    assert_eq!(page["data"].as_array().unwrap().len(), 10);
+    assert_eq!(page["meta"], json!({ "next_after": 10, "at_end": false, "trimmed": 0 }));
+    let page = server.get(&format!("{INBOX}?limit=1000&after=10")).is(200);
+    assert_eq!(page["data"].as_array().unwrap().len(), 15);
+    assert_eq!(page["meta"]["next_after"], 25);
+    assert_eq!(page["meta"]["at_end"], true);
+    // At the end it is asked again from the same place; whoever waits is told at once.
+    let page = server.get(&format!("{INBOX}?after=25")).is(200);
+    assert_eq!((&page["data"], &page["meta"]["next_after"]), (&json!([]), &json!(25)));
+    let waited = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| server.get(&format!("{INBOX}?after=25&wait=30")).is(200));
+        server.ingest(&envelope("late")).is(202);
+        waiting.join().unwrap()
+    });
+    assert_eq!(waited["data"][0]["envelope"]["event"]["external_event_id"], "late");
+    for bad in ["after=-1", "after=x", "limit=0", "limit=1001", "wait=31", "since=yesterday", "x=1"]
+    {
+        server.get(&format!("{INBOX}?{bad}")).refused(400, "bad_request");
+    }
+}
+
+fn the_inbox_is_filtered(place: &Place) {
+    let server = place.serve(&[]);
+    let mut mail = envelope("m-1");
+    mail["source"] = json!({
+        "channel": "email", "provider": "imap", "endpoint_identity": "gmail:user:a@b c/d"
+    });
+    mail["sender"]["identity"] = json!("eve & mallory");
+    mail["event"]["external_thread_id"] = json!("thread#1");
+    server.batch(&[envelope("1"), mail, envelope("2")]).is(202);
+    let found = |query: &str| {
+        let page = server.get(&format!("{INBOX}?{query}")).is(200);
+        assert_eq!(page["meta"]["at_end"], true);
+        let ids = page["data"].as_array().unwrap().iter();
+        ids.map(|it| it["envelope"]["event"]["external_event_id"].clone()).collect::<Vec<Value>>()
+    };
+    assert_eq!(found("channel=telegram"), ["1", "2"]);
+    assert_eq!(found("provider=imap"), ["m-1"]);
+    assert_eq!(found("endpoint=gmail%3Auser%3Aa%40b+c%2Fd"), ["m-1"]);
+    assert_eq!(found("endpoint=test_bot&after=1"), ["2"]);
+    assert_eq!(found("sender=eve%20%26%20mallory"), ["m-1"]);
+    assert_eq!(found("thread=thread%231"), ["m-1"]);
+    assert_eq!(found("endpoint=nobody"), [json!(null); 0]);
+    assert_eq!(found("until=2026-01-01T00:00:00Z"), [json!(null); 0]);
+    assert_eq!(found("since=2026-01-01T00:00:00Z&sender=user_eve"), ["1", "2"]);
+}
+
+fn one_message_is_shown(place: &Place) {
+    let server = place.serve(&[]);
+    let id = server.ingest(&envelope("1")).is(202)["request_id"].as_str().unwrap().to_owned();
+    let shown = server.get(&format!("{INBOX}/{id}")).is(200)["data"].clone();
+    assert_eq!(shown["request_id"], id.as_str());
+    assert_eq!(shown["lifecycle_state"], "accepted");
+    let context = &shown["request_context"];
+    assert_eq!(context["request_id"], id.as_str());
+    assert_eq!(context["received_at"], shown["received_at"]);
+    assert_eq!(context["source_channel"], "telegram");
+    assert_eq!(context["source_endpoint_identity"], "test_bot");
+    assert_eq!(context["source_sender_identity"], "user_eve");
+    assert_eq!(context["dedupe_strategy"], "connector_api");
+    assert_eq!(shown["envelope"]["payload"]["raw"], json!({ "update_id": "1" }));
+    let nobody = uuid::Uuid::now_v7();
+    server.get(&format!("{INBOX}/{nobody}")).refused(404, "not_found");
+    server.get(&format!("{INBOX}/nonsense")).refused(404, "not_found");
+}
+
+fn dead_letters_are_kept_replayed_and_discarded(place: &Place) {
+    let server = place.serve(&[]);
+    let source = json!({
+        "channel": "telegram", "provider": "telegram", "endpoint_identity": "test_bot"
+    });
+    let letter = |envelope: Value| {
+        json!({
+            "source": source, "external_event_id": "1", "error_class": "timeout",
+            "reason": "five attempts", "attempts": 5, "envelope": envelope
+        })
+    };
+    let good = server.post(LETTERS, &letter(envelope("1"))).is(202);
+    assert_eq!((&good["status"], &good["duplicate"]), (&json!("kept"), &json!(false)));
+    // A connector that crashed before it noted that it had posted, posts again.
+    let again = server.post(LETTERS, &letter(envelope("1"))).is(202);
+    assert_eq!((&again["id"], &again["duplicate"]), (&good["id"], &json!(true)));
+    let broken = server.post(LETTERS, &letter(json!({ "half": "of it" }))).is(202);
+    let path = |letter: &Value, rest: &str| {
+        format!("{LETTERS}/{}{rest}", letter["id"].as_str().unwrap())
+    };
+
+    let list = server.get(&format!("{LETTERS}?state=pending")).is(200);
+    assert_eq!(list["data"].as_array().unwrap().len(), 2);
+    let shown = server.get(&path(&good, "")).is(200)["data"].clone();
+    assert_eq!((&shown["reason"], &shown["attempts"]), (&json!("five attempts"), &json!(5)));
+    assert_eq!(shown["envelope"], envelope("1"));
+
+    let replayed = server.post(&path(&good, "/replay"), &json!({})).is(202);
+    assert_eq!((&replayed["state"], &replayed["duplicate"]), (&json!("replayed"), &json!(false)));
+    assert_eq!(server.inbox()[0]["request_id"], replayed["request_id"]);
+    server.post(&path(&good, "/replay"), &json!({})).refused(409, "conflict");
+
+    server.post(&path(&broken, "/replay"), &json!({})).refused(422, "validation_error");
+    let why = json!({ "reason": "cannot be read" });
+    assert_eq!(server.get(&path(&broken, "")).is(200)["data"]["state"], "pending");
+    server.post(&path(&broken, "/discard"), &why).is(200);
+    server.post(&path(&broken, "/discard"), &why).refused(409, "conflict");
+    server.post(&format!("{LETTERS}/{}/discard", uuid::Uuid::now_v7()), &why).refused(404, "not_found");
+    assert_eq!(server.get(&format!("{LETTERS}?state=pending")).is(200)["data"], json!([]));
+    assert_eq!(server.inbox().len(), 1);
+}
+
+/// Bodies go first. The key stays and still tells the first one's id; after its own retention the
+/// same event is a new one.
+fn what_is_past_its_retention(place: &Place) {
+    let server = place.serve(&["--keep-bodies", "1h", "--keep-keys", "2h"]);
+    let id = server.ingest(&envelope("1")).is(202)["request_id"].as_str().unwrap().to_owned();
+    server.stop();
+    place.age("message_inbox", &["received_at"], 90);
+    place.age("ingest_dedupe", &["first_seen_at", "last_seen_at"], 90);
+    let server = place.serve(&["--keep-bodies", "1h", "--keep-keys", "2h"]);
+    let gone = || server.get(&format!("{INBOX}/{id}")).status == 410;
+    testkit::wait_until("the body is gone", crate::running::LIMIT, gone).unwrap();
+    let page = server.get(INBOX).is(200);
+    assert_eq!((&page["data"], &page["meta"]["trimmed"]), (&json!([]), &json!(1)));
+    let copy = server.ingest(&envelope("1")).is(202);
+    assert_eq!((&copy["request_id"], &copy["duplicate"]), (&json!(id), &json!(true)));
+    server.stop();
+    place.age("ingest_dedupe", &["first_seen_at", "last_seen_at"], 150);
+    let server = place.serve(&["--keep-bodies", "1h", "--keep-keys", "2h"]);
+    let forgotten = || server.get(&format!("{INBOX}/{id}")).status == 404;
+    testkit::wait_until("the key is gone", crate::running::LIMIT, forgotten).unwrap();
+    let new = server.ingest(&envelope("1")).is(202);
+    assert_eq!(new["duplicate"], false);
+    assert_ne!(new["request_id"], id.as_str());
+    // Positions go on where they were.
+    assert_eq!(server.inbox()[0]["position"], 2);
+}

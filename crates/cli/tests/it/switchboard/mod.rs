@@ -1,0 +1,305 @@
+//! `tenure serve` as its clients meet it, on SQLite and on PostgreSQL.
+
+mod access;
+mod crash;
+mod ending;
+mod fence;
+mod inbox;
+mod nasty;
+mod overload;
+mod submit;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use testkit::{TEST_POSTGRES, service, wait_until};
+use ureq::Agent;
+use ureq::http::Response;
+
+use crate::running::{LIMIT, Running};
+use crate::tenure::Tenure;
+
+/// Registers each case for both kinds of store.
+macro_rules! on_both_stores {
+    ($($case:ident)*) => {
+        mod sqlite {
+            $(#[test] fn $case() { super::$case(&crate::switchboard::Place::sqlite()); })*
+        }
+        mod postgres {
+            $(#[test] fn $case() {
+                let Some(place) = crate::switchboard::Place::postgres() else { return };
+                super::$case(&place);
+            })*
+        }
+    };
+}
+pub(crate) use on_both_stores;
+
+/// Where the switchboards of one test keep everything.
+pub struct Place {
+    pub tenure: Tenure,
+    pub url: String,
+}
+
+impl Place {
+    pub fn sqlite() -> Self {
+        let tenure = Tenure::new();
+        let url = tenure.sqlite("tenure.db");
+        Self { tenure, url }
+    }
+
+    /// A schema of its own on the server of the test run.
+    pub fn postgres() -> Option<Self> {
+        let server = service(TEST_POSTGRES)?;
+        Some(Self { tenure: Tenure::new(), url: in_a_schema(&server) })
+    }
+
+    /// A PostgreSQL of its own, to be mistreated.
+    pub fn on(server: &testkit::Postgres) -> Self {
+        Self { tenure: Tenure::new(), url: in_a_schema(&server.url()) }
+    }
+
+    /// Runs a statement on the tables of the switchboard.
+    #[track_caller]
+    pub fn execute(&self, sql: &str) {
+        if let Some(path) = self.url.strip_prefix("sqlite:") {
+            rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
+            return;
+        }
+        let (url, schema) = self.url.split_once("?schema=").unwrap();
+        testkit::psql(url, &format!("SET search_path = {schema}; {sql}")).unwrap();
+    }
+
+    /// Makes the rows of a table so many minutes older.
+    pub fn age(&self, table: &str, columns: &[&str], minutes: u64) {
+        let older = |column: &&str| match self.url.starts_with("sqlite:") {
+            true => format!("{column} = {column} - {}", minutes * 60_000_000),
+            false => format!("{column} = {column} - interval '{minutes} minutes'"),
+        };
+        let columns: Vec<String> = columns.iter().map(older).collect();
+        self.execute(&format!("UPDATE {table} SET {}", columns.join(", ")));
+    }
+
+    /// Runs another command of `tenure` on the same store.
+    pub fn tenure(&self, words: &[&str]) -> crate::tenure::Ran {
+        self.tenure.run(&[&["--store", &self.url], words].concat())
+    }
+
+    /// Starts a replica.
+    #[track_caller]
+    pub fn serve(&self, words: &[&str]) -> Server {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("serve-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let fixed = ["--store", &self.url, "serve", "--listen", "127.0.0.1:0"];
+        let mut running = self.tenure.start(&name, &[&fixed[..], words].concat());
+        let log = format!("{name}.err");
+        let listens = || address(&self.tenure.text(&log));
+        let seen = wait_until("it listens", LIMIT, || listens().is_some() || running.has_ended());
+        assert!(seen.is_ok() && listens().is_some(), "{}", self.tenure.text(&log));
+        let server = Server { at: listens().unwrap(), running, log, token: None };
+        wait_until("it is ready", LIMIT, || server.get("/ready").status == 200).unwrap();
+        server
+    }
+
+    /// What a server has said.
+    pub fn said(&self, server: &Server) -> String {
+        self.tenure.text(&server.log)
+    }
+}
+
+fn in_a_schema(url: &str) -> String {
+    let separator = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{separator}schema=sw_{}", uuid::Uuid::new_v4().simple())
+}
+
+/// Where it says that it listens.
+fn address(log: &str) -> Option<SocketAddr> {
+    let (_, rest) = log.split_once("://127.0.0.1:")?;
+    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
+}
+
+/// One replica.
+pub struct Server {
+    pub at: SocketAddr,
+    pub running: Running,
+    log: String,
+    /// Shown with every request.
+    pub token: Option<String>,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: BTreeMap<String, String>,
+    pub body: Value,
+}
+
+impl Answer {
+    fn of(mut response: Response<ureq::Body>) -> Self {
+        let headers = response.headers().iter();
+        let headers = headers.map(|(name, value)| {
+            (name.as_str().to_owned(), value.to_str().unwrap_or_default().to_owned())
+        });
+        let headers = headers.collect();
+        let text = response.body_mut().read_to_string().unwrap_or_default();
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        Self { status: response.status().as_u16(), headers, body }
+    }
+
+    /// The status is this one; gives the body.
+    #[track_caller]
+    pub fn is(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        self.body
+    }
+
+    /// It was refused with this status and code, and says why.
+    #[track_caller]
+    pub fn refused(self, status: u16, error: &str) -> Value {
+        assert_eq!((self.status, &self.body["error"]), (status, &json!(error)), "{self:?}");
+        assert!(self.body["message"].as_str().is_some_and(|text| !text.is_empty()), "{self:?}");
+        self.body
+    }
+}
+
+/// A connection of a client, kept alive.
+pub fn agent() -> Agent {
+    let config = Agent::config_builder().http_status_as_error(false);
+    config.timeout_global(Some(LIMIT)).build().into()
+}
+
+impl Server {
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.at)
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.get_with(path, &[])
+    }
+
+    #[track_caller]
+    pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut request = agent().get(self.url(path));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        Answer::of(request.call().unwrap())
+    }
+
+    #[track_caller]
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        self.post_with(path, body.to_string().as_bytes(), &[("content-type", "application/json")])
+    }
+
+    #[track_caller]
+    pub fn post_with(&self, path: &str, body: &[u8], headers: &[(&str, &str)]) -> Answer {
+        self.try_post(&agent(), path, body, headers).unwrap()
+    }
+
+    /// The server may not be there, or go away meanwhile.
+    pub fn try_post(
+        &self,
+        agent: &Agent,
+        path: &str,
+        body: &[u8],
+        headers: &[(&str, &str)],
+    ) -> Result<Answer, ureq::Error> {
+        let mut request = agent.post(self.url(path));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        request.send(body).map(Answer::of)
+    }
+
+    #[track_caller]
+    pub fn ingest(&self, envelope: &Value) -> Answer {
+        self.post(INGEST, envelope)
+    }
+
+    #[track_caller]
+    pub fn batch(&self, envelopes: &[Value]) -> Answer {
+        self.post(BATCH, &Value::Array(envelopes.to_vec()))
+    }
+
+    /// The whole inbox, page by page, in its order.
+    #[track_caller]
+    pub fn inbox(&self) -> Vec<Value> {
+        let (mut all, mut after) = (Vec::new(), 0);
+        loop {
+            let page = self.get(&format!("{INBOX}?limit=1000&after={after}")).is(200);
+            all.extend(page["data"].as_array().unwrap().iter().cloned());
+            after = page["meta"]["next_after"].as_i64().unwrap();
+            if page["meta"]["at_end"] == true {
+                return all;
+            }
+        }
+    }
+
+    pub fn kill(mut self) {
+        self.running.signal(Signal::KILL);
+        self.running.wait();
+    }
+
+    /// Asks it to end, and it does so without complaint.
+    pub fn stop(self) {
+        self.running.signal(Signal::TERM);
+        self.running.exits(0);
+    }
+}
+
+pub const INGEST: &str = "/api/switchboard/ingest";
+pub const BATCH: &str = "/api/switchboard/ingest/batch";
+pub const INBOX: &str = "/api/switchboard/inbox";
+pub const LETTERS: &str = "/api/switchboard/dead-letters";
+pub const FENCES: &str = "/api/switchboard/fences";
+
+/// An event of the bot `test_bot`.
+pub fn envelope(event_id: &str) -> Value {
+    json!({
+        "schema_version": "ingest.v1",
+        "source": {
+            "channel": "telegram", "provider": "telegram", "endpoint_identity": "test_bot"
+        },
+        "event": { "external_event_id": event_id, "observed_at": "2026-02-15T10:30:00Z" },
+        "sender": { "identity": "user_eve" },
+        "payload": {
+            "raw": { "update_id": event_id }, "normalized_text": format!("Hello, {event_id}!")
+        }
+    })
+}
+
+/// So many, each with an id of its own.
+pub fn envelopes(count: usize) -> Vec<Value> {
+    (0..count).map(|n| envelope(&format!("event-{n}"))).collect()
+}
+
+/// The inbox holds each of these once, under the ids that were told. Positions have no gaps.
+#[track_caller]
+pub fn holds_each_once(inbox: &[Value], told: &BTreeMap<String, String>) {
+    let mut found = BTreeMap::new();
+    for message in inbox {
+        let id = message["envelope"]["event"]["external_event_id"].as_str().unwrap().to_owned();
+        let request = message["request_id"].as_str().unwrap().to_owned();
+        assert_eq!(found.insert(id.clone(), request), None, "{id} is there twice");
+    }
+    assert_eq!(&found, told);
+    let positions: Vec<i64> = inbox.iter().map(|it| it["position"].as_i64().unwrap()).collect();
+    let dense: Vec<i64> = (1..=i64::try_from(inbox.len()).unwrap()).collect();
+    assert_eq!(positions, dense);
+}
+
+/// More of everything in `cargo xtask soak`.
+pub fn soaking() -> bool {
+    std::env::var_os("TENURE_SOAK").is_some()
+}

@@ -1,0 +1,103 @@
+//! More than it can take.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::Value;
+
+use super::{BATCH, INGEST, Place, Server, agent, envelope};
+use crate::running::LIMIT;
+
+/// The most memory that a process had so far, in KiB.
+fn peak_memory(server: &Server) -> u64 {
+    let pid = server.running.pid().as_raw_pid();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Large bodies from many connections at once, clients that stop in the middle of theirs, and
+/// clients that never read: those it cannot take are told so, memory stays where it is, and it goes
+/// on to answer.
+#[test]
+fn memory_is_bounded_whatever_comes() {
+    let place = Place::sqlite();
+    let server = place.serve(&[]);
+    let stuck: Vec<TcpStream> = (0..100).map(|n| stuck_client(&server, n)).collect();
+    let (taken, turned_away) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for client in 0..64 {
+            let (server, taken, turned_away) = (&server, &taken, &turned_away);
+            scope.spawn(move || {
+                let agent = agent();
+                for round in 0..6 {
+                    let body = large_batch(client * 100 + round);
+                    let kind = [("content-type", "application/json")];
+                    // Who is turned away may find the connection closed before all is sent.
+                    let answer = server.try_post(&agent, BATCH, body.as_bytes(), &kind);
+                    match answer.map(|answer| answer.status) {
+                        Ok(202) => taken.fetch_add(1, Ordering::Relaxed),
+                        Ok(429 | 503) | Err(_) => turned_away.fetch_add(1, Ordering::Relaxed),
+                        Ok(other) => panic!("{other}"),
+                    };
+                }
+            });
+        }
+    });
+    let (taken, turned_away) = (taken.into_inner(), turned_away.into_inner());
+    assert!(taken > 0 && turned_away > 0, "{taken} taken, {turned_away} turned away");
+    let peak = peak_memory(&server);
+    assert!(peak < 150 << 10, "{peak} KiB");
+    // Once the crowd has gone, there is room for everybody.
+    testkit::wait_until("there is room again", LIMIT, || {
+        server.ingest(&envelope("after")).status == 202
+    })
+    .unwrap();
+    assert_eq!(server.get("/ready").status, 200);
+    drop(stuck);
+    server.stop();
+}
+
+/// 4 MiB of envelopes.
+fn large_batch(seed: usize) -> String {
+    let large = |n: usize| {
+        let mut given = envelope(&format!("large-{seed}-{n}"));
+        given["payload"]["normalized_text"] = "y".repeat(512 << 10).into();
+        given
+    };
+    Value::Array((0..8).map(large).collect()).to_string()
+}
+
+/// Sends half of a request, or asks for much and reads nothing.
+fn stuck_client(server: &Server, n: usize) -> TcpStream {
+    let mut socket = TcpStream::connect(server.at).unwrap();
+    let head = format!(
+        "POST {INGEST} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: 100000\r\n\r\n{{\"half\":"
+    );
+    let pages = "GET /api/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(200);
+    let request = if n % 2 == 0 { head } else { pages };
+    // It may be full by now.
+    let _ = socket.write_all(request.as_bytes());
+    socket
+}
+
+/// A client that stops in the middle of its body is cut off, and those that were let in count less
+/// than the budget again.
+#[test]
+fn a_slow_client_is_cut_off() {
+    let place = Place::sqlite();
+    let server = place.serve(&["--client-timeout", "1s"]);
+    let mut half = stuck_client(&server, 0);
+    let mut silent = TcpStream::connect(server.at).unwrap();
+    for socket in [&mut half, &mut silent] {
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut answer = Vec::new();
+        // However it is told, it is over.
+        let _ = socket.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    }
+    server.ingest(&envelope("1")).is(202);
+}
