@@ -75,8 +75,6 @@ async fn reload(tls: &Arc<Tls>, told: &mut Option<StoreError>, log: &Log) {
 pub(crate) async fn tidy(state: Arc<State>, keep: Keep, log: Log) {
     let mut failed = false;
     loop {
-        let spread = uuid::Uuid::new_v4().as_u128() as u64 % SPREAD;
-        sleep(ROUND + Duration::from_millis(spread)).await;
         let done = match flush(&state).await {
             Ok(()) => prune(&state, keep).await,
             error => error,
@@ -89,6 +87,8 @@ pub(crate) async fn tidy(state: Arc<State>, keep: Keep, log: Log) {
             Err(_) => {}
             Ok(()) => failed = false,
         }
+        let spread = uuid::Uuid::new_v4().as_u128() as u64 % SPREAD;
+        sleep(ROUND + Duration::from_millis(spread)).await;
     }
 }
 

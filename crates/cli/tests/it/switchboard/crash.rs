@@ -170,7 +170,7 @@ fn postgres_is_restarted_under_load() {
         postgres.kill().unwrap();
         let told_off = || load.unavailable.load(Ordering::Relaxed) >= 4;
         wait_until("clients are told to come again", LIMIT, told_off).unwrap();
-        assert_eq!(server.get("/ready").status, 503);
+        wait_until("it is not ready", LIMIT, || server.get("/ready").status == 503).unwrap();
         postgres.start_again().unwrap();
     });
     wait_until("it is ready again", LIMIT, || server.get("/ready").status == 200).unwrap();
