@@ -26,6 +26,7 @@ mod stores;
 mod stories;
 mod tenure;
 mod terminal;
+mod token;
 mod troubles;
 mod typed;
 mod upkeep;
