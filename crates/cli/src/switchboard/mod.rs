@@ -4,6 +4,7 @@ mod create;
 pub(crate) mod fence;
 mod revoke;
 pub(crate) mod serve;
+mod teller;
 pub(crate) mod token;
 mod trail;
 

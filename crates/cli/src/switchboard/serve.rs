@@ -8,18 +8,20 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::Signal;
-use tenure_core::{Code, StoreError};
+use tenure_core::Code;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::storage::Keep;
+use tenure_switchboard::{Limiter, TlsFiles};
 use tokio::sync::oneshot;
 
 use super::open;
+use super::teller::Teller;
 use super::token::micros;
 use crate::args::{self, long_time, path};
 use crate::env;
 use crate::failure::Failure;
 use crate::member::within;
-use crate::output::{shown, to_stderr};
+use crate::observe::{Form, Level};
 use crate::signals::Signals;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -39,13 +41,31 @@ pub(crate) struct Args {
     )]
     listen: SocketAddr,
     /// A certificate and those that it hangs on, in PEM: then only TLS is spoken
-    #[arg(long, value_name = "PATH", env = env::TLS_CERT, hide_env_values = true, requires = "tls_key")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = env::TLS_CERT,
+        hide_env_values = true,
+        requires = "tls_key"
+    )]
     tls_cert: Option<PathBuf>,
     /// The key of the certificate, in PEM
-    #[arg(long, value_name = "PATH", env = env::TLS_KEY, hide_env_values = true, requires = "tls_cert")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = env::TLS_KEY,
+        hide_env_values = true,
+        requires = "tls_cert"
+    )]
     tls_key: Option<PathBuf>,
     /// How many proxies stand in front and add the address that they see to X-Forwarded-For
-    #[arg(long, value_name = "N", env = env::TRUSTED_PROXIES, hide_env_values = true, default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "N",
+        env = env::TRUSTED_PROXIES,
+        hide_env_values = true,
+        default_value_t = 0
+    )]
     trusted_proxies: usize,
     /// How long messages stay in the inbox, and dead letters that ended
     #[arg(
@@ -68,7 +88,13 @@ pub(crate) struct Args {
     )]
     keep_keys: Duration,
     /// How many attempts without a good token an address has within --auth-window
-    #[arg(long, value_name = "N", env = env::AUTH_FAILURES, hide_env_values = true, default_value_t = 5)]
+    #[arg(
+        long,
+        value_name = "N",
+        env = env::AUTH_FAILURES,
+        hide_env_values = true,
+        default_value_t = 5
+    )]
     auth_failures: u32,
     /// How long an address that used them up is turned away
     #[arg(
@@ -81,7 +107,13 @@ pub(crate) struct Args {
     )]
     auth_window: Duration,
     /// The most connections at a time
-    #[arg(long, value_name = "N", env = env::MAX_CONNECTIONS, hide_env_values = true, default_value_t = 1024)]
+    #[arg(
+        long,
+        value_name = "N",
+        env = env::MAX_CONNECTIONS,
+        hide_env_values = true,
+        default_value_t = 1024
+    )]
     max_connections: usize,
     /// The most bytes of requests in memory at a time
     #[arg(
@@ -103,6 +135,9 @@ pub(crate) struct Args {
         value_parser = args::duration
     )]
     drain: Duration,
+    /// The form of what is said on standard error
+    #[arg(long, value_enum, default_value = "human")]
+    log: Form,
 }
 
 /// A port, or an address with one.
@@ -134,6 +169,7 @@ fn bytes(text: &str) -> Result<usize, String> {
 #[derive(Debug)]
 pub(crate) struct Settings {
     store: StoreUrl,
+    log: Form,
     server: tenure_switchboard::Settings,
 }
 
@@ -158,55 +194,74 @@ impl Settings {
         within("--memory-budget", args.memory_budget, 9 << 20, 1 << 40)?;
         within("--drain", args.drain, Duration::ZERO, HOUR)?;
         let tls = match (&args.tls_cert, &args.tls_key) {
-            (Some(certificate), Some(key)) => Some((path(certificate)?, path(key)?)),
+            (Some(certificate), Some(key)) => {
+                Some(TlsFiles { certificate: path(certificate)?, key: path(key)? })
+            }
             _ => None,
         };
-        Ok(Self { store, server: server_settings(args, tls) })
+        let server = tenure_switchboard::Settings {
+            listen: args.listen,
+            tls,
+            max_connections: args.max_connections,
+            memory_budget: args.memory_budget,
+            keep: Keep { bodies: micros(args.keep_bodies), keys: micros(args.keep_keys) },
+            limiter: Limiter {
+                failures: args.auth_failures,
+                window: args.auth_window,
+                trusted_proxies: args.trusted_proxies,
+            },
+            drain: args.drain,
+            ..tenure_switchboard::Settings::default()
+        };
+        Ok(Self { store, log: args.log, server })
     }
-}
-
-fn server_settings(args: &Args, _: Option<(PathBuf, PathBuf)>) -> tenure_switchboard::Settings {
-    let _ = Keep { bodies: micros(args.keep_bodies), keys: micros(args.keep_keys) };
-    tenure_switchboard::Settings { listen: args.listen, tls: None }
 }
 
 /// The switchboard until a signal asks it to end, on as many threads as there are cores.
 pub(crate) fn main(settings: Settings) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
-    let ended = runtime.block_on(run(settings));
+    let (teller, written) = Teller::start(settings.log)?;
+    let ended = runtime.block_on(run(settings, teller));
     // What is still under way has had its time.
     runtime.shutdown_background();
+    written.wait();
     ended
 }
 
-async fn run(settings: Settings) -> Result<ExitCode, Failure> {
+async fn run(settings: Settings, teller: Teller) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().context("cannot hear signals")?;
-    let Settings { store, server } = settings;
-    let listen = server.listen;
+    let Settings { store, log, mut server } = settings;
+    server.log = teller.log();
+    let is_encrypted = server.tls.is_some();
     let storage = tokio::select! {
         opened = open(&store, IfAbsent::Create) => opened?,
         signal = end(&mut signals) => return Ok(ended_by(signal)),
     };
     let has_tokens = storage.has_tokens().await?;
-    if !has_tokens && !listen.ip().is_loopback() {
-        let what = format!("{listen} is not of this host only, and {store} has no token");
-        let error = StoreError::refused(Code::OpenToOthers, what);
-        return Err(Failure::Kept { error, kept: "nothing listens" });
-    }
-    let is_encrypted = server.tls.is_some();
     let (ask, asked) = oneshot::channel::<()>();
     let asked = async {
         let _ = asked.await;
     };
-    let handle = tenure_switchboard::serve(server, storage, asked).await?;
-    announce(handle.address(), is_encrypted, &store, has_tokens);
+    let started = tenure_switchboard::serve(server, storage, asked).await;
+    let handle = started.map_err(|error| match error.code() {
+        // The store was made, or its tables, if they were not there.
+        Code::OpenToAll => Failure::Kept { error, kept: "nothing listens" },
+        _ => Failure::Store(error),
+    })?;
+    if has_tokens {
+        teller.say(Level::Info, "tokens", "tokens are required".to_owned());
+    }
+    teller.say(Level::Info, "store", format!("store {store}"));
+    if log == Form::Human && std::io::stderr().is_terminal() {
+        let url = format!("{}://{}", if is_encrypted { "https" } else { "http" }, handle.address());
+        teller.say(Level::Info, "try", format!("try: {}", first_event(&url, has_tokens)));
+    }
     let mut finished = std::pin::pin!(handle.finished());
     tokio::select! {
         () = &mut finished => return Ok(ExitCode::SUCCESS),
         _ = end(&mut signals) => {}
     }
-    to_stderr("draining: what is under way is finished; another signal ends it at once");
     let _ = ask.send(());
     tokio::select! {
         () = &mut finished => Ok(ExitCode::SUCCESS),
@@ -228,32 +283,30 @@ fn ended_by(signal: Signal) -> ExitCode {
     ExitCode::from(128 + u8::try_from(signal.as_raw()).unwrap_or(0))
 }
 
-/// Says where it is, and to people what to try.
-fn announce(at: SocketAddr, is_encrypted: bool, store: &StoreUrl, has_tokens: bool) {
-    let url = format!("{}://{at}", if is_encrypted { "https" } else { "http" });
-    to_stderr(&format!("listening on {url}"));
-    to_stderr(&format!("store {}", shown(&store.to_string())));
-    to_stderr(match has_tokens {
-        true => "tokens are asked for: `tenure token list` shows them",
-        false => "open: no tokens; only this machine can reach it",
-    });
-    if std::io::stderr().is_terminal() {
-        to_stderr(&format!("try:\n{}", first_event(&url, has_tokens)));
-    }
-}
-
 /// A line that submits something, to be copied.
 fn first_event(url: &str, has_tokens: bool) -> String {
     let token = if has_tokens { " -H \"Authorization: Bearer $TOKEN\"" } else { "" };
-    format!(
-        "  curl {url}/api/switchboard/ingest -H 'Content-Type: application/json'{token} -d '{}'",
-        r#"{"schema_version":"ingest.v1","source":{"channel":"api","provider":"internal","endpoint_identity":"demo"},"event":{"external_event_id":"1","observed_at":"2026-02-15T10:30:00Z"},"sender":{"identity":"me"},"payload":{"raw":{},"normalized_text":"hello"}}"#
-    )
+    let json = "-H 'Content-Type: application/json'";
+    format!("curl {url}/api/switchboard/ingest {json}{token} -d '{FIRST_EVENT}'")
 }
+
+const FIRST_EVENT: &str = concat!(
+    r#"{"schema_version":"ingest.v1","#,
+    r#""source":{"channel":"api","provider":"internal","endpoint_identity":"demo"},"#,
+    r#""event":{"external_event_id":"1","observed_at":"2026-02-15T10:30:00Z"},"#,
+    r#""sender":{"identity":"me"},"payload":{"raw":{},"normalized_text":"hello"}}"#,
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_event_is_one() {
+        let event = tenure_wire::ingest::read(FIRST_EVENT.as_bytes()).unwrap();
+        assert_eq!(event.dedupe.key, "event:api:internal:demo:1");
+        assert!(!FIRST_EVENT.contains('\''), "it stands in quotes");
+    }
 
     #[test]
     fn addresses_and_sizes_are_read() {

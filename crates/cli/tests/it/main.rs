@@ -20,6 +20,7 @@ mod poll;
 mod run;
 mod running;
 mod secrets;
+mod serving;
 mod share;
 mod shell;
 mod stores;
