@@ -35,8 +35,8 @@ use value::{column, missing};
 const COMMIT_CONNECTIONS: usize = 3;
 /// Connections for everything else.
 const DATA_CONNECTIONS: usize = 8;
-/// How much a step of [`Storage::prune`] looks at, of each kind; the statements say the same.
-const STEP: i64 = 1_000;
+/// How much [`Storage::prune`] takes of each kind at a time; the statements say the same.
+const STEP: u64 = 1_000;
 
 /// The functions always belong to the newest migration: whoever adds one moves them to it.
 const HISTORY: History = History {
@@ -131,17 +131,11 @@ impl Postgres {
         column(rows.first().ok_or_else(missing)?, 0)
     }
 
-    /// How many a step looked at, and how many are gone.
-    async fn step(&self, sql: &str, keep: Option<i64>) -> Result<(i64, u64), StoreError> {
-        let parameters: &[Parameter<'_>] = match &keep {
-            Some(keep) => &[(keep, Type::INT8)],
-            None => &[],
-        };
+    /// Takes away what is past its retention, at most [`STEP`] of its kind.
+    async fn take_away(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, StoreError> {
         let rows = self.data.query(sql, parameters).await?;
-        let row = rows.first().ok_or_else(missing)?;
-        let looked: i64 = column(row, 0)?;
-        let gone: i64 = if row.len() > 1 { column(row, 1)? } else { looked };
-        Ok((looked, u64::try_from(gone).unwrap_or(0)))
+        let gone: i64 = column(rows.first().ok_or_else(missing)?, 0)?;
+        Ok(u64::try_from(gone).unwrap_or(0))
     }
 }
 
@@ -249,12 +243,13 @@ impl Storage for Postgres {
 
     async fn prune(&self, keep: Keep) -> Result<Pruned, StoreError> {
         let statements = &self.statements;
-        let (bodies, messages) = self.step(&statements.inbox_prune, Some(keep.bodies)).await?;
-        let kept_keys = keep.keys.max(keep.bodies);
-        let (seen, keys) = self.step(&statements.dedupe_prune, Some(kept_keys)).await?;
-        let (ended, letters) = self.step(&statements.letter_prune, Some(keep.bodies)).await?;
-        let (over, addresses) = self.step(&statements.address_prune, None).await?;
-        let more = [bodies, seen, ended, over].into_iter().any(|looked| looked >= STEP);
+        let (bodies, keys) = (keep.bodies, keep.keys.max(keep.bodies));
+        let (bodies, keys) = ([(&bodies as _, Type::INT8)], [(&keys as _, Type::INT8)]);
+        let messages = self.take_away(&statements.inbox_prune, &bodies).await?;
+        let keys = self.take_away(&statements.dedupe_prune, &keys).await?;
+        let letters = self.take_away(&statements.letter_prune, &bodies).await?;
+        let addresses = self.take_away(&statements.address_prune, &[]).await?;
+        let more = [messages, keys, letters, addresses].into_iter().any(|gone| gone >= STEP);
         Ok(Pruned { messages, keys, letters, addresses, more })
     }
 

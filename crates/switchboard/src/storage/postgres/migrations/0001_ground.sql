@@ -36,16 +36,14 @@ CREATE TABLE tenure.ingest_dedupe (
     payload_digest bytea NOT NULL,
     observed_at timestamptz NOT NULL,
     first_seen_at timestamptz NOT NULL,
+    -- To the hour: the index of ages is not written to by every duplicate.
     last_seen_at timestamptz NOT NULL,
     seen bigint NOT NULL DEFAULT 1,
     -- How often the key came with another payload.
-    reused bigint NOT NULL DEFAULT 0,
-    -- When upkeep looked at it last, or it was new. An index on last_seen_at would be written to
-    -- for each duplicate; with this one upkeep comes back to a key once in its retention.
-    aging_since timestamptz NOT NULL
+    reused bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 90);
 CREATE INDEX ingest_dedupe_request ON tenure.ingest_dedupe (request_id);
-CREATE INDEX ingest_dedupe_age ON tenure.ingest_dedupe (aging_since);
+CREATE INDEX ingest_dedupe_age ON tenure.ingest_dedupe (last_seen_at);
 
 -- The newest epoch that was seen of each duty, and whose it was (R11).
 CREATE TABLE tenure.ingest_fence (

@@ -5,4 +5,4 @@ WITH gone AS (
         ORDER BY resolved_at LIMIT 1000 FOR UPDATE SKIP LOCKED
     )) RETURNING true
 )
-SELECT count(*), count(*) FROM gone
+SELECT count(*) FROM gone

@@ -67,8 +67,8 @@ BEGIN
                 AND (v_left IS NULL OR u.item = ANY (v_left))
         ), stored AS (
             INSERT INTO tenure.ingest_dedupe (dedupe_digest, request_id, payload_digest,
-                observed_at, first_seen_at, last_seen_at, aging_since)
-            SELECT digest, id, payload, observed, v_now, v_now, v_now
+                observed_at, first_seen_at, last_seen_at)
+            SELECT digest, id, payload, observed, v_now, v_now
             FROM looked WHERE old_id IS NULL AND turn = 1
         )
         SELECT array_agg(item) FILTER (WHERE old_id IS NOT NULL) AS items,
@@ -86,8 +86,10 @@ BEGIN
             FROM unnest(v_found.digests, v_found.reused) AS u(digest, reused)
             GROUP BY u.digest ORDER BY u.digest
         LOOP
-            UPDATE tenure.ingest_dedupe SET last_seen_at = v_now, seen = seen + v_seen.times,
-                reused = reused + v_seen.reused
+            UPDATE tenure.ingest_dedupe
+            SET seen = seen + v_seen.times, reused = reused + v_seen.reused,
+                last_seen_at = CASE WHEN last_seen_at < v_now - interval '1 hour' THEN v_now
+                    ELSE last_seen_at END
             WHERE dedupe_digest = v_seen.digest;
         END LOOP;
         RETURN QUERY SELECT u.item, 'same', NULL::bigint, NULL::text, NULL::timestamptz, u.id,
