@@ -32,5 +32,5 @@ pub mod postgres {
         Line, Parameter, Target, is_direct, keep_plans_keyed, primary_only, target, within,
     };
     pub use crate::postgres::error::of_statement;
-    pub use crate::postgres::schema::{in_schema, migrate, script};
+    pub use crate::postgres::schema::{check_name, in_schema, migrate, script};
 }

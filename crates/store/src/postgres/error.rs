@@ -30,6 +30,8 @@ pub fn of_statement(error: &Error) -> StoreError {
         "23514" => Some(Code::Exhausted),
         // Undefined table, function or schema.
         "42P01" | "42883" | "3F000" => Some(Code::NeedsMigration),
+        // Raised by somebody's trigger; what our functions raise has codes of its own.
+        "P0001" => Some(Code::Unstorable),
         _ => None,
     };
     if let Some(code) = refused_code {
@@ -38,6 +40,10 @@ pub fn of_statement(error: &Error) -> StoreError {
     match state.code().get(..2) {
         // Connection exception, operator intervention, system error: the commit may be through.
         Some("08" | "57" | "58" | "XX") | None => StoreError::unknown(Code::Lost, detail),
+        // Data exception, constraint, limits of the program (a value too long for an index).
+        Some("22" | "23" | "54") => {
+            StoreError::refused(Code::Unstorable, format!("{detail} ({})", state.code()))
+        }
         // Every other class is an error before the commit.
         Some(_) => StoreError::refused(Code::Failed, format!("{detail} ({})", state.code())),
     }

@@ -57,7 +57,7 @@ pub fn in_schema(sql: &str, schema: &str) -> String {
 }
 
 /// A plain name: it stands in statements, function bodies and channel names.
-pub(super) fn check_name(schema: &str) -> Result<(), StoreError> {
+pub fn check_name(schema: &str) -> Result<(), StoreError> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let starts = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     if schema.len() <= 40 && starts && schema.chars().all(plain) && !schema.starts_with("pg_") {

@@ -16,8 +16,9 @@ CREATE TABLE tenure.message_inbox (
     envelope text NOT NULL
 );
 CREATE UNIQUE INDEX message_inbox_request ON tenure.message_inbox (request_id);
+-- By a number, since a name may be longer than an index takes.
 CREATE INDEX message_inbox_endpoint
-    ON tenure.message_inbox (source_endpoint_identity, position);
+    ON tenure.message_inbox (hashtextextended(source_endpoint_identity, 0), position);
 
 -- One row. Whoever adds to the inbox locks it first, so that positions become visible in order.
 CREATE TABLE tenure.inbox_position (
@@ -35,16 +36,18 @@ CREATE TABLE tenure.ingest_dedupe (
     payload_digest bytea NOT NULL,
     observed_at timestamptz NOT NULL,
     first_seen_at timestamptz NOT NULL,
+    -- To the hour: the index of ages is not written to by every duplicate.
     last_seen_at timestamptz NOT NULL,
     seen bigint NOT NULL DEFAULT 1,
     -- How often the key came with another payload.
     reused bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 90);
-CREATE INDEX ingest_dedupe_age ON tenure.ingest_dedupe (first_seen_at);
+CREATE INDEX ingest_dedupe_request ON tenure.ingest_dedupe (request_id);
+CREATE INDEX ingest_dedupe_age ON tenure.ingest_dedupe (last_seen_at);
 
 -- The newest epoch that was seen of each duty, and whose it was (R11).
 CREATE TABLE tenure.ingest_fence (
-    duty text NOT NULL PRIMARY KEY,
+    duty text COLLATE "C" NOT NULL PRIMARY KEY,
     epoch bigint NOT NULL CHECK (epoch BETWEEN 0 AND 9007199254740991),
     instance text NOT NULL,
     updated_at timestamptz NOT NULL
@@ -73,6 +76,7 @@ CREATE TABLE tenure.dead_letter (
     request_id uuid
 );
 CREATE INDEX dead_letter_state ON tenure.dead_letter (state, id);
+CREATE INDEX dead_letter_age ON tenure.dead_letter (resolved_at) WHERE resolved_at IS NOT NULL;
 
 CREATE TABLE tenure.connector_tokens (
     token_id text NOT NULL PRIMARY KEY,

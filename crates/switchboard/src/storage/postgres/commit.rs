@@ -1,0 +1,233 @@
+//! Submissions as arrays for one statement, and its answer.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use tenure_core::{Code, Epoch, StoreError};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use super::Postgres;
+use super::value::{column, from_micros, index, to_micros};
+use crate::storage::{Ended, Fence, Item, Outcome, Settled, Standing, Submission};
+
+impl Postgres {
+    pub(super) async fn commit_group(
+        &self,
+        group: &[Submission],
+    ) -> Result<Vec<Settled>, StoreError> {
+        if group.is_empty() {
+            return Ok(Vec::new());
+        }
+        let gates = Gates::of(group.iter().map(|it| (it.token_id.as_deref(), it.fence.as_ref())));
+        let items = Items::of(group, &gates.of);
+        let rows = self.commits.query(&self.statements.ingest_commit, &[
+            (&gates.tokens, Type::TEXT_ARRAY),
+            (&gates.duties, Type::TEXT_ARRAY),
+            (&gates.epochs, Type::INT8_ARRAY),
+            (&gates.instances, Type::TEXT_ARRAY),
+            (&items.last_round, Type::INT4),
+            (&items.rounds, Type::INT4_ARRAY),
+            (&items.gates, Type::INT4_ARRAY),
+            (&items.ids, Type::UUID_ARRAY),
+            (&items.digests, Type::BYTEA_ARRAY),
+            (&items.previous, Type::BYTEA_ARRAY),
+            (&items.payloads, Type::BYTEA_ARRAY),
+            (&items.observed, Type::TIMESTAMPTZ_ARRAY),
+            (&items.channels, Type::TEXT_ARRAY),
+            (&items.providers, Type::TEXT_ARRAY),
+            (&items.endpoints, Type::TEXT_ARRAY),
+            (&items.senders, Type::TEXT_ARRAY),
+            (&items.threads, Type::TEXT_ARRAY),
+            (&items.tiers, Type::TEXT_ARRAY),
+            (&items.keys, Type::TEXT_ARRAY),
+            (&items.envelopes, Type::TEXT_ARRAY),
+        ]);
+        // From here on it has happened, whatever is wrong with the answer.
+        settle(group, &gates, &rows.await?).map_err(StoreError::or_happened)
+    }
+}
+
+/// The different pairs of a token and a fence, each judged once.
+#[derive(Default)]
+pub(super) struct Gates<'a> {
+    pub(super) tokens: Vec<Option<&'a str>>,
+    pub(super) duties: Vec<Option<String>>,
+    pub(super) epochs: Vec<Option<i64>>,
+    pub(super) instances: Vec<Option<&'a str>>,
+    /// The gate of each submission.
+    of: Vec<usize>,
+}
+
+impl<'a> Gates<'a> {
+    pub(super) fn of(
+        submissions: impl Iterator<Item = (Option<&'a str>, Option<&'a Fence>)>,
+    ) -> Self {
+        let mut gates = Self::default();
+        let mut known = BTreeMap::new();
+        for (token, fence) in submissions {
+            let shown = fence.map(|fence| (&fence.duty, fence.epoch, &fence.instance));
+            let gate = *known.entry((token, shown)).or_insert_with(|| {
+                gates.tokens.push(token);
+                gates.duties.push(fence.map(|fence| fence.duty.to_string()));
+                gates.epochs.push(fence.map(|fence| fence.epoch.as_i64()));
+                gates.instances.push(fence.map(|fence| fence.instance.as_str()));
+                gates.tokens.len() - 1
+            });
+            gates.of.push(gate);
+        }
+        gates
+    }
+}
+
+/// The events of a group, column by column.
+#[derive(Default)]
+struct Items<'a> {
+    last_round: i32,
+    rounds: Vec<i32>,
+    gates: Vec<i32>,
+    ids: Vec<Uuid>,
+    digests: Vec<&'a [u8]>,
+    previous: Vec<Option<&'a [u8]>>,
+    payloads: Vec<&'a [u8]>,
+    observed: Vec<SystemTime>,
+    channels: Vec<&'a str>,
+    providers: Vec<&'a str>,
+    endpoints: Vec<&'a str>,
+    senders: Vec<&'a str>,
+    threads: Vec<Option<&'a str>>,
+    tiers: Vec<&'a str>,
+    keys: Vec<&'a str>,
+    envelopes: Vec<&'a str>,
+}
+
+impl<'a> Items<'a> {
+    fn of(group: &'a [Submission], gates: &[usize]) -> Self {
+        let mut items = Self { rounds: rounds(group), ..Self::default() };
+        items.last_round = items.rounds.iter().max().copied().unwrap_or(-1);
+        for (submission, gate) in group.iter().zip(gates) {
+            for Item { request_id, event } in &submission.items {
+                // The server counts from 1; a group has far fewer gates than an i32 can say.
+                items.gates.push(i32::try_from(gate + 1).unwrap_or(i32::MAX));
+                items.ids.push(*request_id);
+                items.digests.push(&event.dedupe.digest);
+                items.previous.push(event.dedupe.previous_hour.as_ref().map(<[u8; 32]>::as_slice));
+                items.payloads.push(&event.payload_digest);
+                items.observed.push(from_micros(event.observed_at_micros));
+                items.channels.push(event.channel);
+                items.providers.push(event.provider);
+                items.endpoints.push(&event.endpoint_identity);
+                items.senders.push(&event.sender_identity);
+                items.threads.push(event.thread_identity.as_deref());
+                items.tiers.push(event.policy_tier);
+                items.keys.push(&event.dedupe.key);
+                items.envelopes.push(&event.envelope);
+            }
+        }
+        items
+    }
+}
+
+/// An event whose previous hour is the key of one before it waits until that one is settled.
+fn rounds(group: &[Submission]) -> Vec<i32> {
+    let keys = || group.iter().flat_map(|it| &it.items).map(|item| &item.event.dedupe);
+    if keys().all(|key| key.previous_hour.is_none()) {
+        return keys().map(|_| 0).collect();
+    }
+    let mut round_of: BTreeMap<&[u8; 32], i32> = BTreeMap::new();
+    keys()
+        .map(|key| {
+            let earlier = key.previous_hour.as_ref().and_then(|hour| round_of.get(hour));
+            let after = earlier.map_or(0, |round| round + 1);
+            let same = round_of.get(&key.digest).copied().unwrap_or(0);
+            round_of.insert(&key.digest, after.max(same));
+            after.max(same)
+        })
+        .collect()
+}
+
+/// Why a gate stays closed.
+pub(super) enum Closed {
+    Fenced(Standing),
+    Ended(Ended),
+}
+
+/// Reads a gate that stays closed from a row of `item, verdict, epoch, instance, updated_at`.
+pub(super) fn closed(
+    row: &Row,
+    verdict: &str,
+    duty: Option<&str>,
+) -> Result<Option<Closed>, StoreError> {
+    Ok(Some(match verdict {
+        "gone" => Closed::Ended(Ended::Gone),
+        "revoked" => Closed::Ended(Ended::Revoked),
+        "expired" => Closed::Ended(Ended::Expired),
+        "fenced" => Closed::Fenced(Standing {
+            duty: duty.unwrap_or_default().to_owned(),
+            epoch: Epoch::from_i64(column(row, 2)?)?,
+            instance: column(row, 3)?,
+            updated_at: to_micros(column(row, 4)?),
+        }),
+        _ => return Ok(None),
+    }))
+}
+
+impl From<Closed> for Settled {
+    fn from(closed: Closed) -> Self {
+        match closed {
+            Closed::Fenced(standing) => Self::Fenced(standing),
+            Closed::Ended(ended) => Self::TokenEnded(ended),
+        }
+    }
+}
+
+fn settle(
+    group: &[Submission],
+    gates: &Gates<'_>,
+    rows: &[Row],
+) -> Result<Vec<Settled>, StoreError> {
+    let odd = |what: &str| StoreError::unknown(Code::Damaged, format!("ingest_commit: {what}"));
+    let mut shut: Vec<Option<Settled>> = vec![None; gates.tokens.len()];
+    let mut same: BTreeMap<usize, (Uuid, bool)> = BTreeMap::new();
+    let mut stored: Option<i64> = None;
+    for row in rows {
+        match column::<&str>(row, 1)? {
+            "same" => {
+                same.insert(index(row)?, (column(row, 5)?, column(row, 6)?));
+            }
+            "stored" => stored = Some(column(row, 0)?),
+            verdict => {
+                let gate = index(row)?;
+                let duty = gates.duties.get(gate).and_then(Option::as_deref);
+                let why = closed(row, verdict, duty)?.ok_or_else(|| odd(verdict))?;
+                *shut.get_mut(gate).ok_or_else(|| odd("gate"))? = Some(why.into());
+            }
+        }
+    }
+    let (mut number, mut fresh) = (0, 0);
+    let mut answers = Vec::with_capacity(group.len());
+    for (submission, gate) in group.iter().zip(&gates.of) {
+        let first = number;
+        number += submission.items.len();
+        if let Some(why) = &shut[*gate] {
+            answers.push(why.clone());
+            continue;
+        }
+        let outcome = |(place, item): (usize, &Item)| match same.get(&(first + place)) {
+            Some((request_id, reused)) => {
+                Outcome { request_id: *request_id, duplicate: true, reused: *reused }
+            }
+            None => {
+                fresh += 1;
+                Outcome { request_id: item.request_id, duplicate: false, reused: false }
+            }
+        };
+        answers.push(Settled::Stored(submission.items.iter().enumerate().map(outcome).collect()));
+    }
+    // What is not mentioned is new: that has to add up.
+    if stored != Some(fresh) {
+        return Err(odd(&format!("{stored:?} stored, not {fresh}")));
+    }
+    Ok(answers)
+}

@@ -1,0 +1,158 @@
+//! Dead letters and fences.
+
+use std::time::SystemTime;
+
+use tenure_core::{Code, Epoch, StoreError};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use super::commit::{Closed, closed};
+use super::value::{column, count, missing, to_micros};
+use super::{Parameter, Postgres};
+use crate::storage::{DeadLetter, DeadQuery, Fence, KeptLetter, Posted, Resolve, Resolved, Standing};
+
+impl Postgres {
+    pub(super) async fn keep_letter(
+        &self,
+        letter: &DeadLetter,
+        fence: Option<&Fence>,
+        token_id: Option<&str>,
+    ) -> Result<Posted, StoreError> {
+        let duty = fence.map(|fence| fence.duty.to_string());
+        let epoch = fence.map(|fence| fence.epoch.as_i64());
+        let instance = fence.map(|fence| fence.instance.as_str());
+        let digest = letter.digest.as_slice();
+        let rows = self.data.query(&self.statements.letter_post, &[
+            (&token_id, Type::TEXT),
+            (&duty, Type::TEXT),
+            (&epoch, Type::INT8),
+            (&instance, Type::TEXT),
+            (&letter.id, Type::UUID),
+            (&digest, Type::BYTEA),
+            (&letter.channel, Type::TEXT),
+            (&letter.provider, Type::TEXT),
+            (&letter.endpoint_identity, Type::TEXT),
+            (&letter.external_event_id, Type::TEXT),
+            (&letter.error_class, Type::TEXT),
+            (&letter.reason, Type::TEXT),
+            (&letter.attempts, Type::INT8),
+            (&letter.envelope, Type::TEXT),
+        ]);
+        let rows = rows.await?;
+        posted(rows.first().ok_or_else(missing)?, duty.as_deref()).map_err(StoreError::or_happened)
+    }
+
+    pub(super) async fn list_letters(
+        &self,
+        query: &DeadQuery,
+    ) -> Result<Vec<KeptLetter>, StoreError> {
+        let after = query.after.unwrap_or(Uuid::nil());
+        let limit = count(query.limit);
+        let mut parameters: Vec<Parameter<'_>> = vec![
+            (&after, Type::UUID),
+            (&limit, Type::INT8),
+            (&query.endpoint_identity, Type::TEXT),
+        ];
+        let mut statement = &self.statements.letter_list;
+        if let Some(state) = &query.state {
+            statement = &self.statements.letter_list_state;
+            parameters.push((state, Type::TEXT));
+        }
+        self.data.query(statement, &parameters).await?.iter().map(kept).collect()
+    }
+
+    pub(super) async fn show_letter(&self, id: Uuid) -> Result<Option<KeptLetter>, StoreError> {
+        let rows = self.data.query(&self.statements.letter_show, &[(&id, Type::UUID)]).await?;
+        rows.first().map(kept).transpose()
+    }
+
+    pub(super) async fn end_letter(&self, resolve: &Resolve) -> Result<Resolved, StoreError> {
+        let rows = self.data.query(&self.statements.letter_resolve, &[
+            (&resolve.id, Type::UUID),
+            (&resolve.state, Type::TEXT),
+            (&resolve.by, Type::TEXT),
+            (&resolve.resolution, Type::TEXT),
+            (&resolve.request_id, Type::UUID),
+        ]);
+        let rows = rows.await?;
+        let row = rows.first().ok_or_else(missing)?;
+        Ok(match (column(row, 0)?, column(row, 1)?) {
+            (true, _) => Resolved::Done,
+            (false, true) => Resolved::Before,
+            (false, false) => Resolved::Nothing,
+        })
+    }
+
+    pub(super) async fn list_fences(
+        &self,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<Standing>, StoreError> {
+        let limit = count(limit);
+        let parameters: [Parameter<'_>; 2] = [(&after, Type::TEXT), (&limit, Type::INT8)];
+        self.data.query(&self.statements.fence_list, &parameters).await?.iter().map(standing).collect()
+    }
+
+    pub(super) async fn forget_fence(
+        &self,
+        duty: &str,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<Standing>, StoreError> {
+        let parameters: [Parameter<'_>; 3] =
+            [(&duty, Type::TEXT), (&by, Type::TEXT), (&reason, Type::TEXT)];
+        let rows = self.data.query(&self.statements.fence_reset, &parameters).await?;
+        rows.first().map(standing).transpose().map_err(StoreError::or_happened)
+    }
+}
+
+fn posted(row: &Row, duty: Option<&str>) -> Result<Posted, StoreError> {
+    let verdict: &str = column(row, 1)?;
+    if verdict == "kept" {
+        return Ok(Posted::Kept { id: column(row, 5)?, duplicate: column(row, 6)? });
+    }
+    let odd = || StoreError::unknown(Code::Damaged, format!("letter_post answered {verdict:?}"));
+    Ok(match closed(row, verdict, duty)?.ok_or_else(odd)? {
+        Closed::Fenced(standing) => Posted::Fenced(standing),
+        Closed::Ended(ended) => Posted::TokenEnded(ended),
+    })
+}
+
+fn standing(row: &Row) -> Result<Standing, StoreError> {
+    Ok(Standing {
+        duty: column(row, 0)?,
+        epoch: Epoch::from_i64(column(row, 1)?)?,
+        instance: column(row, 2)?,
+        updated_at: to_micros(column(row, 3)?),
+    })
+}
+
+fn kept(row: &Row) -> Result<KeptLetter, StoreError> {
+    let digest: &[u8] = column(row, 1)?;
+    let odd = |_| StoreError::refused(Code::Damaged, "a dead letter's digest has not 32 bytes");
+    let letter = DeadLetter {
+        id: column(row, 0)?,
+        digest: digest.try_into().map_err(odd)?,
+        channel: column(row, 3)?,
+        provider: column(row, 4)?,
+        endpoint_identity: column(row, 5)?,
+        external_event_id: column(row, 6)?,
+        error_class: column(row, 7)?,
+        reason: column(row, 8)?,
+        attempts: column(row, 9)?,
+        envelope: column(row, 12)?,
+    };
+    let resolved_at: Option<SystemTime> = column(row, 14)?;
+    Ok(KeptLetter {
+        letter,
+        posted_at: to_micros(column(row, 2)?),
+        duty: column(row, 10)?,
+        token_id: column(row, 11)?,
+        state: column(row, 13)?,
+        resolved_at: resolved_at.map(to_micros),
+        resolved_by: column(row, 15)?,
+        resolution: column(row, 16)?,
+        request_id: column(row, 17)?,
+    })
+}

@@ -1,0 +1,262 @@
+//! PostgreSQL: several replicas as one.
+//!
+//! Each change is one statement that commits by itself: nobody waits for a client that is paused
+//! between two. Ingest takes turns: whoever commits locks the one row of `inbox_position` first, so
+//! that positions become visible in their order and no two commits wait for each other in a circle.
+
+mod commit;
+mod inbox;
+mod letter;
+mod statements;
+mod token;
+mod value;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use tenure_core::{Code, StoreError};
+use tenure_store::IfAbsent;
+use tenure_store::beside::postgres::{
+    self as beside, Line, Parameter, is_direct, keep_plans_keyed, primary_only, target, within,
+};
+use tenure_store::beside::{History, Migration};
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use super::{
+    Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxPage, InboxQuery, Keep,
+    KeptLetter, NewToken, Posted, Pruned, Resolve, Resolved, Settled, Standing, Storage,
+    Submission, Token, TokenAudit, Usage,
+};
+use statements::Statements;
+use value::{column, missing};
+
+/// Commits take turns in the server: one works, one waits, one is replaced.
+const COMMIT_CONNECTIONS: usize = 3;
+/// Connections for everything else.
+const DATA_CONNECTIONS: usize = 8;
+/// How much [`Storage::prune`] takes of each kind at a time; the statements say the same.
+const STEP: u64 = 1_000;
+
+/// The functions always belong to the newest migration: whoever adds one moves them to it.
+const HISTORY: History = History {
+    table: "switchboard_migration",
+    migrations: &[Migration {
+        number: 1,
+        name: "ground",
+        sql: concat!(
+            include_str!("migrations/0001_ground.sql"),
+            include_str!("sql/routine/ingest_gate.sql"),
+            include_str!("sql/routine/ingest_commit.sql"),
+            include_str!("sql/routine/inbox_prune.sql"),
+            include_str!("sql/routine/fence_reset.sql"),
+            include_str!("sql/routine/letter_post.sql"),
+            include_str!("sql/routine/usage_add.sql"),
+        ),
+    }],
+};
+
+const RIGHTS: &str = "-- For each role that runs the switchboard:\n\
+    -- GRANT USAGE ON SCHEMA tenure TO role;\n\
+    -- GRANT SELECT ON tenure.switchboard_migration TO role;\n\
+    -- GRANT SELECT, UPDATE ON tenure.inbox_position TO role;\n\
+    -- GRANT SELECT, INSERT, DELETE ON tenure.message_inbox TO role;\n\
+    -- GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.ingest_dedupe, tenure.ingest_fence,\n\
+    --     tenure.dead_letter, tenure.auth_failure TO role;\n\
+    -- GRANT SELECT, INSERT, UPDATE ON tenure.connector_tokens, tenure.token_usage TO role;\n\
+    -- GRANT SELECT, INSERT ON tenure.token_audit_log TO role;\n";
+
+/// The tables and functions as a script, for an administrator.
+pub fn script(schema: &str) -> Result<String, StoreError> {
+    beside::check_name(schema)?;
+    Ok(beside::script(schema, &HISTORY, RIGHTS))
+}
+
+/// A switchboard's tables in a PostgreSQL schema.
+pub struct Postgres {
+    commits: Line,
+    data: Line,
+    statements: Statements,
+    schema: String,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Postgres");
+        shown.field("schema", &self.schema).field("direct", &self.data.is_direct());
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Postgres {
+    /// Connects, looks at the server, and brings the tables up to date.
+    pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> Result<Self, StoreError> {
+        beside::check_name(schema)?;
+        let mut target = target(url).await?;
+        let named = is_direct(&target).await;
+        if named {
+            keep_plans_keyed(&mut target);
+        }
+        // The first connection takes any server, to say what is wrong with it; the others take a
+        // primary only, also after a failover.
+        let mut client = Line::new(&target, 1, false)?.client().await?;
+        let look = "SELECT pg_is_in_recovery(), current_setting('server_encoding')";
+        let rows = within(client.query_typed(look, &[])).await?;
+        let row = rows.first().ok_or_else(missing)?;
+        if column(row, 0)? {
+            return Err(StoreError::refused(Code::ReadOnly, "this server is a standby"));
+        }
+        let encoding: &str = column(row, 1)?;
+        if encoding != "UTF8" {
+            let detail = format!("the database's encoding is {encoding}; events need UTF8");
+            return Err(StoreError::refused(Code::BadUrl, detail));
+        }
+        beside::migrate(&mut client, schema, &HISTORY, if_absent).await?;
+        drop(client);
+        primary_only(&mut target);
+        Ok(Self {
+            commits: Line::new(&target, COMMIT_CONNECTIONS, named)?,
+            data: Line::new(&target, DATA_CONNECTIONS, named)?,
+            statements: Statements::new(schema),
+            schema: schema.to_owned(),
+        })
+    }
+
+    /// The first column of the only row.
+    async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(
+        &self,
+        sql: &str,
+    ) -> Result<T, StoreError> {
+        let rows = self.data.query(sql, &[]).await?;
+        column(rows.first().ok_or_else(missing)?, 0)
+    }
+
+    /// Takes away what is past its retention, at most [`STEP`] of its kind.
+    async fn take_away(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, StoreError> {
+        let rows = self.data.query(sql, parameters).await?;
+        let gone: i64 = column(rows.first().ok_or_else(missing)?, 0)?;
+        Ok(u64::try_from(gone).unwrap_or(0))
+    }
+}
+
+#[async_trait]
+impl Storage for Postgres {
+    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError> {
+        self.commit_group(group).await
+    }
+
+    async fn inbox(&self, query: &InboxQuery) -> Result<InboxPage, StoreError> {
+        self.read_inbox(query).await
+    }
+
+    async fn message(&self, request_id: Uuid) -> Result<Found, StoreError> {
+        self.show_message(request_id).await
+    }
+
+    async fn last_position(&self) -> Result<i64, StoreError> {
+        self.value(&self.statements.inbox_last).await
+    }
+
+    async fn fences(&self, after: &str, limit: usize) -> Result<Vec<Standing>, StoreError> {
+        self.list_fences(after, limit).await
+    }
+
+    async fn reset_fence(
+        &self,
+        duty: &str,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<Standing>, StoreError> {
+        self.forget_fence(duty, by, reason).await
+    }
+
+    async fn post_letter(
+        &self,
+        letter: &DeadLetter,
+        fence: Option<&Fence>,
+        token_id: Option<&str>,
+    ) -> Result<Posted, StoreError> {
+        self.keep_letter(letter, fence, token_id).await
+    }
+
+    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, StoreError> {
+        self.list_letters(query).await
+    }
+
+    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, StoreError> {
+        self.show_letter(id).await
+    }
+
+    async fn resolve_letter(&self, resolve: &Resolve) -> Result<Resolved, StoreError> {
+        self.end_letter(resolve).await
+    }
+
+    async fn pending_letters(&self) -> Result<u64, StoreError> {
+        let pending: i64 = self.value(&self.statements.letter_count_pending).await?;
+        Ok(u64::try_from(pending).unwrap_or(0))
+    }
+
+    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError> {
+        self.judge(attempt).await
+    }
+
+    async fn has_tokens(&self) -> Result<bool, StoreError> {
+        self.value(&self.statements.token_exists).await
+    }
+
+    async fn create_token(&self, token: &NewToken) -> Result<bool, StoreError> {
+        self.make_token(token).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        self.list_tokens().await
+    }
+
+    async fn revoke_token(
+        &self,
+        token_id: &str,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<bool>, StoreError> {
+        self.end_token(token_id, by, reason).await
+    }
+
+    async fn add_usage(&self, usage: &[Usage]) -> Result<(), StoreError> {
+        self.count_usage(usage).await
+    }
+
+    async fn usage(
+        &self,
+        token_id: Option<&str>,
+        since_day: &str,
+    ) -> Result<Vec<Usage>, StoreError> {
+        self.read_usage(token_id, since_day).await
+    }
+
+    async fn audit(
+        &self,
+        token_id: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<TokenAudit>, StoreError> {
+        self.read_audit(token_id, limit).await
+    }
+
+    async fn prune(&self, keep: Keep) -> Result<Pruned, StoreError> {
+        let statements = &self.statements;
+        let (bodies, keys) = (keep.bodies, keep.keys.max(keep.bodies));
+        let (bodies, keys) = ([(&bodies as _, Type::INT8)], [(&keys as _, Type::INT8)]);
+        let messages = self.take_away(&statements.inbox_prune, &bodies).await?;
+        let keys = self.take_away(&statements.dedupe_prune, &keys).await?;
+        let letters = self.take_away(&statements.letter_prune, &bodies).await?;
+        let addresses = self.take_away(&statements.address_prune, &[]).await?;
+        let more = [messages, keys, letters, addresses].into_iter().any(|gone| gone >= STEP);
+        Ok(Pruned { messages, keys, letters, addresses, more })
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        if self.value(&self.statements.takes_writes).await? {
+            return Ok(());
+        }
+        Err(StoreError::refused(Code::ReadOnly, "the server takes no writes"))
+    }
+}

@@ -1,0 +1,1 @@
+SELECT last FROM tenure.inbox_position WHERE only_row

@@ -1,0 +1,1 @@
+SELECT count(*) FROM tenure.dead_letter WHERE state = 'pending'

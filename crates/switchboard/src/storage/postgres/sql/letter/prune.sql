@@ -1,0 +1,8 @@
+WITH gone AS (
+    DELETE FROM tenure.dead_letter WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM tenure.dead_letter
+        WHERE resolved_at < clock_timestamp() - $1 * interval '1 microsecond'
+        ORDER BY resolved_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+    )) RETURNING true
+)
+SELECT count(*) FROM gone

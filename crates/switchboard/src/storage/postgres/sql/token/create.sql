@@ -1,0 +1,17 @@
+-- Makes a token and notes it. No row when the token that it replaces is not there.
+WITH made AS (
+    INSERT INTO tenure.connector_tokens (token_id, token_hash, environment, roles, scope_channel,
+        scope_provider, scope_endpoint_identity, created_at, created_by, expires_at, description,
+        replaces_token_id)
+    SELECT $1, $2, $3, $4, $5, $6, $7, clock_timestamp(), $9,
+        clock_timestamp() + $8 * interval '1 microsecond', $10, $11
+    WHERE $11 IS NULL OR EXISTS (SELECT FROM tenure.connector_tokens WHERE token_id = $11)
+    RETURNING *
+)
+INSERT INTO tenure.token_audit_log
+    (token_id, action_type, operator_identity, reason, performed_at, metadata)
+SELECT token_id, CASE WHEN replaces_token_id IS NULL THEN 'create' ELSE 'rotate' END, created_by,
+    description, created_at, json_build_object('environment', environment, 'roles', roles,
+        'replaces_token_id', replaces_token_id)::text
+FROM made
+RETURNING id

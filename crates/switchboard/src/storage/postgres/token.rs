@@ -1,0 +1,167 @@
+//! Tokens, and what is done with them.
+
+use std::time::SystemTime;
+
+use tenure_core::{Code, StoreError};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::value::{column, count, missing, to_micros};
+use super::{Parameter, Postgres};
+use crate::storage::{Admission, Attempt, Ended, NewToken, Scope, Token, TokenAudit, Usage};
+
+impl Postgres {
+    pub(super) async fn judge(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError> {
+        let hash = attempt.hash.as_ref().map(<[u8; 32]>::as_slice);
+        let rows = self.data.query(&self.statements.token_admit, &[
+            (&hash, Type::BYTEA),
+            (&attempt.address, Type::TEXT),
+            (&attempt.limit, Type::INT8),
+            (&attempt.window, Type::INT8),
+            (&attempt.recognised, Type::BOOL),
+        ]);
+        let rows = rows.await?;
+        let row = rows.first().ok_or_else(missing)?;
+        if let Some(retry_after) = column::<Option<i64>>(row, 0)? {
+            return Ok(Admission::Limited { retry_after: retry_after.max(1) });
+        }
+        match column(row, 1)? {
+            "good" => Ok(Admission::Token(Box::new(token(row, 2)?))),
+            "revoked" => Ok(Admission::Ended(Ended::Revoked)),
+            "expired" => Ok(Admission::Ended(Ended::Expired)),
+            "unknown" => Ok(Admission::Unknown),
+            other => Err(StoreError::unknown(Code::Damaged, format!("an attempt is {other:?}"))),
+        }
+    }
+
+    pub(super) async fn make_token(&self, token: &NewToken) -> Result<bool, StoreError> {
+        let (hash, roles) = (token.hash.as_slice(), token.roles.join(","));
+        let scope = token.scope.as_ref();
+        let channel = scope.map(|scope| scope.channel.as_str());
+        let provider = scope.map(|scope| scope.provider.as_str());
+        let endpoint = scope.map(|scope| scope.endpoint_identity.as_str());
+        let rows = self.data.query(&self.statements.token_create, &[
+            (&token.token_id, Type::TEXT),
+            (&hash, Type::BYTEA),
+            (&token.environment, Type::TEXT),
+            (&roles, Type::TEXT),
+            (&channel, Type::TEXT),
+            (&provider, Type::TEXT),
+            (&endpoint, Type::TEXT),
+            (&token.lifetime, Type::INT8),
+            (&token.by, Type::TEXT),
+            (&token.description, Type::TEXT),
+            (&token.replaces, Type::TEXT),
+        ]);
+        Ok(!rows.await?.is_empty())
+    }
+
+    pub(super) async fn list_tokens(&self) -> Result<Vec<Token>, StoreError> {
+        let rows = self.data.query(&self.statements.token_list, &[]).await?;
+        rows.iter().map(|row| token(row, 0)).collect()
+    }
+
+    pub(super) async fn end_token(
+        &self,
+        token_id: &str,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<bool>, StoreError> {
+        let parameters: [Parameter<'_>; 3] =
+            [(&token_id, Type::TEXT), (&by, Type::TEXT), (&reason, Type::TEXT)];
+        let rows = self.data.query(&self.statements.token_revoke, &parameters).await?;
+        let row = rows.first().ok_or_else(missing)?;
+        let (done, is_there): (bool, bool) = (column(row, 0)?, column(row, 1)?);
+        Ok(is_there.then_some(done))
+    }
+
+    pub(super) async fn count_usage(&self, usage: &[Usage]) -> Result<(), StoreError> {
+        let tokens: Vec<&str> = usage.iter().map(|used| used.token_id.as_str()).collect();
+        let days: Vec<&str> = usage.iter().map(|used| used.day.as_str()).collect();
+        let requests: Vec<i64> = usage.iter().map(|used| used.requests).collect();
+        let accepted: Vec<i64> = usage.iter().map(|used| used.accepted).collect();
+        let duplicates: Vec<i64> = usage.iter().map(|used| used.duplicates).collect();
+        let refused: Vec<i64> = usage.iter().map(|used| used.refused).collect();
+        let rows = self.data.query(&self.statements.usage_add, &[
+            (&tokens, Type::TEXT_ARRAY),
+            (&days, Type::TEXT_ARRAY),
+            (&requests, Type::INT8_ARRAY),
+            (&accepted, Type::INT8_ARRAY),
+            (&duplicates, Type::INT8_ARRAY),
+            (&refused, Type::INT8_ARRAY),
+        ]);
+        rows.await?;
+        Ok(())
+    }
+
+    pub(super) async fn read_usage(
+        &self,
+        token_id: Option<&str>,
+        since_day: &str,
+    ) -> Result<Vec<Usage>, StoreError> {
+        let parameters: [Parameter<'_>; 2] = [(&token_id, Type::TEXT), (&since_day, Type::TEXT)];
+        let rows = self.data.query(&self.statements.token_usage, &parameters).await?;
+        rows.iter().map(used).collect()
+    }
+
+    pub(super) async fn read_audit(
+        &self,
+        token_id: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<TokenAudit>, StoreError> {
+        let limit = count(limit);
+        let parameters: [Parameter<'_>; 2] = [(&token_id, Type::TEXT), (&limit, Type::INT8)];
+        let rows = self.data.query(&self.statements.token_audit, &parameters).await?;
+        rows.iter().map(audited).collect()
+    }
+}
+
+/// From the column `first` on.
+fn token(row: &Row, first: usize) -> Result<Token, StoreError> {
+    let text = |place: usize| column::<Option<String>>(row, first + place);
+    let at = |place: usize| column::<Option<SystemTime>>(row, first + place);
+    let scope = match (text(3)?, text(4)?, text(5)?) {
+        (Some(channel), Some(provider), Some(endpoint_identity)) => {
+            Some(Scope { channel, provider, endpoint_identity })
+        }
+        _ => None,
+    };
+    let roles: &str = column(row, first + 2)?;
+    Ok(Token {
+        token_id: column(row, first)?,
+        environment: column(row, first + 1)?,
+        roles: roles.split(',').filter(|role| !role.is_empty()).map(str::to_owned).collect(),
+        scope,
+        created_at: to_micros(column(row, first + 6)?),
+        created_by: column(row, first + 7)?,
+        expires_at: to_micros(column(row, first + 8)?),
+        revoked_at: at(9)?.map(to_micros),
+        revoked_by: text(10)?,
+        revoked_reason: text(11)?,
+        description: column(row, first + 12)?,
+        replaces_token_id: text(13)?,
+        last_used_at: at(14)?.map(to_micros),
+    })
+}
+
+fn used(row: &Row) -> Result<Usage, StoreError> {
+    Ok(Usage {
+        token_id: column(row, 0)?,
+        day: column(row, 1)?,
+        requests: column(row, 2)?,
+        accepted: column(row, 3)?,
+        duplicates: column(row, 4)?,
+        refused: column(row, 5)?,
+    })
+}
+
+fn audited(row: &Row) -> Result<TokenAudit, StoreError> {
+    Ok(TokenAudit {
+        token_id: column(row, 0)?,
+        action_type: column(row, 1)?,
+        operator_identity: column(row, 2)?,
+        reason: column(row, 3)?,
+        performed_at: to_micros(column(row, 4)?),
+        metadata: column(row, 5)?,
+    })
+}
