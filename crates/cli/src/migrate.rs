@@ -7,7 +7,7 @@ use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::storage;
 
 use crate::failure::Failure;
-use crate::output::{document, shown};
+use crate::output::{document, shown, to_stderr};
 
 /// Opening a store updates it; only when there is none it is made.
 pub(crate) async fn run(url: &StoreUrl, json: bool) -> Result<String, Failure> {
@@ -23,7 +23,13 @@ pub(crate) async fn run(url: &StoreUrl, json: bool) -> Result<String, Failure> {
     };
     // The switchboard keeps its tables beside the store's, where there are tables.
     if url.tables().is_ok() {
-        storage::open(url, IfAbsent::Create).await?;
+        match storage::open(url, IfAbsent::Create).await {
+            // Not every role that runs Tenure runs the switchboard.
+            Err(error) if error.code() == Code::Denied => {
+                to_stderr("the tables of the switchboard are not for this role");
+            }
+            opened => drop(opened?),
+        }
     }
     let store = url.to_string();
     Ok(match (json, created) {
@@ -45,20 +51,18 @@ pub(crate) fn script(url: &StoreUrl, json: bool) -> Result<String, Failure> {
     })
 }
 
-/// What comes before the rights that a role needs.
-const RIGHTS: &str = "-- For each role that runs Tenure:\n";
+/// How the lines begin that say what each role has to be granted.
+const RIGHTS: &str = "-- For each role";
 
 /// Two scripts as one: first all that makes tables, then all rights.
 fn joined(store: &str, switchboard: &str) -> String {
-    let parts =
-        [store, switchboard].map(|script| script.split_once(RIGHTS).unwrap_or((script, "")));
-    let [(store, rights), (switchboard, more)] = parts;
-    let tables =
-        format!("{}\n\n-- The switchboard.\n{}\n", store.trim_end(), switchboard.trim_end());
-    match rights.is_empty() && more.is_empty() {
-        true => tables,
-        false => format!("{tables}\n{RIGHTS}{rights}{more}"),
-    }
+    let [(store, rights), (switchboard, more)] = [store, switchboard].map(|script| {
+        let at = script.find(RIGHTS).unwrap_or(script.len());
+        script.split_at(at)
+    });
+    let (store, switchboard) = (store.trim_end(), switchboard.trim_end());
+    let rights = if rights.is_empty() { String::new() } else { format!("\n{rights}{more}") };
+    format!("{store}\n\n-- The switchboard.\n{switchboard}\n{rights}")
 }
 
 #[cfg(test)]
@@ -67,11 +71,11 @@ mod tests {
 
     #[test]
     fn rights_come_last() {
-        let script = |name: &str| format!("BEGIN; {name}\nCOMMIT;\n\n{RIGHTS}-- GRANT {name};\n");
-        let text = joined(&script("a"), &script("b"));
-        let expected = "BEGIN; a\nCOMMIT;\n\n-- The switchboard.\nBEGIN; b\nCOMMIT;\n\n\
-            -- For each role that runs Tenure:\n-- GRANT a;\n-- GRANT b;\n";
-        assert_eq!(text, expected);
+        let rights = |name: &str| format!("{RIGHTS} of {name}:\n-- GRANT {name};\n");
+        let script = |name: &str| format!("BEGIN; {name}\nCOMMIT;\n\n{}", rights(name));
+        let tables = "BEGIN; a\nCOMMIT;\n\n-- The switchboard.\nBEGIN; b\nCOMMIT;\n";
+        let expected = format!("{tables}\n{}{}", rights("a"), rights("b"));
+        assert_eq!(joined(&script("a"), &script("b")), expected);
         assert_eq!(joined("a\n", "b\n"), "a\n\n-- The switchboard.\nb\n");
     }
 }
