@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::fuzz;
 use crate::kill;
 use crate::run::{cargo, step};
 use crate::servers::{self, Servers};
@@ -19,7 +20,7 @@ usage: cargo xtask <command>
   tidy             the style checks alone
   services         start the test servers, print their URLs, wait for Ctrl-C
   soak [NAME]...   what takes too long for every change, all or these: features, tests,
-                   stories, kill-table, sim, model, chaos, rolling, churn, leader,
+                   stories, fuzz, kill-table, sim, model, chaos, rolling, churn, leader,
                    failover, patroni
   bench [store] [WORDS]
                    measure on private servers; WORDS go to the benchmark
@@ -32,6 +33,9 @@ usage: cargo xtask <command>
   kill-table [--rule RULE] [--seeds COUNT] [--check]
                    switch off each rule in turn, see who notices, and write
                    it into docs/guarantees.md
+  fuzz [NAME]... [--seconds 60]
+                   strange input for what strangers may send, all or these: envelope, batch,
+                   query
   chaos --store sqlite|postgres|redis|etcd [--minutes N] [--seed SEED]
                    real instances on a private store while everything fails
   chaos WORDS      another of its commands; `chaos --help` lists them";
@@ -59,6 +63,7 @@ pub(crate) enum Command {
         words: Vec<String>,
     },
     KillTable(kill::Options),
+    Fuzz(fuzz::Options),
     Chaos {
         words: Vec<String>,
     },
@@ -77,6 +82,7 @@ impl Command {
             "sim" if !rest.is_empty() => Some(Self::Sim { words: rest.to_vec() }),
             "model" => Some(Self::Model { words: rest.to_vec() }),
             "kill-table" => kill::Options::parse(rest).map(Self::KillTable),
+            "fuzz" => fuzz::Options::parse(rest).map(Self::Fuzz),
             "chaos" if !rest.is_empty() => Some(Self::Chaos { words: chaos_words(rest) }),
             _ => None,
         }
@@ -107,6 +113,7 @@ impl Command {
             Self::KillTable(options) => {
                 step("kill-table", "cargo xtask kill-table", || kill::run(&options))
             }
+            Self::Fuzz(options) => fuzz::run(&options),
             Self::Chaos { words } => step("chaos", "cargo xtask chaos", || chaos(&words)),
         }
     }
@@ -172,6 +179,7 @@ mod tests {
             "test fmt",
             "test --only",
             "test --only nothing",
+            "fuzz everything",
         ] {
             assert_eq!(parse(line), None, "{line}");
         }

@@ -7,6 +7,7 @@
 )]
 
 mod command;
+mod fuzz;
 mod kill;
 mod run;
 mod servers;

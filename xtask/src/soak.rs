@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::command;
+use crate::fuzz;
 use crate::kill;
 use crate::run::{cargo, step};
 use crate::servers::Servers;
@@ -19,6 +20,7 @@ const ALL: &[Soak] = &[
     Soak { name: "features", run: test::features },
     Soak { name: "tests", run: tests },
     Soak { name: "stories", run: stories },
+    Soak { name: "fuzz", run: || fuzz::run(&fuzz::Options::CHECK) },
     Soak { name: "kill-table", run: || kill::run(&kill::Options::CHECK) },
     Soak { name: "sim", run: || release("tenure-sim", &["--seeds", "10000"]) },
     Soak { name: "model", run: model },

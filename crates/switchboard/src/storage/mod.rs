@@ -1,6 +1,7 @@
 //! What the switchboard keeps, and the contract of whoever keeps it.
 
 mod letter;
+pub mod postgres;
 pub mod sqlite;
 mod token;
 
@@ -8,7 +9,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tenure_core::{Code, DutyKey, Epoch, InstanceId, StoreError};
+use tenure_core::{DutyKey, Epoch, InstanceId, StoreError};
 use tenure_store::beside::Place;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_wire::ingest::Event;
@@ -21,7 +22,9 @@ pub use token::{Admission, Attempt, NewToken, Scope, Token, TokenAudit, Usage};
 pub async fn open(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Storage>, StoreError> {
     match url.tables()? {
         Place::Sqlite(path) => Ok(Arc::new(sqlite::open(path, if_absent).await?)),
-        Place::Postgres { .. } => Err(not_built()),
+        Place::Postgres { url, schema } => {
+            Ok(Arc::new(postgres::open(&url, &schema, if_absent).await?))
+        }
     }
 }
 
@@ -29,12 +32,8 @@ pub async fn open(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Storage
 pub fn script(url: &StoreUrl) -> Result<String, StoreError> {
     match url.tables()? {
         Place::Sqlite(_) => Ok(sqlite::script()),
-        Place::Postgres { .. } => Err(not_built()),
+        Place::Postgres { schema, .. } => postgres::script(&schema),
     }
-}
-
-fn not_built() -> StoreError {
-    StoreError::refused(Code::NotBuilt, "the switchboard on PostgreSQL")
 }
 
 /// One request: its events belong together only in that its fence and its token are judged once.

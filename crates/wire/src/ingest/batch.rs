@@ -75,7 +75,9 @@ fn broken(at: usize, expected: &'static str) -> BadBatch {
 /// The lines of NDJSON, at most `most`, without blank ones. Lines end in a line feed, with or
 /// without a carriage return before it; the last need not.
 pub fn split_lines(bytes: &[u8], most: usize) -> Result<Vec<&[u8]>, BadBatch> {
-    let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let items: Vec<_> = lines.filter(|line| !line.is_empty()).take(most + 1).collect();
+    let is_blank = |line: &[u8]| line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !is_blank(line));
+    let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let items: Vec<_> = lines.take(most.saturating_add(1)).collect();
     if items.len() > most { Err(BadBatch::TooMany { most }) } else { Ok(items) }
 }

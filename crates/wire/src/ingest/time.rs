@@ -61,13 +61,13 @@ fn ahead(offset: &[u8]) -> Result<i64, Wrong> {
     let (sign, hour, minute) = match offset {
         [] => return Err(Wrong::NoOffset),
         b"Z" => return Ok(0),
-        [b'+', h @ .., b':', m, n] => (1, digits(h), digits(&[*m, *n])),
-        [b'-', h @ .., b':', m, n] => (-1, digits(h), digits(&[*m, *n])),
+        [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => (sign, [*h1, *h2], [*m1, *m2]),
         _ => return Err(Wrong::Form),
     };
-    match (offset.len(), hour, minute) {
-        (6, Some(hour @ ..=23), Some(minute @ ..=59)) => {
-            Ok(sign * (hour * HOUR_SECONDS + minute * 60))
+    match (digits(&hour), digits(&minute)) {
+        (Some(hour @ ..=23), Some(minute @ ..=59)) => {
+            let seconds = hour * HOUR_SECONDS + minute * 60;
+            Ok(if *sign == b'+' { seconds } else { -seconds })
         }
         _ => Err(Wrong::Form),
     }

@@ -8,8 +8,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::Postgres;
 use super::value::{column, from_micros, index, to_micros};
+use super::{Parameter, Postgres};
 use crate::storage::{Ended, Fence, Item, Outcome, Settled, Standing, Submission};
 
 impl Postgres {
@@ -22,7 +22,7 @@ impl Postgres {
         }
         let gates = Gates::of(group.iter().map(|it| (it.token_id.as_deref(), it.fence.as_ref())));
         let items = Items::of(group, &gates.of);
-        let rows = self.commits.query(&self.statements.ingest_commit, &[
+        let parameters: [Parameter<'_>; 20] = [
             (&gates.tokens, Type::TEXT_ARRAY),
             (&gates.duties, Type::TEXT_ARRAY),
             (&gates.epochs, Type::INT8_ARRAY),
@@ -43,9 +43,10 @@ impl Postgres {
             (&items.tiers, Type::TEXT_ARRAY),
             (&items.keys, Type::TEXT_ARRAY),
             (&items.envelopes, Type::TEXT_ARRAY),
-        ]);
+        ];
+        let rows = self.commits.query(&self.statements.ingest_commit, &parameters).await?;
         // From here on it has happened, whatever is wrong with the answer.
-        settle(group, &gates, &rows.await?).map_err(StoreError::or_happened)
+        settle(group, &gates, &rows).map_err(StoreError::or_happened)
     }
 }
 

@@ -57,7 +57,8 @@ fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxPage, StoreError> {
     // A page that is full was cut at its last message; another one looked at everything up to the
     // bound.
     let is_cut = more.unwrap_or(false) || messages.len() >= query.limit;
-    let looked_at = if is_cut { messages.last().map(|message| message.position) } else { Some(upto) };
+    let looked_at =
+        if is_cut { messages.last().map(|message| message.position) } else { Some(upto) };
     let next_after = looked_at.unwrap_or(query.after).max(query.after);
     Ok(InboxPage {
         messages,

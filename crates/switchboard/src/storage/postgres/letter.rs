@@ -10,7 +10,9 @@ use uuid::Uuid;
 use super::commit::{Closed, closed};
 use super::value::{column, count, missing, to_micros};
 use super::{Parameter, Postgres};
-use crate::storage::{DeadLetter, DeadQuery, Fence, KeptLetter, Posted, Resolve, Resolved, Standing};
+use crate::storage::{
+    DeadLetter, DeadQuery, Fence, KeptLetter, Posted, Resolve, Resolved, Standing,
+};
 
 impl Postgres {
     pub(super) async fn keep_letter(
@@ -23,7 +25,7 @@ impl Postgres {
         let epoch = fence.map(|fence| fence.epoch.as_i64());
         let instance = fence.map(|fence| fence.instance.as_str());
         let digest = letter.digest.as_slice();
-        let rows = self.data.query(&self.statements.letter_post, &[
+        let parameters: [Parameter<'_>; 14] = [
             (&token_id, Type::TEXT),
             (&duty, Type::TEXT),
             (&epoch, Type::INT8),
@@ -38,8 +40,8 @@ impl Postgres {
             (&letter.reason, Type::TEXT),
             (&letter.attempts, Type::INT8),
             (&letter.envelope, Type::TEXT),
-        ]);
-        let rows = rows.await?;
+        ];
+        let rows = self.data.query(&self.statements.letter_post, &parameters).await?;
         posted(rows.first().ok_or_else(missing)?, duty.as_deref()).map_err(StoreError::or_happened)
     }
 
@@ -68,14 +70,14 @@ impl Postgres {
     }
 
     pub(super) async fn end_letter(&self, resolve: &Resolve) -> Result<Resolved, StoreError> {
-        let rows = self.data.query(&self.statements.letter_resolve, &[
+        let parameters: [Parameter<'_>; 5] = [
             (&resolve.id, Type::UUID),
             (&resolve.state, Type::TEXT),
             (&resolve.by, Type::TEXT),
             (&resolve.resolution, Type::TEXT),
             (&resolve.request_id, Type::UUID),
-        ]);
-        let rows = rows.await?;
+        ];
+        let rows = self.data.query(&self.statements.letter_resolve, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
         Ok(match (column(row, 0)?, column(row, 1)?) {
             (true, _) => Resolved::Done,
@@ -91,7 +93,12 @@ impl Postgres {
     ) -> Result<Vec<Standing>, StoreError> {
         let limit = count(limit);
         let parameters: [Parameter<'_>; 2] = [(&after, Type::TEXT), (&limit, Type::INT8)];
-        self.data.query(&self.statements.fence_list, &parameters).await?.iter().map(standing).collect()
+        self.data
+            .query(&self.statements.fence_list, &parameters)
+            .await?
+            .iter()
+            .map(standing)
+            .collect()
     }
 
     pub(super) async fn forget_fence(

@@ -88,40 +88,40 @@ impl fmt::Debug for Postgres {
     }
 }
 
-impl Postgres {
-    /// Connects, looks at the server, and brings the tables up to date.
-    pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> Result<Self, StoreError> {
-        beside::check_name(schema)?;
-        let mut target = target(url).await?;
-        let named = is_direct(&target).await;
-        if named {
-            keep_plans_keyed(&mut target);
-        }
-        // The first connection takes any server, to say what is wrong with it; the others take a
-        // primary only, also after a failover.
-        let mut client = Line::new(&target, 1, false)?.client().await?;
-        let look = "SELECT pg_is_in_recovery(), current_setting('server_encoding')";
-        let rows = within(client.query_typed(look, &[])).await?;
-        let row = rows.first().ok_or_else(missing)?;
-        if column(row, 0)? {
-            return Err(StoreError::refused(Code::ReadOnly, "this server is a standby"));
-        }
-        let encoding: &str = column(row, 1)?;
-        if encoding != "UTF8" {
-            let detail = format!("the database's encoding is {encoding}; events need UTF8");
-            return Err(StoreError::refused(Code::BadUrl, detail));
-        }
-        beside::migrate(&mut client, schema, &HISTORY, if_absent).await?;
-        drop(client);
-        primary_only(&mut target);
-        Ok(Self {
-            commits: Line::new(&target, COMMIT_CONNECTIONS, named)?,
-            data: Line::new(&target, DATA_CONNECTIONS, named)?,
-            statements: Statements::new(schema),
-            schema: schema.to_owned(),
-        })
+/// Connects, looks at the server, and brings the tables up to date.
+pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> Result<Postgres, StoreError> {
+    beside::check_name(schema)?;
+    let mut target = target(url).await?;
+    let named = is_direct(&target).await;
+    if named {
+        keep_plans_keyed(&mut target);
     }
+    // The first connection takes any server, to say what is wrong with it; the others take a
+    // primary only, also after a failover.
+    let mut client = Line::new(&target, 1, false)?.client().await?;
+    let look = "SELECT pg_is_in_recovery(), current_setting('server_encoding')";
+    let rows = within(client.query_typed(look, &[])).await?;
+    let row = rows.first().ok_or_else(missing)?;
+    if column(row, 0)? {
+        return Err(StoreError::refused(Code::ReadOnly, "this server is a standby"));
+    }
+    let encoding: &str = column(row, 1)?;
+    if encoding != "UTF8" {
+        let detail = format!("the database's encoding is {encoding}; events need UTF8");
+        return Err(StoreError::refused(Code::BadUrl, detail));
+    }
+    beside::migrate(&mut client, schema, &HISTORY, if_absent).await?;
+    drop(client);
+    primary_only(&mut target);
+    Ok(Postgres {
+        commits: Line::new(&target, COMMIT_CONNECTIONS, named)?,
+        data: Line::new(&target, DATA_CONNECTIONS, named)?,
+        statements: Statements::new(schema),
+        schema: schema.to_owned(),
+    })
+}
 
+impl Postgres {
     /// The first column of the only row.
     async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(
         &self,

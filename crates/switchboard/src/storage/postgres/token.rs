@@ -13,14 +13,14 @@ use crate::storage::{Admission, Attempt, Ended, NewToken, Scope, Token, TokenAud
 impl Postgres {
     pub(super) async fn judge(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError> {
         let hash = attempt.hash.as_ref().map(<[u8; 32]>::as_slice);
-        let rows = self.data.query(&self.statements.token_admit, &[
+        let parameters: [Parameter<'_>; 5] = [
             (&hash, Type::BYTEA),
             (&attempt.address, Type::TEXT),
             (&attempt.limit, Type::INT8),
             (&attempt.window, Type::INT8),
             (&attempt.recognised, Type::BOOL),
-        ]);
-        let rows = rows.await?;
+        ];
+        let rows = self.data.query(&self.statements.token_admit, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
         if let Some(retry_after) = column::<Option<i64>>(row, 0)? {
             return Ok(Admission::Limited { retry_after: retry_after.max(1) });
@@ -40,7 +40,7 @@ impl Postgres {
         let channel = scope.map(|scope| scope.channel.as_str());
         let provider = scope.map(|scope| scope.provider.as_str());
         let endpoint = scope.map(|scope| scope.endpoint_identity.as_str());
-        let rows = self.data.query(&self.statements.token_create, &[
+        let parameters: [Parameter<'_>; 11] = [
             (&token.token_id, Type::TEXT),
             (&hash, Type::BYTEA),
             (&token.environment, Type::TEXT),
@@ -52,8 +52,9 @@ impl Postgres {
             (&token.by, Type::TEXT),
             (&token.description, Type::TEXT),
             (&token.replaces, Type::TEXT),
-        ]);
-        Ok(!rows.await?.is_empty())
+        ];
+        let rows = self.data.query(&self.statements.token_create, &parameters).await?;
+        Ok(!rows.is_empty())
     }
 
     pub(super) async fn list_tokens(&self) -> Result<Vec<Token>, StoreError> {
@@ -82,15 +83,15 @@ impl Postgres {
         let accepted: Vec<i64> = usage.iter().map(|used| used.accepted).collect();
         let duplicates: Vec<i64> = usage.iter().map(|used| used.duplicates).collect();
         let refused: Vec<i64> = usage.iter().map(|used| used.refused).collect();
-        let rows = self.data.query(&self.statements.usage_add, &[
+        let parameters: [Parameter<'_>; 6] = [
             (&tokens, Type::TEXT_ARRAY),
             (&days, Type::TEXT_ARRAY),
             (&requests, Type::INT8_ARRAY),
             (&accepted, Type::INT8_ARRAY),
             (&duplicates, Type::INT8_ARRAY),
             (&refused, Type::INT8_ARRAY),
-        ]);
-        rows.await?;
+        ];
+        self.data.query(&self.statements.usage_add, &parameters).await?;
         Ok(())
     }
 

@@ -67,7 +67,7 @@ fn lines_are_items() {
     };
     assert_eq!(lines(""), Ok(vec![]));
     assert_eq!(lines("\n \r\n\t\n"), Ok(vec![]));
-    assert_eq!(lines("{}\r\n\n {broken\n1"), Ok(vec!["{}", "{broken", "1"]));
+    assert_eq!(lines("{}\r\n\n {broken\n1"), Ok(vec!["{}", " {broken", "1"]));
     assert_eq!(lines("1\n2\n3\n\n"), Ok(vec!["1", "2", "3"]));
     assert_eq!(lines("1\n2\n3\n4"), Err(BadBatch::TooMany { most: 3 }));
     assert_eq!(split_lines(b"\xff\n{}", 3), Ok(vec![&b"\xff"[..], b"{}"]));

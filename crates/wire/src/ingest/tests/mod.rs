@@ -1,5 +1,6 @@
 mod accepted;
 mod batch;
+mod property;
 mod query;
 mod refused;
 

@@ -35,7 +35,6 @@ DECLARE
     v_stored bigint;
 BEGIN
     SELECT last INTO STRICT v_last FROM tenure.inbox_position WHERE only_row FOR UPDATE;
-    v_now := clock_timestamp();
     FOR v_gate IN SELECT * FROM tenure.ingest_gate(p_tokens, p_duties, p_epochs, p_instances) LOOP
         v_open[v_gate.gate] := false;
         item := v_gate.gate;
@@ -45,24 +44,31 @@ BEGIN
         updated_at := v_gate.updated_at;
         RETURN NEXT;
     END LOOP;
+    v_now := clock_timestamp();
     WHILE v_round <= p_last_round LOOP
         WITH looked AS MATERIALIZED (
             SELECT u.item, u.id, u.digest, u.payload, u.observed,
-                coalesce(own.request_id, earlier.request_id) AS old_id,
-                coalesce(own.payload_digest, earlier.payload_digest) <> u.payload AS reused,
-                CASE WHEN own.request_id IS NULL THEN u.previous ELSE u.digest END AS old_digest,
-                row_number() OVER (PARTITION BY u.digest ORDER BY u.item) AS turn
+                row_number() OVER (PARTITION BY u.digest ORDER BY u.item) AS turn,
+                CASE WHEN is_earlier THEN earlier.request_id ELSE own.request_id END AS old_id,
+                CASE WHEN is_earlier THEN u.previous ELSE u.digest END AS old_digest,
+                CASE WHEN is_earlier THEN earlier.payload_digest ELSE own.payload_digest END
+                    <> u.payload AS reused
             FROM unnest(p_gates, p_rounds, p_ids, p_digests, p_previous, p_payloads, p_observed)
                 WITH ORDINALITY AS u(gate, round, id, digest, previous, payload, observed, item)
             LEFT JOIN LATERAL (
-                SELECT x.request_id, x.payload_digest FROM tenure.ingest_dedupe x
-                WHERE x.dedupe_digest = u.digest OFFSET 0
+                SELECT x.request_id, x.payload_digest, x.first_seen_at, x.observed_at
+                FROM tenure.ingest_dedupe x WHERE x.dedupe_digest = u.digest OFFSET 0
             ) AS own ON true
             LEFT JOIN LATERAL (
-                SELECT x.request_id, x.payload_digest FROM tenure.ingest_dedupe x
-                WHERE own.request_id IS NULL AND x.dedupe_digest = u.previous
+                SELECT x.request_id, x.payload_digest, x.first_seen_at, x.observed_at
+                FROM tenure.ingest_dedupe x
+                WHERE x.dedupe_digest = u.previous
                     AND x.observed_at > u.observed - interval '1 hour' OFFSET 0
             ) AS earlier ON true
+            -- Of two the one that came first: who submits again gets the same answer.
+            CROSS JOIN LATERAL (SELECT earlier.request_id IS NOT NULL AND (own.request_id IS NULL
+                OR (earlier.first_seen_at, earlier.observed_at) < (own.first_seen_at, own.observed_at)
+            ) AS is_earlier) AS which
             WHERE u.round = v_round AND v_open[u.gate]
                 AND (v_left IS NULL OR u.item = ANY (v_left))
         ), stored AS (
