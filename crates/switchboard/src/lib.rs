@@ -3,3 +3,4 @@
 
 pub mod commit;
 pub mod storage;
+pub mod token;
