@@ -1,4 +1,47 @@
 //! `ingest.v1`: one event that came in somewhere, as connectors submit it.
+//!
+//! The shape is closed: a field that `ingest.v1` does not have is refused (`extra_forbidden`), also
+//! one that a later version may have, and so are later channels and tiers. Whoever sends more than
+//! is kept should hear of it.
+
+mod batch;
+mod dedupe;
+mod envelope;
+mod invalid;
+mod json;
+mod query;
+mod reader;
+mod text;
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+pub use batch::{BadBatch, split_array, split_lines};
+pub use invalid::{Invalid, Issue};
+pub use query::{BadQuery, InboxWords, inbox_query};
+
+/// Arrays and objects within each other; what is deeper breaks those who read it later.
+pub const MAX_DEPTH: usize = 128;
+
+/// The longest identity or key, in bytes of UTF-8: it must fit a row of an index.
+pub const MAX_IDENTITY_BYTES: usize = 1_024;
+
+/// Reads one envelope. All that is wrong with it is told at once, unless it is not even JSON.
+///
+/// Identities hold no NUL and no lone surrogate, because no store can index those; the payload, its
+/// attachments and the trace context may, and keep them.
+pub fn read(bytes: &[u8]) -> Result<Event, Invalid> {
+    let invalid = |says: String| Err(Invalid::json("json_invalid", says));
+    match std::str::from_utf8(bytes) {
+        Err(error) => invalid(format!("not UTF-8 at byte {}", error.valid_up_to())),
+        Ok(text) if text.starts_with('\u{feff}') => {
+            invalid("begins with a byte order mark, which JSON does not have".to_owned())
+        }
+        Ok(text) if text.trim_ascii().is_empty() => invalid("is empty".to_owned()),
+        Ok(text) => envelope::read(text),
+    }
+}
 
 /// An event that may be stored: its envelope was read and every rule of `ingest.v1` holds. Texts
 /// are trimmed, hold no NUL and are valid UTF-8; only the payload is kept as it was given.
@@ -22,8 +65,9 @@ pub struct Event {
     pub dedupe: Dedupe,
     /// SHA-256 of what was said, to notice when a key comes again with something else.
     pub payload_digest: [u8; 32],
-    /// The envelope as JSON text, with trimmed texts; `payload.raw` and `control.trace_context` are
-    /// byte for byte as they came.
+    /// The envelope as JSON text: as it came, but texts are trimmed and `observed_at` has at most
+    /// six digits after its point. `payload.raw` and `control.trace_context` are byte for byte as
+    /// they came. Reading it again gives the same event.
     pub envelope: String,
 }
 

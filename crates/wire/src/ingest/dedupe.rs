@@ -1,0 +1,111 @@
+//! What makes an event the same as another one, and what it said.
+
+use sha2::{Digest, Sha256};
+
+use super::Dedupe;
+use super::time;
+
+/// Ids that sources give who have none.
+const PLACEHOLDERS: [&str; 4] = ["placeholder", "unknown", "none", ""];
+
+/// How many hexadecimal digits of a content's hash a key shows.
+const SHOWN_DIGITS: usize = 16;
+
+const HOUR_MICROS: i64 = 3_600_000_000;
+
+/// What a key is made from: all trimmed.
+pub(super) struct Parts<'a> {
+    pub(super) channel: &'a str,
+    pub(super) provider: &'a str,
+    pub(super) endpoint: &'a str,
+    pub(super) idempotency_key: Option<&'a str>,
+    pub(super) event_id: &'a str,
+    pub(super) sender: &'a str,
+    pub(super) text: &'a [u8],
+    pub(super) observed_at: i64,
+}
+
+impl Parts<'_> {
+    /// The key that the source chose, else the event's own id, else what was said by whom in which
+    /// hour. Hours are of UTC: an instant is the same however it is written.
+    pub(super) fn dedupe(&self) -> Dedupe {
+        if let Some(key) = self.idempotency_key {
+            return named(&["idem", self.channel, self.endpoint, key]);
+        }
+        if !is_placeholder(self.event_id) {
+            return named(&["event", self.channel, self.provider, self.endpoint, self.event_id]);
+        }
+        let content = Sha256::new()
+            .chain_update(self.text)
+            .chain_update(b":")
+            .chain_update(self.sender)
+            .finalize();
+        let mut content = hex(&content);
+        content.truncate(SHOWN_DIGITS);
+        let before = time::hour(self.observed_at - HOUR_MICROS);
+        let hour = time::hour(self.observed_at);
+        let of = |hour| ["hash", self.channel, self.endpoint, self.sender, hour, &content];
+        Dedupe { previous_hour: Some(digest(&of(&before))), ..named(&of(&hour)) }
+    }
+}
+
+fn named(parts: &[&str]) -> Dedupe {
+    Dedupe { key: parts.join(":"), digest: digest(parts), previous_hour: None }
+}
+
+fn digest(parts: &[&str]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    parts.iter().for_each(|text| part(&mut hash, text.as_bytes()));
+    hash.finalize().into()
+}
+
+fn is_placeholder(id: &str) -> bool {
+    // Some letters beyond ASCII have a lower case within it.
+    PLACEHOLDERS.iter().any(|word| word.eq_ignore_ascii_case(id))
+        || !id.is_ascii() && PLACEHOLDERS.contains(&id.to_lowercase().as_str())
+}
+
+/// Adds a text to a hash with its length before it, so that no two lists of texts look alike.
+pub(super) fn part(hash: &mut Sha256, bytes: &[u8]) {
+    length(hash, bytes.len());
+    hash.update(bytes);
+}
+
+pub(super) fn length(hash: &mut Sha256, length: usize) {
+    hash.update((length as u64).to_be_bytes());
+}
+
+/// Adds a text that may be missing, which is not the same as any length.
+pub(super) fn optional(hash: &mut Sha256, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => part(hash, bytes),
+        None => hash.update(u64::MAX.to_be_bytes()),
+    }
+}
+
+/// Adds JSON without the white space outside its strings, of which there are `blanks` bytes.
+pub(super) fn json(hash: &mut Sha256, json: &[u8], blanks: usize) {
+    length(hash, json.len() - blanks);
+    if blanks == 0 {
+        return hash.update(json);
+    }
+    let (mut start, mut in_string, mut escaped) = (0, false, false);
+    for (at, byte) in json.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b' ' | b'\n' | b'\r' | b'\t' if !in_string => {
+                hash.update(&json[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    hash.update(&json[start..]);
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}

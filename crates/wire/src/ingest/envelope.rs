@@ -1,0 +1,220 @@
+//! The fields of an envelope, and what must hold between them.
+
+use std::borrow::Cow;
+
+use sha2::{Digest, Sha256};
+
+use super::dedupe::{self, Parts};
+use super::json::Broken;
+use super::reader::{Kept, Reader, Shape};
+use super::{Event, Invalid, text};
+
+const VERSION: &str = "ingest.v1";
+pub(super) const CHANNELS: [&str; 5] = ["telegram", "slack", "email", "api", "mcp"];
+pub(super) const PROVIDERS: [&str; 5] = ["telegram", "slack", "gmail", "imap", "internal"];
+const TIERS: [&str; 3] = ["default", "interactive", "high_priority"];
+
+/// Which providers a channel has.
+const PAIRS: [(&str, &[&str]); 5] = [
+    ("telegram", &["telegram"]),
+    ("slack", &["slack"]),
+    ("email", &["gmail", "imap"]),
+    ("api", &["internal"]),
+    ("mcp", &["internal"]),
+];
+
+const ENVELOPE: Shape = Shape {
+    required: &["schema_version", "source", "event", "sender", "payload"],
+    optional: &["control"],
+};
+const SOURCE: Shape =
+    Shape { required: &["channel", "provider", "endpoint_identity"], optional: &[] };
+const EVENT: Shape =
+    Shape { required: &["external_event_id", "observed_at"], optional: &["external_thread_id"] };
+const SENDER: Shape = Shape { required: &["identity"], optional: &[] };
+const PAYLOAD: Shape = Shape { required: &["raw", "normalized_text"], optional: &["attachments"] };
+const ATTACHMENT: Shape = Shape {
+    required: &["media_type", "storage_ref", "size_bytes"],
+    optional: &["filename", "width", "height"],
+};
+const CONTROL: Shape =
+    Shape { required: &[], optional: &["idempotency_key", "trace_context", "policy_tier"] };
+
+/// What was read so far.
+#[derive(Default)]
+struct Draft<'a> {
+    channel: Option<&'static str>,
+    provider: Option<&'static str>,
+    endpoint: Option<String>,
+    event_id: Option<String>,
+    thread: Option<String>,
+    observed_at: Option<i64>,
+    sender: Option<String>,
+    raw: Option<Kept<'a>>,
+    text: Option<Cow<'a, [u8]>>,
+    attachments: Option<[u8; 32]>,
+    idempotency_key: Option<String>,
+    tier: Option<&'static str>,
+}
+
+/// Reads a text that begins like JSON.
+pub(super) fn read(text: &str) -> Result<Event, Invalid> {
+    let mut reader = Reader::new(text);
+    let mut draft = Draft::default();
+    let start = reader.start();
+    reader.object(&ENVELOPE, |reader, name| match name {
+        "schema_version" => version(reader),
+        "source" => source(reader, &mut draft),
+        "event" => event(reader, &mut draft),
+        "sender" => reader.object(&SENDER, |reader, _| {
+            draft.sender = reader.identity()?;
+            Ok(())
+        }),
+        "payload" => payload(reader, &mut draft),
+        _ => control(reader, &mut draft),
+    })?;
+    let envelope = reader.end(start)?;
+    // Without an issue nothing that is required can be missing.
+    let whole = || Invalid::json("missing", "a field is missing".to_owned());
+    draft.finish(envelope).ok_or_else(whole)
+}
+
+fn version(reader: &mut Reader<'_>) -> Result<(), Broken> {
+    if let Some(given) = reader.text()?
+        && *given != *VERSION.as_bytes()
+    {
+        let says = format!("{} is not {VERSION}", text::shown(&given));
+        reader.issue("unsupported_schema_version", says);
+    }
+    Ok(())
+}
+
+fn source(reader: &mut Reader<'_>, draft: &mut Draft<'_>) -> Result<(), Broken> {
+    reader.object(&SOURCE, |reader, name| {
+        match name {
+            "channel" => draft.channel = reader.one_of(&CHANNELS)?,
+            "provider" => draft.provider = reader.one_of(&PROVIDERS)?,
+            _ => draft.endpoint = reader.identity()?,
+        }
+        Ok(())
+    })?;
+    let (Some(channel), Some(provider)) = (draft.channel, draft.provider) else {
+        return Ok(());
+    };
+    let pair =
+        PAIRS.iter().find(|(of, providers)| *of == channel && !providers.contains(&provider));
+    if let Some((_, providers)) = pair {
+        let allowed = providers.join(" or ");
+        let says = format!("provider {provider} is not one of channel {channel}: {allowed}");
+        reader.issue("invalid_source_provider", says);
+    }
+    Ok(())
+}
+
+fn event(reader: &mut Reader<'_>, draft: &mut Draft<'_>) -> Result<(), Broken> {
+    reader.object(&EVENT, |reader, name| {
+        match name {
+            "external_event_id" => draft.event_id = reader.identity()?,
+            "external_thread_id" => draft.thread = reader.nullable(Reader::identity)?,
+            _ => draft.observed_at = reader.time()?,
+        }
+        Ok(())
+    })
+}
+
+fn payload<'a>(reader: &mut Reader<'a>, draft: &mut Draft<'a>) -> Result<(), Broken> {
+    reader.object(&PAYLOAD, |reader, name| {
+        match name {
+            "raw" => draft.raw = reader.kept()?,
+            "normalized_text" => draft.text = reader.text()?,
+            _ => draft.attachments = attachments(reader)?,
+        }
+        Ok(())
+    })
+}
+
+/// The digest of all attachments; `None` when there are none.
+fn attachments(reader: &mut Reader<'_>) -> Result<Option<[u8; 32]>, Broken> {
+    let mut hash = Sha256::new();
+    let count = reader.array(|reader| attachment(reader, &mut hash))?;
+    Ok((count > 0).then(|| hash.finalize().into()))
+}
+
+fn attachment(reader: &mut Reader<'_>, hash: &mut Sha256) -> Result<(), Broken> {
+    let (mut media_type, mut storage_ref, mut filename) = (None, None, None);
+    let (mut size, mut width, mut height) = (None, None, None);
+    reader.object(&ATTACHMENT, |reader, name| {
+        match name {
+            "media_type" => media_type = reader.text()?,
+            "storage_ref" => storage_ref = reader.text()?,
+            "filename" => filename = reader.nullable(Reader::text)?,
+            "size_bytes" => size = reader.integer(0)?,
+            "width" => width = reader.nullable(|reader| reader.integer(1))?,
+            _ => height = reader.nullable(|reader| reader.integer(1))?,
+        }
+        Ok(())
+    })?;
+    for text in [media_type, storage_ref, filename] {
+        dedupe::optional(hash, text.as_deref());
+    }
+    for number in [size, width, height] {
+        dedupe::optional(hash, number.map(u64::to_be_bytes).as_ref().map(<[u8; 8]>::as_slice));
+    }
+    Ok(())
+}
+
+fn control(reader: &mut Reader<'_>, draft: &mut Draft<'_>) -> Result<(), Broken> {
+    reader.object(&CONTROL, |reader, name| {
+        match name {
+            "idempotency_key" => draft.idempotency_key = reader.nullable(Reader::identity)?,
+            "policy_tier" => draft.tier = reader.one_of(&TIERS)?,
+            _ => _ = reader.kept()?,
+        }
+        Ok(())
+    })
+}
+
+impl Draft<'_> {
+    /// The event, if all that is required is there.
+    fn finish(self, envelope: String) -> Option<Event> {
+        let payload_digest = self.payload_digest()?;
+        let (channel, provider) = (self.channel?, self.provider?);
+        let (endpoint_identity, sender_identity) = (self.endpoint?, self.sender?);
+        let observed_at_micros = self.observed_at?;
+        let parts = Parts {
+            channel,
+            provider,
+            endpoint: &endpoint_identity,
+            idempotency_key: self.idempotency_key.as_deref(),
+            event_id: &self.event_id?,
+            sender: &sender_identity,
+            text: &self.text?,
+            observed_at: observed_at_micros,
+        };
+        let dedupe = parts.dedupe();
+        Some(Event {
+            channel,
+            provider,
+            endpoint_identity,
+            sender_identity,
+            thread_identity: self.thread,
+            policy_tier: self.tier.unwrap_or(TIERS[0]),
+            observed_at_micros,
+            dedupe,
+            payload_digest,
+            envelope,
+        })
+    }
+
+    /// Who said what, where, and with what attached.
+    fn payload_digest(&self) -> Option<[u8; 32]> {
+        let mut hash = Sha256::new();
+        let raw = self.raw.as_ref()?;
+        dedupe::part(&mut hash, self.sender.as_ref()?.as_bytes());
+        dedupe::optional(&mut hash, self.thread.as_deref().map(str::as_bytes));
+        dedupe::part(&mut hash, self.text.as_ref()?);
+        dedupe::json(&mut hash, raw.json.as_bytes(), raw.blanks);
+        dedupe::optional(&mut hash, self.attachments.as_ref().map(<[u8; 32]>::as_slice));
+        Some(hash.finalize().into())
+    }
+}

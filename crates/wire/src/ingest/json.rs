@@ -1,0 +1,325 @@
+//! Walking over JSON without building anything, and without recursion: how deep a value is nested
+//! is up to whoever sent it.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// The text is not JSON, or too deep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Broken {
+    /// At this byte.
+    pub(super) at: usize,
+    pub(super) why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// What should have been there.
+    Expected(&'static str),
+    /// Nested deeper than was allowed.
+    TooDeep,
+}
+
+impl Why {
+    pub(super) fn expected(self) -> &'static str {
+        match self {
+            Self::Expected(what) => what,
+            Self::TooDeep => "less nesting",
+        }
+    }
+}
+
+/// The inside of a string, without its quotes.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    pub(super) range: Range<usize>,
+    pub(super) escaped: bool,
+}
+
+/// A place in a text.
+#[derive(Clone, Debug)]
+pub(super) struct Scanner<'a> {
+    bytes: &'a [u8],
+    pub(super) at: usize,
+    /// How many bytes of white space outside strings it came over.
+    pub(super) blanks: usize,
+}
+
+type Result<T> = std::result::Result<T, Broken>;
+
+impl<'a> Scanner<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { bytes: text.as_bytes(), at: 0, blanks: 0 }
+    }
+
+    /// The next byte that is not white space; 0 at the end, where no token of JSON is 0.
+    pub(super) fn peek(&mut self) -> u8 {
+        let start = self.at;
+        while matches!(self.here(), b' ' | b'\n' | b'\r' | b'\t') {
+            self.at += 1;
+        }
+        self.blanks += self.at - start;
+        self.here()
+    }
+
+    fn here(&self) -> u8 {
+        self.bytes.get(self.at).copied().unwrap_or(0)
+    }
+
+    /// Goes over a token of one byte, if it comes next.
+    pub(super) fn take(&mut self, byte: u8) -> bool {
+        let there = self.peek() == byte;
+        self.at += usize::from(there);
+        there
+    }
+
+    pub(super) fn expected<T>(&self, what: &'static str) -> Result<T> {
+        Err(Broken { at: self.at, why: Why::Expected(what) })
+    }
+
+    /// The end of the text, and nothing before it.
+    pub(super) fn end(&mut self) -> Result<()> {
+        self.peek();
+        if self.at == self.bytes.len() { Ok(()) } else { self.expected("nothing more") }
+    }
+
+    /// The name of a member and its colon.
+    pub(super) fn name(&mut self) -> Result<Text> {
+        if self.peek() != b'"' {
+            return self.expected("a name in quotes");
+        }
+        let name = self.string()?;
+        if self.take(b':') { Ok(name) } else { self.expected("a colon") }
+    }
+
+    /// A string, whose first quote comes next.
+    pub(super) fn string(&mut self) -> Result<Text> {
+        self.at += 1;
+        let start = self.at;
+        let mut escaped = false;
+        loop {
+            let rest = &self.bytes[self.at.min(self.bytes.len())..];
+            let Some(n) = rest.iter().position(|byte| SPECIAL[usize::from(*byte)]) else {
+                self.at = self.bytes.len();
+                return self.expected("the end of a string");
+            };
+            self.at += n;
+            match rest[n] {
+                b'"' => break,
+                b'\\' => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                _ => return self.expected("an escaped control character"),
+            }
+        }
+        self.at += 1;
+        Ok(Text { range: start..self.at - 1, escaped })
+    }
+
+    fn escape(&mut self) -> Result<()> {
+        let length = match self.bytes.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
+            Some(b'u') if hex4(self.bytes, self.at + 2).is_some() => 6,
+            _ => return self.expected("an escape"),
+        };
+        self.at += length;
+        Ok(())
+    }
+
+    /// What a string says: UTF-8, with lone surrogates as if they were characters.
+    pub(super) fn decode(&self, text: &Text) -> Cow<'a, [u8]> {
+        let inside = &self.bytes[text.range.clone()];
+        if text.escaped { Cow::Owned(unescape(inside)) } else { Cow::Borrowed(inside) }
+    }
+
+    /// Goes over a number; whether it is an integer.
+    pub(super) fn number(&mut self) -> Result<bool> {
+        self.at += usize::from(self.here() == b'-');
+        match self.here() {
+            b'0' => self.at += 1,
+            _ => self.digits()?,
+        }
+        let mut integer = true;
+        if self.here() == b'.' {
+            integer = false;
+            self.at += 1;
+            self.digits()?;
+        }
+        if matches!(self.here(), b'e' | b'E') {
+            integer = false;
+            self.at += 1;
+            self.at += usize::from(matches!(self.here(), b'+' | b'-'));
+            self.digits()?;
+        }
+        Ok(integer)
+    }
+
+    fn digits(&mut self) -> Result<()> {
+        if !self.here().is_ascii_digit() {
+            return self.expected("a digit");
+        }
+        while self.here().is_ascii_digit() {
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self) -> Result<()> {
+        let word: &[u8] = match self.here() {
+            b'"' => return self.string().map(drop),
+            b'-' | b'0'..=b'9' => return self.number().map(drop),
+            b't' => b"true",
+            b'f' => b"false",
+            b'n' => b"null",
+            _ => return self.expected("a value"),
+        };
+        if !self.bytes[self.at..].starts_with(word) {
+            return self.expected("a value");
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    /// Goes over one value, at most `most` arrays and objects deep; says where it is.
+    pub(super) fn skip(&mut self, most: usize) -> Result<Range<usize>> {
+        self.peek();
+        let start = self.at;
+        let mut nest = Nest::default();
+        loop {
+            let open = self.peek();
+            if open == b'{' || open == b'[' {
+                if nest.depth == most {
+                    return Err(Broken { at: self.at, why: Why::TooDeep });
+                }
+                self.at += 1;
+                nest.push(open == b'{');
+                if !self.take(if open == b'{' { b'}' } else { b']' }) {
+                    if open == b'{' {
+                        self.name()?;
+                    }
+                    continue;
+                }
+                nest.pop();
+            } else {
+                self.scalar()?;
+            }
+            while nest.depth > 0 && !self.take(b',') {
+                let object = nest.in_object();
+                if !self.take(if object { b'}' } else { b']' }) {
+                    return self.expected(if object { "a comma or }" } else { "a comma or ]" });
+                }
+                nest.pop();
+            }
+            if nest.depth == 0 {
+                return Ok(start..self.at);
+            }
+            if nest.in_object() {
+                self.name()?;
+            }
+        }
+    }
+}
+
+/// Which of the values around a place are objects: one bit for each.
+#[derive(Default)]
+struct Nest {
+    depth: usize,
+    /// The innermost of them; the last bit is the innermost.
+    top: u128,
+    below: Vec<u128>,
+}
+
+impl Nest {
+    fn push(&mut self, object: bool) {
+        if self.depth > 0 && self.depth.is_multiple_of(128) {
+            self.below.push(self.top);
+        }
+        self.depth += 1;
+        self.top = self.top << 1 | u128::from(object);
+    }
+
+    fn pop(&mut self) {
+        self.depth -= 1;
+        self.top >>= 1;
+        if self.depth > 0 && self.depth.is_multiple_of(128) {
+            self.top = self.below.pop().unwrap_or(0);
+        }
+    }
+
+    fn in_object(&self) -> bool {
+        self.top & 1 == 1
+    }
+}
+
+/// What ends a run of plain text: a quote, a backslash, a control character.
+const SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut n = 0;
+    while n < 0x20 {
+        table[n] = true;
+        n += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table
+};
+
+fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
+    let digits = bytes.get(at..at + 4)?;
+    digits.iter().try_fold(0, |sum, digit| Some(sum << 4 | char::from(*digit).to_digit(16)?))
+}
+
+/// Decodes the inside of a string that was gone over.
+fn unescape(inside: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(inside.len());
+    let mut rest = inside;
+    while let Some(n) = rest.iter().position(|byte| *byte == b'\\') {
+        out.extend_from_slice(&rest[..n]);
+        let escape = rest.get(n + 1).copied().unwrap_or(b'\\');
+        rest = rest.get(n + 2..).unwrap_or_default();
+        match escape {
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b't' => out.push(b'\t'),
+            b'u' => {
+                let (point, taken) = point(rest);
+                push_point(&mut out, point);
+                rest = rest.get(taken..).unwrap_or_default();
+            }
+            other => out.push(other),
+        }
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+/// The code point of an escape behind its `\u`, and how much of the text it takes: two surrogates
+/// that make a pair are one.
+fn point(rest: &[u8]) -> (u32, usize) {
+    let first = hex4(rest, 0).unwrap_or(0);
+    let second = match rest.get(4..6) {
+        Some(b"\\u") if (0xD800..0xDC00).contains(&first) => hex4(rest, 6),
+        _ => None,
+    };
+    match second {
+        Some(second) if (0xDC00..0xE000).contains(&second) => {
+            (0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00), 10)
+        }
+        _ => (first, 4),
+    }
+}
+
+fn push_point(out: &mut Vec<u8>, point: u32) {
+    match char::from_u32(point) {
+        Some(char) => out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
+        // A lone surrogate, encoded like any other character of its size.
+        None => out.extend([
+            0xE0 | (point >> 12) as u8,
+            0x80 | (point >> 6 & 0x3F) as u8,
+            0x80 | (point & 0x3F) as u8,
+        ]),
+    }
+}
