@@ -21,7 +21,7 @@ pub enum Place {
 /// Threads that own connections to a SQLite file.
 #[cfg(feature = "sqlite")]
 pub mod sqlite {
-    pub use crate::sqlite::schema::{migrate, script};
+    pub use crate::sqlite::schema::{is_there, migrate, script};
     pub use crate::sqlite::worker::{Begun, Line, Manners, Worker, connect, refused, retry};
 }
 

@@ -93,7 +93,8 @@ impl Sqlite {
             Ok::<_, StoreError>(Line::new(connection, clock.clone(), manners))
         };
         let mut vital = line(Manners::Vital)?;
-        if !schema::is_ours(&vital.connection)? && if_absent == IfAbsent::Refuse {
+        if !schema::is_there(&vital.connection, &schema::HISTORY)? && if_absent == IfAbsent::Refuse
+        {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
         schema::migrate(&mut vital, &schema::HISTORY)?;

@@ -40,19 +40,26 @@ fn applied(connection: &Connection, history: &History) -> Result<Vec<Applied>, S
     rows.map_err(refused)?.collect::<Result<_, _>>().map_err(refused)
 }
 
-/// Whether the file holds a store of ours; refused when it holds something else.
-pub(super) fn is_ours(connection: &Connection) -> Result<bool, StoreError> {
-    let query = "SELECT count(*), count(*) FILTER (WHERE name = 'migration')
-        FROM sqlite_schema WHERE type = 'table'";
-    let tables = retry(|| connection.query_row(query, [], |row| Ok((row.get(0)?, row.get(1)?))));
-    let tables: (i64, i64) = tables.map_err(refused)?;
+/// Whose tables may be in one file: by the table that remembers their migrations.
+const OWNERS: &str = "'migration', 'switchboard_migration'";
+
+/// Whether the file has the tables of this owner; refused when it holds something else.
+pub fn is_there(connection: &Connection, history: &History) -> Result<bool, StoreError> {
+    let query = format!(
+        "SELECT count(*), count(*) FILTER (WHERE name IN ({OWNERS})),
+            count(*) FILTER (WHERE name = ?1)
+        FROM sqlite_schema WHERE type = 'table'"
+    );
+    let count = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let tables: (i64, i64, i64) =
+        retry(|| connection.query_row(&query, [history.table], count)).map_err(refused)?;
     match tables {
-        (0, 0) => Ok(false),
-        (_, 1) => Ok(true),
-        (tables, _) => Err(StoreError::refused(
+        (0, _, _) => Ok(false),
+        (tables, 0, _) => Err(StoreError::refused(
             Code::Damaged,
             format!("a database with {tables} tables of something else"),
         )),
+        (_, _, own) => Ok(own > 0),
     }
 }
 

@@ -1,17 +1,41 @@
 //! What the switchboard keeps, and the contract of whoever keeps it.
 
 mod letter;
+pub mod sqlite;
 mod token;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use tenure_core::{DutyKey, Epoch, InstanceId, StoreError};
+use tenure_core::{Code, DutyKey, Epoch, InstanceId, StoreError};
+use tenure_store::beside::Place;
+use tenure_store::{IfAbsent, StoreUrl};
 use tenure_wire::ingest::Event;
 use uuid::Uuid;
 
 pub use letter::{DeadLetter, DeadQuery, KeptLetter, Posted, Resolve, Resolved};
 pub use token::{Admission, Attempt, NewToken, Scope, Token, TokenAudit, Usage};
+
+/// Opens the storage beside a store's tables, and brings its own up to date.
+pub async fn open(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Storage>, StoreError> {
+    match url.tables()? {
+        Place::Sqlite(path) => Ok(Arc::new(sqlite::open(path, if_absent).await?)),
+        Place::Postgres { .. } => Err(not_built()),
+    }
+}
+
+/// The statements that make or update its tables, for those who may not run them through us.
+pub fn script(url: &StoreUrl) -> Result<String, StoreError> {
+    match url.tables()? {
+        Place::Sqlite(_) => Ok(sqlite::script()),
+        Place::Postgres { .. } => Err(not_built()),
+    }
+}
+
+fn not_built() -> StoreError {
+    StoreError::refused(Code::NotBuilt, "the switchboard on PostgreSQL")
+}
 
 /// One request: its events belong together only in that its fence and its token are judged once.
 #[derive(Clone, Debug)]

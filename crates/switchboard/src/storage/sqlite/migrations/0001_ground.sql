@@ -41,7 +41,8 @@ CREATE TABLE ingest_dedupe (
     -- How often the key came with another payload.
     reused INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX ingest_dedupe_age ON ingest_dedupe (first_seen_at);
+CREATE INDEX ingest_dedupe_age ON ingest_dedupe (last_seen_at);
+CREATE INDEX ingest_dedupe_request ON ingest_dedupe (request_id);
 
 -- The newest epoch that was seen of each duty, and whose it was (R11).
 CREATE TABLE ingest_fence (
@@ -74,6 +75,7 @@ CREATE TABLE dead_letter (
     request_id BLOB
 ) STRICT;
 CREATE INDEX dead_letter_state ON dead_letter (state, id);
+CREATE INDEX dead_letter_age ON dead_letter (resolved_at) WHERE resolved_at IS NOT NULL;
 
 CREATE TABLE connector_tokens (
     token_id TEXT NOT NULL PRIMARY KEY,

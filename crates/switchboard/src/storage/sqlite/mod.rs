@@ -1,0 +1,286 @@
+//! The switchboard on SQLite: one host, any number of processes.
+//!
+//! Every change is one `BEGIN IMMEDIATE` transaction, so changes happen one after another, and the
+//! order of commits is the order of positions. What only reads has a thread and a connection of
+//! its own, and never waits for a write.
+
+mod commit;
+mod inbox;
+mod letter;
+mod token;
+mod upkeep;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Error, ErrorCode};
+use tenure_core::{Code, StoreError};
+use tenure_duty::process;
+use tenure_store::beside::sqlite::{
+    Line, Manners, Worker, connect, is_there, migrate, refused, script as write_script,
+};
+use tenure_store::beside::{History, Migration};
+use tenure_store::{BootClock, IfAbsent};
+use uuid::Uuid;
+
+use super::{
+    Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxPage, InboxQuery, Keep,
+    KeptLetter, NewToken, Posted, Pruned, Resolve, Resolved, Settled, Standing, Storage,
+    Submission, Token, TokenAudit, Usage,
+};
+
+const HISTORY: History = History {
+    table: "switchboard_migration",
+    migrations: &[Migration {
+        number: 1,
+        name: "ground",
+        sql: include_str!("migrations/0001_ground.sql"),
+    }],
+};
+
+/// A switchboard's storage in a SQLite file, which may be that of a store.
+#[derive(Debug)]
+pub struct Sqlite {
+    writer: Worker,
+    reader: Worker,
+}
+
+/// Opens the file, updates its tables and starts the threads.
+pub async fn open(path: PathBuf, if_absent: IfAbsent) -> Result<Sqlite, StoreError> {
+    let opened = tokio::task::spawn_blocking(move || open_blocking(&path, if_absent)).await;
+    opened.map_err(|error| StoreError::unknown(Code::Failed, error.to_string()))?
+}
+
+/// The schema as a script.
+pub fn script() -> String {
+    write_script(&HISTORY)
+}
+
+fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> Result<Sqlite, StoreError> {
+    let absent = || StoreError::refused(Code::Absent, path.display().to_string());
+    if if_absent == IfAbsent::Refuse && !path.exists() {
+        return Err(absent());
+    }
+    let connection = connect(path).map_err(refused)?;
+    if !is_there(&connection, &HISTORY)? && if_absent == IfAbsent::Refuse {
+        return Err(absent());
+    }
+    let line = |connection| Line::new(connection, Arc::new(BootClock), Manners::Yielding);
+    let mut writer = line(connection);
+    migrate(&mut writer, &HISTORY)?;
+    let reader = line(connect(path).map_err(refused)?);
+    Ok(Sqlite {
+        writer: Worker::start("switch-writer", writer)?,
+        reader: Worker::start("switch-reader", reader)?,
+    })
+}
+
+/// The wall clock in Unix microseconds.
+fn now() -> i64 {
+    i64::try_from(process::unix_micros()).unwrap_or(i64::MAX)
+}
+
+/// An error before `COMMIT`. A row that can never be stored is told apart from trouble that ends.
+fn failed(error: Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
+            refused(error)
+        }
+        _ => refused(error),
+    }
+}
+
+impl Sqlite {
+    /// One transaction that may change something. Time is read once the database is ours.
+    async fn write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let job = |line: &mut Line| line.write(|db, _| job(db, now()).map_err(failed));
+        self.writer.run(job).await
+    }
+
+    /// One snapshot.
+    async fn read<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let job = |line: &mut Line| line.read(|db, _| job(db, now()).map_err(failed));
+        self.reader.run(job).await
+    }
+}
+
+#[async_trait]
+impl Storage for Sqlite {
+    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError> {
+        let group = group.to_vec();
+        self.write(move |db, now| commit::commit(db, &group, now)).await
+    }
+
+    async fn inbox(&self, query: &InboxQuery) -> Result<InboxPage, StoreError> {
+        let query = query.clone();
+        self.read(move |db, _| inbox::page(db, &query)).await
+    }
+
+    async fn message(&self, request_id: Uuid) -> Result<Found, StoreError> {
+        self.read(move |db, _| inbox::message(db, request_id)).await
+    }
+
+    async fn last_position(&self) -> Result<i64, StoreError> {
+        self.read(|db, _| Ok(inbox::bounds(db)?.last)).await
+    }
+
+    async fn fences(&self, after: &str, limit: usize) -> Result<Vec<Standing>, StoreError> {
+        let after = after.to_owned();
+        self.read(move |db, _| commit::fences(db, &after, limit)).await
+    }
+
+    async fn reset_fence(
+        &self,
+        duty: &str,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<Standing>, StoreError> {
+        let (duty, by, reason) = (duty.to_owned(), by.to_owned(), reason.to_owned());
+        self.write(move |db, now| commit::reset_fence(db, &duty, &by, &reason, now)).await
+    }
+
+    async fn post_letter(
+        &self,
+        letter: &DeadLetter,
+        fence: Option<&Fence>,
+        token_id: Option<&str>,
+    ) -> Result<Posted, StoreError> {
+        let letter = letter.clone();
+        let (fence, token_id) = (fence.cloned(), token_id.map(str::to_owned));
+        let job = move |db: &Connection, now| {
+            letter::post(db, &letter, fence.as_ref(), token_id.as_deref(), now)
+        };
+        self.write(job).await
+    }
+
+    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, StoreError> {
+        let query = query.clone();
+        self.read(move |db, _| letter::list(db, &query)).await
+    }
+
+    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, StoreError> {
+        self.read(move |db, _| letter::find(db, id)).await
+    }
+
+    async fn resolve_letter(&self, resolve: &Resolve) -> Result<Resolved, StoreError> {
+        let resolve = resolve.clone();
+        self.write(move |db, now| letter::resolve(db, &resolve, now)).await
+    }
+
+    async fn pending_letters(&self) -> Result<u64, StoreError> {
+        self.read(|db, _| letter::pending(db)).await
+    }
+
+    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError> {
+        let attempt = token::Asked::new(attempt);
+        let looking = attempt.clone();
+        let looked = self.read(move |db, now| token::judge(db, &looking, now)).await?;
+        match looked {
+            // Only a failure is written, and judged again where nobody else counts meanwhile.
+            Admission::Unknown => self.write(move |db, now| token::count(db, &attempt, now)).await,
+            judged => Ok(judged),
+        }
+    }
+
+    async fn has_tokens(&self) -> Result<bool, StoreError> {
+        self.read(token::any).await
+    }
+
+    async fn create_token(&self, token: &NewToken) -> Result<bool, StoreError> {
+        let token = token.clone();
+        self.write(move |db, now| token::create(db, &token, now)).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        self.read(|db, _| token::list(db)).await
+    }
+
+    async fn revoke_token(
+        &self,
+        token_id: &str,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<bool>, StoreError> {
+        let (token_id, by, reason) = (token_id.to_owned(), by.to_owned(), reason.to_owned());
+        self.write(move |db, now| token::revoke(db, &token_id, &by, &reason, now)).await
+    }
+
+    async fn add_usage(&self, usage: &[Usage]) -> Result<(), StoreError> {
+        let usage = usage.to_vec();
+        self.write(move |db, now| token::add_usage(db, &usage, now)).await
+    }
+
+    async fn usage(
+        &self,
+        token_id: Option<&str>,
+        since_day: &str,
+    ) -> Result<Vec<Usage>, StoreError> {
+        let (token_id, since_day) = (token_id.map(str::to_owned), since_day.to_owned());
+        self.read(move |db, _| token::usage(db, token_id.as_deref(), &since_day)).await
+    }
+
+    async fn audit(
+        &self,
+        token_id: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<TokenAudit>, StoreError> {
+        let token_id = token_id.map(str::to_owned);
+        self.read(move |db, _| token::audit(db, token_id.as_deref(), limit)).await
+    }
+
+    async fn prune(&self, keep: Keep) -> Result<Pruned, StoreError> {
+        // A transaction for each kind: submissions get in between.
+        let mut pruned = Pruned::default();
+        for kind in upkeep::KINDS {
+            let taken = self.write(move |db, now| upkeep::prune(db, kind, keep, now)).await;
+            upkeep::add(&mut pruned, kind, taken.map_err(StoreError::or_happened)?);
+        }
+        Ok(pruned)
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.write(|db, _| upkeep::touch(db)).await
+    }
+}
+
+/// Runs a statement through the cache of prepared ones and says how many rows it changed.
+fn execute(
+    db: &Connection,
+    sql: &str,
+    parameters: impl rusqlite::Params,
+) -> rusqlite::Result<usize> {
+    db.prepare_cached(sql)?.execute(parameters)
+}
+
+/// Reads the row of a statement, if there is one.
+fn first<T>(
+    db: &Connection,
+    sql: &str,
+    parameters: impl rusqlite::Params,
+    read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
+    use rusqlite::OptionalExtension;
+    db.prepare_cached(sql)?.query_row(parameters, read).optional()
+}
+
+/// Reads all rows of a statement.
+fn all<T>(
+    db: &Connection,
+    sql: &str,
+    parameters: impl rusqlite::Params,
+    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    db.prepare_cached(sql)?.query_map(parameters, read)?.collect()
+}
+
+/// For `LIMIT`.
+fn count_of(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,77 @@
+//! Retention.
+
+use rusqlite::Connection;
+
+use super::super::{Keep, Pruned};
+use super::{execute, inbox};
+
+/// So many rows of a kind are taken away at a time.
+const STEP: i64 = 1_000;
+
+/// What retention takes away.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Messages,
+    Keys,
+    Letters,
+    Addresses,
+}
+
+pub(super) const KINDS: [Kind; 4] = [Kind::Messages, Kind::Keys, Kind::Letters, Kind::Addresses];
+
+/// Takes a step of one kind and says how many rows it took.
+pub(super) fn prune(db: &Connection, kind: Kind, keep: Keep, now: i64) -> rusqlite::Result<usize> {
+    let (bodies, keys) = (now.saturating_sub(keep.bodies), now.saturating_sub(keep.keys));
+    let (sql, before) = match kind {
+        Kind::Messages => return messages(db, bodies),
+        Kind::Keys => (
+            "DELETE FROM ingest_dedupe WHERE dedupe_digest IN (SELECT dedupe_digest
+                FROM ingest_dedupe WHERE last_seen_at < ?1 ORDER BY last_seen_at LIMIT ?2)",
+            keys,
+        ),
+        Kind::Letters => (
+            "DELETE FROM dead_letter WHERE id IN (SELECT id
+                FROM dead_letter WHERE resolved_at < ?1 ORDER BY resolved_at LIMIT ?2)",
+            bodies,
+        ),
+        Kind::Addresses => (
+            "DELETE FROM auth_failure WHERE address IN (SELECT address
+                FROM auth_failure WHERE window_ends_at < ?1 ORDER BY window_ends_at LIMIT ?2)",
+            now,
+        ),
+    };
+    execute(db, sql, (before, STEP))
+}
+
+/// The oldest are those with the smallest positions: there is no other order to look them up by.
+fn messages(db: &Connection, before: i64) -> rusqlite::Result<usize> {
+    let sql = "DELETE FROM message_inbox WHERE received_at < ?1 AND position IN
+            (SELECT position FROM message_inbox ORDER BY position LIMIT ?2)
+        RETURNING position";
+    let mut statement = db.prepare_cached(sql)?;
+    let gone = statement.query_map((before, STEP), |row| row.get(0))?;
+    let gone: Vec<i64> = gone.collect::<rusqlite::Result<_>>()?;
+    if let Some(newest) = gone.iter().max() {
+        let trimmed = inbox::bounds(db)?.trimmed.max(*newest);
+        execute(db, "UPDATE inbox_position SET trimmed = ?1", [trimmed])?;
+    }
+    Ok(gone.len())
+}
+
+/// Adds a step to what was taken away.
+pub(super) fn add(pruned: &mut Pruned, kind: Kind, taken: usize) {
+    let count = match kind {
+        Kind::Messages => &mut pruned.messages,
+        Kind::Keys => &mut pruned.keys,
+        Kind::Letters => &mut pruned.letters,
+        Kind::Addresses => &mut pruned.addresses,
+    };
+    *count += taken as u64;
+    pruned.more |= taken as i64 >= STEP;
+}
+
+/// Takes the database for writing, for a moment.
+pub(super) fn touch(db: &Connection) -> rusqlite::Result<()> {
+    execute(db, "UPDATE inbox_position SET last = last", [])?;
+    Ok(())
+}

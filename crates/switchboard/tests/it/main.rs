@@ -1,0 +1,5 @@
+//! The tests of this crate.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+mod place;
+mod storage;

@@ -1,0 +1,108 @@
+//! Where a case keeps what it stores: a SQLite file or a PostgreSQL schema of its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tenure_store::{IfAbsent, StoreUrl};
+use tenure_switchboard::storage::{self, Storage};
+
+/// Counts the schemas of this run.
+static SCHEMAS: AtomicU64 = AtomicU64::new(0);
+
+pub struct Place {
+    at: At,
+    pub storage: Arc<dyn Storage>,
+}
+
+enum At {
+    Sqlite(TempDir),
+    Postgres { url: String, schema: String },
+}
+
+impl At {
+    fn url(&self) -> StoreUrl {
+        let text = match self {
+            Self::Sqlite(folder) => format!("sqlite:{}", file(folder).display()),
+            Self::Postgres { url, schema } => format!("{url}?schema={schema}"),
+        };
+        StoreUrl::parse(&text).unwrap()
+    }
+}
+
+fn file(folder: &TempDir) -> PathBuf {
+    folder.path().join("tenure.db")
+}
+
+impl Place {
+    pub async fn sqlite() -> Option<Self> {
+        Some(Self::new(At::Sqlite(TempDir::new().unwrap())).await)
+    }
+
+    /// `None` on a laptop without a server; a failure in CI.
+    pub async fn postgres() -> Option<Self> {
+        let url = testkit::service(testkit::TEST_POSTGRES)?;
+        let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
+        let schema = format!("switchboard_{}_{number}", std::process::id());
+        Some(Self::new(At::Postgres { url, schema }).await)
+    }
+
+    async fn new(at: At) -> Self {
+        let storage = storage::open(&at.url(), IfAbsent::Create).await.unwrap();
+        Self { at, storage }
+    }
+
+    /// Another handle, as another process has it.
+    pub async fn open(&self) -> Arc<dyn Storage> {
+        storage::open(&self.at.url(), IfAbsent::Refuse).await.unwrap()
+    }
+
+    /// Runs a statement behind the storage's back and says how many rows it changed, or the number
+    /// that it selects.
+    pub async fn execute(&self, sql: &str) -> i64 {
+        match &self.at {
+            At::Sqlite(folder) => {
+                let (path, sql) = (file(folder), sql.to_owned());
+                tokio::task::spawn_blocking(move || on_sqlite(&path, &sql)).await.unwrap()
+            }
+            At::Postgres { url, schema } => on_postgres(url, schema, sql).await,
+        }
+    }
+
+    /// Makes the times in a column of some rows older.
+    pub async fn age(&self, table: &str, column: &str, by: Duration, rows: &str) {
+        let micros = by.as_micros();
+        let by = match &self.at {
+            At::Sqlite(_) => micros.to_string(),
+            At::Postgres { .. } => format!("interval '{micros} microseconds'"),
+        };
+        let sql = format!("UPDATE {table} SET {column} = {column} - {by} WHERE {rows}");
+        assert!(self.execute(&sql).await > 0, "{sql}");
+    }
+}
+
+fn on_sqlite(path: &PathBuf, sql: &str) -> i64 {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.busy_timeout(Duration::from_secs(30)).unwrap();
+    if sql.starts_with("SELECT") {
+        connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    } else {
+        connection.execute(sql, []).unwrap() as i64
+    }
+}
+
+async fn on_postgres(url: &str, schema: &str, sql: &str) -> i64 {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    let running = tokio::spawn(connection);
+    client.batch_execute(&format!("SET search_path TO {schema}")).await.unwrap();
+    let answer = if sql.starts_with("SELECT") {
+        client.query_one(sql, &[]).await.unwrap().get(0)
+    } else {
+        client.execute(sql, &[]).await.unwrap() as i64
+    };
+    drop(client);
+    running.await.unwrap().unwrap();
+    answer
+}

@@ -1,0 +1,174 @@
+//! What the cases have in common.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tenure_core::{DutyKey, Epoch, InstanceId};
+use tenure_switchboard::storage::{
+    Attempt, DeadLetter, Fence, InboxQuery, Item, Message, NewToken, Outcome, Scope, Settled,
+    Storage, Submission,
+};
+use tenure_wire::ingest::{Dedupe, Event};
+use uuid::Uuid;
+
+pub const HOUR: Duration = Duration::from_secs(3600);
+pub const DAY: Duration = Duration::from_secs(24 * 3600);
+/// 2026-02-15T10:30:00Z.
+pub const OBSERVED: i64 = 1_771_151_400_000_000;
+
+pub fn sha(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+/// An event that is known by its name, and says it.
+pub fn event(name: &str) -> Event {
+    let key = format!("event:telegram:telegram:bot:{name}");
+    let dedupe = Dedupe { digest: sha(&key), key, previous_hour: None };
+    Event {
+        channel: "telegram",
+        provider: "telegram",
+        endpoint_identity: "bot".to_owned(),
+        sender_identity: "user".to_owned(),
+        thread_identity: None,
+        policy_tier: "default",
+        observed_at_micros: OBSERVED,
+        dedupe,
+        payload_digest: sha(name),
+        envelope: serde_json::json!({ "payload": { "normalized_text": name } }).to_string(),
+    }
+}
+
+/// An event that is known by its content and the hour in which it was observed.
+pub fn content(text: &str, hour: i64, minute: i64) -> Event {
+    let digest = |hour: i64| sha(&format!("hash {text} {hour}"));
+    let key = format!("hash:telegram:bot:user:{hour}:{text}");
+    let dedupe = Dedupe { key, digest: digest(hour), previous_hour: Some(digest(hour - 1)) };
+    let observed_at_micros = (hour * 60 + minute) * 60_000_000;
+    Event { dedupe, observed_at_micros, ..event(text) }
+}
+
+pub fn item(event: Event) -> Item {
+    Item { request_id: Uuid::now_v7(), event }
+}
+
+/// A submission of these events, without fence and token.
+pub fn sent(events: impl IntoIterator<Item = Event>) -> Submission {
+    Submission { items: events.into_iter().map(item).collect(), fence: None, token_id: None }
+}
+
+pub fn named(names: &[&str]) -> Submission {
+    sent(names.iter().map(|name| event(name)))
+}
+
+pub fn fence(duty: &str, epoch: u64, instance: &str) -> Fence {
+    Fence {
+        duty: DutyKey::new("telegram", duty).unwrap(),
+        epoch: Epoch::new(epoch).unwrap(),
+        instance: InstanceId::new(instance).unwrap(),
+    }
+}
+
+/// A submission under a hold.
+pub fn held(fence: Fence, names: &[&str]) -> Submission {
+    Submission { fence: Some(fence), ..named(names) }
+}
+
+pub fn with_token(token_id: &str, names: &[&str]) -> Submission {
+    Submission { token_id: Some(token_id.to_owned()), ..named(names) }
+}
+
+pub async fn commit_one(storage: &Arc<dyn Storage>, sent: Submission) -> Settled {
+    let mut settled = storage.commit(&[sent]).await.unwrap();
+    assert_eq!(settled.len(), 1);
+    settled.remove(0)
+}
+
+#[track_caller]
+pub fn stored(settled: &Settled) -> &[Outcome] {
+    match settled {
+        Settled::Stored(outcomes) => outcomes,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+pub fn is_fenced(settled: &Settled, epoch: u64, instance: &str) {
+    match settled {
+        Settled::Fenced(standing) => {
+            assert_eq!((standing.epoch.get(), standing.instance.as_str()), (epoch, instance));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Everything in the inbox.
+pub async fn inbox(storage: &Arc<dyn Storage>) -> Vec<Message> {
+    follow(storage, InboxQuery { limit: 1000, ..InboxQuery::default() }).await
+}
+
+/// Reads page after page until the end.
+pub async fn follow(storage: &Arc<dyn Storage>, mut query: InboxQuery) -> Vec<Message> {
+    let mut messages = Vec::new();
+    loop {
+        let page = storage.inbox(&query).await.unwrap();
+        assert!(page.messages.len() <= query.limit);
+        messages.extend(page.messages);
+        if page.at_end {
+            return messages;
+        }
+        assert!(page.next_after > query.after, "no page stays where it is");
+        query.after = page.next_after;
+    }
+}
+
+pub fn positions(messages: &[Message]) -> Vec<i64> {
+    messages.iter().map(|message| message.position).collect()
+}
+
+pub fn new_token(token_id: &str) -> NewToken {
+    NewToken {
+        token_id: token_id.to_owned(),
+        hash: sha(token_id),
+        environment: "live".to_owned(),
+        roles: vec!["ingest".to_owned(), "read".to_owned()],
+        scope: Some(Scope {
+            channel: "telegram".to_owned(),
+            provider: "telegram".to_owned(),
+            endpoint_identity: "bot".to_owned(),
+        }),
+        lifetime: micros(90 * DAY),
+        by: "operator".to_owned(),
+        description: "the bot's".to_owned(),
+        replaces: None,
+    }
+}
+
+pub async fn make_token(storage: &Arc<dyn Storage>, token_id: &str) {
+    assert!(storage.create_token(&new_token(token_id)).await.unwrap());
+}
+
+pub fn micros(duration: Duration) -> i64 {
+    duration.as_micros() as i64
+}
+
+/// An attempt with the token of this id, five failures in a quarter of an hour.
+pub fn attempt<'a>(token_id: &str, address: &'a str) -> Attempt<'a> {
+    let window = micros(HOUR / 4);
+    Attempt { hash: Some(sha(token_id)), address, limit: 5, window, recognised: false }
+}
+
+pub fn letter(name: &str) -> DeadLetter {
+    DeadLetter {
+        id: Uuid::now_v7(),
+        digest: sha(name),
+        channel: "telegram".to_owned(),
+        provider: "telegram".to_owned(),
+        endpoint_identity: "bot".to_owned(),
+        external_event_id: Some(name.to_owned()),
+        error_class: "timeout".to_owned(),
+        reason: "five times".to_owned(),
+        attempts: 5,
+        envelope: format!("{{\"name\":\"{name}\"}}"),
+    }
+}

@@ -1,0 +1,145 @@
+//! Dead letters.
+
+use tenure_switchboard::storage::{DeadQuery, Ended, KeptLetter, Posted, Resolve, Resolved};
+use uuid::Uuid;
+
+use super::kit::{commit_one, fence, held, is_fenced, letter, make_token};
+use crate::place::Place;
+
+async fn post(place: &Place, name: &str) -> Uuid {
+    let letter = letter(name);
+    let posted = place.storage.post_letter(&letter, None, None).await.unwrap();
+    assert_eq!(posted, Posted::Kept { id: letter.id, duplicate: false });
+    letter.id
+}
+
+pub async fn a_letter_is_kept_once(place: Place) {
+    let id = post(&place, "a").await;
+    let again = place.open().await.post_letter(&letter("a"), None, None).await.unwrap();
+    assert_eq!(again, Posted::Kept { id, duplicate: true });
+    assert_eq!(place.execute("SELECT count(*) FROM dead_letter").await, 1);
+    post(&place, "b").await;
+}
+
+pub async fn a_letter_as_it_was_posted(place: Place) {
+    make_token(&place.storage, "tok_a").await;
+    let (mut posted, fence) = (letter("a"), fence("bot", 3, "i"));
+    posted.external_event_id = None;
+    posted.envelope = r#""\u0000\ud800""#.to_owned();
+    place.storage.post_letter(&posted, Some(&fence), Some("tok_a")).await.unwrap();
+    let kept = place.storage.letter(posted.id).await.unwrap().unwrap();
+    assert!(kept.posted_at > 0);
+    let expected = KeptLetter {
+        letter: posted,
+        posted_at: kept.posted_at,
+        duty: Some(fence.duty.to_string()),
+        token_id: Some("tok_a".to_owned()),
+        state: "pending".to_owned(),
+        resolved_at: None,
+        resolved_by: None,
+        resolution: None,
+        request_id: None,
+    };
+    assert_eq!(kept, expected);
+    assert_eq!(place.storage.letter(Uuid::now_v7()).await.unwrap(), None);
+}
+
+pub async fn a_letter_needs_its_token(place: Place) {
+    make_token(&place.storage, "tok_a").await;
+    place.storage.revoke_token("tok_a", "me", "why").await.unwrap();
+    let ended = [("tok_a", Ended::Revoked), ("tok_b", Ended::Gone)];
+    for (token_id, ended) in ended {
+        let fence = fence("bot", 9, "i");
+        let posted = place.storage.post_letter(&letter("a"), Some(&fence), Some(token_id)).await;
+        assert_eq!(posted.unwrap(), Posted::TokenEnded(ended));
+    }
+    assert_eq!(place.storage.pending_letters().await.unwrap(), 0);
+    assert!(place.storage.fences("", 10).await.unwrap().is_empty());
+}
+
+pub async fn a_letter_needs_its_fence(place: Place) {
+    commit_one(&place.storage, held(fence("bot", 7, "new"), &[])).await;
+    for old in [fence("bot", 6, "old"), fence("bot", 7, "old")] {
+        let posted = place.storage.post_letter(&letter("a"), Some(&old), None).await.unwrap();
+        let Posted::Fenced(standing) = posted else { panic!("{posted:?}") };
+        assert_eq!((standing.epoch.get(), standing.instance.as_str()), (7, "new"));
+    }
+    assert_eq!(place.storage.pending_letters().await.unwrap(), 0);
+}
+
+pub async fn a_letter_remembers_its_fence(place: Place) {
+    let new = fence("bot", 8, "new");
+    place.storage.post_letter(&letter("a"), Some(&new), None).await.unwrap();
+    let late = held(fence("bot", 7, "old"), &["a"]);
+    is_fenced(&commit_one(&place.storage, late).await, 8, "new");
+}
+
+pub async fn a_letter_ends_once(place: Place) {
+    let id = post(&place, "a").await;
+    let replayed = Resolve {
+        id,
+        state: "replayed",
+        by: "me".to_owned(),
+        resolution: "it works now".to_owned(),
+        request_id: Some(Uuid::now_v7()),
+    };
+    assert_eq!(place.storage.resolve_letter(&replayed).await.unwrap(), Resolved::Done);
+    let discarded =
+        Resolve { state: "discarded", by: "you".to_owned(), request_id: None, ..replayed.clone() };
+    assert_eq!(place.storage.resolve_letter(&discarded).await.unwrap(), Resolved::Before);
+    let nobody = Resolve { id: Uuid::now_v7(), ..discarded };
+    assert_eq!(place.storage.resolve_letter(&nobody).await.unwrap(), Resolved::Nothing);
+    let kept = place.storage.letter(id).await.unwrap().unwrap();
+    assert_eq!((kept.state.as_str(), kept.request_id), ("replayed", replayed.request_id));
+    assert_eq!(kept.resolved_by.as_deref(), Some("me"));
+    assert_eq!(kept.resolution.as_deref(), Some("it works now"));
+    assert!(kept.resolved_at.is_some_and(|at| at >= kept.posted_at));
+    // Posting it again does not bring it back.
+    let again = place.storage.post_letter(&letter("a"), None, None).await.unwrap();
+    assert_eq!(again, Posted::Kept { id, duplicate: true });
+    assert_eq!(place.storage.pending_letters().await.unwrap(), 0);
+}
+
+pub async fn letters_are_listed_oldest_first(place: Place) {
+    let mut ids = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        ids.push(post(&place, name).await);
+    }
+    let mut other = letter("e");
+    other.endpoint_identity = "other".to_owned();
+    place.storage.post_letter(&other, None, None).await.unwrap();
+    let resolve = Resolve {
+        id: ids[1],
+        state: "discarded",
+        by: "me".to_owned(),
+        resolution: "spam".to_owned(),
+        request_id: None,
+    };
+    place.storage.resolve_letter(&resolve).await.unwrap();
+    let list = |query: DeadQuery| {
+        let storage = place.storage.clone();
+        async move {
+            let letters = storage.letters(&query).await.unwrap();
+            letters.into_iter().map(|it| it.letter.id).collect::<Vec<_>>()
+        }
+    };
+    let ten = DeadQuery { limit: 10, ..DeadQuery::default() };
+    assert_eq!(list(ten.clone()).await, [ids[0], ids[1], ids[2], ids[3], other.id]);
+    assert_eq!(list(DeadQuery { limit: 2, ..ten.clone() }).await, ids[..2]);
+    let after = DeadQuery { after: Some(ids[1]), limit: 2, ..ten.clone() };
+    assert_eq!(list(after).await, ids[2..]);
+    let pending = DeadQuery { state: Some("pending".to_owned()), ..ten.clone() };
+    assert_eq!(list(pending.clone()).await, [ids[0], ids[2], ids[3], other.id]);
+    let discarded = DeadQuery { state: Some("discarded".to_owned()), ..ten.clone() };
+    assert_eq!(list(discarded).await, [ids[1]]);
+    let endpoint = Some("other".to_owned());
+    let of_other = DeadQuery { endpoint_identity: endpoint, ..pending };
+    assert_eq!(list(of_other).await, [other.id]);
+}
+
+pub async fn pending_letters_are_counted(place: Place) {
+    assert_eq!(place.storage.pending_letters().await.unwrap(), 0);
+    post(&place, "a").await;
+    post(&place, "b").await;
+    assert_eq!(place.storage.pending_letters().await.unwrap(), 2);
+}

@@ -1,0 +1,126 @@
+//! The contract of the storage, on every backend: `sqlite::commit::a_key_is_stored_once`.
+
+mod admit;
+mod commit;
+mod fence;
+mod inbox;
+mod kit;
+mod letter;
+mod prune;
+mod token;
+
+/// Every case as a test of a backend. A case that is not listed is dead code, which clippy reports.
+macro_rules! cases {
+    ($($topic:ident { $($case:ident)* })*) => {
+        mod sqlite {
+            $(mod $topic { $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $case() {
+                    if let Some(place) = crate::place::Place::sqlite().await {
+                        crate::storage::$topic::$case(place).await;
+                    }
+                }
+            )* })*
+        }
+
+        mod postgres {
+            $(mod $topic { $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $case() {
+                    if let Some(place) = crate::place::Place::postgres().await {
+                        crate::storage::$topic::$case(place).await;
+                    }
+                }
+            )* })*
+        }
+    };
+}
+
+cases! {
+    commit {
+        a_key_is_stored_once
+        a_key_comes_twice_in_a_group
+        a_key_comes_twice_in_a_submission
+        another_handle_recognises_a_key
+        a_key_with_another_payload_is_counted
+        content_of_the_hour_before_is_the_same_event
+        content_of_the_hour_before_in_the_same_group
+        what_was_stored_is_there_after_opening_again
+        positions_follow_submissions_and_items
+        positions_have_no_gaps_among_writers
+        a_group_in_any_order_of_keys
+        a_refused_group_stores_nothing
+        times_are_of_the_store
+        everything_that_text_can_hold
+        nothing_to_store
+    }
+    fence {
+        an_older_epoch_stores_nothing
+        another_instance_at_the_same_epoch_stores_nothing
+        the_same_hold_passes_again
+        a_newer_epoch_passes_and_is_remembered
+        an_epoch_is_announced_without_items
+        the_newest_of_a_group_counts_first
+        of_two_at_one_epoch_the_first_counts
+        duties_are_apart
+        a_neighbour_of_what_is_fenced_is_stored
+        a_reset_forgets_and_is_noted
+        fences_are_listed_by_name
+    }
+    inbox {
+        a_message_has_everything
+        pages_lead_to_the_end
+        an_exact_page_is_at_the_end
+        each_filter_filters
+        filters_go_together
+        a_bounded_number_is_looked_at
+        a_page_ends_with_its_bytes
+        behind_the_end
+        found_trimmed_or_nothing
+        readers_see_positions_in_order
+    }
+    letter {
+        a_letter_is_kept_once
+        a_letter_as_it_was_posted
+        a_letter_needs_its_token
+        a_letter_needs_its_fence
+        a_letter_remembers_its_fence
+        a_letter_ends_once
+        letters_are_listed_oldest_first
+        pending_letters_are_counted
+    }
+    token {
+        a_token_as_it_was_made
+        a_token_takes_over_from_one_that_is_there
+        a_hash_has_one_token
+        a_token_is_revoked_once
+        an_expired_token_is_not_revoked
+        only_tokens_that_count_count
+        an_ended_token_stores_nothing
+        an_ended_token_moves_no_fence
+        an_ended_token_keeps_nobody_else_out
+        usage_adds_up
+        the_trail_is_newest_first
+        another_handle_sees_tokens_at_once
+    }
+    admit {
+        a_good_token_is_admitted
+        an_ended_token_is_told_and_not_counted
+        the_limit_is_exact_for_one_after_another
+        the_limit_is_exact_for_many_at_once
+        the_window_ends
+        failures_keep_out_good_tokens_of_the_address
+        a_recognised_token_passes
+        addresses_are_apart
+    }
+    prune {
+        bodies_and_keys_apart
+        positions_go_on_after_everything_is_gone
+        a_key_lives_on_while_it_is_seen
+        a_key_past_its_retention_is_new
+        only_letters_that_ended
+        addresses_whose_window_is_over
+        a_step_is_bounded
+        nothing_to_take
+    }
+}
