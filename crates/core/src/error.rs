@@ -119,6 +119,8 @@ codes! {
         "make a new one with `tenure plan --out FILE`, for this group and this store"
     NoRecord "DT015" "the audit trail does not tell of that time"
         "ask for a time within the trail; `tenure store retention` says how much is kept"
+    OpenToAll "DT016" "the switchboard would be open to everybody"
+        "make a token with `tenure token create` first, or listen on a loopback address"
 }
 
 impl fmt::Display for Code {

@@ -304,7 +304,8 @@ fn only_from_here(headers: &HeaderMap) -> Result<(), Refused> {
         return Err(Refusal::invalid_token(message));
     }
     let mut named = headers.get_all(HOST).iter().chain(headers.get_all(ORIGIN));
-    let here = |name: &hyper::header::HeaderValue| name.to_str().is_ok_and(address::is_this_machine);
+    let here =
+        |name: &hyper::header::HeaderValue| name.to_str().is_ok_and(address::is_this_machine);
     match named.all(here) {
         true => Ok(()),
         false => {

@@ -24,12 +24,19 @@ impl Counter {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Spread<const N: usize> {
     buckets: [AtomicU64; N],
     count: AtomicU64,
     /// In millionths.
     sum: AtomicU64,
+}
+
+impl<const N: usize> Default for Spread<N> {
+    fn default() -> Self {
+        let buckets = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { buckets, count: AtomicU64::new(0), sum: AtomicU64::new(0) }
+    }
 }
 
 impl<const N: usize> Spread<N> {

@@ -1,14 +1,9 @@
 //! Many events in one request, each with an outcome of its own.
 
-use std::fmt;
-
 use hyper::StatusCode;
 use hyper::body::Incoming;
-use serde::Deserializer;
-use serde::de::{SeqAccess, Visitor};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tenure_wire::ingest;
+use tenure_wire::ingest::{self, BadBatch};
 use uuid::Uuid;
 
 use super::answer::{Answer, Refusal, Refused, json_value};
@@ -32,9 +27,7 @@ impl Asked<'_> {
         let fence = content::fence(&self.head.headers)?;
         let form = content::batch(&self.head.headers)?;
         let whole = body::read(self.state, body, LARGEST_BATCH).await?;
-        let text = std::str::from_utf8(&whole.bytes)
-            .map_err(|_| Refusal::bad_request("the batch is not in UTF-8"))?;
-        let parts = split(text, form)?;
+        let parts = split(&whole.bytes, form)?;
         let mut results = Vec::with_capacity(parts.len());
         let mut items = Vec::with_capacity(parts.len());
         for (index, part) in parts.iter().enumerate() {
@@ -62,11 +55,11 @@ impl Asked<'_> {
     }
 }
 
-fn judge(part: &str, caller: &Caller) -> Result<Item, Refused> {
+fn judge(part: &[u8], caller: &Caller) -> Result<Item, Refused> {
     if part.len() > LARGEST {
         return Err(Refusal::too_large(LARGEST));
     }
-    let event = ingest::read(part.as_bytes()).map_err(|invalid| invalid_envelope(&invalid))?;
+    let event = ingest::read(part).map_err(|invalid| invalid_envelope(&invalid))?;
     caller.permits(event.channel, event.provider, &event.endpoint_identity)?;
     Ok(Item { request_id: Uuid::now_v7(), event })
 }
@@ -105,88 +98,13 @@ fn told(results: Vec<Option<Value>>, outcomes: Vec<Option<Outcome>>) -> Value {
 }
 
 /// The envelopes of a batch, not read yet.
-fn split(text: &str, form: Form) -> Result<Vec<&str>, Refused> {
+fn split(bytes: &[u8], form: Form) -> Result<Vec<&[u8]>, Refused> {
     let parts = match form {
-        Form::Lines => {
-            let lines = text.split('\n').map(str::trim_ascii).filter(|line| !line.is_empty());
-            lines.take(MOST + 1).collect()
-        }
-        Form::Json => {
-            let mut reader = serde_json::Deserializer::from_str(text);
-            let parts = reader.deserialize_seq(Parts);
-            let parts = parts.map_err(|error| broken(&error))?;
-            // Of what comes after too many nothing was read.
-            if parts.len() <= MOST {
-                reader.end().map_err(|error| broken(&error))?;
-            }
-            parts
-        }
+        Form::Json => ingest::split_array(bytes, MOST),
+        Form::Lines => ingest::split_lines(bytes, MOST),
     };
-    if parts.len() > MOST { Err(Refusal::too_many_items(MOST)) } else { Ok(parts) }
-}
-
-fn broken(error: &serde_json::Error) -> Refused {
-    let (line, column) = (error.line(), error.column());
-    let message = format!("the batch is not a JSON array: line {line}, column {column}");
-    Refusal::bad_request(message)
-}
-
-/// Reads an array without looking into its elements, and not much further than is allowed.
-struct Parts;
-
-impl<'de> Visitor<'de> for Parts {
-    type Value = Vec<&'de str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
-        let mut parts = Vec::new();
-        while let Some(part) = array.next_element::<&RawValue>()? {
-            parts.push(part.get());
-            if parts.len() > MOST {
-                break;
-            }
-        }
-        Ok(parts)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_are_taken_apart_without_reading_them() {
-        let deep = "[".repeat(10_000) + &"]".repeat(10_000);
-        let array = format!(" [1, {{\"a\": [2]}} ,\"x,y\",{deep}] ");
-        let parts = split(&array, Form::Json).unwrap();
-        assert_eq!(parts[..3], ["1", r#"{"a": [2]}"#, r#""x,y""#]);
-        assert_eq!(parts[3].len(), 20_000);
-        assert_eq!(split("[]", Form::Json).unwrap().len(), 0);
-        let lines = split("\n{\"a\":1}\r\n\n  \nbroken\n2", Form::Lines).unwrap();
-        assert_eq!(lines, ["{\"a\":1}", "broken", "2"]);
-        assert!(split("", Form::Lines).unwrap().is_empty());
-    }
-
-    #[test]
-    fn what_is_no_array_is_refused_as_a_whole() {
-        for bad in ["", "{}", "[", "[1", "[1,]", "[1] x", "1", "null", "[1 2]", "[\"\\u12\"]"] {
-            let refusal = split(bad, Form::Json).unwrap_err();
-            assert_eq!(refusal.status, StatusCode::BAD_REQUEST, "{bad}");
-        }
-    }
-
-    #[test]
-    fn no_batch_is_longer_than_the_limit() {
-        let array = |n: usize| format!("[{}1]", "1,".repeat(n - 1));
-        assert_eq!(split(&array(MOST), Form::Json).unwrap().len(), MOST);
-        for (text, form) in [(array(MOST + 1), Form::Json), ("1\n".repeat(MOST + 1), Form::Lines)] {
-            let refusal = split(&text, form).unwrap_err();
-            assert_eq!(refusal.status, StatusCode::PAYLOAD_TOO_LARGE);
-        }
-        // Nothing is kept of millions.
-        assert!(split(&array(2_000_000), Form::Json).is_err());
-    }
+    parts.map_err(|bad| match bad {
+        BadBatch::TooMany { most } => Refusal::too_many_items(most),
+        bad => Refusal::bad_request(bad.to_string()),
+    })
 }

@@ -99,7 +99,8 @@ mod tests {
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
-            headers.append(*name, hyper::header::HeaderValue::from_bytes(value.as_bytes()).unwrap());
+            headers
+                .append(*name, hyper::header::HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         headers
     }

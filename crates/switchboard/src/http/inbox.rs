@@ -7,6 +7,7 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use tenure_core::Clock;
 use tenure_store::BootClock;
+use tenure_wire::ingest;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -21,30 +22,26 @@ use crate::storage::{Found, InboxPage, InboxQuery, Message};
 const PAGE: usize = 8 << 20;
 /// How long somebody waits for room to make a page.
 const ROOM: Duration = Duration::from_secs(5);
-/// How long somebody may wait for something to come.
-const LONGEST_WAIT: f64 = 30.0;
 
 impl Asked<'_> {
     /// `GET /api/switchboard/inbox`.
     pub(super) async fn inbox(self) -> Result<Answer, Refused> {
         self.reader().await?;
-        let mut query = self.query()?;
-        let after = query.number("after", (0, i64::MAX))?.unwrap_or(0);
-        let limit = query.number("limit", (1, 1000))?.unwrap_or(100);
-        let wait = query.seconds("wait", LONGEST_WAIT)?.unwrap_or(0.0);
+        let words = ingest::inbox_query(self.head.uri.query().unwrap_or_default());
+        let words = words.map_err(|bad| Refusal::bad_request(bad.to_string()))?;
         let asked = InboxQuery {
-            after,
-            limit,
-            channel: query.text("channel"),
-            provider: query.text("provider"),
-            endpoint_identity: query.text("endpoint"),
-            sender_identity: query.text("sender"),
-            thread_identity: query.text("thread"),
-            since: query.time("since")?,
-            until: query.time("until")?,
+            after: words.after,
+            limit: words.limit,
+            channel: words.channel,
+            provider: words.provider,
+            endpoint_identity: words.endpoint,
+            sender_identity: words.sender,
+            thread_identity: words.thread,
+            // Before 1970 is before everything; not every store can say when.
+            since: words.since.map(|since| since.max(0)),
+            until: words.until.map(|until| until.max(0)),
         };
-        query.end()?;
-        self.page(asked, Duration::from_secs_f64(wait)).await
+        self.page(asked, Duration::from_secs(words.wait)).await
     }
 
     async fn page(self, mut query: InboxQuery, wait: Duration) -> Result<Answer, Refused> {
@@ -62,7 +59,9 @@ impl Asked<'_> {
             }
             drop(room);
             query.after = page.next_after;
-            if page.at_end && let (Some(follower), Some(seen)) = (&mut follower, seen) {
+            if page.at_end
+                && let (Some(follower), Some(seen)) = (&mut follower, seen)
+            {
                 let mut phase = self.state.phase.subscribe();
                 tokio::select! {
                     () = follower.moved(seen) => {}

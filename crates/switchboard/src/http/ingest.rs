@@ -28,9 +28,8 @@ impl Asked<'_> {
         }
         let outcome = outcome?;
         let (id, duplicate) = (outcome.request_id.as_hyphenated(), outcome.duplicate);
-        let text = format!(
-            r#"{{"request_id":"{id}","status":"accepted","duplicate":{duplicate}}}"#
-        );
+        let text =
+            format!(r#"{{"request_id":"{id}","status":"accepted","duplicate":{duplicate}}}"#);
         Ok(json_text(StatusCode::ACCEPTED, text))
     }
 

@@ -124,7 +124,9 @@ pub(crate) async fn serve(state: &State, visit: Visit, request: Request<Incoming
 }
 
 /// A panic is a bug, and ends nothing but its request.
-async fn unpanicked(work: impl Future<Output = Result<Answer, Refused>>) -> Result<Answer, Refused> {
+async fn unpanicked(
+    work: impl Future<Output = Result<Answer, Refused>>,
+) -> Result<Answer, Refused> {
     let mut work = pin!(work);
     poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
@@ -148,6 +150,7 @@ impl Asked<'_> {
         match endpoint {
             Endpoint::Ingest => self.ingest(body).await,
             Endpoint::Batch => Box::pin(self.batch(body)).await,
+            Endpoint::Echo => self.echo(body).await,
             other => Box::pin(self.answer_rare(other, body)).await,
         }
     }
@@ -155,7 +158,7 @@ impl Asked<'_> {
     /// Boxed, so that an event's way stays small.
     async fn answer_rare(self, endpoint: Endpoint, body: Incoming) -> Result<Answer, Refused> {
         match endpoint {
-            Endpoint::Ingest | Endpoint::Batch => Err(Refusal::internal()),
+            Endpoint::Ingest | Endpoint::Batch | Endpoint::Echo => Err(Refusal::internal()),
             Endpoint::IngestHealth => self.ingest_health().await,
             Endpoint::Inbox => self.inbox().await,
             Endpoint::Message => self.message().await,
@@ -170,7 +173,6 @@ impl Asked<'_> {
             Endpoint::Ready => self.ready(),
             Endpoint::Metrics => self.metrics().await,
             Endpoint::OpenApi => self.openapi(),
-            Endpoint::Echo => self.echo(body).await,
         }
     }
 

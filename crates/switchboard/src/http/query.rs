@@ -1,9 +1,8 @@
-//! What stands behind the question mark. What is not known there is refused: a filter that was
+//! What stands behind the question mark, but for the inbox. What is not known there is refused: a filter that was
 //! spelt wrong would show everything.
 
 use std::str::FromStr;
 
-use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 
 use super::answer::{Refusal, Refused};
@@ -44,25 +43,6 @@ impl Query {
         match number.filter(|_| digits) {
             Some(number) => Ok(Some(number)),
             None => Err(Refusal::bad_request(format!("{name} is not a number in its range"))),
-        }
-    }
-
-    /// A time, in Unix microseconds. What was before 1970 is before everything.
-    pub(crate) fn time(&mut self, name: &str) -> Result<Option<i64>, Refused> {
-        let Some(text) = self.text(name) else { return Ok(None) };
-        match text.parse::<Timestamp>() {
-            Ok(time) => Ok(Some(time.as_microsecond().max(0))),
-            Err(_) => Err(Refusal::bad_request(format!("{name} is not a time of RFC 3339"))),
-        }
-    }
-
-    /// A time to wait, in seconds.
-    pub(crate) fn seconds(&mut self, name: &str, most: f64) -> Result<Option<f64>, Refused> {
-        let Some(text) = self.text(name) else { return Ok(None) };
-        let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        match text.parse::<f64>() {
-            Ok(seconds) if plain && seconds <= most => Ok(Some(seconds)),
-            _ => Err(Refusal::bad_request(format!("{name} is not between 0 and {most} seconds"))),
         }
     }
 
@@ -119,20 +99,5 @@ mod tests {
         for bad in ["n=0", "n=8", "n=-1", "n=%2B3", "n=1e0", "n=99999999999999999999", "n=x"] {
             assert!(read(bad).number("n", (1, 7)).is_err(), "{bad}");
         }
-        for bad in ["t=now", "t=2026-02-15", "t=1", "t=2026-02-15T10:00:00"] {
-            assert!(read(bad).time("t").is_err(), "{bad}");
-        }
-        for bad in ["w=NaN", "w=inf", "w=-1", "w=31", "w=1e1", "w=."] {
-            assert!(read(bad).seconds("w", 30.0).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn times_are_microseconds() {
-        let time = |text| read(text).time("t").unwrap();
-        assert_eq!(time("t=1970-01-01T00:00:01.5Z"), Some(1_500_000));
-        assert_eq!(time("t=1970-01-01T01:00:00%2B01:00"), Some(0));
-        assert_eq!(time("t=1960-01-01T00:00:00Z"), Some(0));
-        assert_eq!(read("w=2.5").seconds("w", 30.0).unwrap(), Some(2.5));
     }
 }
