@@ -13,6 +13,7 @@ use tenure_core::{Clock, Code, StoreError};
 use tenure_store::BootClock;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use crate::budget::Share;
 use crate::storage::{Ended, Outcome, Settled, Standing, Storage, Submission};
 
 /// What one group holds at most, and how many wait.
@@ -75,6 +76,7 @@ impl fmt::Debug for Committer {
 struct Waiting {
     submission: Submission,
     answer: oneshot::Sender<Result<Answer, Trouble>>,
+    share: Option<Share>,
 }
 
 impl Committer {
@@ -94,11 +96,23 @@ impl Committer {
 
     /// Waits until the submission is durable, or was refused.
     pub async fn submit(&self, submission: Submission) -> Result<Answer, Trouble> {
+        self.submit_holding(submission, None).await
+    }
+
+    /// The same, with its share of the memory budget. Who submits may go away and the submission
+    /// still waits, so the share stays with it.
+    pub(crate) async fn submit_holding(
+        &self,
+        submission: Submission,
+        share: Option<Share>,
+    ) -> Result<Answer, Trouble> {
         let (answer, settled) = oneshot::channel();
-        self.queue.try_send(Waiting { submission, answer }).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => Trouble::Full,
-            mpsc::error::TrySendError::Closed(_) => Trouble::Closed,
-        })?;
+        self.queue.try_send(Waiting { submission, answer, share }).map_err(
+            |error| match error {
+                mpsc::error::TrySendError::Full(_) => Trouble::Full,
+                mpsc::error::TrySendError::Closed(_) => Trouble::Closed,
+            },
+        )?;
         let lost = || StoreError::unknown(Code::Failed, "the task that commits has ended");
         settled.await.unwrap_or_else(|_| Err(Trouble::Store(lost())))
     }
@@ -184,10 +198,10 @@ struct Commit {
 impl Commit {
     async fn settle(self: Arc<Self>, group: Vec<Waiting>, permit: OwnedSemaphorePermit) {
         let (submissions, answers): (Vec<_>, Vec<_>) =
-            group.into_iter().map(|waiting| (waiting.submission, waiting.answer)).unzip();
+            group.into_iter().map(|it| (it.submission, (it.answer, it.share))).unzip();
         let settled = self.commit(submissions).await;
         drop(permit);
-        for (answer, settled) in answers.into_iter().zip(settled) {
+        for ((answer, _share), settled) in answers.into_iter().zip(settled) {
             // Who went away does not wait for it; it is stored all the same.
             let _ = answer.send(settled);
         }

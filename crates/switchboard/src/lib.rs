@@ -1,6 +1,23 @@
 //! The switchboard: a server that takes events in. What is submitted twice takes effect once, and
 //! what a replaced holder still sends is refused.
 
+mod access;
+mod address;
+mod budget;
 pub mod commit;
+mod follow;
+mod http;
+mod line;
+mod listen;
+mod metrics;
+mod server;
 pub mod storage;
+#[cfg(test)]
+mod testing;
+mod tls;
 pub mod token;
+mod upkeep;
+
+pub use access::Limiter;
+pub use server::{Handle, Log, Notice, Patience, Settings, serve};
+pub use tls::TlsFiles;

@@ -1,6 +1,7 @@
-//! The JSON that crosses processes, and nothing else knows its shapes.
+//! The JSON that crosses processes, and nothing else knows its shapes; and the text of metrics.
 
 pub mod checkpoint;
 pub mod cursor;
+pub mod exposition;
 pub mod folder;
 pub mod ingest;

@@ -1,22 +1,14 @@
-//! Metrics in Prometheus' text form, version 0.0.4.
-//!
-//! Written here and by no library, because series must go with their duties: `metrics` and its
-//! exporter remove none by name, and `prometheus-client` writes OpenMetrics, where a counter's type
-//! line lacks `_total` and an older scraper sees no type. What is written is drawn from the
-//! counters at each request, so there is no registry that could keep what is gone.
-
-use std::fmt::Write;
+//! Metrics in Prometheus' text form.
 
 use tenure_core::InstanceId;
+pub(super) use tenure_wire::exposition::CONTENT_TYPE;
+use tenure_wire::exposition::{DURATIONS, Histogram, Text};
 
-use super::state::{BOUNDS, Durations, Seen, State};
-
-/// What the text is.
-pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+use super::state::{Durations, Seen, State};
 
 /// All metrics as they are now.
 pub(super) fn text(state: &State, seen: &Seen, instance: &InstanceId) -> String {
-    let mut text = Text(String::new());
+    let mut text = Text::default();
     let me = ("instance_id", instance.as_str());
 
     let name = "connector_lease_renewals_total";
@@ -36,7 +28,7 @@ pub(super) fn text(state: &State, seen: &Seen, instance: &InstanceId) -> String 
     for (operation, durations) in
         [("acquire", &state.acquire), ("renew", &state.renew), ("release", &state.release)]
     {
-        text.histogram(name, operation, durations);
+        text.histogram(name, &[("operation", operation)], told(durations));
     }
 
     let name = "connector_shard_rebalance_total";
@@ -82,44 +74,14 @@ pub(super) fn text(state: &State, seen: &Seen, instance: &InstanceId) -> String 
             text.sample(name, &[me, ("result", how.as_str())], *count);
         }
     }
-    text.0
+    text.finish()
 }
 
-struct Text(String);
-
-impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a String never fails.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        self.0.push_str(name);
-        for (n, (label, text)) in labels.iter().enumerate() {
-            let _ = write!(self.0, "{}{label}=\"", if n == 0 { '{' } else { ',' });
-            for c in text.chars() {
-                match c {
-                    '\\' => self.0.push_str("\\\\"),
-                    '"' => self.0.push_str("\\\""),
-                    '\n' => self.0.push_str("\\n"),
-                    c => self.0.push(c),
-                }
-            }
-            self.0.push('"');
-        }
-        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
-    }
-
-    fn histogram(&mut self, name: &str, operation: &str, durations: &Durations) {
-        let operation = ("operation", operation);
-        let bucket = format!("{name}_bucket");
-        let mut up_to = 0;
-        for (bound, count) in BOUNDS.iter().zip(durations.buckets) {
-            up_to += count;
-            self.sample(&bucket, &[operation, ("le", &bound.to_string())], up_to);
-        }
-        self.sample(&bucket, &[operation, ("le", "+Inf")], durations.count);
-        self.sample(&format!("{name}_sum"), &[operation], durations.sum);
-        self.sample(&format!("{name}_count"), &[operation], durations.count);
+fn told(durations: &Durations) -> Histogram<'_> {
+    Histogram {
+        bounds: &DURATIONS,
+        buckets: &durations.buckets,
+        count: durations.count,
+        sum: durations.sum,
     }
 }

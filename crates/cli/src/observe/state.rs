@@ -6,11 +6,7 @@ use std::time::Duration;
 
 use tenure_core::{Change, DutyId, GroupName, LocalInstant, Record};
 use tenure_duty::observe::{HoldNow, Operation};
-
-/// The upper bounds of the buckets, in seconds. Half a second, from which on a store is too slow,
-/// is one of them.
-pub(super) const BOUNDS: [f64; 13] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+use tenure_wire::exposition::DURATIONS;
 
 /// How long a duty that is not held any more is shown as such.
 const SHOWN: Duration = Duration::from_secs(600);
@@ -21,7 +17,7 @@ const MOST_GONE: usize = 1000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Durations {
     /// For each bound, how many took longer than the one before and not longer than it.
-    pub(super) buckets: [u64; BOUNDS.len()],
+    pub(super) buckets: [u64; DURATIONS.len()],
     pub(super) count: u64,
     pub(super) sum: f64,
 }
@@ -29,7 +25,7 @@ pub(super) struct Durations {
 impl Durations {
     fn add(&mut self, took: Duration) {
         let took = took.as_secs_f64();
-        if let Some(at) = BOUNDS.iter().position(|bound| took <= *bound) {
+        if let Some(at) = DURATIONS.iter().position(|bound| took <= *bound) {
             self.buckets[at] += 1;
         }
         self.count += 1;

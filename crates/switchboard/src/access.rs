@@ -1,0 +1,349 @@
+//! Who may do what.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
+use subtle::ConstantTimeEq;
+use tenure_core::{Clock, LocalInstant};
+use tenure_store::BootClock;
+
+use crate::address;
+use crate::http::answer::{Refusal, Refused};
+use crate::metrics::Metrics;
+use crate::storage::{Admission, Attempt, Ended, Storage, Token, Usage};
+use crate::token::{self, Role};
+
+/// How long a token that was good is taken for good without asking. Every commit asks again.
+const KNOWN_FOR: Duration = Duration::from_secs(30);
+/// How many tokens are remembered.
+const MOST_KNOWN: usize = 4096;
+/// How long an address that has failed too often is turned away without asking.
+const LIMITED_FOR: Duration = Duration::from_secs(10);
+/// How many of them are remembered.
+const MOST_LIMITED: usize = 4096;
+
+/// How failures are limited, and where addresses come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Limiter {
+    /// How many failures an address has within a window.
+    pub failures: u32,
+    /// How long a window is, from its first failure.
+    pub window: Duration,
+    /// How many proxies stand before the switchboard and add to `X-Forwarded-For`.
+    pub trusted_proxies: usize,
+}
+
+impl Default for Limiter {
+    fn default() -> Self {
+        Self { failures: 5, window: Duration::from_secs(15 * 60), trusted_proxies: 0 }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) enum Caller {
+    /// Somebody on this machine, while there are no tokens.
+    Open,
+    /// Somebody with a token.
+    Token(Arc<Token>),
+}
+
+impl Caller {
+    pub(crate) fn token(&self) -> Option<&Token> {
+        match self {
+            Self::Open => None,
+            Self::Token(token) => Some(token),
+        }
+    }
+
+    pub(crate) fn token_id(&self) -> Option<&str> {
+        self.token().map(|token| token.token_id.as_str())
+    }
+
+    /// Whether events of this source may be submitted.
+    pub(crate) fn permits(
+        &self,
+        channel: &str,
+        provider: &str,
+        endpoint: &str,
+    ) -> Result<(), Refused> {
+        let Some(token) = self.token() else { return Ok(()) };
+        let fits = token.scope.as_ref().is_some_and(|scope| {
+            scope.channel == channel
+                && scope.provider == provider
+                && scope.endpoint_identity == endpoint
+        });
+        if fits {
+            return Ok(());
+        }
+        let message = format!("Token scope does not permit ingestion for endpoint '{endpoint}'");
+        Err(Refusal::forbidden(message))
+    }
+}
+
+/// What a request has to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Any token.
+    Any,
+    /// A token with this role.
+    Role(Role),
+}
+
+/// Judges requests by their tokens.
+#[derive(Debug)]
+pub(crate) struct Access {
+    storage: Arc<dyn Storage>,
+    metrics: Arc<Metrics>,
+    limiter: Limiter,
+    /// Whether tokens are in force. Once they are, they stay.
+    required: AtomicBool,
+    known: Mutex<BTreeMap<[u8; 8], Known>>,
+    limited: Mutex<BTreeMap<String, LocalInstant>>,
+    usage: Mutex<BTreeMap<String, Usage>>,
+}
+
+/// A token that was good.
+#[derive(Clone, Debug)]
+struct Known {
+    digest: [u8; 32],
+    token: Arc<Token>,
+    seen: LocalInstant,
+}
+
+impl Access {
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        metrics: Arc<Metrics>,
+        limiter: Limiter,
+        required: bool,
+    ) -> Self {
+        Self {
+            storage,
+            metrics,
+            limiter,
+            required: AtomicBool::new(required),
+            known: Mutex::default(),
+            limited: Mutex::default(),
+            usage: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        !self.required.load(Ordering::Relaxed)
+    }
+
+    /// From now on tokens are required.
+    pub(crate) fn require(&self) {
+        self.required.store(true, Ordering::Relaxed);
+    }
+
+    /// Who asks, if that is somebody who may.
+    pub(crate) async fn check(
+        &self,
+        headers: &HeaderMap,
+        peer: IpAddr,
+        need: Need,
+    ) -> Result<Caller, Refused> {
+        if self.is_open() {
+            only_from_here(headers)?;
+            return Ok(Caller::Open);
+        }
+        let digest = shown(headers);
+        // Whatever is submitted is judged once more when it is committed; the rest is not.
+        let known = match need {
+            Need::Role(Role::Ingest) => digest.and_then(|digest| self.recall(&digest)),
+            _ => None,
+        };
+        let token = match known {
+            Some(token) => token,
+            None => self.admit(digest, headers, peer).await?,
+        };
+        self.used(&token.token_id, |usage| usage.requests += 1);
+        if let Need::Role(role) = need
+            && !token::allowed(&token.roles, role)
+        {
+            self.used(&token.token_id, |usage| usage.refused += 1);
+            let message = format!("Token does not have the role '{}'", role.as_str());
+            return Err(Refusal::forbidden(message));
+        }
+        Ok(Caller::Token(token))
+    }
+
+    async fn admit(
+        &self,
+        digest: Option<[u8; 32]>,
+        headers: &HeaderMap,
+        peer: IpAddr,
+    ) -> Result<Arc<Token>, Refused> {
+        let address = address::of_client(peer, headers, self.limiter.trusted_proxies);
+        let recognised = digest.is_some_and(|digest| self.is_recognised(&digest));
+        if !recognised && let Some(left) = self.limited_for(&address) {
+            self.metrics.auth_failures.add(1);
+            return Err(Refusal::too_many_attempts(whole_seconds(left)));
+        }
+        let attempt = Attempt {
+            hash: digest,
+            address: &address,
+            limit: i64::from(self.limiter.failures),
+            window: i64::try_from(self.limiter.window.as_micros()).unwrap_or(i64::MAX),
+            recognised,
+        };
+        let admission = self.storage.admit(&attempt).await?;
+        if !matches!(admission, Admission::Token(_)) {
+            self.metrics.auth_failures.add(1);
+        }
+        match (admission, digest) {
+            (Admission::Token(token), Some(digest)) => Ok(self.remember(digest, *token)),
+            (Admission::Ended(ended), digest) => {
+                digest.inspect(|digest| self.forget(digest));
+                Err(Refusal::token_ended(ended))
+            }
+            (Admission::Limited { retry_after }, _) => {
+                let left = Duration::from_micros(u64::try_from(retry_after).unwrap_or(0));
+                self.limit(address, left);
+                Err(Refusal::too_many_attempts(whole_seconds(left)))
+            }
+            (_, None) => Err(Refusal::invalid_token("a token is required: Authorization: Bearer")),
+            (Admission::Unknown, Some(_)) => Err(Refusal::token_ended(Ended::Gone)),
+        }
+    }
+
+    /// A token that was good a moment ago.
+    fn recall(&self, digest: &[u8; 32]) -> Option<Arc<Token>> {
+        let known = lock(&self.known);
+        let found = known.get(&prefix(digest)).filter(|found| is_same(&found.digest, digest))?;
+        let age = BootClock.now().since(found.seen);
+        (age < KNOWN_FOR).then(|| Arc::clone(&found.token))
+    }
+
+    /// Whether this replica has seen it to be good, however long ago.
+    fn is_recognised(&self, digest: &[u8; 32]) -> bool {
+        let known = lock(&self.known);
+        known.get(&prefix(digest)).is_some_and(|found| is_same(&found.digest, digest))
+    }
+
+    fn remember(&self, digest: [u8; 32], token: Token) -> Arc<Token> {
+        let token = Arc::new(token);
+        let mut known = lock(&self.known);
+        if known.len() >= MOST_KNOWN && !known.contains_key(&prefix(&digest)) {
+            let oldest = known.iter().min_by_key(|(_, found)| found.seen).map(|(key, _)| *key);
+            oldest.and_then(|key| known.remove(&key));
+        }
+        let seen = BootClock.now();
+        known.insert(prefix(&digest), Known { digest, token: Arc::clone(&token), seen });
+        token
+    }
+
+    fn forget(&self, digest: &[u8; 32]) {
+        lock(&self.known).remove(&prefix(digest));
+    }
+
+    /// A commit found that the token has ended.
+    pub(crate) fn ended(&self, token_id: Option<&str>) {
+        lock(&self.known).retain(|_, found| Some(found.token.token_id.as_str()) != token_id);
+    }
+
+    fn limited_for(&self, address: &str) -> Option<Duration> {
+        let left = lock(&self.limited).get(address)?.since(BootClock.now());
+        (left > Duration::ZERO).then_some(left)
+    }
+
+    /// The store is not asked again for a while. Not for long: it may be told to forget.
+    fn limit(&self, address: String, left: Duration) {
+        let now = BootClock.now();
+        let mut limited = lock(&self.limited);
+        if limited.len() >= MOST_LIMITED {
+            limited.retain(|_, until| *until > now);
+        }
+        if limited.len() < MOST_LIMITED {
+            limited.insert(address, now.plus(left.min(LIMITED_FOR)));
+        }
+    }
+
+    /// Counts what was done with a token.
+    pub(crate) fn used(&self, token_id: &str, count: impl FnOnce(&mut Usage)) {
+        let mut usage = lock(&self.usage);
+        match usage.get_mut(token_id) {
+            Some(usage) => count(usage),
+            None => count(usage.entry(token_id.to_owned()).or_default()),
+        }
+    }
+
+    /// What was counted since this was asked last, as done on `day`.
+    pub(crate) fn take_usage(&self, day: &str) -> Vec<Usage> {
+        let taken = std::mem::take(&mut *lock(&self.usage));
+        let usages = taken.into_iter();
+        usages.map(|(token_id, it)| Usage { token_id, day: day.to_owned(), ..it }).collect()
+    }
+
+    /// Puts back what could not be stored.
+    pub(crate) fn put_back(&self, usages: Vec<Usage>) {
+        for it in usages {
+            self.used(&it.token_id, |usage| {
+                usage.requests += it.requests;
+                usage.accepted += it.accepted;
+                usage.duplicates += it.duplicates;
+                usage.refused += it.refused;
+            });
+        }
+    }
+}
+
+/// Without tokens only this machine is let in. A proxy on it makes everybody look like that, so what
+/// shows signs of one is refused; and so is a page that a browser has from somewhere else.
+fn only_from_here(headers: &HeaderMap) -> Result<(), Refused> {
+    let through_proxy = ["forwarded", "x-forwarded-for", "x-real-ip"];
+    if through_proxy.iter().any(|name| headers.contains_key(*name)) {
+        let message = "there are no tokens, and this came through a proxy: make a token";
+        return Err(Refusal::invalid_token(message));
+    }
+    let mut named = headers.get_all(HOST).iter().chain(headers.get_all(ORIGIN));
+    let here =
+        |name: &hyper::header::HeaderValue| name.to_str().is_ok_and(address::is_this_machine);
+    match named.all(here) {
+        true => Ok(()),
+        false => {
+            let message = "there are no tokens, and this was not sent to a loopback address";
+            Err(Refusal::invalid_token(message))
+        }
+    }
+}
+
+/// The digest of the token that was shown, if that could be one.
+fn shown(headers: &HeaderMap) -> Option<[u8; 32]> {
+    let mut lines = headers.get_all(AUTHORIZATION).iter();
+    let line = lines.next()?.to_str().ok()?;
+    if lines.next().is_some() {
+        return None;
+    }
+    let (scheme, text) = line.split_once(' ')?;
+    let bearer = scheme.eq_ignore_ascii_case("bearer");
+    bearer.then(|| token::digest(text.trim())).flatten()
+}
+
+fn prefix(digest: &[u8; 32]) -> [u8; 8] {
+    std::array::from_fn(|n| digest[n])
+}
+
+fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    one.ct_eq(other).into()
+}
+
+fn whole_seconds(left: Duration) -> u64 {
+    left.as_secs() + u64::from(left.subsec_nanos() > 0)
+}
+
+/// Nothing that is done under these locks can be done by half: a panic elsewhere spoils nothing.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[path = "access_tests.rs"]
+mod tests;

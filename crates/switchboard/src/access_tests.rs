@@ -1,0 +1,158 @@
+use super::*;
+use crate::storage::{NewToken, Scope};
+use crate::testing;
+use crate::token::{Environment, Minted, mint};
+
+const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+const INGEST: Need = Need::Role(Role::Ingest);
+
+fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        headers.append(*name, value.parse().unwrap());
+    }
+    headers
+}
+
+fn bearer(text: &str) -> HeaderMap {
+    headers(&[("authorization", &format!("Bearer {text}"))])
+}
+
+struct Stage {
+    access: Access,
+    storage: Arc<dyn Storage>,
+    _folder: tempfile::TempDir,
+}
+
+impl Stage {
+    async fn new(limiter: Limiter) -> Self {
+        let (storage, folder) = testing::storage().await;
+        let access = Access::new(Arc::clone(&storage), Arc::default(), limiter, true);
+        Self { access, storage, _folder: folder }
+    }
+
+    async fn token(&self, roles: &[&str]) -> Minted {
+        let minted = mint(Environment::Dev, || uuid::Uuid::new_v4().as_u128());
+        let token = NewToken {
+            token_id: minted.token_id.clone(),
+            hash: minted.secret.digest(),
+            environment: "dev".to_owned(),
+            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            scope: Some(Scope {
+                channel: "api".to_owned(),
+                provider: "internal".to_owned(),
+                endpoint_identity: "here".to_owned(),
+            }),
+            lifetime: 3_600_000_000,
+            by: "a test".to_owned(),
+            description: String::new(),
+            replaces: None,
+        };
+        assert!(self.storage.create_token(&token).await.unwrap());
+        minted
+    }
+
+    async fn status(&self, headers: &HeaderMap, need: Need) -> u16 {
+        match self.access.check(headers, PEER, need).await {
+            Ok(_) => 200,
+            Err(refusal) => refusal.status.as_u16(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn roles_and_scope_are_kept_apart() {
+    let stage = Stage::new(Limiter::default()).await;
+    let ingest = stage.token(&["ingest"]).await;
+    let admin = stage.token(&["admin"]).await;
+    let shown = bearer(ingest.secret.reveal());
+    assert_eq!(stage.status(&shown, INGEST).await, 200);
+    assert_eq!(stage.status(&shown, Need::Any).await, 200);
+    assert_eq!(stage.status(&shown, Need::Role(Role::Read)).await, 403);
+    assert_eq!(stage.status(&bearer(admin.secret.reveal()), INGEST).await, 403);
+    assert_eq!(stage.status(&bearer(admin.secret.reveal()), Need::Role(Role::Read)).await, 200);
+    let caller = stage.access.check(&shown, PEER, INGEST).await.unwrap();
+    assert!(caller.permits("api", "internal", "here").is_ok());
+    for (channel, provider, endpoint) in
+        [("mcp", "internal", "here"), ("api", "slack", "here"), ("api", "internal", "there")]
+    {
+        let refusal = caller.permits(channel, provider, endpoint).unwrap_err();
+        assert_eq!(refusal.status.as_u16(), 403);
+    }
+    let usage = stage.access.take_usage("2026-02-15");
+    let of_ingest = usage.iter().find(|it| it.token_id == ingest.token_id).unwrap();
+    assert_eq!((of_ingest.requests, of_ingest.refused), (4, 1));
+    assert!(stage.access.take_usage("2026-02-15").is_empty());
+}
+
+#[tokio::test]
+async fn what_is_revoked_is_known_for_submissions_only_until_a_commit_says_so() {
+    let stage = Stage::new(Limiter::default()).await;
+    let token = stage.token(&["ingest", "read"]).await;
+    let shown = bearer(token.secret.reveal());
+    assert_eq!(stage.status(&shown, INGEST).await, 200);
+    stage.storage.revoke_token(&token.token_id, "me", "lost").await.unwrap();
+    // The commit will refuse it; reads are looked up at once.
+    assert_eq!(stage.status(&shown, INGEST).await, 200);
+    stage.access.ended(Some(&token.token_id));
+    assert_eq!(stage.status(&shown, INGEST).await, 401);
+    assert_eq!(stage.status(&shown, Need::Role(Role::Read)).await, 401);
+}
+
+#[tokio::test]
+async fn failures_are_limited_and_good_tokens_are_not() {
+    let limiter = Limiter { failures: 2, ..Limiter::default() };
+    let stage = Stage::new(limiter).await;
+    let token = stage.token(&["ingest"]).await;
+    let shown = bearer(token.secret.reveal());
+    assert_eq!(stage.status(&shown, INGEST).await, 200);
+    let unknown = mint(Environment::Dev, || 7);
+    for bad in [HeaderMap::new(), bearer(unknown.secret.reveal())] {
+        assert_eq!(stage.status(&bad, INGEST).await, 401);
+    }
+    for bad in [HeaderMap::new(), bearer("x"), bearer(unknown.secret.reveal())] {
+        assert_eq!(stage.status(&bad, INGEST).await, 429);
+    }
+    assert_eq!(stage.status(&shown, INGEST).await, 200);
+    assert_eq!(stage.status(&shown, Need::Any).await, 200);
+    let other: IpAddr = "192.0.2.1".parse().unwrap();
+    let refusal = stage.access.check(&HeaderMap::new(), other, INGEST).await.unwrap_err();
+    assert_eq!(refusal.status.as_u16(), 401);
+}
+
+#[test]
+fn only_bearer_tokens_of_the_right_form_are_looked_up() {
+    let token = mint(Environment::Live, || 7);
+    let text = token.secret.reveal();
+    assert_eq!(shown(&bearer(text)), Some(token.secret.digest()));
+    let lower = headers(&[("authorization", &format!("bearer  {text}"))]);
+    assert_eq!(shown(&lower), Some(token.secret.digest()));
+    for bad in
+        [text.to_owned(), format!("Basic {text}"), "Bearer".to_owned(), "Bearer x".to_owned()]
+    {
+        assert_eq!(shown(&headers(&[("authorization", &bad)])), None, "{bad}");
+    }
+    let line = format!("Bearer {text}");
+    assert_eq!(shown(&headers(&[("authorization", &line), ("authorization", &line)])), None);
+}
+
+#[test]
+fn an_open_switchboard_is_for_this_machine() {
+    assert!(only_from_here(&headers(&[("host", "127.0.0.1:8420")])).is_ok());
+    assert!(only_from_here(&headers(&[("host", "localhost")])).is_ok());
+    assert!(only_from_here(&headers(&[])).is_ok());
+    let origin = ("origin", "http://localhost:3000");
+    assert!(only_from_here(&headers(&[("host", "[::1]:8420"), origin])).is_ok());
+    for sign in [
+        ("host", "switchboard.example.com"),
+        ("host", "10.0.0.1:8420"),
+        ("origin", "https://example.com"),
+        ("origin", "null"),
+        ("forwarded", "for=1.1.1.1"),
+        ("x-forwarded-for", "127.0.0.1"),
+        ("x-real-ip", "127.0.0.1"),
+    ] {
+        let refusal = only_from_here(&headers(&[sign])).unwrap_err();
+        assert_eq!(refusal.status.as_u16(), 401, "{sign:?}");
+    }
+}

@@ -1,0 +1,239 @@
+//! Answers, and why there is none.
+
+use std::borrow::Cow;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE,
+};
+use hyper::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+use tenure_core::{Code, StoreError};
+
+use crate::commit::Trouble;
+use crate::storage::{Ended, Fence, Standing};
+
+/// What goes back.
+pub(crate) type Answer = Response<Full<Bytes>>;
+/// Why a request was not done. Boxed: it is rare, and large.
+pub(crate) type Refused = Box<Refusal>;
+
+/// JSON that was written elsewhere.
+pub(crate) fn json_text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    typed(status, "application/json", body.into())
+}
+
+/// Something as JSON.
+pub(crate) fn json_value(status: StatusCode, body: &Value) -> Answer {
+    json_text(status, body.to_string())
+}
+
+/// Text of some type.
+pub(crate) fn typed(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
+    let mut answer = Response::new(Full::new(body));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+/// An error: its status, its name, and whatever helps.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) error: &'static str,
+    message: Cow<'static, str>,
+    more: Map<String, Value>,
+    header: Option<(HeaderName, HeaderValue)>,
+    close: bool,
+}
+
+impl Refusal {
+    fn new(status: u16, error: &'static str, message: impl Into<Cow<'static, str>>) -> Refused {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let message = message.into();
+        Box::new(Self { status, error, message, more: Map::new(), header: None, close: false })
+    }
+
+    fn with(mut self: Box<Self>, name: &str, value: impl Into<Value>) -> Refused {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    fn header(mut self: Box<Self>, name: HeaderName, value: HeaderValue) -> Refused {
+        self.header = Some((name, value));
+        self
+    }
+
+    fn retry_after(self: Box<Self>, seconds: u64) -> Refused {
+        self.header(RETRY_AFTER, HeaderValue::from(seconds))
+    }
+
+    /// The rest of the request is not wanted.
+    pub(crate) fn closing(mut self: Box<Self>) -> Refused {
+        self.close = true;
+        self
+    }
+
+    pub(crate) fn bad_request(message: impl Into<Cow<'static, str>>) -> Refused {
+        Self::new(400, "bad_request", message)
+    }
+
+    pub(crate) fn invalid_token(message: &'static str) -> Refused {
+        let bearer = HeaderValue::from_static("Bearer");
+        Self::new(401, "invalid_token", message).header(WWW_AUTHENTICATE, bearer)
+    }
+
+    pub(crate) fn token_ended(ended: Ended) -> Refused {
+        Self::invalid_token(match ended {
+            Ended::Revoked => "Token has been revoked",
+            Ended::Expired => "Token has expired",
+            Ended::Gone => "Token is not known",
+        })
+    }
+
+    pub(crate) fn forbidden(message: impl Into<Cow<'static, str>>) -> Refused {
+        Self::new(403, "forbidden", message)
+    }
+
+    pub(crate) fn not_found(message: &'static str) -> Refused {
+        Self::new(404, "not_found", message)
+    }
+
+    pub(crate) fn method_not_allowed(allow: &'static str) -> Refused {
+        let refusal = Self::new(405, "method_not_allowed", format!("use {allow}"));
+        refusal.header(ALLOW, HeaderValue::from_static(allow))
+    }
+
+    pub(crate) fn timeout() -> Refused {
+        Self::new(408, "timeout", "the body did not come in time").closing()
+    }
+
+    pub(crate) fn fenced(fence: Option<&Fence>, newest: &Standing) -> Refused {
+        let message = "a newer hold of this duty was seen; nothing was stored";
+        let mut refusal = Self::new(409, "fenced", message).with("duty", newest.duty.as_str());
+        if let Some(fence) = fence {
+            refusal = refusal.with("epoch", fence.epoch.get());
+            refusal = refusal.with("instance", fence.instance.as_str());
+        }
+        refusal
+            .with("newest_epoch", newest.epoch.get())
+            .with("newest_instance", newest.instance.as_str())
+    }
+
+    pub(crate) fn conflict(message: impl Into<Cow<'static, str>>) -> Refused {
+        Self::new(409, "conflict", message)
+    }
+
+    pub(crate) fn gone(first_seen_at: &str) -> Refused {
+        let message = "the message is past its retention";
+        Self::new(410, "gone", message).with("first_seen_at", first_seen_at)
+    }
+
+    pub(crate) fn too_large(limit_bytes: usize) -> Refused {
+        let message = format!("the body has more than {limit_bytes} bytes");
+        Self::new(413, "too_large", message).with("limit_bytes", limit_bytes).closing()
+    }
+
+    pub(crate) fn too_many_items(limit_items: usize) -> Refused {
+        let message = format!("the batch has more than {limit_items} items");
+        Self::new(413, "too_large", message).with("limit_items", limit_items)
+    }
+
+    pub(crate) fn unsupported(message: &'static str) -> Refused {
+        Self::new(415, "unsupported_media_type", message)
+    }
+
+    /// `detail` says it in one line, `errors` one by one.
+    pub(crate) fn invalid(detail: &str, errors: Value) -> Refused {
+        Self::new(422, "validation_error", detail.to_owned())
+            .with("detail", detail)
+            .with("errors", errors)
+    }
+
+    pub(crate) fn overloaded(message: &'static str) -> Refused {
+        Self::new(429, "overload_rejected", message).retry_after(1)
+    }
+
+    pub(crate) fn too_many_attempts(retry_after: u64) -> Refused {
+        let minutes = retry_after.div_ceil(60).max(1);
+        let unit = if minutes == 1 { "minute" } else { "minutes" };
+        let message = format!("Too many failed attempts. Please wait {minutes} {unit}.");
+        Self::new(429, "too_many_attempts", message).retry_after(retry_after.max(1))
+    }
+
+    pub(crate) fn internal() -> Refused {
+        Self::new(500, "internal_error", "this is an error of the server")
+    }
+
+    pub(crate) fn unstorable() -> Refused {
+        let message = "the store refuses this content; sending it again will not help";
+        Self::new(500, "internal_error", message)
+    }
+
+    pub(crate) fn store_unavailable() -> Refused {
+        let message = "the store did not answer; submit it again: what was stored is recognised";
+        Self::new(503, "store_unavailable", message).retry_after(1)
+    }
+
+    pub(crate) fn too_many_connections() -> Refused {
+        let message = "there are too many connections";
+        Self::new(503, "overload_rejected", message).retry_after(1).closing()
+    }
+
+    pub(crate) fn shutting_down() -> Refused {
+        let message = "this replica is going away; nothing was stored";
+        Self::new(503, "shutting_down", message).retry_after(1).closing()
+    }
+
+    /// Writes it down.
+    pub(crate) fn answer(self) -> Answer {
+        let mut body = json!({ "error": self.error, "message": self.message });
+        if let Value::Object(fields) = &mut body {
+            fields.extend(self.more);
+        }
+        let mut answer = json_value(self.status, &body);
+        if let Some((name, value)) = self.header {
+            answer.headers_mut().insert(name, value);
+        }
+        if self.close {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        answer
+    }
+
+    /// The same as the outcome of one item of a batch.
+    pub(crate) fn item(self, index: usize) -> Value {
+        let mut item = json!({ "index": index, "status": "error", "error": self.error });
+        if let Value::Object(fields) = &mut item {
+            if !self.more.contains_key("detail") {
+                fields.insert("message".to_owned(), self.message.into());
+            }
+            fields.extend(self.more);
+        }
+        item
+    }
+}
+
+/// What the store says stays here: it may name hosts and statements.
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        match error.code() {
+            Code::Unstorable | Code::BadInput => Refusal::unstorable(),
+            _ => Refusal::store_unavailable(),
+        }
+    }
+}
+
+impl From<Trouble> for Refused {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Full => Refusal::overloaded("too many submissions wait; nothing was stored"),
+            Trouble::Closed => Refusal::shutting_down(),
+            Trouble::Store(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Many events in one request, each with an outcome of its own.
+
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tenure_wire::ingest::{self, BadBatch};
+use uuid::Uuid;
+
+use super::answer::{Answer, Refusal, Refused, json_value};
+use super::content::Form;
+use super::ingest::{LARGEST, invalid_envelope, refused, submit};
+use super::{Asked, body, content};
+use crate::access::{Caller, Need};
+use crate::storage::{Item, Outcome, Submission};
+use crate::token::Role;
+
+/// The largest batch, in bytes.
+pub(super) const LARGEST_BATCH: usize = 8 << 20;
+/// The most events of a batch.
+const MOST: usize = 1_000;
+
+impl Asked<'_> {
+    /// `POST /api/switchboard/ingest/batch`.
+    pub(super) async fn batch(self, body: Incoming) -> Result<Answer, Refused> {
+        let caller = self.caller(Need::Role(Role::Ingest)).await?;
+        self.no_query()?;
+        let fence = content::fence(&self.head.headers)?;
+        let form = content::batch(&self.head.headers)?;
+        let whole = body::read(self.state, body, LARGEST_BATCH).await?;
+        let parts = split(&whole.bytes, form)?;
+        let mut results = Vec::with_capacity(parts.len());
+        let mut items = Vec::with_capacity(parts.len());
+        for (index, part) in parts.iter().enumerate() {
+            match judge(part, &caller) {
+                Ok(item) => {
+                    items.push(item);
+                    results.push(None);
+                }
+                Err(refusal) => {
+                    refused(self.state, &caller, &refusal, 1);
+                    results.push(Some(refusal.item(index)));
+                }
+            }
+        }
+        drop(whole.bytes);
+        let outcomes = match items.is_empty() && fence.is_none() {
+            true => Vec::new(),
+            false => {
+                let token_id = caller.token_id().map(str::to_owned);
+                let submission = Submission { items, fence, token_id };
+                submit(self.state, &caller, submission, whole.share).await?
+            }
+        };
+        Ok(json_value(StatusCode::ACCEPTED, &told(results, outcomes)))
+    }
+}
+
+fn judge(part: &[u8], caller: &Caller) -> Result<Item, Refused> {
+    if part.len() > LARGEST {
+        return Err(Refusal::too_large(LARGEST));
+    }
+    let event = ingest::read(part).map_err(|invalid| invalid_envelope(&invalid))?;
+    caller.permits(event.channel, event.provider, &event.endpoint_identity)?;
+    Ok(Item { request_id: Uuid::now_v7(), event })
+}
+
+/// Puts the outcomes where no error stands yet.
+fn told(results: Vec<Option<Value>>, outcomes: Vec<Option<Outcome>>) -> Value {
+    let (mut accepted, mut duplicates, mut rejected) = (0, 0, 0);
+    let mut outcomes = outcomes.into_iter();
+    let mut told = Vec::with_capacity(results.len());
+    for (index, result) in results.into_iter().enumerate() {
+        let result = result.or_else(|| match outcomes.next().flatten() {
+            None => Some(Refusal::unstorable().item(index)),
+            Some(outcome) => {
+                accepted += usize::from(!outcome.duplicate);
+                duplicates += usize::from(outcome.duplicate);
+                told.push(json!({
+                    "index": index,
+                    "status": "accepted",
+                    "request_id": outcome.request_id.to_string(),
+                    "duplicate": outcome.duplicate,
+                }));
+                None
+            }
+        });
+        if let Some(error) = result {
+            rejected += 1;
+            told.push(error);
+        }
+    }
+    json!({
+        "results": told,
+        "accepted": accepted,
+        "duplicates": duplicates,
+        "rejected": rejected,
+    })
+}
+
+/// The envelopes of a batch, not read yet.
+fn split(bytes: &[u8], form: Form) -> Result<Vec<&[u8]>, Refused> {
+    let parts = match form {
+        Form::Json => ingest::split_array(bytes, MOST),
+        Form::Lines => ingest::split_lines(bytes, MOST),
+    };
+    parts.map_err(|bad| match bad {
+        BadBatch::TooMany { most } => Refusal::too_many_items(most),
+        bad => Refusal::bad_request(bad.to_string()),
+    })
+}

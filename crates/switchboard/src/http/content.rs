@@ -1,0 +1,159 @@
+//! What a body says that it is, and the hold it was sent under.
+
+use hyper::HeaderMap;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use tenure_core::{DutyKey, Epoch, InstanceId};
+
+use super::answer::{Refusal, Refused};
+use crate::storage::Fence;
+
+/// The forms of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `application/json`.
+    Json,
+    /// `application/x-ndjson`: JSON by lines.
+    Lines,
+}
+
+/// A body must be plain JSON in UTF-8.
+pub(crate) fn json(headers: &HeaderMap) -> Result<(), Refused> {
+    match form(headers) {
+        Some(Form::Json) => Ok(()),
+        _ => Err(Refusal::unsupported("the body must be application/json in UTF-8, as it is")),
+    }
+}
+
+/// A batch may also come by lines.
+pub(crate) fn batch(headers: &HeaderMap) -> Result<Form, Refused> {
+    let message = "the body must be application/json or application/x-ndjson in UTF-8, as it is";
+    form(headers).ok_or_else(|| Refusal::unsupported(message))
+}
+
+fn form(headers: &HeaderMap) -> Option<Form> {
+    if let Some(encoding) = headers.get(CONTENT_ENCODING)
+        && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
+    {
+        return None;
+    }
+    let mut lines = headers.get_all(CONTENT_TYPE).iter();
+    let text = lines.next()?.to_str().ok()?;
+    if lines.next().is_some() {
+        return None;
+    }
+    // The usual one first: nothing to take apart.
+    if text == "application/json" {
+        return Some(Form::Json);
+    }
+    let (kind, parameters) = text.split_once(';').unwrap_or((text, ""));
+    let in_utf8 = parameters.split(';').all(|parameter| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let value = value.trim().trim_matches('"');
+        !name.trim().eq_ignore_ascii_case("charset") || value.eq_ignore_ascii_case("utf-8")
+    });
+    match kind.trim() {
+        _ if !in_utf8 => None,
+        kind if kind.eq_ignore_ascii_case("application/json") => Some(Form::Json),
+        kind if kind.eq_ignore_ascii_case("application/x-ndjson") => Some(Form::Lines),
+        _ => None,
+    }
+}
+
+/// The hold from the three headers, which come together or not at all.
+pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Refused> {
+    let duty = one(headers, "tenure-duty")?;
+    let epoch = one(headers, "tenure-epoch")?;
+    let instance = one(headers, "tenure-instance")?;
+    let (duty, epoch, instance) = match (duty, epoch, instance) {
+        (None, None, None) => return Ok(None),
+        (Some(duty), Some(epoch), Some(instance)) => (duty, epoch, instance),
+        _ => {
+            let all = "Tenure-Duty, Tenure-Epoch and Tenure-Instance come together or not at all";
+            return Err(Refusal::bad_request(all));
+        }
+    };
+    let bad = |header: &str| Refusal::bad_request(format!("{header} cannot be read"));
+    let duty: DutyKey = duty.parse().map_err(|_| bad("Tenure-Duty"))?;
+    let digits = !epoch.is_empty() && epoch.bytes().all(|byte| byte.is_ascii_digit());
+    let number = epoch.parse().ok().filter(|_| digits);
+    let epoch = number.and_then(|number| Epoch::new(number).ok());
+    let epoch = epoch.filter(|epoch| *epoch > Epoch::ZERO).ok_or_else(|| bad("Tenure-Epoch"))?;
+    let instance = InstanceId::new(instance).map_err(|_| bad("Tenure-Instance"))?;
+    Ok(Some(Fence { duty, epoch, instance }))
+}
+
+fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refused> {
+    let mut lines = headers.get_all(name).iter();
+    let Some(line) = lines.next() else { return Ok(None) };
+    // Not `to_str`: an instance may have a name beyond ASCII.
+    match std::str::from_utf8(line.as_bytes()) {
+        Ok(text) if lines.next().is_none() => Ok(Some(text)),
+        _ => Err(Refusal::bad_request(format!("{name} is there twice, or not in UTF-8"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers
+                .append(*name, hyper::header::HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn only_json_in_utf8_is_taken() {
+        let good = [
+            "application/json",
+            "APPLICATION/JSON; charset=UTF-8",
+            "application/json;charset=\"utf-8\"",
+            "application/json; profile=x",
+        ];
+        for text in good {
+            assert!(json(&headers(&[("content-type", text)])).is_ok(), "{text}");
+        }
+        let bad = [
+            "",
+            "text/plain",
+            "application/jsonx",
+            "application/json; charset=latin1",
+            "application/x-ndjson",
+            "application/json, text/plain",
+        ];
+        for text in bad {
+            assert!(json(&headers(&[("content-type", text)])).is_err(), "{text}");
+        }
+        assert!(json(&headers(&[])).is_err());
+        let twice = [("content-type", "application/json"), ("content-type", "application/json")];
+        assert!(json(&headers(&twice)).is_err());
+        let packed = [("content-type", "application/json"), ("content-encoding", "gzip")];
+        assert!(json(&headers(&packed)).is_err());
+        let lines = headers(&[("content-type", "application/x-ndjson; charset=utf-8")]);
+        assert_eq!(batch(&lines).unwrap(), Form::Lines);
+    }
+
+    #[test]
+    fn a_hold_is_whole_or_absent() {
+        let duty = ("tenure-duty", "poll/bot%2F1");
+        let epoch = ("tenure-epoch", "19");
+        let instance = ("tenure-instance", "höst-1");
+        assert_eq!(fence(&headers(&[])).unwrap(), None);
+        let found = fence(&headers(&[duty, epoch, instance])).unwrap().unwrap();
+        assert_eq!(found.duty.to_string(), "poll/bot%2F1");
+        assert_eq!((found.epoch.get(), found.instance.as_str()), (19, "höst-1"));
+        for part in [&[duty, epoch][..], &[duty, instance], &[epoch, instance], &[instance]] {
+            assert!(fence(&headers(part)).is_err());
+        }
+        for bad in ["", "0", "-1", "+1", "1.0", "x", "9007199254740992", "99999999999999999999"] {
+            assert!(fence(&headers(&[duty, ("tenure-epoch", bad), instance])).is_err(), "{bad}");
+        }
+        for bad in ["", "poll", "poll/%zz"] {
+            assert!(fence(&headers(&[("tenure-duty", bad), epoch, instance])).is_err(), "{bad}");
+        }
+        assert!(fence(&headers(&[duty, duty, epoch, instance])).is_err());
+    }
+}

@@ -1,0 +1,225 @@
+//! What was accepted.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use tenure_core::Clock;
+use tenure_store::BootClock;
+use tenure_wire::ingest;
+use tokio::sync::SemaphorePermit;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::answer::{Answer, Refusal, Refused, json_text};
+use super::{Asked, State, time};
+use crate::budget::Share;
+use crate::metrics::Overload;
+use crate::storage::{Found, InboxPage, InboxQuery, Message};
+
+/// What a page costs at most: 4 MiB of envelopes and one more, and the answer made from them.
+const PAGE: usize = 8 << 20;
+/// How long somebody waits for room to make a page.
+const ROOM: Duration = Duration::from_secs(5);
+
+impl Asked<'_> {
+    /// `GET /api/switchboard/inbox`.
+    pub(super) async fn inbox(self) -> Result<Answer, Refused> {
+        self.reader().await?;
+        let words = ingest::inbox_query(self.head.uri.query().unwrap_or_default());
+        let words = words.map_err(|bad| Refusal::bad_request(bad.to_string()))?;
+        let asked = InboxQuery {
+            after: words.after,
+            limit: words.limit,
+            channel: words.channel,
+            provider: words.provider,
+            endpoint_identity: words.endpoint,
+            sender_identity: words.sender,
+            thread_identity: words.thread,
+            // Before 1970 is before everything; not every store can say when.
+            since: words.since.map(|since| since.max(0)),
+            until: words.until.map(|until| until.max(0)),
+        };
+        self.page(asked, Duration::from_secs(words.wait)).await
+    }
+
+    async fn page(self, mut query: InboxQuery, wait: Duration) -> Result<Answer, Refused> {
+        let ends = BootClock.now().plus(wait);
+        let mut follower = (wait > Duration::ZERO).then(|| self.state.follow.start());
+        loop {
+            // Noted before looking: what comes after is not missed.
+            let seen = follower.as_mut().map(|follower| follower.look());
+            let room = room(self.state, PAGE).await?;
+            let page = self.state.storage.inbox(&query).await?;
+            let left = ends.since(BootClock.now());
+            let over = left.is_zero() || self.state.is_leaving();
+            if !page.messages.is_empty() || over {
+                return Ok(room.answer(written(page)));
+            }
+            drop(room);
+            query.after = page.next_after;
+            if page.at_end
+                && let (Some(follower), Some(seen)) = (&mut follower, seen)
+            {
+                let mut phase = self.state.phase.subscribe();
+                tokio::select! {
+                    () = follower.moved(seen) => {}
+                    () = tokio::time::sleep(left) => {}
+                    _ = phase.changed() => {}
+                }
+            }
+        }
+    }
+
+    /// `GET /api/switchboard/inbox/{request_id}`.
+    pub(super) async fn message(self) -> Result<Answer, Refused> {
+        self.reader().await?;
+        self.no_query()?;
+        let unknown = || Refusal::not_found("there is no message of this id");
+        let id = Uuid::try_parse(self.id).map_err(|_| unknown())?;
+        let room = room(self.state, PAGE / 4).await?;
+        match self.state.storage.message(id).await? {
+            Found::Message(message) => {
+                let mut text = String::from("{\"data\":");
+                write_message(&mut text, &message);
+                text.push('}');
+                Ok(room.answer(text))
+            }
+            Found::Trimmed { first_seen_at } => Err(Refusal::gone(&time(first_seen_at))),
+            Found::Nothing => Err(unknown()),
+        }
+    }
+}
+
+/// Room to make a page in: memory, and one of the few places.
+pub(super) struct Room<'a> {
+    share: Share,
+    _place: SemaphorePermit<'a>,
+}
+
+/// Waits a while for a place. Memory is there or not.
+pub(super) async fn room(state: &State, bytes: usize) -> Result<Room<'_>, Refused> {
+    let overloaded = || {
+        state.metrics.overloaded(Overload::Memory);
+        Refusal::overloaded("too much is being read; ask again")
+    };
+    let Ok(Ok(place)) = timeout(ROOM, state.pages.acquire()).await else {
+        return Err(overloaded());
+    };
+    let bytes = bytes.min(state.budget.size() / 2);
+    let share = state.budget.take(bytes).ok_or_else(overloaded)?;
+    Ok(Room { share, _place: place })
+}
+
+impl Room<'_> {
+    /// The memory is given back when the answer has left; the place at once.
+    pub(super) fn answer(mut self, text: String) -> Answer {
+        self.share.shrink(text.len());
+        let paid = Paid { text, _share: self.share };
+        json_text(StatusCode::OK, Bytes::from_owner(paid))
+    }
+}
+
+struct Paid {
+    text: String,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Paid {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+fn written(page: InboxPage) -> String {
+    let size = page.messages.iter().map(|message| message.envelope.len() + 1024).sum();
+    let mut text = String::with_capacity(size);
+    text.push_str("{\"data\":[");
+    // One after the other: what is written is not kept twice.
+    for (n, message) in page.messages.into_iter().enumerate() {
+        if n > 0 {
+            text.push(',');
+        }
+        write_message(&mut text, &message);
+    }
+    let InboxPage { next_after, at_end, trimmed, .. } = page;
+    // Writing to a String never fails.
+    let _ = write!(
+        text,
+        "],\"meta\":{{\"next_after\":{next_after},\"at_end\":{at_end},\"trimmed\":{trimmed}}}}}"
+    );
+    text
+}
+
+/// The envelope is JSON already and goes out as it is.
+fn write_message(out: &mut String, message: &Message) {
+    let id = message.request_id.as_hyphenated();
+    let received_at = time(message.received_at);
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let or_null = |text: &Option<String>| text.as_deref().map_or("null".to_owned(), quoted);
+    let context = [
+        ("request_id", format!("\"{id}\"")),
+        ("received_at", quoted(&received_at)),
+        ("source_channel", quoted(&message.channel)),
+        ("source_provider", quoted(&message.provider)),
+        ("source_endpoint_identity", quoted(&message.endpoint_identity)),
+        ("source_sender_identity", quoted(&message.sender_identity)),
+        ("source_thread_identity", or_null(&message.thread_identity)),
+        ("dedupe_key", quoted(&message.dedupe_key)),
+        ("dedupe_strategy", "\"connector_api\"".to_owned()),
+        ("authenticated_token_id", or_null(&message.token_id)),
+    ];
+    let position = message.position;
+    let state = quoted(&message.lifecycle_state);
+    let _ = write!(out, "{{\"position\":{position},\"request_id\":\"{id}\",");
+    let _ = write!(out, "\"received_at\":\"{received_at}\",\"lifecycle_state\":{state},");
+    out.push_str("\"request_context\":{");
+    for (n, (name, value)) in context.iter().enumerate() {
+        let _ = write!(out, "{}\"{name}\":{value}", if n == 0 { "" } else { "," });
+    }
+    out.push_str("},\"envelope\":");
+    out.push_str(&message.envelope);
+    out.push('}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_written_as_json() {
+        let message = Message {
+            position: 7,
+            request_id: Uuid::from_u128(1),
+            received_at: 1_771_151_400_123_456,
+            channel: "api".to_owned(),
+            provider: "internal".to_owned(),
+            endpoint_identity: "a\"b\\\n\u{1}".to_owned(),
+            sender_identity: "ä".to_owned(),
+            thread_identity: None,
+            dedupe_key: "event:x".to_owned(),
+            token_id: Some("tok_1".to_owned()),
+            lifecycle_state: "accepted".to_owned(),
+            envelope: r#"{"x":1e400,"y":"\ud800"}"#.to_owned(),
+        };
+        let page = InboxPage {
+            messages: vec![message.clone(), message],
+            next_after: 7,
+            at_end: true,
+            trimmed: 3,
+        };
+        let text = written(page);
+        // A number and a surrogate that a reader may not take: they are as they came.
+        assert!(text.contains(r#""envelope":{"x":1e400,"y":"\ud800"}}"#));
+        let text = text.replace("1e400", "1").replace("\\ud800", "");
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let first = &read["data"][1];
+        assert_eq!(first["request_id"], "00000000-0000-0000-0000-000000000001");
+        assert_eq!(first["received_at"], "2026-02-15T10:30:00.123456Z");
+        let context = &first["request_context"];
+        assert_eq!(context["source_endpoint_identity"], "a\"b\\\n\u{1}");
+        assert!(context["source_thread_identity"].is_null());
+        assert_eq!(read["meta"]["trimmed"], 3);
+    }
+}

@@ -1,0 +1,406 @@
+//! Dead letters: what connectors gave up.
+
+use hyper::StatusCode;
+use hyper::body::{Bytes, Incoming};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tenure_wire::ingest;
+use uuid::Uuid;
+
+use super::answer::{Answer, Refusal, Refused, json_value};
+use super::inbox::room;
+use super::ingest::{LARGEST, error, invalid_envelope, refused, submit};
+use super::{Asked, body, content, time};
+use crate::access::{Caller, Need};
+use crate::storage::{
+    DeadLetter, DeadQuery, Item, KeptLetter, Posted, Resolve, Resolved, Submission,
+};
+use crate::token::Role;
+
+/// The longest reason.
+const LONGEST_REASON: usize = 4096;
+/// The longest text that names something.
+const LONGEST_NAME: usize = ingest::MAX_IDENTITY_BYTES;
+const CLASSES: [&str; 5] =
+    ["validation_error", "timeout", "overload_rejected", "internal_error", "other"];
+const STATES: [&str; 3] = ["pending", "replayed", "discarded"];
+/// So many letters are read at a time: each may be large.
+const STEP: usize = 4;
+/// A list ends when it has more bytes than this.
+const LIST_BYTES: usize = 4 << 20;
+/// What a list costs at most.
+const LIST_COST: usize = 8 << 20;
+/// The largest body that only says what to do.
+pub(super) const SMALL: usize = 64 << 10;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Letter<'a> {
+    source: Source,
+    external_event_id: Option<String>,
+    error_class: String,
+    reason: String,
+    attempts: Option<i64>,
+    #[serde(borrow)]
+    envelope: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Source {
+    channel: String,
+    provider: String,
+    endpoint_identity: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Corrected<'a> {
+    #[serde(borrow)]
+    envelope: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Discard {
+    reason: String,
+}
+
+impl Asked<'_> {
+    /// `POST /api/switchboard/dead-letters`.
+    pub(super) async fn post_letter(self, body: Incoming) -> Result<Answer, Refused> {
+        let caller = self.caller(Need::Role(Role::Ingest)).await?;
+        self.no_query()?;
+        let fence = content::fence(&self.head.headers)?;
+        content::json(&self.head.headers)?;
+        let whole = body::read(self.state, body, LARGEST).await?;
+        let letter = read(&whole.bytes)?;
+        let permitted =
+            caller.permits(&letter.channel, &letter.provider, &letter.endpoint_identity);
+        if let Err(refusal) = permitted {
+            refused(self.state, &caller, &refusal, 1);
+            return Err(refusal);
+        }
+        let posted =
+            self.state.storage.post_letter(&letter, fence.as_ref(), caller.token_id()).await?;
+        match posted {
+            Posted::Kept { id, duplicate } => {
+                let kept =
+                    json!({ "id": id.to_string(), "status": "kept", "duplicate": duplicate });
+                Ok(json_value(StatusCode::ACCEPTED, &kept))
+            }
+            Posted::Fenced(newest) => {
+                self.state.metrics.fenced.add(1);
+                Err(Refusal::fenced(fence.as_ref(), &newest))
+            }
+            Posted::TokenEnded(ended) => {
+                self.state.access.ended(caller.token_id());
+                Err(Refusal::token_ended(ended))
+            }
+        }
+    }
+
+    /// `GET /api/switchboard/dead-letters`.
+    pub(super) async fn letters(self) -> Result<Answer, Refused> {
+        self.reader().await?;
+        let mut words = self.query()?;
+        let mut query = DeadQuery {
+            after: match words.text("after") {
+                None => None,
+                Some(text) => Some(Uuid::try_parse(&text).map_err(|_| {
+                    Refusal::bad_request("query parameter after: is not the id of a dead letter")
+                })?),
+            },
+            limit: 0,
+            state: words.text("state"),
+            endpoint_identity: words.text("endpoint"),
+        };
+        let limit = words.number("limit", (1, 100))?.unwrap_or(20);
+        words.end()?;
+        if query.state.as_deref().is_some_and(|state| !STATES.contains(&state)) {
+            let message = "query parameter state: is not pending, replayed or discarded";
+            return Err(Refusal::bad_request(message));
+        }
+        let room = room(self.state, LIST_COST).await?;
+        let mut texts: Vec<String> = Vec::new();
+        let mut bytes = 0;
+        let mut more = true;
+        while more && texts.len() < limit && bytes < LIST_BYTES {
+            query.limit = STEP.min(limit - texts.len());
+            let found = self.state.storage.letters(&query).await?;
+            more = found.len() == query.limit;
+            query.after = found.last().map_or(query.after, |kept| Some(kept.letter.id));
+            texts.extend(found.iter().map(written));
+            bytes = texts.iter().map(String::len).sum();
+        }
+        let next = query.after.filter(|_| more).map(|id| id.to_string());
+        let meta = json!({ "next_after": next });
+        Ok(room.answer(format!("{{\"data\":[{}],\"meta\":{meta}}}", texts.join(","))))
+    }
+
+    /// `GET /api/switchboard/dead-letters/{id}`.
+    pub(super) async fn letter(self) -> Result<Answer, Refused> {
+        self.reader().await?;
+        self.no_query()?;
+        let room = room(self.state, LIST_COST / 2).await?;
+        let kept = self.kept().await?;
+        Ok(room.answer(format!("{{\"data\":{}}}", written(&kept))))
+    }
+
+    /// `POST /api/switchboard/dead-letters/{id}/replay`.
+    pub(super) async fn replay(self, body: Incoming) -> Result<Answer, Refused> {
+        let caller = self.admin().await?;
+        self.no_query()?;
+        let whole = body::read(self.state, body, LARGEST).await?;
+        if !whole.bytes.is_empty() {
+            content::json(&self.head.headers)?;
+        }
+        let kept = self.kept().await?;
+        if kept.state != "pending" {
+            return Err(already(&kept.state));
+        }
+        let corrected = corrected(&whole.bytes)?;
+        let envelope = corrected.unwrap_or(&kept.letter.envelope);
+        let event = ingest::read(envelope.as_bytes());
+        let event = event.map_err(|invalid| invalid_envelope(&invalid))?;
+        let items = vec![Item { request_id: Uuid::now_v7(), event }];
+        let token_id = caller.token_id().map(str::to_owned);
+        let submission = Submission { items, fence: None, token_id };
+        let outcomes = submit(self.state, &caller, submission, whole.share).await?;
+        let outcome = outcomes.first().copied().flatten().ok_or_else(Refusal::unstorable)?;
+        let why = if corrected.is_some() { "replayed, corrected" } else { "replayed as it was" };
+        self.resolve(&caller, "replayed", why, Some(outcome.request_id)).await?;
+        let answer = json!({
+            "id": kept.letter.id.to_string(),
+            "state": "replayed",
+            "request_id": outcome.request_id.to_string(),
+            "duplicate": outcome.duplicate,
+        });
+        Ok(json_value(StatusCode::ACCEPTED, &answer))
+    }
+
+    /// `POST /api/switchboard/dead-letters/{id}/discard`.
+    pub(super) async fn discard(self, body: Incoming) -> Result<Answer, Refused> {
+        let caller = self.admin().await?;
+        self.no_query()?;
+        content::json(&self.head.headers)?;
+        let whole = body::read(self.state, body, SMALL).await?;
+        let asked: Discard = parsed(&whole.bytes, "discard request")?;
+        let mut wrong = Vec::new();
+        check(&mut wrong, "reason", &asked.reason, LONGEST_REASON);
+        sound("discard request", wrong)?;
+        let id = self.letter_id()?;
+        self.resolve(&caller, "discarded", &asked.reason, None).await?;
+        let answer = json!({ "id": id.to_string(), "state": "discarded" });
+        Ok(json_value(StatusCode::OK, &answer))
+    }
+
+    async fn resolve(
+        self,
+        caller: &Caller,
+        state: &'static str,
+        why: &str,
+        request_id: Option<Uuid>,
+    ) -> Result<(), Refused> {
+        let resolve = Resolve {
+            id: self.letter_id()?,
+            state,
+            by: caller.token_id().unwrap_or("open").to_owned(),
+            resolution: why.to_owned(),
+            request_id,
+        };
+        match self.state.storage.resolve_letter(&resolve).await? {
+            Resolved::Done => Ok(()),
+            Resolved::Before => Err(already("ended")),
+            Resolved::Nothing => Err(unknown()),
+        }
+    }
+
+    fn letter_id(self) -> Result<Uuid, Refused> {
+        Uuid::try_parse(self.id).map_err(|_| unknown())
+    }
+
+    async fn kept(self) -> Result<KeptLetter, Refused> {
+        self.state.storage.letter(self.letter_id()?).await?.ok_or_else(unknown)
+    }
+}
+
+fn unknown() -> Refused {
+    Refusal::not_found("there is no dead letter of this id")
+}
+
+fn already(state: &str) -> Refused {
+    Refusal::conflict(format!("this dead letter was {state} already; nothing was changed"))
+}
+
+/// A corrected envelope, if one was sent.
+fn corrected(bytes: &Bytes) -> Result<Option<&str>, Refused> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let asked: Corrected<'_> = parsed(bytes, "replay request")?;
+    Ok(asked.envelope.map(RawValue::get))
+}
+
+/// Reads JSON of a closed form.
+pub(super) fn parsed<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Result<T, Refused> {
+    serde_json::from_slice(bytes).map_err(|wrong| {
+        let kind = match wrong.classify() {
+            serde_json::error::Category::Data => "value_error",
+            _ => "json_invalid",
+        };
+        let says = wrong.to_string();
+        Refusal::invalid(&format!("Invalid {what}: {says}"), json!([error(kind, "", &says)]))
+    })
+}
+
+/// Refuses if something was found to be wrong.
+pub(super) fn sound(what: &str, wrong: Vec<(&str, String)>) -> Result<(), Refused> {
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let says: Vec<_> = wrong.iter().map(|(at, says)| format!("{at}: {says}")).collect();
+    let errors = wrong.iter().map(|(at, says)| error("value_error", at, says));
+    let errors = Value::Array(errors.collect());
+    Err(Refusal::invalid(&format!("Invalid {what}: {}", says.join("; ")), errors))
+}
+
+/// A text that every store can keep.
+pub(super) fn check<'a>(wrong: &mut Vec<(&'a str, String)>, at: &'a str, text: &str, most: usize) {
+    if text.trim().is_empty() {
+        wrong.push((at, "is empty".to_owned()));
+    } else if text.len() > most {
+        wrong.push((at, format!("is longer than {most} bytes")));
+    } else if text.contains('\0') {
+        wrong.push((at, "holds a NUL".to_owned()));
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<DeadLetter, Refused> {
+    let letter: Letter<'_> = parsed(bytes, "dead letter")?;
+    let mut wrong = Vec::new();
+    check(&mut wrong, "source.channel", &letter.source.channel, LONGEST_NAME);
+    check(&mut wrong, "source.provider", &letter.source.provider, LONGEST_NAME);
+    check(&mut wrong, "source.endpoint_identity", &letter.source.endpoint_identity, LONGEST_NAME);
+    if let Some(id) = &letter.external_event_id {
+        check(&mut wrong, "external_event_id", id, LONGEST_NAME);
+    }
+    check(&mut wrong, "reason", &letter.reason, LONGEST_REASON);
+    if !CLASSES.contains(&letter.error_class.as_str()) {
+        wrong.push(("error_class", format!("is not one of {}", CLASSES.join(", "))));
+    }
+    let attempts = letter.attempts.unwrap_or(1);
+    if attempts < 1 {
+        wrong.push(("attempts", "is less than 1".to_owned()));
+    }
+    sound("dead letter", wrong)?;
+    Ok(DeadLetter {
+        id: Uuid::now_v7(),
+        digest: digest(&letter, attempts),
+        channel: letter.source.channel,
+        provider: letter.source.provider,
+        endpoint_identity: letter.source.endpoint_identity,
+        external_event_id: letter.external_event_id,
+        error_class: letter.error_class,
+        reason: letter.reason,
+        attempts,
+        envelope: letter.envelope.get().to_owned(),
+    })
+}
+
+/// Each part with its length, so that no two letters read alike.
+fn digest(letter: &Letter<'_>, attempts: i64) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let id = letter.external_event_id.as_deref();
+    let parts = [
+        letter.source.channel.as_str(),
+        &letter.source.provider,
+        &letter.source.endpoint_identity,
+        if id.is_some() { "id" } else { "none" },
+        id.unwrap_or_default(),
+        &letter.error_class,
+        &letter.reason,
+        letter.envelope.get(),
+    ];
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.update(attempts.to_le_bytes());
+    hash.finalize().into()
+}
+
+/// The envelope is JSON already and goes out as it is.
+fn written(kept: &KeptLetter) -> String {
+    let letter = &kept.letter;
+    let mut text = json!({
+        "id": letter.id.to_string(),
+        "posted_at": time(kept.posted_at),
+        "source": {
+            "channel": letter.channel,
+            "provider": letter.provider,
+            "endpoint_identity": letter.endpoint_identity,
+        },
+        "external_event_id": letter.external_event_id,
+        "error_class": letter.error_class,
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "duty": kept.duty,
+        "authenticated_token_id": kept.token_id,
+        "state": kept.state,
+        "resolved_at": kept.resolved_at.map(time),
+        "resolved_by": kept.resolved_by,
+        "resolution": kept.resolution,
+        "request_id": kept.request_id.map(|id| id.to_string()),
+    })
+    .to_string();
+    text.pop();
+    text.push_str(",\"envelope\":");
+    text.push_str(&letter.envelope);
+    text.push('}');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"{"source":{"channel":"api","provider":"internal",
+        "endpoint_identity":"x"},"error_class":"other","reason":"no","envelope":{"a":"\ud800"}}"#;
+
+    #[test]
+    fn a_letter_is_kept_as_it_came() {
+        let letter = read(GOOD.as_bytes()).unwrap();
+        assert_eq!(letter.envelope, r#"{"a":"\ud800"}"#);
+        assert_eq!(letter.attempts, 1);
+        assert_eq!(read(GOOD.as_bytes()).unwrap().digest, letter.digest);
+        let other = GOOD.replace("\"no\"", "\"yes\"");
+        assert_ne!(read(other.as_bytes()).unwrap().digest, letter.digest);
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        let deep = GOOD.replace(r#"{"a":"\ud800"}"#, &deep);
+        assert_eq!(read(deep.as_bytes()).unwrap().envelope.len(), 200_000);
+    }
+
+    #[test]
+    fn what_is_not_a_letter_is_refused() {
+        let bad = [
+            String::new(),
+            "[]".to_owned(),
+            "{}".to_owned(),
+            GOOD.replace("\"other\"", "\"rain\""),
+            GOOD.replace("\"no\"", "\" \""),
+            GOOD.replace("\"no\"", "\"\\u0000\""),
+            GOOD.replace("\"no\"", &format!("\"{}\"", "x".repeat(LONGEST_REASON + 1))),
+            GOOD.replace("\"no\"", "\"no\",\"attempts\":0"),
+            GOOD.replace("\"no\"", "\"no\",\"more\":0"),
+            GOOD.replace("\"x\"", "7"),
+            GOOD.replace(",\"envelope\":{\"a\":\"\\ud800\"}", ""),
+        ];
+        for text in bad {
+            let refusal = read(text.as_bytes()).unwrap_err();
+            assert_eq!(refusal.status, StatusCode::UNPROCESSABLE_ENTITY, "{text}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What is asked over HTTP, and what is answered.
+//!
+//! hyper and a table of routes: the table is what the OpenAPI document is compared with, every
+//! answer is JSON of one form, and nothing is boxed on the way of an event.
+
+pub(crate) mod answer;
+mod batch;
+mod body;
+mod content;
+mod fences;
+mod inbox;
+mod ingest;
+mod letters;
+mod query;
+pub(crate) mod route;
+mod status;
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::Poll;
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
+use hyper::http::request::Parts;
+use tenure_core::{Clock, LocalInstant};
+use tenure_store::BootClock;
+use tokio::sync::{Semaphore, watch};
+
+use self::answer::{Answer, Refusal, Refused};
+use self::query::Query;
+use self::route::{Endpoint, Found};
+use crate::Patience;
+use crate::access::{Access, Caller, Need};
+use crate::budget::Budget;
+use crate::commit::Committer;
+use crate::follow::Follow;
+use crate::metrics::{Metrics, Overload};
+use crate::storage::Storage;
+use crate::token::Role;
+
+/// Pages of the inbox and of dead letters that are put together at a time; others wait.
+pub(crate) const PAGES_AT_ONCE: usize = 2;
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) committer: Committer,
+    pub(crate) access: Access,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) follow: Follow,
+    pub(crate) patience: Patience,
+    pub(crate) phase: watch::Sender<Phase>,
+    /// Whether the store answered when it was asked last.
+    pub(crate) store_answers: AtomicBool,
+    pub(crate) pages: Semaphore,
+    pub(crate) started: LocalInstant,
+    pub(crate) echo: bool,
+}
+
+/// How far the server is on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// It is not.
+    Running,
+    /// It says so, and serves whoever comes.
+    LameDuck,
+    /// Nobody new is let in; connections close after their request.
+    Draining,
+    /// What is still open is closed.
+    Over,
+}
+
+impl State {
+    pub(crate) fn is_leaving(&self) -> bool {
+        *self.phase.borrow() != Phase::Running
+    }
+}
+
+/// The connection that a request came on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit {
+    pub(crate) peer: IpAddr,
+    /// One too many: only operators are answered.
+    pub(crate) surplus: bool,
+}
+
+/// Answers a request, whatever it is.
+pub(crate) async fn serve(state: &State, visit: Visit, request: Request<Incoming>) -> Answer {
+    let began = BootClock.now();
+    let (head, body) = request.into_parts();
+    let (endpoint, id) = match route::find(head.method.as_str(), head.uri.path()) {
+        Found::Endpoint(endpoint, id) => (Ok(endpoint), id),
+        Found::NotAllowed(allow) => (Err(Refusal::method_not_allowed(allow)), ""),
+        Found::Nothing => (Err(Refusal::not_found("there is nothing at this path")), ""),
+    };
+    let known = endpoint.as_ref().ok().copied();
+    let answered = match endpoint {
+        Ok(Endpoint::Echo) if !state.echo => {
+            Err(Refusal::not_found("there is nothing at this path"))
+        }
+        Ok(endpoint) if visit.surplus && !endpoint.is_for_operators() => {
+            state.metrics.overloaded(Overload::Connections);
+            Err(Refusal::too_many_connections())
+        }
+        Ok(endpoint) => {
+            let asked = Asked { state, visit, head: &head, id };
+            unpanicked(asked.answer(endpoint, body)).await
+        }
+        Err(refusal) => Err(refusal),
+    };
+    let mut answer = answered.unwrap_or_else(|refusal| refusal.answer());
+    state.metrics.answered(known, answer.status().as_u16(), BootClock.now().since(began));
+    if visit.surplus || state.is_leaving() {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
+}
+
+/// A panic is a bug, and ends nothing but its request.
+async fn unpanicked(
+    work: impl Future<Output = Result<Answer, Refused>>,
+) -> Result<Answer, Refused> {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| Poll::Ready(Err(Refusal::internal().closing())))
+    })
+    .await
+}
+
+/// A request that has found its endpoint.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    state: &'a State,
+    visit: Visit,
+    head: &'a Parts,
+    /// What stands for `{id}`.
+    id: &'a str,
+}
+
+impl Asked<'_> {
+    async fn answer(self, endpoint: Endpoint, body: Incoming) -> Result<Answer, Refused> {
+        match endpoint {
+            Endpoint::Ingest => self.ingest(body).await,
+            Endpoint::Batch => Box::pin(self.batch(body)).await,
+            Endpoint::Echo => self.echo(body).await,
+            other => Box::pin(self.answer_rare(other, body)).await,
+        }
+    }
+
+    /// Boxed, so that an event's way stays small.
+    async fn answer_rare(self, endpoint: Endpoint, body: Incoming) -> Result<Answer, Refused> {
+        match endpoint {
+            Endpoint::Ingest | Endpoint::Batch | Endpoint::Echo => Err(Refusal::internal()),
+            Endpoint::IngestHealth => self.ingest_health().await,
+            Endpoint::Inbox => self.inbox().await,
+            Endpoint::Message => self.message().await,
+            Endpoint::Letters => self.letters().await,
+            Endpoint::PostLetter => self.post_letter(body).await,
+            Endpoint::Letter => self.letter().await,
+            Endpoint::Replay => self.replay(body).await,
+            Endpoint::Discard => self.discard(body).await,
+            Endpoint::Fences => self.fences().await,
+            Endpoint::ResetFence => self.reset_fence(body).await,
+            Endpoint::Health => self.health(),
+            Endpoint::Ready => self.ready(),
+            Endpoint::Metrics => self.metrics().await,
+            Endpoint::OpenApi => self.openapi(),
+        }
+    }
+
+    async fn caller(self, need: Need) -> Result<Caller, Refused> {
+        self.state.access.check(&self.head.headers, self.visit.peer, need).await
+    }
+
+    async fn reader(self) -> Result<Caller, Refused> {
+        self.caller(Need::Role(Role::Read)).await
+    }
+
+    async fn admin(self) -> Result<Caller, Refused> {
+        self.caller(Need::Role(Role::Admin)).await
+    }
+
+    fn query(self) -> Result<Query, Refused> {
+        Query::read(self.head.uri.query())
+    }
+
+    /// Most endpoints have no parameters.
+    fn no_query(self) -> Result<(), Refused> {
+        match self.head.uri.query() {
+            None => Ok(()),
+            Some(_) => self.query()?.end(),
+        }
+    }
+}
+
+/// Microseconds since 1970, for people.
+fn time(micros: i64) -> String {
+    jiff::Timestamp::from_microsecond(micros).unwrap_or_default().to_string()
+}

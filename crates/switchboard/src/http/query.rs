@@ -1,0 +1,103 @@
+//! What stands behind the question mark, but for the inbox. What is not known there is refused: a filter that was
+//! spelt wrong would show everything.
+
+use std::str::FromStr;
+
+use percent_encoding::percent_decode_str;
+
+use super::answer::{Refusal, Refused};
+
+/// The parameters of a request, until they are taken.
+#[derive(Debug)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(crate) fn read(query: Option<&str>) -> Result<Self, Refused> {
+        let mut found: Vec<(String, String)> = Vec::new();
+        let parts = query.unwrap_or_default().split('&').filter(|part| !part.is_empty());
+        for part in parts {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let (name, value) = (decoded(name)?, decoded(value)?);
+            if found.iter().any(|(known, _)| *known == name) {
+                return Err(Refusal::bad_request("a query parameter is there twice"));
+            }
+            found.push((name, value));
+        }
+        Ok(Self(found))
+    }
+
+    /// A text; an empty one is as none.
+    pub(crate) fn text(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.swap_remove(at).1).filter(|value| !value.is_empty())
+    }
+
+    /// A number between two others.
+    pub(crate) fn number<T>(&mut self, name: &str, range: (T, T)) -> Result<Option<T>, Refused>
+    where
+        T: FromStr + PartialOrd,
+    {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let number = text.parse().ok().filter(|n| *n >= range.0 && *n <= range.1);
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        match number.filter(|_| digits) {
+            Some(number) => Ok(Some(number)),
+            None => Err(Refusal::bad_request(format!("{name} is not a number in its range"))),
+        }
+    }
+
+    /// Whatever was not taken is not known.
+    pub(crate) fn end(self) -> Result<(), Refused> {
+        match self.0.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::bad_request("there is a query parameter that is not known")),
+        }
+    }
+}
+
+fn decoded(text: &str) -> Result<String, Refused> {
+    let bad = || Refusal::bad_request("the query is not percent-encoded UTF-8 without NUL");
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once('%') {
+        let digits = after.as_bytes().get(..2).ok_or_else(bad)?;
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(bad());
+        }
+        rest = &after[2..];
+    }
+    let spaced = text.replace('+', " ");
+    let text = percent_decode_str(&spaced).decode_utf8().map_err(|_| bad())?;
+    if text.contains('\0') { Err(bad()) } else { Ok(text.into_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(query: &str) -> Query {
+        Query::read(Some(query)).unwrap()
+    }
+
+    #[test]
+    fn parameters_are_decoded_and_taken_once() {
+        let mut query = read("a=x%20y+z&b=7&&c=&d=%C3%A4");
+        assert_eq!(query.text("a").as_deref(), Some("x y z"));
+        assert_eq!(query.number("b", (1, 7)).unwrap(), Some(7));
+        assert_eq!(query.text("c"), None);
+        assert_eq!(query.text("d").as_deref(), Some("ä"));
+        assert_eq!(query.text("a"), None);
+        query.end().unwrap();
+        Query::read(None).unwrap().end().unwrap();
+        assert!(read("limt=5").end().is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        for bad in ["a=%", "a=%4", "a=%zz", "a=%FF", "a=%00", "a=1&a=2", "%=1", "a=%é"] {
+            assert!(Query::read(Some(bad)).is_err(), "{bad}");
+        }
+        for bad in ["n=0", "n=8", "n=-1", "n=%2B3", "n=1e0", "n=99999999999999999999", "n=x"] {
+            assert!(read(bad).number("n", (1, 7)).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! How the server is.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::body::{Bytes, Incoming};
+use serde_json::json;
+use tenure_core::Clock;
+use tenure_store::BootClock;
+use tenure_wire::exposition;
+use tokio::time::timeout;
+
+use super::answer::{Answer, Refused, json_text, json_value, typed};
+use super::batch::LARGEST_BATCH;
+use super::{Asked, body};
+use crate::access::{Caller, Need};
+use crate::metrics::Now;
+use crate::token::Role;
+
+/// How long metrics wait for what only the store knows.
+const SOON: Duration = Duration::from_secs(1);
+
+impl Asked<'_> {
+    /// `GET /health`: the process lives.
+    pub(super) fn health(self) -> Result<Answer, Refused> {
+        self.no_query()?;
+        let uptime = BootClock.now().since(self.state.started).as_secs();
+        let answer = json!({
+            "status": "healthy",
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime_seconds": uptime,
+        });
+        Ok(json_value(StatusCode::OK, &answer))
+    }
+
+    /// `GET /ready`: requests may be sent here.
+    pub(super) fn ready(self) -> Result<Answer, Refused> {
+        self.no_query()?;
+        let (code, status) = if self.state.is_leaving() {
+            (StatusCode::SERVICE_UNAVAILABLE, "draining")
+        } else if self.state.store_answers.load(Ordering::Relaxed) {
+            (StatusCode::OK, "ready")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable")
+        };
+        Ok(json_value(code, &json!({ "status": status })))
+    }
+
+    /// `GET /metrics`.
+    pub(super) async fn metrics(self) -> Result<Answer, Refused> {
+        self.reader().await?;
+        self.no_query()?;
+        let pending = timeout(SOON, self.state.storage.pending_letters()).await;
+        let text = self.state.metrics.text(Now {
+            queue: self.state.committer.waiting(),
+            budget: self.state.budget.taken(),
+            budget_size: self.state.budget.size(),
+            pending_letters: pending.ok().and_then(Result::ok),
+        });
+        Ok(typed(StatusCode::OK, exposition::CONTENT_TYPE, text.into()))
+    }
+
+    /// `GET /api/openapi.json`.
+    pub(super) fn openapi(self) -> Result<Answer, Refused> {
+        self.no_query()?;
+        let document = include_str!("openapi.json").as_bytes();
+        Ok(json_text(StatusCode::OK, Bytes::from_static(document)))
+    }
+
+    /// `GET` or `POST /api/switchboard/ingest/health`: the token is good.
+    pub(super) async fn ingest_health(self) -> Result<Answer, Refused> {
+        let caller = self.caller(Need::Any).await?;
+        self.no_query()?;
+        let scope = caller.token().and_then(|token| token.scope.as_ref()).map(|scope| {
+            json!({
+                "channel": scope.channel,
+                "provider": scope.provider,
+                "endpoint_identity": scope.endpoint_identity,
+            })
+        });
+        let answer = json!({
+            "status": "healthy",
+            "authenticated": matches!(caller, Caller::Token(_)),
+            "scope": scope,
+        });
+        Ok(json_value(StatusCode::OK, &answer))
+    }
+
+    /// For the benchmark: all that comes before the store, and nothing else.
+    pub(super) async fn echo(self, body: Incoming) -> Result<Answer, Refused> {
+        self.caller(Need::Role(Role::Ingest)).await?;
+        let whole = body::read(self.state, body, LARGEST_BATCH).await?;
+        Ok(json_text(StatusCode::OK, whole.bytes))
+    }
+}

@@ -1,0 +1,214 @@
+//! What is counted. No label tells of anybody: a token's, a sender's or an endpoint's name is none.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tenure_wire::exposition::{DURATIONS, Histogram, Text};
+
+use crate::http::route::{Endpoint, STATUSES};
+
+/// The upper bounds of buckets for events in a commit.
+const SIZES: [f64; 11] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0];
+
+/// A counter that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, more: usize) {
+        self.0.fetch_add(more as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+struct Spread<const N: usize> {
+    buckets: [AtomicU64; N],
+    count: AtomicU64,
+    /// In millionths.
+    sum: AtomicU64,
+}
+
+impl<const N: usize> Default for Spread<N> {
+    fn default() -> Self {
+        let buckets = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { buckets, count: AtomicU64::new(0), sum: AtomicU64::new(0) }
+    }
+}
+
+impl<const N: usize> Spread<N> {
+    fn add(&self, bounds: &[f64; N], value: f64) {
+        if let Some(at) = bounds.iter().position(|bound| value <= *bound) {
+            self.buckets[at].fetch_add(1, Ordering::Relaxed);
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.sum.fetch_add((value * 1e6) as u64, Ordering::Relaxed);
+    }
+
+    fn write(&self, text: &mut Text, name: &str, bounds: &[f64; N]) {
+        let buckets: [u64; N] = std::array::from_fn(|n| self.buckets[n].load(Ordering::Relaxed));
+        let sum = self.sum.load(Ordering::Relaxed) as f64 / 1e6;
+        let count = self.count.load(Ordering::Relaxed);
+        text.histogram(name, &[], Histogram { bounds, buckets: &buckets, count, sum });
+    }
+}
+
+/// Why somebody was turned away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Overload {
+    /// Too many submissions wait for a commit.
+    Queue,
+    /// The bytes of all requests would be too many.
+    Memory,
+    /// There are too many connections.
+    Connections,
+}
+
+/// Everything that is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) accepted: Counter,
+    pub(crate) duplicates: Counter,
+    pub(crate) rejected: Counter,
+    pub(crate) reused: Counter,
+    pub(crate) fenced: Counter,
+    pub(crate) auth_failures: Counter,
+    overload: [Counter; 3],
+    requests: [[Counter; STATUSES.len() + 1]; Endpoint::ALL.len() + 1],
+    durations: Spread<{ DURATIONS.len() }>,
+    commit_durations: Spread<{ DURATIONS.len() }>,
+    commit_sizes: Spread<{ SIZES.len() }>,
+    pub(crate) connections: AtomicUsize,
+}
+
+/// What is measured when somebody asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) queue: usize,
+    pub(crate) budget: usize,
+    pub(crate) budget_size: usize,
+    /// `None` when the store did not say.
+    pub(crate) pending_letters: Option<u64>,
+}
+
+impl Metrics {
+    /// A commit had so many events and took so long.
+    pub(crate) fn committed(&self, events: usize, took: Duration) {
+        self.commit_durations.add(&DURATIONS, took.as_secs_f64());
+        self.commit_sizes.add(&SIZES, events as f64);
+    }
+
+    /// A request was answered.
+    pub(crate) fn answered(&self, endpoint: Option<Endpoint>, status: u16, took: Duration) {
+        let row = endpoint.map_or(Endpoint::ALL.len(), |endpoint| endpoint as usize);
+        let column = STATUSES.iter().position(|known| *known == status);
+        self.requests[row][column.unwrap_or(STATUSES.len())].add(1);
+        self.durations.add(&DURATIONS, took.as_secs_f64());
+    }
+
+    /// Somebody was turned away.
+    pub(crate) fn overloaded(&self, reason: Overload) {
+        self.overload[reason as usize].add(1);
+    }
+
+    /// The text that Prometheus reads.
+    pub(crate) fn text(&self, now: Now) -> String {
+        let mut text = Text::default();
+        let name = "switchboard_ingest_events_total";
+        text.family(name, "counter", "Events that were submitted, by what became of them.");
+        text.sample(name, &[("outcome", "accepted")], self.accepted.get());
+        text.sample(name, &[("outcome", "duplicate")], self.duplicates.get());
+        text.sample(name, &[("outcome", "rejected")], self.rejected.get());
+        let mut counter = |name, help, counter: &Counter| {
+            text.family(name, "counter", help);
+            text.sample(name, &[], counter.get());
+        };
+        let help = "Duplicates whose payload was not that of the first.";
+        counter("switchboard_key_reused_total", help, &self.reused);
+        let help = "Submissions that were refused because a newer hold was seen.";
+        counter("switchboard_fenced_total", help, &self.fenced);
+        let help = "Requests without a token that counts.";
+        counter("switchboard_auth_failures_total", help, &self.auth_failures);
+        let name = "switchboard_overload_total";
+        text.family(name, "counter", "Requests that were turned away.");
+        for (reason, count) in ["queue", "memory", "connections"].iter().zip(&self.overload) {
+            text.sample(name, &[("reason", reason)], count.get());
+        }
+        self.write_requests(&mut text);
+        let name = "switchboard_request_duration_seconds";
+        text.family(name, "histogram", "From the head of a request to its answer.");
+        self.durations.write(&mut text, name, &DURATIONS);
+        let name = "switchboard_commit_duration_seconds";
+        text.family(name, "histogram", "How long commits took.");
+        self.commit_durations.write(&mut text, name, &DURATIONS);
+        let name = "switchboard_commit_events";
+        text.family(name, "histogram", "How many events commits had.");
+        self.commit_sizes.write(&mut text, name, &SIZES);
+        self.write_gauges(&mut text, now);
+        text.finish()
+    }
+
+    fn write_requests(&self, text: &mut Text) {
+        let name = "switchboard_requests_total";
+        text.family(name, "counter", "Requests, by route and status.");
+        let routes = Endpoint::ALL.iter().map(|endpoint| endpoint.label()).chain(["other"]);
+        for (route, row) in routes.zip(&self.requests) {
+            for (n, count) in row.iter().enumerate().filter(|(_, count)| count.get() > 0) {
+                let status = STATUSES.get(n).map_or("other".to_owned(), u16::to_string);
+                text.sample(name, &[("route", route), ("status", &status)], count.get());
+            }
+        }
+    }
+
+    fn write_gauges(&self, text: &mut Text, now: Now) {
+        let mut gauge = |name, help, value: u64| {
+            text.family(name, "gauge", help);
+            text.sample(name, &[], value);
+        };
+        gauge("switchboard_queue_depth", "Submissions that wait for a commit.", now.queue as u64);
+        let name = "switchboard_budget_bytes";
+        gauge(name, "Bytes that requests have taken of the memory budget.", now.budget as u64);
+        let name = "switchboard_budget_limit_bytes";
+        gauge(name, "The memory budget.", now.budget_size as u64);
+        let connections = self.connections.load(Ordering::Relaxed);
+        gauge("switchboard_connections", "Open connections.", connections as u64);
+        if let Some(pending) = now.pending_letters {
+            gauge("switchboard_dead_letters_pending", "Dead letters that nobody ended.", pending);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_told() {
+        let metrics = Metrics::default();
+        metrics.accepted.add(3);
+        metrics.overloaded(Overload::Memory);
+        metrics.answered(Some(Endpoint::Ingest), 202, Duration::from_millis(2));
+        metrics.answered(None, 299, Duration::from_secs(60));
+        metrics.committed(7, Duration::from_millis(4));
+        let now = Now { queue: 5, budget: 6, budget_size: 7, pending_letters: None };
+        let text = metrics.text(now);
+        for line in [
+            "switchboard_ingest_events_total{outcome=\"accepted\"} 3",
+            "switchboard_overload_total{reason=\"memory\"} 1",
+            "switchboard_overload_total{reason=\"queue\"} 0",
+            "switchboard_requests_total{route=\"ingest\",status=\"202\"} 1",
+            "switchboard_requests_total{route=\"other\",status=\"other\"} 1",
+            "switchboard_request_duration_seconds_bucket{le=\"0.0025\"} 1",
+            "switchboard_request_duration_seconds_bucket{le=\"+Inf\"} 2",
+            "switchboard_commit_events_bucket{le=\"10\"} 1",
+            "switchboard_commit_events_sum 7",
+            "switchboard_queue_depth 5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+        assert!(!text.contains("dead_letters"));
+    }
+}

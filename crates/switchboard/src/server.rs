@@ -1,0 +1,313 @@
+//! The server as a whole: from its settings to its last answer.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tenure_core::{Clock, Code, StoreError};
+use tenure_store::BootClock;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::access::{Access, Limiter};
+use crate::budget::Budget;
+use crate::commit::{self, Committer};
+use crate::follow::Follow;
+use crate::http::{PAGES_AT_ONCE, Phase, State};
+use crate::listen::{self, Door};
+use crate::metrics::Metrics;
+use crate::storage::{Keep, Storage};
+use crate::tls::{Tls, TlsFiles};
+use crate::upkeep;
+
+/// How a switchboard runs.
+pub struct Settings {
+    /// Where it listens; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Without it, connections are not encrypted.
+    pub tls: Option<TlsFiles>,
+    /// Connections at a time.
+    pub max_connections: usize,
+    /// What the bodies of all requests may take together, in bytes.
+    pub memory_budget: usize,
+    /// How submissions are committed in groups.
+    pub commit: commit::Limits,
+    /// How long things are kept.
+    pub keep: Keep,
+    /// How failed attempts are limited.
+    pub limiter: Limiter,
+    /// How long clients may take.
+    pub patience: Patience,
+    /// How long it serves on after it was told to end and says so, for load balancers to notice.
+    pub lame_duck: Duration,
+    /// How long requests have to finish after that.
+    pub drain: Duration,
+    /// A route that answers what it was sent, to measure what the server itself costs.
+    pub echo: bool,
+    /// Told what operators must know.
+    pub log: Log,
+}
+
+/// Told what operators must know; must not block.
+pub type Log = Arc<dyn Fn(Notice) + Send + Sync>;
+
+/// Days in microseconds.
+const fn days(days: i64) -> i64 {
+    days * 24 * 3600 * 1_000_000
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8420)),
+            tls: None,
+            max_connections: 1024,
+            memory_budget: 32 << 20,
+            commit: commit::Limits::default(),
+            keep: Keep { bodies: days(30), keys: days(45) },
+            limiter: Limiter::default(),
+            patience: Patience::default(),
+            lame_duck: Duration::ZERO,
+            drain: Duration::from_secs(20),
+            echo: false,
+            log: Arc::new(|_| {}),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("listen", &self.listen).finish_non_exhaustive()
+    }
+}
+
+/// How long clients may take. All but `body` and `body_stall` are exact to a tick.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For a TLS handshake.
+    pub handshake: Duration,
+    /// For the head of a request, from its first byte.
+    pub head: Duration,
+    /// Between two requests.
+    pub idle: Duration,
+    /// For a body.
+    pub body: Duration,
+    /// Between two parts of a body.
+    pub body_stall: Duration,
+    /// Without taking anything of an answer.
+    pub write_stall: Duration,
+    /// For a whole answer.
+    pub write: Duration,
+    /// How often connections are looked at.
+    pub tick: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            body: Duration::from_secs(30),
+            body_stall: Duration::from_secs(10),
+            write_stall: Duration::from_secs(10),
+            write: Duration::from_secs(60),
+            tick: Duration::from_millis(2500),
+        }
+    }
+}
+
+/// What operators must know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// It serves.
+    Listening {
+        /// Where.
+        address: SocketAddr,
+        /// Whether connections are encrypted.
+        tls: bool,
+    },
+    /// There are no tokens.
+    Open,
+    /// There are tokens now.
+    TokensRequired,
+    /// It was told to end.
+    Draining,
+    /// Some requests did not finish in time.
+    CutOff,
+    /// It has ended.
+    Stopped,
+    /// The store does not answer any more.
+    StoreLost(StoreError),
+    /// The store answers again.
+    StoreFound,
+    /// Retention or the use of tokens could not be stored; it is tried again.
+    UpkeepFailed(StoreError),
+    /// New certificates are used from now on.
+    CertificateChanged,
+    /// New certificates cannot be used; the ones before are.
+    CertificateUnusable(StoreError),
+}
+
+impl Notice {
+    /// The code of what went wrong, if something did.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::StoreLost(error)
+            | Self::UpkeepFailed(error)
+            | Self::CertificateUnusable(error) => Some(error.code()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listening { address, tls: false } => write!(f, "listening on http://{address}"),
+            Self::Listening { address, tls: true } => write!(f, "listening on https://{address}"),
+            Self::Open => f.write_str("open: no tokens; only this machine can reach it"),
+            Self::TokensRequired => f.write_str("there are tokens: they are required from now on"),
+            Self::Draining => f.write_str("draining: requests under way are finished"),
+            Self::CutOff => f.write_str("some requests did not finish in time and were cut off"),
+            Self::Stopped => f.write_str("stopped: everything that was answered is stored"),
+            Self::StoreLost(error) => write!(f, "the store does not answer: {error}"),
+            Self::StoreFound => f.write_str("the store answers again"),
+            Self::UpkeepFailed(error) => write!(f, "upkeep failed, it is tried again: {error}"),
+            Self::CertificateChanged => f.write_str("new certificates are used from now on"),
+            Self::CertificateUnusable(error) => {
+                write!(f, "new certificates cannot be used, the ones before are: {error}")
+            }
+        }
+    }
+}
+
+/// A switchboard that runs.
+#[derive(Debug)]
+pub struct Handle {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Handle {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until it has ended after its shutdown: requests are answered, and what was submitted is
+    /// stored.
+    pub async fn finished(self) {
+        // It ends by itself, or with the runtime.
+        let _ = self.task.await;
+    }
+}
+
+/// Starts a switchboard. It runs until `shutdown` resolves, and then drains.
+pub async fn serve(
+    settings: Settings,
+    storage: Arc<dyn Storage>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<Handle, StoreError> {
+    let log = Arc::clone(&settings.log);
+    let required = storage.has_tokens().await?;
+    if !required && !settings.listen.ip().is_loopback() {
+        let at = settings.listen;
+        let detail = format!("{at} can be reached from other machines, and there is no token");
+        return Err(StoreError::refused(Code::OpenToAll, detail));
+    }
+    let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let unusable = |error: std::io::Error| {
+        let detail = format!("cannot listen on {}: {error}", settings.listen);
+        StoreError::refused(Code::Machine, detail)
+    };
+    let listener = listen::bind(settings.listen).await.map_err(unusable)?;
+    let address = listener.local_addr().map_err(unusable)?;
+    let state = Arc::new(made(&settings, storage, required));
+    log(Notice::Listening { address, tls: tls.is_some() });
+    if !required {
+        log(Notice::Open);
+    }
+    let door = Door { listener, tls: tls.clone(), most: settings.max_connections };
+    let beside = [
+        tokio::spawn(upkeep::watch(Arc::clone(&state), tls, Arc::clone(&log))),
+        tokio::spawn(upkeep::tidy(Arc::clone(&state), settings.keep, Arc::clone(&log))),
+        tokio::spawn(follow(Arc::clone(&state))),
+    ];
+    let accepting = tokio::spawn(listen::run(door, Arc::clone(&state)));
+    let end =
+        End { state, accepting, beside, lame_duck: settings.lame_duck, drain: settings.drain };
+    let task = tokio::spawn(async move {
+        shutdown.await;
+        end.run(&log).await;
+    });
+    Ok(Handle { address, task })
+}
+
+fn made(settings: &Settings, storage: Arc<dyn Storage>, required: bool) -> State {
+    let metrics = Arc::new(Metrics::default());
+    let counted = Arc::clone(&metrics);
+    let on_commit = Arc::new(move |events, took| counted.committed(events, took));
+    State {
+        committer: Committer::start(Arc::clone(&storage), settings.commit, on_commit),
+        access: Access::new(Arc::clone(&storage), Arc::clone(&metrics), settings.limiter, required),
+        budget: Budget::new(settings.memory_budget),
+        metrics,
+        follow: Follow::new(),
+        patience: settings.patience,
+        phase: watch::Sender::new(Phase::Running),
+        store_answers: AtomicBool::new(true),
+        pages: Semaphore::new(PAGES_AT_ONCE),
+        started: BootClock.now(),
+        echo: settings.echo,
+        storage,
+    }
+}
+
+async fn follow(state: Arc<State>) {
+    state.follow.run(Arc::clone(&state.storage)).await;
+}
+
+/// After the cut, connections need a moment to be dropped, and the store to be told.
+const LAST: Duration = Duration::from_secs(5);
+
+/// What is left to do when the server was told to end.
+struct End {
+    state: Arc<State>,
+    accepting: JoinHandle<()>,
+    beside: [JoinHandle<()>; 3],
+    lame_duck: Duration,
+    drain: Duration,
+}
+
+impl End {
+    async fn run(self, log: &Log) {
+        let Self { state, mut accepting, beside, lame_duck, drain } = self;
+        log(Notice::Draining);
+        state.phase.send_replace(Phase::LameDuck);
+        if lame_duck > Duration::ZERO {
+            sleep(lame_duck).await;
+        }
+        state.phase.send_replace(Phase::Draining);
+        if timeout(drain, &mut accepting).await.is_err() {
+            state.phase.send_replace(Phase::Over);
+            log(Notice::CutOff);
+            let _ = timeout(LAST, &mut accepting).await;
+        }
+        for task in beside {
+            task.abort();
+        }
+        let _ = timeout(LAST, state.committer.close()).await;
+        if let Ok(Err(error)) = timeout(LAST, upkeep::flush(&state)).await {
+            log(Notice::UpkeepFailed(error));
+        }
+        log(Notice::Stopped);
+    }
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -1,0 +1,94 @@
+//! Certificates.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tenure_core::{Code, StoreError};
+use tokio_rustls::TlsAcceptor;
+
+/// Paths of PEM files.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The server's certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// What the files hold; taken in again when they change.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    files: TlsFiles,
+    now: Mutex<Loaded>,
+}
+
+struct Loaded {
+    config: Arc<ServerConfig>,
+    /// What it was made of.
+    text: (Vec<u8>, Vec<u8>),
+}
+
+impl std::fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Loaded(..)")
+    }
+}
+
+impl Tls {
+    pub(crate) fn load(files: TlsFiles) -> Result<Self, StoreError> {
+        let now = read(&files).and_then(|text| made(&files, text))?;
+        Ok(Self { files, now: Mutex::new(now) })
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&now.config).into()
+    }
+
+    /// Whether there was something new. What cannot be used changes nothing.
+    pub(crate) fn reload(&self) -> Result<bool, StoreError> {
+        let text = read(&self.files)?;
+        let same = self.now.lock().unwrap_or_else(PoisonError::into_inner).text == text;
+        if !same {
+            let new = made(&self.files, text)?;
+            *self.now.lock().unwrap_or_else(PoisonError::into_inner) = new;
+        }
+        Ok(!same)
+    }
+}
+
+fn unusable(detail: String) -> StoreError {
+    StoreError::refused(Code::Machine, detail)
+}
+
+fn read(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), StoreError> {
+    let read = |path: &PathBuf| {
+        std::fs::read(path)
+            .map_err(|error| unusable(format!("{} cannot be read: {error}", path.display())))
+    };
+    Ok((read(&files.certificate)?, read(&files.key)?))
+}
+
+/// What does not parse is not repeated: somebody may have named the wrong file.
+fn made(files: &TlsFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, StoreError> {
+    let (certificate, key) = (files.certificate.display(), files.key.display());
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text.0).collect();
+    let chain = chain.ok().filter(|chain| !chain.is_empty());
+    let none = || unusable(format!("{certificate} holds no certificate in PEM form"));
+    let chain = chain.ok_or_else(none)?;
+    let none = |_| unusable(format!("{key} holds no private key in PEM form, or an encrypted one"));
+    let private = PrivateKeyDer::from_pem_slice(&text.1).map_err(none)?;
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(format!("TLS cannot be used: {error}")))?;
+    let mut config =
+        builder.with_no_client_auth().with_single_cert(chain, private).map_err(|error| {
+            unusable(format!("{certificate} and {key} do not go together: {error}"))
+        })?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Loaded { config: Arc::new(config), text })
+}

@@ -1,0 +1,122 @@
+//! What is done beside requests: retention, what tokens were used for, and watching the store.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tenure_core::{Code, StoreError};
+use tenure_duty::process;
+use tokio::time::{sleep, timeout};
+
+use crate::http::State;
+use crate::server::{Log, Notice};
+use crate::storage::Keep;
+use crate::tls::Tls;
+
+/// How often the store is asked how it is, and whether there are tokens now.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long the store may take for that.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often there is something to tidy up.
+const ROUND: Duration = Duration::from_secs(60);
+/// Replicas do not do it at the same moment.
+const SPREAD: u64 = 10_000;
+/// Between two steps of retention submissions have their turn.
+const BREATH: Duration = Duration::from_millis(50);
+/// One round takes so many steps; what is left is for the next.
+const MOST_STEPS: usize = 1_000;
+
+/// Looks whether the store answers and whether tokens have come.
+pub(crate) async fn watch(state: Arc<State>, tls: Option<Arc<Tls>>, log: Log) {
+    let mut told = None;
+    loop {
+        sleep(LOOK).await;
+        let answer = timeout(PATIENCE, state.storage.ping()).await;
+        let late = |_| Err(StoreError::refused(Code::Lost, "it did not answer in 5 seconds"));
+        let answer = answer.unwrap_or_else(late);
+        let was = state.store_answers.swap(answer.is_ok(), Ordering::Relaxed);
+        match answer {
+            Ok(()) if !was => log(Notice::StoreFound),
+            Err(error) if was => log(Notice::StoreLost(error)),
+            _ => {}
+        }
+        if state.access.is_open()
+            && let Ok(Ok(true)) = timeout(PATIENCE, state.storage.has_tokens()).await
+        {
+            state.access.require();
+            log(Notice::TokensRequired);
+        }
+        if let Some(tls) = &tls {
+            reload(tls, &mut told, &log).await;
+        }
+    }
+}
+
+/// Takes in new certificates; says once what is wrong with them.
+async fn reload(tls: &Arc<Tls>, told: &mut Option<StoreError>, log: &Log) {
+    let files = Arc::clone(tls);
+    let Ok(loaded) = tokio::task::spawn_blocking(move || files.reload()).await else { return };
+    match loaded {
+        Ok(new) => {
+            *told = None;
+            if new {
+                log(Notice::CertificateChanged);
+            }
+        }
+        Err(error) if told.as_ref() != Some(&error) => {
+            *told = Some(error.clone());
+            log(Notice::CertificateUnusable(error));
+        }
+        Err(_) => {}
+    }
+}
+
+/// Takes away what is past its retention and notes what tokens were used for.
+pub(crate) async fn tidy(state: Arc<State>, keep: Keep, log: Log) {
+    let mut failed = false;
+    loop {
+        let spread = uuid::Uuid::new_v4().as_u128() as u64 % SPREAD;
+        sleep(ROUND + Duration::from_millis(spread)).await;
+        let done = match flush(&state).await {
+            Ok(()) => prune(&state, keep).await,
+            error => error,
+        };
+        match done {
+            Err(error) if !failed => {
+                failed = true;
+                log(Notice::UpkeepFailed(error));
+            }
+            Err(_) => {}
+            Ok(()) => failed = false,
+        }
+    }
+}
+
+async fn prune(state: &State, keep: Keep) -> Result<(), StoreError> {
+    for _ in 0..MOST_STEPS {
+        if !state.storage.prune(keep).await?.more {
+            break;
+        }
+        sleep(BREATH).await;
+    }
+    Ok(())
+}
+
+/// Stores what tokens were used for since the last time.
+pub(crate) async fn flush(state: &State) -> Result<(), StoreError> {
+    let millis = i64::try_from(process::unix_ms()).unwrap_or(0);
+    let now = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
+    let day = now.strftime("%Y-%m-%d").to_string();
+    let usage = state.access.take_usage(&day);
+    if usage.is_empty() {
+        return Ok(());
+    }
+    let stored = state.storage.add_usage(&usage).await;
+    if let Err(error) = &stored
+        && !error.is_unknown()
+    {
+        // What may have been stored is not counted twice.
+        state.access.put_back(usage);
+    }
+    stored
+}

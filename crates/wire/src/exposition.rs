@@ -1,0 +1,109 @@
+//! Prometheus' text form, version 0.0.4.
+//!
+//! Written here and by no library, because series must go with what they tell of: `metrics` and its
+//! exporter remove none by name, and `prometheus-client` writes OpenMetrics, where a counter's type
+//! line lacks `_total` and an older scraper sees no type. What is written is drawn from counters at
+//! each request, so there is no registry that could keep what is gone.
+
+use std::fmt::{Display, Write};
+
+/// What the text is.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The upper bounds of buckets for durations, in seconds. Half a second, from which on a store is
+/// too slow, is one of them.
+pub const DURATIONS: [f64; 13] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// A histogram as it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Histogram<'a> {
+    /// The upper bounds of the buckets.
+    pub bounds: &'a [f64],
+    /// For each bound, how many were above the one before and not above it.
+    pub buckets: &'a [u64],
+    /// How many there were.
+    pub count: u64,
+    /// All of them together.
+    pub sum: f64,
+}
+
+/// Metrics, while they are written.
+#[derive(Debug, Default)]
+pub struct Text(String);
+
+impl Text {
+    /// What was written.
+    pub fn finish(self) -> String {
+        self.0
+    }
+
+    /// Begins a metric; its samples follow.
+    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a String never fails.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// One series and its value.
+    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
+        for (n, (label, text)) in labels.iter().enumerate() {
+            let _ = write!(self.0, "{}{label}=\"", if n == 0 { '{' } else { ',' });
+            for c in text.chars() {
+                match c {
+                    '\\' => self.0.push_str("\\\\"),
+                    '"' => self.0.push_str("\\\""),
+                    '\n' => self.0.push_str("\\n"),
+                    c => self.0.push(c),
+                }
+            }
+            self.0.push('"');
+        }
+        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    /// The series of a histogram.
+    pub fn histogram(&mut self, name: &str, labels: &[(&str, &str)], told: Histogram<'_>) {
+        let bucket = format!("{name}_bucket");
+        let mut up_to = 0;
+        for (bound, count) in told.bounds.iter().zip(told.buckets) {
+            up_to += count;
+            self.sample(&bucket, &with_bound(labels, &bound.to_string()), up_to);
+        }
+        self.sample(&bucket, &with_bound(labels, "+Inf"), told.count);
+        self.sample(&format!("{name}_sum"), labels, told.sum);
+        self.sample(&format!("{name}_count"), labels, told.count);
+    }
+}
+
+fn with_bound<'a>(labels: &[(&'a str, &'a str)], bound: &'a str) -> Vec<(&'a str, &'a str)> {
+    labels.iter().copied().chain([("le", bound)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_and_buckets_add_up() {
+        let mut text = Text::default();
+        text.family("a_total", "counter", "How many.");
+        text.sample("a_total", &[], 1);
+        text.sample("a_total", &[("x", "q\"b\\n\n")], 2);
+        let told = Histogram { bounds: &[0.5, 1.0], buckets: &[1, 2], count: 4, sum: 3.5 };
+        text.histogram("h", &[("o", "p")], told);
+        let expected = [
+            "# HELP a_total How many.",
+            "# TYPE a_total counter",
+            "a_total 1",
+            r#"a_total{x="q\"b\\n\n"} 2"#,
+            r#"h_bucket{o="p",le="0.5"} 1"#,
+            r#"h_bucket{o="p",le="1"} 3"#,
+            r#"h_bucket{o="p",le="+Inf"} 4"#,
+            r#"h_sum{o="p"} 3.5"#,
+            r#"h_count{o="p"} 4"#,
+            "",
+        ];
+        assert_eq!(text.finish(), expected.join("\n"));
+    }
+}
