@@ -113,7 +113,7 @@ fn a_token_is_shown_once_and_never_again() {
         ran.hides("\u{1b}");
     }
     let shown = place.run(&["token", "show", id, "--json"]).json();
-    assert_eq!(place.tokens(&[]), [shown.clone()]);
+    assert_eq!(place.tokens(&[]), std::slice::from_ref(&shown));
     let scope = json!({
         "channel": "telegram", "provider": "telegram", "endpoint_identity": "bot_alpha"
     });
