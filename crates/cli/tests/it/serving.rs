@@ -1,13 +1,24 @@
 //! `tenure serve`: what keeps it from starting.
 
 use std::net::TcpListener;
+use std::process::Command;
 
 use crate::tenure::{Ran, Tenure};
+
+/// The command, which is ended if it starts to serve after all.
+fn command(tenure: &Tenure, words: &[&str]) -> Command {
+    let limited = ["30", env!("CARGO_BIN_EXE_tenure"), "serve"];
+    tenure.command_of("timeout", &[&limited, words].concat())
+}
+
+fn serve(tenure: &Tenure, words: &[&str]) -> Ran {
+    Ran::of(command(tenure, words).output().unwrap())
+}
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_is_made() {
     let tenure = Tenure::new();
-    let help = tenure.run(&["serve", "--help"]).ok();
+    let help = serve(&tenure, &["--help"]).ok();
     for word in ["--listen", "127.0.0.1:8420", "--tls-cert", "--keep-keys", "TENURE_LISTEN"] {
         assert!(help.contains(word), "{word} is not in\n{help}");
     }
@@ -28,17 +39,17 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         (&["--drain", "2h"], "--drain"),
         (&["extra"], "unexpected"),
     ] {
-        let ran = tenure.run(&[&["serve"], words].concat());
+        let ran = serve(&tenure, words);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{words:?}: {ran:?}");
         assert!(ran.stderr.contains(says), "{words:?} should say {says}: {ran:?}");
     }
     // In a variable, too, and what stands there is not repeated.
-    let mut command = tenure.command(&["serve"]);
+    let mut command = command(&tenure, &[]);
     let ran = Ran::of(command.env("TENURE_LISTEN", "me:s3cret@h").output().unwrap());
     assert_eq!(ran.code, Some(2), "{ran:?}");
     ran.hides("s3cret");
     for store in ["redis://:s3cret@127.0.0.1:1/0", "file:cursor.json"] {
-        let ran = tenure.run(&["serve", "--store", store]);
+        let ran = serve(&tenure, &["--store", store]);
         ran.refused("ST001");
         ran.hides("s3cret");
         assert!(ran.stderr.contains("this needs tables"), "{ran:?}");
@@ -50,7 +61,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
 fn without_a_token_others_are_kept_out() {
     let tenure = Tenure::new();
     for listen in ["0.0.0.0:0", "[::]:0"] {
-        let ran = tenure.run(&["serve", "--listen", listen]);
+        let ran = serve(&tenure, &["--listen", listen]);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
         for words in ["SW001: ", "kept: nothing listens", "tenure token create"] {
             assert!(ran.stderr.contains(words), "{words}: {ran:?}");
@@ -63,7 +74,7 @@ fn an_address_that_is_taken_is_named() {
     let tenure = Tenure::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap().to_string();
-    let ran = tenure.run(&["serve", "--listen", &at]);
+    let ran = serve(&tenure, &["--listen", &at]);
     ran.refused("DT009");
     assert!(ran.stderr.contains(&format!("cannot listen on {at}")), "{ran:?}");
 }
@@ -73,8 +84,8 @@ fn a_certificate_that_cannot_be_used_is_named() {
     let tenure = Tenure::new();
     std::fs::write(tenure.path("text.pem"), "no certificate\n").unwrap();
     for (certificate, key) in [("none.pem", "text.pem"), ("text.pem", "text.pem")] {
-        let words = ["serve", "--listen", "0", "--tls-cert", certificate, "--tls-key", key];
-        let ran = tenure.run(&words);
+        let words = ["--listen", "0", "--tls-cert", certificate, "--tls-key", key];
+        let ran = serve(&tenure, &words);
         ran.refused("DT009");
         assert!(ran.stderr.contains(certificate), "{ran:?}");
     }
