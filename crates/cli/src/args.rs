@@ -10,11 +10,13 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use tenure_core::GroupName;
 use tenure_core::guarantee::Level;
+use tenure_switchboard::token::Environment;
 
 use crate::env;
 use crate::failure::Failure;
 use crate::observe;
 use crate::operate::{drain, evict, pause, pin, share};
+use crate::switchboard::{fence, serve, token};
 use crate::why::{apply, explain, plan, top};
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
@@ -108,6 +110,14 @@ pub(crate) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Take events in over HTTP: each takes effect once
+    Serve(serve::Args),
+    /// Make, look at and revoke the tokens of the switchboard
+    #[command(subcommand)]
+    Token(token::Command),
+    /// Look at what the switchboard knows of holds, or forget it
+    #[command(subcommand)]
+    Fence(fence::Command),
     /// Take a store over, or say how much it keeps
     #[command(subcommand)]
     Store(crate::store::Command),
@@ -234,6 +244,15 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let time = text
         .parse::<jiff::SignedDuration>()
         .map_err(|_| "a time is a number and a unit, as in 30s, 500ms or 5m".to_owned())?;
+    time.try_into().map_err(|_| "a time is not negative".to_owned())
+}
+
+/// Reads `90d`, `2w`, `12h`; a day has 24 hours.
+pub(crate) fn long_time(text: &str) -> Result<Duration, String> {
+    let days = jiff::SpanRelativeTo::days_are_24_hours();
+    let span = text.parse::<jiff::Span>().and_then(|span| span.to_duration(days));
+    let time =
+        span.map_err(|_| "a time is a number and a unit, as in 90d, 12h or 30m".to_owned())?;
     time.try_into().map_err(|_| "a time is not negative".to_owned())
 }
 
@@ -366,7 +385,7 @@ impl Usage {
             }
             // What stands in a variable was not typed, and may be meant for another one.
             let ours = [env::STORE, env::SIGNING, env::SIGNING_KEYS_FILE].into_iter();
-            let ours = ours.chain(env::SECRETS).filter_map(std::env::var_os);
+            let ours = ours.chain(env::SECRETS).chain(env::SERVE).filter_map(std::env::var_os);
             for value in ours.filter(|value| !value.is_empty()) {
                 text = hide_value(&text, &value.to_string_lossy());
             }
@@ -389,7 +408,13 @@ const KEY_DIGITS: usize = 32;
 
 /// Whether a word may hold a password or a key.
 pub(crate) fn may_be_secret(word: &str) -> bool {
-    word.contains("://") || word.contains('@') || may_be_key(word)
+    word.contains("://") || word.contains('@') || may_be_key(word) || may_be_token(word)
+}
+
+/// Whether a word may hold a token of the switchboard.
+pub(crate) fn may_be_token(word: &str) -> bool {
+    let kinds = Environment::ALL.map(|environment| format!("sw_{}_", environment.as_str()));
+    kinds.iter().any(|kind| word.contains(kind.as_str()))
 }
 
 /// Whether a word may hold a signing key.

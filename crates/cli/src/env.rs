@@ -18,6 +18,37 @@ pub(crate) const HEALTH_PORT: &str = "CONNECTOR_HEALTH_PORT";
 /// Where the targets of `poll` come from, where `--targets` is not given.
 pub(crate) const TARGETS: &str = "TENURE_TARGETS";
 
+/// Who runs this command, for audit trails; else the user and the host.
+pub(crate) const OPERATOR: &str = "TENURE_OPERATOR";
+
+/// Where `serve` listens, and so on: one for each of its options.
+pub(crate) const LISTEN: &str = "TENURE_LISTEN";
+pub(crate) const TLS_CERT: &str = "TENURE_TLS_CERT";
+pub(crate) const TLS_KEY: &str = "TENURE_TLS_KEY";
+pub(crate) const TRUSTED_PROXIES: &str = "TENURE_TRUSTED_PROXIES";
+pub(crate) const KEEP_BODIES: &str = "TENURE_KEEP_BODIES";
+pub(crate) const KEEP_KEYS: &str = "TENURE_KEEP_KEYS";
+pub(crate) const AUTH_FAILURES: &str = "TENURE_AUTH_FAILURES";
+pub(crate) const AUTH_WINDOW: &str = "TENURE_AUTH_WINDOW";
+pub(crate) const MAX_CONNECTIONS: &str = "TENURE_MAX_CONNECTIONS";
+pub(crate) const MEMORY_BUDGET: &str = "TENURE_MEMORY_BUDGET";
+pub(crate) const DRAIN: &str = "TENURE_DRAIN";
+
+/// All of `serve`.
+pub(crate) const SERVE: [&str; 11] = [
+    LISTEN,
+    TLS_CERT,
+    TLS_KEY,
+    TRUSTED_PROXIES,
+    KEEP_BODIES,
+    KEEP_KEYS,
+    AUTH_FAILURES,
+    AUTH_WINDOW,
+    MAX_CONNECTIONS,
+    MEMORY_BUDGET,
+    DRAIN,
+];
+
 /// What commands that this one starts do not get: secrets that are tenure's own. The store's URL
 /// is not among them, because a command may use the store, too.
 pub(crate) const SECRETS: [&str; 3] = [SIGNING_KEYS, TARGETS, tenure_targets::TOKEN];

@@ -18,7 +18,8 @@ pages! {
     "ST021" "ST022" "ST023" "ST024" "ST025" "ST026" "ST027" "ST028"
     "ST029"
     "DT001" "DT002" "DT003" "DT004" "DT005" "DT006" "DT007" "DT008" "DT009"
-    "DT010" "DT011" "DT012" "DT013" "DT014" "DT015" "DT016"
+    "DT010" "DT011" "DT012" "DT013" "DT014" "DT015"
+    "SW001" "SW002" "SW003"
 }
 
 /// A test sees to it that every code has a page.

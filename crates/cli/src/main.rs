@@ -22,6 +22,7 @@ mod shell;
 mod signals;
 mod signing;
 mod store;
+mod switchboard;
 mod table;
 mod terminal;
 mod time;
@@ -79,6 +80,8 @@ fn run(settings: Settings) -> Result<ExitCode, Failure> {
             wait_for(forget::run(&store, duties, dry_run, json))?
         }
         Action::Store { store, task } => wait_for(store::run(&store, task, json))?,
+        Action::Switchboard { store, task } => wait_for(switchboard::run(&store, task, json))?,
+        Action::Serve(settings) => return switchboard::serve::main(*settings),
         Action::Why { store, task } => wait_for(why::run(&store, task, json))?,
         Action::Ls { store, group } => wait_for(ls::run(&store, group, json))?,
     };

@@ -4,9 +4,10 @@ use serde_json::json;
 use tenure_core::Code;
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
+use tenure_switchboard::storage;
 
 use crate::failure::Failure;
-use crate::output::{document, shown};
+use crate::output::{document, shown, to_stderr};
 
 /// Opening a store updates it; only when there is none it is made.
 pub(crate) async fn run(url: &StoreUrl, json: bool) -> Result<String, Failure> {
@@ -20,6 +21,16 @@ pub(crate) async fn run(url: &StoreUrl, json: bool) -> Result<String, Failure> {
             false
         }
     };
+    // The switchboard keeps its tables beside the store's, where there are tables.
+    if url.tables().is_ok() {
+        match storage::open(url, IfAbsent::Create).await {
+            // Not every role that runs Tenure runs the switchboard.
+            Err(error) if error.code() == Code::Denied => {
+                to_stderr("the tables of the switchboard are not for this role");
+            }
+            opened => drop(opened?),
+        }
+    }
     let store = url.to_string();
     Ok(match (json, created) {
         (true, _) => document(&json!({ "store": store, "created": created })),
@@ -30,9 +41,41 @@ pub(crate) async fn run(url: &StoreUrl, json: bool) -> Result<String, Failure> {
 
 /// The script, for those who may not run it through us.
 pub(crate) fn script(url: &StoreUrl, json: bool) -> Result<String, Failure> {
-    let script = url.migration_script()?;
+    let mut script = url.migration_script()?;
+    if url.tables().is_ok() {
+        script = joined(&script, &storage::script(url)?);
+    }
     Ok(match json {
         true => document(&json!({ "store": url.to_string(), "script": script })),
         false => script,
     })
+}
+
+/// How the lines begin that say what each role has to be granted.
+const RIGHTS: &str = "-- For each role";
+
+/// Two scripts as one: first all that makes tables, then all rights.
+fn joined(store: &str, switchboard: &str) -> String {
+    let [(store, rights), (switchboard, more)] = [store, switchboard].map(|script| {
+        let at = script.find(RIGHTS).unwrap_or(script.len());
+        script.split_at(at)
+    });
+    let (store, switchboard) = (store.trim_end(), switchboard.trim_end());
+    let rights = if rights.is_empty() { String::new() } else { format!("\n{rights}{more}") };
+    format!("{store}\n\n-- The switchboard.\n{switchboard}\n{rights}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_come_last() {
+        let rights = |name: &str| format!("{RIGHTS} of {name}:\n-- GRANT {name};\n");
+        let script = |name: &str| format!("BEGIN; {name}\nCOMMIT;\n\n{}", rights(name));
+        let tables = "BEGIN; a\nCOMMIT;\n\n-- The switchboard.\nBEGIN; b\nCOMMIT;\n";
+        let expected = format!("{tables}\n{}{}", rights("a"), rights("b"));
+        assert_eq!(joined(&script("a"), &script("b")), expected);
+        assert_eq!(joined("a\n", "b\n"), "a\n\n-- The switchboard.\nb\n");
+    }
 }

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::operate::Task::{Drain, Evict, Pause, Pin, Share};
 use crate::operate::{self, drain, evict, pause, pin, share};
 use crate::store::Task;
+use crate::switchboard::{self, fence, serve, token};
 use crate::why::{self, apply, explain, plan, top};
 use crate::{checkpoint, poll, run, signing};
 
@@ -32,6 +33,8 @@ pub(crate) enum Action {
     Doctor { store: StoreUrl, require: Option<Level> },
     Errors { code: Option<Code> },
     Operate { store: StoreUrl, task: operate::Task },
+    Serve(Box<serve::Settings>),
+    Switchboard { store: StoreUrl, task: switchboard::Task },
     Completions(Shell),
     Man { dir: Option<PathBuf> },
     Why { store: StoreUrl, task: why::Task },
@@ -77,6 +80,15 @@ impl Settings {
             Command::Pin(args) => operate(Pin(pin::Task::new(args)?))?,
             Command::Cordon(args) => operate(Share(share::Task::cordon(args)?))?,
             Command::Weight(args) => operate(Share(share::Task::weight(args)?))?,
+            Command::Serve(args) => Action::Serve(Box::new(serve::Settings::new(args, store()?)?)),
+            Command::Token(command) => {
+                let task = switchboard::Task::Token(token::Task::new(command)?);
+                Action::Switchboard { task, store: store()? }
+            }
+            Command::Fence(command) => {
+                let task = switchboard::Task::Fence(fence::Task::new(command)?);
+                Action::Switchboard { task, store: store()? }
+            }
             Command::Completions { shell } => Action::Completions(*shell),
             Command::Man { dir } => Action::Man { dir: dir.as_deref().map(path).transpose()? },
             Command::Guard { scratch } => Action::Guard { scratch: scratch.clone() },

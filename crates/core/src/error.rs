@@ -119,8 +119,12 @@ codes! {
         "make a new one with `tenure plan --out FILE`, for this group and this store"
     NoRecord "DT015" "the audit trail does not tell of that time"
         "ask for a time within the trail; `tenure store retention` says how much is kept"
-    OpenToAll "DT016" "the switchboard would be open to everybody"
-        "make a token with `tenure token create` first, or listen on a loopback address"
+    OpenToAll "SW001" "the switchboard would be open to others"
+        "make a token first (`tenure token create --help`), or listen on 127.0.0.1"
+    NoSuchToken "SW002" "there is no token, or no fence, of that name"
+        "`tenure token list` and `tenure fence list` show what there is"
+    TokenInUse "SW003" "the token is in use"
+        "give whoever uses it another one first (`--replaces`), or revoke it with --force"
 }
 
 impl fmt::Display for Code {

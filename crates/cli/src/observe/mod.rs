@@ -21,7 +21,7 @@ use tenure_duty::process;
 use crate::env;
 use crate::failure::Failure;
 use log::Log;
-pub(crate) use log::{Level, Note};
+pub(crate) use log::{Level, Note, json_line};
 use server::Server;
 pub(crate) use state::Polled;
 use state::{Endpoint, Seen, State};

@@ -18,6 +18,7 @@ fn printing_the_script_touches_nothing() {
     let tenure = Tenure::new();
     let script = tenure.run(&["migrate", "--print"]).ok();
     assert!(script.contains("CREATE TABLE session"));
+    assert!(script.contains("CREATE TABLE message_inbox"), "the switchboard's, too");
     let json = tenure.run(&["migrate", "--print", "--json"]).json();
     assert_eq!(json, serde_json::json!({ "store": "sqlite:tenure.db", "script": script }));
     // Nobody listens there, and nobody needs to.
@@ -39,4 +40,8 @@ fn the_printed_script_makes_a_store() {
     assert_eq!(tenure.run(&["migrate"]).ok(), "sqlite:tenure.db is up to date\n");
     ls::prepare(&tenure.sqlite("tenure.db"));
     ls::check_json(&tenure.run(&["ls", "--json"]).json(), true);
+    assert_eq!(
+        tenure.run(&["token", "list", "--json"]).json(),
+        serde_json::json!({ "tokens": [] })
+    );
 }

@@ -99,11 +99,15 @@ fn a_role_that_may_not_make_tables_works_on_tables_made_for_it() {
     server.sql(&script).unwrap();
     tenure.run(&["ls", "--store", &url]).refused("ST003");
     let (_, grants) = script.split_once("-- For each role that runs Tenure:\n").unwrap();
+    let (store, switchboard) =
+        grants.split_once("-- For each role that runs the switchboard:\n").unwrap();
+    let grants = format!("{store}{switchboard}");
     server.sql(&grants.replace("-- ", "").replace("TO role", "TO app")).unwrap();
 
     assert!(tenure.run(&["migrate", "--store", &url]).ok().ends_with("is up to date\n"));
     prepare(&url);
     check_json(&tenure.run(&["ls", "--json", "--store", &url]).json(), true);
+    assert!(tenure.run(&["token", "create", "--role", "read", "--store", &url]).ok().len() > 32);
 }
 
 #[test]

@@ -14,8 +14,8 @@ pub(super) const CHANNELS: [&str; 5] = ["telegram", "slack", "email", "api", "mc
 pub(super) const PROVIDERS: [&str; 5] = ["telegram", "slack", "gmail", "imap", "internal"];
 const TIERS: [&str; 3] = ["default", "interactive", "high_priority"];
 
-/// Which providers a channel has.
-const PAIRS: [(&str, &[&str]); 5] = [
+/// Every channel, and the providers that it has.
+pub const PAIRS: [(&str, &[&str]); 5] = [
     ("telegram", &["telegram"]),
     ("slack", &["slack"]),
     ("email", &["gmail", "imap"]),

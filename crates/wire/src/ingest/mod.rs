@@ -18,6 +18,7 @@ mod time;
 mod tests;
 
 pub use batch::{BadBatch, split_array, split_lines};
+pub use envelope::PAIRS;
 pub use invalid::{Invalid, Issue};
 pub use query::{BadQuery, InboxWords, inbox_query};
 

@@ -1,0 +1,340 @@
+//! `tenure token create`: a token, and how to replace one with it.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use serde_json::json;
+use tenure_core::Code;
+use tenure_duty::process;
+use tenure_store::{IfAbsent, StoreUrl};
+use tenure_switchboard::storage::{NewToken, Scope, Storage, Token};
+use tenure_switchboard::token::{Environment, Minted, Role, mint};
+use tenure_wire::ingest::{self, MAX_IDENTITY_BYTES};
+
+use super::token::{State, micros};
+use super::{at, find, not_there, open, operator, scope_shown, scope_value, token_id, words};
+use crate::args::long_time;
+use crate::failure::Failure;
+use crate::member::within;
+use crate::output::{document, to_stderr};
+
+const SHORTEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+const DRY_RUN: &str = "a dry run: nothing was changed";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Whom it is for: a connector gets one of live, development one of dev
+    #[arg(long = "type", value_enum)]
+    kind: Option<Kind>,
+    /// The environment: how long it lasts by itself (90, 30 or 7 days), and a part of the token
+    #[arg(long, value_name = "ENV", value_parser = environments())]
+    env: Option<String>,
+    /// The channel that it may submit for
+    #[arg(long, value_parser = channels())]
+    channel: Option<String>,
+    /// The provider that it may submit for
+    #[arg(long, value_parser = providers())]
+    provider: Option<String>,
+    /// The endpoint that it may submit for: one, exactly as in the envelope
+    #[arg(long, value_name = "IDENTITY")]
+    endpoint: Option<String>,
+    /// What it may do, any number of times [default: ingest, or as the token that it replaces]
+    #[arg(long = "role", value_parser = roles())]
+    roles: Vec<String>,
+    /// How long it lasts [default: by its environment]
+    #[arg(long, value_name = "TIME", value_parser = long_time)]
+    expires_in: Option<Duration>,
+    /// What it is for, for people
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// The token that it takes over from: both are good until that one is revoked
+    #[arg(long, value_name = "ID")]
+    replaces: Option<String>,
+    /// Say what would be made and make nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// A program that submits events
+    Connector,
+    /// Somebody who tries things out
+    Development,
+}
+
+fn environments() -> PossibleValuesParser {
+    PossibleValuesParser::new(Environment::ALL.map(Environment::as_str))
+}
+
+fn roles() -> PossibleValuesParser {
+    PossibleValuesParser::new(Role::ALL.map(Role::as_str))
+}
+
+fn channels() -> PossibleValuesParser {
+    PossibleValuesParser::new(ingest::PAIRS.map(|(channel, _)| channel))
+}
+
+fn providers() -> PossibleValuesParser {
+    let mut names: Vec<&str> = Vec::new();
+    for provider in ingest::PAIRS.iter().flat_map(|(_, providers)| *providers) {
+        // Some go with several channels.
+        if !names.contains(provider) {
+            names.push(provider);
+        }
+    }
+    PossibleValuesParser::new(names)
+}
+
+/// A token to be made, as far as it was said.
+#[derive(Debug)]
+pub(crate) struct Task {
+    environment: Option<Environment>,
+    roles: Vec<Role>,
+    scope: Option<Scope>,
+    expires_in: Option<Duration>,
+    description: Option<String>,
+    replaces: Option<String>,
+    dry_run: bool,
+}
+
+impl Task {
+    pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
+        let of_kind = args.kind.map(|kind| match kind {
+            Kind::Connector => Environment::Live,
+            Kind::Development => Environment::Dev,
+        });
+        let mut roles: Vec<Role> = args.roles.iter().filter_map(|role| Role::parse(role)).collect();
+        roles.sort_unstable();
+        roles.dedup();
+        if let Some(time) = args.expires_in {
+            within("--expires-in", time, SHORTEST, LONGEST)?;
+        }
+        let description = args.description.as_deref().map(|text| words("--description", text));
+        let task = Self {
+            environment: args.env.as_deref().and_then(Environment::parse).or(of_kind),
+            roles,
+            scope: scope(args)?,
+            expires_in: args.expires_in,
+            description: description.transpose()?,
+            replaces: args.replaces.as_deref().map(token_id).transpose()?,
+            dry_run: args.dry_run,
+        };
+        // What a token inherits is known later.
+        if task.replaces.is_none() {
+            task.plan(None)?;
+        }
+        Ok(task)
+    }
+
+    /// What is to be made, with what it inherits.
+    fn plan(&self, replaced: Option<&Token>) -> Result<Plan, Failure> {
+        let inherited = replaced.map(|token| {
+            let roles = token.roles.iter().filter_map(|role| Role::parse(role)).collect::<Vec<_>>();
+            (Environment::parse(&token.environment), roles)
+        });
+        let (environment, inherited) = inherited.unwrap_or((None, vec![Role::Ingest]));
+        let roles = if self.roles.is_empty() { inherited } else { self.roles.clone() };
+        let environment = self.environment.or(environment).unwrap_or(Environment::Live);
+        let submits = roles.contains(&Role::Ingest);
+        let scope = match (&self.scope, submits) {
+            (Some(scope), true) => Some(scope.clone()),
+            (None, true) => {
+                Some(replaced.and_then(|token| token.scope.clone()).ok_or_else(|| {
+                    Failure::Usage(
+                        "a token that submits (--role ingest) needs --channel, --provider and \
+                     --endpoint: it may submit for one endpoint only"
+                            .to_owned(),
+                    )
+                })?)
+            }
+            (Some(_), false) => {
+                return Err(Failure::Usage(
+                    "--channel, --provider and --endpoint are for tokens that submit: add --role \
+                     ingest, or leave them out"
+                        .to_owned(),
+                ));
+            }
+            (None, false) => None,
+        };
+        let description = replaced.map(|token| token.description.clone()).unwrap_or_default();
+        Ok(Plan {
+            environment,
+            roles,
+            scope,
+            lifetime: self.expires_in.unwrap_or(environment.lifetime()),
+            description: self.description.clone().unwrap_or(description),
+        })
+    }
+}
+
+/// All three parts or none, and only pairs that an envelope may have.
+fn scope(args: &Args) -> Result<Option<Scope>, Failure> {
+    let (channel, provider, endpoint) = match (&args.channel, &args.provider, &args.endpoint) {
+        (None, None, None) => return Ok(None),
+        (Some(channel), Some(provider), Some(endpoint)) => (channel, provider, endpoint),
+        _ => {
+            let what = "--channel, --provider and --endpoint go together: all three or none";
+            return Err(Failure::Usage(what.to_owned()));
+        }
+    };
+    let known = ingest::PAIRS.iter().find(|(name, _)| name == channel);
+    let known = known.map_or(&[][..], |(_, providers)| *providers);
+    if !known.contains(&provider.as_str()) {
+        return Err(Failure::Usage(format!(
+            "--channel {channel} goes with --provider {}, not with {provider}",
+            known.join(" or ")
+        )));
+    }
+    // As envelopes are trimmed: with the four separators of ASCII.
+    let blank = |c: char| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}');
+    let endpoint_identity = endpoint.trim_matches(blank);
+    if endpoint_identity.is_empty()
+        || endpoint_identity.len() > MAX_IDENTITY_BYTES
+        || endpoint_identity.contains('\0')
+    {
+        let what = format!("--endpoint takes 1 to {MAX_IDENTITY_BYTES} bytes of text, without NUL");
+        return Err(Failure::Usage(what));
+    }
+    Ok(Some(Scope {
+        channel: channel.clone(),
+        provider: provider.clone(),
+        endpoint_identity: endpoint_identity.to_owned(),
+    }))
+}
+
+/// What is to be made.
+struct Plan {
+    environment: Environment,
+    roles: Vec<Role>,
+    scope: Option<Scope>,
+    lifetime: Duration,
+    description: String,
+}
+
+pub(super) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String, Failure> {
+    if task.dry_run {
+        return foresee(url, &task, json).await;
+    }
+    // Made if it is not there: a switchboard that others can reach has to have a token first.
+    let storage = open(url, IfAbsent::Create).await?;
+    let replaced = replaced(&*storage, &task).await?;
+    let plan = task.plan(replaced.as_ref())?;
+    let Minted { token_id, secret } = mint(plan.environment, process::entropy);
+    let new = NewToken {
+        token_id: token_id.clone(),
+        hash: secret.digest(),
+        environment: plan.environment.as_str().to_owned(),
+        roles: plan.role_names(),
+        scope: plan.scope.clone(),
+        lifetime: micros(plan.lifetime),
+        by: operator(),
+        description: plan.description.clone(),
+        replaces: task.replaces.clone(),
+    };
+    let made = storage.create_token(&new).await.map_err(|error| match error.is_unknown() {
+        false => Failure::Store(error),
+        true => Failure::Kept {
+            error,
+            kept: "a token may have been made that nobody has: look at `tenure token list`, and \
+                   revoke it",
+        },
+    })?;
+    if !made {
+        return Err(not_there(task.replaces.as_deref().unwrap_or_default()));
+    }
+    let token = find(&*storage, &token_id).await?;
+    let next = replaced.as_ref().map(|old| next_steps(old, &token_id)).unwrap_or_default();
+    if json {
+        let mut value = plan.value(&task);
+        value["token"] = secret.reveal().into();
+        value["token_id"] = token_id.into();
+        value["expires_at"] = at(token.expires_at).into();
+        value["next"] = next.into();
+        return Ok(document(&value));
+    }
+    to_stderr(&format!("{token_id}: {}, until {}", plan.sentence(), at(token.expires_at)));
+    to_stderr("the token is shown this once: only its digest is stored");
+    if !next.is_empty() {
+        let steps = next.iter().zip(1..).map(|(step, number)| format!("  {number}. {step}\n"));
+        to_stderr(&format!("next:\n{}", steps.collect::<String>()));
+    }
+    Ok(format!("{}\n", secret.reveal()))
+}
+
+/// What would be made. A store that is not there would be made, too.
+async fn foresee(url: &StoreUrl, task: &Task, json: bool) -> Result<String, Failure> {
+    let replaced = match open(url, IfAbsent::Refuse).await {
+        Ok(storage) => replaced(&*storage, task).await?,
+        Err(error) if error.code() == Code::Absent && task.replaces.is_none() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let plan = task.plan(replaced.as_ref())?;
+    if json {
+        return Ok(document(&plan.value(task)));
+    }
+    to_stderr(DRY_RUN);
+    let lifetime = match (plan.lifetime.as_secs() / 86_400, plan.lifetime.as_secs() % 86_400) {
+        (days, 0) => format!("{days} days"),
+        _ => format!("{:#}", jiff::SignedDuration::try_from(plan.lifetime).unwrap_or_default()),
+    };
+    Ok(format!("a token would be made: {}, for {lifetime}\n", plan.sentence()))
+}
+
+async fn replaced(storage: &dyn Storage, task: &Task) -> Result<Option<Token>, Failure> {
+    match &task.replaces {
+        Some(id) => find(storage, id).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// How the old token goes out of use without anybody being shut out.
+fn next_steps(old: &Token, new: &str) -> Vec<String> {
+    let old_id = &old.token_id;
+    let mut steps = vec![
+        "put the new token where its user reads it".to_owned(),
+        "restart the user, or let it read the token again".to_owned(),
+        format!("see that the new one is used: tenure token show {new}"),
+    ];
+    if State::of(old) == State::Good {
+        steps.push(format!(
+            "see that the old one, which is good meanwhile, is not, for a day: tenure token usage \
+             {old_id}"
+        ));
+        let reason = format!("--reason 'replaced by {new}'");
+        steps.push(format!("end the old one: tenure token revoke {old_id} {reason}"));
+    }
+    steps
+}
+
+impl Plan {
+    fn role_names(&self) -> Vec<String> {
+        self.roles.iter().map(|role| role.as_str().to_owned()).collect()
+    }
+
+    fn sentence(&self) -> String {
+        let roles = self.role_names().join(", ");
+        match &self.scope {
+            Some(scope) => format!("{roles} for {}", scope_shown(Some(scope))),
+            None => roles,
+        }
+    }
+
+    fn value(&self, task: &Task) -> serde_json::Value {
+        json!({
+            "dry_run": task.dry_run,
+            "token": null,
+            "token_id": null,
+            "environment": self.environment.as_str(),
+            "roles": self.role_names(),
+            "scope": scope_value(self.scope.as_ref()),
+            "expires_in_seconds": self.lifetime.as_secs(),
+            "expires_at": null,
+            "description": self.description,
+            "replaces": task.replaces,
+            "next": [],
+        })
+    }
+}

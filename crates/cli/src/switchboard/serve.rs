@@ -1,0 +1,326 @@
+//! `tenure serve`: the switchboard itself.
+
+use std::io::IsTerminal;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::process::Signal;
+use tenure_core::Code;
+use tenure_store::{IfAbsent, StoreUrl};
+use tenure_switchboard::storage::Keep;
+use tenure_switchboard::{Limiter, TlsFiles};
+use tokio::sync::oneshot;
+
+use super::open;
+use super::teller::Teller;
+use super::token::micros;
+use crate::args::{self, long_time, path};
+use crate::env;
+use crate::failure::Failure;
+use crate::member::within;
+use crate::observe::{Form, Level};
+use crate::signals::Signals;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to listen; a port alone is one of this host only
+    #[arg(
+        long,
+        value_name = "[ADDRESS:]PORT",
+        env = env::LISTEN,
+        hide_env_values = true,
+        default_value = "127.0.0.1:8420",
+        value_parser = address
+    )]
+    listen: SocketAddr,
+    /// A certificate and those that it hangs on, in PEM: then only TLS is spoken
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = env::TLS_CERT,
+        hide_env_values = true,
+        requires = "tls_key"
+    )]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = env::TLS_KEY,
+        hide_env_values = true,
+        requires = "tls_cert"
+    )]
+    tls_key: Option<PathBuf>,
+    /// How many proxies stand in front and add the address that they see to X-Forwarded-For
+    #[arg(
+        long,
+        value_name = "N",
+        env = env::TRUSTED_PROXIES,
+        hide_env_values = true,
+        default_value_t = 0
+    )]
+    trusted_proxies: usize,
+    /// How long messages stay in the inbox, and dead letters that ended
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = env::KEEP_BODIES,
+        hide_env_values = true,
+        default_value = "30d",
+        value_parser = long_time
+    )]
+    keep_bodies: Duration,
+    /// How long an event is recognised after it was last seen; not shorter than --keep-bodies
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = env::KEEP_KEYS,
+        hide_env_values = true,
+        default_value = "45d",
+        value_parser = long_time
+    )]
+    keep_keys: Duration,
+    /// How many attempts without a good token an address has within --auth-window
+    #[arg(
+        long,
+        value_name = "N",
+        env = env::AUTH_FAILURES,
+        hide_env_values = true,
+        default_value_t = 5
+    )]
+    auth_failures: u32,
+    /// How long an address that used them up is turned away
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = env::AUTH_WINDOW,
+        hide_env_values = true,
+        default_value = "15m",
+        value_parser = args::duration
+    )]
+    auth_window: Duration,
+    /// The most connections at a time
+    #[arg(
+        long,
+        value_name = "N",
+        env = env::MAX_CONNECTIONS,
+        hide_env_values = true,
+        default_value_t = 1024
+    )]
+    max_connections: usize,
+    /// The most bytes of requests in memory at a time
+    #[arg(
+        long,
+        value_name = "BYTES",
+        env = env::MEMORY_BUDGET,
+        hide_env_values = true,
+        default_value = "32MiB",
+        value_parser = bytes
+    )]
+    memory_budget: usize,
+    /// How long requests may take to end when this is asked to end
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = env::DRAIN,
+        hide_env_values = true,
+        default_value = "20s",
+        value_parser = args::duration
+    )]
+    drain: Duration,
+    /// The form of what is said on standard error
+    #[arg(long, value_enum, default_value = "human")]
+    log: Form,
+}
+
+/// A port, or an address with one.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let port = text.parse().map(|port: u16| SocketAddr::new(here, port));
+    port.or_else(|_| text.parse()).map_err(|_| {
+        "not a PORT or ADDRESS:PORT, as in 8420, 127.0.0.1:8420, 0.0.0.0:8420 or [::1]:8420"
+            .to_owned()
+    })
+}
+
+/// Reads `32MiB`, `500KiB`, `1GiB` or a number of bytes.
+fn bytes(text: &str) -> Result<usize, String> {
+    let wrong = || "a number of bytes, as in 32MiB, 500KiB, 1GiB or 1048576".to_owned();
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit: usize = match text.get(digits.len()..).unwrap_or_default().trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let number: usize = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(unit).ok_or_else(wrong)
+}
+
+/// What the switchboard is to be, read and checked.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    store: StoreUrl,
+    log: Form,
+    server: tenure_switchboard::Settings,
+}
+
+impl Settings {
+    pub(crate) fn new(args: &Args, store: StoreUrl) -> Result<Self, Failure> {
+        // Said before anything is opened or made.
+        store.tables()?;
+        within("--keep-bodies", args.keep_bodies, HOUR, LONGEST)?;
+        within("--keep-keys", args.keep_keys, HOUR, LONGEST)?;
+        if args.keep_keys < args.keep_bodies {
+            return Err(Failure::Usage(format!(
+                "--keep-keys ({} days) is shorter than --keep-bodies ({} days): an event in the \
+                 inbox has to be recognised when it comes again",
+                args.keep_keys.as_secs() / DAY.as_secs(),
+                args.keep_bodies.as_secs() / DAY.as_secs(),
+            )));
+        }
+        within("--trusted-proxies", args.trusted_proxies, 0, 16)?;
+        within("--auth-failures", args.auth_failures, 1, 1_000_000)?;
+        within("--auth-window", args.auth_window, Duration::from_secs(1), DAY)?;
+        within("--max-connections", args.max_connections, 1, 65_536)?;
+        within("--memory-budget", args.memory_budget, 9 << 20, 1 << 40)?;
+        within("--drain", args.drain, Duration::ZERO, HOUR)?;
+        let tls = match (&args.tls_cert, &args.tls_key) {
+            (Some(certificate), Some(key)) => {
+                Some(TlsFiles { certificate: path(certificate)?, key: path(key)? })
+            }
+            _ => None,
+        };
+        let server = tenure_switchboard::Settings {
+            listen: args.listen,
+            tls,
+            max_connections: args.max_connections,
+            memory_budget: args.memory_budget,
+            keep: Keep { bodies: micros(args.keep_bodies), keys: micros(args.keep_keys) },
+            limiter: Limiter {
+                failures: args.auth_failures,
+                window: args.auth_window,
+                trusted_proxies: args.trusted_proxies,
+            },
+            drain: args.drain,
+            ..tenure_switchboard::Settings::default()
+        };
+        Ok(Self { store, log: args.log, server })
+    }
+}
+
+/// The switchboard until a signal asks it to end, on as many threads as there are cores.
+pub(crate) fn main(settings: Settings) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
+    let (teller, written) = Teller::start(settings.log)?;
+    let ended = runtime.block_on(run(settings, teller));
+    // What is still under way has had its time.
+    runtime.shutdown_background();
+    written.wait();
+    ended
+}
+
+async fn run(settings: Settings, teller: Teller) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen().context("cannot hear signals")?;
+    let Settings { store, log, mut server } = settings;
+    server.log = teller.log();
+    let is_encrypted = server.tls.is_some();
+    let storage = tokio::select! {
+        opened = open(&store, IfAbsent::Create) => opened?,
+        signal = end(&mut signals) => return Ok(ended_by(signal)),
+    };
+    let has_tokens = storage.has_tokens().await?;
+    let (ask, asked) = oneshot::channel::<()>();
+    let asked = async {
+        let _ = asked.await;
+    };
+    let started = tenure_switchboard::serve(server, storage, asked).await;
+    let handle = started.map_err(|error| match error.code() {
+        // The store was made, or its tables, if they were not there.
+        Code::OpenToAll => Failure::Kept { error, kept: "nothing listens" },
+        _ => Failure::Store(error),
+    })?;
+    if has_tokens {
+        teller.say(Level::Info, "tokens", "tokens are required".to_owned());
+    }
+    teller.say(Level::Info, "store", format!("store {store}"));
+    if log == Form::Human && std::io::stderr().is_terminal() {
+        let url = format!("{}://{}", if is_encrypted { "https" } else { "http" }, handle.address());
+        teller.say(Level::Info, "try", format!("try: {}", first_event(&url, has_tokens)));
+    }
+    let mut finished = std::pin::pin!(handle.finished());
+    tokio::select! {
+        () = &mut finished => return Ok(ExitCode::SUCCESS),
+        _ = end(&mut signals) => {}
+    }
+    let _ = ask.send(());
+    tokio::select! {
+        () = &mut finished => Ok(ExitCode::SUCCESS),
+        signal = end(&mut signals) => Ok(ended_by(signal)),
+    }
+}
+
+/// The next signal that asks this process to end.
+async fn end(signals: &mut Signals) -> Signal {
+    loop {
+        let signal = signals.next().await;
+        if [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(&signal) {
+            return signal;
+        }
+    }
+}
+
+fn ended_by(signal: Signal) -> ExitCode {
+    ExitCode::from(128 + u8::try_from(signal.as_raw()).unwrap_or(0))
+}
+
+/// A line that submits something, to be copied.
+fn first_event(url: &str, has_tokens: bool) -> String {
+    let token = if has_tokens { " -H \"Authorization: Bearer $TOKEN\"" } else { "" };
+    let json = "-H 'Content-Type: application/json'";
+    format!("curl {url}/api/switchboard/ingest {json}{token} -d '{FIRST_EVENT}'")
+}
+
+const FIRST_EVENT: &str = concat!(
+    r#"{"schema_version":"ingest.v1","#,
+    r#""source":{"channel":"api","provider":"internal","endpoint_identity":"demo"},"#,
+    r#""event":{"external_event_id":"1","observed_at":"2026-02-15T10:30:00Z"},"#,
+    r#""sender":{"identity":"me"},"payload":{"raw":{},"normalized_text":"hello"}}"#,
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_event_is_one() {
+        let event = tenure_wire::ingest::read(FIRST_EVENT.as_bytes()).unwrap();
+        assert_eq!(event.dedupe.key, "event:api:internal:demo:1");
+        assert!(!FIRST_EVENT.contains('\''), "it stands in quotes");
+    }
+
+    #[test]
+    fn addresses_and_sizes_are_read() {
+        assert_eq!(address("0"), Ok("127.0.0.1:0".parse().unwrap()));
+        assert_eq!(address("[::1]:80"), Ok("[::1]:80".parse().unwrap()));
+        for text in ["", "host:80", "70000", "127.0.0.1", "::1"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+        for (text, expected) in [("32MiB", 32 << 20), ("1 GiB", 1 << 30), ("7", 7), ("2KiB", 2048)]
+        {
+            assert_eq!(bytes(text), Ok(expected));
+        }
+        for text in ["", "MiB", "1MB", "1.5MiB", "-1", "99999999999GiB"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+}

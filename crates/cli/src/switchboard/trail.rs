@@ -1,0 +1,155 @@
+//! `tenure token usage` and `tenure token audit`: what was done with tokens, and to them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_switchboard::storage::{self, Storage, TokenAudit};
+
+use super::token::micros;
+use super::{at, find, now, token_id};
+use crate::args::{long_time, name};
+use crate::failure::Failure;
+use crate::member::within;
+use crate::output::{document, shown, to_stderr};
+use crate::table::{Align, Column, lay_out};
+
+const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
+#[derive(clap::Args)]
+pub(crate) struct UsageArgs {
+    /// Only this token, as `tenure token list` shows it
+    id: Option<String>,
+    /// Since how long; whole days, UTC
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = long_time)]
+    since: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Usage {
+    id: Option<String>,
+    since: Duration,
+}
+
+const USAGE: [Column; 6] = [
+    Column("TOKEN", Align::Left),
+    Column("DAY", Align::Left),
+    Column("REQUESTS", Align::Right),
+    Column("ACCEPTED", Align::Right),
+    Column("DUPLICATES", Align::Right),
+    Column("REFUSED", Align::Right),
+];
+
+impl Usage {
+    pub(crate) fn new(args: &UsageArgs) -> Result<Self, Failure> {
+        within("--since", args.since, Duration::ZERO, LONGEST)?;
+        Ok(Self { id: args.id.as_deref().map(token_id).transpose()?, since: args.since })
+    }
+
+    pub(crate) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
+        if let Some(id) = &self.id {
+            find(storage, id).await?;
+        }
+        let since = day(now().saturating_sub(micros(self.since)));
+        let usage = storage.usage(self.id.as_deref(), &since).await?;
+        if json {
+            let value = |usage: &storage::Usage| {
+                json!({
+                    "token_id": usage.token_id,
+                    "day": usage.day,
+                    "requests": usage.requests,
+                    "accepted": usage.accepted,
+                    "duplicates": usage.duplicates,
+                    "refused": usage.refused,
+                })
+            };
+            let usage: Vec<Value> = usage.iter().map(value).collect();
+            return Ok(document(&json!({ "since": since, "usage": usage })));
+        }
+        if usage.is_empty() {
+            to_stderr(&format!("nothing was done since {since}"));
+        }
+        let row = |usage: &storage::Usage| {
+            [
+                shown(&usage.token_id),
+                usage.day.clone(),
+                usage.requests.to_string(),
+                usage.accepted.to_string(),
+                usage.duplicates.to_string(),
+                usage.refused.to_string(),
+            ]
+        };
+        Ok(lay_out(&USAGE, &usage.iter().map(row).collect::<Vec<_>>()))
+    }
+}
+
+/// The day of a time, UTC.
+fn day(micros: i64) -> String {
+    let time = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
+    time.strftime("%Y-%m-%d").to_string()
+}
+
+#[derive(clap::Args)]
+pub(crate) struct AuditArgs {
+    /// Only this token, or this duty whose fence was reset
+    id: Option<String>,
+    /// The most entries, newest first
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    limit: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Audit {
+    id: Option<String>,
+    limit: usize,
+}
+
+const AUDIT: [Column; 5] = [
+    Column("AT", Align::Left),
+    Column("ACTION", Align::Left),
+    Column("ON", Align::Left),
+    Column("BY", Align::Left),
+    Column("REASON", Align::Left),
+];
+
+impl Audit {
+    pub(crate) fn new(args: &AuditArgs) -> Result<Self, Failure> {
+        within("--limit", args.limit, 1, 10_000)?;
+        let id = args.id.as_deref().map(|id| match id.contains('/') {
+            true => name(id, str::parse).map(|duty: tenure_core::DutyKey| duty.to_string()),
+            false => token_id(id),
+        });
+        Ok(Self { id: id.transpose()?, limit: args.limit })
+    }
+
+    pub(crate) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
+        let entries = storage.audit(self.id.as_deref(), self.limit).await?;
+        if json {
+            let value = |entry: &TokenAudit| {
+                let metadata = serde_json::from_str::<Value>(&entry.metadata).ok();
+                json!({
+                    "on": entry.token_id,
+                    "action": entry.action_type,
+                    "by": entry.operator_identity,
+                    "reason": entry.reason,
+                    "at": at(entry.performed_at),
+                    "metadata": metadata,
+                })
+            };
+            let entries: Vec<Value> = entries.iter().map(value).collect();
+            return Ok(document(&json!({ "audit": entries })));
+        }
+        if entries.is_empty() {
+            to_stderr("the trail has no entry of that");
+        }
+        let row = |entry: &TokenAudit| {
+            [
+                at(entry.performed_at),
+                shown(&entry.action_type),
+                shown(&entry.token_id),
+                shown(&entry.operator_identity),
+                shown(&entry.reason),
+            ]
+        };
+        Ok(lay_out(&AUDIT, &entries.iter().map(row).collect::<Vec<_>>()))
+    }
+}
