@@ -1,8 +1,8 @@
 //! Where a case keeps what it stores: a SQLite file or a PostgreSQL schema of its own.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -11,6 +11,14 @@ use tenure_switchboard::storage::{self, Storage};
 
 /// Counts the schemas of this run.
 static SCHEMAS: AtomicU64 = AtomicU64::new(0);
+
+/// Schemas that nobody uses any more: making one takes longer than most cases.
+static FREE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+const EMPTY: &str = "DELETE FROM message_inbox; DELETE FROM ingest_dedupe;
+    DELETE FROM ingest_fence; DELETE FROM dead_letter; DELETE FROM connector_tokens;
+    DELETE FROM token_audit_log; DELETE FROM token_usage; DELETE FROM auth_failure;
+    UPDATE inbox_position SET last = 0, trimmed = 0";
 
 pub struct Place {
     at: At,
@@ -44,8 +52,17 @@ impl Place {
     /// `None` on a laptop without a server; a failure in CI.
     pub async fn postgres() -> Option<Self> {
         let url = testkit::service(testkit::TEST_POSTGRES)?;
-        let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
-        let schema = format!("switchboard_{}_{number}", std::process::id());
+        let free = FREE.lock().unwrap().pop();
+        let schema = match free {
+            Some(schema) => {
+                on_postgres(&url, &schema, EMPTY).await;
+                schema
+            }
+            None => {
+                let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
+                format!("switchboard_{}_{number}", std::process::id())
+            }
+        };
         Some(Self::new(At::Postgres { url, schema }).await)
     }
 
@@ -83,6 +100,15 @@ impl Place {
     }
 }
 
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What a failed case began may still go on there.
+        if let (At::Postgres { schema, .. }, false) = (&self.at, std::thread::panicking()) {
+            FREE.lock().unwrap().push(schema.clone());
+        }
+    }
+}
+
 fn on_sqlite(path: &PathBuf, sql: &str) -> i64 {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection.busy_timeout(Duration::from_secs(30)).unwrap();
@@ -99,6 +125,8 @@ async fn on_postgres(url: &str, schema: &str, sql: &str) -> i64 {
     client.batch_execute(&format!("SET search_path TO {schema}")).await.unwrap();
     let answer = if sql.starts_with("SELECT") {
         client.query_one(sql, &[]).await.unwrap().get(0)
+    } else if sql == EMPTY {
+        client.batch_execute(sql).await.map(|()| 0).unwrap()
     } else {
         client.execute(sql, &[]).await.unwrap() as i64
     };
