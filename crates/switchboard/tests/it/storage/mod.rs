@@ -4,7 +4,7 @@ mod admit;
 mod commit;
 mod fence;
 mod inbox;
-mod kit;
+pub mod kit;
 mod letter;
 mod prune;
 mod token;
