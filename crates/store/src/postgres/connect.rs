@@ -180,7 +180,9 @@ pub async fn is_direct(target: &Target) -> bool {
 pub fn keep_plans_keyed(target: &mut Target) {
     let config = &mut target.config;
     let given = config.get_options().unwrap_or_default();
-    let ours = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c lock_timeout=3s";
+    // A last choice counts as expensive, and what is expensive would be compiled each time.
+    let ours = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c jit=off \
+        -c lock_timeout=3s";
     config.options(format!("{given} {ours}"));
 }
 

@@ -271,7 +271,7 @@ pub trait Storage: Debug + Send + Sync + 'static {
 
     /// Judges an attempt in one atomic statement and counts it if it failed.
     async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError>;
-    /// Whether there is any token that has not ended.
+    /// Whether a token was ever made. That all have ended opens nothing.
     async fn has_tokens(&self) -> Result<bool, StoreError>;
     /// Makes a token. `false` when the token that it replaces is not there.
     async fn create_token(&self, token: &NewToken) -> Result<bool, StoreError>;

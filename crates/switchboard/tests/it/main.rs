@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod place;
+mod postgres;
 mod sqlite;
 mod storage;

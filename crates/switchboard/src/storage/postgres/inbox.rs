@@ -28,7 +28,7 @@ impl Postgres {
         ];
         let mut statement = &self.statements.inbox_read;
         if let Some(endpoint) = &query.endpoint_identity {
-            statement = &self.statements.inbox_read_endpoint;
+            statement = &self.statements.inbox_endpoint;
             parameters.push((endpoint, Type::TEXT));
         }
         page(query, &self.data.query(statement, &parameters).await?)

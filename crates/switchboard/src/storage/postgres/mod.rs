@@ -37,6 +37,8 @@ const COMMIT_CONNECTIONS: usize = 3;
 const DATA_CONNECTIONS: usize = 8;
 /// How much [`Storage::prune`] takes of each kind at a time; the statements say the same.
 const STEP: u64 = 1_000;
+/// A thousand years in microseconds: times of the server go back further than that.
+const FOR_EVER: i64 = 1_000 * 365 * 24 * 3_600 * 1_000_000;
 
 /// The functions always belong to the newest migration: whoever adds one moves them to it.
 const HISTORY: History = History {
@@ -48,6 +50,7 @@ const HISTORY: History = History {
             include_str!("migrations/0001_ground.sql"),
             include_str!("sql/routine/ingest_gate.sql"),
             include_str!("sql/routine/ingest_commit.sql"),
+            include_str!("sql/routine/inbox_endpoint.sql"),
             include_str!("sql/routine/inbox_prune.sql"),
             include_str!("sql/routine/fence_reset.sql"),
             include_str!("sql/routine/letter_post.sql"),
@@ -243,7 +246,8 @@ impl Storage for Postgres {
 
     async fn prune(&self, keep: Keep) -> Result<Pruned, StoreError> {
         let statements = &self.statements;
-        let (bodies, keys) = (keep.bodies, keep.keys.max(keep.bodies));
+        let bodies = keep.bodies.min(FOR_EVER);
+        let keys = keep.keys.min(FOR_EVER).max(bodies);
         let (bodies, keys) = ([(&bodies as _, Type::INT8)], [(&keys as _, Type::INT8)]);
         let messages = self.take_away(&statements.inbox_prune, &bodies).await?;
         let keys = self.take_away(&statements.dedupe_prune, &keys).await?;

@@ -19,7 +19,7 @@ statements! {
     ingest_commit: "SELECT * FROM tenure.ingest_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
         $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
     inbox_read: include_str!("sql/inbox/read.sql"),
-    inbox_read_endpoint: include_str!("sql/inbox/read_endpoint.sql"),
+    inbox_endpoint: "SELECT * FROM tenure.inbox_endpoint($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     inbox_show: include_str!("sql/inbox/show.sql"),
     inbox_last: include_str!("sql/inbox/last.sql"),
     inbox_prune: "SELECT tenure.inbox_prune($1)",

@@ -201,7 +201,7 @@ impl Storage for Sqlite {
     }
 
     async fn has_tokens(&self) -> Result<bool, StoreError> {
-        self.read(token::any).await
+        self.read(|db, _| token::any(db)).await
     }
 
     async fn create_token(&self, token: &NewToken) -> Result<bool, StoreError> {

@@ -95,7 +95,7 @@ cases! {
         a_hash_has_one_token
         a_token_is_revoked_once
         an_expired_token_is_not_revoked
-        only_tokens_that_count_count
+        tokens_that_ended_open_nothing
         an_ended_token_stores_nothing
         an_ended_token_moves_no_fence
         an_ended_token_keeps_nobody_else_out

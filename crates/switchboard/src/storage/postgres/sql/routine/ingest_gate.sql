@@ -40,7 +40,8 @@ BEGIN
         ON CONFLICT (duty) DO UPDATE SET epoch = excluded.epoch, instance = excluded.instance,
             updated_at = excluded.updated_at
     )
-    SELECT a.gate, a.ended, NULL::bigint, NULL::text, NULL::timestamptz FROM asked a WHERE a.ended IS NOT NULL
+    SELECT a.gate, a.ended, NULL::bigint, NULL::text, NULL::timestamptz
+    FROM asked a WHERE a.ended IS NOT NULL
     UNION ALL
     SELECT r.gate, 'fenced', n.epoch, n.instance, n.updated_at
     FROM ranked r

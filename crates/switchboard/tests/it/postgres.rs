@@ -1,0 +1,221 @@
+//! What only several connections to PostgreSQL, or its rights and poolers, can get wrong.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::Code;
+use tenure_store::IfAbsent;
+use tenure_switchboard::storage::{InboxQuery, Settled, Storage, postgres};
+use testkit::{Pgbouncer, Postgres, PostgresOptions};
+use tokio::task::JoinSet;
+
+use crate::place::Place;
+use crate::storage::kit::{
+    commit_one, event, fence, held, inbox, letter, make_token, positions, sent, stored, with_token,
+};
+
+/// Handles as several replicas have them.
+async fn replicas(place: &Place, count: usize) -> Vec<Arc<dyn Storage>> {
+    let mut replicas = Vec::new();
+    for _ in 0..count {
+        replicas.push(place.open().await);
+    }
+    replicas
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn opposite_orders_never_lock_each_other_out() {
+    let Some(place) = Place::postgres().await else { return };
+    let mut committing = JoinSet::new();
+    for (number, storage) in replicas(&place, 2).await.into_iter().enumerate() {
+        committing.spawn(async move {
+            for round in 0..40 {
+                // Half of them are new, half were there: both are locked.
+                let mut names: Vec<u32> = (round * 10..round * 10 + 20).collect();
+                if number == 1 {
+                    names.reverse();
+                }
+                let events = names.iter().map(|name| event(&name.to_string()));
+                assert_eq!(stored(&commit_one(&storage, sent(events)).await).len(), 20);
+            }
+        });
+    }
+    committing.join_all().await;
+    let found = positions(&inbox(&place.storage).await);
+    assert_eq!(found, (1..=410).collect::<Vec<i64>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_follows_misses_nothing_and_each_key_has_one_id() {
+    let Some(place) = Place::postgres().await else { return };
+    let mut committing = JoinSet::new();
+    for (number, storage) in replicas(&place, 4).await.into_iter().enumerate() {
+        committing.spawn(async move {
+            let mut ids = Vec::new();
+            for round in 0..25_usize {
+                let own = event(&format!("{number} {round}"));
+                let common = event(&format!("common {round}"));
+                let settled = commit_one(&storage, sent([own, common])).await;
+                ids.push((round, stored(&settled)[1].request_id));
+            }
+            ids
+        });
+    }
+    let committing = tokio::spawn(committing.join_all());
+    let (mut followed, mut after) = (Vec::new(), 0);
+    loop {
+        // Asked first: what was committed by then is to be seen.
+        let is_over = committing.is_finished();
+        let query = InboxQuery { after, limit: 7, ..InboxQuery::default() };
+        let page = place.storage.inbox(&query).await.unwrap();
+        after = page.next_after;
+        followed.extend(positions(&page.messages));
+        assert!(followed.len() as i64 == after, "something came before what was seen: {after}");
+        if is_over && page.at_end {
+            break;
+        }
+    }
+    assert_eq!(followed, (1..=4 * 25 + 25).collect::<Vec<i64>>());
+    let ids: BTreeSet<_> = committing.await.unwrap().into_iter().flatten().collect();
+    assert_eq!(ids.len(), 25, "{ids:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_is_refused_for_itself_is_told_apart() {
+    let Some(place) = Place::postgres().await else { return };
+    let function = "CREATE FUNCTION poisoned() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
+        IF new.dedupe_key LIKE ''%poison'' THEN RAISE EXCEPTION ''no''; END IF;
+        RETURN new; END'";
+    place.execute(function).await;
+    let trigger = "CREATE TRIGGER poisoned BEFORE INSERT ON message_inbox
+        FOR EACH ROW EXECUTE FUNCTION poisoned()";
+    place.execute(trigger).await;
+    let group = [sent([event("a")]), sent([event("poison")])];
+    let error = place.storage.commit(&group).await.unwrap_err();
+    assert!(error.code() == Code::Unstorable && !error.is_unknown(), "{error}");
+    assert!(inbox(&place.storage).await.is_empty());
+    let mut nul = event("b");
+    nul.envelope = "a\0b".to_owned();
+    let error = place.storage.commit(&[sent([nul])]).await.unwrap_err();
+    assert!(error.code() == Code::Unstorable && !error.is_unknown(), "{error}");
+    assert!(!stored(&commit_one(&place.storage, sent([event("a")])).await)[0].duplicate);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_longer_than_an_index_takes() {
+    let Some(place) = Place::postgres().await else { return };
+    let mut long = event("a");
+    // Nothing that compresses.
+    long.endpoint_identity =
+        (0..5_000).map(|n: u32| format!("{:08x}", n.wrapping_mul(2_654_435_761))).collect();
+    let endpoint_identity = Some(long.endpoint_identity.clone());
+    commit_one(&place.storage, sent([event("b"), long])).await;
+    let query = InboxQuery { limit: 9, endpoint_identity, ..InboxQuery::default() };
+    assert_eq!(positions(&place.storage.inbox(&query).await.unwrap().messages), [2]);
+}
+
+/// One private server for everything that changes a server.
+#[tokio::test(flavor = "multi_thread")]
+async fn poolers_rights_and_encodings() {
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let pooler = Pgbouncer::start(&server).unwrap();
+    let open = |url: String| async move { postgres::open(&url, "tenure", IfAbsent::Create).await };
+
+    let bytes = "CREATE DATABASE bytes ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0";
+    server.sql(bytes).unwrap();
+    let error = open(server.url().replace("/postgres", "/bytes")).await.unwrap_err();
+    assert!(error.code() == Code::BadUrl && error.to_string().contains("UTF8"), "{error}");
+
+    // The script can be run as often as one likes, and its lines about rights are enough.
+    let script = postgres::script("tenure").unwrap();
+    for _ in 0..2 {
+        server.sql(&script).unwrap();
+    }
+    let rights: String = script
+        .lines()
+        .filter_map(|line| line.strip_prefix("-- "))
+        .skip_while(|line| !line.starts_with("GRANT"))
+        .collect();
+    server.sql("CREATE ROLE role LOGIN PASSWORD 'pass'").unwrap();
+    server.sql(&rights).unwrap();
+    let (_, place) =
+        server.url().split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let storage = open(format!("postgres://role:pass@{place}")).await.unwrap();
+    uses_everything(&(Arc::new(storage) as Arc<dyn Storage>), "plain").await;
+
+    let pooled: Arc<dyn Storage> = Arc::new(open(pooler.url()).await.unwrap());
+    uses_everything(&pooled, "pooled").await;
+
+    // Somebody holds the row that all commits take: nobody waits for it for ever.
+    let (client, connection) =
+        tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let lock = "BEGIN; SELECT FROM tenure.inbox_position FOR UPDATE";
+    client.batch_execute(lock).await.unwrap();
+    let waiting = commit_one_error(&pooled);
+    let error = tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap();
+    assert!(error.code() == Code::Busy && !error.is_unknown(), "{error}");
+    // Reading goes on meanwhile.
+    assert!(pooled.last_position().await.unwrap() > 0);
+    client.batch_execute("COMMIT").await.unwrap();
+    commit_one(&pooled, sent([event("stuck")])).await;
+}
+
+async fn commit_one_error(storage: &Arc<dyn Storage>) -> tenure_core::StoreError {
+    storage.commit(&[sent([event("stuck")])]).await.unwrap_err()
+}
+
+/// Every statement once, to see that rights and poolers let it pass.
+async fn uses_everything(storage: &Arc<dyn Storage>, name: &str) {
+    let token = format!("tok_{name}");
+    make_token(storage, &token).await;
+    for _ in 0..2 {
+        let mut submission = with_token(&token, &[name]);
+        submission.fence = Some(fence(name, 1, "one"));
+        let settled = commit_one(storage, submission).await;
+        assert!(matches!(settled, Settled::Stored(_)), "{settled:?}");
+    }
+    let older = commit_one(storage, held(fence(name, 0, "one"), &["x"])).await;
+    assert!(matches!(older, Settled::Fenced(_)), "{older:?}");
+    let letter = letter(name);
+    storage.post_letter(&letter, Some(&fence(name, 1, "one")), Some(&token)).await.unwrap();
+    assert!(storage.letter(letter.id).await.unwrap().is_some());
+    let resolve = tenure_switchboard::storage::Resolve {
+        id: letter.id,
+        state: "discarded",
+        by: "me".to_owned(),
+        resolution: "spam".to_owned(),
+        request_id: None,
+    };
+    storage.resolve_letter(&resolve).await.unwrap();
+    storage
+        .letters(&tenure_switchboard::storage::DeadQuery { limit: 9, ..Default::default() })
+        .await
+        .unwrap();
+    storage.pending_letters().await.unwrap();
+    let usage = tenure_switchboard::storage::Usage {
+        token_id: token.clone(),
+        day: "2026-02-15".to_owned(),
+        requests: 1,
+        ..Default::default()
+    };
+    storage.add_usage(&[usage.clone(), usage]).await.unwrap();
+    assert_eq!(storage.usage(Some(&token), "2026-02-15").await.unwrap()[0].requests, 2);
+    for token_id in [token.as_str(), "nobody"] {
+        storage.admit(&crate::storage::kit::attempt(token_id, "127.0.0.1")).await.unwrap();
+    }
+    assert!(storage.has_tokens().await.unwrap());
+    storage.revoke_token(&token, "me", "over").await.unwrap();
+    assert_eq!(storage.audit(Some(&token), 9).await.unwrap().len(), 2);
+    let message = inbox(storage).await.pop().unwrap();
+    storage.message(message.request_id).await.unwrap();
+    assert!(
+        storage.reset_fence(&format!("telegram/{name}"), "me", "wrong").await.unwrap().is_some()
+    );
+    storage
+        .prune(tenure_switchboard::storage::Keep { bodies: i64::MAX, keys: i64::MAX })
+        .await
+        .unwrap();
+    storage.ping().await.unwrap();
+}
