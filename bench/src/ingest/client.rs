@@ -111,7 +111,8 @@ pub fn saturate(at: SocketAddr, shape: Shape, bodies: &Arc<Bodies>) -> Result<f6
         tokio::time::sleep(MEASURED / 5).await;
         let (before, began) = (counted.load(Ordering::Relaxed), Instant::now());
         tokio::time::sleep(MEASURED).await;
-        let rate = (counted.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64();
+        let rate =
+            (counted.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64();
         over.store(true, Ordering::Relaxed);
         while let Some(ended) = clients.join_next().await {
             ended.context("a client panicked")??;
@@ -122,7 +123,12 @@ pub fn saturate(at: SocketAddr, shape: Shape, bodies: &Arc<Bodies>) -> Result<f6
 
 /// How long acknowledgements take at a steady rate of single events, from the moment at which each
 /// was due: a server that stalls is charged for what it kept waiting. The 50th and 99th percentile.
-pub fn paced(at: SocketAddr, shape: Shape, bodies: &Arc<Bodies>, rate: u32) -> Result<[Duration; 2]> {
+pub fn paced(
+    at: SocketAddr,
+    shape: Shape,
+    bodies: &Arc<Bodies>,
+    rate: u32,
+) -> Result<[Duration; 2]> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let began = Instant::now() + Duration::from_millis(100);

@@ -31,7 +31,8 @@ impl Bodies {
     pub fn events(&self, count: usize) -> Result<Vec<Event>> {
         let first = self.next.fetch_add(count as u64, Ordering::Relaxed);
         let ids = first..first + count as u64;
-        ids.map(|id| read(envelope(id).as_bytes()).map_err(|error| anyhow::anyhow!("{error}"))).collect()
+        ids.map(|id| read(envelope(id).as_bytes()).map_err(|error| anyhow::anyhow!("{error}")))
+            .collect()
     }
 }
 

@@ -30,12 +30,8 @@ const RAW: usize = 100_000;
 /// The same with one transaction each, which takes longer.
 const RAW_SINGLE: usize = 20_000;
 
-const BATCH: Shape = Shape {
-    path: "/api/switchboard/ingest/batch",
-    status: "202",
-    connections: 8,
-    size: 100,
-};
+const BATCH: Shape =
+    Shape { path: "/api/switchboard/ingest/batch", status: "202", connections: 8, size: 100 };
 const SINGLE: Shape =
     Shape { path: "/api/switchboard/ingest", status: "202", connections: 64, size: 1 };
 const ECHO: Shape = Shape { path: "/api/switchboard/echo", status: "200", ..SINGLE };
@@ -117,9 +113,14 @@ async fn start(place: &Place) -> Result<(Handle, SocketAddr, oneshot::Sender<()>
     }
     let storage = storage::open(&StoreUrl::parse(&place.ours)?, IfAbsent::Refuse).await?;
     let (stop, stopped) = oneshot::channel::<()>();
-    let settings = Settings { listen: SocketAddr::from(([127, 0, 0, 1], 0)), echo: true, ..Settings::default() };
+    let settings = Settings {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        echo: true,
+        ..Settings::default()
+    };
     let over = async { drop(stopped.await) };
-    let handle = serve(settings, storage, over).await.map_err(|error| anyhow::anyhow!("{error}"))?;
+    let handle =
+        serve(settings, storage, over).await.map_err(|error| anyhow::anyhow!("{error}"))?;
     let at = handle.address();
     Ok((handle, at, stop))
 }
@@ -185,7 +186,14 @@ impl Table {
         self.line(place, "single event, 64 connections", single, "echo route", echo, 0.5);
         if on_postgres {
             let one = median(seen.one_by_one);
-            self.line(place, "single event, 64 connections", single, "a transaction each", one, 1.5);
+            self.line(
+                place,
+                "single event, 64 connections",
+                single,
+                "a transaction each",
+                one,
+                1.5,
+            );
         }
         let [p50, p99] = [0, 1].map(|n| {
             let mut times: Vec<Duration> = seen.paced.iter().map(|pair| pair[n]).collect();

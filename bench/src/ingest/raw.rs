@@ -23,14 +23,8 @@ pub async fn connect(url: &str, schema: &str) -> Result<Client> {
 
 const KEY_COLUMNS: &str = "COPY ingest_dedupe (dedupe_digest, request_id, payload_digest, \
     observed_at, first_seen_at, last_seen_at) FROM STDIN BINARY";
-const KEY_TYPES: [Type; 6] = [
-    Type::BYTEA,
-    Type::UUID,
-    Type::BYTEA,
-    Type::TIMESTAMPTZ,
-    Type::TIMESTAMPTZ,
-    Type::TIMESTAMPTZ,
-];
+const KEY_TYPES: [Type; 6] =
+    [Type::BYTEA, Type::UUID, Type::BYTEA, Type::TIMESTAMPTZ, Type::TIMESTAMPTZ, Type::TIMESTAMPTZ];
 const MESSAGE_COLUMNS: &str = "COPY message_inbox (position, request_id, received_at, \
     source_channel, source_provider, source_endpoint_identity, source_sender_identity, \
     source_thread_identity, policy_tier, dedupe_key, envelope) FROM STDIN BINARY";

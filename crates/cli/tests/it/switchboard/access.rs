@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::{Answer, FENCES, INBOX, INGEST, LETTERS, Place, Server, agent, envelope, on_both_stores};
+use super::{
+    Answer, FENCES, INBOX, INGEST, LETTERS, Place, Server, agent, envelope, on_both_stores,
+};
 
 on_both_stores! {
     a_token_opens_what_its_role_and_scope_say
@@ -45,10 +47,7 @@ fn a_token_opens_what_its_role_and_scope_say(place: &Place) {
 
     let first = submit(&server, &ingest, "test_bot").is(202);
     let other = submit(&server, &ingest, "other_bot").refused(403, "forbidden");
-    assert_eq!(
-        other["message"],
-        "Token scope does not permit ingestion for endpoint 'other_bot'"
-    );
+    assert_eq!(other["message"], "Token scope does not permit ingestion for endpoint 'other_bot'");
     submit(&server, &read, "test_bot").refused(403, "forbidden");
     with(&server, &ingest, INBOX).refused(403, "forbidden");
     with(&server, &ingest, "/metrics").refused(403, "forbidden");
@@ -75,7 +74,10 @@ fn a_token_opens_what_its_role_and_scope_say(place: &Place) {
     assert_eq!(server.get("/ready").status, 200);
     assert_eq!(server.get("/api/openapi.json").status, 200);
     let said = place.said(&server);
-    assert!(![&ingest, &read, &admin].iter().any(|secret| said.contains(secret.as_str())), "{said}");
+    assert!(
+        ![&ingest, &read, &admin].iter().any(|secret| said.contains(secret.as_str())),
+        "{said}"
+    );
 }
 
 fn a_revoked_token_is_out_at_once_on_every_replica(place: &Place) {

@@ -72,7 +72,9 @@ impl Load {
     fn try_batch(&self, agent: &Agent, server: &Server, batch: &[Value]) -> bool {
         let body = Value::Array(batch.to_vec()).to_string();
         let kind = [("content-type", "application/json")];
-        let Ok(answer) = server.try_post(agent, BATCH, body.as_bytes(), &kind) else { return false };
+        let Ok(answer) = server.try_post(agent, BATCH, body.as_bytes(), &kind) else {
+            return false;
+        };
         if answer.status != 202 {
             self.unavailable.fetch_add(1, Ordering::Relaxed);
             if answer.status != 503 || !answer.headers.contains_key("retry-after") {

@@ -51,9 +51,7 @@ fn it_ends_when_everybody_is_answered(place: &Place) {
     server.running.exits(0);
     let server = place.serve(&[]);
     let inbox = server.inbox();
-    let has = |id: &str| {
-        inbox.iter().any(|it| it["envelope"]["event"]["external_event_id"] == *id)
-    };
+    let has = |id: &str| inbox.iter().any(|it| it["envelope"]["event"]["external_event_id"] == *id);
     assert!(stored.iter().all(|id| has(id)));
 }
 

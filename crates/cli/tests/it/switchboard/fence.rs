@@ -46,7 +46,9 @@ fn an_older_epoch_stores_nothing(place: &Place) {
             "endpoint_identity": "test_bot" },
         "error_class": "timeout", "reason": "gave up", "envelope": {}
     });
-    server.post_with(LETTERS, letter.to_string().as_bytes(), &held("19", "a")).refused(409, "fenced");
+    server
+        .post_with(LETTERS, letter.to_string().as_bytes(), &held("19", "a"))
+        .refused(409, "fenced");
     assert_eq!(server.get(LETTERS).is(200)["data"], json!([]));
     // Without a fence nothing is compared; another duty has its own.
     server.ingest(&envelope("6")).is(202);

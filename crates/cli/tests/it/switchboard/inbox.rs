@@ -99,9 +99,8 @@ fn dead_letters_are_kept_replayed_and_discarded(place: &Place) {
     let again = server.post(LETTERS, &letter(envelope("1"))).is(202);
     assert_eq!((&again["id"], &again["duplicate"]), (&good["id"], &json!(true)));
     let broken = server.post(LETTERS, &letter(json!({ "half": "of it" }))).is(202);
-    let path = |letter: &Value, rest: &str| {
-        format!("{LETTERS}/{}{rest}", letter["id"].as_str().unwrap())
-    };
+    let path =
+        |letter: &Value, rest: &str| format!("{LETTERS}/{}{rest}", letter["id"].as_str().unwrap());
 
     let list = server.get(&format!("{LETTERS}?state=pending")).is(200);
     assert_eq!(list["data"].as_array().unwrap().len(), 2);
@@ -119,7 +118,9 @@ fn dead_letters_are_kept_replayed_and_discarded(place: &Place) {
     assert_eq!(server.get(&path(&broken, "")).is(200)["data"]["state"], "pending");
     server.post(&path(&broken, "/discard"), &why).is(200);
     server.post(&path(&broken, "/discard"), &why).refused(409, "conflict");
-    server.post(&format!("{LETTERS}/{}/discard", uuid::Uuid::now_v7()), &why).refused(404, "not_found");
+    server
+        .post(&format!("{LETTERS}/{}/discard", uuid::Uuid::now_v7()), &why)
+        .refused(404, "not_found");
     assert_eq!(server.get(&format!("{LETTERS}?state=pending")).is(200)["data"], json!([]));
     assert_eq!(server.inbox().len(), 1);
 }
