@@ -37,11 +37,16 @@ impl Bodies {
 }
 
 fn envelope(id: u64) -> String {
-    format!(
-        r#"{{"schema_version":"ingest.v1","source":{{"channel":"telegram","provider":"telegram","endpoint_identity":"bot-{}"}},"event":{{"external_event_id":"{id:012}","external_thread_id":"chat-{}","observed_at":"2026-02-15T10:30:00.123456Z"}},"sender":{{"identity":"user-{}"}},"payload":{{"raw":{{"update_id":{id},"message":{{"message_id":{id},"date":1771151400,"chat":{{"id":{},"type":"private"}},"text":"The quick brown fox jumps over the lazy dog."}}}},"normalized_text":"The quick brown fox jumps over the lazy dog."}},"control":{{"policy_tier":"default"}}}}"#,
-        id % 16,
-        id % 1000,
-        id % 5000,
-        id % 1000,
-    )
+    let text = "The quick brown fox jumps over the lazy dog.";
+    let (bot, chat, user) = (id % 16, id % 1000, id % 5000);
+    [
+        r#"{"schema_version":"ingest.v1","source":{"channel":"telegram","provider":"telegram","#,
+        &format!(r#""endpoint_identity":"bot-{bot}"}},"event":{{"external_event_id":"{id:012}","#),
+        &format!(r#""external_thread_id":"chat-{chat}","observed_at":"2026-02-15T10:30:00.1Z"}},"#),
+        &format!(r#""sender":{{"identity":"user-{user}"}},"payload":{{"raw":{{"update_id":{id},"#),
+        &format!(r#""message":{{"message_id":{id},"date":1771151400,"chat":{{"id":{chat},"#),
+        &format!(r#""type":"private"}},"text":"{text}"}}}},"normalized_text":"{text}"}},"#),
+        r#""control":{"policy_tier":"default"}}"#,
+    ]
+    .concat()
 }

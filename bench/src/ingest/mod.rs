@@ -40,6 +40,7 @@ const ECHO: Shape = Shape { path: "/api/switchboard/echo", status: "200", ..SING
 pub fn run(wanted: &[String]) -> Result<()> {
     let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);
     let mut table = Table::default();
+    println!("{HEADING}");
     if is_wanted("sqlite") {
         let folder = tempfile::tempdir()?;
         measure(&mut table, &Place::sqlite(folder.path().join("tenure.db")))?;
@@ -48,7 +49,7 @@ pub fn run(wanted: &[String]) -> Result<()> {
         let url = service(TEST_POSTGRES).context("run it by `cargo xtask bench ingest`")?;
         measure(&mut table, &Place::postgres(url))?;
     }
-    table.print()
+    table.judge_all()
 }
 
 /// Where everything is stored, ours and the raw rows apart.
@@ -56,11 +57,10 @@ struct Place {
     name: &'static str,
     ours: String,
     raw: String,
-    postgres: Option<String>,
+    /// URL and schema of the raw rows.
+    postgres: Option<(String, String)>,
     file: PathBuf,
 }
-
-const RAW_SCHEMA: &str = "bench_raw";
 
 impl Place {
     fn sqlite(file: PathBuf) -> Self {
@@ -75,11 +75,13 @@ impl Place {
     }
 
     fn postgres(url: String) -> Self {
+        let run = uuid::Uuid::new_v4().simple();
+        let schema = format!("raw_{run}");
         Self {
             name: "PostgreSQL",
-            ours: format!("{url}?schema=bench_ours"),
-            raw: format!("{url}?schema={RAW_SCHEMA}"),
-            postgres: Some(url),
+            ours: format!("{url}?schema=ours_{run}"),
+            raw: format!("{url}?schema={schema}"),
+            postgres: Some((url, schema)),
             file: PathBuf::new(),
         }
     }
@@ -103,7 +105,9 @@ fn measure(table: &mut Table, place: &Place) -> Result<()> {
     // It ends when nobody waits for it any more; how is not measured.
     drop(stop);
     runtime.block_on(server.finished());
-    table.add(place, seen);
+    for line in table.add(place, seen) {
+        println!("{line}");
+    }
     Ok(())
 }
 
@@ -134,7 +138,8 @@ struct Raw<'a> {
 
 impl<'a> Raw<'a> {
     fn new(runtime: &Runtime, place: &'a Place) -> Result<Self> {
-        let connect = |url: &String| runtime.block_on(raw::connect(url, RAW_SCHEMA));
+        let connect =
+            |(url, schema): &(String, String)| runtime.block_on(raw::connect(url, schema));
         let client = place.postgres.as_ref().map(connect).transpose()?;
         Ok(Self { place, client, position: 0 })
     }
@@ -148,10 +153,10 @@ impl<'a> Raw<'a> {
     }
 
     fn one_by_one(&mut self, runtime: &Runtime, bodies: &Bodies) -> Result<Option<f64>> {
-        let Some(url) = &self.place.postgres else { return Ok(None) };
+        let Some((url, schema)) = &self.place.postgres else { return Ok(None) };
         let events = bodies.events(RAW_SINGLE)?;
         let connections = SINGLE.connections;
-        let rate = raw::one_by_one(url, RAW_SCHEMA, connections, events, &mut self.position);
+        let rate = raw::one_by_one(url, schema, connections, events, &mut self.position);
         runtime.block_on(rate).map(Some)
     }
 }
@@ -167,54 +172,60 @@ struct Seen {
     paced: Vec<[Duration; 2]>,
 }
 
+/// The lines, and how many bars were missed.
 #[derive(Default)]
 struct Table {
-    lines: Vec<String>,
     missed: usize,
 }
 
+const HEADING: &str = "\
+| store | what | events, durable | beside | ratio | bar |
+|---|---|---:|---|---:|---:|";
+
 impl Table {
-    fn add(&mut self, place: &Place, seen: Seen) {
+    fn add(&mut self, place: &Place, seen: Seen) -> Vec<String> {
         let on_postgres = place.postgres.is_some();
         let (raw, bar) = match on_postgres {
             true => ("`COPY` into the same tables", 0.5),
             false => ("one prepared multi-row insert", 0.3),
         };
         let [batch, many, single, echo] =
-            [seen.batch, seen.raw, seen.single, seen.echo].map(|rates| median(rates));
-        self.line(place, "batch of 100, 8 connections", batch, raw, many, bar);
-        self.line(place, "single event, 64 connections", single, "echo route", echo, 0.5);
+            [seen.batch, seen.raw, seen.single, seen.echo].map(median);
+        let mut lines = vec![
+            self.line(place, "batch of 100, 8 connections", batch, (raw, many), bar),
+            self.line(place, "single event, 64 connections", single, ("echo route", echo), 0.5),
+        ];
         if on_postgres {
-            let one = median(seen.one_by_one);
-            self.line(
-                place,
-                "single event, 64 connections",
-                single,
-                "a transaction each",
-                one,
-                1.5,
-            );
+            let each = ("a transaction each", median(seen.one_by_one));
+            lines.push(self.line(place, "single event, 64 connections", single, each, 1.5));
         }
         let [p50, p99] = [0, 1].map(|n| {
-            let mut times: Vec<Duration> = seen.paced.iter().map(|pair| pair[n]).collect();
-            times.sort_unstable();
-            times[times.len() / 2].as_secs_f64() * 1e3
+            let times = seen.paced.iter().map(|pair| pair[n].as_secs_f64() * 1e3);
+            median(times.collect())
         });
         let verdict = self.judge(p99 < 25.0);
         let name = place.name;
-        self.lines.push(format!(
-            "| {name} | acknowledged at 1,000 events/s | p50 {p50:.1} ms, p99 {p99:.1} ms | - | - | \
-             p99 < 25 ms {verdict} |"
+        lines.push(format!(
+            "| {name} | acknowledged at 1,000 events/s | p50 {p50:.1} ms, p99 {p99:.1} ms | - | - \
+             | p99 < 25 ms {verdict} |"
         ));
+        lines
     }
 
-    fn line(&mut self, place: &Place, what: &str, ours: f64, than: &str, raw: f64, bar: f64) {
+    fn line(
+        &mut self,
+        place: &Place,
+        what: &str,
+        ours: f64,
+        (than, raw): (&str, f64),
+        bar: f64,
+    ) -> String {
         let ratio = ours / raw;
         let verdict = self.judge(ratio >= bar);
         let name = place.name;
-        self.lines.push(format!(
+        format!(
             "| {name} | {what} | {ours:.0}/s | {than}: {raw:.0}/s | {ratio:.2} | {bar} {verdict} |"
-        ));
+        )
     }
 
     fn judge(&mut self, met: bool) -> &'static str {
@@ -222,12 +233,7 @@ impl Table {
         if met { "met" } else { "**missed**" }
     }
 
-    fn print(&self) -> Result<()> {
-        println!("| store | what | events, durable | beside | ratio | bar |");
-        println!("|---|---|---:|---|---:|---:|");
-        for line in &self.lines {
-            println!("{line}");
-        }
+    fn judge_all(&self) -> Result<()> {
         match self.missed {
             0 => Ok(()),
             missed => bail!("{missed} bars are missed"),
