@@ -32,10 +32,11 @@ pub(crate) const AUTH_FAILURES: &str = "TENURE_AUTH_FAILURES";
 pub(crate) const AUTH_WINDOW: &str = "TENURE_AUTH_WINDOW";
 pub(crate) const MAX_CONNECTIONS: &str = "TENURE_MAX_CONNECTIONS";
 pub(crate) const MEMORY_BUDGET: &str = "TENURE_MEMORY_BUDGET";
+pub(crate) const CLIENT_TIMEOUT: &str = "TENURE_CLIENT_TIMEOUT";
 pub(crate) const DRAIN: &str = "TENURE_DRAIN";
 
 /// All of `serve`.
-pub(crate) const SERVE: [&str; 11] = [
+pub(crate) const SERVE: [&str; 12] = [
     LISTEN,
     TLS_CERT,
     TLS_KEY,
@@ -46,6 +47,7 @@ pub(crate) const SERVE: [&str; 11] = [
     AUTH_WINDOW,
     MAX_CONNECTIONS,
     MEMORY_BUDGET,
+    CLIENT_TIMEOUT,
     DRAIN,
 ];
 

@@ -114,7 +114,7 @@ impl Default for Patience {
             body: Duration::from_secs(30),
             body_stall: Duration::from_secs(10),
             write_stall: Duration::from_secs(10),
-            write: Duration::from_secs(60),
+            write: Duration::from_secs(30),
             tick: Duration::from_millis(2500),
         }
     }

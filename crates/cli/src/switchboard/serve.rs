@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use tenure_core::Code;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::storage::Keep;
-use tenure_switchboard::{Limiter, TlsFiles};
+use tenure_switchboard::{Limiter, Patience, TlsFiles};
 use tokio::sync::oneshot;
 
 use super::open;
@@ -125,6 +125,17 @@ pub(crate) struct Args {
         value_parser = bytes
     )]
     memory_budget: usize,
+    /// How long a client may let wait for the next part of what it sends, or not take any of its
+    /// answer; three times that for all of it
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = env::CLIENT_TIMEOUT,
+        hide_env_values = true,
+        default_value = "10s",
+        value_parser = args::duration
+    )]
+    client_timeout: Duration,
     /// How long requests may take to end when this is asked to end
     #[arg(
         long,
@@ -192,6 +203,7 @@ impl Settings {
         within("--auth-window", args.auth_window, Duration::from_secs(1), DAY)?;
         within("--max-connections", args.max_connections, 1, 65_536)?;
         within("--memory-budget", args.memory_budget, 9 << 20, 1 << 40)?;
+        within("--client-timeout", args.client_timeout, Duration::from_secs(1), HOUR)?;
         within("--drain", args.drain, Duration::ZERO, HOUR)?;
         let tls = match (&args.tls_cert, &args.tls_key) {
             (Some(certificate), Some(key)) => {
@@ -210,10 +222,25 @@ impl Settings {
                 window: args.auth_window,
                 trusted_proxies: args.trusted_proxies,
             },
+            patience: patience(args.client_timeout),
             drain: args.drain,
             ..tenure_switchboard::Settings::default()
         };
         Ok(Self { store, log: args.log, server })
+    }
+}
+
+/// What clients get, when they may take so long for each step.
+fn patience(step: Duration) -> Patience {
+    let usual = Patience::default();
+    Patience {
+        head: step,
+        body_stall: step,
+        write_stall: step,
+        body: step * 3,
+        write: step * 3,
+        tick: usual.tick.min(step / 4),
+        ..usual
     }
 }
 

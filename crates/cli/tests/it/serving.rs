@@ -36,6 +36,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         (&["--max-connections", "0"], "--max-connections"),
         (&["--memory-budget", "1MiB"], "--memory-budget"),
         (&["--memory-budget", "lots"], "32MiB"),
+        (&["--client-timeout", "0s"], "--client-timeout"),
         (&["--drain", "2h"], "--drain"),
         (&["extra"], "unexpected"),
     ] {

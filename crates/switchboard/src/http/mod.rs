@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 
-use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue};
+use hyper::header::{CONNECTION, HOST, HeaderValue};
 use hyper::http::request::Parts;
+use hyper::{Request, Version};
 use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
 use tokio::sync::{Semaphore, watch};
@@ -96,6 +96,9 @@ pub(crate) async fn serve(state: &State, visit: Visit, request: Request<Incoming
     let began = BootClock.now();
     let (head, body) = request.into_parts();
     let (endpoint, id) = match route::find(head.method.as_str(), head.uri.path()) {
+        _ if !says_one_host(&head) => {
+            (Err(Refusal::bad_request("HTTP/1.1 wants one Host header").closing()), "")
+        }
         Found::Endpoint(endpoint, id) => (Ok(endpoint), id),
         Found::NotAllowed(allow) => (Err(Refusal::method_not_allowed(allow)), ""),
         Found::Nothing => (Err(Refusal::not_found("there is nothing at this path")), ""),
@@ -121,6 +124,12 @@ pub(crate) async fn serve(state: &State, visit: Visit, request: Request<Incoming
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer
+}
+
+/// HTTP/1.1 asks for exactly one; two are read differently by whoever stands in between.
+fn says_one_host(head: &Parts) -> bool {
+    let hosts = head.headers.get_all(HOST).iter().count();
+    hosts == 1 || hosts == 0 && head.version == Version::HTTP_10
 }
 
 /// A panic is a bug, and ends nothing but its request.

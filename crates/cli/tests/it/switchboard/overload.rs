@@ -1,10 +1,8 @@
 //! More than it can take.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use serde_json::Value;
 
 use super::{BATCH, INGEST, Place, Server, agent, envelope};
 use crate::running::LIMIT;
@@ -23,16 +21,18 @@ fn peak_memory(server: &Server) -> u64 {
 #[test]
 fn memory_is_bounded_whatever_comes() {
     let place = Place::sqlite();
-    let server = place.serve(&[]);
+    let server = place.serve(&["--client-timeout", "2s"]);
+    let text = "y".repeat(512 << 10);
     let stuck: Vec<TcpStream> = (0..100).map(|n| stuck_client(&server, n)).collect();
     let (taken, turned_away) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        for client in 0..64 {
-            let (server, taken, turned_away) = (&server, &taken, &turned_away);
+        for client in 0..48 {
+            let (server, text) = (&server, text.as_str());
+            let (taken, turned_away) = (&taken, &turned_away);
             scope.spawn(move || {
                 let agent = agent();
-                for round in 0..6 {
-                    let body = large_batch(client * 100 + round);
+                for round in 0..3 {
+                    let body = large_batch(client * 100 + round, text);
                     let kind = [("content-type", "application/json")];
                     // Who is turned away may find the connection closed before all is sent.
                     let answer = server.try_post(&agent, BATCH, body.as_bytes(), &kind);
@@ -45,10 +45,10 @@ fn memory_is_bounded_whatever_comes() {
             });
         }
     });
-    let (taken, turned_away) = (taken.into_inner(), turned_away.into_inner());
-    assert!(taken > 0 && turned_away > 0, "{taken} taken, {turned_away} turned away");
     let peak = peak_memory(&server);
     assert!(peak < 150 << 10, "{peak} KiB");
+    let (taken, turned_away) = (taken.into_inner(), turned_away.into_inner());
+    assert!(taken > 0 && turned_away > 0, "{taken} taken, {turned_away} turned away");
     // Once the crowd has gone, there is room for everybody.
     testkit::wait_until("there is room again", LIMIT, || {
         server.ingest(&envelope("after")).status == 202
@@ -60,14 +60,16 @@ fn memory_is_bounded_whatever_comes() {
 }
 
 /// 4 MiB of envelopes.
-fn large_batch(seed: usize) -> String {
+fn large_batch(seed: usize, text: &str) -> String {
     let large = |n: usize| {
         let mut given = envelope(&format!("large-{seed}-{n}"));
-        given["payload"]["normalized_text"] = "y".repeat(512 << 10).into();
-        given
+        given["payload"]["normalized_text"] = "LARGE".into();
+        given.to_string().replace("LARGE", text)
     };
-    Value::Array((0..8).map(large).collect()).to_string()
+    format!("[{}]", (0..8).map(large).collect::<Vec<_>>().join(","))
 }
+
+const OPENAPI: &str = "GET /api/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 /// Sends half of a request, or asks for much and reads nothing.
 fn stuck_client(server: &Server, n: usize) -> TcpStream {
@@ -76,28 +78,37 @@ fn stuck_client(server: &Server, n: usize) -> TcpStream {
         "POST {INGEST} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: 100000\r\n\r\n{{\"half\":"
     );
-    let pages = "GET /api/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(200);
-    let request = if n % 2 == 0 { head } else { pages };
+    let pages = OPENAPI.repeat(200);
+    let request = if n.is_multiple_of(2) { head } else { pages };
     // It may be full by now.
     let _ = socket.write_all(request.as_bytes());
     socket
 }
 
-/// A client that stops in the middle of its body is cut off, and those that were let in count less
-/// than the budget again.
+/// Clients that stop in the middle of a head or of a body are cut off, and so is one that takes
+/// nothing of its answers.
 #[test]
 fn a_slow_client_is_cut_off() {
     let place = Place::sqlite();
     let server = place.serve(&["--client-timeout", "1s"]);
-    let mut half = stuck_client(&server, 0);
-    let mut silent = TcpStream::connect(server.at).unwrap();
-    for socket in [&mut half, &mut silent] {
+    let half_a_body = stuck_client(&server, 0);
+    let mut half_a_head = TcpStream::connect(server.at).unwrap();
+    half_a_head.write_all(b"GET /health HTTP/1.1\r\nho").unwrap();
+    for (mut socket, told) in [(half_a_body, "HTTP/1.1 408 "), (half_a_head, "")] {
         socket.set_read_timeout(Some(LIMIT)).unwrap();
-        let mut answer = Vec::new();
-        // However it is told, it is over.
-        let _ = socket.read_to_end(&mut answer);
-        let answer = String::from_utf8_lossy(&answer);
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        let mut answer = String::new();
+        let ended = socket.read_to_string(&mut answer);
+        assert!(ended.is_ok(), "{ended:?}: {answer}");
+        assert!(answer.starts_with(told), "{answer}");
     }
+    let mut greedy = stuck_client(&server, 1);
+    greedy.set_write_timeout(Some(LIMIT)).unwrap();
+    let pages = OPENAPI.repeat(100);
+    let broken = loop {
+        if let Err(error) = greedy.write_all(pages.as_bytes()) {
+            break error.kind();
+        }
+    };
+    assert!(matches!(broken, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{broken}");
     server.ingest(&envelope("1")).is(202);
 }
