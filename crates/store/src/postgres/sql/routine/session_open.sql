@@ -53,6 +53,10 @@ BEGIN
             SELECT FROM tenure.spent WHERE group_name = p_group AND nonce = p_nonce
         );
         IF NOT v_is_there AND v_spent THEN
+            -- The same call may have come through between the two looks: look at what it made.
+            CONTINUE WHEN EXISTS (
+                SELECT FROM tenure.session WHERE group_name = p_group AND instance = p_instance
+            );
             RETURN 'spent';
         ELSIF v_is_there THEN
             v_live := NOT v_row.ended AND v_row.expires_at > clock_timestamp();
