@@ -146,7 +146,11 @@ pub(super) fn create(db: &Connection, token: &NewToken, now: i64) -> rusqlite::R
     );
     execute(db, sql, row)?;
     let action = if token.replaces.is_some() { "rotate" } else { "create" };
-    let metadata = json!({ "roles": token.roles, "replaces": token.replaces });
+    let metadata = json!({
+        "environment": token.environment,
+        "roles": token.roles,
+        "replaces_token_id": token.replaces,
+    });
     let (token_id, reason) = (token.token_id.as_str(), token.description.as_str());
     record(db, &Entry { token_id, action, by: &token.by, reason, metadata }, now)?;
     Ok(true)

@@ -21,7 +21,8 @@ pub(super) const KINDS: [Kind; 4] = [Kind::Messages, Kind::Keys, Kind::Letters, 
 
 /// Takes a step of one kind and says how many rows it took.
 pub(super) fn prune(db: &Connection, kind: Kind, keep: Keep, now: i64) -> rusqlite::Result<usize> {
-    let (bodies, keys) = (now.saturating_sub(keep.bodies), now.saturating_sub(keep.keys));
+    let bodies = now.saturating_sub(keep.bodies);
+    let keys = now.saturating_sub(keep.keys.max(keep.bodies));
     let (sql, before) = match kind {
         Kind::Messages => return messages(db, bodies),
         Kind::Keys => (

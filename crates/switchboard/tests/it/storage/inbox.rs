@@ -138,8 +138,13 @@ pub async fn a_page_ends_with_its_bytes(place: Place) {
 
 pub async fn behind_the_end(place: Place) {
     fill(&place, 2).await;
-    let page = place.storage.inbox(&InboxQuery { after: 5, ..query(10) }).await.unwrap();
-    assert_eq!((page.messages.len(), page.next_after, page.at_end), (0, 5, true));
+    for after in [5, i64::MAX] {
+        for endpoint_identity in [None, text("bot")] {
+            let query = InboxQuery { after, endpoint_identity, ..query(10) };
+            let page = place.storage.inbox(&query).await.unwrap();
+            assert_eq!((page.messages.len(), page.next_after, page.at_end), (0, after, true));
+        }
+    }
 }
 
 pub async fn found_trimmed_or_nothing(place: Place) {

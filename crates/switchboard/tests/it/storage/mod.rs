@@ -118,6 +118,7 @@ cases! {
         positions_go_on_after_everything_is_gone
         a_key_lives_on_while_it_is_seen
         a_key_past_its_retention_is_new
+        a_key_outlives_its_message
         only_letters_that_ended
         addresses_whose_window_is_over
         a_step_is_bounded

@@ -66,6 +66,14 @@ pub async fn a_key_past_its_retention_is_new(place: Place) {
     assert_eq!(positions(&inbox(&place.storage).await), [2]);
 }
 
+pub async fn a_key_outlives_its_message(place: Place) {
+    commit_one(&place.storage, named(&["a"])).await;
+    place.age("ingest_dedupe", "last_seen_at", 20 * DAY, "seen = 1").await;
+    let short = Keep { keys: micros(DAY), ..keep() };
+    assert_eq!(place.storage.prune(short).await.unwrap(), Pruned::default());
+    assert!(stored(&commit_one(&place.storage, named(&["a"])).await)[0].duplicate);
+}
+
 pub async fn only_letters_that_ended(place: Place) {
     let letters = [letter("a"), letter("b"), letter("c")];
     for letter in &letters {

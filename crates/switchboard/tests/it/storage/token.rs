@@ -183,6 +183,13 @@ pub async fn the_trail_is_newest_first(place: Place) {
     assert_eq!(trail(Some("tok_a"), 10).await, [all[0], all[2]]);
     let entry = place.storage.audit(None, 1).await.unwrap().remove(0);
     assert_eq!(entry.reason, "rotated");
+    let made = place.storage.audit(Some("tok_b"), 1).await.unwrap().remove(0);
+    let made: serde_json::Value = serde_json::from_str(&made.metadata).unwrap();
+    let (environment, roles) = (&new.environment, &new.roles);
+    let expected = serde_json::json!({
+        "environment": environment, "roles": roles, "replaces_token_id": "tok_a"
+    });
+    assert_eq!(made, expected);
     assert!(entry.performed_at > 0);
 }
 

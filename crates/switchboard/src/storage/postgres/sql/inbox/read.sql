@@ -1,6 +1,6 @@
 -- A page of the inbox. Positions have no gaps, so that a bound on them bounds the rows looked at.
 WITH bounds AS MATERIALIZED (
-    SELECT last, trimmed, least(last, greatest($1, trimmed) + 10000) AS upto
+    SELECT last, trimmed, least(last, greatest(least($1, last), trimmed) + 10000) AS upto
     FROM tenure.inbox_position WHERE only_row
 ), page AS (
     SELECT m.*, lead(true, 1, false) OVER line AS more,

@@ -11,7 +11,7 @@ WITH made AS (
 INSERT INTO tenure.token_audit_log
     (token_id, action_type, operator_identity, reason, performed_at, metadata)
 SELECT token_id, CASE WHEN replaces_token_id IS NULL THEN 'create' ELSE 'rotate' END, created_by,
-    description, created_at, json_build_object('environment', environment, 'roles', roles,
-        'replaces_token_id', replaces_token_id)::text
+    description, created_at, json_build_object('environment', environment,
+        'roles', string_to_array(roles, ','), 'replaces_token_id', replaces_token_id)::text
 FROM made
 RETURNING id
