@@ -22,8 +22,9 @@ pub use envelope::PAIRS;
 pub use invalid::{Invalid, Issue};
 pub use query::{BadQuery, InboxWords, inbox_query};
 
-/// Arrays and objects within each other; what is deeper breaks those who read it later.
-pub const MAX_DEPTH: usize = 128;
+/// Arrays and objects within each other; what is deeper breaks those who read it later. Many stop
+/// at 127, and a page of the inbox has the envelope in three more.
+pub const MAX_DEPTH: usize = 124;
 
 /// The longest identity or key, in bytes of UTF-8: it must fit a row of an index.
 pub const MAX_IDENTITY_BYTES: usize = 1_024;

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
+use super::super::json::Scanner;
 use super::*;
 
 /// UTF-16, which can say lone surrogates.
@@ -319,6 +320,19 @@ proptest! {
         let _ = inbox_query(&String::from_utf8_lossy(&bytes));
     }
 
+    /// What is JSON, and where it ends, is what another parser says of any text.
+    #[test]
+    fn json_is_what_others_take(
+        parts in prop::collection::vec(prop::sample::select(PARTS), 0..16),
+    ) {
+        let text = parts.concat();
+        let mut scan = Scanner::new(&text);
+        let ours = scan.skip(usize::MAX).and_then(|range| scan.end().map(|()| range));
+        let theirs = serde_json::from_str::<&serde_json::value::RawValue>(&text);
+        let ours = ours.ok().map(|range| &text[range]);
+        prop_assert_eq!(ours, theirs.ok().map(serde_json::value::RawValue::get), "{}", text);
+    }
+
     /// Damage is noticed, or what is left is an envelope; others agree on what is JSON.
     #[test]
     fn damage_never_makes_it_panic(
@@ -350,6 +364,39 @@ proptest! {
         }
     }
 }
+
+/// What JSON is made of, and almost.
+const PARTS: &[&str] = &[
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ":",
+    "\"",
+    "\"a\"",
+    "\"a\":",
+    "\\",
+    "\\u",
+    "\"\\ud800\"",
+    "\"\\u00zz\"",
+    "null",
+    "nul",
+    "true",
+    "false",
+    "0",
+    "1",
+    "-",
+    ".",
+    "e",
+    "+",
+    "1.5e-3",
+    " ",
+    "\n",
+    "\0",
+    "\u{85}",
+    "/",
+];
 
 /// What damage may leave behind.
 const PUT: &[&str] = &["", "\"", "{", "}", "[", "]", ",", ":", "\\", "\0", "1", "e", "\u{85}"];
