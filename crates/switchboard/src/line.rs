@@ -114,9 +114,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, N: AsRef<Notes> + Unpin> AsyncWrite for 
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_flush(context);
-        if polled.is_pending() {
-            self.notes.as_ref().blocked.store(true, Ordering::Relaxed);
-        }
+        // TLS takes what is written at once, and may wait with it here.
+        self.notes.as_ref().blocked.store(polled.is_pending(), Ordering::Relaxed);
         polled
     }
 

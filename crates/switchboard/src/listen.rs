@@ -12,8 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::Request;
-use hyper::body::Incoming;
-use hyper::header::CONNECTION;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -122,9 +121,10 @@ impl Guest {
             let notes = notes.as_ref();
             async move {
                 notes.begin();
+                let has_body = !request.body().is_end_stream();
                 let answer = http::serve(state, self.visit, request).await;
-                let unread = answer.headers().contains_key(CONNECTION);
-                notes.end(unread && answer.status().as_u16() >= 400);
+                // Who is refused was perhaps not listened to until the end.
+                notes.end(has_body && answer.status().as_u16() >= 400);
                 Ok::<_, std::convert::Infallible>(answer)
             }
         });

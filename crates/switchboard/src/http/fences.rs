@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure_core::DutyKey;
 
 use super::answer::{Answer, Refusal, Refused, json_value};
-use super::letters::{SMALL, check, parsed, sound};
+use super::letters::{LONGEST_REASON, SMALL, check, parsed, sound};
 use super::{Asked, body, content, time};
 
 #[derive(Deserialize)]
@@ -48,7 +48,7 @@ impl Asked<'_> {
         let whole = body::read(self.state, body, SMALL).await?;
         let asked: Reset = parsed(&whole.bytes, "reset request")?;
         let mut wrong = Vec::new();
-        check(&mut wrong, "reason", &asked.reason, 4096);
+        check(&mut wrong, "reason", &asked.reason, LONGEST_REASON);
         if asked.duty.parse::<DutyKey>().is_err() {
             wrong.push(("duty", "is not GROUP/DUTY as tenure prints it".to_owned()));
         }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::answer::{Answer, Refusal, Refused, json_text};
-use super::{Asked, State, time};
+use super::{Asked, Phase, State, time};
 use crate::budget::Share;
 use crate::follow::Follower;
 use crate::metrics::Overload;
@@ -67,7 +67,8 @@ impl Asked<'_> {
                 tokio::select! {
                     () = follower.moved(seen) => {}
                     () = tokio::time::sleep(left) => {}
-                    _ = phase.changed() => {}
+                    // Not `changed`: it may have changed since it was looked at above.
+                    _ = phase.wait_for(|phase| *phase != Phase::Running) => {}
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Dead letters: what connectors gave up.
 
+use std::fmt::Write;
+
 use hyper::StatusCode;
 use hyper::body::{Bytes, Incoming};
 use serde::Deserialize;
@@ -20,7 +22,7 @@ use crate::storage::{
 use crate::token::Role;
 
 /// The longest reason.
-const LONGEST_REASON: usize = 4096;
+pub(super) const LONGEST_REASON: usize = 4096;
 /// The longest text that names something.
 const LONGEST_NAME: usize = ingest::MAX_IDENTITY_BYTES;
 const CLASSES: [&str; 5] =
@@ -30,8 +32,10 @@ const STATES: [&str; 3] = ["pending", "replayed", "discarded"];
 const STEP: usize = 4;
 /// A list ends when it has more bytes than this.
 const LIST_BYTES: usize = 4 << 20;
-/// What a list costs at most.
-const LIST_COST: usize = 8 << 20;
+/// What a list costs at most: itself, and the letters that were read last.
+const LIST_COST: usize = 12 << 20;
+/// As much as is told of what is wrong; it may repeat what was sent, which may be long.
+const LONGEST_COMPLAINT: usize = 300;
 /// The largest body that only says what to do.
 pub(super) const SMALL: usize = 64 << 10;
 
@@ -123,21 +127,32 @@ impl Asked<'_> {
             let message = "query parameter state: is not pending, replayed or discarded";
             return Err(Refusal::bad_request(message));
         }
+        let endpoint = query.endpoint_identity.as_ref();
+        if endpoint.is_some_and(|it| it.is_empty() || it.len() > LONGEST_NAME) {
+            let message = "query parameter endpoint: is empty, or longer than any endpoint's name";
+            return Err(Refusal::bad_request(message));
+        }
         let room = room(self.state, LIST_COST).await?;
-        let mut texts: Vec<String> = Vec::new();
-        let mut bytes = 0;
+        let mut text = String::from("{\"data\":[");
+        let mut listed = 0;
         let mut more = true;
-        while more && texts.len() < limit && bytes < LIST_BYTES {
-            query.limit = STEP.min(limit - texts.len());
+        while more && listed < limit && text.len() < LIST_BYTES {
+            query.limit = STEP.min(limit - listed);
             let found = self.state.storage.letters(&query).await?;
             more = found.len() == query.limit;
             query.after = found.last().map_or(query.after, |kept| Some(kept.letter.id));
-            texts.extend(found.iter().map(written));
-            bytes = texts.iter().map(String::len).sum();
+            // One after the other: what is written is not kept twice.
+            for kept in found {
+                text.push_str(if listed == 0 { "" } else { "," });
+                write_letter(&mut text, &kept);
+                listed += 1;
+            }
         }
         let next = query.after.filter(|_| more).map(|id| id.to_string());
         let meta = json!({ "next_after": next });
-        Ok(room.answer(format!("{{\"data\":[{}],\"meta\":{meta}}}", texts.join(","))))
+        // Writing to a String never fails.
+        let _ = write!(text, "],\"meta\":{meta}}}");
+        Ok(room.answer(text))
     }
 
     /// `GET /api/switchboard/dead-letters/{id}`.
@@ -146,7 +161,10 @@ impl Asked<'_> {
         self.no_query()?;
         let room = room(self.state, LIST_COST / 2).await?;
         let kept = self.kept().await?;
-        Ok(room.answer(format!("{{\"data\":{}}}", written(&kept))))
+        let mut text = String::from("{\"data\":");
+        write_letter(&mut text, &kept);
+        text.push('}');
+        Ok(room.answer(text))
     }
 
     /// `POST /api/switchboard/dead-letters/{id}/replay`.
@@ -213,6 +231,10 @@ impl Asked<'_> {
         };
         match self.state.storage.resolve_letter(&resolve).await? {
             Resolved::Done => Ok(()),
+            // Somebody else was faster, after this one's envelope went in.
+            Resolved::Before if request_id.is_some() => Err(Refusal::conflict(
+                "this dead letter was ended by somebody else meanwhile; its envelope was submitted",
+            )),
             Resolved::Before => Err(already("ended")),
             Resolved::Nothing => Err(unknown()),
         }
@@ -251,7 +273,7 @@ pub(super) fn parsed<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Res
             serde_json::error::Category::Data => "value_error",
             _ => "json_invalid",
         };
-        let says = wrong.to_string();
+        let says: String = wrong.to_string().chars().take(LONGEST_COMPLAINT).collect();
         Refusal::invalid(&format!("Invalid {what}: {says}"), json!([error(kind, "", &says)]))
     })
 }
@@ -333,9 +355,9 @@ fn digest(letter: &Letter<'_>, attempts: i64) -> [u8; 32] {
 }
 
 /// The envelope is JSON already and goes out as it is.
-fn written(kept: &KeptLetter) -> String {
+fn write_letter(out: &mut String, kept: &KeptLetter) {
     let letter = &kept.letter;
-    let mut text = json!({
+    let text = json!({
         "id": letter.id.to_string(),
         "posted_at": time(kept.posted_at),
         "source": {
@@ -356,11 +378,10 @@ fn written(kept: &KeptLetter) -> String {
         "request_id": kept.request_id.map(|id| id.to_string()),
     })
     .to_string();
-    text.pop();
-    text.push_str(",\"envelope\":");
-    text.push_str(&letter.envelope);
-    text.push('}');
-    text
+    out.push_str(text.strip_suffix('}').unwrap_or(&text));
+    out.push_str(",\"envelope\":");
+    out.push_str(&letter.envelope);
+    out.push('}');
 }
 
 #[cfg(test)]
@@ -402,5 +423,8 @@ mod tests {
             let refusal = read(text.as_bytes()).unwrap_err();
             assert_eq!(refusal.status, StatusCode::UNPROCESSABLE_ENTITY, "{text}");
         }
+        let long = GOOD.replace("\"reason\"", &format!("\"{}\"", "\\u0001".repeat(100_000)));
+        let told = read(long.as_bytes()).unwrap_err().item(0).to_string();
+        assert!(told.len() < 10_000, "what was sent is not sent back: {}", told.len());
     }
 }

@@ -7,6 +7,9 @@ use percent_encoding::percent_decode_str;
 
 use super::answer::{Refusal, Refused};
 
+/// More parameters than any request has: each is compared with all before it.
+const MOST: usize = 16;
+
 /// The parameters of a request, until they are taken.
 #[derive(Debug)]
 pub(crate) struct Query(Vec<(String, String)>);
@@ -18,6 +21,9 @@ impl Query {
         for part in parts {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (name, value) = (decoded(name)?, decoded(value)?);
+            if found.len() == MOST {
+                return Err(Refusal::bad_request("there are too many query parameters"));
+            }
             if found.iter().any(|(known, _)| *known == name) {
                 return Err(Refusal::bad_request("a query parameter is there twice"));
             }
@@ -26,10 +32,10 @@ impl Query {
         Ok(Self(found))
     }
 
-    /// A text; an empty one is as none.
+    /// A text; perhaps an empty one.
     pub(crate) fn text(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(known, _)| known == name)?;
-        Some(self.0.swap_remove(at).1).filter(|value| !value.is_empty())
+        Some(self.0.swap_remove(at).1)
     }
 
     /// A number between two others.
@@ -83,7 +89,7 @@ mod tests {
         let mut query = read("a=x%20y+z&b=7&&c=&d=%C3%A4");
         assert_eq!(query.text("a").as_deref(), Some("x y z"));
         assert_eq!(query.number("b", (1, 7)).unwrap(), Some(7));
-        assert_eq!(query.text("c"), None);
+        assert_eq!(query.text("c").as_deref(), Some(""));
         assert_eq!(query.text("d").as_deref(), Some("ä"));
         assert_eq!(query.text("a"), None);
         query.end().unwrap();
@@ -96,7 +102,11 @@ mod tests {
         for bad in ["a=%", "a=%4", "a=%zz", "a=%FF", "a=%00", "a=1&a=2", "%=1", "a=%é"] {
             assert!(Query::read(Some(bad)).is_err(), "{bad}");
         }
-        for bad in ["n=0", "n=8", "n=-1", "n=%2B3", "n=1e0", "n=99999999999999999999", "n=x"] {
+        let many: Vec<_> = (0..=MOST).map(|n| format!("p{n}=1")).collect();
+        assert!(Query::read(Some(&many[1..].join("&"))).is_ok());
+        assert!(Query::read(Some(&many.join("&"))).is_err());
+        for bad in ["n=", "n=0", "n=8", "n=-1", "n=%2B3", "n=1e0", "n=99999999999999999999", "n=x"]
+        {
             assert!(read(bad).number("n", (1, 7)).is_err(), "{bad}");
         }
     }
