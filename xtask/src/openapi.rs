@@ -5,62 +5,119 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use testkit::wait_until;
 
-use crate::run::{cargo, check};
-use crate::servers::Servers;
+use crate::run::{cargo, check, output};
+use crate::servers::{Servers, install_all};
 
 /// As it was tried; it comes from PyPI.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 /// What must hold of every answer.
+///
+/// Not `positive_data_acceptance`: that three headers come together, that a dead letter has not
+/// ended, and that a token's scope allows an endpoint cannot be said in the document.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
     response_headers_conformance,response_schema_conformance,unsupported_method,\
     allow_header_conformance,negative_data_rejection";
-const SECONDS: &str = "120";
-const LIMIT: Duration = Duration::from_secs(60);
+/// And once there are tokens: without one nothing is answered that asks for one.
+const CHECKS_WITH_TOKENS: &str = "ignored_auth";
+/// Taught to the tool: it has no words for JSON by lines. A text is such a body already.
+const HOOKS: &str = r#"
+import schemathesis
 
-/// Both stores, two minutes each.
+@schemathesis.serializer("application/x-ndjson")
+def lines(context, value):
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+"#;
+/// Whether a token must be shown: the document says that it depends, and this is what it says
+/// once there are tokens.
+const OPTIONAL: &str = r#""security": [{"bearer": []}, {}]"#;
+const REQUIRED: &str = r#""security": [{"bearer": []}]"#;
+const DOCUMENT: &str = "crates/switchboard/src/http/openapi.json";
+const SECONDS: &str = "90";
+const LIMIT: Duration = Duration::from_secs(60);
+const TENURE: &str = "target/debug/tenure";
+
+/// Both stores, open and with tokens.
 pub(crate) fn run() -> Result<()> {
     let servers = Servers::start()?;
     cargo(&["build", "--package", "tenure-cli"], &[], &[])?;
     let folder = PathBuf::from("target/tmp/openapi");
     fs::create_dir_all(&folder)?;
+    // The tool runs in this folder, where it leaves what it remembers.
+    let folder = fs::canonicalize(folder)?;
     let tool = install(&folder)?;
-    let file = folder.join(format!("{}.db", std::process::id()));
-    attack(&tool, &format!("sqlite:{}", file.display()), &folder)?;
-    let postgres = format!("{}?schema=openapi", servers.postgres());
-    attack(&tool, &postgres, &folder)
+    let id = std::process::id();
+    for (n, with_tokens) in [false, true].into_iter().enumerate() {
+        let file = folder.join(format!("{id}-{n}.db"));
+        attack(&tool, &format!("sqlite:{}", file.display()), &folder, with_tokens)?;
+        let postgres = format!("{}?schema=openapi_{n}", servers.postgres());
+        attack(&tool, &postgres, &folder, with_tokens)?;
+    }
+    Ok(())
 }
 
 /// Into an environment of its own, once.
 fn install(folder: &Path) -> Result<PathBuf> {
     let environment = folder.join("venv");
     let tool = environment.join("bin/schemathesis");
-    if !tool.exists() {
-        check(Command::new("python3").args(["-m", "venv"]).arg(&environment))
-            .context("this needs Debian's python3-venv")?;
-        check(Command::new(environment.join("bin/pip")).args(["install", "-q", SCHEMATHESIS]))?;
+    if tool.exists() {
+        return Ok(tool);
     }
+    // The package brings no program: what it brings is asked for.
+    if output(Command::new("python3").args(["-c", "import ensurepip"])).is_err() {
+        install_all(&["python3", "python3-venv"])?;
+    }
+    check(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
+    check(Command::new(environment.join("bin/pip")).args(["install", "-q", SCHEMATHESIS]))?;
     Ok(tool)
 }
 
-fn attack(tool: &Path, store: &str, folder: &Path) -> Result<()> {
+fn attack(tool: &Path, store: &str, folder: &Path, with_tokens: bool) -> Result<()> {
+    let mut document = fs::read_to_string(DOCUMENT)?;
+    let mut header = Vec::new();
+    let mut checks = CHECKS.to_owned();
+    if with_tokens {
+        ensure!(document.contains(OPTIONAL), "{DOCUMENT} says otherwise whether tokens are needed");
+        document = document.replace(OPTIONAL, REQUIRED);
+        header = vec!["--header".to_owned(), format!("Authorization: Bearer {}", token(store)?)];
+        checks = format!("{checks},{CHECKS_WITH_TOKENS}");
+    }
+    let told = folder.join("openapi.json");
+    fs::write(&told, document)?;
+    let hooks = folder.join("hooks.py");
+    fs::write(&hooks, HOOKS)?;
     let log = folder.join("serve.err");
-    let mut command = Command::new("target/debug/tenure");
-    command.args(["--store", store, "serve", "--listen", "127.0.0.1:0"]).stdin(Stdio::null());
+    let mut command = Command::new(TENURE);
+    // Requests without a token are what is tried here; who does it too often is not.
+    command.args(["--store", store, "serve", "--listen", "127.0.0.1:0"]);
+    command.args(["--auth-failures", "1000000"]).stdin(Stdio::null());
     let server = Server(command.stderr(File::create(&log)?).spawn()?);
     let address = || {
         let said = fs::read_to_string(&log).unwrap_or_default();
         let (_, rest) = said.split_once("http://")?;
-        rest.split(char::is_whitespace).next().map(str::to_owned)
+        let (address, _) = rest.split_once(char::is_whitespace)?;
+        Some(address.to_owned())
     };
     wait_until("the switchboard listens", LIMIT, || address().is_some())?;
-    let url = format!("http://{}/api/openapi.json", address().context("it listened before")?);
-    let words = ["run", &url, "--checks", CHECKS, "--max-time", SECONDS, "--workers", "2"];
-    let attacked = check(Command::new(tool).args(words).args(["--request-timeout", "60"]));
+    let url = format!("http://{}", address().context("it listened before")?);
+    let words = ["--url", &url, "--checks", &checks, "--max-time", SECONDS, "--workers", "2"];
+    let mut attack = Command::new(tool);
+    attack.current_dir(folder).env("SCHEMATHESIS_HOOKS", hooks).arg("run").arg(told).args(header);
+    attack.args(words).args(["--request-timeout", "60", "--continue-on-failure"]);
+    let attacked = check(&mut attack);
     drop(server);
     attacked
+}
+
+/// One that may do everything, for one endpoint: the one of the document's examples.
+fn token(store: &str) -> Result<String> {
+    let mut command = Command::new(TENURE);
+    command.args(["--store", store, "token", "create", "--channel", "telegram"]);
+    command.args(["--provider", "telegram", "--endpoint", "test_bot"]);
+    command.args(["--role", "ingest", "--role", "read", "--role", "admin"]);
+    Ok(output(&mut command)?.trim().to_owned())
 }
 
 /// Ends with this value.

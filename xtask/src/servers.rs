@@ -58,7 +58,7 @@ pub(crate) fn hold() -> Result<()> {
     Ok(())
 }
 
-/// Installs the packages that are missing; without the right to, says which.
+/// Installs the packages that are missing.
 pub(crate) fn install() -> Result<()> {
     install_all(&packages::missing())
 }
@@ -68,7 +68,8 @@ pub(crate) fn install_patroni() -> Result<()> {
     install_all(&packages::missing_of(packages::PATRONI))
 }
 
-fn install_all(missing: &[&str]) -> Result<()> {
+/// Installs these packages; without the right to, says which.
+pub(crate) fn install_all(missing: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
