@@ -9,6 +9,7 @@ use super::{
 on_both_stores! {
     a_token_opens_what_its_role_and_scope_say
     a_revoked_token_is_out_at_once_on_every_replica
+    a_token_is_replaced_while_both_are_good_and_expires
     failed_attempts_are_limited_over_all_replicas
     proxies_are_believed_as_far_as_they_are_trusted
     without_tokens_it_is_open_to_this_machine_alone
@@ -99,6 +100,24 @@ fn a_revoked_token_is_out_at_once_on_every_replica(place: &Place) {
             with(server, &read, INBOX).refused(401, "invalid_token");
         }
     }
+}
+
+fn a_token_is_replaced_while_both_are_good_and_expires(place: &Place) {
+    let (old, id) = place.token(&SCOPE);
+    let (new, new_id) = place.token(&["--replaces", &id]);
+    let server = place.serve(&[]);
+    submit(&server, &old, "test_bot").is(202);
+    submit(&server, &new, "test_bot").is(202);
+    submit(&server, &new, "other_bot").refused(403, "forbidden");
+    place.tenure(&["token", "revoke", &id, "--reason", "replaced", "--force"]).ok();
+    submit(&server, &old, "test_bot").refused(401, "invalid_token");
+    submit(&server, &new, "test_bot").is(202);
+    // A hundred days later, which this replica has not noticed by itself.
+    place.age("connector_tokens", &["expires_at"], 100 * 24 * 60);
+    let over = submit(&server, &new, "test_bot").refused(401, "invalid_token");
+    assert_eq!(over["message"], "Token has expired");
+    let trail = place.tenure(&["token", "audit", &new_id, "--json"]).ok();
+    assert!(trail.contains("rotate") && !trail.contains(&new), "{trail}");
 }
 
 fn failed_attempts_are_limited_over_all_replicas(place: &Place) {

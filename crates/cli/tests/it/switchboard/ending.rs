@@ -106,7 +106,11 @@ fn it_speaks_tls() {
         ureq::tls::Certificate::from_pem(&authority).unwrap(),
     ]));
     let tls = ureq::tls::TlsConfig::builder().root_certs(trust).build();
-    let client: ureq::Agent = ureq::Agent::config_builder().tls_config(tls).build().into();
+    let client: ureq::Agent = ureq::Agent::config_builder()
+        .tls_config(tls)
+        .timeout_global(Some(crate::running::LIMIT))
+        .build()
+        .into();
     let answer = client
         .post(format!("https://localhost:{}{INGEST}", at.port()))
         .header("content-type", "application/json")
