@@ -6,12 +6,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure_core::{Clock, Code, StoreError};
 use tenure_store::BootClock;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use crate::budget::Share;
 use crate::storage::{Ended, Outcome, Settled, Standing, Storage, Submission};
@@ -65,6 +66,8 @@ pub struct Committer {
     queue: mpsc::Sender<Waiting>,
     closing: Arc<Notify>,
     size: usize,
+    /// Until somebody waits for its end.
+    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl fmt::Debug for Committer {
@@ -90,8 +93,8 @@ impl Committer {
             limits,
             kept_back: None,
         };
-        tokio::spawn(groups.run(waiting, Arc::clone(&closing)));
-        Self { queue, closing, size: limits.queue }
+        let task = tokio::spawn(groups.run(waiting, Arc::clone(&closing)));
+        Self { queue, closing, size: limits.queue, task: Mutex::new(Some(task)) }
     }
 
     /// Waits until the submission is durable, or was refused.
@@ -122,10 +125,14 @@ impl Committer {
         self.size - self.queue.capacity()
     }
 
-    /// Takes nothing more and commits what waits.
+    /// Takes nothing more, commits what waits, and waits until that is settled.
     pub async fn close(&self) {
         self.closing.notify_one();
-        self.queue.closed().await;
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            // It ends by itself, or with the runtime.
+            let _ = task.await;
+        }
     }
 }
 
@@ -157,7 +164,7 @@ impl Groups {
             let group = self.gather(first, &mut waiting);
             tokio::spawn(Arc::clone(&self.commit).settle(group, permit));
         }
-        // All permits are there when the last group is settled. The queue closes after that.
+        // All permits are there when the last group is settled.
         let all = u32::try_from(self.limits.groups).unwrap_or(u32::MAX);
         let _ = self.permits.acquire_many(all).await;
     }

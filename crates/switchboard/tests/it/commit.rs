@@ -1,0 +1,43 @@
+//! Groups, over a real file.
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tenure_store::{IfAbsent, StoreUrl};
+use tenure_switchboard::commit::{Answer, Committer, Limits, Trouble};
+use tenure_switchboard::storage;
+
+use crate::storage::kit;
+
+/// What is in the queue when it closes is stored before the closing is over; who comes later is
+/// told so, and who finds the queue full, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_at_the_end_is_stored() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("tenure.db");
+    let url = StoreUrl::parse(&format!("sqlite:{}", path.display())).unwrap();
+    let storage = storage::open(&url, IfAbsent::Create).await.unwrap();
+    let limits = Limits { queue: 16, items: 4, ..Limits::default() };
+    let committer = Arc::new(Committer::start(Arc::clone(&storage), limits, Arc::new(|_, _| {})));
+    let mut clients = tokio::task::JoinSet::new();
+    for n in 0..64 {
+        let committer = Arc::clone(&committer);
+        clients.spawn(async move { committer.submit(kit::named(&[&format!("{n}")])).await });
+    }
+    while committer.waiting() == 0 && storage.last_position().await.unwrap() == 0 {
+        tokio::task::yield_now().await;
+    }
+    committer.close().await;
+    let stored_at_close = storage.last_position().await.unwrap();
+    let mut stored = 0;
+    while let Some(answer) = clients.join_next().await {
+        match answer.unwrap() {
+            Ok(Answer::Stored(_)) => stored += 1,
+            Err(Trouble::Full | Trouble::Closed) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(stored > 0);
+    assert_eq!(stored, stored_at_close);
+    assert_eq!(committer.submit(kit::named(&["late"])).await, Err(Trouble::Closed));
+}
