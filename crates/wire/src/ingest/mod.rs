@@ -26,6 +26,11 @@ pub use query::{BadQuery, InboxWords, inbox_query};
 /// at 127, and a page of the inbox has the envelope in three more.
 pub const MAX_DEPTH: usize = 124;
 
+/// Whether a JSON text is not too deep for those who read it later.
+pub fn fits_depth(text: &str) -> bool {
+    json::Scanner::new(text).skip(MAX_DEPTH).is_ok()
+}
+
 /// The longest identity or key, in bytes of UTF-8: it must fit a row of an index.
 pub const MAX_IDENTITY_BYTES: usize = 1_024;
 

@@ -135,7 +135,7 @@ fn key(db: &Connection, request_id: Uuid, event: &Event, now: i64) -> rusqlite::
     if let Some(previous) = event.dedupe.previous_hour {
         let sql = "SELECT dedupe_digest FROM ingest_dedupe
             WHERE dedupe_digest = ?1 OR (dedupe_digest = ?2 AND observed_at > ?3)
-            ORDER BY first_seen_at, observed_at LIMIT 1";
+            ORDER BY first_seen_at, request_id LIMIT 1";
         let from = event.observed_at_micros.saturating_sub(HOUR);
         let found = first(db, sql, (known, previous, from), |row| row.get(0))?;
         known = found.unwrap_or(known);

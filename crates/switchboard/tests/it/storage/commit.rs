@@ -112,6 +112,14 @@ pub async fn content_of_the_hour_before_in_the_same_group(place: Place) {
         assert_eq!(one.request_id, two.request_id);
     }
     assert_eq!(inbox(&place.storage).await.len(), 16);
+    // The later one came first: both are new, and each gets its own id when it comes again.
+    let group = [sent([content("late", 11, 5)]), sent([content("late", 10, 55)])];
+    let before = place.storage.commit(&group).await.unwrap();
+    let after = place.storage.commit(&group).await.unwrap();
+    for (before, after) in before.iter().zip(&after) {
+        let (before, after) = (stored(before)[0], stored(after)[0]);
+        assert_eq!((before.request_id, true), (after.request_id, after.duplicate));
+    }
 }
 
 pub async fn what_was_stored_is_there_after_opening_again(mut place: Place) {

@@ -67,8 +67,8 @@ BEGIN
             ) AS earlier ON true
             -- Of two the one that came first: who submits again gets the same answer.
             CROSS JOIN LATERAL (SELECT earlier.request_id IS NOT NULL AND (
-                own.request_id IS NULL OR (earlier.first_seen_at, earlier.observed_at)
-                    < (own.first_seen_at, own.observed_at)) AS is_earlier) AS which
+                own.request_id IS NULL OR (earlier.first_seen_at, earlier.request_id)
+                    < (own.first_seen_at, own.request_id)) AS is_earlier) AS which
             WHERE u.round = v_round AND v_open[u.gate]
                 AND (v_left IS NULL OR u.item = ANY (v_left))
         ), stored AS (
