@@ -320,7 +320,7 @@ fn read(bytes: &[u8]) -> Result<DeadLetter, Refused> {
     sound("dead letter", wrong)?;
     Ok(DeadLetter {
         id: Uuid::now_v7(),
-        digest: digest(&letter, attempts),
+        digest: digest(&letter),
         channel: letter.source.channel,
         provider: letter.source.provider,
         endpoint_identity: letter.source.endpoint_identity,
@@ -340,8 +340,9 @@ fn readable(envelope: &str) -> String {
     }
 }
 
-/// Each part with its length, so that no two letters read alike.
-fn digest(letter: &Letter<'_>, attempts: i64) -> [u8; 32] {
+/// What makes it the same letter: the event, not what was thought of it. Each part with its length,
+/// so that no two events read alike.
+fn digest(letter: &Letter<'_>) -> [u8; 32] {
     let mut hash = Sha256::new();
     let id = letter.external_event_id.as_deref();
     let parts = [
@@ -350,15 +351,12 @@ fn digest(letter: &Letter<'_>, attempts: i64) -> [u8; 32] {
         &letter.source.endpoint_identity,
         if id.is_some() { "id" } else { "none" },
         id.unwrap_or_default(),
-        &letter.error_class,
-        &letter.reason,
         letter.envelope.get(),
     ];
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hash.update(attempts.to_le_bytes());
     hash.finalize().into()
 }
 
@@ -405,7 +403,10 @@ mod tests {
         assert_eq!(letter.envelope, r#"{"a":"\ud800"}"#);
         assert_eq!(letter.attempts, 1);
         assert_eq!(read(GOOD.as_bytes()).unwrap().digest, letter.digest);
-        let other = GOOD.replace("\"no\"", "\"yes\"");
+        // A second look at the same event may have another reason; it is the same event.
+        let again = GOOD.replace("\"no\"", "\"yes\"");
+        assert_eq!(read(again.as_bytes()).unwrap().digest, letter.digest);
+        let other = GOOD.replace(r#"{"a":"#, r#"{"b":"#);
         assert_ne!(read(other.as_bytes()).unwrap().digest, letter.digest);
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
         let deep = GOOD.replace(r#"{"a":"\ud800"}"#, &deep);

@@ -230,7 +230,8 @@ pub struct Pruned {
 /// 5. Positions are given in the order of commits, without gaps; within a submission in the order
 ///    of its items. Nothing ever becomes visible before something that was there.
 /// 6. Expiry, windows and `received_at` are by the store's clock.
-/// 7. Locks are taken in one order, keys in the order of their digests: no deadlock.
+/// 7. One commit comes after another, over all replicas, and locks are taken in one order (keys in
+///    that of their digests, where there are locks on rows): no deadlock.
 #[async_trait]
 pub trait Storage: Debug + Send + Sync + 'static {
     /// Stores what is new, in one transaction; an answer for each submission.
