@@ -152,11 +152,14 @@ async fn an_eviction_that_takes_long_breaks_no_promise() {
     let leases = || server.etcdctl(&["lease", "list"]).unwrap().lines().count();
     let before = leases();
     let (group, reason) = (group(), reason());
+    // However slow the machine is, the session is alive when it comes to that.
+    assert!(is_kept(&keep(&*store, &a, &held).await));
     let mut evicting = pin!(evictor.evict(&group, &a.instance, Evict::AtTtl, &reason));
     let mut context = Context::from_waker(Waker::noop());
     while leases() == before {
         let polled = evicting.as_mut().poll(&mut context);
         assert!(matches!(polled, Poll::Pending), "{polled:?}");
+        assert!(is_kept(&keep(&*store, &a, &held).await));
     }
     // It gets no time for four seconds, while the session is kept alive.
     let (start, mut promised) = (BootClock.now(), BootClock.now());
