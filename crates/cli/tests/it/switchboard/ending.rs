@@ -1,5 +1,7 @@
 //! Starting, being watched, and ending.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use rustix::process::Signal;
@@ -9,9 +11,36 @@ use testkit::Certificates;
 use super::{BATCH, INGEST, Place, agent, envelope, envelopes, on_both_stores};
 
 on_both_stores! {
+    a_request_under_way_is_finished
     it_ends_when_everybody_is_answered
     what_happens_is_counted
     two_replicas_are_one_switchboard
+}
+
+/// It is told to end while it waits for a body: that request is read to its end and answered.
+fn a_request_under_way_is_finished(place: &Place) {
+    let server = place.serve(&[]);
+    let body = envelope("1").to_string();
+    let head = format!(
+        "POST {INGEST} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\nexpect: 100-continue\r\n\r\n",
+        body.len()
+    );
+    let mut socket = TcpStream::connect(server.at).unwrap();
+    socket.set_read_timeout(Some(crate::running::LIMIT)).unwrap();
+    socket.write_all(head.as_bytes()).unwrap();
+    let mut go_on = [0; 25];
+    socket.read_exact(&mut go_on).unwrap();
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    server.running.signal(Signal::TERM);
+    let draining = || place.said(&server).contains("draining");
+    testkit::wait_until("it drains", crate::running::LIMIT, draining).unwrap();
+    socket.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    server.running.exits(0);
+    assert_eq!(place.serve(&[]).inbox().len(), 1);
 }
 
 /// Requests keep coming while it is told to end: whoever is let in is answered and stored.
