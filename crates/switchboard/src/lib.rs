@@ -9,6 +9,7 @@ mod follow;
 mod http;
 mod line;
 mod listen;
+pub mod liveness;
 mod metrics;
 mod server;
 pub mod storage;
@@ -17,6 +18,7 @@ mod tests;
 mod tls;
 pub mod token;
 mod upkeep;
+pub mod view;
 
 pub use access::Limiter;
 pub use server::{Handle, Log, Notice, Patience, Settings, serve};

@@ -64,15 +64,18 @@ impl Environment {
 pub enum Role {
     /// Submit events and dead letters of one source: its scope.
     Ingest,
-    /// Read the inbox, dead letters, fences and metrics.
+    /// Read the inbox, dead letters, fences, connectors and metrics.
     Read,
-    /// Everything that `read` may; replay and discard dead letters, reset fences.
+    /// Everything that `read` may; replay and discard dead letters, reset fences, archive and
+    /// delete connectors.
     Admin,
+    /// Everything that `read` may; say what became of messages.
+    Consume,
 }
 
 impl Role {
     /// Every role there is.
-    pub const ALL: [Self; 3] = [Self::Ingest, Self::Read, Self::Admin];
+    pub const ALL: [Self; 4] = [Self::Ingest, Self::Read, Self::Admin, Self::Consume];
 
     /// As it is stored and printed.
     pub const fn as_str(self) -> &'static str {
@@ -80,6 +83,7 @@ impl Role {
             Self::Ingest => "ingest",
             Self::Read => "read",
             Self::Admin => "admin",
+            Self::Consume => "consume",
         }
     }
 
@@ -91,7 +95,7 @@ impl Role {
     /// Whether whoever has this role may do what needs the other one. An admin reads, and submits
     /// nothing: that needs a scope.
     pub fn allows(self, needed: Self) -> bool {
-        self == needed || (self == Self::Admin && needed == Self::Read)
+        self == needed || (needed == Self::Read && matches!(self, Self::Admin | Self::Consume))
     }
 }
 

@@ -4,4 +4,5 @@ pub mod checkpoint;
 pub mod cursor;
 pub mod exposition;
 pub mod folder;
+pub mod heartbeat;
 pub mod ingest;

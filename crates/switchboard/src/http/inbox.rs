@@ -79,7 +79,7 @@ impl Asked<'_> {
         self.reader().await?;
         self.no_query()?;
         let unknown = || Refusal::not_found("there is no message of this id");
-        let id = Uuid::try_parse(self.id).map_err(|_| unknown())?;
+        let id = Uuid::try_parse(self.parts[0]).map_err(|_| unknown())?;
         let room = room(self.state, PAGE / 4).await?;
         match self.state.storage.message(id).await? {
             Found::Message(message) => {

@@ -241,7 +241,7 @@ impl Asked<'_> {
     }
 
     fn letter_id(self) -> Result<Uuid, Refused> {
-        Uuid::try_parse(self.id).map_err(|_| unknown())
+        Uuid::try_parse(self.parts[0]).map_err(|_| unknown())
     }
 
     async fn kept(self) -> Result<KeptLetter, Refused> {

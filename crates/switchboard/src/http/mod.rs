@@ -6,13 +6,18 @@
 pub(crate) mod answer;
 mod batch;
 mod body;
+mod connectors;
 mod content;
 mod fences;
+mod heartbeat;
 mod inbox;
 mod ingest;
 mod letters;
+mod mcp;
+mod outcome;
 mod query;
 pub(crate) mod route;
+mod statistics;
 mod status;
 
 use std::future::poll_fn;
@@ -42,6 +47,7 @@ use crate::follow::Follow;
 use crate::metrics::{Metrics, Overload};
 use crate::storage::Storage;
 use crate::token::Role;
+use crate::view::time;
 
 /// Pages of the inbox and of dead letters that are put together at a time; others wait.
 pub(crate) const PAGES_AT_ONCE: usize = 2;
@@ -95,13 +101,13 @@ pub(crate) struct Visit {
 pub(crate) async fn serve(state: &State, visit: Visit, request: Request<Incoming>) -> Answer {
     let began = BootClock.now();
     let (head, body) = request.into_parts();
-    let (endpoint, id) = match route::find(head.method.as_str(), head.uri.path()) {
+    let (endpoint, parts) = match route::find(head.method.as_str(), head.uri.path()) {
         _ if !says_one_host(&head) => {
-            (Err(Refusal::bad_request("HTTP/1.1 wants one Host header").closing()), "")
+            (Err(Refusal::bad_request("HTTP/1.1 wants one Host header").closing()), ["", ""])
         }
-        Found::Endpoint(endpoint, id) => (Ok(endpoint), id),
-        Found::NotAllowed(allow) => (Err(Refusal::method_not_allowed(allow)), ""),
-        Found::Nothing => (Err(Refusal::not_found("there is nothing at this path")), ""),
+        Found::Endpoint(endpoint, parts) => (Ok(endpoint), parts),
+        Found::NotAllowed(allow) => (Err(Refusal::method_not_allowed(allow)), ["", ""]),
+        Found::Nothing => (Err(Refusal::not_found("there is nothing at this path")), ["", ""]),
     };
     let known = endpoint.as_ref().ok().copied();
     let answered = match endpoint {
@@ -113,7 +119,7 @@ pub(crate) async fn serve(state: &State, visit: Visit, request: Request<Incoming
             Err(Refusal::too_many_connections())
         }
         Ok(endpoint) => {
-            let asked = Asked { state, visit, head: &head, id };
+            let asked = Asked { state, visit, head: &head, parts };
             unpanicked(asked.answer(endpoint, body)).await
         }
         Err(refusal) => Err(refusal),
@@ -150,8 +156,8 @@ struct Asked<'a> {
     state: &'a State,
     visit: Visit,
     head: &'a Parts,
-    /// What stands for `{id}`.
-    id: &'a str,
+    /// What stands for each `{}` of the path.
+    parts: [&'a str; 2],
 }
 
 impl Asked<'_> {
@@ -178,6 +184,20 @@ impl Asked<'_> {
             Endpoint::Discard => self.discard(body).await,
             Endpoint::Fences => self.fences().await,
             Endpoint::ResetFence => self.reset_fence(body).await,
+            Endpoint::Heartbeat => self.heartbeat(body).await,
+            Endpoint::Outcome => self.outcome(body).await,
+            Endpoint::Connectors => self.connectors().await,
+            Endpoint::ConnectorSummary => self.connector_summary().await,
+            Endpoint::Fanout => self.fanout().await,
+            Endpoint::Connector => self.connector().await,
+            Endpoint::ConnectorStats => self.connector_stats().await,
+            Endpoint::Heartbeats => self.heartbeats().await,
+            Endpoint::Archive => self.archive(body).await,
+            Endpoint::DeleteConnector => self.delete_connector(body).await,
+            Endpoint::Mcp => self.mcp(body).await,
+            Endpoint::McpOther => self.mcp_other().await,
+            Endpoint::Sse => self.sse().await,
+            Endpoint::SseMessage => self.sse_message(body).await,
             Endpoint::Health => self.health(),
             Endpoint::Ready => self.ready(),
             Endpoint::Metrics => self.metrics().await,
@@ -208,9 +228,4 @@ impl Asked<'_> {
             Some(_) => self.query()?.end(),
         }
     }
-}
-
-/// Microseconds since 1970, for people.
-fn time(micros: i64) -> String {
-    jiff::Timestamp::from_microsecond(micros).unwrap_or_default().to_string()
 }

@@ -15,6 +15,20 @@ pub(crate) enum Endpoint {
     Discard,
     Fences,
     ResetFence,
+    Heartbeat,
+    Outcome,
+    Connectors,
+    ConnectorSummary,
+    Fanout,
+    Connector,
+    ConnectorStats,
+    Heartbeats,
+    Archive,
+    DeleteConnector,
+    Mcp,
+    McpOther,
+    Sse,
+    SseMessage,
     Health,
     Ready,
     Metrics,
@@ -23,7 +37,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 31] = [
         Self::Ingest,
         Self::Batch,
         Self::IngestHealth,
@@ -36,6 +50,20 @@ impl Endpoint {
         Self::Discard,
         Self::Fences,
         Self::ResetFence,
+        Self::Heartbeat,
+        Self::Outcome,
+        Self::Connectors,
+        Self::ConnectorSummary,
+        Self::Fanout,
+        Self::Connector,
+        Self::ConnectorStats,
+        Self::Heartbeats,
+        Self::Archive,
+        Self::DeleteConnector,
+        Self::Mcp,
+        Self::McpOther,
+        Self::Sse,
+        Self::SseMessage,
         Self::Health,
         Self::Ready,
         Self::Metrics,
@@ -58,6 +86,20 @@ impl Endpoint {
             Self::Discard => "dead_letter_discard",
             Self::Fences => "fences",
             Self::ResetFence => "fences_reset",
+            Self::Heartbeat => "heartbeat",
+            Self::Outcome => "inbox_outcome",
+            Self::Connectors => "connectors",
+            Self::ConnectorSummary => "connector_summary",
+            Self::Fanout => "connector_fanout",
+            Self::Connector => "connector",
+            Self::ConnectorStats => "connector_stats",
+            Self::Heartbeats => "connector_heartbeats",
+            Self::Archive => "connector_archive",
+            Self::DeleteConnector => "connector_delete",
+            Self::Mcp => "mcp",
+            Self::McpOther => "mcp_other",
+            Self::Sse => "sse",
+            Self::SseMessage => "sse_message",
             Self::Health => "health",
             Self::Ready => "ready",
             Self::Metrics => "metrics",
@@ -79,7 +121,7 @@ pub(crate) const STATUSES: [u16; 16] =
 /// For the benchmark only: what the server costs without the store.
 pub(crate) const ECHO: &str = "/api/switchboard/echo";
 
-/// A path, and what each method does there. `{id}` is one part of a path.
+/// A path, and what each method does there. Each `{}` stands for one part of a path.
 pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) methods: &'static [(&'static str, Endpoint)],
@@ -108,16 +150,40 @@ pub(crate) const ROUTES: &[Route] = &[
         &[("GET", Endpoint::IngestHealth), ("POST", Endpoint::IngestHealth)],
     ),
     get("/api/switchboard/inbox", &[("GET", Endpoint::Inbox)]),
-    get("/api/switchboard/inbox/{id}", &[("GET", Endpoint::Message)]),
+    get("/api/switchboard/inbox/{}", &[("GET", Endpoint::Message)]),
     both(
         "/api/switchboard/dead-letters",
         &[("GET", Endpoint::Letters), ("POST", Endpoint::PostLetter)],
     ),
-    get("/api/switchboard/dead-letters/{id}", &[("GET", Endpoint::Letter)]),
-    post("/api/switchboard/dead-letters/{id}/replay", &[("POST", Endpoint::Replay)]),
-    post("/api/switchboard/dead-letters/{id}/discard", &[("POST", Endpoint::Discard)]),
+    get("/api/switchboard/dead-letters/{}", &[("GET", Endpoint::Letter)]),
+    post("/api/switchboard/dead-letters/{}/replay", &[("POST", Endpoint::Replay)]),
+    post("/api/switchboard/dead-letters/{}/discard", &[("POST", Endpoint::Discard)]),
     get("/api/switchboard/fences", &[("GET", Endpoint::Fences)]),
     post("/api/switchboard/fences/reset", &[("POST", Endpoint::ResetFence)]),
+    post("/api/switchboard/heartbeat", &[("POST", Endpoint::Heartbeat)]),
+    post("/api/switchboard/inbox/{}/outcome", &[("POST", Endpoint::Outcome)]),
+    get("/api/connectors", &[("GET", Endpoint::Connectors)]),
+    get("/api/connectors/summary", &[("GET", Endpoint::ConnectorSummary)]),
+    get("/api/connectors/fanout", &[("GET", Endpoint::Fanout)]),
+    Route {
+        path: "/api/connectors/{}/{}",
+        methods: &[("GET", Endpoint::Connector), ("DELETE", Endpoint::DeleteConnector)],
+        allow: "GET, HEAD, DELETE",
+    },
+    get("/api/connectors/{}/{}/stats", &[("GET", Endpoint::ConnectorStats)]),
+    get("/api/connectors/{}/{}/heartbeats", &[("GET", Endpoint::Heartbeats)]),
+    post("/api/connectors/{}/{}/archive", &[("POST", Endpoint::Archive)]),
+    Route {
+        path: "/mcp",
+        methods: &[
+            ("GET", Endpoint::McpOther),
+            ("POST", Endpoint::Mcp),
+            ("DELETE", Endpoint::McpOther),
+        ],
+        allow: "GET, HEAD, POST, DELETE",
+    },
+    get("/sse", &[("GET", Endpoint::Sse)]),
+    post("/messages", &[("POST", Endpoint::SseMessage)]),
     get("/health", &[("GET", Endpoint::Health)]),
     get("/ready", &[("GET", Endpoint::Ready)]),
     get("/metrics", &[("GET", Endpoint::Metrics)]),
@@ -128,8 +194,8 @@ pub(crate) const ROUTES: &[Route] = &[
 /// Where a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
-    /// The part of the path that stands for `{id}`, or nothing.
-    Endpoint(Endpoint, &'a str),
+    /// The parts of the path that stand for `{}`, or nothing.
+    Endpoint(Endpoint, [&'a str; 2]),
     /// The path is there; these methods are.
     NotAllowed(&'static str),
     Nothing,
@@ -139,23 +205,29 @@ pub(crate) fn find<'a>(method: &str, path: &'a str) -> Found<'a> {
     // What can be had with GET can be had with HEAD; hyper leaves the body away.
     let method = if method == "HEAD" { "GET" } else { method };
     for route in ROUTES {
-        let Some(id) = fits(route.path, path) else { continue };
+        let Some(parts) = fits(route.path, path) else { continue };
         let endpoint = route.methods.iter().find(|(known, _)| *known == method);
         return match endpoint {
-            Some((_, endpoint)) => Found::Endpoint(*endpoint, id),
+            Some((_, endpoint)) => Found::Endpoint(*endpoint, parts),
             None => Found::NotAllowed(route.allow),
         };
     }
     Found::Nothing
 }
 
-/// What stands for `{id}`, if the path is of that form.
-fn fits<'a>(template: &str, path: &'a str) -> Option<&'a str> {
-    let Some((before, after)) = template.split_once("{id}") else {
-        return (template == path).then_some("");
-    };
-    let id = path.strip_prefix(before)?.strip_suffix(after)?;
-    (!id.is_empty() && !id.contains('/')).then_some(id)
+/// What stands for each `{}`, if the path is of that form.
+fn fits<'a>(template: &str, path: &'a str) -> Option<[&'a str; 2]> {
+    let mut found = ["", ""];
+    let mut free = found.iter_mut();
+    let (mut forms, mut parts) = (template.split('/'), path.split('/'));
+    loop {
+        match (forms.next(), parts.next()) {
+            (None, None) => return Some(found),
+            (Some("{}"), Some(part)) if !part.is_empty() => *free.next()? = part,
+            (Some(form), Some(part)) if form == part => {}
+            _ => return None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -167,13 +239,17 @@ mod tests {
     fn paths_are_told_apart() {
         let letters = "/api/switchboard/dead-letters";
         let cases = [
-            ("POST", "/api/switchboard/ingest".to_owned(), Found::Endpoint(Endpoint::Ingest, "")),
+            (
+                "POST",
+                "/api/switchboard/ingest".to_owned(),
+                Found::Endpoint(Endpoint::Ingest, ["", ""]),
+            ),
             ("GET", "/api/switchboard/ingest".to_owned(), Found::NotAllowed("POST")),
-            ("HEAD", "/health".to_owned(), Found::Endpoint(Endpoint::Health, "")),
+            ("HEAD", "/health".to_owned(), Found::Endpoint(Endpoint::Health, ["", ""])),
             ("get", "/health".to_owned(), Found::NotAllowed("GET, HEAD")),
             ("GET", "/health/".to_owned(), Found::Nothing),
-            ("GET", format!("{letters}/x"), Found::Endpoint(Endpoint::Letter, "x")),
-            ("POST", format!("{letters}/x/replay"), Found::Endpoint(Endpoint::Replay, "x")),
+            ("GET", format!("{letters}/x"), Found::Endpoint(Endpoint::Letter, ["x", ""])),
+            ("POST", format!("{letters}/x/replay"), Found::Endpoint(Endpoint::Replay, ["x", ""])),
             ("POST", format!("{letters}//replay"), Found::Nothing),
             ("GET", format!("{letters}/"), Found::Nothing),
             ("GET", format!("{letters}/x/y"), Found::Nothing),
@@ -212,7 +288,7 @@ mod tests {
                 if method == "parameters" {
                     continue;
                 }
-                told.push((method.to_uppercase(), path.replace("{request_id}", "{id}")));
+                told.push((method.to_uppercase(), path.replace("{request_id}", "{}")));
                 let id = operation["operationId"].as_str().unwrap();
                 assert!(!id.is_empty(), "{path}");
                 for status in operation["responses"].as_object().unwrap().keys() {

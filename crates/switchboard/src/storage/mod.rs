@@ -2,10 +2,11 @@
 
 mod letter;
 pub mod postgres;
+mod registry;
+mod replica;
 pub mod sqlite;
 mod token;
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,6 +17,8 @@ use tenure_wire::ingest::Event;
 use uuid::Uuid;
 
 pub use letter::{DeadLetter, DeadQuery, KeptLetter, Posted, Resolve, Resolved};
+pub use registry::*;
+pub use replica::{GONE, Replicas};
 pub use token::{Admission, Attempt, NewToken, Scope, Token, TokenAudit, Usage};
 
 /// Opens the storage beside a store's tables, and brings its own up to date.
@@ -233,7 +236,7 @@ pub struct Pruned {
 /// 7. One commit comes after another, over all replicas, and locks are taken in one order (keys in
 ///    that of their digests, where there are locks on rows): no deadlock.
 #[async_trait]
-pub trait Storage: Debug + Send + Sync + 'static {
+pub trait Storage: Registry + Replicas {
     /// Stores what is new, in one transaction; an answer for each submission.
     async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError>;
 

@@ -7,6 +7,8 @@
 mod commit;
 mod inbox;
 mod letter;
+mod registry;
+mod replica;
 mod statements;
 mod token;
 mod value;
@@ -43,20 +45,23 @@ const FOR_EVER: i64 = 1_000 * 365 * 24 * 3_600 * 1_000_000;
 /// The functions always belong to the newest migration: whoever adds one moves them to it.
 const HISTORY: History = History {
     table: "switchboard_migration",
-    migrations: &[Migration {
-        number: 1,
-        name: "ground",
-        sql: concat!(
-            include_str!("migrations/0001_ground.sql"),
-            include_str!("sql/routine/ingest_gate.sql"),
-            include_str!("sql/routine/ingest_commit.sql"),
-            include_str!("sql/routine/inbox_endpoint.sql"),
-            include_str!("sql/routine/inbox_prune.sql"),
-            include_str!("sql/routine/fence_reset.sql"),
-            include_str!("sql/routine/letter_post.sql"),
-            include_str!("sql/routine/usage_add.sql"),
-        ),
-    }],
+    migrations: &[
+        Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
+        Migration {
+            number: 2,
+            name: "connectors",
+            sql: concat!(
+                include_str!("migrations/0002_connectors.sql"),
+                include_str!("sql/routine/ingest_gate.sql"),
+                include_str!("sql/routine/ingest_commit.sql"),
+                include_str!("sql/routine/inbox_endpoint.sql"),
+                include_str!("sql/routine/inbox_prune.sql"),
+                include_str!("sql/routine/fence_reset.sql"),
+                include_str!("sql/routine/letter_post.sql"),
+                include_str!("sql/routine/usage_add.sql"),
+            ),
+        },
+    ],
 };
 
 const RIGHTS: &str = "-- For each role that runs the switchboard:\n\

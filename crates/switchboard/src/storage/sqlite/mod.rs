@@ -8,6 +8,8 @@ mod commit;
 mod inbox;
 mod letter;
 mod log;
+mod registry;
+mod replica;
 mod token;
 mod upkeep;
 
@@ -33,11 +35,14 @@ use super::{
 
 const HISTORY: History = History {
     table: "switchboard_migration",
-    migrations: &[Migration {
-        number: 1,
-        name: "ground",
-        sql: include_str!("migrations/0001_ground.sql"),
-    }],
+    migrations: &[
+        Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
+        Migration {
+            number: 2,
+            name: "connectors",
+            sql: include_str!("migrations/0002_connectors.sql"),
+        },
+    ],
 };
 
 /// A switchboard's storage in a SQLite file, which may be that of a store.

@@ -1,0 +1,121 @@
+//! Whether a connector lives, judged by how long ago it was heard.
+
+use std::fmt;
+
+const SECOND: i64 = 1_000_000;
+
+/// Whether a connector lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Liveness {
+    /// It was heard a moment ago.
+    Online,
+    /// It should have been heard since.
+    Stale,
+    /// It was not heard for long.
+    Offline,
+    /// It was never heard.
+    Unknown,
+}
+
+impl Liveness {
+    /// As it is printed.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::Stale => "stale",
+            Self::Offline => "offline",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Liveness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How long a connector may be silent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Online up to 300 seconds and stale up to 900; longer for one whose beats are further apart:
+    /// two and a half intervals, and five.
+    #[default]
+    Usual,
+    /// Two and a half intervals of its own, and five; as usual until it has an interval.
+    Observed,
+    /// Online below two minutes, stale up to four, as the protocol says literally. A connector that
+    /// beats every two minutes is then stale for a moment before most of its beats.
+    Spec5,
+    /// Online up to so many microseconds, and stale up to so many.
+    Fixed {
+        /// Up to here it is online.
+        online: i64,
+        /// Up to here it is stale.
+        stale: i64,
+    },
+}
+
+const USUAL: (i64, i64) = (300 * SECOND, 900 * SECOND);
+
+impl Policy {
+    /// Judges a connector by its newest beat and its interval; all in microseconds, `now` by the
+    /// same clock as the beat. A beat that seems to come from the future is one of now.
+    pub fn judge(
+        self,
+        now: i64,
+        last_heartbeat_at: Option<i64>,
+        interval: Option<i64>,
+    ) -> Liveness {
+        let Some(last) = last_heartbeat_at else { return Liveness::Unknown };
+        let age = now.saturating_sub(last).max(0);
+        let own = interval.map(|it| (it.saturating_mul(5) / 2, it.saturating_mul(5)));
+        let (online, stale) = match (self, own) {
+            (Self::Usual, Some(own)) => (USUAL.0.max(own.0), USUAL.1.max(own.1)),
+            (Self::Observed, Some(own)) => own,
+            (Self::Usual | Self::Observed, None) => USUAL,
+            (Self::Spec5, _) => (120 * SECOND - 1, 240 * SECOND),
+            (Self::Fixed { online, stale }, _) => (online, stale),
+        };
+        if age <= online {
+            Liveness::Online
+        } else if age <= stale {
+            Liveness::Stale
+        } else {
+            Liveness::Offline
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Liveness::{Offline, Online, Stale};
+
+    #[test]
+    fn bounds_are_exact() {
+        let at = |policy: Policy, age: i64, interval| policy.judge(age, Some(0), interval);
+        let cases = [
+            (Policy::Usual, None, 300 * SECOND, 900 * SECOND),
+            (Policy::Usual, Some(30 * SECOND), 300 * SECOND, 900 * SECOND),
+            (Policy::Usual, Some(300 * SECOND), 750 * SECOND, 1500 * SECOND),
+            (Policy::Observed, None, 300 * SECOND, 900 * SECOND),
+            (Policy::Observed, Some(30 * SECOND), 75 * SECOND, 150 * SECOND),
+            (Policy::Spec5, Some(300 * SECOND), 120 * SECOND - 1, 240 * SECOND),
+            (Policy::Fixed { online: 5, stale: 7 }, Some(300 * SECOND), 5, 7),
+        ];
+        for (policy, interval, online, stale) in cases {
+            assert_eq!(at(policy, online, interval), Online, "{policy:?}");
+            assert_eq!(at(policy, online + 1, interval), Stale, "{policy:?}");
+            assert_eq!(at(policy, stale, interval), Stale, "{policy:?}");
+            assert_eq!(at(policy, stale + 1, interval), Offline, "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn the_future_is_now_and_silence_is_unknown() {
+        assert_eq!(Policy::Usual.judge(0, Some(i64::MAX), None), Online);
+        assert_eq!(Policy::Usual.judge(i64::MAX, Some(i64::MIN), Some(i64::MAX)), Online);
+        assert_eq!(Policy::Usual.judge(0, None, None), Liveness::Unknown);
+    }
+}

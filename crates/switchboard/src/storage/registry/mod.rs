@@ -1,0 +1,313 @@
+//! Connectors: who they are, when they were heard last, and what they have done.
+
+mod statistics;
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use tenure_core::{Epoch, StoreError};
+use tenure_wire::heartbeat::{Counters, Heartbeat};
+use uuid::Uuid;
+
+use super::Ended;
+
+pub use statistics::{
+    Bucket, Fanned, HistoryKeep, Measures, Outcomes, Period, Reported, Rolled, Step, Sum, Tidied,
+};
+
+/// So many connectors may be registered with one token.
+pub const MOST_PER_TOKEN: i64 = 16;
+/// An instance that was silent for so long, in microseconds, or for five of its intervals if that
+/// is longer, does not stand in the way of one that started before it.
+pub const SILENT: i64 = 900 * 1_000_000;
+/// The message of a beat in state `degraded` by which an instance says that it ends.
+pub const STOPPING: &str = "stopping";
+/// No sum grows beyond this, the largest number that every reader of JSON can tell from its
+/// neighbours.
+pub const MOST: i64 = (1 << 53) - 1;
+
+/// Whose clock counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
+    /// The store's, at the moment in which it does what it is asked for.
+    #[default]
+    Now,
+    /// This one, in Unix microseconds: for histories that are told, not lived through.
+    At(i64),
+}
+
+/// A heartbeat, and with which token it came.
+#[derive(Clone, Debug)]
+pub struct Beat {
+    /// What was said.
+    pub heartbeat: Heartbeat,
+    /// `None` where the switchboard is open.
+    pub token_id: Option<String>,
+}
+
+/// What became of a heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beaten {
+    /// It is in the registry.
+    Taken(Taken),
+    /// The token was revoked or has expired since it was looked at: nothing was stored.
+    TokenEnded(Ended),
+    /// [`MOST_PER_TOKEN`] connectors were registered with this token: nothing was stored.
+    TooMany,
+}
+
+/// What a heartbeat changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// By the store's clock, in Unix microseconds.
+    pub received_at: i64,
+    /// Nothing was known of this connector before.
+    pub registered: bool,
+    /// The connector was archived, and is no longer.
+    pub revived: bool,
+    /// The instance that stood for the connector until now, if another one does from now on.
+    pub replaced: Option<Uuid>,
+    /// Something newer of the same instance was known: it went into the history, and nowhere else.
+    pub late: bool,
+    /// A counter went down without a new instance: counting began again.
+    pub reset: bool,
+    /// Received minus sent, in microseconds.
+    pub drift: i64,
+    /// The same of the instance's beat before.
+    pub drift_before: Option<i64>,
+    /// Why the history could not be written, if it could not: what it should have told is told by
+    /// the instance's next beat.
+    pub unwritten: Option<String>,
+}
+
+/// What is known of a connector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connector {
+    /// As in `telegram_bot`.
+    pub connector_type: String,
+    /// Who it receives for.
+    pub endpoint_identity: String,
+    /// The instance that stands for it; `None` before the first beat.
+    pub instance_id: Option<Uuid>,
+    /// Of that instance, as all down to the uptime.
+    pub version: Option<String>,
+    /// `healthy`, `degraded`, `error`; `unknown` before the first beat.
+    pub state: String,
+    /// What is wrong.
+    pub error_message: Option<String>,
+    /// In seconds.
+    pub uptime_s: Option<i64>,
+    /// The newest beat of any instance, by the store's clock, in Unix microseconds.
+    pub last_heartbeat_at: Option<i64>,
+    /// In Unix microseconds.
+    pub first_seen_at: i64,
+    /// `self` or `operator`.
+    pub registered_via: String,
+    /// What all its instances have done since it is known.
+    pub counters: Counters,
+    /// The newest that was told.
+    pub checkpoint_cursor: Option<String>,
+    /// In Unix microseconds.
+    pub checkpoint_updated_at: Option<i64>,
+    /// When it was put away, in Unix microseconds.
+    pub archived_at: Option<i64>,
+    /// How far its beats are apart, in microseconds, as far as was seen.
+    pub interval: Option<i64>,
+    /// Received minus sent, in microseconds, of the newest beat.
+    pub drift: Option<i64>,
+    /// What it has done today (UTC), as far as was counted.
+    pub today: Measures,
+}
+
+/// What is known of a process of a connector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// Its id.
+    pub instance_id: Uuid,
+    /// As it said last, and so on.
+    pub version: Option<String>,
+    /// `healthy`, `degraded` or `error`.
+    pub state: String,
+    /// What is wrong.
+    pub error_message: Option<String>,
+    /// In seconds.
+    pub uptime_s: i64,
+    /// When it started, as far as can be told, in Unix microseconds.
+    pub started_at: i64,
+    /// When it was heard first, in Unix microseconds.
+    pub first_seen_at: i64,
+    /// When it was heard last, in Unix microseconds.
+    pub last_heartbeat_at: i64,
+    /// When it said that it ends, if it did so last.
+    pub stopped_at: Option<i64>,
+    /// Its own, since it started.
+    pub counters: Counters,
+    /// The newest that it told.
+    pub checkpoint_cursor: Option<String>,
+    /// In Unix microseconds.
+    pub checkpoint_updated_at: Option<i64>,
+    /// JSON text.
+    pub capabilities: Option<String>,
+    /// How far its beats are apart, in microseconds, as far as was seen.
+    pub interval: Option<i64>,
+    /// Received minus sent, in microseconds.
+    pub drift: i64,
+    /// How many of its beats came.
+    pub beats: i64,
+    /// How many of them came after a newer one.
+    pub late: i64,
+    /// How often its counters went down.
+    pub resets: i64,
+}
+
+/// A connector with its instances.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The store's clock, in Unix microseconds.
+    pub now: i64,
+    /// The connector.
+    pub connector: Connector,
+    /// Those that were heard last come first; at most a hundred.
+    pub instances: Vec<Instance>,
+}
+
+/// Which connectors to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnectorQuery {
+    /// Only what comes after this type and identity, in the order of their bytes.
+    pub after: Option<(String, String)>,
+    /// At most so many.
+    pub limit: usize,
+    /// Only those that are archived, instead of only those that are not.
+    pub archived: bool,
+}
+
+/// A page of connectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connectors {
+    /// The store's clock, in Unix microseconds.
+    pub now: i64,
+    /// By type and identity, in the order of their bytes.
+    pub connectors: Vec<Connector>,
+}
+
+/// One beat of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// Its place in the history.
+    pub id: i64,
+    /// Of which process.
+    pub instance_id: Uuid,
+    /// `healthy`, `degraded` or `error`.
+    pub state: String,
+    /// What is wrong.
+    pub error_message: Option<String>,
+    /// In seconds.
+    pub uptime_s: i64,
+    /// As it was sent.
+    pub counters: Counters,
+    /// What was done since the instance's beat before.
+    pub deltas: Counters,
+    /// Whether a newer one had come before.
+    pub late: bool,
+    /// By the store's clock, in Unix microseconds.
+    pub received_at: i64,
+    /// In Unix microseconds.
+    pub sent_at: i64,
+}
+
+/// Which part of the history of a connector to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryQuery {
+    /// Only what is before this one, by its time and its id.
+    pub before: Option<(i64, i64)>,
+    /// Only what is not healthy.
+    pub unhealthy: bool,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Keeps what connectors tell of themselves.
+///
+/// # Contract
+/// 1. [`Registry::beat`] is one transaction: when it answers, the registry is durable. Beats of one
+///    connector come one after another.
+/// 2. A beat is *late* if the instance's newest has an uptime and a time of sending that are both
+///    not smaller. For that a time of sending counts as at most five minutes after its arrival:
+///    a clock that was once far ahead does not silence its instance. A late beat goes into the
+///    history with empty deltas, is counted in `late`, and changes nothing else.
+/// 3. The delta of a beat is what its counters grew by since the instance's newest; a counter
+///    without one, or that is smaller than before, begins at 0 (a reset). The connector's counters
+///    are the sum of the deltas of all instances, and so are those of the history: what could
+///    not be written there is owed, and written with the instance's next beat.
+/// 4. One instance stands for the connector. Another one takes its place when it started later
+///    (arrival minus uptime; of an instance the earliest that was seen since its uptime last went
+///    down), or when the one that stands was silent ([`SILENT`]) or has said that it stops
+///    ([`STOPPING`]). State, message, version, uptime and checkpoint are of the instance that
+///    stands; a beat without a checkpoint leaves the one before.
+/// 5. `last_heartbeat_at`, `interval` and `drift` of a connector are those of the newest beat of any
+///    instance that was not late. The interval of an instance is the first gap between two beats
+///    of a second or more, at most an hour; then (4 x before + min(gap, 2 x before)) / 5.
+/// 6. Nothing is received before what was counted: a time of arrival is never earlier than the end
+///    of what [`Registry::roll_up`] has counted. Each beat and each acknowledged outcome is counted
+///    once, in the hour and day (UTC) of its arrival, by whichever replica; a step is one
+///    transaction with its progress, and a step under an epoch older than the newest seen does
+///    nothing (R11).
+/// 7. The history is kept until it is counted, whatever its retention.
+#[async_trait]
+pub trait Registry: Debug + Send + Sync + 'static {
+    /// Takes a heartbeat.
+    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, StoreError>;
+    /// Makes a connector known that was not heard yet; `false` when it is.
+    async fn register(&self, name: &Name, by: &str) -> Result<bool, StoreError>;
+    /// A page of connectors.
+    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, StoreError>;
+    /// One of them.
+    async fn connector(&self, name: &Name) -> Result<Option<Shown>, StoreError>;
+    /// The types of the connectors of an endpoint, by their bytes.
+    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, StoreError>;
+    /// The history of a connector, newest first.
+    async fn heartbeats(
+        &self,
+        name: &Name,
+        query: &HistoryQuery,
+    ) -> Result<Vec<Logged>, StoreError>;
+    /// Puts a connector away, or takes it back, and notes who did it; `None` when there is none of
+    /// that name, `false` when nothing changed.
+    async fn archive(
+        &self,
+        name: &Name,
+        archived: bool,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<bool>, StoreError>;
+    /// Removes a connector and all that is known of it, and notes who did it.
+    async fn delete(&self, name: &Name, by: &str, reason: &str) -> Result<bool, StoreError>;
+
+    /// Notes to whom a message went. A target that has acknowledged stays acknowledged; one that
+    /// has failed may acknowledge later.
+    async fn report(&self, outcomes: &Outcomes, when: When) -> Result<Reported, StoreError>;
+    /// To whom a message went: acknowledged and failed targets.
+    async fn outcomes(&self, request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError>;
+
+    /// Counts the next part of what was received, at most a quarter of an hour of it.
+    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, StoreError>;
+    /// What a connector has done since a time, in steps that are not empty, oldest first.
+    async fn series(&self, name: &Name, since: i64, step: Step) -> Result<Vec<Bucket>, StoreError>;
+    /// Every connector that is not archived, with what it did in a period that ends now.
+    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), StoreError>;
+    /// How many messages each target has acknowledged since a day (`2026-02-15`).
+    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, StoreError>;
+    /// Makes room for what will come and takes away a bounded number of what is past its
+    /// retention.
+    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, StoreError>;
+}
+
+/// A connector's name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    /// As in `telegram_bot`.
+    pub connector_type: String,
+    /// Who it receives for.
+    pub endpoint_identity: String,
+}

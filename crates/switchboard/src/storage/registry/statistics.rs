@@ -1,0 +1,215 @@
+//! What was counted, and from what.
+
+use uuid::Uuid;
+
+/// What a connector has done in some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measures {
+    /// Messages that were new.
+    pub messages_ingested: i64,
+    /// Messages that were given up.
+    pub messages_failed: i64,
+    /// Calls to the source.
+    pub source_api_calls: i64,
+    /// Messages that were seen before.
+    pub dedupe_accepted: i64,
+    /// Beats that came, and how many of them told which state.
+    pub heartbeat_count: i64,
+    /// `healthy`.
+    pub healthy_count: i64,
+    /// `degraded`.
+    pub degraded_count: i64,
+    /// `error`.
+    pub error_count: i64,
+}
+
+/// How long a step of a series is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// From the full hour.
+    Hour,
+    /// From midnight (UTC).
+    Day,
+}
+
+/// A step of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// When it begins, in Unix microseconds.
+    pub start: i64,
+    /// What was done in it.
+    pub measures: Measures,
+}
+
+/// A time that ends now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Period {
+    /// This hour and the 23 before.
+    Day,
+    /// This hour and the 167 before.
+    Week,
+    /// Today and the 29 days before.
+    Month,
+}
+
+impl Period {
+    /// Every period there is.
+    pub const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
+
+    /// As it is asked for.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "24h",
+            Self::Week => "7d",
+            Self::Month => "30d",
+        }
+    }
+
+    /// The period of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|period| period.as_str() == text)
+    }
+
+    /// How long its steps are.
+    pub const fn step(self) -> Step {
+        match self {
+            Self::Day | Self::Week => Step::Hour,
+            Self::Month => Step::Day,
+        }
+    }
+
+    /// How many steps it has.
+    pub const fn steps(self) -> i64 {
+        match self {
+            Self::Day => 24,
+            Self::Week => 168,
+            Self::Month => 30,
+        }
+    }
+
+    /// When it began, if it is `now` (Unix microseconds).
+    pub const fn since(self, now: i64) -> i64 {
+        let step = self.step().micros();
+        (now.div_euclid(step) - (self.steps() - 1)) * step
+    }
+}
+
+impl Step {
+    /// In microseconds.
+    pub const fn micros(self) -> i64 {
+        match self {
+            Self::Hour => 3_600 * 1_000_000,
+            Self::Day => 24 * 3_600 * 1_000_000,
+        }
+    }
+}
+
+/// What a connector did in a period, and what its liveness is judged by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sum {
+    /// As in `telegram_bot`.
+    pub connector_type: String,
+    /// Who it receives for.
+    pub endpoint_identity: String,
+    /// In Unix microseconds.
+    pub last_heartbeat_at: Option<i64>,
+    /// In microseconds.
+    pub interval: Option<i64>,
+    /// Messages that were new.
+    pub messages_ingested: i64,
+    /// Messages that were given up.
+    pub messages_failed: i64,
+}
+
+/// To whom a message went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Which message; it is in the inbox.
+    pub request_id: Uuid,
+    /// The type of the connector that it came by.
+    pub connector_type: String,
+    /// Its endpoint.
+    pub endpoint_identity: String,
+    /// Who has taken it.
+    pub acked: Vec<String>,
+    /// Who has not.
+    pub failed: Vec<String>,
+}
+
+/// What became of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reported {
+    /// Targets of which something new was told.
+    pub changed: usize,
+    /// Whether the message is in the inbox. Without it nothing was noted.
+    pub found: bool,
+}
+
+/// How many messages a target has taken from a connector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fanned {
+    /// As in `telegram_bot`.
+    pub connector_type: String,
+    /// Who it receives for.
+    pub endpoint_identity: String,
+    /// Who took them.
+    pub target: String,
+    /// How many.
+    pub messages: i64,
+}
+
+/// What a step of counting did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rolled {
+    /// A newer hold has counted: nothing was done.
+    pub fenced: bool,
+    /// Beats that were counted.
+    pub beats: i64,
+    /// Acknowledged outcomes that were counted.
+    pub outcomes: i64,
+    /// Everything before this was counted, in Unix microseconds.
+    pub upto: i64,
+    /// Whether there is more to count now.
+    pub more: bool,
+}
+
+/// How long statistics are kept, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryKeep {
+    /// Beats: whole days.
+    pub beats: i64,
+    /// Hours.
+    pub hours: i64,
+    /// Days, and what went to whom.
+    pub days: i64,
+    /// Outcomes, one by one, and instances that nobody hears any more.
+    pub outcomes: i64,
+}
+
+impl Default for HistoryKeep {
+    fn default() -> Self {
+        let days = |days: i64| days * Step::Day.micros();
+        Self { beats: days(7), hours: days(30), days: days(365), outcomes: days(30) }
+    }
+}
+
+/// What was taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tidied {
+    /// Whole days of beats (PostgreSQL).
+    pub heartbeat_partitions_dropped: u64,
+    /// Beats, one by one.
+    pub heartbeat_rows_deleted: u64,
+    /// Hours.
+    pub hourly_rows_deleted: u64,
+    /// Days.
+    pub daily_rows_deleted: u64,
+    /// Days of what went to whom.
+    pub fanout_rows_deleted: u64,
+    /// Outcomes.
+    pub outcome_rows_deleted: u64,
+    /// Instances.
+    pub instances_deleted: u64,
+    /// Whether there may be more.
+    pub more: bool,
+}

@@ -1,0 +1,136 @@
+//! Connectors as they are told to others: over HTTP, over MCP and by commands.
+
+use serde_json::{Value, json};
+
+use crate::liveness::Policy;
+use crate::storage::{Connector, Instance, Measures, Shown};
+
+/// Microseconds since 1970, for people.
+pub fn time(micros: i64) -> String {
+    jiff::Timestamp::from_microsecond(micros).unwrap_or_default().to_string()
+}
+
+/// A connector in a list.
+pub fn summary(connector: &Connector, now: i64, policy: Policy) -> Value {
+    let liveness = policy.judge(now, connector.last_heartbeat_at, connector.interval);
+    json!({
+        "connector_type": connector.connector_type,
+        "endpoint_identity": connector.endpoint_identity,
+        "liveness": liveness.as_str(),
+        "state": connector.state,
+        "error_message": connector.error_message,
+        "version": connector.version,
+        "uptime_s": connector.uptime_s,
+        "last_heartbeat_at": connector.last_heartbeat_at.map(time),
+        "first_seen_at": time(connector.first_seen_at),
+        "archived_at": connector.archived_at.map(time),
+        "today": {
+            "messages_ingested": connector.today.messages_ingested,
+            "messages_failed": connector.today.messages_failed,
+            "uptime_pct": uptime_pct(&connector.today),
+        },
+    })
+}
+
+/// Everything that is known of a connector.
+pub fn detail(shown: &Shown, policy: Policy) -> Value {
+    let Shown { now, connector, instances } = shown;
+    let mut detail = summary(connector, *now, policy);
+    let counters = &connector.counters;
+    let more = json!({
+        "instance_id": connector.instance_id.map(|id| id.to_string()),
+        "registered_via": connector.registered_via,
+        "checkpoint": {
+            "cursor": connector.checkpoint_cursor,
+            "updated_at": connector.checkpoint_updated_at.map(time),
+        },
+        "counters": {
+            "messages_ingested": counters.messages_ingested,
+            "messages_failed": counters.messages_failed,
+            "source_api_calls": counters.source_api_calls,
+            "checkpoint_saves": counters.checkpoint_saves,
+            "dedupe_accepted": counters.dedupe_accepted,
+        },
+        "heartbeat_interval_s": connector.interval.map(seconds),
+        "clock_drift_s": connector.drift.map(seconds),
+        "instances": instances.iter().map(|it| instance(it, *now, policy)).collect::<Vec<_>>(),
+    });
+    if let (Value::Object(detail), Value::Object(more)) = (&mut detail, more) {
+        detail.extend(more);
+    }
+    detail
+}
+
+fn instance(instance: &Instance, now: i64, policy: Policy) -> Value {
+    let liveness = policy.judge(now, Some(instance.last_heartbeat_at), instance.interval);
+    let capabilities: Option<Value> =
+        instance.capabilities.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    json!({
+        "instance_id": instance.instance_id.to_string(),
+        "liveness": liveness.as_str(),
+        "state": instance.state,
+        "error_message": instance.error_message,
+        "version": instance.version,
+        "uptime_s": instance.uptime_s,
+        "started_at": time(instance.started_at),
+        "first_seen_at": time(instance.first_seen_at),
+        "last_heartbeat_at": time(instance.last_heartbeat_at),
+        "stopped_at": instance.stopped_at.map(time),
+        "counters": {
+            "messages_ingested": instance.counters.messages_ingested,
+            "messages_failed": instance.counters.messages_failed,
+            "source_api_calls": instance.counters.source_api_calls,
+            "checkpoint_saves": instance.counters.checkpoint_saves,
+            "dedupe_accepted": instance.counters.dedupe_accepted,
+        },
+        "checkpoint": {
+            "cursor": instance.checkpoint_cursor,
+            "updated_at": instance.checkpoint_updated_at.map(time),
+        },
+        "capabilities": capabilities,
+        "heartbeat_interval_s": instance.interval.map(seconds),
+        "clock_drift_s": seconds(instance.drift),
+        "heartbeats": instance.beats,
+        "late_heartbeats": instance.late,
+        "counter_resets": instance.resets,
+    })
+}
+
+fn seconds(micros: i64) -> f64 {
+    (micros as f64 / 1e3).round() / 1e3
+}
+
+/// How many of the beats that came were healthy, to two digits; null when none came.
+pub fn uptime_pct(measures: &Measures) -> Option<f64> {
+    percent(measures.healthy_count, measures.heartbeat_count, 2)
+}
+
+/// A part of a whole in percent, to so many digits; null of nothing.
+pub fn percent(part: i64, whole: i64, digits: i32) -> Option<f64> {
+    let scale = 10_f64.powi(digits);
+    (whole > 0).then(|| (part as f64 / whole as f64 * 100.0 * scale).round() / scale)
+}
+
+/// Failed of all that was tried, in percent, to one digit; 0 when nothing was.
+pub fn error_rate_pct(ingested: i64, failed: i64) -> f64 {
+    percent(failed, ingested.saturating_add(failed), 1).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_rounded_and_never_divide_by_nothing() {
+        assert_eq!(error_rate_pct(342, 5), 1.4);
+        assert_eq!(error_rate_pct(0, 0), 0.0);
+        assert_eq!(error_rate_pct(0, 3), 100.0);
+        let beats = |healthy_count, heartbeat_count| Measures {
+            healthy_count,
+            heartbeat_count,
+            ..Measures::default()
+        };
+        assert_eq!(uptime_pct(&beats(2, 3)), Some(66.67));
+        assert_eq!(uptime_pct(&beats(0, 0)), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! `connector.heartbeat.v1`: a connector says that it lives, how it is and what it has done.
+//!
+//! The shape is closed, as that of `ingest.v1` is. `capabilities` is one more field than the
+//! first version of the protocol has: connectors tell there which part they play.
+
+use uuid::Uuid;
+
+/// What stands in `schema_version`.
+pub const SCHEMA_VERSION: &str = "connector.heartbeat.v1";
+
+/// A heartbeat that was read and fits every rule. Texts are trimmed and hold no NUL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// `connector.connector_type`, as in `telegram_bot`.
+    pub connector_type: String,
+    /// `connector.endpoint_identity`: who it receives for.
+    pub endpoint_identity: String,
+    /// `connector.instance_id`: this process.
+    pub instance_id: Uuid,
+    /// `connector.version`.
+    pub version: Option<String>,
+    /// `status.state`.
+    pub state: Health,
+    /// `status.error_message`.
+    pub error_message: Option<String>,
+    /// `status.uptime_s`.
+    pub uptime_s: i64,
+    /// What it has done since it started.
+    pub counters: Counters,
+    /// `checkpoint`, which tells of the connector's own: nothing resumes from it.
+    pub checkpoint: Option<Checkpoint>,
+    /// `capabilities` as JSON text.
+    pub capabilities: Option<String>,
+    /// `sent_at`, in Unix microseconds.
+    pub sent_at_micros: i64,
+}
+
+/// How a connector says that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    /// It ingests.
+    Healthy,
+    /// It ingests, with trouble.
+    Degraded,
+    /// It cannot ingest.
+    Error,
+}
+
+impl Health {
+    /// Every state there is.
+    pub const ALL: [Self; 3] = [Self::Healthy, Self::Degraded, Self::Error];
+
+    /// As it stands in `status.state`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Error => "error",
+        }
+    }
+
+    /// The state of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+/// What a process has done since it started; also what it has done between two beats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Submitted and accepted as new.
+    pub messages_ingested: i64,
+    /// Given up.
+    pub messages_failed: i64,
+    /// Calls to the source.
+    pub source_api_calls: i64,
+    /// Checkpoints that were stored.
+    pub checkpoint_saves: i64,
+    /// Submitted and accepted as seen before.
+    pub dedupe_accepted: i64,
+}
+
+/// Where a connector says that it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// `checkpoint.cursor`.
+    pub cursor: Option<String>,
+    /// `checkpoint.updated_at`, in Unix microseconds.
+    pub updated_at_micros: Option<i64>,
+}
