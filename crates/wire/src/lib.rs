@@ -2,6 +2,7 @@
 
 pub mod checkpoint;
 pub mod cursor;
+mod envelope;
 pub mod exposition;
 pub mod folder;
 pub mod heartbeat;

@@ -3,10 +3,46 @@
 //! The shape is closed, as that of `ingest.v1` is. `capabilities` is one more field than the
 //! first version of the protocol has: connectors tell there which part they play.
 
+mod envelope;
+mod names;
+
+#[cfg(test)]
+mod tests;
+
 use uuid::Uuid;
+
+pub use crate::envelope::{Invalid, Issue};
+pub use names::{connector_type_of, fits};
 
 /// What stands in `schema_version`.
 pub const SCHEMA_VERSION: &str = "connector.heartbeat.v1";
+
+/// The longest `connector.connector_type`, in bytes.
+pub const MAX_TYPE_BYTES: usize = 128;
+
+/// The longest `capabilities`, in bytes of JSON.
+pub const MAX_CAPABILITIES_BYTES: usize = 4_096;
+
+/// Reads one heartbeat. All that is wrong with it is told at once, unless it is not even JSON.
+///
+/// No text in it holds a NUL or a lone surrogate. A `sent_at` that is far away is read: a clock
+/// that is wrong is no reason to take a connector for dead.
+pub fn read(bytes: &[u8]) -> Result<Heartbeat, Invalid> {
+    envelope::read(bytes)
+}
+
+/// What is not wrong with a heartbeat, but its sender should know of.
+pub fn warnings(heartbeat: &Heartbeat) -> Vec<&'static str> {
+    let mut warnings = Vec::new();
+    if heartbeat.error_message.is_none() {
+        match heartbeat.state {
+            Health::Healthy => {}
+            Health::Degraded => warnings.push("state is degraded without an error_message"),
+            Health::Error => warnings.push("state is error without an error_message"),
+        }
+    }
+    warnings
+}
 
 /// A heartbeat that was read and fits every rule. Texts are trimmed and hold no NUL.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use super::json::{Broken, Scanner};
+use crate::envelope::json::{Broken, Scanner};
 
 /// Why a body is no batch: nothing of it can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

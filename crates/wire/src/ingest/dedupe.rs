@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::Dedupe;
-use super::time;
+use crate::envelope::time;
 
 /// Ids that sources give who have none.
 const PLACEHOLDERS: [&str; 4] = ["placeholder", "unknown", "none", ""];

@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use sha2::{Digest, Sha256};
 
 use super::dedupe::{self, Parts};
-use super::json::Broken;
-use super::reader::{Kept, Reader, Shape};
-use super::{Event, Invalid, text};
+use super::{Event, Invalid};
+use crate::envelope::{self, Broken, Kept, Reader, Shape};
 
 const VERSION: &str = "ingest.v1";
 pub(super) const CHANNELS: [&str; 5] = ["telegram", "slack", "email", "api", "mcp"];
@@ -57,13 +56,15 @@ struct Draft<'a> {
     tier: Option<&'static str>,
 }
 
-/// Reads a text that begins like JSON.
-pub(super) fn read(text: &str) -> Result<Event, Invalid> {
-    let mut reader = Reader::new(text);
+pub(super) fn read(bytes: &[u8]) -> Result<Event, Invalid> {
+    let (draft, envelope) = envelope::read(VERSION, bytes, draft)?;
+    draft.finish(envelope).ok_or_else(|| Invalid::missing(VERSION))
+}
+
+fn draft<'a>(reader: &mut Reader<'a>) -> Result<Draft<'a>, Broken> {
     let mut draft = Draft::default();
-    let start = reader.start();
     reader.object(&ENVELOPE, |reader, name| match name {
-        "schema_version" => version(reader),
+        "schema_version" => reader.version(),
         "source" => source(reader, &mut draft),
         "event" => event(reader, &mut draft),
         "sender" => reader.object(&SENDER, |reader, _| {
@@ -73,20 +74,7 @@ pub(super) fn read(text: &str) -> Result<Event, Invalid> {
         "payload" => payload(reader, &mut draft),
         _ => control(reader, &mut draft),
     })?;
-    let envelope = reader.end(start)?;
-    // Without an issue nothing that is required can be missing.
-    let whole = || Invalid::json("missing", "a field is missing".to_owned());
-    draft.finish(envelope).ok_or_else(whole)
-}
-
-fn version(reader: &mut Reader<'_>) -> Result<(), Broken> {
-    if let Some(given) = reader.text()?
-        && *given != *VERSION.as_bytes()
-    {
-        let says = format!("{} is not {VERSION}", text::shown(&given));
-        reader.issue("unsupported_schema_version", says);
-    }
-    Ok(())
+    Ok(draft)
 }
 
 fn source(reader: &mut Reader<'_>, draft: &mut Draft<'_>) -> Result<(), Broken> {

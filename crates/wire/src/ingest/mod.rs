@@ -7,47 +7,29 @@
 mod batch;
 mod dedupe;
 mod envelope;
-mod invalid;
-mod json;
 mod query;
-mod reader;
-mod text;
-mod time;
 
 #[cfg(test)]
 mod tests;
 
 pub use batch::{BadBatch, split_array, split_lines};
 pub use envelope::PAIRS;
-pub use invalid::{Invalid, Issue};
 pub use query::{BadQuery, InboxWords, inbox_query};
 
-/// Arrays and objects within each other; what is deeper breaks those who read it later. Many stop
-/// at 127, and a page of the inbox has the envelope in three more.
-pub const MAX_DEPTH: usize = 124;
+use crate::envelope::json;
+pub use crate::envelope::{Invalid, Issue, MAX_DEPTH, MAX_IDENTITY_BYTES};
 
 /// Whether a JSON text is not too deep for those who read it later.
 pub fn fits_depth(text: &str) -> bool {
     json::Scanner::new(text).skip(MAX_DEPTH).is_ok()
 }
 
-/// The longest identity or key, in bytes of UTF-8: it must fit a row of an index.
-pub const MAX_IDENTITY_BYTES: usize = 1_024;
-
 /// Reads one envelope. All that is wrong with it is told at once, unless it is not even JSON.
 ///
 /// Identities hold no NUL and no lone surrogate, because no store can index those; the payload, its
 /// attachments and the trace context may, and keep them.
 pub fn read(bytes: &[u8]) -> Result<Event, Invalid> {
-    let invalid = |says: String| Err(Invalid::json("json_invalid", says));
-    match std::str::from_utf8(bytes) {
-        Err(error) => invalid(format!("not UTF-8 at byte {}", error.valid_up_to())),
-        Ok(text) if text.starts_with('\u{feff}') => {
-            invalid("begins with a byte order mark, which JSON does not have".to_owned())
-        }
-        Ok(text) if text.trim_ascii().is_empty() => invalid("is empty".to_owned()),
-        Ok(text) => envelope::read(text),
-    }
+    envelope::read(bytes)
 }
 
 /// An event that may be stored: its envelope was read and every rule of `ingest.v1` holds. Texts

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use super::envelope::{CHANNELS, PROVIDERS};
-use super::{MAX_IDENTITY_BYTES, text, time};
+use crate::envelope::{MAX_IDENTITY_BYTES, text, time};
 
 /// Which part of the inbox is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

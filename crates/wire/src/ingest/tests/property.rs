@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::super::json::Scanner;
 use super::*;
+use crate::envelope::json::Scanner;
 
 /// UTF-16, which can say lone surrogates.
 type Wide = Vec<u16>;

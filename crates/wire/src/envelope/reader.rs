@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::json::{Broken, Scanner};
+use uuid::Uuid;
+
+use super::json::{self, Broken, Scanner};
 use super::time::{self, Wrong};
 use super::{Invalid, Issue, MAX_DEPTH, MAX_IDENTITY_BYTES, text};
 
 /// The fields of an object; there may be no others.
-pub(super) struct Shape {
-    pub(super) required: &'static [&'static str],
-    pub(super) optional: &'static [&'static str],
+pub(crate) struct Shape {
+    pub(crate) required: &'static [&'static str],
+    pub(crate) optional: &'static [&'static str],
 }
 
 impl Shape {
@@ -23,10 +25,10 @@ impl Shape {
 const MAX_INTEGER: i128 = (1 << 53) - 1;
 
 /// JSON that is kept as it came.
-pub(super) struct Kept<'a> {
-    pub(super) json: &'a str,
+pub(crate) struct Kept<'a> {
+    pub(crate) json: &'a str,
     /// White space outside its strings.
-    pub(super) blanks: usize,
+    pub(crate) blanks: usize,
 }
 
 enum Step {
@@ -36,7 +38,9 @@ enum Step {
 
 /// A place in an envelope, and what was found on the way. A value that is wrong is noted, and
 /// reading goes on; only broken JSON ends it.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
+    /// What it is an envelope of.
+    protocol: &'static str,
     text: &'a str,
     scan: Scanner<'a>,
     path: Vec<Step>,
@@ -50,8 +54,9 @@ pub(super) struct Reader<'a> {
 type Read<T> = Result<Option<T>, Broken>;
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(super) fn new(protocol: &'static str, text: &'a str) -> Self {
         Self {
+            protocol,
             text,
             scan: Scanner::new(text),
             path: Vec::with_capacity(4),
@@ -63,7 +68,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Notes that the value at this place is wrong.
-    pub(super) fn issue(&mut self, kind: &'static str, says: String) {
+    pub(crate) fn issue(&mut self, kind: &'static str, says: String) {
         self.issue_at(None, kind, || says);
     }
 
@@ -90,7 +95,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an object: calls `field` in front of the value of each field that is known.
-    pub(super) fn object(
+    pub(crate) fn object(
         &mut self,
         shape: &Shape,
         mut field: impl FnMut(&mut Self, &'static str) -> Result<(), Broken>,
@@ -134,9 +139,10 @@ impl<'a> Reader<'a> {
         if known {
             self.issue_at(Some(&name), "duplicate_key", || "is there twice".to_owned());
         } else {
+            let protocol = self.protocol;
             let says = || {
                 let names = shape.names().collect::<Vec<_>>().join(", ");
-                format!("is not a field of ingest.v1; there may be {names}")
+                format!("is not a field of {protocol}; there may be {names}")
             };
             self.issue_at(Some(&name), "extra_forbidden", says);
         }
@@ -144,7 +150,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an array, or null: calls `item` in front of each item; says how many there were.
-    pub(super) fn array(
+    pub(crate) fn array(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<(), Broken>,
     ) -> Result<usize, Broken> {
@@ -170,7 +176,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads what may be null.
-    pub(super) fn nullable<T>(&mut self, value: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+    pub(crate) fn nullable<T>(&mut self, value: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         if self.scan.peek() != b'n' {
             return value(self);
         }
@@ -179,7 +185,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an object that is nobody's business here.
-    pub(super) fn kept(&mut self) -> Read<Kept<'a>> {
+    pub(crate) fn kept(&mut self) -> Read<Kept<'a>> {
         if self.scan.peek() != b'{' {
             return self.wrong("dict_type", "an object");
         }
@@ -189,17 +195,23 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a text that says something; without the white space around it.
-    pub(super) fn text(&mut self) -> Read<Cow<'a, [u8]>> {
+    pub(crate) fn text(&mut self) -> Read<Cow<'a, [u8]>> {
+        let said = self.trimmed()?;
+        if said.as_ref().is_some_and(|said| said.is_empty()) {
+            self.issue("string_too_short", "is empty; it needs at least 1 character".to_owned());
+            return Ok(None);
+        }
+        Ok(said)
+    }
+
+    /// Reads a text without the white space around it, of which nothing may be left.
+    fn trimmed(&mut self) -> Read<Cow<'a, [u8]>> {
         if self.scan.peek() != b'"' {
             return self.wrong("string_type", "a string");
         }
         let string = self.scan.string()?;
         let said = self.scan.decode(&string);
         let kept = text::trim(&said);
-        if kept.is_empty() {
-            self.issue("string_too_short", "is empty; it needs at least 1 character".to_owned());
-            return Ok(None);
-        }
         if kept.len() == said.len() {
             return Ok(Some(said));
         }
@@ -218,27 +230,91 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a text by which something is found again: every store can keep and index it.
-    pub(super) fn identity(&mut self) -> Read<String> {
-        let Some(said) = self.text()? else {
-            return Ok(None);
-        };
-        if said.len() > MAX_IDENTITY_BYTES {
-            let says = format!("has {} bytes; at most {MAX_IDENTITY_BYTES} may be", said.len());
-            self.issue("string_too_long", says);
-            return Ok(None);
-        }
-        match std::str::from_utf8(&said) {
-            Ok(text) if !text.contains('\0') => Ok(Some(text.to_owned())),
-            _ => {
-                let says = "holds a NUL or a lone surrogate, which no store can keep";
-                self.issue("invalid_text", format!("{} {says}", text::shown(&said)));
-                Ok(None)
-            }
+    pub(crate) fn identity(&mut self) -> Read<String> {
+        self.name(MAX_IDENTITY_BYTES)
+    }
+
+    /// Reads a text that says something, of at most so many bytes, and that every store can keep.
+    pub(crate) fn name(&mut self, most: usize) -> Read<String> {
+        match self.text()? {
+            Some(said) => Ok(self.storable(&said, most)),
+            None => Ok(None),
         }
     }
 
+    /// The same, where null or an empty text says nothing.
+    pub(crate) fn remark(&mut self, most: usize) -> Read<String> {
+        match self.nullable(Self::trimmed)? {
+            Some(said) if !said.is_empty() => Ok(self.storable(&said, most)),
+            _ => Ok(None),
+        }
+    }
+
+    fn storable(&mut self, said: &[u8], most: usize) -> Option<String> {
+        if said.len() > most {
+            let says = format!("has {} bytes; at most {most} may be", said.len());
+            self.issue("string_too_long", says);
+            return None;
+        }
+        let text = text::storable(said).map(str::to_owned);
+        if text.is_none() {
+            self.unstorable(&text::shown(said));
+        }
+        text
+    }
+
+    fn unstorable(&mut self, what: &str) {
+        let says = format!("{what} holds a NUL or a lone surrogate, which no store can keep");
+        self.issue("invalid_text", says);
+    }
+
+    /// Reads an object that is nobody's business here, of at most so many bytes, and that every
+    /// store can keep.
+    pub(crate) fn small_object(&mut self, most: usize) -> Read<String> {
+        let Some(Kept { json, .. }) = self.kept()? else {
+            return Ok(None);
+        };
+        if json.len() > most {
+            let says = format!("has {} bytes of JSON; at most {most} may be", json.len());
+            self.issue("too_long", says);
+        } else if text::storable(&json::unescape(json.as_bytes())).is_none() {
+            // Only strings have escapes, so that the whole is decoded as one of them.
+            self.unstorable("it");
+        } else {
+            return Ok(Some(json.to_owned()));
+        }
+        Ok(None)
+    }
+
+    /// Reads a UUID in any of the forms that UUIDs are written in.
+    pub(crate) fn uuid(&mut self) -> Read<Uuid> {
+        const FORM: &str = "a UUID like 0198c5a1-7b1e-7c3f-9d55-5f0a2b6c8e10";
+        if self.scan.peek() != b'"' {
+            return self.wrong("uuid_type", FORM);
+        }
+        let Some(said) = self.text()? else {
+            return Ok(None);
+        };
+        let uuid = Uuid::try_parse_ascii(&said).ok();
+        if uuid.is_none() {
+            self.issue("uuid_parsing", format!("{} is not {FORM}", text::shown(&said)));
+        }
+        Ok(uuid)
+    }
+
+    /// Reads `schema_version`, which names the protocol.
+    pub(crate) fn version(&mut self) -> Result<(), Broken> {
+        if let Some(given) = self.text()?
+            && *given != *self.protocol.as_bytes()
+        {
+            let says = format!("{} is not {}", text::shown(&given), self.protocol);
+            self.issue("unsupported_schema_version", says);
+        }
+        Ok(())
+    }
+
     /// Reads one of a few words, exactly as it is written.
-    pub(super) fn one_of(&mut self, words: &[&'static str]) -> Read<&'static str> {
+    pub(crate) fn one_of(&mut self, words: &[&'static str]) -> Read<&'static str> {
         if self.scan.peek() != b'"' {
             return self.wrong("literal_error", &format!("one of {}", words.join(", ")));
         }
@@ -253,7 +329,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an integer that is not less than `least`.
-    pub(super) fn integer(&mut self, least: i128) -> Read<u64> {
+    pub(crate) fn integer(&mut self, least: i128) -> Read<u64> {
         if !matches!(self.scan.peek(), b'-' | b'0'..=b'9') {
             return self.wrong("int_type", "an integer");
         }
@@ -280,7 +356,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a time, in microseconds; finer digits are taken out of the envelope.
-    pub(super) fn time(&mut self) -> Read<i64> {
+    pub(crate) fn time(&mut self) -> Read<i64> {
         const FORM: &str = "a time like 2026-02-15T10:30:00.25Z or 2026-02-15T10:30:00+01:00";
         if self.scan.peek() != b'"' {
             return self.wrong("rfc3339_string_required", FORM);
@@ -310,9 +386,10 @@ impl<'a> Reader<'a> {
     /// The envelope as it is kept, once all of it was read.
     pub(super) fn end(mut self, start: usize) -> Result<String, Invalid> {
         let end = self.scan.at;
-        self.scan.end()?;
+        self.scan.end().map_err(|broken| Invalid::broken(self.protocol, broken))?;
         if !self.issues.is_empty() {
-            return Err(Invalid { issues: self.issues, more: self.more });
+            let Self { protocol, issues, more, .. } = self;
+            return Err(Invalid { protocol, issues, more });
         }
         let mut envelope = String::with_capacity(end - start);
         let mut at = start;

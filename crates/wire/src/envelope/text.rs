@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// Where a text is without white space at both ends: what Unicode calls white space, and the four
 /// separators of ASCII, which Python's `strip` takes away, too.
-pub(super) fn trim(text: &[u8]) -> Range<usize> {
+pub(crate) fn trim(text: &[u8]) -> Range<usize> {
     let (mut start, mut end) = (0, text.len());
     while let Some(length) = blank_first(&text[start..end]) {
         start += length;
@@ -44,8 +44,13 @@ fn is_blank(bytes: &[u8]) -> bool {
     }
 }
 
+/// The text, if every store can keep it: without NUL and lone surrogates.
+pub(crate) fn storable(text: &[u8]) -> Option<&str> {
+    std::str::from_utf8(text).ok().filter(|text| !text.contains('\0'))
+}
+
 /// The inside of a JSON string that says `text`.
-pub(super) fn encode(text: &[u8]) -> String {
+pub(crate) fn encode(text: &[u8]) -> String {
     let special = |byte: &u8| matches!(byte, ..0x20 | b'"' | b'\\' | 0xED);
     let mut out = Vec::with_capacity(text.len() + 8);
     let mut rest = text;
@@ -72,13 +77,13 @@ fn escape(point: u32) -> Vec<u8> {
 }
 
 /// As much of a text as a message may show: short, in quotes, and escaped.
-pub(super) fn shown(text: &[u8]) -> String {
+pub(crate) fn shown(text: &[u8]) -> String {
     let (short, more) = shorten(text);
     format!("{short:?}{more}")
 }
 
 /// The same without quotes, for names.
-pub(super) fn shown_name(text: &[u8]) -> String {
+pub(crate) fn shown_name(text: &[u8]) -> String {
     let (short, more) = shorten(text);
     format!("{}{more}", short.escape_debug())
 }
@@ -93,7 +98,7 @@ fn shorten(text: &[u8]) -> (String, &'static str) {
 }
 
 /// A value of the wrong kind, as a message may show it.
-pub(super) fn shown_value(json: &[u8]) -> String {
+pub(crate) fn shown_value(json: &[u8]) -> String {
     match json {
         [b'{', ..] => "an object".to_owned(),
         [b'[', ..] => "an array".to_owned(),

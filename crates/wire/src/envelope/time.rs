@@ -2,16 +2,16 @@
 
 /// A time that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Time {
+pub(crate) struct Time {
     /// Microseconds since 1970; what was finer is cut off.
-    pub(super) micros: i64,
+    pub(crate) micros: i64,
     /// Where digits begin that are finer than microseconds, and where they end.
-    pub(super) finer: (usize, usize),
+    pub(crate) finer: (usize, usize),
 }
 
 /// Why a text is no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(crate) enum Wrong {
     /// It would be one if it said of which zone.
     NoOffset,
     /// It is none.
@@ -23,7 +23,7 @@ const SECOND: i64 = 1_000_000;
 
 /// Reads `YYYY-MM-DDThh:mm:ss[.f{1,9}](Z|+hh:mm|-hh:mm)` with a date that there is, in the years 1
 /// to 9999 of UTC. No leap seconds: nobody downstream could keep one.
-pub(super) fn read(text: &[u8]) -> Result<Time, Wrong> {
+pub(crate) fn read(text: &[u8]) -> Result<Time, Wrong> {
     let (head, rest) = text.split_at_checked(19).ok_or(Wrong::Form)?;
     let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
     if marks.iter().any(|(at, mark)| head[*at] != *mark) {
@@ -99,7 +99,7 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
 }
 
 /// `YYYYMMDDHH` in UTC.
-pub(super) fn hour(micros: i64) -> String {
+pub(crate) fn hour(micros: i64) -> String {
     let hours = micros.div_euclid(HOUR_SECONDS * SECOND);
     let days = hours.div_euclid(24) + 719_468;
     let era = days.div_euclid(146_097);

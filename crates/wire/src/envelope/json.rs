@@ -11,14 +11,14 @@ use std::ops::Range;
 
 /// The text is not JSON, or too deep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Broken {
+pub(crate) struct Broken {
     /// At this byte.
-    pub(super) at: usize,
-    pub(super) why: Why,
+    pub(crate) at: usize,
+    pub(crate) why: Why,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(crate) enum Why {
     /// What should have been there.
     Expected(&'static str),
     /// Nested deeper than was allowed.
@@ -26,7 +26,7 @@ pub(super) enum Why {
 }
 
 impl Why {
-    pub(super) fn expected(self) -> &'static str {
+    pub(crate) fn expected(self) -> &'static str {
         match self {
             Self::Expected(what) => what,
             Self::TooDeep => "less nesting",
@@ -36,29 +36,29 @@ impl Why {
 
 /// The inside of a string, without its quotes.
 #[derive(Clone, Debug)]
-pub(super) struct Text {
-    pub(super) range: Range<usize>,
-    pub(super) escaped: bool,
+pub(crate) struct Text {
+    pub(crate) range: Range<usize>,
+    pub(crate) escaped: bool,
 }
 
 /// A place in a text.
 #[derive(Clone, Debug)]
-pub(super) struct Scanner<'a> {
+pub(crate) struct Scanner<'a> {
     bytes: &'a [u8],
-    pub(super) at: usize,
+    pub(crate) at: usize,
     /// How many bytes of white space outside strings it came over.
-    pub(super) blanks: usize,
+    pub(crate) blanks: usize,
 }
 
 type Result<T> = std::result::Result<T, Broken>;
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(crate) fn new(text: &'a str) -> Self {
         Self { bytes: text.as_bytes(), at: 0, blanks: 0 }
     }
 
     /// The next byte that is not white space; 0 at the end, where no token of JSON is 0.
-    pub(super) fn peek(&mut self) -> u8 {
+    pub(crate) fn peek(&mut self) -> u8 {
         let start = self.at;
         while matches!(self.here(), b' ' | b'\n' | b'\r' | b'\t') {
             self.at += 1;
@@ -72,24 +72,24 @@ impl<'a> Scanner<'a> {
     }
 
     /// Goes over a token of one byte, if it comes next.
-    pub(super) fn take(&mut self, byte: u8) -> bool {
+    pub(crate) fn take(&mut self, byte: u8) -> bool {
         let there = self.peek() == byte;
         self.at += usize::from(there);
         there
     }
 
-    pub(super) fn expected<T>(&self, what: &'static str) -> Result<T> {
+    pub(crate) fn expected<T>(&self, what: &'static str) -> Result<T> {
         Err(Broken { at: self.at, why: Why::Expected(what) })
     }
 
     /// The end of the text, and nothing before it.
-    pub(super) fn end(&mut self) -> Result<()> {
+    pub(crate) fn end(&mut self) -> Result<()> {
         self.peek();
         if self.at == self.bytes.len() { Ok(()) } else { self.expected("nothing more") }
     }
 
     /// The name of a member and its colon.
-    pub(super) fn name(&mut self) -> Result<Text> {
+    pub(crate) fn name(&mut self) -> Result<Text> {
         if self.peek() != b'"' {
             return self.expected("a name in quotes");
         }
@@ -98,7 +98,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A string, whose first quote comes next.
-    pub(super) fn string(&mut self) -> Result<Text> {
+    pub(crate) fn string(&mut self) -> Result<Text> {
         self.at += 1;
         let start = self.at;
         let mut escaped = false;
@@ -133,13 +133,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// What a string says: UTF-8, with lone surrogates as if they were characters.
-    pub(super) fn decode(&self, text: &Text) -> Cow<'a, [u8]> {
+    pub(crate) fn decode(&self, text: &Text) -> Cow<'a, [u8]> {
         let inside = &self.bytes[text.range.clone()];
         if text.escaped { Cow::Owned(unescape(inside)) } else { Cow::Borrowed(inside) }
     }
 
     /// Goes over a number; whether it is an integer.
-    pub(super) fn number(&mut self) -> Result<bool> {
+    pub(crate) fn number(&mut self) -> Result<bool> {
         self.at += usize::from(self.here() == b'-');
         match self.here() {
             b'0' => self.at += 1,
@@ -187,7 +187,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Goes over one value, at most `most` arrays and objects deep; says where it is.
-    pub(super) fn skip(&mut self, most: usize) -> Result<Range<usize>> {
+    pub(crate) fn skip(&mut self, most: usize) -> Result<Range<usize>> {
         self.peek();
         let start = self.at;
         let mut nest = Nest::default();
@@ -272,7 +272,7 @@ fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Decodes the inside of a string that was gone over.
-fn unescape(inside: &[u8]) -> Vec<u8> {
+pub(super) fn unescape(inside: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(inside.len());
     let mut rest = inside;
     while let Some(n) = rest.iter().position(|byte| *byte == b'\\') {

@@ -8,6 +8,8 @@ use super::json::{Broken, Why};
 /// is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
+    /// What it should have been an envelope of, as in `ingest.v1`.
+    pub protocol: &'static str,
     /// The first things that are wrong, at most [`Invalid::MOST`]; never empty.
     pub issues: Vec<Issue>,
     /// How many more there are.
@@ -29,20 +31,25 @@ impl Invalid {
     /// So many issues are told; of more only the number.
     pub const MOST: usize = 20;
 
-    pub(super) fn json(kind: &'static str, says: String) -> Self {
-        Self { issues: vec![Issue { kind, at: String::new(), says }], more: 0 }
+    /// The whole of it is wrong.
+    pub(crate) fn json(protocol: &'static str, kind: &'static str, says: String) -> Self {
+        Self { protocol, issues: vec![Issue { kind, at: String::new(), says }], more: 0 }
     }
-}
 
-impl From<Broken> for Invalid {
-    fn from(Broken { at, why }: Broken) -> Self {
+    /// Without an issue nothing that is required can be missing: this is never seen.
+    pub(crate) fn missing(protocol: &'static str) -> Self {
+        Self::json(protocol, "missing", "a field is missing".to_owned())
+    }
+
+    pub(super) fn broken(protocol: &'static str, Broken { at, why }: Broken) -> Self {
         match why {
             Why::Expected(what) => {
-                Self::json("json_invalid", format!("not JSON at byte {at}, where {what} should be"))
+                let says = format!("not JSON at byte {at}, where {what} should be");
+                Self::json(protocol, "json_invalid", says)
             }
             Why::TooDeep => {
                 let says = format!("nested deeper than {} at byte {at}", super::MAX_DEPTH);
-                Self::json("recursion_limit", says)
+                Self::json(protocol, "recursion_limit", says)
             }
         }
     }
@@ -50,7 +57,7 @@ impl From<Broken> for Invalid {
 
 impl Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Invalid ingest.v1 envelope: ")?;
+        write!(f, "Invalid {} envelope: ", self.protocol)?;
         for (n, issue) in self.issues.iter().enumerate() {
             let separator = if n == 0 { "" } else { "; " };
             write!(f, "{separator}{issue}")?;

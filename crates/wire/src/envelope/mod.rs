@@ -1,0 +1,41 @@
+//! Reading envelopes of any protocol: JSON objects of a closed shape, of which everything that is
+//! wrong is told at once.
+
+mod invalid;
+pub(crate) mod json;
+mod reader;
+pub(crate) mod text;
+pub(crate) mod time;
+
+pub use invalid::{Invalid, Issue};
+pub(crate) use json::Broken;
+pub(crate) use reader::{Kept, Reader, Shape};
+
+/// Arrays and objects within each other; what is deeper breaks those who read it later. Many stop
+/// at 127, and a page of the inbox has the envelope in three more.
+pub const MAX_DEPTH: usize = 124;
+
+/// The longest identity or key, in bytes of UTF-8: it must fit a row of an index.
+pub const MAX_IDENTITY_BYTES: usize = 1_024;
+
+/// Reads an envelope of a protocol: `value` is called in front of the first value, and what it
+/// gives is complete if there is no issue. Also gives the envelope as it is to be kept.
+pub(crate) fn read<'a, T>(
+    protocol: &'static str,
+    bytes: &'a [u8],
+    value: impl FnOnce(&mut Reader<'a>) -> Result<T, Broken>,
+) -> Result<(T, String), Invalid> {
+    let invalid = |says: String| Err(Invalid::json(protocol, "json_invalid", says));
+    let text = match std::str::from_utf8(bytes) {
+        Err(error) => return invalid(format!("not UTF-8 at byte {}", error.valid_up_to())),
+        Ok(text) if text.starts_with('\u{feff}') => {
+            return invalid("begins with a byte order mark, which JSON does not have".to_owned());
+        }
+        Ok(text) if text.trim_ascii().is_empty() => return invalid("is empty".to_owned()),
+        Ok(text) => text,
+    };
+    let mut reader = Reader::new(protocol, text);
+    let start = reader.start();
+    let read = value(&mut reader).map_err(|broken| Invalid::broken(protocol, broken))?;
+    Ok((read, reader.end(start)?))
+}

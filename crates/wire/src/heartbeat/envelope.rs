@@ -1,0 +1,153 @@
+//! The fields of a heartbeat.
+
+use uuid::Uuid;
+
+use super::{
+    Checkpoint, Counters, Health, Heartbeat, Invalid, MAX_CAPABILITIES_BYTES, MAX_TYPE_BYTES,
+    SCHEMA_VERSION,
+};
+use crate::envelope::{self, Broken, Reader, Shape};
+
+const ENVELOPE: Shape = Shape {
+    required: &["schema_version", "connector", "status", "counters", "sent_at"],
+    optional: &["checkpoint", "capabilities"],
+};
+const CONNECTOR: Shape = Shape {
+    required: &["connector_type", "endpoint_identity", "instance_id"],
+    optional: &["version"],
+};
+const STATUS: Shape = Shape { required: &["state", "uptime_s"], optional: &["error_message"] };
+const COUNTERS: Shape = Shape {
+    required: &["messages_ingested", "messages_failed", "source_api_calls", "checkpoint_saves"],
+    optional: &["dedupe_accepted"],
+};
+const CHECKPOINT: Shape = Shape { required: &[], optional: &["cursor", "updated_at"] };
+
+const MAX_VERSION_BYTES: usize = 256;
+const MAX_MESSAGE_BYTES: usize = 4_096;
+const MAX_CURSOR_BYTES: usize = 4_096;
+
+/// What was read so far.
+#[derive(Default)]
+struct Draft {
+    connector_type: Option<String>,
+    endpoint_identity: Option<String>,
+    instance_id: Option<Uuid>,
+    version: Option<String>,
+    state: Option<Health>,
+    error_message: Option<String>,
+    uptime_s: Option<i64>,
+    counters: Counters,
+    checkpoint: Option<Checkpoint>,
+    capabilities: Option<String>,
+    sent_at_micros: Option<i64>,
+}
+
+pub(super) fn read(bytes: &[u8]) -> Result<Heartbeat, Invalid> {
+    let (draft, _) = envelope::read(SCHEMA_VERSION, bytes, draft)?;
+    draft.finish().ok_or_else(|| Invalid::missing(SCHEMA_VERSION))
+}
+
+fn draft(reader: &mut Reader<'_>) -> Result<Draft, Broken> {
+    let mut draft = Draft::default();
+    reader.object(&ENVELOPE, |reader, name| {
+        match name {
+            "schema_version" => reader.version()?,
+            "connector" => connector(reader, &mut draft)?,
+            "status" => status(reader, &mut draft)?,
+            "counters" => counters(reader, &mut draft.counters)?,
+            "sent_at" => draft.sent_at_micros = reader.time()?,
+            "checkpoint" => draft.checkpoint = reader.nullable(checkpoint)?,
+            _ => {
+                let object = |reader: &mut Reader<'_>| reader.small_object(MAX_CAPABILITIES_BYTES);
+                draft.capabilities = reader.nullable(object)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(draft)
+}
+
+fn connector(reader: &mut Reader<'_>, draft: &mut Draft) -> Result<(), Broken> {
+    reader.object(&CONNECTOR, |reader, name| {
+        match name {
+            "connector_type" => draft.connector_type = connector_type(reader)?,
+            "endpoint_identity" => draft.endpoint_identity = reader.identity()?,
+            "instance_id" => draft.instance_id = reader.uuid()?,
+            _ => draft.version = reader.remark(MAX_VERSION_BYTES)?,
+        }
+        Ok(())
+    })
+}
+
+/// A type is a word that people read in lists: nothing in it moves their cursor.
+fn connector_type(reader: &mut Reader<'_>) -> Result<Option<String>, Broken> {
+    let name = reader.name(MAX_TYPE_BYTES)?;
+    if name.as_ref().is_some_and(|name| name.contains(char::is_control)) {
+        reader.issue("invalid_text", "holds a control character".to_owned());
+    }
+    Ok(name)
+}
+
+fn status(reader: &mut Reader<'_>, draft: &mut Draft) -> Result<(), Broken> {
+    reader.object(&STATUS, |reader, name| {
+        match name {
+            "state" => {
+                let word = reader.one_of(&Health::ALL.map(Health::as_str))?;
+                draft.state = word.and_then(Health::parse);
+            }
+            "uptime_s" => draft.uptime_s = count(reader)?,
+            _ => draft.error_message = reader.remark(MAX_MESSAGE_BYTES)?,
+        }
+        Ok(())
+    })
+}
+
+fn counters(reader: &mut Reader<'_>, counters: &mut Counters) -> Result<(), Broken> {
+    reader.object(&COUNTERS, |reader, name| {
+        let counter = match name {
+            "messages_ingested" => &mut counters.messages_ingested,
+            "messages_failed" => &mut counters.messages_failed,
+            "source_api_calls" => &mut counters.source_api_calls,
+            "checkpoint_saves" => &mut counters.checkpoint_saves,
+            _ => &mut counters.dedupe_accepted,
+        };
+        *counter = count(reader)?.unwrap_or(0);
+        Ok(())
+    })
+}
+
+fn count(reader: &mut Reader<'_>) -> Result<Option<i64>, Broken> {
+    Ok(reader.integer(0)?.and_then(|count| i64::try_from(count).ok()))
+}
+
+fn checkpoint(reader: &mut Reader<'_>) -> Result<Option<Checkpoint>, Broken> {
+    let mut checkpoint = Checkpoint::default();
+    reader.object(&CHECKPOINT, |reader, name| {
+        match name {
+            "cursor" => checkpoint.cursor = reader.remark(MAX_CURSOR_BYTES)?,
+            _ => checkpoint.updated_at_micros = reader.nullable(Reader::time)?,
+        }
+        Ok(())
+    })?;
+    Ok(Some(checkpoint))
+}
+
+impl Draft {
+    /// The heartbeat, if all that is required is there.
+    fn finish(self) -> Option<Heartbeat> {
+        Some(Heartbeat {
+            connector_type: self.connector_type?,
+            endpoint_identity: self.endpoint_identity?,
+            instance_id: self.instance_id?,
+            version: self.version,
+            state: self.state?,
+            error_message: self.error_message,
+            uptime_s: self.uptime_s?,
+            counters: self.counters,
+            checkpoint: self.checkpoint,
+            capabilities: self.capabilities,
+            sent_at_micros: self.sent_at_micros?,
+        })
+    }
+}
