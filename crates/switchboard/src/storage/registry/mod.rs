@@ -313,3 +313,15 @@ pub struct Name {
     /// Who it receives for.
     pub endpoint_identity: String,
 }
+
+impl Name {
+    /// Type and identity in one line, as the audit trail has them.
+    pub fn path(&self) -> String {
+        let part = |text| percent_encoding::utf8_percent_encode(text, SEPARATORS);
+        format!("{}/{}", part(&self.connector_type), part(&self.endpoint_identity))
+    }
+}
+
+/// What would blur where a part of a path ends.
+const SEPARATORS: &percent_encoding::AsciiSet =
+    &percent_encoding::CONTROLS.add(b'/').add(b'%').add(b' ');

@@ -48,13 +48,8 @@ impl Mover {
         Ok(Self { worker, rows: AtomicUsize::new(0), is_moving: Arc::default() })
     }
 
-    /// Counts what a commit added, and moves the log when it is time.
-    pub(super) async fn note(&self, settled: &[Settled]) {
-        let new = |settled: &Settled| match settled {
-            Settled::Stored(outcomes) => outcomes.iter().filter(|it| !it.duplicate).count(),
-            _ => 0,
-        };
-        let new: usize = settled.iter().map(new).sum();
+    /// Counts what was added, and moves the log when it is time.
+    pub(super) async fn note(&self, new: usize) {
         let rows = self.rows.fetch_add(new, Ordering::Relaxed) + new;
         if rows < ROWS || self.is_moving.swap(true, Ordering::AcqRel) {
             return;
@@ -68,4 +63,13 @@ impl Mover {
         // What is not moved now is moved the next time.
         let _ = self.worker.begin(job).await;
     }
+}
+
+/// How many rows a commit added.
+pub(super) fn added(settled: &[Settled]) -> usize {
+    let new = |settled: &Settled| match settled {
+        Settled::Stored(outcomes) => outcomes.iter().filter(|it| !it.duplicate).count(),
+        _ => 0,
+    };
+    settled.iter().map(new).sum()
 }

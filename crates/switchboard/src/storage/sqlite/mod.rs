@@ -130,7 +130,7 @@ impl Storage for Sqlite {
     async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError> {
         let group = group.to_vec();
         let settled = self.write(move |db, now| commit::commit(db, &group, now)).await?;
-        self.log.note(&settled).await;
+        self.log.note(log::added(&settled)).await;
         Ok(settled)
     }
 

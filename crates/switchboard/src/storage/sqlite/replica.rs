@@ -1,25 +1,41 @@
 //! The replicas that run.
 
 use async_trait::async_trait;
-use tenure_core::{Code, StoreError};
+use rusqlite::Connection;
+use tenure_core::StoreError;
 use uuid::Uuid;
 
-use super::Sqlite;
-use crate::storage::Replicas;
-
-fn not_yet() -> StoreError {
-    StoreError::refused(Code::Failed, "not yet")
-}
+use super::{Sqlite, execute, first};
+use crate::storage::{GONE, Replicas};
 
 #[async_trait]
 impl Replicas for Sqlite {
-    async fn announce(&self, _replica_id: Uuid, _address: &str) -> Result<(), StoreError> {
-        Err(not_yet())
+    async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), StoreError> {
+        let address = address.to_owned();
+        self.write(move |db, now| announce(db, replica_id, &address, now)).await
     }
-    async fn replica(&self, _replica_id: Uuid) -> Result<Option<String>, StoreError> {
-        Err(not_yet())
+
+    async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT address FROM switchboard_replica WHERE replica_id = ?1 AND seen_at > ?2";
+        let seen = |now: i64| now.saturating_sub(GONE);
+        let job = move |db: &Connection, now| {
+            first(db, sql, (replica_id.as_bytes(), seen(now)), |row| row.get(0))
+        };
+        self.read(job).await
     }
-    async fn withdraw(&self, _replica_id: Uuid) -> Result<(), StoreError> {
-        Err(not_yet())
+
+    async fn withdraw(&self, replica_id: Uuid) -> Result<(), StoreError> {
+        let sql = "DELETE FROM switchboard_replica WHERE replica_id = ?1";
+        self.write(move |db, _| execute(db, sql, [replica_id.as_bytes()]).map(drop)).await
     }
+}
+
+fn announce(db: &Connection, replica_id: Uuid, address: &str, now: i64) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO switchboard_replica (replica_id, address, seen_at) VALUES (?1, ?2, ?3)
+        ON CONFLICT (replica_id) DO UPDATE SET
+            address = excluded.address, seen_at = excluded.seen_at";
+    execute(db, sql, (replica_id.as_bytes(), address, now))?;
+    let gone = "DELETE FROM switchboard_replica WHERE seen_at <= ?1";
+    execute(db, gone, [now.saturating_sub(GONE)])?;
+    Ok(())
 }

@@ -1,7 +1,15 @@
 //! Connectors.
 
+mod beat;
+mod change;
+mod outcome;
+mod progress;
+mod read;
+mod statistics;
+mod tidy;
+
 use async_trait::async_trait;
-use tenure_core::{Code, Epoch, StoreError};
+use tenure_core::{Epoch, StoreError};
 use uuid::Uuid;
 
 use super::Sqlite;
@@ -10,72 +18,104 @@ use crate::storage::{
     Name, Outcomes, Period, Registry, Reported, Rolled, Shown, Step, Sum, Tidied, When,
 };
 
-fn not_yet() -> StoreError {
-    StoreError::refused(Code::Failed, "not yet")
+fn told(when: When, now: i64) -> i64 {
+    match when {
+        When::Now => now,
+        When::At(at) => at,
+    }
 }
 
 #[async_trait]
 impl Registry for Sqlite {
-    async fn beat(&self, _beat: &Beat, _when: When) -> Result<Beaten, StoreError> {
-        Err(not_yet())
+    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, StoreError> {
+        let beat = beat.clone();
+        let job = move |db: &_, now| beat::beat(db, &beat, now, told(when, now));
+        let beaten = self.write(job).await?;
+        self.log.note(1).await;
+        Ok(beaten)
     }
-    async fn register(&self, _name: &Name, _by: &str) -> Result<bool, StoreError> {
-        Err(not_yet())
+
+    async fn register(&self, name: &Name, by: &str) -> Result<bool, StoreError> {
+        let (name, by) = (name.clone(), by.to_owned());
+        self.write(move |db, now| change::register(db, &name, &by, now)).await
     }
-    async fn connectors(&self, _query: &ConnectorQuery) -> Result<Connectors, StoreError> {
-        Err(not_yet())
+
+    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, StoreError> {
+        let query = query.clone();
+        self.read(move |db, now| read::list(db, &query, now)).await
     }
-    async fn connector(&self, _name: &Name) -> Result<Option<Shown>, StoreError> {
-        Err(not_yet())
+
+    async fn connector(&self, name: &Name) -> Result<Option<Shown>, StoreError> {
+        let name = name.clone();
+        self.read(move |db, now| read::show(db, &name, now)).await
     }
-    async fn types_of(&self, _endpoint_identity: &str) -> Result<Vec<String>, StoreError> {
-        Err(not_yet())
+
+    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, StoreError> {
+        let endpoint_identity = endpoint_identity.to_owned();
+        self.read(move |db, _| read::types_of(db, &endpoint_identity)).await
     }
+
     async fn heartbeats(
         &self,
-        _name: &Name,
-        _query: &HistoryQuery,
+        name: &Name,
+        query: &HistoryQuery,
     ) -> Result<Vec<Logged>, StoreError> {
-        Err(not_yet())
+        let (name, query) = (name.clone(), query.clone());
+        self.read(move |db, _| read::history(db, &name, &query)).await
     }
+
     async fn archive(
         &self,
-        _name: &Name,
-        _archived: bool,
-        _by: &str,
-        _reason: &str,
+        name: &Name,
+        archived: bool,
+        by: &str,
+        reason: &str,
     ) -> Result<Option<bool>, StoreError> {
-        Err(not_yet())
-    }
-    async fn delete(&self, _name: &Name, _by: &str, _reason: &str) -> Result<bool, StoreError> {
-        Err(not_yet())
+        let (name, by, reason) = (name.clone(), by.to_owned(), reason.to_owned());
+        self.write(move |db, now| change::archive(db, &name, archived, (&by, &reason), now)).await
     }
 
-    async fn report(&self, _outcomes: &Outcomes, _when: When) -> Result<Reported, StoreError> {
-        Err(not_yet())
-    }
-    async fn outcomes(&self, _request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError> {
-        Err(not_yet())
+    async fn delete(&self, name: &Name, by: &str, reason: &str) -> Result<bool, StoreError> {
+        let (name, by, reason) = (name.clone(), by.to_owned(), reason.to_owned());
+        self.write(move |db, now| change::delete(db, &name, &by, &reason, now)).await
     }
 
-    async fn roll_up(&self, _epoch: Epoch, _when: When) -> Result<Rolled, StoreError> {
-        Err(not_yet())
+    async fn report(&self, outcomes: &Outcomes, when: When) -> Result<Reported, StoreError> {
+        let outcomes = outcomes.clone();
+        self.write(move |db, now| outcome::report(db, &outcomes, told(when, now))).await
     }
-    async fn series(
-        &self,
-        _name: &Name,
-        _since: i64,
-        _step: Step,
-    ) -> Result<Vec<Bucket>, StoreError> {
-        Err(not_yet())
+
+    async fn outcomes(&self, request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError> {
+        self.read(move |db, _| outcome::outcomes(db, request_id)).await
     }
-    async fn sums(&self, _period: Period) -> Result<(i64, Vec<Sum>), StoreError> {
-        Err(not_yet())
+
+    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, StoreError> {
+        let job = move |db: &_, now| statistics::roll_up(db, epoch, told(when, now));
+        self.write(job).await
     }
-    async fn fanout(&self, _since_day: &str) -> Result<Vec<Fanned>, StoreError> {
-        Err(not_yet())
+
+    async fn series(&self, name: &Name, since: i64, step: Step) -> Result<Vec<Bucket>, StoreError> {
+        let name = name.clone();
+        self.read(move |db, _| statistics::series(db, &name, since, step)).await
     }
-    async fn tidy(&self, _keep: HistoryKeep, _when: When) -> Result<Tidied, StoreError> {
-        Err(not_yet())
+
+    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), StoreError> {
+        self.read(move |db, now| Ok((now, statistics::sums(db, period)?))).await
+    }
+
+    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, StoreError> {
+        let since_day = since_day.to_owned();
+        self.read(move |db, _| statistics::fanout(db, &since_day)).await
+    }
+
+    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, StoreError> {
+        // A transaction for each kind: beats get in between.
+        let mut tidied = Tidied::default();
+        for kind in tidy::KINDS {
+            let step = move |db: &_, now| tidy::tidy(db, kind, keep, told(when, now));
+            let taken = self.write(step).await.map_err(StoreError::or_happened)?;
+            tidy::add(&mut tidied, kind, taken);
+        }
+        Ok(tidied)
     }
 }

@@ -1,0 +1,225 @@
+//! Counting what was received, and what was counted.
+
+use rusqlite::Connection;
+use tenure_core::Epoch;
+
+use super::super::{all, execute};
+use super::progress::{Progress, progress};
+use super::read::measures;
+use crate::storage::{Bucket, Fanned, MOST, Name, Period, Rolled, Step, Sum};
+
+/// A step counts at most so much of what was received: a quarter of an hour.
+const STEP: i64 = 900 * 1_000_000;
+
+/// Counts a step.
+pub(super) fn roll_up(db: &Connection, epoch: Epoch, now: i64) -> rusqlite::Result<Rolled> {
+    let was = progress(db)?;
+    if epoch.as_i64() < was.epoch {
+        return Ok(Rolled { fenced: true, upto: was.counted, ..Rolled::default() });
+    }
+    let mut rolled = Rolled { upto: now.max(was.counted), ..Rolled::default() };
+    let mut part = (now, now);
+    if let Some(from) = first_from(db, was.counted, now)? {
+        part = (from, now.min(from.saturating_add(STEP)));
+        rolled.more = first_from(db, part.1, now)?.is_some();
+        if rolled.more {
+            rolled.upto = part.1;
+        }
+    }
+    let since = Period::ALL.map(|period| period.since(rolled.upto));
+    // Before anything is added: what leaves a period is what was in it.
+    take_off(db, &was, &since)?;
+    rolled.beats = count_beats(db, part, &since)?;
+    rolled.outcomes = count_outcomes(db, part)?;
+    let sql = "UPDATE connector_stats_progress SET counted = ?1, ceiling = max(ceiling, ?1),
+            epoch = ?2, since_24h = ?3, since_7d = ?4, since_30d = ?5";
+    execute(db, sql, (rolled.upto, epoch.as_i64(), since[0], since[1], since[2]))?;
+    Ok(rolled)
+}
+
+/// When the first was received that is to be counted, from some time on and before another.
+fn first_from(db: &Connection, from: i64, before: i64) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT min(at) FROM (
+            SELECT min(received_at) AS at FROM connector_heartbeat_log
+                WHERE received_at >= ?1 AND received_at < ?2
+            UNION ALL SELECT min(acked_at) FROM inbox_outcome
+                WHERE acked_at >= ?1 AND acked_at < ?2)";
+    db.prepare_cached(sql)?.query_row((from, before), |row| row.get(0))
+}
+
+/// Takes off the periods what has left them.
+fn take_off(db: &Connection, was: &Progress, since: &[i64; 3]) -> rusqlite::Result<()> {
+    for (number, period) in Period::ALL.into_iter().enumerate() {
+        let (from, upto) = (was.since[number], since[number]);
+        if upto >= was.counted {
+            // Nothing that was counted is in it any more.
+            let sql = "DELETE FROM connector_stats_window WHERE period = ?1";
+            execute(db, sql, [period.as_str()])?;
+        } else if upto > from {
+            let left = match period.step() {
+                Step::Hour => "connector_stats_hourly WHERE hour >= ?2 AND hour < ?3",
+                Step::Day => {
+                    "connector_stats_daily WHERE day >= date(?2 / 1000000, 'unixepoch')
+                        AND day < date(?3 / 1000000, 'unixepoch')"
+                }
+            };
+            let sql = format!(
+                "UPDATE connector_stats_window AS it SET
+                    messages_ingested = max(it.messages_ingested - gone.messages_ingested, 0),
+                    messages_failed = max(it.messages_failed - gone.messages_failed, 0)
+                FROM (SELECT connector_type, endpoint_identity,
+                        sum(messages_ingested) AS messages_ingested,
+                        sum(messages_failed) AS messages_failed
+                    FROM {left} GROUP BY connector_type, endpoint_identity) AS gone
+                WHERE it.connector_type = gone.connector_type
+                    AND it.endpoint_identity = gone.endpoint_identity AND it.period = ?1"
+            );
+            execute(db, &sql, (period.as_str(), from, upto))?;
+        }
+    }
+    Ok(())
+}
+
+/// The columns of hours and days, as far as they are alike, and how they add up. A sum of integers
+/// fails when it is too large; a total is exact as far as sums may grow.
+fn measured(of: &str) -> (String, String, String) {
+    let sums = ["messages_ingested", "messages_failed", "source_api_calls", "dedupe_accepted"];
+    let states = ["healthy", "degraded", "error"];
+    let states = states.map(|state| (format!("{state}_count"), format!("sum(state = '{state}')")));
+    let mut columns: Vec<(String, String)> = sums
+        .map(|it| (it.to_owned(), format!("CAST(min(total(delta_{it}), {MOST}) AS INTEGER)")))
+        .into();
+    columns.push(("heartbeat_count".to_owned(), "count(*)".to_owned()));
+    columns.extend(states);
+    let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+    let values: Vec<&str> = columns.iter().map(|(_, value)| value.as_str()).collect();
+    let add = |name: &str| format!("{name} = min({of}.{name} + excluded.{name}, {MOST})");
+    let added: Vec<String> = names.iter().map(|name| add(name)).collect();
+    (names.join(", "), values.join(", "), added.join(", "))
+}
+
+fn count_beats(
+    db: &Connection,
+    (from, before): (i64, i64),
+    since: &[i64; 3],
+) -> rusqlite::Result<i64> {
+    let sql = "SELECT count(*) FROM connector_heartbeat_log
+        WHERE received_at >= ?1 AND received_at < ?2";
+    let beats: i64 = db.prepare_cached(sql)?.query_row((from, before), |row| row.get(0))?;
+    if beats == 0 {
+        return Ok(0);
+    }
+    let (names, values, added) = measured("connector_stats_hourly");
+    let hours = format!(
+        "INSERT INTO connector_stats_hourly (connector_type, endpoint_identity, hour, {names})
+        SELECT connector_type, endpoint_identity, received_at / 3600000000 * 3600000000, {values}
+        FROM connector_heartbeat_log WHERE received_at >= ?1 AND received_at < ?2
+        GROUP BY 1, 2, 3
+        ON CONFLICT (connector_type, endpoint_identity, hour) DO UPDATE SET {added}"
+    );
+    execute(db, &hours, (from, before))?;
+    let (names, values, added) = measured("connector_stats_daily");
+    let days = format!(
+        "INSERT INTO connector_stats_daily
+            (connector_type, endpoint_identity, day, {names}, uptime_pct)
+        SELECT connector_type, endpoint_identity, date(received_at / 1000000, 'unixepoch'),
+            {values}, round(100.0 * sum(state = 'healthy') / count(*), 2)
+        FROM connector_heartbeat_log WHERE received_at >= ?1 AND received_at < ?2
+        GROUP BY 1, 2, 3
+        ON CONFLICT (connector_type, endpoint_identity, day) DO UPDATE SET {added}, uptime_pct =
+            round(100.0 * (connector_stats_daily.healthy_count + excluded.healthy_count)
+                / (connector_stats_daily.heartbeat_count + excluded.heartbeat_count), 2)"
+    );
+    execute(db, &days, (from, before))?;
+    for (period, since) in Period::ALL.into_iter().zip(since) {
+        let sql = format!(
+            "INSERT INTO connector_stats_window
+                (connector_type, endpoint_identity, period, messages_ingested, messages_failed)
+            SELECT connector_type, endpoint_identity, ?3,
+                CAST(min(total(delta_messages_ingested), {MOST}) AS INTEGER),
+                CAST(min(total(delta_messages_failed), {MOST}) AS INTEGER)
+            FROM connector_heartbeat_log WHERE received_at >= ?1 AND received_at < ?2
+            GROUP BY 1, 2
+            ON CONFLICT (connector_type, endpoint_identity, period) DO UPDATE SET
+                messages_ingested = min(connector_stats_window.messages_ingested
+                    + excluded.messages_ingested, {MOST}),
+                messages_failed = min(connector_stats_window.messages_failed
+                    + excluded.messages_failed, {MOST})"
+        );
+        execute(db, &sql, (from.max(*since), before, period.as_str()))?;
+    }
+    Ok(beats)
+}
+
+fn count_outcomes(db: &Connection, part: (i64, i64)) -> rusqlite::Result<i64> {
+    let sql = "SELECT count(*) FROM inbox_outcome WHERE acked_at >= ?1 AND acked_at < ?2";
+    let outcomes: i64 = db.prepare_cached(sql)?.query_row(part, |row| row.get(0))?;
+    let sql = "INSERT INTO connector_fanout_daily
+            (connector_type, endpoint_identity, target_butler, day, message_count)
+        SELECT connector_type, endpoint_identity, target,
+            date(acked_at / 1000000, 'unixepoch'), count(*)
+        FROM inbox_outcome WHERE acked_at >= ?1 AND acked_at < ?2 GROUP BY 1, 2, 3, 4
+        ON CONFLICT (connector_type, endpoint_identity, target_butler, day) DO UPDATE SET
+            message_count = connector_fanout_daily.message_count + excluded.message_count";
+    if outcomes > 0 {
+        execute(db, sql, part)?;
+    }
+    Ok(outcomes)
+}
+
+pub(super) fn series(
+    db: &Connection,
+    name: &Name,
+    since: i64,
+    step: Step,
+) -> rusqlite::Result<Vec<Bucket>> {
+    let (start, from) = match step {
+        Step::Hour => ("hour", "connector_stats_hourly WHERE hour >= ?3"),
+        Step::Day => (
+            "unixepoch(day) * 1000000",
+            "connector_stats_daily WHERE day >= date(?3 / 1000000, 'unixepoch')",
+        ),
+    };
+    let sql = format!(
+        "SELECT {start}, messages_ingested, messages_failed, source_api_calls, dedupe_accepted,
+            heartbeat_count, healthy_count, degraded_count, error_count
+        FROM {from} AND connector_type = ?1 AND endpoint_identity = ?2 ORDER BY 1"
+    );
+    all(db, &sql, (&name.connector_type, &name.endpoint_identity, since), |row| {
+        Ok(Bucket { start: row.get(0)?, measures: measures(row, 1)? })
+    })
+}
+
+pub(super) fn sums(db: &Connection, period: Period) -> rusqlite::Result<Vec<Sum>> {
+    let sql = "SELECT r.connector_type, r.endpoint_identity, r.last_heartbeat_at,
+            r.interval_micros, coalesce(w.messages_ingested, 0), coalesce(w.messages_failed, 0)
+        FROM connector_registry r LEFT JOIN connector_stats_window w
+            ON w.connector_type = r.connector_type AND w.endpoint_identity = r.endpoint_identity
+                AND w.period = ?1
+        WHERE r.archived_at IS NULL ORDER BY r.connector_type, r.endpoint_identity";
+    all(db, sql, [period.as_str()], |row| {
+        Ok(Sum {
+            connector_type: row.get(0)?,
+            endpoint_identity: row.get(1)?,
+            last_heartbeat_at: row.get(2)?,
+            interval: row.get(3)?,
+            messages_ingested: row.get(4)?,
+            messages_failed: row.get(5)?,
+        })
+    })
+}
+
+pub(super) fn fanout(db: &Connection, since_day: &str) -> rusqlite::Result<Vec<Fanned>> {
+    let sql = "SELECT connector_type, endpoint_identity, target_butler, sum(message_count)
+        FROM connector_fanout_daily WHERE day >= ?1
+        GROUP BY connector_type, endpoint_identity, target_butler
+        ORDER BY connector_type, endpoint_identity, target_butler";
+    all(db, sql, [since_day], |row| {
+        Ok(Fanned {
+            connector_type: row.get(0)?,
+            endpoint_identity: row.get(1)?,
+            target: row.get(2)?,
+            messages: row.get(3)?,
+        })
+    })
+}
