@@ -34,9 +34,11 @@ pub(crate) const MAX_CONNECTIONS: &str = "TENURE_MAX_CONNECTIONS";
 pub(crate) const MEMORY_BUDGET: &str = "TENURE_MEMORY_BUDGET";
 pub(crate) const CLIENT_TIMEOUT: &str = "TENURE_CLIENT_TIMEOUT";
 pub(crate) const DRAIN: &str = "TENURE_DRAIN";
+/// How long a connector may be silent; also for `connectors`.
+pub(crate) const LIVENESS: &str = "TENURE_LIVENESS";
 
 /// All of `serve`.
-pub(crate) const SERVE: [&str; 12] = [
+pub(crate) const SERVE: [&str; 13] = [
     LISTEN,
     TLS_CERT,
     TLS_KEY,
@@ -49,6 +51,7 @@ pub(crate) const SERVE: [&str; 12] = [
     MEMORY_BUDGET,
     CLIENT_TIMEOUT,
     DRAIN,
+    LIVENESS,
 ];
 
 /// What commands that this one starts do not get: secrets that are tenure's own. The store's URL

@@ -11,6 +11,7 @@ mod line;
 mod listen;
 pub mod liveness;
 mod metrics;
+mod notice;
 mod server;
 pub mod storage;
 #[cfg(test)]
@@ -21,5 +22,6 @@ mod upkeep;
 pub mod view;
 
 pub use access::Limiter;
-pub use server::{Handle, Log, Notice, Patience, Settings, serve};
+pub use notice::{ConnectorName, News, Notice};
+pub use server::{Handle, Log, Patience, Settings, serve};
 pub use tls::TlsFiles;

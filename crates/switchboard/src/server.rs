@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tenure_core::{Clock, Code, StoreError};
-use tenure_store::BootClock;
+use tenure_store::{BootClock, StoreUrl};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -18,8 +18,10 @@ use crate::commit::{self, Committer};
 use crate::follow::Follow;
 use crate::http::{PAGES_AT_ONCE, Phase, State};
 use crate::listen::{self, Door};
+use crate::liveness::Policy;
 use crate::metrics::Metrics;
-use crate::storage::{Keep, Storage};
+use crate::notice::Notice;
+use crate::storage::{HistoryKeep, Keep, Storage};
 use crate::tls::{Tls, TlsFiles};
 use crate::upkeep;
 
@@ -45,6 +47,15 @@ pub struct Settings {
     pub lame_duck: Duration,
     /// How long requests have to finish after that.
     pub drain: Duration,
+    /// The same store for holds: statistics are counted by whoever holds the duty. Without it
+    /// nobody counts.
+    pub store: Option<StoreUrl>,
+    /// How often statistics are counted.
+    pub statistics_every: Duration,
+    /// How long beats and statistics are kept.
+    pub keep_history: HistoryKeep,
+    /// How long a connector may be silent.
+    pub liveness: Policy,
     /// A route that answers what it was sent, to measure what the server itself costs.
     pub echo: bool,
     /// Told what operators must know.
@@ -72,6 +83,10 @@ impl Default for Settings {
             patience: Patience::default(),
             lame_duck: Duration::ZERO,
             drain: Duration::from_secs(20),
+            store: None,
+            statistics_every: Duration::from_secs(10),
+            keep_history: HistoryKeep::default(),
+            liveness: Policy::default(),
             echo: false,
             log: Arc::new(|_| {}),
         }
@@ -116,71 +131,6 @@ impl Default for Patience {
             write_stall: Duration::from_secs(10),
             write: Duration::from_secs(30),
             tick: Duration::from_millis(2500),
-        }
-    }
-}
-
-/// What operators must know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// It serves.
-    Listening {
-        /// Where.
-        address: SocketAddr,
-        /// Whether connections are encrypted.
-        tls: bool,
-    },
-    /// There are no tokens.
-    Open,
-    /// There are tokens now.
-    TokensRequired,
-    /// It was told to end.
-    Draining,
-    /// Some requests did not finish in time.
-    CutOff,
-    /// It has ended.
-    Stopped,
-    /// The store does not answer any more.
-    StoreLost(StoreError),
-    /// The store answers again.
-    StoreFound,
-    /// Retention or the use of tokens could not be stored; it is tried again.
-    UpkeepFailed(StoreError),
-    /// New certificates are used from now on.
-    CertificateChanged,
-    /// New certificates cannot be used; the ones before are.
-    CertificateUnusable(StoreError),
-}
-
-impl Notice {
-    /// The code of what went wrong, if something did.
-    pub fn code(&self) -> Option<Code> {
-        match self {
-            Self::StoreLost(error)
-            | Self::UpkeepFailed(error)
-            | Self::CertificateUnusable(error) => Some(error.code()),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Listening { address, tls: false } => write!(f, "listening on http://{address}"),
-            Self::Listening { address, tls: true } => write!(f, "listening on https://{address}"),
-            Self::Open => f.write_str("open: no tokens; only this machine can reach it"),
-            Self::TokensRequired => f.write_str("there are tokens: they are required from now on"),
-            Self::Draining => f.write_str("draining: requests under way are finished"),
-            Self::CutOff => f.write_str("some requests did not finish in time and were cut off"),
-            Self::Stopped => f.write_str("stopped: everything that was answered is stored"),
-            Self::StoreLost(error) => write!(f, "the store does not answer: {error}"),
-            Self::StoreFound => f.write_str("the store answers again"),
-            Self::UpkeepFailed(error) => write!(f, "upkeep failed, it is tried again: {error}"),
-            Self::CertificateChanged => f.write_str("new certificates are used from now on"),
-            Self::CertificateUnusable(error) => {
-                write!(f, "new certificates cannot be used, the ones before are: {error}")
-            }
         }
     }
 }
@@ -263,6 +213,8 @@ fn made(settings: &Settings, storage: Arc<dyn Storage>, required: bool) -> State
         pages: Semaphore::new(PAGES_AT_ONCE),
         started: BootClock.now(),
         echo: settings.echo,
+        liveness: settings.liveness,
+        log: Arc::clone(&settings.log),
         storage,
     }
 }

@@ -8,7 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-use crate::server::{Handle, Notice, Settings, serve};
+use crate::notice::Notice;
+use crate::server::{Handle, Settings, serve};
 use crate::storage::{self, Storage};
 
 pub(crate) async fn storage() -> (Arc<dyn Storage>, TempDir) {

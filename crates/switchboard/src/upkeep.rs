@@ -9,7 +9,8 @@ use tenure_duty::process;
 use tokio::time::{sleep, timeout};
 
 use crate::http::State;
-use crate::server::{Log, Notice};
+use crate::notice::Notice;
+use crate::server::Log;
 use crate::storage::Keep;
 use crate::tls::Tls;
 

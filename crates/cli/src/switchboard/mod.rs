@@ -2,6 +2,8 @@
 
 mod create;
 pub(crate) mod fence;
+#[allow(dead_code, reason = "read by `serve` and `connectors`")]
+pub(crate) mod liveness;
 mod revoke;
 pub(crate) mod serve;
 mod teller;

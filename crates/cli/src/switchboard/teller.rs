@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context;
-use tenure_switchboard::Notice;
+use tenure_switchboard::{News, Notice};
 
 use crate::failure::Failure;
 use crate::observe::{Form, Level, Note, json_line};
@@ -82,5 +82,18 @@ fn kind(notice: &Notice) -> (Level, &'static str) {
         Notice::UpkeepFailed(_) => (Level::Warn, "upkeep_failed"),
         Notice::CertificateChanged => (Level::Info, "certificate_changed"),
         Notice::CertificateUnusable(_) => (Level::Warn, "certificate_unusable"),
+        Notice::Connector { news, .. } => match news {
+            News::Registered => (Level::Info, "connector_registered"),
+            News::Revived => (Level::Info, "connector_revived"),
+            News::Replaced { .. } => (Level::Info, "connector_instance_changed"),
+            News::CountersReset => (Level::Warn, "connector_counters_reset"),
+            News::ClockOff(_) => (Level::Warn, "connector_clock_off"),
+            News::ClockRight => (Level::Info, "connector_clock_right"),
+        },
+        Notice::HistoryUnwritten { .. } => (Level::Warn, "history_unwritten"),
+        Notice::Counting { .. } => (Level::Info, "statistics_here"),
+        Notice::NotCounting(_) => (Level::Warn, "statistics_not_here"),
+        Notice::StatisticsFailed(_) => (Level::Warn, "statistics_failed"),
+        Notice::Tidied(_) => (Level::Info, "statistics_tidied"),
     }
 }

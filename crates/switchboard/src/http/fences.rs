@@ -8,7 +8,7 @@ use tenure_core::DutyKey;
 
 use super::answer::{Answer, Refusal, Refused, json_value};
 use super::letters::{LONGEST_REASON, SMALL, check, parsed, sound};
-use super::{Asked, body, content, time};
+use super::{Asked, State, body, content, time};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,18 +25,7 @@ impl Asked<'_> {
         let after = query.text("after").unwrap_or_default();
         let limit = query.number("limit", (1, 1000))?.unwrap_or(100);
         query.end()?;
-        let found = self.state.storage.fences(&after, limit).await?;
-        let next = found.last().filter(|_| found.len() == limit).map(|last| last.duty.clone());
-        let data = found.iter().map(|standing| {
-            json!({
-                "duty": standing.duty,
-                "epoch": standing.epoch.get(),
-                "instance": standing.instance,
-                "updated_at": time(standing.updated_at),
-            })
-        });
-        let data = Value::Array(data.collect());
-        let answer = json!({ "data": data, "meta": { "next_after": next } });
+        let answer = list(self.state, &after, limit).await?;
         Ok(json_value(StatusCode::OK, &answer))
     }
 
@@ -64,4 +53,20 @@ impl Asked<'_> {
         });
         Ok(json_value(StatusCode::OK, &answer))
     }
+}
+
+/// What is known of duties' holds, by name, after the duty `after`.
+pub(crate) async fn list(state: &State, after: &str, limit: usize) -> Result<Value, Refused> {
+    let found = state.storage.fences(after, limit).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(|last| last.duty.clone());
+    let data = found.iter().map(|standing| {
+        json!({
+            "duty": standing.duty,
+            "epoch": standing.epoch.get(),
+            "instance": standing.instance,
+            "updated_at": time(standing.updated_at),
+        })
+    });
+    let data = Value::Array(data.collect());
+    Ok(json!({ "data": data, "meta": { "next_after": next } }))
 }

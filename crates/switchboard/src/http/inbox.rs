@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
+use serde_json::json;
 use tenure_core::Clock;
 use tenure_store::BootClock;
 use tenure_wire::ingest;
@@ -42,55 +43,90 @@ impl Asked<'_> {
             since: words.since.map(|since| since.max(0)),
             until: words.until.map(|until| until.max(0)),
         };
-        self.page(asked, Duration::from_secs(words.wait)).await
-    }
-
-    async fn page(self, mut query: InboxQuery, wait: Duration) -> Result<Answer, Refused> {
-        let ends = BootClock.now().plus(wait);
-        let mut follower = (wait > Duration::ZERO).then(|| self.state.follow.start());
-        loop {
-            // Noted before looking: what comes after is not missed.
-            let seen = follower.as_mut().map(Follower::look);
-            let room = room(self.state, PAGE).await?;
-            let page = self.state.storage.inbox(&query).await?;
-            let left = ends.since(BootClock.now());
-            let over = left.is_zero() || self.state.is_leaving();
-            if !page.messages.is_empty() || over {
-                return Ok(room.answer(written(page)));
-            }
-            drop(room);
-            query.after = page.next_after;
-            if page.at_end
-                && let (Some(follower), Some(seen)) = (&mut follower, seen)
-            {
-                let mut phase = self.state.phase.subscribe();
-                tokio::select! {
-                    () = follower.moved(seen) => {}
-                    () = tokio::time::sleep(left) => {}
-                    // Not `changed`: it may have changed since it was looked at above.
-                    _ = phase.wait_for(|phase| *phase != Phase::Running) => {}
-                }
-            }
-        }
+        let wait = Duration::from_secs(words.wait);
+        Ok(page(self.state, asked, wait).await?.answer())
     }
 
     /// `GET /api/switchboard/inbox/{request_id}`.
     pub(super) async fn message(self) -> Result<Answer, Refused> {
         self.reader().await?;
         self.no_query()?;
-        let unknown = || Refusal::not_found("there is no message of this id");
-        let id = Uuid::try_parse(self.parts[0]).map_err(|_| unknown())?;
-        let room = room(self.state, PAGE / 4).await?;
-        match self.state.storage.message(id).await? {
-            Found::Message(message) => {
-                let mut text = String::from("{\"data\":");
-                write_message(&mut text, &message);
-                text.push('}');
-                Ok(room.answer(text))
-            }
-            Found::Trimmed { first_seen_at } => Err(Refusal::gone(&time(first_seen_at))),
-            Found::Nothing => Err(unknown()),
+        Ok(message(self.state, self.parts[0]).await?.answer())
+    }
+}
+
+/// A page of the inbox; waits so long for one that is not empty.
+pub(crate) async fn page(
+    state: &State,
+    mut query: InboxQuery,
+    wait: Duration,
+) -> Result<Page<'_>, Refused> {
+    let ends = BootClock.now().plus(wait);
+    let mut follower = (wait > Duration::ZERO).then(|| state.follow.start());
+    loop {
+        // Noted before looking: what comes after is not missed.
+        let seen = follower.as_mut().map(Follower::look);
+        let room = room(state, PAGE).await?;
+        let page = state.storage.inbox(&query).await?;
+        let left = ends.since(BootClock.now());
+        let over = left.is_zero() || state.is_leaving();
+        if !page.messages.is_empty() || over {
+            return Ok(room.with(written(page)));
         }
+        drop(room);
+        query.after = page.next_after;
+        if page.at_end
+            && let (Some(follower), Some(seen)) = (&mut follower, seen)
+        {
+            let mut phase = state.phase.subscribe();
+            tokio::select! {
+                () = follower.moved(seen) => {}
+                () = tokio::time::sleep(left) => {}
+                // Not `changed`: it may have changed since it was looked at above.
+                _ = phase.wait_for(|phase| *phase != Phase::Running) => {}
+            }
+        }
+    }
+}
+
+/// One message, and to whom it went.
+pub(crate) async fn message<'a>(state: &'a State, id: &str) -> Result<Page<'a>, Refused> {
+    let id = Uuid::try_parse(id).map_err(|_| unknown())?;
+    let room = room(state, PAGE / 4).await?;
+    match state.storage.message(id).await? {
+        Found::Message(message) => {
+            let (acked, failed) = state.storage.outcomes(id).await?;
+            let outcomes =
+                json!({ "request_id": id.to_string(), "acked": acked, "failed": failed });
+            let mut text = String::from("{\"data\":");
+            write_message(&mut text, &message);
+            text.pop();
+            // Writing to a String never fails.
+            let _ = write!(text, ",\"dispatch_outcomes\":{outcomes}}}}}");
+            Ok(room.with(text))
+        }
+        Found::Trimmed { first_seen_at } => Err(Refusal::gone(&time(first_seen_at))),
+        Found::Nothing => Err(unknown()),
+    }
+}
+
+pub(super) fn unknown() -> Refused {
+    Refusal::not_found("there is no message of this id")
+}
+
+/// JSON that was put together, with the memory that it costs.
+pub(crate) struct Page<'a> {
+    pub(crate) text: String,
+    room: Room<'a>,
+}
+
+impl Page<'_> {
+    /// The memory is given back when the answer has left; the place at once.
+    pub(crate) fn answer(self) -> Answer {
+        let Self { text, mut room } = self;
+        room.share.shrink(text.len());
+        let paid = Paid { text, _share: room.share };
+        json_text(StatusCode::OK, Bytes::from_owner(paid))
     }
 }
 
@@ -114,12 +150,13 @@ pub(super) async fn room(state: &State, bytes: usize) -> Result<Room<'_>, Refuse
     Ok(Room { share, _place: place })
 }
 
-impl Room<'_> {
-    /// The memory is given back when the answer has left; the place at once.
-    pub(super) fn answer(mut self, text: String) -> Answer {
-        self.share.shrink(text.len());
-        let paid = Paid { text, _share: self.share };
-        json_text(StatusCode::OK, Bytes::from_owner(paid))
+impl<'a> Room<'a> {
+    pub(super) fn with(self, text: String) -> Page<'a> {
+        Page { text, room: self }
+    }
+
+    pub(super) fn answer(self, text: String) -> Answer {
+        self.with(text).answer()
     }
 }
 

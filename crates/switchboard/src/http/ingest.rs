@@ -1,52 +1,81 @@
 //! One event, and what all submissions have in common.
 
 use hyper::StatusCode;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use serde_json::{Value, json};
 use tenure_wire::ingest::{self, Invalid};
 use uuid::Uuid;
 
 use super::answer::{Answer, Refusal, Refused, json_text};
+use super::body::Whole;
 use super::{Asked, State, body, content};
 use crate::access::{Caller, Need};
 use crate::budget::Share;
 use crate::commit::{self, Trouble};
 use crate::metrics::Overload;
-use crate::storage::{Item, Outcome, Submission};
+use crate::storage::{Fence, Item, Outcome, Submission};
 use crate::token::Role;
 
 /// The largest envelope.
-pub(super) const LARGEST: usize = 1 << 20;
+pub(crate) const LARGEST: usize = 1 << 20;
 
 impl Asked<'_> {
     /// `POST /api/switchboard/ingest`.
     pub(super) async fn ingest(self, body: Incoming) -> Result<Answer, Refused> {
         let caller = self.caller(Need::Role(Role::Ingest)).await?;
-        let outcome = self.ingest_by(&caller, body).await;
-        if let Err(refusal) = &outcome {
-            refused(self.state, &caller, refusal, 1);
-        }
-        let outcome = outcome?;
+        let (fence, whole) = match self.submitted(body).await {
+            Ok(submitted) => submitted,
+            Err(refusal) => {
+                refused(self.state, &caller, &refusal, 1);
+                return Err(refusal);
+            }
+        };
+        let outcome = take(self.state, &caller, whole.bytes, fence, whole.share).await?;
         let (id, duplicate) = (outcome.request_id.as_hyphenated(), outcome.duplicate);
         let text =
             format!(r#"{{"request_id":"{id}","status":"accepted","duplicate":{duplicate}}}"#);
         Ok(json_text(StatusCode::ACCEPTED, text))
     }
 
-    async fn ingest_by(self, caller: &Caller, body: Incoming) -> Result<Outcome, Refused> {
+    async fn submitted(self, body: Incoming) -> Result<(Option<Fence>, Whole), Refused> {
         self.no_query()?;
         let fence = content::fence(&self.head.headers)?;
         content::json(&self.head.headers)?;
         let whole = body::read(self.state, body, LARGEST).await?;
-        let event = ingest::read(&whole.bytes).map_err(|invalid| invalid_envelope(&invalid))?;
-        drop(whole.bytes);
-        caller.permits(event.channel, event.provider, &event.endpoint_identity)?;
-        let items = vec![Item { request_id: Uuid::now_v7(), event }];
-        let token_id = caller.token_id().map(str::to_owned);
-        let submission = Submission { items, fence, token_id };
-        let outcomes = submit(self.state, caller, submission, whole.share).await?;
-        outcomes.first().copied().flatten().ok_or_else(Refusal::unstorable)
+        Ok((fence, whole))
     }
+}
+
+/// Takes in one event, from whichever way it came, and counts what became of it.
+pub(crate) async fn take(
+    state: &State,
+    caller: &Caller,
+    envelope: Bytes,
+    fence: Option<Fence>,
+    share: Share,
+) -> Result<Outcome, Refused> {
+    let outcome = take_in(state, caller, envelope, fence, share).await;
+    if let Err(refusal) = &outcome {
+        refused(state, caller, refusal, 1);
+    }
+    outcome
+}
+
+async fn take_in(
+    state: &State,
+    caller: &Caller,
+    envelope: Bytes,
+    fence: Option<Fence>,
+    share: Share,
+) -> Result<Outcome, Refused> {
+    let event = ingest::read(&envelope).map_err(|invalid| invalid_envelope(&invalid))?;
+    drop(envelope);
+    caller.permits(event.channel, event.provider, &event.endpoint_identity)?;
+    let items = vec![Item { request_id: Uuid::now_v7(), event }];
+    let token_id = caller.token_id().map(str::to_owned);
+    let submission = Submission { items, fence, token_id };
+    let outcomes = submit(state, caller, submission, share).await?;
+    outcomes.first().copied().flatten().ok_or_else(Refusal::unstorable)
 }
 
 /// Counts events that were not taken in, unless they may come again.

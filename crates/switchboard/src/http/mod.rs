@@ -5,13 +5,13 @@
 
 pub(crate) mod answer;
 mod batch;
-mod body;
-mod connectors;
-mod content;
-mod fences;
-mod heartbeat;
-mod inbox;
-mod ingest;
+pub(crate) mod body;
+pub(crate) mod connectors;
+pub(crate) mod content;
+pub(crate) mod fences;
+pub(crate) mod heartbeat;
+pub(crate) mod inbox;
+pub(crate) mod ingest;
 mod letters;
 mod mcp;
 mod outcome;
@@ -44,7 +44,9 @@ use crate::access::{Access, Caller, Need};
 use crate::budget::Budget;
 use crate::commit::Committer;
 use crate::follow::Follow;
+use crate::liveness::Policy;
 use crate::metrics::{Metrics, Overload};
+use crate::server::Log;
 use crate::storage::Storage;
 use crate::token::Role;
 use crate::view::time;
@@ -53,7 +55,6 @@ use crate::view::time;
 pub(crate) const PAGES_AT_ONCE: usize = 2;
 
 /// What all requests share.
-#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) committer: Committer,
@@ -68,6 +69,8 @@ pub(crate) struct State {
     pub(crate) pages: Semaphore,
     pub(crate) started: LocalInstant,
     pub(crate) echo: bool,
+    pub(crate) liveness: Policy,
+    pub(crate) log: Log,
 }
 
 /// How far the server is on its way out.
