@@ -28,13 +28,15 @@ use uuid::Uuid;
 use super::{
     Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxPage, InboxQuery, Keep,
     KeptLetter, NewToken, Posted, Pruned, Resolve, Resolved, Settled, Standing, Storage,
-    Submission, Token, TokenAudit, Usage,
+    Submission, Token, TokenAudit, Usage, When,
 };
 use statements::Statements;
 use value::{column, missing};
 
 /// Commits take turns in the server: one works, one waits, one is replaced.
 const COMMIT_CONNECTIONS: usize = 3;
+/// Heartbeats may wait for their history: nothing else waits behind them.
+const BEAT_CONNECTIONS: usize = 4;
 /// Connections for everything else.
 const DATA_CONNECTIONS: usize = 8;
 /// How much [`Storage::prune`] takes of each kind at a time; the statements say the same.
@@ -59,6 +61,12 @@ const HISTORY: History = History {
                 include_str!("sql/routine/fence_reset.sql"),
                 include_str!("sql/routine/letter_post.sql"),
                 include_str!("sql/routine/usage_add.sql"),
+                include_str!("sql/routine/connector_beat.sql"),
+                include_str!("sql/routine/connector_delete.sql"),
+                include_str!("sql/routine/connector_bound.sql"),
+                include_str!("sql/routine/connector_roll_up.sql"),
+                include_str!("sql/routine/connector_days.sql"),
+                include_str!("sql/routine/outcome_report.sql"),
             ),
         },
     ],
@@ -67,10 +75,15 @@ const HISTORY: History = History {
 const RIGHTS: &str = "-- For each role that runs the switchboard:\n\
     -- GRANT USAGE ON SCHEMA tenure TO role;\n\
     -- GRANT SELECT ON tenure.switchboard_migration TO role;\n\
-    -- GRANT SELECT, UPDATE ON tenure.inbox_position TO role;\n\
-    -- GRANT SELECT, INSERT, DELETE ON tenure.message_inbox TO role;\n\
-    -- GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.ingest_dedupe, tenure.ingest_fence,\n\
-    --     tenure.dead_letter, tenure.auth_failure TO role;\n\
+    -- GRANT SELECT, UPDATE ON tenure.inbox_position, tenure.connector_stats_progress TO role;\n\
+    -- GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.message_inbox, tenure.ingest_dedupe,\n\
+    --     tenure.ingest_fence, tenure.dead_letter, tenure.auth_failure, tenure.inbox_outcome,\n\
+    --     tenure.connector_registry, tenure.connector_instances,\n\
+    --     tenure.connector_heartbeat_log, tenure.connector_heartbeat_log_default,\n\
+    --     tenure.connector_stats_hourly, tenure.connector_stats_daily,\n\
+    --     tenure.connector_fanout_daily, tenure.connector_stats_window,\n\
+    --     tenure.switchboard_replica TO role;\n\
+    -- GRANT EXECUTE ON FUNCTION tenure.connector_days_make, tenure.connector_days_drop TO role;\n\
     -- GRANT SELECT, INSERT, UPDATE ON tenure.connector_tokens, tenure.token_usage TO role;\n\
     -- GRANT SELECT, INSERT ON tenure.token_audit_log TO role;\n";
 
@@ -83,6 +96,7 @@ pub fn script(schema: &str) -> Result<String, StoreError> {
 /// A switchboard's tables in a PostgreSQL schema.
 pub struct Postgres {
     commits: Line,
+    beats: Line,
     data: Line,
     statements: Statements,
     schema: String,
@@ -121,12 +135,16 @@ pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> Result<Postgr
     beside::migrate(&mut client, schema, &HISTORY, if_absent).await?;
     drop(client);
     primary_only(&mut target);
-    Ok(Postgres {
+    let postgres = Postgres {
         commits: Line::new(&target, COMMIT_CONNECTIONS, named)?,
+        beats: Line::new(&target, BEAT_CONNECTIONS, named)?,
         data: Line::new(&target, DATA_CONNECTIONS, named)?,
         statements: Statements::new(schema),
         schema: schema.to_owned(),
-    })
+    };
+    // Without a day of its own a beat is kept, too; and it is tried again every minute.
+    let _ = postgres.make_days(When::Now).await;
+    Ok(postgres)
 }
 
 impl Postgres {

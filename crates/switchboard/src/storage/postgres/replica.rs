@@ -1,25 +1,32 @@
 //! The replicas that run.
 
 use async_trait::async_trait;
-use tenure_core::{Code, StoreError};
+use tenure_core::StoreError;
+use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::Postgres;
-use crate::storage::Replicas;
-
-fn not_yet() -> StoreError {
-    StoreError::refused(Code::Failed, "not yet")
-}
+use super::value::column;
+use super::{Parameter, Postgres};
+use crate::storage::{GONE, Replicas};
 
 #[async_trait]
 impl Replicas for Postgres {
-    async fn announce(&self, _replica_id: Uuid, _address: &str) -> Result<(), StoreError> {
-        Err(not_yet())
+    async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), StoreError> {
+        let parameters: [Parameter<'_>; 3] =
+            [(&replica_id, Type::UUID), (&address, Type::TEXT), (&GONE, Type::INT8)];
+        self.data.query(&self.statements.replica_announce, &parameters).await?;
+        Ok(())
     }
-    async fn replica(&self, _replica_id: Uuid) -> Result<Option<String>, StoreError> {
-        Err(not_yet())
+
+    async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, StoreError> {
+        let parameters: [Parameter<'_>; 2] = [(&replica_id, Type::UUID), (&GONE, Type::INT8)];
+        let rows = self.data.query(&self.statements.replica_find, &parameters).await?;
+        rows.first().map(|row| column(row, 0)).transpose()
     }
-    async fn withdraw(&self, _replica_id: Uuid) -> Result<(), StoreError> {
-        Err(not_yet())
+
+    async fn withdraw(&self, replica_id: Uuid) -> Result<(), StoreError> {
+        let parameters: [Parameter<'_>; 1] = [(&replica_id, Type::UUID)];
+        self.data.query(&self.statements.replica_withdraw, &parameters).await?;
+        Ok(())
     }
 }

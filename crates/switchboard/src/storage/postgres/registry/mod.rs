@@ -1,81 +1,101 @@
 //! Connectors.
 
+mod beat;
+mod change;
+mod read;
+mod statistics;
+mod tidy;
+
+use std::time::SystemTime;
+
 use async_trait::async_trait;
-use tenure_core::{Code, Epoch, StoreError};
+use tenure_core::{Epoch, StoreError};
 use uuid::Uuid;
 
 use super::Postgres;
+use super::value::from_micros;
 use crate::storage::{
     Beat, Beaten, Bucket, ConnectorQuery, Connectors, Fanned, HistoryKeep, HistoryQuery, Logged,
     Name, Outcomes, Period, Registry, Reported, Rolled, Shown, Step, Sum, Tidied, When,
 };
 
-fn not_yet() -> StoreError {
-    StoreError::refused(Code::Failed, "not yet")
+/// A time that is told; the server's own clock where there is none.
+fn told(when: When) -> Option<SystemTime> {
+    match when {
+        When::Now => None,
+        When::At(at) => Some(from_micros(at)),
+    }
 }
 
 #[async_trait]
 impl Registry for Postgres {
-    async fn beat(&self, _beat: &Beat, _when: When) -> Result<Beaten, StoreError> {
-        Err(not_yet())
+    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, StoreError> {
+        self.take_beat(beat, when).await
     }
-    async fn register(&self, _name: &Name, _by: &str) -> Result<bool, StoreError> {
-        Err(not_yet())
+
+    async fn register(&self, name: &Name, by: &str) -> Result<bool, StoreError> {
+        self.make_known(name, by).await
     }
-    async fn connectors(&self, _query: &ConnectorQuery) -> Result<Connectors, StoreError> {
-        Err(not_yet())
+
+    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, StoreError> {
+        self.list_connectors(query).await
     }
-    async fn connector(&self, _name: &Name) -> Result<Option<Shown>, StoreError> {
-        Err(not_yet())
+
+    async fn connector(&self, name: &Name) -> Result<Option<Shown>, StoreError> {
+        self.show_connector(name).await
     }
-    async fn types_of(&self, _endpoint_identity: &str) -> Result<Vec<String>, StoreError> {
-        Err(not_yet())
+
+    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, StoreError> {
+        self.list_types(endpoint_identity).await
     }
+
     async fn heartbeats(
         &self,
-        _name: &Name,
-        _query: &HistoryQuery,
+        name: &Name,
+        query: &HistoryQuery,
     ) -> Result<Vec<Logged>, StoreError> {
-        Err(not_yet())
+        self.read_history(name, query).await
     }
+
     async fn archive(
         &self,
-        _name: &Name,
-        _archived: bool,
-        _by: &str,
-        _reason: &str,
+        name: &Name,
+        archived: bool,
+        by: &str,
+        reason: &str,
     ) -> Result<Option<bool>, StoreError> {
-        Err(not_yet())
-    }
-    async fn delete(&self, _name: &Name, _by: &str, _reason: &str) -> Result<bool, StoreError> {
-        Err(not_yet())
+        self.put_away(name, archived, by, reason).await
     }
 
-    async fn report(&self, _outcomes: &Outcomes, _when: When) -> Result<Reported, StoreError> {
-        Err(not_yet())
-    }
-    async fn outcomes(&self, _request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError> {
-        Err(not_yet())
+    async fn delete(&self, name: &Name, by: &str, reason: &str) -> Result<bool, StoreError> {
+        self.remove(name, by, reason).await
     }
 
-    async fn roll_up(&self, _epoch: Epoch, _when: When) -> Result<Rolled, StoreError> {
-        Err(not_yet())
+    async fn report(&self, outcomes: &Outcomes, when: When) -> Result<Reported, StoreError> {
+        self.note_outcomes(outcomes, when).await
     }
-    async fn series(
-        &self,
-        _name: &Name,
-        _since: i64,
-        _step: Step,
-    ) -> Result<Vec<Bucket>, StoreError> {
-        Err(not_yet())
+
+    async fn outcomes(&self, request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError> {
+        self.list_outcomes(request_id).await
     }
-    async fn sums(&self, _period: Period) -> Result<(i64, Vec<Sum>), StoreError> {
-        Err(not_yet())
+
+    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, StoreError> {
+        self.count(epoch, when).await
     }
-    async fn fanout(&self, _since_day: &str) -> Result<Vec<Fanned>, StoreError> {
-        Err(not_yet())
+
+    async fn series(&self, name: &Name, since: i64, step: Step) -> Result<Vec<Bucket>, StoreError> {
+        self.read_series(name, since, step).await
     }
-    async fn tidy(&self, _keep: HistoryKeep, _when: When) -> Result<Tidied, StoreError> {
-        Err(not_yet())
+
+    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), StoreError> {
+        self.read_sums(period).await
+    }
+
+    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, StoreError> {
+        self.read_fanout(since_day).await
+    }
+
+    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, StoreError> {
+        self.take_away_history(keep, when).await
     }
 }

@@ -1,0 +1,95 @@
+//! Counting what was received, and what was counted.
+
+use tenure_core::{Epoch, StoreError};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::super::value::{column, from_micros, missing, to_micros};
+use super::super::{Parameter, Postgres};
+use super::read::measures;
+use super::told;
+use crate::storage::{Bucket, Fanned, Name, Period, Rolled, Step, Sum, When};
+
+impl Postgres {
+    pub(super) async fn count(&self, epoch: Epoch, when: When) -> Result<Rolled, StoreError> {
+        let (epoch, at) = (epoch.as_i64(), told(when));
+        // By itself: the step is to see what was committed before the bound.
+        let parameters: [Parameter<'_>; 2] = [(&epoch, Type::INT8), (&at, Type::TIMESTAMPTZ)];
+        self.data.query(&self.statements.connector_bound, &parameters).await?;
+        let parameters: [Parameter<'_>; 1] = [(&epoch, Type::INT8)];
+        let rows = self.data.query(&self.statements.connector_roll_up, &parameters).await?;
+        rows.first().ok_or_else(missing).and_then(rolled).map_err(StoreError::or_happened)
+    }
+
+    pub(super) async fn read_series(
+        &self,
+        name: &Name,
+        since: i64,
+        step: Step,
+    ) -> Result<Vec<Bucket>, StoreError> {
+        let since = from_micros(since);
+        let parameters: [Parameter<'_>; 3] = [
+            (&name.connector_type, Type::TEXT),
+            (&name.endpoint_identity, Type::TEXT),
+            (&since, Type::TIMESTAMPTZ),
+        ];
+        let statement = match step {
+            Step::Hour => &self.statements.connector_hours,
+            Step::Day => &self.statements.connector_days,
+        };
+        let rows = self.data.query(statement, &parameters).await?;
+        rows.iter().map(bucket).collect()
+    }
+
+    pub(super) async fn read_sums(&self, period: Period) -> Result<(i64, Vec<Sum>), StoreError> {
+        let period = period.as_str();
+        let parameters: [Parameter<'_>; 1] = [(&period, Type::TEXT)];
+        let rows = self.data.query(&self.statements.connector_sums, &parameters).await?;
+        let now = to_micros(column(rows.first().ok_or_else(missing)?, 0)?);
+        let sums = rows.iter().filter_map(|row| sum(row).transpose()).collect::<Result<_, _>>()?;
+        Ok((now, sums))
+    }
+
+    pub(super) async fn read_fanout(&self, since_day: &str) -> Result<Vec<Fanned>, StoreError> {
+        let parameters: [Parameter<'_>; 1] = [(&since_day, Type::TEXT)];
+        let rows = self.data.query(&self.statements.connector_fanout, &parameters).await?;
+        rows.iter().map(fanned).collect()
+    }
+}
+
+fn rolled(row: &Row) -> Result<Rolled, StoreError> {
+    Ok(Rolled {
+        fenced: column(row, 0)?,
+        beats: column(row, 1)?,
+        outcomes: column(row, 2)?,
+        upto: to_micros(column(row, 3)?),
+        more: column(row, 4)?,
+    })
+}
+
+fn bucket(row: &Row) -> Result<Bucket, StoreError> {
+    Ok(Bucket { start: to_micros(column(row, 0)?), measures: measures(row, 1)? })
+}
+
+/// After the clock.
+fn sum(row: &Row) -> Result<Option<Sum>, StoreError> {
+    let Some(connector_type) = column(row, 1)? else { return Ok(None) };
+    let last: Option<std::time::SystemTime> = column(row, 3)?;
+    Ok(Some(Sum {
+        connector_type,
+        endpoint_identity: column(row, 2)?,
+        last_heartbeat_at: last.map(to_micros),
+        interval: column(row, 4)?,
+        messages_ingested: column(row, 5)?,
+        messages_failed: column(row, 6)?,
+    }))
+}
+
+fn fanned(row: &Row) -> Result<Fanned, StoreError> {
+    Ok(Fanned {
+        connector_type: column(row, 0)?,
+        endpoint_identity: column(row, 1)?,
+        target: column(row, 2)?,
+        messages: column(row, 3)?,
+    })
+}

@@ -1,0 +1,16 @@
+-- Puts a connector away or takes it back, and notes it: whether it did, and whether there is one.
+WITH done AS (
+    UPDATE tenure.connector_registry
+    SET archived_at = CASE WHEN $3 THEN clock_timestamp() END
+    WHERE connector_type = $1 AND endpoint_identity = $2 AND (archived_at IS NULL) = $3
+    RETURNING true
+), noted AS (
+    INSERT INTO tenure.token_audit_log
+        (token_id, action_type, operator_identity, reason, performed_at, metadata)
+    SELECT $6, CASE WHEN $3 THEN 'connector_archive' ELSE 'connector_unarchive' END,
+        $4, $5, clock_timestamp(),
+        json_build_object('connector_type', $1, 'endpoint_identity', $2)::text
+    FROM done
+)
+SELECT EXISTS (SELECT FROM done), EXISTS (
+    SELECT FROM tenure.connector_registry WHERE connector_type = $1 AND endpoint_identity = $2)

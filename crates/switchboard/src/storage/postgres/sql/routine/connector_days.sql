@@ -1,0 +1,66 @@
+
+-- Makes room in the history for today and three days to come. A day of which beats went elsewhere
+-- already stays there. By the owner's rights: those who run the switchboard need none to make
+-- tables. Attached, not made in place: beats of other days do not wait for it.
+CREATE OR REPLACE FUNCTION tenure.connector_days_make(p_at timestamptz) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '500ms' AS $$
+DECLARE
+    v_today date := (coalesce(p_at, clock_timestamp()) AT TIME ZONE 'UTC')::date;
+    v_name text;
+BEGIN
+    FOR v_n IN 0 .. 3 LOOP
+        v_name := 'connector_heartbeat_log_p' || to_char(v_today + v_n, 'YYYYMMDD');
+        CONTINUE WHEN to_regclass('tenure.' || v_name) IS NOT NULL;
+        CONTINUE WHEN EXISTS (
+            SELECT FROM tenure.connector_heartbeat_log_default l
+            WHERE l.received_at >= (v_today + v_n)::timestamp AT TIME ZONE 'UTC'
+                AND l.received_at < (v_today + v_n + 1)::timestamp AT TIME ZONE 'UTC');
+        BEGIN
+            PERFORM pg_advisory_xact_lock(hashtextextended('tenure.connector_heartbeat_log', 0));
+            CONTINUE WHEN to_regclass('tenure.' || v_name) IS NOT NULL;
+            EXECUTE format('CREATE TABLE tenure.%I (LIKE tenure.connector_heartbeat_log)', v_name);
+            EXECUTE format('ALTER TABLE tenure.connector_heartbeat_log ATTACH PARTITION tenure.%I '
+                'FOR VALUES FROM (%L) TO (%L)', v_name, to_char(v_today + v_n, 'YYYY-MM-DD')
+                || ' 00:00:00+00', to_char(v_today + v_n + 1, 'YYYY-MM-DD') || ' 00:00:00+00');
+        EXCEPTION WHEN check_violation OR lock_not_available OR deadlock_detected THEN
+            -- A beat of that day came in between, or somebody reads: until then there is the
+            -- default.
+            CONTINUE;
+        END;
+    END LOOP;
+END $$;
+REVOKE EXECUTE ON FUNCTION tenure.connector_days_make(timestamptz) FROM PUBLIC;
+
+-- Takes away whole days of the history that are past their retention and were counted: how many.
+CREATE OR REPLACE FUNCTION tenure.connector_days_drop(p_keep bigint, p_at timestamptz)
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '500ms' AS $$
+DECLARE
+    v_end timestamptz;
+    v_name text;
+    v_gone bigint := 0;
+BEGIN
+    SELECT least(p.counted,
+        coalesce(p_at, clock_timestamp()) - p_keep * interval '1 microsecond')
+    INTO STRICT v_end FROM tenure.connector_stats_progress p WHERE p.only_row;
+    FOR v_name IN
+        SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'tenure.connector_heartbeat_log'::regclass
+            AND c.relname ~ '^connector_heartbeat_log_p[0-9]{8}$'
+            AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC'
+                <= v_end
+        ORDER BY c.relname LIMIT 10
+    LOOP
+        -- Whoever reads it is not kept waiting behind us for long: it is tried again.
+        BEGIN
+            EXECUTE format('DROP TABLE tenure.%I', v_name);
+            v_gone := v_gone + 1;
+        EXCEPTION WHEN lock_not_available OR undefined_table OR deadlock_detected THEN
+            EXIT;
+        END;
+    END LOOP;
+    RETURN v_gone;
+END $$;
+REVOKE EXECUTE ON FUNCTION tenure.connector_days_drop(bigint, timestamptz) FROM PUBLIC;

@@ -1,0 +1,33 @@
+
+-- Removes a connector and all that is known of it: whether there was one. Nobody counts meanwhile,
+-- and its beats wait.
+CREATE OR REPLACE FUNCTION tenure.connector_delete(
+    p_type text, p_endpoint text, p_path text, p_by text, p_reason text
+) RETURNS boolean
+LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    PERFORM FROM tenure.connector_stats_progress WHERE only_row FOR UPDATE;
+    DELETE FROM tenure.connector_registry
+    WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    DELETE FROM tenure.connector_instances
+    WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
+    DELETE FROM tenure.connector_heartbeat_log
+    WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
+    DELETE FROM tenure.connector_stats_hourly
+    WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
+    DELETE FROM tenure.connector_stats_daily
+    WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
+    DELETE FROM tenure.connector_stats_window
+    WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
+    DELETE FROM tenure.connector_fanout_daily
+    WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
+    INSERT INTO tenure.token_audit_log
+        (token_id, action_type, operator_identity, reason, performed_at, metadata)
+    VALUES (p_path, 'connector_delete', p_by, p_reason, clock_timestamp(),
+        json_build_object('connector_type', p_type, 'endpoint_identity', p_endpoint)::text);
+    RETURN true;
+END $$;

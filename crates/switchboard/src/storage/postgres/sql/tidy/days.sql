@@ -1,0 +1,12 @@
+-- What has not left a period yet will be taken off it: until then it stays.
+WITH gone AS (
+    DELETE FROM tenure.connector_stats_daily WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM tenure.connector_stats_daily
+        WHERE day < (
+            SELECT (least(since_30d, coalesce($2, clock_timestamp())
+                - $1 * interval '1 microsecond') AT TIME ZONE 'UTC')::date
+            FROM tenure.connector_stats_progress WHERE only_row)
+        ORDER BY day LIMIT 1000 FOR UPDATE SKIP LOCKED
+    )) RETURNING true
+)
+SELECT count(*) FROM gone

@@ -1,0 +1,12 @@
+-- What has not left a period yet will be taken off it: until then it stays.
+WITH gone AS (
+    DELETE FROM tenure.connector_stats_hourly WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM tenure.connector_stats_hourly
+        WHERE hour < (
+            SELECT date_trunc('hour', least(since_7d,
+                coalesce($2, clock_timestamp()) - $1 * interval '1 microsecond'), 'UTC')
+            FROM tenure.connector_stats_progress WHERE only_row)
+        ORDER BY hour LIMIT 1000 FOR UPDATE SKIP LOCKED
+    )) RETURNING true
+)
+SELECT count(*) FROM gone
