@@ -16,7 +16,7 @@ use crate::env;
 use crate::failure::Failure;
 use crate::observe;
 use crate::operate::{drain, evict, pause, pin, share};
-use crate::switchboard::{fence, serve, token};
+use crate::switchboard::{connectors, fence, serve, token};
 use crate::why::{apply, explain, plan, top};
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
@@ -118,6 +118,9 @@ pub(crate) enum Command {
     /// Look at what the switchboard knows of holds, or forget it
     #[command(subcommand)]
     Fence(fence::Command),
+    /// Look at connectors and whether they live; put one away, or remove it
+    #[command(subcommand)]
+    Connectors(connectors::Command),
     /// Take a store over, or say how much it keeps
     #[command(subcommand)]
     Store(crate::store::Command),

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::operate::Task::{Drain, Evict, Pause, Pin, Share};
 use crate::operate::{self, drain, evict, pause, pin, share};
 use crate::store::Task;
-use crate::switchboard::{self, fence, serve, token};
+use crate::switchboard::{self, connectors, fence, serve, token};
 use crate::why::{self, apply, explain, plan, top};
 use crate::{checkpoint, poll, run, signing};
 
@@ -87,6 +87,10 @@ impl Settings {
             }
             Command::Fence(command) => {
                 let task = switchboard::Task::Fence(fence::Task::new(command)?);
+                Action::Switchboard { task, store: store()? }
+            }
+            Command::Connectors(command) => {
+                let task = switchboard::Task::Connectors(connectors::Task::new(command)?);
                 Action::Switchboard { task, store: store()? }
             }
             Command::Completions { shell } => Action::Completions(*shell),

@@ -125,6 +125,8 @@ codes! {
         "`tenure token list` and `tenure fence list` show what there is"
     TokenInUse "SW003" "the token is in use"
         "give whoever uses it another one first (`--replaces`), or revoke it with --force"
+    NoSuchConnector "SW004" "there is no connector of that name"
+        "`tenure connectors ls` shows what there is, with --archived what was put away"
 }
 
 impl fmt::Display for Code {

@@ -12,8 +12,8 @@ pub(crate) const WORDS: &str = "usual|observed|spec5|ONLINE,STALE";
 
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
-/// Reads `usual`, `observed`, `spec5`, or two times as in `120s,600s`: online up to the first, stale
-/// up to the second.
+/// Reads `usual`, `observed`, `spec5`, or two times as in `120s,600s`: online up to the first,
+/// stale up to the second.
 pub(crate) fn policy(text: &str) -> Result<Policy, String> {
     match text.trim() {
         "usual" => return Ok(Policy::Usual),

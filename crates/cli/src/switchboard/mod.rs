@@ -1,8 +1,8 @@
 //! The switchboard: the server, and what operators do beside it, on its store.
 
+pub(crate) mod connectors;
 mod create;
 pub(crate) mod fence;
-#[allow(dead_code, reason = "read by `serve` and `connectors`")]
 pub(crate) mod liveness;
 mod revoke;
 pub(crate) mod serve;
@@ -36,6 +36,7 @@ pub(crate) const DAY: i64 = 24 * 60 * 60 * MICROS;
 pub(crate) enum Task {
     Token(token::Task),
     Fence(fence::Task),
+    Connectors(connectors::Task),
 }
 
 pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String, Failure> {
@@ -43,6 +44,9 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
         Task::Token(token::Task::Create(task)) => create::run(url, task, json).await,
         Task::Token(task) => token::run(&*open(url, IfAbsent::Refuse).await?, task, json).await,
         Task::Fence(task) => fence::run(&*open(url, IfAbsent::Refuse).await?, task, json).await,
+        Task::Connectors(task) => {
+            connectors::run(&*open(url, IfAbsent::Refuse).await?, task, json).await
+        }
     }
 }
 
@@ -122,7 +126,12 @@ fn at_or_null(micros: Option<i64>) -> Value {
 
 /// How long ago something was, in the unit that fits.
 fn ago(micros: i64) -> String {
-    let seconds = (now() - micros).max(0) / MICROS;
+    time_before(now(), micros)
+}
+
+/// The same, by another clock than that of this machine.
+fn time_before(now: i64, micros: i64) -> String {
+    let seconds = now.saturating_sub(micros).max(0) / MICROS;
     match seconds {
         ..120 => format!("{seconds} seconds ago"),
         120..7200 => format!("{} minutes ago", seconds / 60),

@@ -6,6 +6,7 @@
 )]
 
 mod checkpoint;
+mod connectors;
 mod doctor;
 mod drain;
 mod errors;

@@ -1,0 +1,160 @@
+//! `tenure connectors archive`, `delete` and `add`: what operators change.
+
+use serde_json::json;
+use tenure_switchboard::liveness::{Liveness, Policy};
+use tenure_switchboard::storage::{Name, Shown, Storage};
+
+use super::super::{operator, words};
+use super::{NameArgs, named, not_there};
+use crate::failure::Failure;
+use crate::output::{document, to_stderr};
+
+const DRY_RUN: &str = "a dry run: nothing was changed";
+
+#[derive(clap::Args)]
+pub(crate) struct ArchiveArgs {
+    #[command(flatten)]
+    name: NameArgs,
+    /// Why, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Take it back among the others
+    #[arg(long)]
+    undo: bool,
+    /// Say what would happen and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Archive {
+    name: Name,
+    reason: String,
+    archived: bool,
+    dry_run: bool,
+}
+
+impl Archive {
+    pub(super) fn new(args: &ArchiveArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            name: args.name.read()?,
+            reason: words("--reason", &args.reason)?,
+            archived: !args.undo,
+            dry_run: args.dry_run,
+        })
+    }
+
+    pub(super) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
+        let Self { name, reason, archived, dry_run } = self;
+        let found = find(storage, name).await?;
+        let changed = match dry_run {
+            true => found.connector.archived_at.is_some() != *archived,
+            false => {
+                let changed = storage.archive(name, *archived, &operator(), reason).await?;
+                changed.ok_or_else(|| not_there(name))?
+            }
+        };
+        if json {
+            return Ok(document(&json!({
+                "dry_run": dry_run,
+                "connector_type": name.connector_type,
+                "endpoint_identity": name.endpoint_identity,
+                "archived": archived,
+                "changed": changed,
+            })));
+        }
+        if *dry_run {
+            to_stderr(DRY_RUN);
+        }
+        if changed && *archived && lives(&found) {
+            to_stderr("it lives: its next heartbeat brings it back");
+        }
+        let did = match (changed, archived, dry_run) {
+            (false, true, _) => "was archived before",
+            (false, false, _) => "is not archived",
+            (true, true, false) => "is archived: lists and sums leave it out, its history stays",
+            (true, true, true) => "would be archived",
+            (true, false, false) => "is no longer archived",
+            (true, false, true) => "would be taken back",
+        };
+        Ok(format!("{} {did}\n", named(name)))
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DeleteArgs {
+    #[command(flatten)]
+    name: NameArgs,
+    /// Why, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Say what would happen and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Delete {
+    name: Name,
+    reason: String,
+    dry_run: bool,
+}
+
+impl Delete {
+    pub(super) fn new(args: &DeleteArgs) -> Result<Self, Failure> {
+        let reason = words("--reason", &args.reason)?;
+        Ok(Self { name: args.name.read()?, reason, dry_run: args.dry_run })
+    }
+
+    pub(super) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
+        let Self { name, reason, dry_run } = self;
+        let found = find(storage, name).await?;
+        if !*dry_run && !storage.delete(name, &operator(), reason).await? {
+            return Err(not_there(name));
+        }
+        if json {
+            return Ok(document(&json!({
+                "dry_run": dry_run,
+                "connector_type": name.connector_type,
+                "endpoint_identity": name.endpoint_identity,
+                "deleted": !dry_run,
+            })));
+        }
+        if *dry_run {
+            to_stderr(DRY_RUN);
+        }
+        if lives(&found) {
+            to_stderr("it lives: its next heartbeat registers it anew");
+        }
+        let did = if *dry_run { "would be deleted" } else { "is deleted" };
+        Ok(format!("{} {did}, with its history and its statistics\n", named(name)))
+    }
+}
+
+/// Makes a connector known before it beats, so that it is missed if it never does.
+pub(super) async fn add(storage: &dyn Storage, name: &Name, json: bool) -> Result<String, Failure> {
+    let added = storage.register(name, &operator()).await?;
+    if json {
+        return Ok(document(&json!({
+            "connector_type": name.connector_type,
+            "endpoint_identity": name.endpoint_identity,
+            "added": added,
+        })));
+    }
+    let did = match added {
+        true => "is known now; its liveness is unknown until it is heard",
+        false => "was known before",
+    };
+    Ok(format!("{} {did}\n", named(name)))
+}
+
+async fn find(storage: &dyn Storage, name: &Name) -> Result<Shown, Failure> {
+    storage.connector(name).await?.ok_or_else(|| not_there(name))
+}
+
+/// Whether it is likely to be heard again soon, for a warning.
+fn lives(found: &Shown) -> bool {
+    let Shown { now, connector, .. } = found;
+    let judged = Policy::Usual.judge(*now, connector.last_heartbeat_at, connector.interval);
+    judged == Liveness::Online
+}

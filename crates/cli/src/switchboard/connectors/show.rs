@@ -1,0 +1,134 @@
+//! `tenure connectors show`: everything that is known of one.
+
+use tenure_switchboard::liveness::Policy;
+use tenure_switchboard::storage::{Connector, Instance, Name, Shown, Storage};
+use tenure_switchboard::view;
+use tenure_wire::heartbeat::Counters;
+
+use super::super::{MICROS, at, time_before};
+use super::not_there;
+use crate::failure::Failure;
+use crate::ls::or_nothing;
+use crate::output::{document, shown};
+use crate::table::{Align, Column, lay_out};
+
+pub(super) async fn run(
+    storage: &dyn Storage,
+    name: &Name,
+    policy: Policy,
+    json: bool,
+) -> Result<String, Failure> {
+    let found = storage.connector(name).await?.ok_or_else(|| not_there(name))?;
+    if json {
+        return Ok(document(&view::detail(&found, policy)));
+    }
+    let rows: Vec<_> = found.instances.iter().map(|it| row(it, found.now, policy)).collect();
+    Ok(format!("{}\n{}", for_people(&found, policy), lay_out(&COLUMNS, &rows)))
+}
+
+fn for_people(found: &Shown, policy: Policy) -> String {
+    let Shown { now, connector, .. } = found;
+    let Connector { last_heartbeat_at, interval, today, .. } = connector;
+    let when = |micros: i64| format!("{} ({})", at(micros), time_before(*now, micros));
+    let state = match &connector.error_message {
+        Some(message) => format!("{}: {}", shown(&connector.state), shown(message)),
+        None => shown(&connector.state),
+    };
+    let cursor = connector.checkpoint_cursor.as_deref().map(shown);
+    let checkpoint = cursor.map(|cursor| match connector.checkpoint_updated_at {
+        Some(micros) => format!("{cursor}, updated {}", at(micros)),
+        None => cursor,
+    });
+    let uptime = view::uptime_pct(today).map(|percent| format!(", {percent} % of beats healthy"));
+    let today = format!(
+        "{} ingested, {} failed{}",
+        today.messages_ingested,
+        today.messages_failed,
+        uptime.unwrap_or_default()
+    );
+    let mut text = String::new();
+    for (name, value) in [
+        ("type", Some(shown(&connector.connector_type))),
+        ("identity", Some(shown(&connector.endpoint_identity))),
+        ("liveness", Some(policy.judge(*now, *last_heartbeat_at, *interval).to_string())),
+        ("state", Some(state)),
+        ("heard", Some(last_heartbeat_at.map_or_else(|| "never".to_owned(), when))),
+        ("first seen", Some(when(connector.first_seen_at))),
+        ("registered by", Some(registered(&connector.registered_via))),
+        ("archived", connector.archived_at.map(when)),
+        ("instance", connector.instance_id.map(|id| id.to_string())),
+        ("version", connector.version.as_deref().map(shown)),
+        ("uptime", connector.uptime_s.map(|seconds| format!("{seconds} s"))),
+        ("interval", interval.map(seconds)),
+        ("clock drift", connector.drift.map(seconds)),
+        ("checkpoint", checkpoint),
+        ("counters", Some(counted(&connector.counters))),
+        ("today (UTC)", Some(today)),
+    ] {
+        if let Some(value) = value {
+            text.push_str(&format!("{name}: {value}\n"));
+        }
+    }
+    text
+}
+
+fn registered(via: &str) -> String {
+    match via {
+        "self" => "its first heartbeat".to_owned(),
+        "operator" => "an operator".to_owned(),
+        other => shown(other),
+    }
+}
+
+fn counted(counters: &Counters) -> String {
+    format!(
+        "{} ingested, {} failed, {} duplicates, {} calls to the source, {} checkpoints saved",
+        counters.messages_ingested,
+        counters.messages_failed,
+        counters.dedupe_accepted,
+        counters.source_api_calls,
+        counters.checkpoint_saves
+    )
+}
+
+/// To the tenth, which is as exact as a clock over a network is.
+fn seconds(micros: i64) -> String {
+    format!("{:.1} s", micros as f64 / MICROS as f64)
+}
+
+const COLUMNS: [Column; 12] = [
+    Column("INSTANCE", Align::Left),
+    Column("LIVENESS", Align::Left),
+    Column("STATE", Align::Left),
+    Column("HEARD", Align::Left),
+    Column("STARTED", Align::Left),
+    Column("INGESTED", Align::Right),
+    Column("FAILED", Align::Right),
+    Column("BEATS", Align::Right),
+    Column("LATE", Align::Right),
+    Column("RESETS", Align::Right),
+    Column("VERSION", Align::Left),
+    Column("MESSAGE", Align::Left),
+];
+
+fn row(instance: &Instance, now: i64, policy: Policy) -> [String; 12] {
+    let heard = instance.last_heartbeat_at;
+    let state = match instance.stopped_at {
+        Some(_) => "stopped".to_owned(),
+        None => shown(&instance.state),
+    };
+    [
+        instance.instance_id.to_string(),
+        policy.judge(now, Some(heard), instance.interval).to_string(),
+        state,
+        time_before(now, heard),
+        at(instance.started_at),
+        instance.counters.messages_ingested.to_string(),
+        instance.counters.messages_failed.to_string(),
+        instance.beats.to_string(),
+        instance.late.to_string(),
+        instance.resets.to_string(),
+        or_nothing(instance.version.as_deref().map(shown)),
+        or_nothing(instance.error_message.as_deref().map(shown)),
+    ]
+}
