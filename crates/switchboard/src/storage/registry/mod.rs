@@ -235,7 +235,7 @@ pub struct HistoryQuery {
 /// 2. A beat is *late* if the instance's newest has an uptime and a time of sending that are both
 ///    not smaller. For that a time of sending counts as at most five minutes after its arrival:
 ///    a clock that was once far ahead does not silence its instance. A late beat goes into the
-///    history with empty deltas, is counted in `late`, and changes nothing else.
+///    history with empty deltas, is counted in `beats` and `late`, and changes nothing else.
 /// 3. The delta of a beat is what its counters grew by since the instance's newest; a counter
 ///    without one, or that is smaller than before, begins at 0 (a reset). The connector's counters
 ///    are the sum of the deltas of all instances, and so are those of the history: what could
@@ -244,15 +244,17 @@ pub struct HistoryQuery {
 ///    (arrival minus uptime; of an instance the earliest that was seen since its uptime last went
 ///    down), or when the one that stands was silent ([`SILENT`]) or has said that it stops
 ///    ([`STOPPING`]). State, message, version, uptime and checkpoint are of the instance that
-///    stands; a beat without a checkpoint leaves the one before.
+///    stands; a beat without a cursor leaves the checkpoint before, one without capabilities those
+///    of its instance.
 /// 5. `last_heartbeat_at`, `interval` and `drift` of a connector are those of the newest beat of any
-///    instance that was not late. The interval of an instance is the first gap between two beats
-///    of a second or more, at most an hour; then (4 x before + min(gap, 2 x before)) / 5.
-/// 6. Nothing is received before what was counted: a time of arrival is never earlier than the end
-///    of what [`Registry::roll_up`] has counted. Each beat and each acknowledged outcome is counted
-///    once, in the hour and day (UTC) of its arrival, by whichever replica; a step is one
-///    transaction with its progress, and a step under an epoch older than the newest seen does
-///    nothing (R11).
+///    instance that was not late. The interval of an instance is the first gap between two of
+///    its beats, at most an hour; then (4 x before + min(gap, 2 x before)) / 5. A gap of less than
+///    a second is none.
+/// 6. Nothing is received before what was counted: a time of arrival is never earlier than the
+///    newest time at which [`Registry::roll_up`] was asked to count. Each beat and each
+///    acknowledged outcome is counted once, in the hour and day (UTC) of its arrival, by whichever
+///    replica; a step is one transaction with its progress, and a step under an epoch older than
+///    the newest seen does nothing (R11).
 /// 7. The history is kept until it is counted, whatever its retention.
 #[async_trait]
 pub trait Registry: Debug + Send + Sync + 'static {
