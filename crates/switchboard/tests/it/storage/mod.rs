@@ -8,6 +8,7 @@ mod inbox;
 pub mod kit;
 mod letter;
 mod prune;
+mod recount;
 mod registry;
 mod replica;
 mod statistics;
@@ -187,6 +188,9 @@ cases! {
         periods_shrink_by_what_was_kept
         a_step_of_tidying_is_bounded
         two_count_at_once
+    }
+    recount {
+        statistics_equal_a_recount
     }
     replica {
         a_replica_is_found_until_it_ends
