@@ -18,7 +18,19 @@ static FREE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 const EMPTY: &str = "DELETE FROM message_inbox; DELETE FROM ingest_dedupe;
     DELETE FROM ingest_fence; DELETE FROM dead_letter; DELETE FROM connector_tokens;
     DELETE FROM token_audit_log; DELETE FROM token_usage; DELETE FROM auth_failure;
-    UPDATE inbox_position SET last = 0, trimmed = 0";
+    UPDATE inbox_position SET last = 0, trimmed = 0;
+    DELETE FROM connector_registry; DELETE FROM connector_instances;
+    DELETE FROM connector_heartbeat_log; DELETE FROM connector_stats_hourly;
+    DELETE FROM connector_stats_daily; DELETE FROM connector_fanout_daily;
+    DELETE FROM connector_stats_window; DELETE FROM inbox_outcome;
+    DELETE FROM switchboard_replica";
+/// Nothing was counted yet.
+const UNCOUNTED: [&str; 2] = [
+    "UPDATE connector_stats_progress SET epoch = 0, counted = 0, ceiling = 0, since_24h = 0,
+        since_7d = 0, since_30d = 0",
+    "UPDATE connector_stats_progress SET epoch = 0, counted = 'epoch', ceiling = 'epoch',
+        since_24h = 'epoch', since_7d = 'epoch', since_30d = 'epoch'",
+];
 
 pub struct Place {
     at: At,
@@ -56,6 +68,7 @@ impl Place {
         let schema = match free {
             Some(schema) => {
                 on_postgres(&url, &schema, EMPTY).await;
+                on_postgres(&url, &schema, UNCOUNTED[1]).await;
                 schema
             }
             None => {
@@ -74,6 +87,12 @@ impl Place {
     /// Another handle, as another process has it.
     pub async fn open(&self) -> Arc<dyn Storage> {
         storage::open(&self.at.url(), IfAbsent::Refuse).await.unwrap()
+    }
+
+    /// Forgets everything.
+    pub async fn empty(&self) {
+        self.execute(EMPTY).await;
+        self.execute(UNCOUNTED[usize::from(matches!(self.at, At::Postgres { .. }))]).await;
     }
 
     /// Runs a statement behind the storage's back and says how many rows it changed, or the number
@@ -114,6 +133,8 @@ fn on_sqlite(path: &PathBuf, sql: &str) -> i64 {
     connection.busy_timeout(Duration::from_secs(30)).unwrap();
     if sql.starts_with("SELECT") {
         connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    } else if sql == EMPTY {
+        connection.execute_batch(sql).map(|()| 0).unwrap()
     } else {
         connection.execute(sql, []).unwrap() as i64
     }

@@ -251,10 +251,10 @@ pub struct HistoryQuery {
 ///    its beats, at most an hour; then (4 x before + min(gap, 2 x before)) / 5. A gap of less than
 ///    a second is none.
 /// 6. Nothing is received before what was counted: a time of arrival is never earlier than the
-///    newest time at which [`Registry::roll_up`] was asked to count. Each beat and each acknowledged outcome is counted
-///    once, in the hour and day (UTC) of its arrival, by whichever replica; a step is one
-///    transaction with its progress, and a step under an epoch older than the newest seen does
-///    nothing (R11).
+///    newest time at which [`Registry::roll_up`] was asked to count. Each beat and each
+///    acknowledged outcome is counted once, in the hour and day (UTC) of its arrival, by whichever
+///    replica; a step is one transaction with its progress, and a step under an epoch older than
+///    the newest seen does nothing (R11).
 /// 7. The history is kept until it is counted, whatever its retention.
 #[async_trait]
 pub trait Registry: Debug + Send + Sync + 'static {

@@ -1,13 +1,16 @@
 //! The contract of the storage, on every backend: `sqlite::commit::a_key_is_stored_once`.
 
 mod admit;
+mod beat;
 mod commit;
 mod fence;
 mod inbox;
 pub mod kit;
 mod letter;
 mod prune;
+mod replica;
 mod token;
+pub mod told;
 
 /// Every case as a test of a backend. A case that is not listed is dead code, which clippy reports.
 macro_rules! cases {
@@ -123,5 +126,34 @@ cases! {
         addresses_whose_window_is_over
         a_step_is_bounded
         nothing_to_take
+    }
+    beat {
+        the_first_beat_registers
+        beats_add_what_was_done_since
+        names_are_apart
+        a_late_beat_changes_nothing
+        what_is_newer_in_one_way_is_not_late
+        a_clock_that_was_ahead_silences_nobody
+        the_first_and_the_last_time
+        a_counter_that_goes_down_begins_again
+        sums_end_where_numbers_do
+        what_could_not_be_written_is_owed
+        a_checkpoint_stays_until_another_is_told
+        what_an_instance_can_do_stays
+        the_one_that_started_later_stands
+        the_earliest_start_counts
+        equal_starts_change_nobody
+        a_silent_instance_gives_way
+        a_slow_instance_may_be_silent_for_longer
+        a_stopping_instance_gives_way
+        the_interval_follows_the_gaps
+        an_ended_token_beats_for_nobody
+        a_token_registers_a_few
+        ten_instances_at_once
+        the_history_page_by_page
+    }
+    replica {
+        a_replica_is_found_until_it_ends
+        a_replica_that_is_not_seen_is_gone
     }
 }

@@ -41,12 +41,7 @@ struct Next<'a> {
 }
 
 /// Takes a beat. `now` is the store's clock, by which tokens end; `told` is when the beat comes.
-pub(super) fn beat(
-    db: &Connection,
-    beat: &Beat,
-    now: i64,
-    told: i64,
-) -> rusqlite::Result<Beaten> {
+pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, told: i64) -> rusqlite::Result<Beaten> {
     let token_id = beat.token_id.as_deref();
     let ended = token_id.map(|token_id| token::ended(db, token_id, now)).transpose()?;
     if let Some(ended) = ended.flatten() {
@@ -224,7 +219,7 @@ fn gives_way(db: &Connection, next: &Next<'_>, standing: Uuid) -> rusqlite::Resu
     let Some(standing) = instance(db, next.heartbeat, standing)? else { return Ok(true) };
     let silent = standing.interval.map_or(SILENT, |interval| SILENT.max(5 * interval));
     Ok(next.started_at > standing.started_at
-        || next.at - standing.last_heartbeat_at > silent
+        || next.at - standing.last_heartbeat_at >= silent
         || standing.stopped_at.is_some())
 }
 
@@ -328,13 +323,13 @@ fn keep_instance(db: &Connection, next: &Next<'_>, owed: &Counters) -> rusqlite:
             checkpoint_cursor = coalesce(excluded.checkpoint_cursor, checkpoint_cursor),
             checkpoint_updated_at = CASE WHEN excluded.checkpoint_cursor IS NULL
                 THEN checkpoint_updated_at ELSE excluded.checkpoint_updated_at END,
-            capabilities = excluded.capabilities, interval_micros = excluded.interval_micros,
-            drift_micros = excluded.drift_micros, beats = beats + 1,
+            capabilities = coalesce(excluded.capabilities, capabilities),
+            interval_micros = excluded.interval_micros, drift_micros = excluded.drift_micros, beats = beats + 1,
             resets = resets + excluded.resets";
     let Next { heartbeat, at, .. } = next;
     let (cursor, updated_at) = checkpoint(heartbeat);
-    let is_stopping = heartbeat.state == Health::Degraded
-        && heartbeat.error_message.as_deref() == Some(STOPPING);
+    let is_stopping =
+        heartbeat.state == Health::Degraded && heartbeat.error_message.as_deref() == Some(STOPPING);
     let counters = &heartbeat.counters;
     let row = params![
         heartbeat.connector_type,

@@ -31,12 +31,7 @@ fn record(
     token::record(db, &entry, now)
 }
 
-pub(super) fn register(
-    db: &Connection,
-    name: &Name,
-    by: &str,
-    now: i64,
-) -> rusqlite::Result<bool> {
+pub(super) fn register(db: &Connection, name: &Name, by: &str, now: i64) -> rusqlite::Result<bool> {
     let sql = "INSERT INTO connector_registry
             (connector_type, endpoint_identity, first_seen_at, registered_via)
         VALUES (?1, ?2, ?3, 'operator')

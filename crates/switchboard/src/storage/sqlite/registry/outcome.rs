@@ -7,11 +7,7 @@ use super::super::{all, execute, first};
 use super::progress::arrival;
 use crate::storage::{Outcomes, Reported};
 
-pub(super) fn report(
-    db: &Connection,
-    outcomes: &Outcomes,
-    now: i64,
-) -> rusqlite::Result<Reported> {
+pub(super) fn report(db: &Connection, outcomes: &Outcomes, now: i64) -> rusqlite::Result<Reported> {
     let id = outcomes.request_id.as_bytes();
     let found = first(db, "SELECT 1 FROM message_inbox WHERE request_id = ?1", [id], |_| Ok(()))?;
     if found.is_none() {

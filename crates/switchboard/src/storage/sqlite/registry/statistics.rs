@@ -17,7 +17,9 @@ pub(super) fn roll_up(db: &Connection, epoch: Epoch, now: i64) -> rusqlite::Resu
     if epoch.as_i64() < was.epoch {
         return Ok(Rolled { fenced: true, upto: was.counted, ..Rolled::default() });
     }
-    let mut rolled = Rolled { upto: now.max(was.counted), ..Rolled::default() };
+    // Nothing was received before this since it was reached, and nothing will be.
+    let now = now.max(was.ceiling).max(was.counted);
+    let mut rolled = Rolled { upto: now, ..Rolled::default() };
     let mut part = (now, now);
     if let Some(from) = first_from(db, was.counted, now)? {
         part = (from, now.min(from.saturating_add(STEP)));
@@ -31,9 +33,9 @@ pub(super) fn roll_up(db: &Connection, epoch: Epoch, now: i64) -> rusqlite::Resu
     take_off(db, &was, &since)?;
     rolled.beats = count_beats(db, part, &since)?;
     rolled.outcomes = count_outcomes(db, part)?;
-    let sql = "UPDATE connector_stats_progress SET counted = ?1, ceiling = max(ceiling, ?1),
-            epoch = ?2, since_24h = ?3, since_7d = ?4, since_30d = ?5";
-    execute(db, sql, (rolled.upto, epoch.as_i64(), since[0], since[1], since[2]))?;
+    let sql = "UPDATE connector_stats_progress SET counted = ?1, ceiling = ?2, epoch = ?3,
+            since_24h = ?4, since_7d = ?5, since_30d = ?6";
+    execute(db, sql, (rolled.upto, now, epoch.as_i64(), since[0], since[1], since[2]))?;
     Ok(rolled)
 }
 

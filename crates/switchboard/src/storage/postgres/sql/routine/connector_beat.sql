@@ -156,7 +156,7 @@ BEGIN
             checkpoint_cursor = coalesce(p_cursor, i.checkpoint_cursor),
             checkpoint_updated_at = CASE WHEN p_cursor IS NULL THEN i.checkpoint_updated_at
                 ELSE p_cursor_at END,
-            capabilities = excluded.capabilities,
+            capabilities = coalesce(excluded.capabilities, i.capabilities),
             interval_micros = excluded.interval_micros, drift_micros = excluded.drift_micros,
             beats = i.beats + 1, resets = i.resets + reset::integer;
         revived := v_known.archived_at IS NOT NULL;

@@ -1,0 +1,572 @@
+//! Heartbeats.
+
+use std::sync::Arc;
+
+use tenure_switchboard::storage::{
+    Beat, Beaten, Ended, HistoryQuery, MOST, MOST_PER_TOKEN, SILENT, STOPPING, Storage, Taken, When,
+};
+use tenure_wire::heartbeat::{Counters, Health};
+use tokio::task::JoinSet;
+
+use super::kit::make_token;
+use super::told::{
+    DAY, HOUR, MIDNIGHT, MINUTE, SECOND, at_cursor, beat, bot, connector, counters, hear, history,
+    id, instance, named, of, saying, shown, take,
+};
+use crate::place::Place;
+
+const T: i64 = MIDNIGHT + 10 * HOUR;
+
+pub async fn the_first_beat_registers(place: Place) {
+    let storage = &place.storage;
+    assert_eq!(storage.connector(&bot()).await.unwrap(), None);
+    let mut first = at_cursor(Some("42"), Some(T - HOUR), beat(1, T - SECOND, 60, 7));
+    first.heartbeat.version = Some("1.2".to_owned());
+    first.heartbeat.capabilities = Some("{\"role\":\"active\"}".to_owned());
+    let first = saying(Health::Degraded, Some("slow"), first);
+    let taken = take(storage, &first, T).await;
+    let expected = Taken { received_at: T, registered: true, drift: SECOND, ..Taken::default() };
+    assert_eq!(taken, expected);
+
+    let shown = shown(storage, &bot()).await;
+    let known = &shown.connector;
+    assert_eq!(
+        (known.connector_type.as_str(), known.endpoint_identity.as_str()),
+        ("telegram_bot", "bot")
+    );
+    assert_eq!((known.instance_id, known.uptime_s), (Some(id(1)), Some(60)));
+    assert_eq!((known.state.as_str(), known.error_message.as_deref()), ("degraded", Some("slow")));
+    assert_eq!((known.version.as_deref(), known.registered_via.as_str()), (Some("1.2"), "self"));
+    assert_eq!((known.first_seen_at, known.last_heartbeat_at), (T, Some(T)));
+    assert_eq!((known.counters, known.interval, known.drift), (counters(7), None, Some(SECOND)));
+    assert_eq!(known.checkpoint_cursor.as_deref(), Some("42"));
+    assert_eq!((known.checkpoint_updated_at, known.archived_at), (Some(T - HOUR), None));
+
+    let [it] = &shown.instances[..] else { panic!("{shown:?}") };
+    assert_eq!((it.instance_id, it.uptime_s, it.started_at), (id(1), 60, T - MINUTE));
+    assert_eq!((it.state.as_str(), it.error_message.as_deref()), ("degraded", Some("slow")));
+    assert_eq!((it.version.as_deref(), it.counters), (Some("1.2"), counters(7)));
+    assert_eq!((it.first_seen_at, it.last_heartbeat_at, it.stopped_at), (T, T, None));
+    assert_eq!(
+        (it.checkpoint_cursor.as_deref(), it.checkpoint_updated_at),
+        (Some("42"), Some(T - HOUR))
+    );
+    assert_eq!(it.capabilities.as_deref(), Some("{\"role\":\"active\"}"));
+    assert_eq!((it.interval, it.drift), (None, SECOND));
+    assert_eq!((it.beats, it.late, it.resets), (1, 0, 0));
+
+    let [logged] = &history(storage, &bot()).await[..] else { panic!() };
+    assert_eq!(
+        (logged.instance_id, logged.state.as_str(), logged.late),
+        (id(1), "degraded", false)
+    );
+    assert_eq!((logged.error_message.as_deref(), logged.uptime_s), (Some("slow"), 60));
+    assert_eq!((logged.counters, logged.deltas), (counters(7), counters(7)));
+    assert_eq!((logged.received_at, logged.sent_at), (T, T - SECOND));
+}
+
+pub async fn beats_add_what_was_done_since(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 7).await;
+    let taken = hear(storage, 1, T + MINUTE, 120, 10).await;
+    let expected = Taken { received_at: T + MINUTE, drift_before: Some(0), ..Taken::default() };
+    assert_eq!(taken, expected);
+    // Another one of the same connector, from its own start.
+    hear(storage, 2, T + MINUTE, 5, 4).await;
+    let known = connector(storage).await;
+    assert_eq!(known.counters, counters(14));
+    assert_eq!(known.first_seen_at, T);
+    let deltas: Vec<_> = history(storage, &bot()).await.iter().map(|it| it.deltas).collect();
+    assert_eq!(deltas, [counters(7), counters(3), counters(4)]);
+    let it = instance(storage, 1).await;
+    assert_eq!((it.counters, it.beats, it.first_seen_at), (counters(10), 2, T));
+}
+
+pub async fn names_are_apart(place: Place) {
+    let storage = &place.storage;
+    let names =
+        [bot(), named("telegram_bot", "bot2"), named("telegram", "bot"), named("a/b:@<i>%", "c/d")];
+    for (number, name) in (1..).zip(&names) {
+        let taken = take(storage, &of(name, beat(1, T, 60, number)), T).await;
+        assert!(taken.registered, "{name:?}");
+    }
+    for (number, name) in (1..).zip(&names) {
+        assert_eq!(shown(storage, name).await.connector.counters, counters(number));
+        assert_eq!(history(storage, name).await.len(), 1);
+    }
+}
+
+/// What is left when a late beat came: it is counted, and in the history.
+async fn is_late(storage: &Arc<dyn Storage>, late: &Beat, at: i64) {
+    let before = shown(storage, &bot()).await;
+    let taken = take(storage, late, at).await;
+    let drift_before = Some(before.instances[0].drift);
+    let drift = at - late.heartbeat.sent_at_micros;
+    let expected = Taken { received_at: at, late: true, drift, drift_before, ..Taken::default() };
+    assert_eq!(taken, expected);
+    let after = shown(storage, &bot()).await;
+    assert_eq!(after.connector, before.connector);
+    let mut it = before.instances[0].clone();
+    it.beats += 1;
+    it.late += 1;
+    assert_eq!(after.instances, [it]);
+    let logged = history(storage, &bot()).await.pop().unwrap();
+    assert!(logged.late);
+    assert_eq!((logged.deltas, logged.counters), (Counters::default(), late.heartbeat.counters));
+}
+
+pub async fn a_late_beat_changes_nothing(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 600, 100).await;
+    let at = T + MINUTE;
+    let late = |sent, uptime| {
+        let told = at_cursor(Some("old"), Some(1), beat(1, sent, uptime, 50));
+        saying(Health::Error, Some("old"), told)
+    };
+    is_late(storage, &late(T - MINUTE, 540), at).await;
+    // The same one again.
+    is_late(storage, &late(T, 600), at).await;
+    is_late(storage, &late(T - 1, 600), at).await;
+    is_late(storage, &late(T, 599), at).await;
+}
+
+pub async fn what_is_newer_in_one_way_is_not_late(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 600, 100).await;
+    // Its clock was set back: the uptime tells.
+    let set_back = take(storage, &beat(1, T - HOUR, 660, 101), T + MINUTE).await;
+    assert!(!set_back.late, "{set_back:?}");
+    // It started again under the same id: the time of sending tells.
+    let again = take(storage, &beat(1, T + 2 * MINUTE, 10, 3), T + 2 * MINUTE).await;
+    assert!(!again.late && again.reset, "{again:?}");
+    // What it had sent before that is late now.
+    assert!(take(storage, &beat(1, T - HOUR, 10, 3), T + 3 * MINUTE).await.late);
+    assert_eq!(connector(storage).await.counters, counters(104));
+}
+
+pub async fn a_clock_that_was_ahead_silences_nobody(place: Place) {
+    let storage = &place.storage;
+    let ahead = take(storage, &beat(1, T + 365 * DAY, 600, 100), T).await;
+    assert_eq!(ahead.drift, -365 * DAY);
+    // It counts as five minutes ahead: before that, only the uptime can tell.
+    assert!(take(storage, &beat(1, T + 5 * MINUTE, 10, 1), T + 5 * MINUTE).await.late);
+    let right = take(storage, &beat(1, T + 5 * MINUTE + 1, 10, 1), T + 6 * MINUTE).await;
+    assert!(!right.late, "{right:?}");
+    let right = take(storage, &beat(1, T + 6 * MINUTE, 70, 2), T + 7 * MINUTE).await;
+    assert!(!right.late, "{right:?}");
+    assert_eq!(instance(storage, 1).await.drift, MINUTE);
+    assert_eq!(connector(storage).await.drift, Some(MINUTE));
+}
+
+pub async fn the_first_and_the_last_time(place: Place) {
+    let storage = &place.storage;
+    // 1970, 2200 and an uptime since before there was time.
+    assert_eq!(take(storage, &beat(1, 0, 60, 1), T).await.drift, T);
+    let far = 7_258_118_400 * SECOND;
+    assert_eq!(take(storage, &beat(2, far, MOST, 1), T).await.drift, T - far);
+    assert!(instance(storage, 2).await.started_at < T);
+    assert_eq!(connector(storage).await.instance_id, Some(id(1)));
+    assert_eq!(history(storage, &bot()).await[1].sent_at, far);
+}
+
+pub async fn a_counter_that_goes_down_begins_again(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 10).await;
+    let mut again = beat(1, T + MINUTE, 120, 12);
+    again.heartbeat.counters.messages_ingested = 3;
+    let taken = take(storage, &again, T + MINUTE).await;
+    assert!(taken.reset && !taken.late && taken.replaced.is_none(), "{taken:?}");
+    let mut expected = counters(2);
+    expected.messages_ingested = 3;
+    assert_eq!(history(storage, &bot()).await[1].deltas, expected);
+    let it = instance(storage, 1).await;
+    assert_eq!((it.resets, it.counters), (1, again.heartbeat.counters));
+    assert_eq!(connector(storage).await.counters.messages_ingested, 13);
+    assert_eq!(connector(storage).await.counters.messages_failed, 24);
+    // From there it goes on.
+    let mut on = beat(1, T + 2 * MINUTE, 180, 12);
+    on.heartbeat.counters.messages_ingested = 4;
+    assert!(!take(storage, &on, T + 2 * MINUTE).await.reset);
+    assert_eq!(connector(storage).await.counters.messages_ingested, 14);
+}
+
+pub async fn sums_end_where_numbers_do(place: Place) {
+    let storage = &place.storage;
+    let full = |number: i64| {
+        let mut full = beat(1, T + number, 60 + number, 0);
+        full.heartbeat.counters.messages_ingested = if number % 2 == 0 { MOST } else { 0 };
+        full
+    };
+    for number in 0..5 {
+        take(storage, &full(number), T + number).await;
+    }
+    assert_eq!(connector(storage).await.counters.messages_ingested, MOST);
+}
+
+/// What the history could not be told is told by the next beat.
+pub async fn what_could_not_be_written_is_owed(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 10).await;
+    let away = "ALTER TABLE connector_heartbeat_log RENAME TO away";
+    let back = "ALTER TABLE away RENAME TO connector_heartbeat_log";
+    place.execute(away).await;
+    let taken = hear(storage, 1, T + MINUTE, 120, 13).await;
+    assert!(taken.unwritten.is_some_and(|why| !why.is_empty()));
+    let taken = hear(storage, 1, T + 2 * MINUTE, 180, 17).await;
+    assert!(taken.unwritten.is_some());
+    let late = hear(storage, 1, T - MINUTE, 30, 5).await;
+    assert!(late.late && late.unwritten.is_some());
+    let first = hear(storage, 2, T, 60, 100).await;
+    assert!(first.unwritten.is_some());
+    place.execute(back).await;
+    // The registry knows everything.
+    assert_eq!(connector(storage).await.counters, counters(117));
+    assert_eq!(connector(storage).await.last_heartbeat_at, Some(T));
+    assert_eq!(instance(storage, 1).await.last_heartbeat_at, T + 2 * MINUTE);
+    // A late one tells nothing of it.
+    assert!(hear(storage, 1, T - MINUTE, 30, 5).await.late);
+    for instance in [1, 2] {
+        let taken = hear(storage, instance, T + 3 * MINUTE, 240, 118).await;
+        assert_eq!(taken.unwritten, None);
+        hear(storage, instance, T + 4 * MINUTE, 300, 119).await;
+    }
+    let history = history(storage, &bot()).await;
+    let of = |instance| -> Vec<Counters> {
+        let told = history.iter().filter(|it| it.instance_id == id(instance) && !it.late);
+        told.map(|it| it.deltas).collect()
+    };
+    assert_eq!(of(1), [counters(10), counters(3 + 4 + 101), counters(1)]);
+    assert_eq!(of(2), [counters(118), counters(1)]);
+    assert_eq!(connector(storage).await.counters, counters(2 * 119));
+}
+
+pub async fn a_checkpoint_stays_until_another_is_told(place: Place) {
+    let storage = &place.storage;
+    let cursor = |storage: &Arc<dyn Storage>| {
+        let storage = storage.clone();
+        async move {
+            let (known, it) = (connector(&storage).await, instance(&storage, 1).await);
+            let cursor = (known.checkpoint_cursor, known.checkpoint_updated_at);
+            assert_eq!(cursor, (it.checkpoint_cursor, it.checkpoint_updated_at));
+            cursor
+        }
+    };
+    hear(storage, 1, T, 60, 1).await;
+    assert_eq!(cursor(storage).await, (None, None));
+    let told = at_cursor(Some("a"), Some(T), beat(1, T + 1, 61, 1));
+    take(storage, &told, T + 1).await;
+    assert_eq!(cursor(storage).await, (Some("a".to_owned()), Some(T)));
+    hear(storage, 1, T + 2, 62, 1).await;
+    assert_eq!(cursor(storage).await, (Some("a".to_owned()), Some(T)));
+    // One that says nowhere is none.
+    let nowhere = at_cursor(None, Some(T + 3), beat(1, T + 3, 63, 1));
+    take(storage, &nowhere, T + 3).await;
+    assert_eq!(cursor(storage).await, (Some("a".to_owned()), Some(T)));
+    // A new one does not get the time of the one before.
+    take(storage, &at_cursor(Some("b"), None, beat(1, T + 4, 64, 1)), T + 4).await;
+    assert_eq!(cursor(storage).await, (Some("b".to_owned()), None));
+}
+
+pub async fn what_an_instance_can_do_stays(place: Place) {
+    let storage = &place.storage;
+    let mut told = beat(1, T, 60, 1);
+    told.heartbeat.capabilities = Some("{}".to_owned());
+    told.heartbeat.version = Some("1".to_owned());
+    take(storage, &told, T).await;
+    hear(storage, 1, T + 1, 61, 1).await;
+    let it = instance(storage, 1).await;
+    assert_eq!((it.capabilities.as_deref(), it.version), (Some("{}"), None));
+    assert_eq!(connector(storage).await.version, None);
+}
+
+/// Two instances at once: the one that started later stands for the connector.
+pub async fn the_one_that_started_later_stands(place: Place) {
+    let storage = &place.storage;
+    let told = |n, at, uptime, cursor| at_cursor(Some(cursor), None, beat(n, at, uptime, 10));
+    take(storage, &told(1, T, 600, "old"), T).await;
+    let taken = take(storage, &told(2, T + SECOND, 1, "new"), T + SECOND).await;
+    assert_eq!((taken.replaced, taken.registered), (Some(id(1)), false));
+    assert_eq!(connector(storage).await.instance_id, Some(id(2)));
+    // The other one lives on: its counters count, its state does not.
+    let zombie = saying(Health::Error, Some("lost"), told(1, T + MINUTE, 660, "older"));
+    let taken = take(storage, &zombie, T + MINUTE).await;
+    assert_eq!((taken.replaced, taken.late), (None, false));
+    let known = connector(storage).await;
+    assert_eq!((known.instance_id, known.state.as_str()), (Some(id(2)), "healthy"));
+    assert_eq!((known.error_message, known.uptime_s), (None, Some(1)));
+    assert_eq!(known.checkpoint_cursor.as_deref(), Some("new"));
+    assert_eq!(known.last_heartbeat_at, Some(T + MINUTE));
+    assert_eq!(known.counters, counters(20));
+    let it = instance(storage, 1).await;
+    assert_eq!((it.state.as_str(), it.checkpoint_cursor.as_deref()), ("error", Some("older")));
+    // The newest come first.
+    let order = shown(storage, &bot()).await.instances;
+    assert_eq!(order.iter().map(|it| it.instance_id).collect::<Vec<_>>(), [id(1), id(2)]);
+}
+
+/// Uptimes are in whole seconds and beats are under way for some time: the start that is computed
+/// moves. The earliest counts, so that two instances do not take turns.
+pub async fn the_earliest_start_counts(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 100, 1).await;
+    hear(storage, 2, T, 90, 1).await;
+    // This one was under way for twenty seconds.
+    let slow = take(storage, &beat(1, T + MINUTE, 160, 1), T + MINUTE + 20 * SECOND).await;
+    assert_eq!(slow.replaced, None);
+    assert_eq!(instance(storage, 1).await.started_at, T - 100 * SECOND);
+    // Sooner than ever: then it started earlier than was known.
+    take(storage, &beat(2, T + MINUTE, 160, 1), T + MINUTE).await;
+    assert_eq!(instance(storage, 2).await.started_at, T - 100 * SECOND);
+    assert_eq!(connector(storage).await.instance_id, Some(id(2)));
+    // Under the same id it starts again, and later than the other one.
+    let again = hear(storage, 1, T + 2 * MINUTE, 3, 1).await;
+    assert_eq!(again.replaced, Some(id(2)));
+    assert_eq!(instance(storage, 1).await.started_at, T + 2 * MINUTE - 3 * SECOND);
+}
+
+pub async fn equal_starts_change_nobody(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 1).await;
+    assert_eq!(hear(storage, 2, T, 60, 1).await.replaced, None);
+    assert_eq!(hear(storage, 3, T, 59, 1).await.replaced, Some(id(1)));
+}
+
+pub async fn a_silent_instance_gives_way(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 1).await;
+    let early = |uptime_s| beat(2, T + uptime_s * SECOND, 100_000 + uptime_s, 1);
+    let before = take(storage, &early(1), T + SILENT - 1).await;
+    assert_eq!(before.replaced, None);
+    let after = take(storage, &early(2), T + SILENT).await;
+    assert_eq!(after.replaced, Some(id(1)));
+    // It comes back, and is the one that started later.
+    assert_eq!(hear(storage, 1, T + SILENT + 1, 960, 1).await.replaced, Some(id(2)));
+}
+
+/// An instance that beats seldom may be silent for longer.
+pub async fn a_slow_instance_may_be_silent_for_longer(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 1).await;
+    hear(storage, 1, T + 5 * MINUTE, 360, 1).await;
+    assert_eq!(instance(storage, 1).await.interval, Some(5 * MINUTE));
+    let last = T + 5 * MINUTE;
+    let early = |sent: i64| beat(2, T + sent, 100_000 + sent, 1);
+    assert_eq!(take(storage, &early(1), last + 25 * MINUTE - 1).await.replaced, None);
+    assert_eq!(take(storage, &early(2), last + 25 * MINUTE).await.replaced, Some(id(1)));
+}
+
+pub async fn a_stopping_instance_gives_way(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 600, 1).await;
+    hear(storage, 2, T, 60, 1).await;
+    let stopping = |at, uptime| saying(Health::Degraded, Some(STOPPING), beat(2, at, uptime, 2));
+    take(storage, &stopping(T + 1, 61), T + 1).await;
+    let known = connector(storage).await;
+    assert_eq!((known.instance_id, known.state.as_str()), (Some(id(2)), "degraded"));
+    assert_eq!(instance(storage, 2).await.stopped_at, Some(T + 1));
+    assert_eq!(hear(storage, 1, T + 2, 601, 1).await.replaced, Some(id(2)));
+    // A late one does not make it live again, a newer one does.
+    hear(storage, 2, T - 1, 1, 1).await;
+    assert_eq!(instance(storage, 2).await.stopped_at, Some(T + 1));
+    hear(storage, 2, T + 3, 62, 2).await;
+    assert_eq!(instance(storage, 2).await.stopped_at, None);
+    // It has to be degraded to mean it.
+    let error = saying(Health::Error, Some(STOPPING), beat(2, T + 4, 63, 2));
+    take(storage, &error, T + 4).await;
+    assert_eq!(instance(storage, 2).await.stopped_at, None);
+}
+
+pub async fn the_interval_follows_the_gaps(place: Place) {
+    let storage = &place.storage;
+    let mut at = T;
+    let mut uptime = 60;
+    hear(storage, 1, at, uptime, 1).await;
+    // Less than a second is no gap; the first one counts as it is, the others by a fifth, and a
+    // long silence is not how far beats are apart.
+    let gaps = [
+        (SECOND - 1, None),
+        (120 * SECOND, Some(120 * SECOND)),
+        (SECOND / 2, Some(120 * SECOND)),
+        (60 * SECOND, Some(108 * SECOND)),
+        (DAY, Some(129_600_000)),
+    ];
+    for (gap, expected) in gaps {
+        at += gap;
+        uptime += gap / SECOND + 1;
+        hear(storage, 1, at, uptime, 1).await;
+        assert_eq!(instance(storage, 1).await.interval, expected, "{gap}");
+        assert_eq!(connector(storage).await.interval, expected, "{gap}");
+    }
+    // A late one is no beat to measure by.
+    hear(storage, 1, at - MINUTE, 60, 1).await;
+    assert_eq!(instance(storage, 1).await.interval, Some(129_600_000));
+    // That of the connector is of whoever beat last.
+    hear(storage, 2, at, 1, 1).await;
+    assert_eq!(connector(storage).await.interval, None);
+    hear(storage, 2, at + 2 * HOUR, 7201, 1).await;
+    assert_eq!(connector(storage).await.interval, Some(HOUR));
+}
+
+pub async fn an_ended_token_beats_for_nobody(place: Place) {
+    let storage = &place.storage;
+    for token_id in ["tok_revoked", "tok_expired", "tok_good"] {
+        make_token(storage, token_id).await;
+    }
+    storage.revoke_token("tok_revoked", "me", "over").await.unwrap();
+    place
+        .age("connector_tokens", "expires_at", super::kit::DAY * 100, "token_id = 'tok_expired'")
+        .await;
+    let ends = [
+        ("tok_revoked", Ended::Revoked),
+        ("tok_expired", Ended::Expired),
+        ("tok_never", Ended::Gone),
+    ];
+    for (token_id, ended) in ends {
+        let beat = Beat { token_id: Some(token_id.to_owned()), ..beat(1, T, 60, 1) };
+        // By the store's clock, whatever time is told.
+        for when in [When::Now, When::At(T)] {
+            let beaten = storage.beat(&beat, when).await.unwrap();
+            assert_eq!(beaten, Beaten::TokenEnded(ended));
+        }
+    }
+    assert_eq!(storage.connector(&bot()).await.unwrap(), None);
+    assert!(history(storage, &bot()).await.is_empty());
+    let good = Beat { token_id: Some("tok_good".to_owned()), ..beat(1, T, 60, 1) };
+    assert!(take(storage, &good, T).await.registered);
+}
+
+pub async fn a_token_registers_a_few(place: Place) {
+    let storage = &place.storage;
+    make_token(storage, "tok_a").await;
+    make_token(storage, "tok_b").await;
+    let with = |token_id: &str, name: &str| {
+        let beat = of(&named("api", name), beat(1, T, 60, 1));
+        Beat { token_id: Some(token_id.to_owned()), ..beat }
+    };
+    storage.register(&named("api", "known"), "me").await.unwrap();
+    for number in 0..MOST_PER_TOKEN {
+        assert!(take(storage, &with("tok_a", &number.to_string()), T).await.registered);
+    }
+    let over = storage.beat(&with("tok_a", "more"), When::At(T)).await.unwrap();
+    assert_eq!(over, Beaten::TooMany);
+    assert_eq!(storage.connector(&named("api", "more")).await.unwrap(), None);
+    assert!(history(storage, &named("api", "more")).await.is_empty());
+    // Those that are known go on, and others are not affected.
+    take(storage, &with("tok_a", "0"), T + 1).await;
+    assert!(!take(storage, &with("tok_a", "known"), T).await.registered);
+    assert!(take(storage, &with("tok_b", "more"), T).await.registered);
+    // Deleting one makes room.
+    assert!(storage.delete(&named("api", "3"), "me", "over").await.unwrap());
+    assert!(take(storage, &with("tok_a", "new"), T).await.registered);
+}
+
+/// Ten instances of one endpoint beat at once, each through two handles: what they send overtakes
+/// each other, and some of it comes twice.
+pub async fn ten_instances_at_once(place: Place) {
+    const BEATS: i64 = 16;
+    let mut handles = Vec::new();
+    for _ in 0..10 {
+        handles.push(place.open().await);
+    }
+    let told = |instance: i64, number: i64| {
+        let uptime = (10 - instance) * 1_000 + number;
+        let told = beat(instance as u128, T + number * SECOND, uptime, 10 * number);
+        let is_last = number == BEATS;
+        let state = if is_last { Health::Error } else { Health::Healthy };
+        saying(state, is_last.then_some("newest"), told)
+    };
+    let mut beating = JoinSet::new();
+    for instance in 0..10_i64 {
+        for half in 0..2 {
+            let storage = handles[(instance + half) as usize % 10].clone();
+            beating.spawn(async move {
+                let mut taken = Vec::new();
+                let numbers: Vec<i64> = (1..=BEATS).filter(|it| it % 2 == half).collect();
+                // Pairs change places, and every fourth comes twice.
+                for pair in numbers.chunks(2) {
+                    for number in pair.iter().rev() {
+                        for _ in 0..=i64::from(number % 4 == 0) {
+                            taken.push(take_now(&storage, &told(instance, *number)).await);
+                        }
+                    }
+                }
+                taken
+            });
+        }
+    }
+    let taken: Vec<Taken> = beating.join_all().await.into_iter().flatten().collect();
+    let all = 10 * (BEATS + BEATS / 4);
+    assert_eq!(taken.len() as i64, all);
+    assert_eq!(taken.iter().filter(|it| it.registered).count(), 1);
+    assert!(taken.iter().all(|it| !it.reset && it.unwritten.is_none()));
+
+    let shown = shown(&place.storage, &bot()).await;
+    assert_eq!(shown.connector.counters, counters(10 * 10 * BEATS));
+    assert_eq!(shown.instances.len(), 10);
+    for it in &shown.instances {
+        assert_eq!((it.state.as_str(), it.error_message.as_deref()), ("error", Some("newest")));
+        assert_eq!((it.counters, it.resets), (counters(10 * BEATS), 0));
+        assert_eq!(it.beats, BEATS + BEATS / 4);
+    }
+    let late: i64 = shown.instances.iter().map(|it| it.late).sum();
+    assert_eq!(late, taken.iter().filter(|it| it.late).count() as i64);
+    let newest = shown.instances.iter().map(|it| it.last_heartbeat_at).max();
+    assert_eq!(shown.connector.last_heartbeat_at, newest);
+    assert_eq!(
+        (shown.connector.instance_id, shown.connector.state.as_str()),
+        (Some(id(9)), "error")
+    );
+
+    let history = history(&place.storage, &bot()).await;
+    assert_eq!(history.len() as i64, all);
+    let sum: i64 = history.iter().map(|it| it.deltas.dedupe_accepted).sum();
+    assert_eq!(sum, shown.connector.counters.dedupe_accepted);
+    for instance in 0..10 {
+        for number in 1..=BEATS {
+            let sent = |it: &&_| is_of(it, instance, T + number * SECOND);
+            let times = if number % 4 == 0 { 2 } else { 1 };
+            assert_eq!(history.iter().filter(sent).count(), times, "{instance} {number}");
+        }
+    }
+}
+
+fn is_of(logged: &tenure_switchboard::storage::Logged, instance: u128, sent_at: i64) -> bool {
+    logged.instance_id == id(instance) && logged.sent_at == sent_at
+}
+
+async fn take_now(storage: &Arc<dyn Storage>, beat: &Beat) -> Taken {
+    match storage.beat(beat, When::Now).await.unwrap() {
+        Beaten::Taken(taken) => taken,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn the_history_page_by_page(place: Place) {
+    let storage = &place.storage;
+    // Three at the same moment, and one that is not healthy.
+    for (number, at) in [T, T + 1, T + 1, T + 1, T + 2].into_iter().enumerate() {
+        let state = if number == 2 { Health::Degraded } else { Health::Healthy };
+        let uptime = 60 + number as i64;
+        let told = saying(state, None, beat(1, T + uptime, uptime, number as i64));
+        take(storage, &told, at).await;
+    }
+    take(storage, &of(&named("api", "bot"), beat(1, T, 1, 1)), T + 3).await;
+    let page = |before, limit, unhealthy| {
+        let query = HistoryQuery { before, unhealthy, limit };
+        async move { storage.heartbeats(&bot(), &query).await.unwrap() }
+    };
+    let all = page(None, 9, false).await;
+    let order: Vec<_> = all.iter().map(|it| (it.received_at, it.uptime_s)).collect();
+    assert_eq!(order, [(T + 2, 64), (T + 1, 63), (T + 1, 62), (T + 1, 61), (T, 60)]);
+    let (mut read, mut before) = (Vec::new(), None);
+    loop {
+        let page = page(before, 2, false).await;
+        let Some(last) = page.last() else { break };
+        before = Some((last.received_at, last.id));
+        assert!(page.len() <= 2);
+        read.extend(page);
+    }
+    assert_eq!(read, all);
+    let unhealthy = page(None, 9, true).await;
+    assert_eq!(unhealthy.iter().map(|it| it.uptime_s).collect::<Vec<_>>(), [62]);
+}

@@ -1,0 +1,176 @@
+//! What connectors tell, for the cases.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tenure_core::Epoch;
+use tenure_switchboard::storage::{
+    Beat, Beaten, Connector, HistoryQuery, Instance, Logged, Measures, Name, Rolled, Shown, Step,
+    Storage, Taken, When,
+};
+use tenure_wire::heartbeat::{Checkpoint, Counters, Health, Heartbeat};
+use uuid::Uuid;
+
+pub const SECOND: i64 = 1_000_000;
+pub const MINUTE: i64 = 60 * SECOND;
+pub const HOUR: i64 = 60 * MINUTE;
+pub const DAY: i64 = 24 * HOUR;
+/// 2026-02-15T00:00:00Z.
+pub const MIDNIGHT: i64 = 1_771_113_600 * SECOND;
+
+pub fn named(connector_type: &str, endpoint_identity: &str) -> Name {
+    Name {
+        connector_type: connector_type.to_owned(),
+        endpoint_identity: endpoint_identity.to_owned(),
+    }
+}
+
+/// The connector of [`beat`].
+pub fn bot() -> Name {
+    named("telegram_bot", "bot")
+}
+
+pub fn id(instance: u128) -> Uuid {
+    Uuid::from_u128(instance)
+}
+
+/// Different numbers, so that none is taken for another: `n`, `2n` and so on.
+pub fn counters(n: i64) -> Counters {
+    Counters {
+        messages_ingested: n,
+        messages_failed: 2 * n,
+        source_api_calls: 3 * n,
+        checkpoint_saves: 4 * n,
+        dedupe_accepted: 5 * n,
+    }
+}
+
+/// A healthy beat of an instance of [`bot`].
+pub fn beat(instance: u128, sent_at: i64, uptime_s: i64, done: i64) -> Beat {
+    let heartbeat = Heartbeat {
+        connector_type: "telegram_bot".to_owned(),
+        endpoint_identity: "bot".to_owned(),
+        instance_id: id(instance),
+        version: None,
+        state: Health::Healthy,
+        error_message: None,
+        uptime_s,
+        counters: counters(done),
+        checkpoint: None,
+        capabilities: None,
+        sent_at_micros: sent_at,
+    };
+    Beat { heartbeat, token_id: None }
+}
+
+pub fn of(name: &Name, mut beat: Beat) -> Beat {
+    beat.heartbeat.connector_type = name.connector_type.clone();
+    beat.heartbeat.endpoint_identity = name.endpoint_identity.clone();
+    beat
+}
+
+pub fn saying(state: Health, message: Option<&str>, mut beat: Beat) -> Beat {
+    beat.heartbeat.state = state;
+    beat.heartbeat.error_message = message.map(str::to_owned);
+    beat
+}
+
+pub fn at_cursor(cursor: Option<&str>, updated_at_micros: Option<i64>, mut beat: Beat) -> Beat {
+    let cursor = cursor.map(str::to_owned);
+    beat.heartbeat.checkpoint = Some(Checkpoint { cursor, updated_at_micros });
+    beat
+}
+
+/// Sends a beat that has to be taken, at a time of its own.
+pub async fn take(storage: &Arc<dyn Storage>, beat: &Beat, at: i64) -> Taken {
+    match storage.beat(beat, When::At(at)).await.unwrap() {
+        Beaten::Taken(taken) => taken,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A beat whose sender's clock is right.
+pub async fn hear(
+    storage: &Arc<dyn Storage>,
+    instance: u128,
+    at: i64,
+    uptime_s: i64,
+    done: i64,
+) -> Taken {
+    take(storage, &beat(instance, at, uptime_s, done), at).await
+}
+
+pub async fn shown(storage: &Arc<dyn Storage>, name: &Name) -> Shown {
+    storage.connector(name).await.unwrap().unwrap()
+}
+
+pub async fn connector(storage: &Arc<dyn Storage>) -> Connector {
+    shown(storage, &bot()).await.connector
+}
+
+pub async fn instance(storage: &Arc<dyn Storage>, instance: u128) -> Instance {
+    let shown = shown(storage, &bot()).await;
+    shown.instances.into_iter().find(|it| it.instance_id == id(instance)).unwrap()
+}
+
+/// The whole history of a connector, oldest first, page after page.
+pub async fn history(storage: &Arc<dyn Storage>, name: &Name) -> Vec<Logged> {
+    let mut history: Vec<Logged> = Vec::new();
+    loop {
+        let before = history.last().map(|it| (it.received_at, it.id));
+        let query = HistoryQuery { before, limit: 50, unhealthy: false };
+        let page = storage.heartbeats(name, &query).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        history.extend(page);
+    }
+    history.reverse();
+    history
+}
+
+pub fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).unwrap()
+}
+
+/// Counts everything that was received before a time; the last step with the sums of all.
+pub async fn count(storage: &Arc<dyn Storage>, number: u64, at: i64) -> Rolled {
+    let mut all = Rolled::default();
+    loop {
+        let step = storage.roll_up(epoch(number), When::At(at)).await.unwrap();
+        assert!(!step.fenced && step.upto >= all.upto, "{step:?}");
+        all = Rolled {
+            beats: all.beats + step.beats,
+            outcomes: all.outcomes + step.outcomes,
+            ..step
+        };
+        if !step.more {
+            return all;
+        }
+    }
+}
+
+/// What a connector did, by the start of its hours or days.
+pub async fn series(
+    storage: &Arc<dyn Storage>,
+    name: &Name,
+    step: Step,
+) -> BTreeMap<i64, Measures> {
+    let series = storage.series(name, 0, step).await.unwrap();
+    assert!(series.is_sorted_by(|a, b| a.start < b.start), "{series:?}");
+    series.into_iter().map(|bucket| (bucket.start, bucket.measures)).collect()
+}
+
+pub fn measures(done: i64, [healthy, degraded, error]: [i64; 3]) -> Measures {
+    let done = counters(done);
+    Measures {
+        messages_ingested: done.messages_ingested,
+        messages_failed: done.messages_failed,
+        source_api_calls: done.source_api_calls,
+        dedupe_accepted: done.dedupe_accepted,
+        heartbeat_count: healthy + degraded + error,
+        healthy_count: healthy,
+        degraded_count: degraded,
+        error_count: error,
+    }
+}
