@@ -122,7 +122,7 @@ BEGIN
         IF NOT v_stands THEN
             v_stands := coalesce((
                 SELECT v_started > i.started_at OR i.stopped_at IS NOT NULL
-                    OR v_now - i.last_heartbeat_at > interval '1 microsecond'
+                    OR v_now - i.last_heartbeat_at >= interval '1 microsecond'
                         * greatest(p_silent, 5 * i.interval_micros)
                 FROM tenure.connector_instances i
                 WHERE i.connector_type = p_type AND i.endpoint_identity = p_endpoint
