@@ -122,7 +122,7 @@ BEGIN
         IF NOT v_stands THEN
             v_stands := coalesce((
                 SELECT v_started > i.started_at OR i.stopped_at IS NOT NULL
-                    OR v_now - i.last_heartbeat_at > interval '1 microsecond'
+                    OR v_now - i.last_heartbeat_at >= interval '1 microsecond'
                         * greatest(p_silent, 5 * i.interval_micros)
                 FROM tenure.connector_instances i
                 WHERE i.connector_type = p_type AND i.endpoint_identity = p_endpoint
@@ -156,7 +156,7 @@ BEGIN
             checkpoint_cursor = coalesce(p_cursor, i.checkpoint_cursor),
             checkpoint_updated_at = CASE WHEN p_cursor IS NULL THEN i.checkpoint_updated_at
                 ELSE p_cursor_at END,
-            capabilities = excluded.capabilities,
+            capabilities = coalesce(excluded.capabilities, i.capabilities),
             interval_micros = excluded.interval_micros, drift_micros = excluded.drift_micros,
             beats = i.beats + 1, resets = i.resets + reset::integer;
         revived := v_known.archived_at IS NOT NULL;

@@ -43,32 +43,37 @@ BEGIN
     -- In hours: a day of the session's time zone may have another number of them.
     v_since_30d := date_trunc('day', v_upto, 'UTC') - interval '696 hours';
 
-    -- What has left the periods, first: it was counted before. When all has, nothing is added up.
-    IF v_since_24h >= v_old.counted THEN
-        DELETE FROM tenure.connector_stats_window w
-        WHERE w.period = '24h' OR (w.period = '7d' AND v_since_7d >= v_old.counted)
-            OR (w.period = '30d' AND v_since_30d >= v_old.counted);
+    -- What has left the periods, first: it was counted before.
+    IF v_since_24h > v_old.since_24h THEN
+        IF v_since_24h >= v_old.counted THEN
+            -- Everything has left: there is nothing to add up.
+            DELETE FROM tenure.connector_stats_window w
+            WHERE w.period = '24h' OR (w.period = '7d' AND v_since_7d >= v_old.counted)
+                OR (w.period = '30d' AND v_since_30d >= v_old.counted);
+        END IF;
+        UPDATE tenure.connector_stats_window w SET
+            messages_ingested = greatest(w.messages_ingested - gone.ingested, 0),
+            messages_failed = greatest(w.messages_failed - gone.failed, 0)
+        FROM (
+            SELECT h.connector_type, h.endpoint_identity, p.period,
+                sum(h.messages_ingested) AS ingested, sum(h.messages_failed) AS failed
+            FROM (VALUES ('24h', v_old.since_24h, v_since_24h),
+                ('7d', v_old.since_7d, v_since_7d)) AS p(period, since, upto)
+            JOIN tenure.connector_stats_hourly h ON h.hour >= p.since AND h.hour < p.upto
+            WHERE p.upto < v_old.counted
+            GROUP BY 1, 2, 3
+            UNION ALL
+            SELECT d.connector_type, d.endpoint_identity, '30d', sum(d.messages_ingested),
+                sum(d.messages_failed)
+            FROM tenure.connector_stats_daily d
+            WHERE d.day >= (v_old.since_30d AT TIME ZONE 'UTC')::date
+                AND d.day < (v_since_30d AT TIME ZONE 'UTC')::date
+                AND v_since_30d < v_old.counted
+            GROUP BY 1, 2
+        ) AS gone
+        WHERE w.connector_type = gone.connector_type
+            AND w.endpoint_identity = gone.endpoint_identity AND w.period = gone.period;
     END IF;
-    UPDATE tenure.connector_stats_window w SET
-        messages_ingested = greatest(w.messages_ingested - gone.ingested, 0),
-        messages_failed = greatest(w.messages_failed - gone.failed, 0)
-    FROM (
-        SELECT h.connector_type, h.endpoint_identity, p.period,
-            sum(h.messages_ingested) AS ingested, sum(h.messages_failed) AS failed
-        FROM (VALUES ('24h', v_old.since_24h, v_since_24h), ('7d', v_old.since_7d, v_since_7d))
-            AS p(period, since, upto)
-        JOIN tenure.connector_stats_hourly h ON h.hour >= p.since AND h.hour < p.upto
-        GROUP BY 1, 2, 3
-        UNION ALL
-        SELECT d.connector_type, d.endpoint_identity, '30d', sum(d.messages_ingested),
-            sum(d.messages_failed)
-        FROM tenure.connector_stats_daily d
-        WHERE d.day >= (v_old.since_30d AT TIME ZONE 'UTC')::date
-            AND d.day < (v_since_30d AT TIME ZONE 'UTC')::date
-        GROUP BY 1, 2
-    ) AS gone
-    WHERE w.connector_type = gone.connector_type
-        AND w.endpoint_identity = gone.endpoint_identity AND w.period = gone.period;
 
     IF v_from IS NOT NULL THEN
         WITH part AS MATERIALIZED (
