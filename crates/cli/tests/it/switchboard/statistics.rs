@@ -123,7 +123,10 @@ fn outcomes_are_kept_and_counted(place: &Place) {
     let (consume, _) = place.token(&["--role", "consume"]);
     let mut server = place.serve(&["--statistics-every", "100ms"]);
     server.token = Some(ingest);
-    server.beat(&heartbeat("test_bot", 1, 1, 1)).is(200);
+    // Not the type that the channel would be taken for, if nobody was registered.
+    let mut beat = heartbeat("test_bot", 1, 1, 1);
+    beat["connector"]["connector_type"] = json!("telegram_user_client");
+    server.beat(&beat).is(200);
     let id = server.ingest(&envelope("1")).is(202)["request_id"].as_str().unwrap().to_owned();
     let path = format!("{INBOX}/{id}/outcome");
     let first = json!({ "acked": ["health"], "failed": ["general"] });
@@ -155,7 +158,7 @@ fn outcomes_are_kept_and_counted(place: &Place) {
 
     let fanout = || server.get(&format!("{CONNECTORS}/fanout")).is(200)["data"].clone();
     let row = json!({
-        "connector_type": "telegram_bot", "endpoint_identity": "test_bot",
+        "connector_type": "telegram_user_client", "endpoint_identity": "test_bot",
         "targets": { "general": 1, "health": 1 }
     });
     let counted = || fanout()["matrix"] == json!([row]);
