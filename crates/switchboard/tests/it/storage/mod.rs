@@ -8,7 +8,10 @@ mod inbox;
 pub mod kit;
 mod letter;
 mod prune;
+mod recount;
+mod registry;
 mod replica;
+mod statistics;
 mod token;
 pub mod told;
 
@@ -151,6 +154,43 @@ cases! {
         a_token_registers_a_few
         ten_instances_at_once
         the_history_page_by_page
+    }
+    registry {
+        an_operator_registers
+        pages_are_in_the_order_of_bytes
+        archived_connectors_are_apart
+        a_beat_takes_it_back
+        a_deleted_connector_leaves_nothing
+        names_in_the_trail_are_apart
+        the_types_of_an_endpoint
+        today_is_of_the_stores_clock
+        a_hundred_instances_are_shown
+    }
+    statistics {
+        the_first_interval_of_an_hour_counts
+        a_restart_never_gives_a_negative_hour
+        hours_and_days_by_arrival
+        late_beats_are_beats
+        the_uptime_of_a_day
+        each_beat_counts_once
+        a_step_is_a_quarter_of_an_hour
+        an_older_epoch_counts_nothing
+        nothing_arrives_before_what_was_counted
+        periods_grow_and_shrink
+        sums_are_of_everybody
+        counting_does_not_overflow
+        outcomes_are_noted_once
+        fanout_counts_who_has_acknowledged
+        outcomes_alone_are_counted
+        what_is_not_counted_is_kept
+        beats_are_kept_for_whole_days
+        hours_days_and_the_rest_have_their_time
+        periods_shrink_by_what_was_kept
+        a_step_of_tidying_is_bounded
+        two_count_at_once
+    }
+    recount {
+        statistics_equal_a_recount
     }
     replica {
         a_replica_is_found_until_it_ends

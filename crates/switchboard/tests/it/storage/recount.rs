@@ -1,0 +1,545 @@
+//! Histories of days, made at random and told to the store, whose numbers are compared with a plain
+//! recount of what was sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tenure_switchboard::storage::{
+    Beat, HistoryKeep, Measures, Name, Outcomes, Period, Step, Storage, When,
+};
+use tenure_wire::heartbeat::{Counters, Health};
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use super::kit::{commit_one, named as submitted, stored};
+use super::told::{
+    DAY, HOUR, MIDNIGHT, MINUTE, SECOND, beat, epoch, history as told_history, named, of, saying,
+    shown, take,
+};
+use crate::place::Place;
+
+const CONNECTORS: usize = 3;
+const PROCESSES: usize = 6;
+const MESSAGES: usize = 3;
+const TARGETS: [&str; 3] = ["health", "general", "Zoo"];
+
+#[derive(Clone, Debug)]
+enum Event {
+    /// So many seconds pass; the store's clock may also be set back.
+    Pass(i64),
+    /// A process has done something, and says so.
+    Beat { who: usize, done: i64, state: usize, fate: Fate },
+    /// Something that was under way arrives.
+    Arrive(usize),
+    /// A process starts again, with a new id or with its old one.
+    Restart { who: usize, same_id: bool },
+    /// A counter of a process goes down.
+    Reset { who: usize, counter: usize },
+    /// The clock of a process is so far off, in seconds.
+    Clock { who: usize, ahead: i64 },
+    /// Something is counted: so many steps, or all.
+    Count { steps: usize, hold: Hold },
+    /// A target says what became of a message.
+    Report { message: usize, target: usize, acked: bool },
+    /// What is old is taken away.
+    Tidy,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Arrives,
+    ArrivesTwice,
+    IsLost,
+    IsUnderWay,
+    /// The history cannot be written.
+    IsUnwritten,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Hold {
+    Same,
+    Newer,
+    Older,
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        12 => Just(Fate::Arrives),
+        1 => Just(Fate::ArrivesTwice),
+        1 => Just(Fate::IsLost),
+        3 => Just(Fate::IsUnderWay),
+        1 => Just(Fate::IsUnwritten),
+    ]
+}
+
+fn hold() -> impl Strategy<Value = Hold> {
+    prop_oneof![6 => Just(Hold::Same), 2 => Just(Hold::Newer), 1 => Just(Hold::Older)]
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let who = 0..PROCESSES;
+    let beat = (who.clone(), 0..50_i64, 0..5_usize, fate())
+        .prop_map(|(who, done, state, fate)| Event::Beat { who, done, state, fate });
+    let seconds = prop_oneof![
+        8 => 0..300_i64,
+        4 => 300..7_200_i64,
+        2 => 7_200..100_000_i64,
+        1 => 100_000..3_000_000_i64,
+        1 => -900..0_i64,
+    ];
+    let restart =
+        (who.clone(), any::<bool>()).prop_map(|(who, same_id)| Event::Restart { who, same_id });
+    let reset = (who.clone(), 0..5_usize).prop_map(|(who, counter)| Event::Reset { who, counter });
+    let ahead = prop_oneof![Just(0), -400..400_i64, Just(400 * 86_400), Just(-400 * 86_400)];
+    let clock = (who, ahead).prop_map(|(who, ahead)| Event::Clock { who, ahead });
+    let count = (0..3_usize, hold()).prop_map(|(steps, hold)| Event::Count { steps, hold });
+    let report = (0..MESSAGES, 0..TARGETS.len(), any::<bool>())
+        .prop_map(|(message, target, acked)| Event::Report { message, target, acked });
+    prop_oneof![
+        30 => beat,
+        14 => seconds.prop_map(Event::Pass),
+        6 => any::<usize>().prop_map(Event::Arrive),
+        2 => restart,
+        1 => reset,
+        1 => clock,
+        5 => count,
+        3 => report,
+        2 => Just(Event::Tidy),
+    ]
+}
+
+/// Events, and whether old things are ever taken away.
+fn history() -> impl Strategy<Value = (Vec<Event>, bool)> {
+    (prop::collection::vec(event(), 40..120), any::<bool>())
+}
+
+#[derive(Clone)]
+struct Process {
+    id: u128,
+    started: i64,
+    counters: [i64; 5],
+    ahead: i64,
+}
+
+/// A beat that arrived.
+struct Heard {
+    beat: Beat,
+    at: i64,
+    written: bool,
+}
+
+/// What the test knows of what it did.
+struct World<'a> {
+    place: &'a Place,
+    now: i64,
+    /// Nothing arrives before this.
+    floor: i64,
+    /// Everything before this is counted.
+    counted: i64,
+    epoch: u64,
+    ids: u128,
+    processes: Vec<Process>,
+    under_way: Vec<Beat>,
+    heard: Vec<Heard>,
+    messages: Vec<Uuid>,
+    /// When a target acknowledged a message.
+    acked: BTreeMap<(usize, usize), i64>,
+    tidies: bool,
+}
+
+fn name_of(who: usize) -> Name {
+    named(["telegram_bot", "gmail", "api"][who % CONNECTORS], "bot")
+}
+
+fn list(counters: &Counters) -> [i64; 5] {
+    [
+        counters.messages_ingested,
+        counters.messages_failed,
+        counters.source_api_calls,
+        counters.checkpoint_saves,
+        counters.dedupe_accepted,
+    ]
+}
+
+fn heartbeat(who: usize, process: &Process, state: usize, now: i64) -> Beat {
+    let uptime = ((now - process.started) / SECOND).max(0);
+    let mut told = beat(process.id, now + process.ahead * SECOND, uptime, 0);
+    let [ingested, failed, calls, saves, dedupe] = process.counters;
+    told.heartbeat.counters = Counters {
+        messages_ingested: ingested,
+        messages_failed: failed,
+        source_api_calls: calls,
+        checkpoint_saves: saves,
+        dedupe_accepted: dedupe,
+    };
+    let state =
+        [Health::Healthy, Health::Healthy, Health::Healthy, Health::Degraded, Health::Error][state];
+    of(&name_of(who), saying(state, None, told))
+}
+
+impl World<'_> {
+    fn storage(&self) -> &Arc<dyn Storage> {
+        &self.place.storage
+    }
+
+    async fn happens(&mut self, event: &Event) {
+        match event {
+            Event::Pass(seconds) => self.now += seconds * SECOND,
+            Event::Beat { who, done, state, fate } => {
+                let process = &mut self.processes[*who];
+                for (counter, by) in process.counters.iter_mut().zip([1, 0, 3, 1, 2]) {
+                    *counter += done * by + i64::from(by == 0) * (done % 3);
+                }
+                let beat = heartbeat(*who, process, *state, self.now);
+                self.sends(beat, *fate).await;
+            }
+            Event::Arrive(which) => {
+                if !self.under_way.is_empty() {
+                    let beat = self.under_way.remove(which % self.under_way.len());
+                    self.arrives(beat, true).await;
+                }
+            }
+            Event::Restart { who, same_id } => {
+                self.ids += 1;
+                let process = &mut self.processes[*who];
+                let id = if *same_id { process.id } else { self.ids };
+                let ahead = process.ahead;
+                *process = Process { id, started: self.now, counters: [0; 5], ahead };
+            }
+            Event::Reset { who, counter } => self.processes[*who].counters[*counter] /= 2,
+            Event::Clock { who, ahead } => self.processes[*who].ahead = *ahead,
+            Event::Count { steps, hold } => self.counts(*steps, *hold).await,
+            Event::Report { message, target, acked } => {
+                self.reports(*message, *target, *acked).await;
+            }
+            Event::Tidy => {
+                // Only what may go without changing what is still to be told.
+                let ages = 4_000 * DAY;
+                let keep = HistoryKeep { beats: 0, hours: 0, days: 0, outcomes: ages };
+                if self.tidies {
+                    self.storage().tidy(keep, When::At(self.now)).await.unwrap();
+                }
+            }
+        }
+    }
+
+    async fn sends(&mut self, beat: Beat, fate: Fate) {
+        match fate {
+            Fate::Arrives => self.arrives(beat, true).await,
+            Fate::ArrivesTwice => {
+                self.arrives(beat.clone(), true).await;
+                self.arrives(beat, true).await;
+            }
+            Fate::IsLost => {}
+            Fate::IsUnderWay => self.under_way.push(beat),
+            Fate::IsUnwritten => {
+                let away = "ALTER TABLE connector_heartbeat_log RENAME TO away";
+                self.place.execute(away).await;
+                self.arrives(beat, false).await;
+                let back = "ALTER TABLE away RENAME TO connector_heartbeat_log";
+                self.place.execute(back).await;
+            }
+        }
+    }
+
+    async fn arrives(&mut self, beat: Beat, written: bool) {
+        let taken = take(self.storage(), &beat, self.now).await;
+        let at = self.now.max(self.floor);
+        assert_eq!(taken.received_at, at);
+        assert_eq!(taken.drift, at - beat.heartbeat.sent_at_micros);
+        assert_eq!(taken.unwritten.is_none(), written);
+        self.heard.push(Heard { beat, at, written });
+        let recount = Recount::of(&self.heard, i64::MAX);
+        assert_eq!((taken.late, taken.reset), recount.last);
+    }
+
+    async fn counts(&mut self, steps: usize, hold: Hold) {
+        let number = match hold {
+            Hold::Same => self.epoch,
+            Hold::Newer => self.epoch + 1,
+            Hold::Older => self.epoch - 1,
+        };
+        let is_older = matches!(hold, Hold::Older);
+        let mut done = 0;
+        loop {
+            let step = self.storage().roll_up(epoch(number), When::At(self.now)).await.unwrap();
+            assert_eq!(step.fenced, is_older);
+            if is_older {
+                assert_eq!((step.upto, step.beats), (self.counted, 0));
+                break;
+            }
+            self.epoch = number;
+            self.floor = self.floor.max(self.now);
+            let counted = |at: i64| at >= self.counted && at < step.upto;
+            let beats = self.heard.iter().filter(|it| it.written && counted(it.at)).count();
+            let outcomes = self.acked.values().filter(|at| counted(**at)).count();
+            assert_eq!((step.beats, step.outcomes), (beats as i64, outcomes as i64));
+            assert!(step.upto >= self.counted && step.upto <= self.floor);
+            self.counted = step.upto;
+            done += 1;
+            if !step.more {
+                assert_eq!(step.upto, self.floor);
+                break;
+            }
+            if done == steps {
+                break;
+            }
+        }
+        self.is_right().await;
+    }
+
+    async fn reports(&mut self, message: usize, target: usize, acked: bool) {
+        let name = name_of(message);
+        let targets = vec![TARGETS[target].to_owned()];
+        let none = Vec::new;
+        let (acks, fails) = if acked { (targets, none()) } else { (none(), targets) };
+        let outcomes = Outcomes {
+            request_id: self.messages[message],
+            connector_type: name.connector_type,
+            endpoint_identity: name.endpoint_identity,
+            acked: acks,
+            failed: fails,
+        };
+        self.storage().report(&outcomes, When::At(self.now)).await.unwrap();
+        if acked {
+            self.acked.entry((message, target)).or_insert(self.now.max(self.floor));
+        }
+    }
+
+    /// Everything that was counted is what a recount gives.
+    async fn is_right(&self) {
+        let recount = Recount::of(&self.heard, self.counted);
+        let kept = |step: Step| match (self.tidies, step) {
+            (false, _) => 0,
+            (true, Step::Hour) => Period::Week.since(self.counted),
+            (true, Step::Day) => Period::Month.since(self.counted),
+        };
+        for connector in 0..CONNECTORS {
+            let name = name_of(connector);
+            for step in [Step::Hour, Step::Day] {
+                let since = kept(step);
+                let found = self.storage().series(&name, since, step).await.unwrap();
+                let found: Vec<_> = found.iter().map(|it| (it.start, it.measures)).collect();
+                let expected = recount.series(&name, step, since);
+                assert_eq!(found, expected, "{name:?} {step:?} upto {}", self.counted);
+            }
+        }
+        for period in Period::ALL {
+            let (_, found) = self.storage().sums(period).await.unwrap();
+            for it in found {
+                let name = named(&it.connector_type, &it.endpoint_identity);
+                let expected = recount.sum(&name, period.since(self.counted));
+                let found = (it.messages_ingested, it.messages_failed);
+                assert_eq!(found, expected, "{name:?} {period:?} upto {}", self.counted);
+            }
+        }
+        let mut fanout: BTreeMap<(String, String), i64> = BTreeMap::new();
+        for ((message, target), _) in self.acked.iter().filter(|it| *it.1 < self.counted) {
+            let key = (name_of(*message).connector_type, TARGETS[*target].to_owned());
+            *fanout.entry(key).or_default() += 1;
+        }
+        if !self.tidies {
+            let found = self.storage().fanout("2000-01-01").await.unwrap();
+            let found: Vec<_> =
+                found.into_iter().map(|it| ((it.connector_type, it.target), it.messages)).collect();
+            assert_eq!(found, fanout.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    /// The registry and the history are what a recount gives.
+    async fn is_known(&self) {
+        let recount = Recount::of(&self.heard, i64::MAX);
+        let names: BTreeSet<Name> = recount.names();
+        for name in names {
+            let known = shown(self.storage(), &name).await;
+            let mut total = [0; 5];
+            for it in recount.entries.iter().filter(|it| it.name == name) {
+                total.iter_mut().zip(it.grown).for_each(|(sum, by)| *sum += by);
+            }
+            assert_eq!(list(&known.connector.counters), total, "{name:?}");
+            let newest = recount.entries.iter().rfind(|it| it.name == name && !it.late);
+            assert_eq!(known.connector.last_heartbeat_at, newest.map(|it| it.at));
+            for it in &known.instances {
+                let of = recount.instances[&(name.clone(), it.instance_id)];
+                assert_eq!([it.beats, it.late, it.resets], of.counts);
+                assert_eq!(list(&it.counters), of.counters);
+            }
+            if !self.tidies {
+                let found = told_history(self.storage(), &name).await;
+                let found = found.iter().map(|it| ((it.received_at, it.late), list(&it.deltas)));
+                let told = recount.entries.iter().filter(|it| it.name == name && it.written);
+                let mut told: Vec<_> = told.map(|it| ((it.at, it.late), it.told)).collect();
+                // By arrival; those of a moment in the order in which they came.
+                told.sort_by_key(|it| it.0.0);
+                assert_eq!(found.collect::<Vec<_>>(), told, "{name:?}");
+            }
+        }
+    }
+}
+
+/// What a beat is worth.
+struct Entry {
+    name: Name,
+    at: i64,
+    state: Health,
+    late: bool,
+    written: bool,
+    /// What the counters grew by.
+    grown: [i64; 5],
+    /// The same, with what could not be told before.
+    told: [i64; 5],
+}
+
+#[derive(Clone, Copy, Default)]
+struct Worth {
+    newest: Option<(i64, i64)>,
+    counters: [i64; 5],
+    owed: [i64; 5],
+    /// Beats, late ones and resets.
+    counts: [i64; 3],
+}
+
+/// All that was heard before a time, from the first beat on.
+struct Recount {
+    entries: Vec<Entry>,
+    before: i64,
+    instances: BTreeMap<(Name, Uuid), Worth>,
+    /// Whether the last beat was late, and whether it was a reset.
+    last: (bool, bool),
+}
+
+impl Recount {
+    fn of(heard: &[Heard], before: i64) -> Self {
+        let mut recount =
+            Self { entries: Vec::new(), before, instances: BTreeMap::new(), last: (false, false) };
+        for Heard { beat, at, written } in heard {
+            let told = &beat.heartbeat;
+            let name = named(&told.connector_type, &told.endpoint_identity);
+            let of = recount.instances.entry((name.clone(), told.instance_id)).or_default();
+            let sent = told.sent_at_micros.min(at + 5 * MINUTE);
+            let late =
+                of.newest.is_some_and(|(uptime, before)| told.uptime_s <= uptime && sent <= before);
+            let mut entry = Entry {
+                name,
+                at: *at,
+                state: told.state,
+                late,
+                written: *written,
+                grown: [0; 5],
+                told: [0; 5],
+            };
+            let mut reset = false;
+            if !late {
+                for (number, now) in list(&told.counters).into_iter().enumerate() {
+                    let went_down = now < of.counters[number];
+                    reset |= went_down;
+                    let from = if went_down { 0 } else { of.counters[number] };
+                    entry.grown[number] = now - from;
+                    entry.told[number] = now - from + of.owed[number];
+                }
+                of.owed = if *written { [0; 5] } else { entry.told };
+                of.counters = list(&told.counters);
+                of.newest = Some((told.uptime_s, sent));
+            }
+            of.counts[0] += 1;
+            of.counts[1] += i64::from(late);
+            of.counts[2] += i64::from(reset);
+            recount.last = (late, reset);
+            recount.entries.push(entry);
+        }
+        recount
+    }
+
+    fn names(&self) -> BTreeSet<Name> {
+        self.entries.iter().map(|it| it.name.clone()).collect()
+    }
+
+    /// What counts of a connector since a time.
+    fn counted(&self, name: &Name, since: i64) -> impl Iterator<Item = &Entry> {
+        let is_in = move |at: i64| at >= since && at < self.before;
+        self.entries.iter().filter(move |it| it.name == *name && it.written && is_in(it.at))
+    }
+
+    fn series(&self, name: &Name, step: Step, since: i64) -> Vec<(i64, Measures)> {
+        let length = match step {
+            Step::Hour => HOUR,
+            Step::Day => DAY,
+        };
+        let mut series: BTreeMap<i64, Measures> = BTreeMap::new();
+        for it in self.counted(name, since) {
+            let sum = series.entry(it.at / length * length).or_default();
+            let [ingested, failed, calls, _, dedupe] = it.told;
+            sum.messages_ingested += ingested;
+            sum.messages_failed += failed;
+            sum.source_api_calls += calls;
+            sum.dedupe_accepted += dedupe;
+            sum.heartbeat_count += 1;
+            match it.state {
+                Health::Healthy => sum.healthy_count += 1,
+                Health::Degraded => sum.degraded_count += 1,
+                Health::Error => sum.error_count += 1,
+            }
+        }
+        series.into_iter().collect()
+    }
+
+    fn sum(&self, name: &Name, since: i64) -> (i64, i64) {
+        let told = self.counted(name, since).map(|it| (it.told[0], it.told[1]));
+        told.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
+    }
+}
+
+async fn play(place: &Place, events: &[Event], tidies: bool) {
+    place.empty().await;
+    let mut messages = Vec::new();
+    for number in 0..MESSAGES {
+        let settled = commit_one(&place.storage, submitted(&[&number.to_string()])).await;
+        messages.push(stored(&settled)[0].request_id);
+    }
+    let start = MIDNIGHT + 22 * HOUR;
+    let process = |id| Process { id, started: start - 7 * SECOND, counters: [0; 5], ahead: 0 };
+    let mut world = World {
+        place,
+        now: start,
+        floor: 0,
+        counted: 0,
+        epoch: 3,
+        ids: PROCESSES as u128,
+        processes: (0..PROCESSES as u128).map(process).collect(),
+        under_way: Vec::new(),
+        heard: Vec::new(),
+        messages,
+        acked: BTreeMap::new(),
+        tidies,
+    };
+    // The first hold.
+    world.counts(0, Hold::Same).await;
+    for event in events {
+        world.happens(event).await;
+    }
+    while !world.under_way.is_empty() {
+        world.happens(&Event::Arrive(0)).await;
+    }
+    world.now = world.now.max(world.floor) + SECOND;
+    world.counts(0, Hold::Newer).await;
+    world.is_known().await;
+}
+
+/// Twelve histories for each store, more in a soak.
+pub async fn statistics_equal_a_recount(place: Place) {
+    let cases = if std::env::var_os("TENURE_SOAK").is_some() { 1_000 } else { 12 };
+    let config =
+        Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
+    let handle = Handle::current();
+    let played = tokio::task::block_in_place(|| {
+        TestRunner::new(config).run(&history(), |(events, tidies)| {
+            handle.block_on(play(&place, &events, tidies));
+            Ok(())
+        })
+    });
+    if let Err(error) = played {
+        panic!("{error}");
+    }
+}

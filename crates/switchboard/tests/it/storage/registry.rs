@@ -1,0 +1,221 @@
+//! Connectors as operators see them.
+
+use std::sync::Arc;
+
+use tenure_switchboard::storage::{ConnectorQuery, Measures, Name, Period, Step, Storage};
+
+use super::told::{
+    HOUR, MIDNIGHT, MINUTE, beat, bot, connector, count, counters, hear, history, id, measures,
+    named, of, series, shown, take,
+};
+use crate::place::Place;
+
+const T: i64 = MIDNIGHT + 10 * HOUR;
+
+async fn names(storage: &Arc<dyn Storage>, limit: usize, archived: bool) -> Vec<(String, String)> {
+    let mut names: Vec<(String, String)> = Vec::new();
+    loop {
+        let query = ConnectorQuery { after: names.last().cloned(), limit, archived };
+        let page = storage.connectors(&query).await.unwrap().connectors;
+        assert!(page.len() <= limit);
+        if page.is_empty() {
+            return names;
+        }
+        names.extend(page.into_iter().map(|it| (it.connector_type, it.endpoint_identity)));
+    }
+}
+
+/// What is noted of connectors: action, whose, by whom and why, newest first.
+async fn noted(storage: &Arc<dyn Storage>) -> Vec<[String; 4]> {
+    let trail = storage.audit(None, 100).await.unwrap();
+    let trail = trail.into_iter().filter(|it| it.action_type.starts_with("connector_"));
+    trail.map(|it| [it.action_type, it.token_id, it.operator_identity, it.reason]).collect()
+}
+
+pub async fn an_operator_registers(place: Place) {
+    let storage = &place.storage;
+    assert!(storage.register(&bot(), "me").await.unwrap());
+    assert!(!storage.register(&bot(), "me").await.unwrap());
+    let known = shown(storage, &bot()).await;
+    assert_eq!(known.connector.registered_via, "operator");
+    assert_eq!((known.connector.state.as_str(), known.connector.instance_id), ("unknown", None));
+    assert_eq!((known.connector.last_heartbeat_at, known.connector.uptime_s), (None, None));
+    assert!(known.instances.is_empty());
+    assert!((known.now - known.connector.first_seen_at).abs() < MINUTE, "{known:?}");
+    // It is heard: known before, and somebody stands for it for the first time.
+    let taken = hear(storage, 1, T, 60, 1).await;
+    assert!(!taken.registered && taken.replaced.is_none(), "{taken:?}");
+    assert_eq!(connector(storage).await.instance_id, Some(id(1)));
+    assert_eq!(connector(storage).await.registered_via, "operator");
+    assert!(!storage.register(&bot(), "me").await.unwrap());
+    assert_eq!(noted(storage).await, [["connector_register", "telegram_bot/bot", "me", ""]]);
+}
+
+pub async fn pages_are_in_the_order_of_bytes(place: Place) {
+    let storage = &place.storage;
+    let mut expected: Vec<(String, String)> = Vec::new();
+    for of_type in ["a", "b", "B", "a_", "é", "z", "a/b"] {
+        for endpoint in ["a", "Z", "ä", "a b", "10", "9", "\u{10ffff}"] {
+            expected.push((of_type.to_owned(), endpoint.to_owned()));
+            storage.register(&named(of_type, endpoint), "me").await.unwrap();
+        }
+    }
+    expected.sort();
+    for limit in [1, 7, 48, 100] {
+        assert_eq!(names(storage, limit, false).await, expected);
+    }
+    assert!(names(storage, 5, true).await.is_empty());
+}
+
+pub async fn archived_connectors_are_apart(place: Place) {
+    let storage = &place.storage;
+    for name in ["a", "b", "c"] {
+        take(storage, &of(&named("api", name), beat(1, T, 60, 1)), T).await;
+    }
+    let b = named("api", "b");
+    let archive = |archived, reason| {
+        let b = b.clone();
+        async move { storage.archive(&b, archived, "me", reason).await.unwrap() }
+    };
+    assert_eq!(storage.archive(&bot(), true, "me", "no").await.unwrap(), None);
+    assert_eq!(archive(true, "old").await, Some(true));
+    let since = shown(storage, &b).await;
+    assert!((since.now - since.connector.archived_at.unwrap()).abs() < MINUTE);
+    assert_eq!(archive(true, "again").await, Some(false));
+    let api = |name: &str| ("api".to_owned(), name.to_owned());
+    assert_eq!(names(storage, 9, false).await, [api("a"), api("c")]);
+    assert_eq!(names(storage, 9, true).await, [api("b")]);
+    let sums = storage.sums(Period::Day).await.unwrap().1;
+    let sums: Vec<&str> = sums.iter().map(|it| it.endpoint_identity.as_str()).collect();
+    assert_eq!(sums, ["a", "c"]);
+    assert_eq!(archive(false, "new").await, Some(true));
+    assert_eq!(archive(false, "again").await, Some(false));
+    assert_eq!(names(storage, 9, true).await, []);
+    assert_eq!(shown(storage, &b).await.connector.archived_at, None);
+    let expected = [
+        ["connector_unarchive", "api/b", "me", "new"],
+        ["connector_archive", "api/b", "me", "old"],
+    ];
+    assert_eq!(noted(storage).await, expected);
+}
+
+pub async fn a_beat_takes_it_back(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 5).await;
+    storage.archive(&bot(), true, "me", "old").await.unwrap();
+    // What is late says nothing of now.
+    let late = hear(storage, 1, T - 1, 59, 4).await;
+    assert!(late.late && !late.revived, "{late:?}");
+    assert!(connector(storage).await.archived_at.is_some());
+    let taken = hear(storage, 1, T + 1, 61, 6).await;
+    assert!(taken.revived && !taken.registered, "{taken:?}");
+    let known = connector(storage).await;
+    assert_eq!((known.archived_at, known.counters), (None, counters(6)));
+    assert!(!hear(storage, 1, T + 2, 62, 6).await.revived);
+}
+
+pub async fn a_deleted_connector_leaves_nothing(place: Place) {
+    let storage = &place.storage;
+    // Its neighbour by type and by endpoint, too.
+    let names = [bot(), named("telegram_bot", "bot2"), named("telegram", "bot")];
+    for name in &names {
+        for (instance, done) in [(1, 5), (2, 6)] {
+            take(storage, &of(name, beat(instance, T, 60, done)), T).await;
+        }
+    }
+    count(storage, 1, T + HOUR).await;
+    for name in &names {
+        take(storage, &of(name, beat(1, T + HOUR, 3660, 7)), T + HOUR).await;
+    }
+    assert!(storage.delete(&bot(), "me", "over").await.unwrap());
+    assert!(!storage.delete(&bot(), "me", "over").await.unwrap());
+    assert_eq!(storage.connector(&bot()).await.unwrap(), None);
+    assert!(history(storage, &bot()).await.is_empty());
+    let tables = [
+        ("connector_registry", 1),
+        ("connector_instances", 2),
+        ("connector_heartbeat_log", 3),
+        ("connector_stats_hourly", 1),
+        ("connector_stats_daily", 1),
+        ("connector_stats_window", 3),
+    ];
+    for (table, of_each) in tables {
+        let rows = place.execute(&format!("SELECT count(*) FROM {table}")).await;
+        assert_eq!(rows, 2 * of_each, "{table}");
+    }
+    assert_eq!(noted(storage).await, [["connector_delete", "telegram_bot/bot", "me", "over"]]);
+    // What it does from now on is all that it did.
+    assert!(hear(storage, 1, T + HOUR, 3660, 8).await.registered);
+    count(storage, 1, T + 2 * HOUR).await;
+    let hours = series(storage, &bot(), Step::Hour).await;
+    assert_eq!(hours.into_iter().collect::<Vec<_>>(), [(T + HOUR, measures(8, [1, 0, 0]))]);
+    let hours = series(storage, &names[1], Step::Hour).await;
+    assert_eq!(hours[&T], measures(11, [2, 0, 0]));
+    assert_eq!(hours[&(T + HOUR)], measures(2, [1, 0, 0]));
+}
+
+/// Two names that are the same text side by side are two in the audit trail.
+pub async fn names_in_the_trail_are_apart(place: Place) {
+    let storage = &place.storage;
+    for name in [named("a/b", "c"), named("a", "b/c"), named("a%2Fb", "c")] {
+        assert!(storage.register(&name, "me").await.unwrap());
+    }
+    let mut noted = noted(storage).await;
+    noted.dedup_by_key(|it| it[1].clone());
+    assert_eq!(noted.len(), 3, "{noted:?}");
+}
+
+pub async fn the_types_of_an_endpoint(place: Place) {
+    let storage = &place.storage;
+    for of_type in ["slack", "Telegram", "telegram_user_client", "telegram_bot"] {
+        storage.register(&named(of_type, "bot"), "me").await.unwrap();
+    }
+    storage.register(&named("gmail", "bot2"), "me").await.unwrap();
+    let expected = ["Telegram", "slack", "telegram_bot", "telegram_user_client"];
+    assert_eq!(storage.types_of("bot").await.unwrap(), expected);
+    assert!(storage.types_of("nobody").await.unwrap().is_empty());
+}
+
+/// What was done today is told with the connector.
+pub async fn today_is_of_the_stores_clock(place: Place) {
+    let storage = &place.storage;
+    let listed = |name: Name| async move {
+        let query = ConnectorQuery { limit: 9, ..ConnectorQuery::default() };
+        let page = storage.connectors(&query).await.unwrap();
+        let find = |it: &&tenure_switchboard::storage::Connector| {
+            it.endpoint_identity == name.endpoint_identity
+        };
+        (page.now, page.connectors.iter().find(find).unwrap().today)
+    };
+    let now = shown_now(storage).await;
+    // Yesterday's is not today's.
+    hear(storage, 1, now - 25 * HOUR, 60, 5).await;
+    take(storage, &beat(1, now, 120, 8), now).await;
+    assert_eq!(listed(bot()).await.1, Measures::default());
+    count(storage, 1, now + 1).await;
+    let (at, today) = listed(bot()).await;
+    // A day may have ended meanwhile.
+    if at.div_euclid(24 * HOUR) == now.div_euclid(24 * HOUR) {
+        assert_eq!(today, measures(3, [1, 0, 0]));
+        assert_eq!(connector(storage).await.today, today);
+    }
+    assert_eq!(listed(named("api", "idle")).await.1, Measures::default());
+}
+
+/// The store's clock.
+async fn shown_now(storage: &Arc<dyn Storage>) -> i64 {
+    storage.register(&named("api", "idle"), "me").await.unwrap();
+    shown(storage, &named("api", "idle")).await.now
+}
+
+pub async fn a_hundred_instances_are_shown(place: Place) {
+    let storage = &place.storage;
+    for instance in 1..=103 {
+        hear(storage, instance, T + instance as i64, 60, 1).await;
+    }
+    let known = shown(storage, &bot()).await;
+    let expected: Vec<_> = (4..=103).rev().map(id).collect();
+    let order: Vec<_> = known.instances.iter().map(|it| it.instance_id).collect();
+    assert_eq!(order, expected);
+    assert_eq!(known.connector.counters, counters(103));
+}

@@ -1,0 +1,555 @@
+//! What was counted.
+
+use std::sync::Arc;
+
+use tenure_switchboard::storage::{
+    Found, HistoryKeep, Outcomes, Period, Reported, Step, Storage, When,
+};
+use tenure_wire::heartbeat::Health;
+use uuid::Uuid;
+
+use super::kit::{commit_one, named as submitted, stored};
+use super::told::{
+    DAY, HOUR, MIDNIGHT, MINUTE, SECOND, beat, bot, connector, count, counters, epoch, hear,
+    history, id, instance, measures, named, of, saying, series, take,
+};
+use crate::place::Place;
+
+const T: i64 = MIDNIGHT + 10 * HOUR;
+
+/// The reference loses what is done between the last beat of an hour and the first of the next.
+pub async fn the_first_interval_of_an_hour_counts(place: Place) {
+    let storage = &place.storage;
+    let start = T - MINUTE;
+    // Before the first hour, so that each has 30 beats of 10.
+    hear(storage, 1, start, 60, 0).await;
+    for number in 1..=90 {
+        let at = start + number * 2 * MINUTE;
+        hear(storage, 1, at, 60 + number * 120, number * 10).await;
+    }
+    count(storage, 1, T + 4 * HOUR).await;
+    let hours = series(storage, &bot(), Step::Hour).await;
+    assert_eq!(hours.len(), 4);
+    for hour in [T, T + HOUR, T + 2 * HOUR] {
+        assert_eq!(hours[&hour], measures(300, [30, 0, 0]));
+    }
+}
+
+/// The reference subtracts what an instance had done before it started again.
+pub async fn a_restart_never_gives_a_negative_hour(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 10_000).await;
+    hear(storage, 1, T + 10 * MINUTE, 660, 10_050).await;
+    // A new process, then one that starts again under its id.
+    hear(storage, 2, T + 20 * MINUTE, 5, 3).await;
+    hear(storage, 2, T + 30 * MINUTE, 605, 7).await;
+    hear(storage, 2, T + 40 * MINUTE, 5, 2).await;
+    count(storage, 1, T + HOUR).await;
+    let hours = series(storage, &bot(), Step::Hour).await;
+    assert_eq!(hours[&T], measures(10_050 + 7 + 2, [5, 0, 0]));
+}
+
+pub async fn hours_and_days_by_arrival(place: Place) {
+    let storage = &place.storage;
+    let evening = MIDNIGHT + 23 * HOUR + 59 * MINUTE;
+    let states = [Health::Healthy, Health::Degraded, Health::Error, Health::Healthy];
+    let other = named("api", "bot");
+    for (number, state) in (0..).zip(states) {
+        let at = evening + number * MINUTE / 2;
+        // Its own clock is wrong.
+        let told = saying(state, None, beat(1, at - DAY, 60 + number, 5 * (number + 1)));
+        take(storage, &told, at).await;
+        take(storage, &of(&other, beat(1, at, 60, 1)), at).await;
+    }
+    let rolled = count(storage, 1, evening + HOUR).await;
+    assert_eq!((rolled.beats, rolled.outcomes, rolled.upto), (8, 0, evening + HOUR));
+    let (before, after) = (measures(10, [1, 1, 0]), measures(10, [1, 0, 1]));
+    let hours = series(storage, &bot(), Step::Hour).await;
+    let expected = [(MIDNIGHT + 23 * HOUR, before), (MIDNIGHT + DAY, after)];
+    assert_eq!(hours.into_iter().collect::<Vec<_>>(), expected);
+    let days = series(storage, &bot(), Step::Day).await;
+    let expected = [(MIDNIGHT, before), (MIDNIGHT + DAY, after)];
+    assert_eq!(days.into_iter().collect::<Vec<_>>(), expected);
+    // Only since a time.
+    let since = storage.series(&bot(), MIDNIGHT + DAY, Step::Day).await.unwrap();
+    assert_eq!(since.iter().map(|it| it.start).collect::<Vec<_>>(), [MIDNIGHT + DAY]);
+    let since = storage.series(&bot(), MIDNIGHT + DAY, Step::Hour).await.unwrap();
+    assert_eq!(since.iter().map(|it| it.start).collect::<Vec<_>>(), [MIDNIGHT + DAY]);
+    assert!(series(storage, &named("api", "nobody"), Step::Day).await.is_empty());
+}
+
+pub async fn late_beats_are_beats(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 10).await;
+    assert!(hear(storage, 1, T - MINUTE, 30, 5).await.late);
+    take(storage, &beat(1, T - MINUTE, 30, 5), T + MINUTE).await;
+    count(storage, 1, T + HOUR).await;
+    let hours = series(storage, &bot(), Step::Hour).await;
+    let expected = [(T - HOUR, measures(0, [1, 0, 0])), (T, measures(10, [2, 0, 0]))];
+    assert_eq!(hours.into_iter().collect::<Vec<_>>(), expected);
+}
+
+/// How much of a day was healthy, to two digits.
+pub async fn the_uptime_of_a_day(place: Place) {
+    let storage = &place.storage;
+    let hundredths = "SELECT CAST(round(uptime_pct * 100) AS bigint) FROM connector_stats_daily";
+    let states = [Health::Healthy, Health::Healthy, Health::Error];
+    for (number, state) in (0..).zip(states) {
+        let told = saying(state, None, beat(1, T + number, 60 + number, 1));
+        take(storage, &told, T + number).await;
+    }
+    count(storage, 1, T + 3).await;
+    assert_eq!(place.execute(hundredths).await, 6667);
+    // What is added later counts with it.
+    for number in 3..7 {
+        hear(storage, 1, T + number, 60 + number, 1).await;
+    }
+    count(storage, 1, T + HOUR).await;
+    assert_eq!(place.execute(hundredths).await, 8571);
+}
+
+/// A step counts what came before its end, once.
+pub async fn each_beat_counts_once(place: Place) {
+    let storage = &place.storage;
+    for number in 0..4 {
+        hear(storage, 1, T + number * MINUTE, 60 + number * 60, number + 1).await;
+    }
+    // That of this very moment is not before it.
+    assert_eq!(count(storage, 1, T + 2 * MINUTE).await.beats, 2);
+    assert_eq!(series(storage, &bot(), Step::Hour).await[&T], measures(2, [2, 0, 0]));
+    assert_eq!(count(storage, 1, T + 2 * MINUTE).await.beats, 0);
+    let other = place.open().await;
+    assert_eq!(count(&other, 2, T + 3 * MINUTE + 1).await.beats, 2);
+    assert_eq!(count(storage, 2, T + HOUR).await.beats, 0);
+    assert_eq!(series(storage, &bot(), Step::Hour).await[&T], measures(4, [4, 0, 0]));
+    assert_eq!(series(storage, &bot(), Step::Day).await[&MIDNIGHT], measures(4, [4, 0, 0]));
+}
+
+/// After a downtime it catches up, a quarter of an hour at a time, without the time in which nothing
+/// came.
+pub async fn a_step_is_a_quarter_of_an_hour(place: Place) {
+    let storage = &place.storage;
+    let times = [0, 14, 15, 29, 30, 5 * 24 * 60, 5 * 24 * 60 + 14, 5 * 24 * 60 + 15];
+    for (number, minutes) in (1..).zip(times) {
+        hear(storage, 1, T + minutes * MINUTE, 60 + minutes * 60, number).await;
+    }
+    let now = T + 20 * DAY;
+    let mut steps = Vec::new();
+    loop {
+        let step = storage.roll_up(epoch(1), When::At(now)).await.unwrap();
+        steps.push((step.beats, step.upto));
+        if !step.more {
+            break;
+        }
+    }
+    let at = |minutes: i64| T + minutes * MINUTE;
+    let later = 5 * 24 * 60;
+    let expected = [(2, at(15)), (2, at(30)), (1, at(45)), (2, at(later + 15)), (1, now)];
+    assert_eq!(steps, expected);
+    let days: i64 =
+        series(storage, &bot(), Step::Day).await.values().map(|it| it.heartbeat_count).sum();
+    assert_eq!(days, 8);
+}
+
+pub async fn an_older_epoch_counts_nothing(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 1).await;
+    let rolled = count(storage, 7, T + MINUTE).await;
+    hear(storage, 1, T + MINUTE, 120, 2).await;
+    let fenced = place.open().await.roll_up(epoch(6), When::At(T + HOUR)).await.unwrap();
+    assert!(fenced.fenced && !fenced.more && fenced.beats == 0, "{fenced:?}");
+    assert_eq!(fenced.upto, rolled.upto);
+    assert_eq!(series(storage, &bot(), Step::Hour).await[&T], measures(1, [1, 0, 0]));
+    // Nor does it move the time before which nothing is received.
+    assert_eq!(hear(storage, 1, T + 2 * MINUTE, 180, 2).await.received_at, T + 2 * MINUTE);
+    assert_eq!(count(storage, 7, T + HOUR).await.beats, 2);
+    assert_eq!(count(storage, 8, T + 2 * HOUR).await.beats, 0);
+    assert!(storage.roll_up(epoch(7), When::At(T + 3 * HOUR)).await.unwrap().fenced);
+}
+
+/// The store's clock is set back after something was counted.
+pub async fn nothing_arrives_before_what_was_counted(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 1).await;
+    assert_eq!(count(storage, 1, T + HOUR).await.upto, T + HOUR);
+    let back = take(storage, &beat(1, T + MINUTE, 120, 3), T + MINUTE).await;
+    assert_eq!((back.received_at, back.drift), (T + HOUR, HOUR - MINUTE));
+    assert_eq!(connector(storage).await.last_heartbeat_at, Some(T + HOUR));
+    assert_eq!(history(storage, &bot()).await[1].received_at, T + HOUR);
+    let back = storage.roll_up(epoch(1), When::At(T + 2 * MINUTE)).await.unwrap();
+    assert_eq!((back.beats, back.upto, back.more), (0, T + HOUR, false));
+    assert_eq!(count(storage, 1, T + HOUR + 1).await.beats, 1);
+    let hours = series(storage, &bot(), Step::Hour).await;
+    assert_eq!(hours[&(T + HOUR)], measures(2, [1, 0, 0]));
+    assert_eq!(hours[&T], measures(1, [1, 0, 0]));
+
+    // So it is while a part is still to be counted.
+    hear(storage, 1, T + 2 * HOUR, 180, 4).await;
+    hear(storage, 1, T + 3 * HOUR, 240, 5).await;
+    let step = storage.roll_up(epoch(1), When::At(T + 4 * HOUR)).await.unwrap();
+    assert!(step.more, "{step:?}");
+    assert_eq!(hear(storage, 1, T + 3 * HOUR, 300, 6).await.received_at, T + 4 * HOUR);
+
+    // An acknowledgement is no different.
+    let request_id = message(storage, "a").await;
+    report(storage, request_id, &["health"], &[], T).await;
+    assert_eq!(count(storage, 1, T + 4 * HOUR).await.outcomes, 0);
+    assert_eq!(count(storage, 1, T + 4 * HOUR + 1).await.outcomes, 1);
+}
+
+async fn sums(storage: &Arc<dyn Storage>) -> [(i64, i64); 3] {
+    let mut sums = [(0, 0); 3];
+    for (sum, period) in sums.iter_mut().zip(Period::ALL) {
+        let (_, found) = storage.sums(period).await.unwrap();
+        let [found] = &found[..] else { panic!("{found:?}") };
+        *sum = (found.messages_ingested, found.messages_failed);
+    }
+    sums
+}
+
+pub async fn periods_grow_and_shrink(place: Place) {
+    let storage = &place.storage;
+    // Ten minutes past each hour of 40 days there is one more.
+    let mut done = 0;
+    let start = MIDNIGHT - 40 * DAY;
+    for hour in 0..40 * 24 {
+        // Four times a day is enough.
+        if hour % 6 == 0 {
+            done += 1;
+            let at = start + hour * HOUR + 10 * MINUTE;
+            hear(storage, 1, at, hour * 3600, done).await;
+        }
+    }
+    let expect = |n: [i64; 3]| n.map(|n| (n, 2 * n));
+    count(storage, 1, MIDNIGHT).await;
+    // At midnight the periods begin an hour, or a day, after what is so long ago.
+    assert_eq!(sums(storage).await, expect([3, 27, 29 * 4]));
+    count(storage, 1, MIDNIGHT + 5 * HOUR).await;
+    assert_eq!(sums(storage).await, expect([3, 27, 29 * 4]));
+    count(storage, 1, MIDNIGHT + 6 * HOUR).await;
+    assert_eq!(sums(storage).await, expect([2, 26, 29 * 4]));
+    count(storage, 1, MIDNIGHT + DAY).await;
+    assert_eq!(sums(storage).await, expect([0, 23, 28 * 4]));
+    hear(storage, 1, MIDNIGHT + DAY, 10_000_000, done + 10).await;
+    count(storage, 1, MIDNIGHT + DAY + 1).await;
+    assert_eq!(sums(storage).await, expect([10, 33, 28 * 4 + 10]));
+    count(storage, 1, MIDNIGHT + 10 * DAY).await;
+    assert_eq!(sums(storage).await, expect([0, 0, 19 * 4 + 10]));
+    count(storage, 1, MIDNIGHT + 400 * DAY).await;
+    assert_eq!(sums(storage).await, expect([0, 0, 0]));
+    hear(storage, 1, MIDNIGHT + 400 * DAY, 100_000_000, done + 11).await;
+    count(storage, 1, MIDNIGHT + 400 * DAY + 1).await;
+    assert_eq!(sums(storage).await, expect([1, 1, 1]));
+}
+
+pub async fn sums_are_of_everybody(place: Place) {
+    let storage = &place.storage;
+    storage.register(&named("api", "new"), "me").await.unwrap();
+    hear(storage, 1, T, 60, 1).await;
+    hear(storage, 1, T + MINUTE, 120, 3).await;
+    take(storage, &of(&named("api", "bot"), beat(1, T, 60, 7)), T).await;
+    let (now, before) = storage.sums(Period::Week).await.unwrap();
+    assert!(now > T + HOUR, "by the store's clock");
+    assert!(before.iter().all(|it| it.messages_ingested == 0));
+    count(storage, 1, T + HOUR).await;
+    let (_, sums) = storage.sums(Period::Week).await.unwrap();
+    let sums: Vec<_> = sums
+        .iter()
+        .map(|it| {
+            let name = format!("{} {}", it.connector_type, it.endpoint_identity);
+            let heard = (it.last_heartbeat_at, it.interval);
+            (name, heard, (it.messages_ingested, it.messages_failed))
+        })
+        .collect();
+    let expected = [
+        ("api bot".to_owned(), (Some(T), None), (7, 14)),
+        ("api new".to_owned(), (None, None), (0, 0)),
+        ("telegram_bot bot".to_owned(), (Some(T + MINUTE), Some(MINUTE)), (3, 6)),
+    ];
+    assert_eq!(sums, expected);
+}
+
+/// Numbers without end, in one step, end where numbers do.
+pub async fn counting_does_not_overflow(place: Place) {
+    let storage = &place.storage;
+    let most = tenure_switchboard::storage::MOST;
+    for number in 0..4 {
+        let mut told = beat(1, T + number, 60 + number, 0);
+        told.heartbeat.counters.messages_ingested = if number % 2 == 0 { most } else { 0 };
+        take(storage, &told, T + number).await;
+    }
+    // As if there were thousands: each delta is as large as the column takes.
+    let all = "UPDATE connector_heartbeat_log SET delta_messages_ingested = 9223372036854775807";
+    assert_eq!(place.execute(all).await, 4);
+    count(storage, 1, T + HOUR).await;
+    for step in [Step::Hour, Step::Day] {
+        let series = series(storage, &bot(), step).await;
+        assert_eq!(series.values().map(|it| it.messages_ingested).collect::<Vec<_>>(), [most]);
+    }
+    assert_eq!(sums(storage).await, [(most, 0); 3]);
+    hear(storage, 1, T + HOUR, 3660, 5).await;
+    count(storage, 1, T + 40 * DAY).await;
+    assert_eq!(sums(storage).await, [(0, 0); 3]);
+}
+
+/// A message in the inbox.
+async fn message(storage: &Arc<dyn Storage>, name: &str) -> Uuid {
+    stored(&commit_one(storage, submitted(&[name])).await)[0].request_id
+}
+
+async fn report(
+    storage: &Arc<dyn Storage>,
+    request_id: Uuid,
+    acked: &[&str],
+    failed: &[&str],
+    at: i64,
+) -> Reported {
+    let texts = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect();
+    let outcomes = Outcomes {
+        request_id,
+        connector_type: "telegram_bot".to_owned(),
+        endpoint_identity: "bot".to_owned(),
+        acked: texts(acked),
+        failed: texts(failed),
+    };
+    storage.report(&outcomes, When::At(at)).await.unwrap()
+}
+
+async fn state(storage: &Arc<dyn Storage>, request_id: Uuid) -> String {
+    match storage.message(request_id).await.unwrap() {
+        Found::Message(message) => message.lifecycle_state,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn outcomes(storage: &Arc<dyn Storage>, request_id: Uuid) -> (String, String) {
+    let (acked, failed) = storage.outcomes(request_id).await.unwrap();
+    (acked.join(" "), failed.join(" "))
+}
+
+fn of_two(a: &str, b: &str) -> (String, String) {
+    (a.to_owned(), b.to_owned())
+}
+
+pub async fn outcomes_are_noted_once(place: Place) {
+    let storage = &place.storage;
+    let told = |changed| Reported { changed, found: true };
+    let (one, two) = (message(storage, "a").await, message(storage, "b").await);
+    assert_eq!(state(storage, one).await, "accepted");
+    assert_eq!(outcomes(storage, one).await, of_two("", ""));
+    assert_eq!(report(storage, one, &["health", "general"], &[], T).await, told(2));
+    assert_eq!(state(storage, one).await, "dispatched");
+    assert_eq!(outcomes(storage, one).await, of_two("general health", ""));
+    assert_eq!(report(storage, one, &["health"], &[], T + 1).await, told(0));
+    // Who has acknowledged stays so.
+    assert_eq!(report(storage, one, &[], &["health"], T + 1).await, told(0));
+    assert_eq!(state(storage, one).await, "dispatched");
+    // Who has failed may do it later.
+    assert_eq!(report(storage, one, &["health"], &["Zoo", "finance"], T + 2).await, told(2));
+    assert_eq!(report(storage, one, &[], &["finance"], T + 2).await, told(0));
+    assert_eq!(state(storage, one).await, "failed");
+    assert_eq!(outcomes(storage, one).await, of_two("general health", "Zoo finance"));
+    assert_eq!(report(storage, one, &["finance"], &[], T + 3).await, told(1));
+    assert_eq!(state(storage, one).await, "failed");
+    assert_eq!(report(storage, one, &["Zoo"], &[], T + 3).await, told(1));
+    assert_eq!(state(storage, one).await, "dispatched");
+    assert_eq!(outcomes(storage, one).await, of_two("Zoo finance general health", ""));
+    assert_eq!(
+        (state(storage, two).await.as_str(), outcomes(storage, two).await),
+        ("accepted", of_two("", ""))
+    );
+    // Of what is not in the inbox nothing is noted.
+    let nobody = id(7);
+    assert_eq!(report(storage, nobody, &["a"], &["b"], T).await, Reported::default());
+    assert_eq!(outcomes(storage, nobody).await, of_two("", ""));
+}
+
+pub async fn fanout_counts_who_has_acknowledged(place: Place) {
+    let storage = &place.storage;
+    let evening = MIDNIGHT + DAY - MINUTE;
+    let (one, two) = (message(storage, "a").await, message(storage, "b").await);
+    report(storage, one, &["health", "general"], &["finance"], evening).await;
+    report(storage, two, &["health"], &["general"], evening).await;
+    assert!(storage.fanout("2026-01-01").await.unwrap().is_empty());
+    let rolled = count(storage, 1, evening + 1).await;
+    assert_eq!((rolled.beats, rolled.outcomes), (0, 3));
+    // The same again is not counted again; what failed is counted when it is taken.
+    report(storage, one, &["health"], &[], evening + 2 * MINUTE).await;
+    report(storage, two, &["general"], &[], evening + 2 * MINUTE).await;
+    assert_eq!(count(storage, 1, evening + HOUR).await.outcomes, 1);
+    let fanout = |since: &'static str| async move {
+        let fanout = storage.fanout(since).await.unwrap();
+        assert!(fanout.iter().all(|it| it.connector_type == "telegram_bot"));
+        assert!(fanout.iter().all(|it| it.endpoint_identity == "bot"));
+        fanout.into_iter().map(|it| format!("{} {}", it.target, it.messages)).collect::<Vec<_>>()
+    };
+    assert_eq!(fanout("2026-02-15").await, ["general 2", "health 2"]);
+    assert_eq!(fanout("2026-02-16").await, ["general 1"]);
+    assert!(fanout("2026-02-17").await.is_empty());
+    assert!(storage.delete(&bot(), "me", "over").await.is_ok_and(|deleted| !deleted));
+    hear(storage, 1, evening, 60, 1).await;
+    assert!(storage.delete(&bot(), "me", "over").await.unwrap());
+    assert!(fanout("2026-02-15").await.is_empty());
+}
+
+/// Beats and outcomes of the same quarter of an hour are counted by the same step.
+pub async fn outcomes_alone_are_counted(place: Place) {
+    let storage = &place.storage;
+    let one = message(storage, "a").await;
+    report(storage, one, &["health"], &[], T).await;
+    hear(storage, 1, T + 10 * MINUTE, 60, 1).await;
+    report(storage, one, &["general"], &[], T + 20 * MINUTE).await;
+    let step = storage.roll_up(epoch(1), When::At(T + HOUR)).await.unwrap();
+    assert_eq!((step.beats, step.outcomes, step.upto, step.more), (1, 1, T + 15 * MINUTE, true));
+    let step = storage.roll_up(epoch(1), When::At(T + HOUR)).await.unwrap();
+    assert_eq!((step.beats, step.outcomes, step.upto, step.more), (0, 1, T + HOUR, false));
+}
+
+const NOTHING: HistoryKeep = HistoryKeep { beats: 0, hours: 0, days: 0, outcomes: 0 };
+
+async fn tidy(storage: &Arc<dyn Storage>, keep: HistoryKeep, at: i64) {
+    while storage.tidy(keep, When::At(at)).await.unwrap().more {}
+}
+
+pub async fn what_is_not_counted_is_kept(place: Place) {
+    let storage = &place.storage;
+    let one = message(storage, "a").await;
+    for day in 0..5 {
+        hear(storage, 1, T + day * DAY, 60 + day, day + 1).await;
+    }
+    report(storage, one, &["health"], &["finance"], T).await;
+    let now = T + 100 * DAY;
+    tidy(storage, NOTHING, now).await;
+    assert_eq!(history(storage, &bot()).await.len(), 5);
+    assert_eq!(outcomes(storage, one).await, of_two("health", ""));
+    // Three days of it are counted: what is left of the third is kept with it.
+    count(storage, 1, T + 2 * DAY + 1).await;
+    tidy(storage, NOTHING, now).await;
+    assert_eq!(history(storage, &bot()).await.len(), 3);
+    count(storage, 1, now).await;
+    let days = series(storage, &bot(), Step::Day).await;
+    assert_eq!(days.values().map(|it| it.messages_ingested).sum::<i64>(), 5);
+    tidy(storage, NOTHING, now).await;
+    assert!(history(storage, &bot()).await.is_empty());
+    assert_eq!(outcomes(storage, one).await, of_two("", ""));
+    assert_eq!(connector(storage).await.counters, counters(5));
+}
+
+pub async fn beats_are_kept_for_whole_days(place: Place) {
+    let storage = &place.storage;
+    for day in 0..10 {
+        for hour in [0, 23] {
+            let at = MIDNIGHT + day * DAY + hour * HOUR;
+            hear(storage, 1, at, 60 + at / SECOND, 1).await;
+        }
+    }
+    let now = MIDNIGHT + 9 * DAY + 23 * HOUR + 1;
+    count(storage, 1, now).await;
+    let keep = HistoryKeep { beats: 7 * DAY, ..HistoryKeep::default() };
+    tidy(storage, keep, now).await;
+    // Two days have ended seven days ago, and a part of the third is as old.
+    let first = history(storage, &bot()).await[0].received_at;
+    assert_eq!(first, MIDNIGHT + 2 * DAY);
+    tidy(storage, keep, MIDNIGHT + 10 * DAY - 1).await;
+    assert_eq!(history(storage, &bot()).await[0].received_at, MIDNIGHT + 2 * DAY);
+    tidy(storage, keep, MIDNIGHT + 10 * DAY + 1).await;
+    assert_eq!(history(storage, &bot()).await[0].received_at, MIDNIGHT + 3 * DAY);
+}
+
+pub async fn hours_days_and_the_rest_have_their_time(place: Place) {
+    let storage = &place.storage;
+    let one = message(storage, "a").await;
+    report(storage, one, &["health"], &[], T).await;
+    hear(storage, 1, T, 60, 1).await;
+    hear(storage, 2, T, 30, 1).await;
+    let keep = HistoryKeep { beats: DAY, hours: 20 * DAY, days: 60 * DAY, outcomes: 40 * DAY };
+    let left = |at: i64| async move {
+        count(storage, 1, at).await;
+        let tidied = storage.tidy(keep, When::At(at)).await.unwrap();
+        assert!(!tidied.more, "{tidied:?}");
+        let hours = series(storage, &bot(), Step::Hour).await.len();
+        let days = series(storage, &bot(), Step::Day).await.len();
+        let fanout = storage.fanout("2026-01-01").await.unwrap().len();
+        let acked = storage.outcomes(one).await.unwrap().0.len();
+        let known = super::told::shown(storage, &bot()).await;
+        let gone = [
+            tidied.hourly_rows_deleted,
+            tidied.daily_rows_deleted,
+            tidied.fanout_rows_deleted,
+            tidied.outcome_rows_deleted,
+            tidied.instances_deleted,
+        ];
+        ([hours, days, fanout, acked, known.instances.len()], gone)
+    };
+    assert_eq!(left(T + 19 * DAY).await, ([1, 1, 1, 1, 2], [0; 5]));
+    assert_eq!(left(T + 21 * DAY).await, ([0, 1, 1, 1, 2], [1, 0, 0, 0, 0]));
+    assert_eq!(left(T + 39 * DAY).await, ([0, 1, 1, 1, 2], [0; 5]));
+    // The one that stands for its connector stays.
+    assert_eq!(left(T + 42 * DAY).await, ([0, 1, 1, 0, 1], [0, 0, 0, 1, 1]));
+    assert_eq!(instance(storage, 2).await.instance_id, id(2));
+    assert_eq!(left(T + 59 * DAY).await, ([0, 1, 1, 0, 1], [0; 5]));
+    assert_eq!(left(T + 62 * DAY).await, ([0, 0, 0, 0, 1], [0, 1, 1, 0, 0]));
+    assert_eq!(left(T + 900 * DAY).await, ([0, 0, 0, 0, 1], [0; 5]));
+}
+
+/// Hours and days are needed until they have left the periods, however long that takes.
+pub async fn periods_shrink_by_what_was_kept(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 5).await;
+    hear(storage, 1, T + 6 * DAY, 120, 7).await;
+    count(storage, 1, T + 6 * DAY + 1).await;
+    assert_eq!(sums(storage).await, [(2, 4), (7, 14), (7, 14)]);
+    // Nobody counts for a while, and what is old is taken away.
+    tidy(storage, NOTHING, T + 300 * DAY).await;
+    count(storage, 1, T + 7 * DAY).await;
+    assert_eq!(sums(storage).await, [(0, 0), (2, 4), (7, 14)]);
+    tidy(storage, NOTHING, T + 300 * DAY).await;
+    count(storage, 1, T + 31 * DAY).await;
+    assert_eq!(sums(storage).await, [(0, 0), (0, 0), (2, 4)]);
+    count(storage, 1, T + 300 * DAY).await;
+    assert_eq!(sums(storage).await, [(0, 0); 3]);
+}
+
+pub async fn a_step_of_tidying_is_bounded(place: Place) {
+    let storage = &place.storage;
+    place
+        .execute(
+            "INSERT INTO connector_fanout_daily
+                (connector_type, endpoint_identity, target_butler, day, message_count)
+            WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1500)
+            SELECT 'api', 'bot', CAST(n AS text), '2026-02-15', 1 FROM n",
+        )
+        .await;
+    let now = T + 900 * DAY;
+    let step = storage.tidy(HistoryKeep::default(), When::At(now)).await.unwrap();
+    assert_eq!((step.fanout_rows_deleted, step.more), (1000, true));
+    let step = storage.tidy(HistoryKeep::default(), When::At(now)).await.unwrap();
+    assert_eq!((step.fanout_rows_deleted, step.more), (500, false));
+    assert_eq!(storage.tidy(NOTHING, When::At(now)).await.unwrap().fanout_rows_deleted, 0);
+}
+
+/// Somebody counts under an old hold at the same time: nothing is counted twice.
+pub async fn two_count_at_once(place: Place) {
+    let storage = &place.storage;
+    for number in 0..60 {
+        hear(storage, 1, T + number * MINUTE, 60 + number * 60, number + 1).await;
+    }
+    let counting = |number: u64| {
+        let handle = place.open();
+        async move {
+            let handle = handle.await;
+            let mut beats = 0;
+            for _ in 0..8 {
+                let step = handle.roll_up(epoch(number), When::At(T + HOUR)).await.unwrap();
+                beats += step.beats;
+            }
+            beats
+        }
+    };
+    let (one, two) = tokio::join!(counting(4), counting(5));
+    assert_eq!(one + two, 60);
+    let hours = series(storage, &bot(), Step::Hour).await;
+    assert_eq!(hours.into_iter().collect::<Vec<_>>(), [(T, measures(60, [60, 0, 0]))]);
+    assert_eq!(series(storage, &bot(), Step::Day).await[&MIDNIGHT], measures(60, [60, 0, 0]));
+    assert_eq!(sums(storage).await, [(60, 120); 3]);
+}
