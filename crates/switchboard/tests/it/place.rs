@@ -107,6 +107,14 @@ impl Place {
         }
     }
 
+    /// URL and schema, where it is a schema.
+    pub fn schema(&self) -> (&str, &str) {
+        match &self.at {
+            At::Sqlite(_) => panic!("a file has no schema"),
+            At::Postgres { url, schema } => (url, schema),
+        }
+    }
+
     /// Makes the times in a column of some rows older.
     pub async fn age(&self, table: &str, column: &str, by: Duration, rows: &str) {
         let micros = by.as_micros();
