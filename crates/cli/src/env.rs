@@ -36,9 +36,10 @@ pub(crate) const CLIENT_TIMEOUT: &str = "TENURE_CLIENT_TIMEOUT";
 pub(crate) const DRAIN: &str = "TENURE_DRAIN";
 /// How long a connector may be silent; also for `connectors`.
 pub(crate) const LIVENESS: &str = "TENURE_LIVENESS";
+pub(crate) const STATISTICS_EVERY: &str = "TENURE_STATISTICS_EVERY";
 
 /// All of `serve`.
-pub(crate) const SERVE: [&str; 13] = [
+pub(crate) const SERVE: [&str; 14] = [
     LISTEN,
     TLS_CERT,
     TLS_KEY,
@@ -52,6 +53,7 @@ pub(crate) const SERVE: [&str; 13] = [
     CLIENT_TIMEOUT,
     DRAIN,
     LIVENESS,
+    STATISTICS_EVERY,
 ];
 
 /// What commands that this one starts do not get: secrets that are tenure's own. The store's URL

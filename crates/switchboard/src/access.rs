@@ -11,6 +11,7 @@ use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use subtle::ConstantTimeEq;
 use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
+use tenure_wire::heartbeat::fits;
 
 use crate::address;
 use crate::http::answer::{Refusal, Refused};
@@ -82,6 +83,23 @@ impl Caller {
             return Ok(());
         }
         let message = format!("Token scope does not permit ingestion for endpoint '{endpoint}'");
+        Err(Refusal::forbidden(message))
+    }
+
+    /// Whether heartbeats of this connector may be sent.
+    pub(crate) fn permits_heartbeat(
+        &self,
+        connector_type: &str,
+        endpoint: &str,
+    ) -> Result<(), Refused> {
+        let Some(token) = self.token() else { return Ok(()) };
+        let scope = token.scope.as_ref().filter(|scope| scope.endpoint_identity == endpoint);
+        let about = match scope {
+            None => format!("endpoint '{endpoint}'"),
+            Some(scope) if fits(connector_type, &scope.channel, &scope.provider) => return Ok(()),
+            Some(_) => format!("connector type '{connector_type}' of endpoint '{endpoint}'"),
+        };
+        let message = format!("Token scope does not permit heartbeats for {about}");
         Err(Refusal::forbidden(message))
     }
 }

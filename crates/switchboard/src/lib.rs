@@ -13,6 +13,7 @@ pub mod liveness;
 mod metrics;
 mod notice;
 mod server;
+mod statistics;
 pub mod storage;
 #[cfg(test)]
 mod tests;

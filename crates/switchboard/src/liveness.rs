@@ -18,6 +18,9 @@ pub enum Liveness {
 }
 
 impl Liveness {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Online, Self::Stale, Self::Offline, Self::Unknown];
+
     /// As it is printed.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -115,7 +118,7 @@ mod tests {
     #[test]
     fn the_future_is_now_and_silence_is_unknown() {
         assert_eq!(Policy::Usual.judge(0, Some(i64::MAX), None), Online);
-        assert_eq!(Policy::Usual.judge(i64::MAX, Some(i64::MIN), Some(i64::MAX)), Online);
+        assert_eq!(Policy::Usual.judge(i64::MAX, Some(i64::MIN), Some(i64::MAX)), Stale);
         assert_eq!(Policy::Usual.judge(0, None, None), Liveness::Unknown);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tenure_wire::exposition::{DURATIONS, Histogram, Text};
 
 use crate::http::route::{Endpoint, STATUSES};
+use crate::liveness::Liveness;
 
 /// The upper bounds of buckets for events in a commit.
 const SIZES: [f64; 11] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0];
@@ -76,6 +77,10 @@ pub(crate) struct Metrics {
     pub(crate) reused: Counter,
     pub(crate) fenced: Counter,
     pub(crate) auth_failures: Counter,
+    pub(crate) beats: Counter,
+    pub(crate) beats_late: Counter,
+    pub(crate) beats_refused: Counter,
+    pub(crate) history_lost: Counter,
     overload: [Counter; 3],
     requests: [[Counter; STATUSES.len() + 1]; Endpoint::ALL.len() + 1],
     durations: Spread<{ DURATIONS.len() }>,
@@ -92,6 +97,10 @@ pub(crate) struct Now {
     pub(crate) budget_size: usize,
     /// `None` when the store did not say.
     pub(crate) pending_letters: Option<u64>,
+    /// Connectors that are online, stale, offline and unknown; `None` when the store did not say.
+    pub(crate) connectors: Option<[u64; 4]>,
+    /// How far counting is behind, in microseconds; `None` where another replica counts.
+    pub(crate) lag: Option<i64>,
 }
 
 impl Metrics {
@@ -122,6 +131,11 @@ impl Metrics {
         text.sample(name, &[("outcome", "accepted")], self.accepted.get());
         text.sample(name, &[("outcome", "duplicate")], self.duplicates.get());
         text.sample(name, &[("outcome", "rejected")], self.rejected.get());
+        let name = "switchboard_heartbeats_total";
+        text.family(name, "counter", "Heartbeats, by what became of them.");
+        text.sample(name, &[("outcome", "accepted")], self.beats.get());
+        text.sample(name, &[("outcome", "late")], self.beats_late.get());
+        text.sample(name, &[("outcome", "refused")], self.beats_refused.get());
         let mut counter = |name, help, counter: &Counter| {
             text.family(name, "counter", help);
             text.sample(name, &[], counter.get());
@@ -132,6 +146,8 @@ impl Metrics {
         counter("switchboard_fenced_total", help, &self.fenced);
         let help = "Requests without a token that counts.";
         counter("switchboard_auth_failures_total", help, &self.auth_failures);
+        let help = "Heartbeats that were accepted and are not in the history.";
+        counter("switchboard_heartbeat_history_lost_total", help, &self.history_lost);
         let name = "switchboard_overload_total";
         text.family(name, "counter", "Requests that were turned away.");
         for (reason, count) in ["queue", "memory", "connections"].iter().zip(&self.overload) {
@@ -178,6 +194,22 @@ impl Metrics {
         if let Some(pending) = now.pending_letters {
             gauge("switchboard_dead_letters_pending", "Dead letters that nobody ended.", pending);
         }
+        if let Some(lag) = now.lag {
+            let name = "switchboard_statistics_lag_seconds";
+            text.family(
+                name,
+                "gauge",
+                "How far counting statistics is behind, if it is done here.",
+            );
+            text.sample(name, &[], lag.max(0) as f64 / 1e6);
+        }
+        if let Some(counts) = now.connectors {
+            let name = "switchboard_connectors";
+            text.family(name, "gauge", "Connectors that are not archived.");
+            for (liveness, count) in Liveness::ALL.into_iter().zip(counts) {
+                text.sample(name, &[("liveness", liveness.as_str())], count);
+            }
+        }
     }
 }
 
@@ -193,7 +225,15 @@ mod tests {
         metrics.answered(Some(Endpoint::Ingest), 202, Duration::from_millis(2));
         metrics.answered(None, 299, Duration::from_secs(60));
         metrics.committed(7, Duration::from_millis(4));
-        let now = Now { queue: 5, budget: 6, budget_size: 7, pending_letters: None };
+        metrics.beats_late.add(2);
+        let now = Now {
+            queue: 5,
+            budget: 6,
+            budget_size: 7,
+            pending_letters: None,
+            connectors: Some([4, 3, 2, 1]),
+            lag: Some(1_500_000),
+        };
         let text = metrics.text(now);
         for line in [
             "switchboard_ingest_events_total{outcome=\"accepted\"} 3",
@@ -206,6 +246,9 @@ mod tests {
             "switchboard_commit_events_bucket{le=\"10\"} 1",
             "switchboard_commit_events_sum 7",
             "switchboard_queue_depth 5",
+            "switchboard_heartbeats_total{outcome=\"late\"} 2",
+            "switchboard_connectors{liveness=\"stale\"} 3",
+            "switchboard_statistics_lag_seconds 1.5",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }

@@ -60,7 +60,7 @@ pub enum Notice {
         epoch: u64,
     },
     /// This replica does not count statistics any more.
-    NotCounting(&'static str),
+    NotCounting,
     /// Statistics could not be counted; it is tried again.
     StatisticsFailed(StoreError),
     /// What was past its retention was taken away.
@@ -154,7 +154,7 @@ impl fmt::Display for Notice {
             Self::Counting { epoch } => {
                 write!(f, "statistics are counted here, under epoch {epoch}")
             }
-            Self::NotCounting(why) => write!(f, "statistics are not counted here any more: {why}"),
+            Self::NotCounting => f.write_str("statistics are not counted here any more"),
             Self::StatisticsFailed(error) => {
                 write!(f, "statistics could not be counted, it is tried again: {error}")
             }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::time::Duration;
 
 use tenure_core::{Clock, Code, StoreError};
 use tenure_store::{BootClock, StoreUrl};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -16,11 +16,13 @@ use crate::access::{Access, Limiter};
 use crate::budget::Budget;
 use crate::commit::{self, Committer};
 use crate::follow::Follow;
+use crate::http::heartbeat::Said;
 use crate::http::{PAGES_AT_ONCE, Phase, State};
 use crate::listen::{self, Door};
 use crate::liveness::Policy;
 use crate::metrics::Metrics;
 use crate::notice::Notice;
+use crate::statistics::{self, Counting};
 use crate::storage::{HistoryKeep, Keep, Storage};
 use crate::tls::{Tls, TlsFiles};
 use crate::upkeep;
@@ -188,8 +190,12 @@ pub async fn serve(
         tokio::spawn(follow(Arc::clone(&state))),
     ];
     let accepting = tokio::spawn(listen::run(door, Arc::clone(&state)));
-    let end =
-        End { state, accepting, beside, lame_duck: settings.lame_duck, drain: settings.drain };
+    let counting = settings.store.map(|store| {
+        let (every, keep) = (settings.statistics_every, settings.keep_history);
+        tokio::spawn(statistics::run(Arc::clone(&state), Counting { store, every, keep }))
+    });
+    let Settings { lame_duck, drain, .. } = settings;
+    let end = End { state, accepting, beside, counting, lame_duck, drain };
     let task = tokio::spawn(async move {
         shutdown.await;
         end.run(&log).await;
@@ -215,6 +221,9 @@ fn made(settings: &Settings, storage: Arc<dyn Storage>, required: bool) -> State
         echo: settings.echo,
         liveness: settings.liveness,
         log: Arc::clone(&settings.log),
+        history_said: Said::default(),
+        lively: Mutex::default(),
+        counted_upto: AtomicI64::new(0),
         storage,
     }
 }
@@ -231,13 +240,15 @@ struct End {
     state: Arc<State>,
     accepting: JoinHandle<()>,
     beside: [JoinHandle<()>; 3],
+    /// Ends by itself when the server is told to.
+    counting: Option<JoinHandle<()>>,
     lame_duck: Duration,
     drain: Duration,
 }
 
 impl End {
     async fn run(self, log: &Log) {
-        let Self { state, mut accepting, beside, lame_duck, drain } = self;
+        let Self { state, mut accepting, beside, counting, lame_duck, drain } = self;
         log(Notice::Draining);
         state.phase.send_replace(Phase::LameDuck);
         if lame_duck > Duration::ZERO {
@@ -251,6 +262,9 @@ impl End {
         }
         for task in beside {
             task.abort();
+        }
+        if let Some(counting) = counting {
+            let _ = timeout(LAST, counting).await;
         }
         let _ = timeout(LAST, state.committer.close()).await;
         if let Ok(Err(error)) = timeout(LAST, upkeep::flush(&state)).await {

@@ -1,6 +1,8 @@
 //! Connectors as they are told to others: over HTTP, over MCP and by commands.
 
+use serde::Serialize;
 use serde_json::{Value, json};
+use tenure_wire::heartbeat::Counters;
 
 use crate::liveness::Policy;
 use crate::storage::{Connector, Instance, Measures, Shown};
@@ -11,24 +13,66 @@ pub fn time(micros: i64) -> String {
 }
 
 /// A connector in a list.
+#[derive(Debug, Serialize)]
+pub struct Summary<'a> {
+    connector_type: &'a str,
+    endpoint_identity: &'a str,
+    liveness: &'static str,
+    state: &'a str,
+    error_message: Option<&'a str>,
+    version: Option<&'a str>,
+    uptime_s: Option<i64>,
+    last_heartbeat_at: Option<String>,
+    first_seen_at: String,
+    archived_at: Option<String>,
+    today: Today,
+}
+
+#[derive(Debug, Serialize)]
+struct Today {
+    messages_ingested: i64,
+    messages_failed: i64,
+    uptime_pct: Option<f64>,
+}
+
+impl<'a> Summary<'a> {
+    /// Of this one, as it is `now` by the store's clock.
+    pub fn of(connector: &'a Connector, now: i64, policy: Policy) -> Self {
+        let liveness = policy.judge(now, connector.last_heartbeat_at, connector.interval);
+        Self {
+            connector_type: &connector.connector_type,
+            endpoint_identity: &connector.endpoint_identity,
+            liveness: liveness.as_str(),
+            state: &connector.state,
+            error_message: connector.error_message.as_deref(),
+            version: connector.version.as_deref(),
+            uptime_s: connector.uptime_s,
+            last_heartbeat_at: connector.last_heartbeat_at.map(time),
+            first_seen_at: time(connector.first_seen_at),
+            archived_at: connector.archived_at.map(time),
+            today: Today {
+                messages_ingested: connector.today.messages_ingested,
+                messages_failed: connector.today.messages_failed,
+                uptime_pct: uptime_pct(&connector.today),
+            },
+        }
+    }
+}
+
+/// A connector in a list.
 pub fn summary(connector: &Connector, now: i64, policy: Policy) -> Value {
-    let liveness = policy.judge(now, connector.last_heartbeat_at, connector.interval);
+    // It has names for keys and nothing that JSON does not have.
+    serde_json::to_value(Summary::of(connector, now, policy)).unwrap_or_default()
+}
+
+/// What was done.
+pub fn counters(counters: &Counters) -> Value {
     json!({
-        "connector_type": connector.connector_type,
-        "endpoint_identity": connector.endpoint_identity,
-        "liveness": liveness.as_str(),
-        "state": connector.state,
-        "error_message": connector.error_message,
-        "version": connector.version,
-        "uptime_s": connector.uptime_s,
-        "last_heartbeat_at": connector.last_heartbeat_at.map(time),
-        "first_seen_at": time(connector.first_seen_at),
-        "archived_at": connector.archived_at.map(time),
-        "today": {
-            "messages_ingested": connector.today.messages_ingested,
-            "messages_failed": connector.today.messages_failed,
-            "uptime_pct": uptime_pct(&connector.today),
-        },
+        "messages_ingested": counters.messages_ingested,
+        "messages_failed": counters.messages_failed,
+        "source_api_calls": counters.source_api_calls,
+        "checkpoint_saves": counters.checkpoint_saves,
+        "dedupe_accepted": counters.dedupe_accepted,
     })
 }
 
@@ -36,7 +80,6 @@ pub fn summary(connector: &Connector, now: i64, policy: Policy) -> Value {
 pub fn detail(shown: &Shown, policy: Policy) -> Value {
     let Shown { now, connector, instances } = shown;
     let mut detail = summary(connector, *now, policy);
-    let counters = &connector.counters;
     let more = json!({
         "instance_id": connector.instance_id.map(|id| id.to_string()),
         "registered_via": connector.registered_via,
@@ -44,13 +87,7 @@ pub fn detail(shown: &Shown, policy: Policy) -> Value {
             "cursor": connector.checkpoint_cursor,
             "updated_at": connector.checkpoint_updated_at.map(time),
         },
-        "counters": {
-            "messages_ingested": counters.messages_ingested,
-            "messages_failed": counters.messages_failed,
-            "source_api_calls": counters.source_api_calls,
-            "checkpoint_saves": counters.checkpoint_saves,
-            "dedupe_accepted": counters.dedupe_accepted,
-        },
+        "counters": counters(&connector.counters),
         "heartbeat_interval_s": connector.interval.map(seconds),
         "clock_drift_s": connector.drift.map(seconds),
         "instances": instances.iter().map(|it| instance(it, *now, policy)).collect::<Vec<_>>(),
@@ -76,13 +113,7 @@ fn instance(instance: &Instance, now: i64, policy: Policy) -> Value {
         "first_seen_at": time(instance.first_seen_at),
         "last_heartbeat_at": time(instance.last_heartbeat_at),
         "stopped_at": instance.stopped_at.map(time),
-        "counters": {
-            "messages_ingested": instance.counters.messages_ingested,
-            "messages_failed": instance.counters.messages_failed,
-            "source_api_calls": instance.counters.source_api_calls,
-            "checkpoint_saves": instance.counters.checkpoint_saves,
-            "dedupe_accepted": instance.counters.dedupe_accepted,
-        },
+        "counters": counters(&instance.counters),
         "checkpoint": {
             "cursor": instance.checkpoint_cursor,
             "updated_at": instance.checkpoint_updated_at.map(time),

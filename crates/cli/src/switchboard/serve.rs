@@ -10,13 +10,14 @@ use anyhow::Context;
 use rustix::process::Signal;
 use tenure_core::Code;
 use tenure_store::{IfAbsent, StoreUrl};
+use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::Keep;
 use tenure_switchboard::{Limiter, Patience, TlsFiles};
 use tokio::sync::oneshot;
 
-use super::open;
 use super::teller::Teller;
 use super::token::micros;
+use super::{liveness, open};
 use crate::args::{self, long_time, path};
 use crate::env;
 use crate::failure::Failure;
@@ -146,6 +147,26 @@ pub(crate) struct Args {
         value_parser = args::duration
     )]
     drain: Duration,
+    /// How long a connector may be silent before it is stale, and offline
+    #[arg(
+        long,
+        value_name = liveness::WORDS,
+        env = env::LIVENESS,
+        hide_env_values = true,
+        default_value = "usual",
+        value_parser = liveness::policy
+    )]
+    liveness: Policy,
+    /// How often what connectors have done is counted
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = env::STATISTICS_EVERY,
+        hide_env_values = true,
+        default_value = "10s",
+        value_parser = args::duration
+    )]
+    statistics_every: Duration,
     /// The form of what is said on standard error
     #[arg(long, value_enum, default_value = "human")]
     log: Form,
@@ -205,6 +226,7 @@ impl Settings {
         within("--memory-budget", args.memory_budget, 9 << 20, 1 << 40)?;
         within("--client-timeout", args.client_timeout, Duration::from_secs(1), HOUR)?;
         within("--drain", args.drain, Duration::ZERO, HOUR)?;
+        within("--statistics-every", args.statistics_every, Duration::from_millis(100), HOUR)?;
         let tls = match (&args.tls_cert, &args.tls_key) {
             (Some(certificate), Some(key)) => {
                 Some(TlsFiles { certificate: path(certificate)?, key: path(key)? })
@@ -224,6 +246,9 @@ impl Settings {
             },
             patience: patience(args.client_timeout),
             drain: args.drain,
+            store: Some(store.clone()),
+            liveness: args.liveness,
+            statistics_every: args.statistics_every,
             ..tenure_switchboard::Settings::default()
         };
         Ok(Self { store, log: args.log, server })

@@ -92,7 +92,7 @@ fn kind(notice: &Notice) -> (Level, &'static str) {
         },
         Notice::HistoryUnwritten { .. } => (Level::Warn, "history_unwritten"),
         Notice::Counting { .. } => (Level::Info, "statistics_here"),
-        Notice::NotCounting(_) => (Level::Warn, "statistics_not_here"),
+        Notice::NotCounting => (Level::Warn, "statistics_not_here"),
         Notice::StatisticsFailed(_) => (Level::Warn, "statistics_failed"),
         Notice::Tidied(_) => (Level::Info, "statistics_tidied"),
     }

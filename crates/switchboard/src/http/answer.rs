@@ -190,12 +190,31 @@ impl Refusal {
     }
 
     /// Writes it down.
-    pub(crate) fn answer(self) -> Answer {
+    pub(crate) fn answer(mut self) -> Answer {
         let mut body = json!({ "error": self.error, "message": self.message });
         if let Value::Object(fields) = &mut body {
-            fields.extend(self.more);
+            fields.extend(std::mem::take(&mut self.more));
         }
-        let mut answer = json_value(self.status, &body);
+        self.written(&body)
+    }
+
+    /// The same in the form that dashboards know.
+    pub(crate) fn wrapped(mut self) -> Answer {
+        let details = match std::mem::take(&mut self.more) {
+            more if more.is_empty() => Value::Null,
+            more => more.into(),
+        };
+        let error = json!({
+            "code": self.error,
+            "message": self.message,
+            "butler": "switchboard",
+            "details": details,
+        });
+        self.written(&json!({ "error": error }))
+    }
+
+    fn written(self, body: &Value) -> Answer {
+        let mut answer = json_value(self.status, body);
         if let Some((name, value)) = self.header {
             answer.headers_mut().insert(name, value);
         }

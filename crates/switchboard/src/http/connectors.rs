@@ -1,55 +1,247 @@
 //! Connectors, one by one.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hyper::StatusCode;
 use hyper::body::Incoming;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
-use super::answer::{Answer, Refusal, Refused};
-use super::inbox::Page;
-use super::{Asked, State};
-use crate::storage::Name;
+use super::answer::{Answer, Refusal, Refused, json_value};
+use super::inbox::{Page, room};
+use super::letters::{LONGEST_REASON, SMALL, check, parsed, sound};
+use super::{Asked, State, body, content, query, time};
+use crate::access::Caller;
+use crate::storage::{ConnectorQuery, HistoryQuery, Logged, Name};
+use crate::view::{self, Summary};
 
 /// How many connectors a page has, and how many at most.
 pub(crate) const USUAL: usize = 1_000;
 pub(crate) const MOST: usize = 10_000;
+/// So many are read at a time: their names and messages may be long.
+const STEP: usize = 1_000;
+/// A page ends when it has more bytes than this.
+const PAGE_BYTES: usize = 6 << 20;
+/// What a page costs at most: itself, and the connectors that were read last.
+const PAGE_COST: usize = 14 << 20;
+/// How many beats a page has, and how many at most.
+const USUAL_BEATS: usize = 100;
+const MOST_BEATS: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Archive {
+    archived: bool,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Delete {
+    reason: String,
+}
 
 impl Asked<'_> {
     /// `GET /api/connectors`.
     pub(super) async fn connectors(self) -> Result<Answer, Refused> {
-        Err(Refusal::internal())
+        self.reader().await?;
+        let mut query = self.query()?;
+        let after = query.text("after");
+        let limit = query.number("limit", (1, MOST))?.unwrap_or(USUAL);
+        let archived = query.flag("archived")?;
+        query.end()?;
+        Ok(list(self.state, after.as_deref(), limit, archived).await?.answer())
     }
 
     /// `GET /api/connectors/{type}/{identity}`.
     pub(super) async fn connector(self) -> Result<Answer, Refused> {
-        Err(Refusal::internal())
+        self.reader().await?;
+        self.no_query()?;
+        Ok(show(self.state, &self.name()?).await?.answer())
     }
 
     /// `GET /api/connectors/{type}/{identity}/heartbeats`.
     pub(super) async fn heartbeats(self) -> Result<Answer, Refused> {
-        Err(Refusal::internal())
+        self.reader().await?;
+        let mut query = self.query()?;
+        let asked = HistoryQuery {
+            before: query.text("before").map(|text| moment(&text)).transpose()?,
+            unhealthy: query.flag("unhealthy")?,
+            limit: query.number("limit", (1, MOST_BEATS))?.unwrap_or(USUAL_BEATS),
+        };
+        query.end()?;
+        let name = self.name()?;
+        let room = room(self.state, PAGE_COST).await?;
+        let beats = self.state.storage.heartbeats(&name, &asked).await?;
+        if beats.is_empty() && self.state.storage.connector(&name).await?.is_none() {
+            return Err(unknown());
+        }
+        let next = beats.last().filter(|_| beats.len() == asked.limit);
+        let next = next.map(|last| format!("{}.{}", last.received_at, last.id));
+        let data: Vec<_> = beats.iter().map(logged).collect();
+        let answer = json!({ "data": data, "meta": { "next_before": next } });
+        Ok(room.answer(answer.to_string()))
     }
 
     /// `POST /api/connectors/{type}/{identity}/archive`.
-    pub(super) async fn archive(self, _body: Incoming) -> Result<Answer, Refused> {
-        Err(Refusal::internal())
+    pub(super) async fn archive(self, body: Incoming) -> Result<Answer, Refused> {
+        let (caller, asked): (_, Archive) = self.wish(body, "archive request").await?;
+        reasonable("archive request", &asked.reason)?;
+        let (archived, by) = (asked.archived, by(&caller));
+        let done = self.state.storage.archive(&self.name()?, archived, by, &asked.reason).await?;
+        let changed = done.ok_or_else(unknown)?;
+        let answer = json!({ "data": { "archived": archived, "changed": changed }, "meta": {} });
+        Ok(json_value(StatusCode::OK, &answer))
     }
 
     /// `DELETE /api/connectors/{type}/{identity}`.
-    pub(super) async fn delete_connector(self, _body: Incoming) -> Result<Answer, Refused> {
-        Err(Refusal::internal())
+    pub(super) async fn delete_connector(self, body: Incoming) -> Result<Answer, Refused> {
+        let (caller, asked): (_, Delete) = self.wish(body, "delete request").await?;
+        reasonable("delete request", &asked.reason)?;
+        match self.state.storage.delete(&self.name()?, by(&caller), &asked.reason).await? {
+            true => {
+                let answer = json!({ "data": { "deleted": true }, "meta": {} });
+                Ok(json_value(StatusCode::OK, &answer))
+            }
+            false => Err(unknown()),
+        }
     }
+
+    /// What an admin wants.
+    async fn wish<T: DeserializeOwned>(
+        self,
+        body: Incoming,
+        what: &str,
+    ) -> Result<(Caller, T), Refused> {
+        let caller = self.admin().await?;
+        self.no_query()?;
+        content::json(&self.head.headers)?;
+        let whole = body::read(self.state, body, SMALL).await?;
+        Ok((caller, parsed(&whole.bytes, what)?))
+    }
+
+    /// Of which connector the path tells. Its parts are decoded one by one: a name may hold a `/`.
+    pub(super) fn name(self) -> Result<Name, Refused> {
+        Ok(Name {
+            connector_type: query::part(self.parts[0])?,
+            endpoint_identity: query::part(self.parts[1])?,
+        })
+    }
+}
+
+pub(super) fn unknown() -> Refused {
+    Refusal::not_found("there is no connector of this type and identity")
+}
+
+fn by(caller: &Caller) -> &str {
+    caller.token_id().unwrap_or("open")
+}
+
+fn reasonable(what: &str, reason: &str) -> Result<(), Refused> {
+    let mut wrong = Vec::new();
+    check(&mut wrong, "reason", reason, LONGEST_REASON);
+    sound(what, wrong)
 }
 
 /// A page of connectors as JSON: `{"data":[..],"meta":{"next_after":..}}`. `after` is what the page
 /// before has as `next_after`.
 pub(crate) async fn list<'a>(
-    _state: &'a State,
-    _after: Option<&str>,
-    _limit: usize,
-    _archived: bool,
+    state: &'a State,
+    after: Option<&str>,
+    limit: usize,
+    archived: bool,
 ) -> Result<Page<'a>, Refused> {
-    Err(Refusal::internal())
+    let mut query = ConnectorQuery { after: after.map(place).transpose()?, limit: 0, archived };
+    let room = room(state, PAGE_COST).await?;
+    let mut text = String::from("{\"data\":[");
+    let mut listed = 0;
+    let mut more = true;
+    while more && listed < limit && text.len() < PAGE_BYTES {
+        query.limit = STEP.min(limit - listed);
+        let found = state.storage.connectors(&query).await?;
+        more = found.connectors.len() == query.limit;
+        for connector in &found.connectors {
+            text.push_str(if listed == 0 { "" } else { "," });
+            let summary = Summary::of(connector, found.now, state.liveness);
+            text.push_str(&serde_json::to_string(&summary).unwrap_or_default());
+            listed += 1;
+        }
+        if let Some(last) = found.connectors.into_iter().next_back() {
+            query.after = Some((last.connector_type, last.endpoint_identity));
+        }
+    }
+    let next = query.after.filter(|_| more).map(|(kind, identity)| cursor(&kind, &identity));
+    text.push_str(&format!("],\"meta\":{}}}", json!({ "next_after": next })));
+    Ok(room.with(text))
 }
 
 /// Everything that is known of a connector as JSON: `{"data":{..},"meta":{}}`.
-pub(crate) async fn show<'a>(_state: &'a State, _name: &Name) -> Result<Page<'a>, Refused> {
-    Err(Refusal::internal())
+pub(crate) async fn show<'a>(state: &'a State, name: &Name) -> Result<Page<'a>, Refused> {
+    let room = room(state, PAGE_COST / 4).await?;
+    let shown = state.storage.connector(name).await?.ok_or_else(unknown)?;
+    let answer = json!({ "data": view::detail(&shown, state.liveness), "meta": {} });
+    Ok(room.with(answer.to_string()))
+}
+
+/// A place in the list. No name holds a NUL.
+fn cursor(connector_type: &str, endpoint_identity: &str) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{connector_type}\0{endpoint_identity}"))
+}
+
+fn place(cursor: &str) -> Result<(String, String), Refused> {
+    let bad = || Refusal::bad_request("query parameter after: is not what a list has told");
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| bad())?;
+    let text = String::from_utf8(bytes).map_err(|_| bad())?;
+    let (connector_type, identity) = text.split_once('\0').ok_or_else(bad)?;
+    if identity.contains('\0') {
+        return Err(bad());
+    }
+    Ok((connector_type.to_owned(), identity.to_owned()))
+}
+
+/// A place in the history: a time and an id.
+fn moment(cursor: &str) -> Result<(i64, i64), Refused> {
+    let bad = || Refusal::bad_request("query parameter before: is not what a list has told");
+    let (at, id) = cursor.split_once('.').ok_or_else(bad)?;
+    let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => text.parse::<i64>().ok(),
+        false => None,
+    };
+    let at = number(at).filter(|at| jiff::Timestamp::from_microsecond(*at).is_ok());
+    Ok((at.ok_or_else(bad)?, number(id).ok_or_else(bad)?))
+}
+
+fn logged(beat: &Logged) -> Value {
+    json!({
+        "instance_id": beat.instance_id.to_string(),
+        "state": beat.state,
+        "error_message": beat.error_message,
+        "uptime_s": beat.uptime_s,
+        "counters": view::counters(&beat.counters),
+        "deltas": view::counters(&beat.deltas),
+        "late": beat.late,
+        "received_at": time(beat.received_at),
+        "sent_at": time(beat.sent_at),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_lead_back() {
+        for (kind, identity) in [("telegram_bot", "a/b:c@d"), ("x", ""), ("ä", "<b>\n")] {
+            let found = place(&cursor(kind, identity)).unwrap();
+            assert_eq!(found, (kind.to_owned(), identity.to_owned()));
+        }
+        for bad in ["", "!", "YQ", "YQBiAGM", "_w"] {
+            assert_eq!(place(bad).unwrap_err().status, 400, "{bad}");
+        }
+        assert_eq!(moment("1771151400123456.7").unwrap(), (1_771_151_400_123_456, 7));
+        for bad in ["", "1", "1.", ".1", "-1.1", "1.1.1", "9223372036854775807.1", "1.+1"] {
+            assert_eq!(moment(bad).unwrap_err().status, 400, "{bad}");
+        }
+    }
 }

@@ -25,7 +25,7 @@ use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::task::Poll;
 
 use hyper::body::Incoming;
@@ -34,7 +34,7 @@ use hyper::http::request::Parts;
 use hyper::{Request, Version};
 use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use self::answer::{Answer, Refusal, Refused};
 use self::query::Query;
@@ -71,6 +71,12 @@ pub(crate) struct State {
     pub(crate) echo: bool,
     pub(crate) liveness: Policy,
     pub(crate) log: Log,
+    /// When it was said that the history cannot be written.
+    pub(crate) history_said: heartbeat::Said,
+    /// How many connectors live, as it was found last, and when.
+    pub(crate) lively: Mutex<Option<(LocalInstant, [u64; 4])>>,
+    /// Up to when this replica has counted, in Unix microseconds; 0 while it does not count.
+    pub(crate) counted_upto: AtomicI64,
 }
 
 /// How far the server is on its way out.
@@ -127,12 +133,21 @@ pub(crate) async fn serve(state: &State, visit: Visit, request: Request<Incoming
         }
         Err(refusal) => Err(refusal),
     };
-    let mut answer = answered.unwrap_or_else(|refusal| refusal.answer());
+    let mut answer = answered.unwrap_or_else(|refusal| match is_of_connectors(head.uri.path()) {
+        true => refusal.wrapped(),
+        false => refusal.answer(),
+    });
     state.metrics.answered(known, answer.status().as_u16(), BootClock.now().since(began));
     if visit.surplus || state.is_leaving() {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer
+}
+
+/// Whether errors have the form that dashboards know.
+fn is_of_connectors(path: &str) -> bool {
+    let rest = path.strip_prefix("/api/connectors");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// HTTP/1.1 asks for exactly one; two are read differently by whoever stands in between.

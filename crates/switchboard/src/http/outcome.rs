@@ -1,13 +1,122 @@
 //! A consumer says what became of a message.
 
+use hyper::StatusCode;
 use hyper::body::Incoming;
+use serde::Deserialize;
+use serde_json::json;
+use tenure_wire::heartbeat::connector_type_of;
+use uuid::Uuid;
 
-use super::Asked;
-use super::answer::{Answer, Refusal, Refused};
+use super::answer::{Answer, Refusal, Refused, json_value};
+use super::inbox::unknown;
+use super::letters::{SMALL, check, parsed, sound};
+use super::{Asked, body, content, time};
+use crate::access::Need;
+use crate::storage::{Found, Outcomes, When};
+use crate::token::Role;
+
+/// The longest name of a target.
+const LONGEST: usize = 128;
+/// The most targets of one report.
+const MOST: usize = 100;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Report {
+    #[serde(default)]
+    acked: Vec<String>,
+    #[serde(default)]
+    failed: Vec<String>,
+}
 
 impl Asked<'_> {
     /// `POST /api/switchboard/inbox/{request_id}/outcome`.
-    pub(super) async fn outcome(self, _body: Incoming) -> Result<Answer, Refused> {
-        Err(Refusal::internal())
+    pub(super) async fn outcome(self, body: Incoming) -> Result<Answer, Refused> {
+        self.caller(Need::Role(Role::Consume)).await?;
+        self.no_query()?;
+        content::json(&self.head.headers)?;
+        let whole = body::read(self.state, body, SMALL).await?;
+        let Report { acked, failed } = read(&whole.bytes)?;
+        let request_id = Uuid::try_parse(self.parts[0]).map_err(|_| unknown())?;
+        let storage = &self.state.storage;
+        let message = match storage.message(request_id).await? {
+            Found::Message(message) => message,
+            Found::Trimmed { first_seen_at } => return Err(Refusal::gone(&time(first_seen_at))),
+            Found::Nothing => return Err(unknown()),
+        };
+        let known = storage.types_of(&message.endpoint_identity).await?;
+        let outcomes = Outcomes {
+            request_id,
+            connector_type: connector_type_of(&message.channel, &message.provider, &known),
+            endpoint_identity: message.endpoint_identity,
+            acked,
+            failed,
+        };
+        let reported = storage.report(&outcomes, When::Now).await?;
+        if !reported.found {
+            return Err(unknown());
+        }
+        let (acked, failed) = storage.outcomes(request_id).await?;
+        let answer = json!({
+            "request_id": request_id.to_string(),
+            "acked": acked,
+            "failed": failed,
+            "changed": reported.changed,
+        });
+        Ok(json_value(StatusCode::OK, &answer))
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<Report, Refused> {
+    let mut report: Report = parsed(bytes, "outcome")?;
+    let mut wrong = Vec::new();
+    for (at, names) in [("acked", &mut report.acked), ("failed", &mut report.failed)] {
+        for name in names.iter_mut() {
+            *name = name.trim().to_owned();
+            check(&mut wrong, at, name, LONGEST);
+        }
+        names.sort();
+        names.dedup();
+    }
+    let (acked, failed) = (&report.acked, &report.failed);
+    if acked.is_empty() && failed.is_empty() {
+        wrong.push(("acked", "is empty, and so is failed".to_owned()));
+    }
+    if acked.len() + failed.len() > MOST {
+        wrong.push(("acked", format!("and failed have more than {MOST} targets together")));
+    }
+    if failed.iter().any(|name| acked.contains(name)) {
+        wrong.push(("failed", "has a target that is in acked, too".to_owned()));
+    }
+    // One of a kind says enough.
+    wrong.dedup();
+    sound("outcome", wrong)?;
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_names_each_target_once() {
+        let report = read(br#"{"acked":[" health ","health"],"failed":["general"]}"#).unwrap();
+        assert_eq!((report.acked, report.failed), (vec!["health".into()], vec!["general".into()]));
+        let long = format!(r#"{{"acked":["{}"]}}"#, "x".repeat(129));
+        let names: Vec<_> = (0..101).map(|n| format!("\"{n}\"")).collect();
+        let many = format!(r#"{{"acked":[{}]}}"#, names.join(","));
+        for bad in [
+            "{}",
+            r#"{"acked":[]}"#,
+            r#"{"acked":[""]}"#,
+            r#"{"acked":["a\u0000"]}"#,
+            r#"{"acked":["a"],"failed":["a"]}"#,
+            r#"{"acked":["a"],"more":1}"#,
+            r#"{"acked":"a"}"#,
+            long.as_str(),
+            many.as_str(),
+        ] {
+            assert_eq!(read(bad.as_bytes()).err().unwrap().status, 422, "{bad}");
+        }
     }
 }

@@ -52,6 +52,15 @@ impl Query {
         }
     }
 
+    /// Whether it is asked for.
+    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Refused> {
+        match self.text(name).as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(Refusal::bad_request(format!("{name} is neither true nor false"))),
+        }
+    }
+
     /// Whatever was not taken is not known.
     pub(crate) fn end(self) -> Result<(), Refused> {
         match self.0.is_empty() {
@@ -61,19 +70,28 @@ impl Query {
     }
 }
 
+/// A part of a path.
+pub(crate) fn part(text: &str) -> Result<String, Refused> {
+    unescaped(text)
+        .ok_or_else(|| Refusal::bad_request("the path is not percent-encoded UTF-8 without NUL"))
+}
+
 fn decoded(text: &str) -> Result<String, Refused> {
-    let bad = || Refusal::bad_request("the query is not percent-encoded UTF-8 without NUL");
+    unescaped(&text.replace('+', " "))
+        .ok_or_else(|| Refusal::bad_request("the query is not percent-encoded UTF-8 without NUL"))
+}
+
+fn unescaped(text: &str) -> Option<String> {
     let mut rest = text;
     while let Some((_, after)) = rest.split_once('%') {
-        let digits = after.as_bytes().get(..2).ok_or_else(bad)?;
+        let digits = after.as_bytes().get(..2)?;
         if !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(bad());
+            return None;
         }
         rest = &after[2..];
     }
-    let spaced = text.replace('+', " ");
-    let text = percent_decode_str(&spaced).decode_utf8().map_err(|_| bad())?;
-    if text.contains('\0') { Err(bad()) } else { Ok(text.into_owned()) }
+    let text = percent_decode_str(text).decode_utf8().ok()?;
+    (!text.contains('\0')).then(|| text.into_owned())
 }
 
 #[cfg(test)]
@@ -95,6 +113,11 @@ mod tests {
         query.end().unwrap();
         Query::read(None).unwrap().end().unwrap();
         assert!(read("limt=5").end().is_err());
+        let mut query = read("a=true&b=false&c=yes");
+        assert!(query.flag("a").unwrap() && !query.flag("b").unwrap() && !query.flag("x").unwrap());
+        assert!(query.flag("c").is_err());
+        assert_eq!(part("a%2Fb%3A+%40").unwrap(), "a/b:+@");
+        assert!(part("%2").is_err() && part("%00").is_err() && part("%ff").is_err());
     }
 
     #[test]

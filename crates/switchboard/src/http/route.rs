@@ -288,7 +288,7 @@ mod tests {
                 if method == "parameters" {
                     continue;
                 }
-                told.push((method.to_uppercase(), path.replace("{request_id}", "{}")));
+                told.push((method.to_uppercase(), unnamed(path)));
                 let id = operation["operationId"].as_str().unwrap();
                 assert!(!id.is_empty(), "{path}");
                 for status in operation["responses"].as_object().unwrap().keys() {
@@ -299,13 +299,22 @@ mod tests {
         }
         let mut known: Vec<_> = ROUTES
             .iter()
-            .filter(|route| route.path != ECHO)
+            .filter(|route| !UNTOLD.contains(&route.path))
             .flat_map(|route| route.methods.iter().map(move |(method, _)| (method, route.path)))
             .map(|(method, path)| ((*method).to_owned(), path.to_owned()))
             .collect();
         told.sort();
         known.sort();
         assert_eq!(told, known);
+    }
+
+    /// What is for benchmarks, and what speaks another language than the document.
+    const UNTOLD: [&str; 4] = [ECHO, "/mcp", "/sse", "/messages"];
+
+    /// A path as it is in the table: its parts have no names there.
+    fn unnamed(path: &str) -> String {
+        let parts = path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part });
+        parts.collect::<Vec<_>>().join("/")
     }
 
     /// Every `$ref` of the document leads somewhere.

@@ -1,21 +1,249 @@
 //! What connectors have done.
 
-use super::Asked;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tenure_core::Clock;
+use tenure_duty::process;
+use tenure_store::BootClock;
+
 use super::answer::{Answer, Refusal, Refused};
+use super::connectors::unknown;
+use super::inbox::room;
+use super::query::Query;
+use super::{Asked, State, time};
+use crate::liveness::Liveness;
+use crate::storage::{Bucket, Fanned, Measures, Period, Shown, Step, Sum};
+use crate::view::{error_rate_pct, percent, uptime_pct};
+
+/// What an answer about all connectors costs at most.
+const COST: usize = 14 << 20;
+/// What an answer about one of them does.
+const SMALL_COST: usize = 1 << 20;
+/// How long what was found for metrics is told again.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
+/// How far beats are apart, in microseconds, unless that was seen.
+const USUAL_INTERVAL: i64 = 120 * 1_000_000;
 
 impl Asked<'_> {
     /// `GET /api/connectors/summary`.
     pub(super) async fn connector_summary(self) -> Result<Answer, Refused> {
-        Err(Refusal::internal())
+        self.reader().await?;
+        let mut query = self.query()?;
+        let period = period(&mut query, &Period::ALL, Period::Day)?;
+        query.end()?;
+        let room = room(self.state, COST).await?;
+        let (now, sums) = self.state.storage.sums(period).await?;
+        let judge = |sum: &Sum| self.state.liveness.judge(now, sum.last_heartbeat_at, sum.interval);
+        let data = Across::of(period, &sums, judge);
+        let text = serde_json::to_string(&Wrapped { data, meta: Nothing {} });
+        Ok(room.answer(text.map_err(|_| Refusal::internal())?))
     }
 
     /// `GET /api/connectors/fanout`.
     pub(super) async fn fanout(self) -> Result<Answer, Refused> {
-        Err(Refusal::internal())
+        self.reader().await?;
+        let mut query = self.query()?;
+        let period = period(&mut query, &[Period::Week, Period::Month], Period::Week)?;
+        query.end()?;
+        let room = room(self.state, COST).await?;
+        let now = i64::try_from(process::unix_micros()).unwrap_or(i64::MAX);
+        let found = self.state.storage.fanout(&first_day(period, now)).await?;
+        let answer = json!({ "data": matrix(period, &found), "meta": {} });
+        Ok(room.answer(answer.to_string()))
     }
 
     /// `GET /api/connectors/{type}/{identity}/stats`.
     pub(super) async fn connector_stats(self) -> Result<Answer, Refused> {
-        Err(Refusal::internal())
+        self.reader().await?;
+        let mut query = self.query()?;
+        let period = period(&mut query, &Period::ALL, Period::Day)?;
+        query.end()?;
+        let name = self.name()?;
+        let room = room(self.state, SMALL_COST).await?;
+        let storage = &self.state.storage;
+        let shown = storage.connector(&name).await?.ok_or_else(unknown)?;
+        let found = storage.series(&name, period.since(shown.now), period.step()).await?;
+        let answer = json!({ "data": stats(&shown, period, &found), "meta": {} });
+        Ok(room.answer(answer.to_string()))
     }
 }
+
+fn period(query: &mut Query, known: &[Period], usual: Period) -> Result<Period, Refused> {
+    let Some(text) = query.text("period") else { return Ok(usual) };
+    let found = Period::parse(&text).filter(|period| known.contains(period));
+    found.ok_or_else(|| {
+        let known: Vec<_> = known.iter().map(|period| period.as_str()).collect();
+        Refusal::bad_request(format!("query parameter period: is not {}", known.join(", ")))
+    })
+}
+
+#[derive(Serialize)]
+struct Wrapped<T> {
+    data: T,
+    meta: Nothing,
+}
+
+#[derive(Serialize)]
+struct Nothing {}
+
+/// What all connectors have done. Not a [`Value`]: there may be ten thousand.
+#[derive(Serialize)]
+struct Across<'a> {
+    period: &'static str,
+    total_connectors: usize,
+    connectors_online: usize,
+    connectors_stale: usize,
+    connectors_offline: usize,
+    connectors_unknown: usize,
+    total_messages_ingested: i64,
+    total_messages_failed: i64,
+    overall_error_rate_pct: f64,
+    by_connector: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    connector_type: &'a str,
+    endpoint_identity: &'a str,
+    liveness: &'static str,
+    messages_ingested: i64,
+    messages_failed: i64,
+}
+
+impl<'a> Across<'a> {
+    fn of(period: Period, sums: &'a [Sum], judge: impl Fn(&Sum) -> Liveness) -> Self {
+        let (mut ingested, mut failed) = (0_i64, 0_i64);
+        let mut counts = [0; Liveness::ALL.len()];
+        let mut by_connector = Vec::with_capacity(sums.len());
+        for sum in sums {
+            let liveness = judge(sum);
+            counts[liveness as usize] += 1;
+            ingested = ingested.saturating_add(sum.messages_ingested);
+            failed = failed.saturating_add(sum.messages_failed);
+            by_connector.push(Row {
+                connector_type: &sum.connector_type,
+                endpoint_identity: &sum.endpoint_identity,
+                liveness: liveness.as_str(),
+                messages_ingested: sum.messages_ingested,
+                messages_failed: sum.messages_failed,
+            });
+        }
+        let [online, stale, offline, unknown] = counts;
+        Self {
+            period: period.as_str(),
+            total_connectors: sums.len(),
+            connectors_online: online,
+            connectors_stale: stale,
+            connectors_offline: offline,
+            connectors_unknown: unknown,
+            total_messages_ingested: ingested,
+            total_messages_failed: failed,
+            overall_error_rate_pct: error_rate_pct(ingested, failed),
+            by_connector,
+        }
+    }
+}
+
+/// How many connectors are online, stale, offline and unknown.
+pub(super) async fn lively(state: &State) -> Option<[u64; 4]> {
+    let mut known = state.lively.lock().await;
+    if let Some((found, counts)) = *known
+        && BootClock.now().since(found) < KNOWN_FOR
+    {
+        return Some(counts);
+    }
+    let (now, sums) = state.storage.sums(Period::Day).await.ok()?;
+    let mut counts = [0; Liveness::ALL.len()];
+    for sum in &sums {
+        counts[state.liveness.judge(now, sum.last_heartbeat_at, sum.interval) as usize] += 1;
+    }
+    *known = Some((BootClock.now(), counts));
+    Some(counts)
+}
+
+/// How far counting is behind, in microseconds, if it is done here.
+pub(super) fn lag(state: &State) -> Option<i64> {
+    let upto = state.counted_upto.load(Ordering::Relaxed);
+    let now = i64::try_from(process::unix_micros()).unwrap_or(i64::MAX);
+    (upto > 0).then(|| now.saturating_sub(upto).max(0))
+}
+
+/// The day (UTC) on which a period begins that ends now.
+fn first_day(period: Period, now: i64) -> String {
+    let days = match period {
+        Period::Day => 1,
+        Period::Week => 7,
+        Period::Month => 30,
+    };
+    day(now - (days - 1) * Step::Day.micros())
+}
+
+fn day(at: i64) -> String {
+    time(at).chars().take("2026-02-15".len()).collect()
+}
+
+fn matrix(period: Period, found: &[Fanned]) -> Value {
+    let mut rows: BTreeMap<(&str, &str), BTreeMap<&str, i64>> = BTreeMap::new();
+    for it in found {
+        let row = rows.entry((&it.connector_type, &it.endpoint_identity)).or_default();
+        let cell = row.entry(&it.target).or_default();
+        *cell = cell.saturating_add(it.messages);
+    }
+    let matrix = rows.into_iter().map(|((connector_type, endpoint_identity), targets)| {
+        json!({
+            "connector_type": connector_type,
+            "endpoint_identity": endpoint_identity,
+            "targets": targets,
+        })
+    });
+    json!({ "period": period.as_str(), "matrix": matrix.collect::<Vec<_>>() })
+}
+
+/// What a connector has done in a period that ends now; every step of it is there.
+fn stats(shown: &Shown, period: Period, found: &[Bucket]) -> Value {
+    let Shown { now, connector, .. } = shown;
+    let (since, step) = (period.since(*now), period.step());
+    let mut all = Measures::default();
+    let mut series = Vec::new();
+    for n in 0..period.steps() {
+        let start = since + n * step.micros();
+        let bucket = found.iter().find(|bucket| bucket.start == start);
+        let it = bucket.map(|bucket| bucket.measures).unwrap_or_default();
+        all.messages_ingested = all.messages_ingested.saturating_add(it.messages_ingested);
+        all.messages_failed = all.messages_failed.saturating_add(it.messages_failed);
+        all.heartbeat_count += it.heartbeat_count;
+        all.healthy_count += it.healthy_count;
+        series.push(json!({
+            "bucket": if step == Step::Day { day(start) } else { time(start) },
+            "messages_ingested": it.messages_ingested,
+            "messages_failed": it.messages_failed,
+            "healthy_count": it.healthy_count,
+            "degraded_count": it.degraded_count,
+            "error_count": it.error_count,
+        }));
+    }
+    let hours = (period.steps() * step.micros() / Step::Hour.micros()) as f64;
+    let elapsed = now - since.max(connector.first_seen_at);
+    let expected = elapsed / connector.interval.unwrap_or(USUAL_INTERVAL).max(1);
+    json!({
+        "connector_type": connector.connector_type,
+        "endpoint_identity": connector.endpoint_identity,
+        "period": period.as_str(),
+        "summary": {
+            "messages_ingested": all.messages_ingested,
+            "messages_failed": all.messages_failed,
+            "error_rate_pct": error_rate_pct(all.messages_ingested, all.messages_failed),
+            "uptime_pct": uptime_pct(&all),
+            "avg_messages_per_hour": (all.messages_ingested as f64 / hours * 10.0).round() / 10.0,
+            "heartbeat_coverage_pct": percent(all.heartbeat_count.min(expected), expected, 2),
+        },
+        "timeseries": series,
+    })
+}
+
+#[cfg(test)]
+mod tests;

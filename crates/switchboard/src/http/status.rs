@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::answer::{Answer, Refused, json_text, json_value, typed};
 use super::batch::LARGEST_BATCH;
-use super::{Asked, body};
+use super::{Asked, body, statistics};
 use crate::access::{Caller, Need};
 use crate::metrics::Now;
 use crate::token::Role;
@@ -57,6 +57,8 @@ impl Asked<'_> {
             budget: self.state.budget.taken(),
             budget_size: self.state.budget.size(),
             pending_letters: pending.ok().and_then(Result::ok),
+            connectors: timeout(SOON, statistics::lively(self.state)).await.ok().flatten(),
+            lag: statistics::lag(self.state),
         });
         Ok(typed(StatusCode::OK, exposition::CONTENT_TYPE, text.into()))
     }

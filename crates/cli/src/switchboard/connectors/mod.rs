@@ -21,7 +21,7 @@ use crate::output::{document, shown, to_stderr};
 use crate::table::{Align, Column, lay_out};
 
 /// How many are read at a time.
-const PAGE: usize = 1000;
+const PAGE: usize = 500;
 /// The longest name of a type.
 const LONGEST_TYPE: usize = 128;
 
@@ -171,8 +171,8 @@ const COLUMNS: [Column; 8] = [
     Column("LIVENESS", Align::Left),
     Column("STATE", Align::Left),
     Column("HEARD", Align::Left),
-    Column("INGESTED", Align::Right),
-    Column("FAILED", Align::Right),
+    Column("INGESTED_TODAY", Align::Right),
+    Column("FAILED_TODAY", Align::Right),
     Column("VERSION", Align::Left),
 ];
 
