@@ -1,5 +1,9 @@
 //! `cargo xtask test`: everything that must hold before a change is merged.
 
+use std::env;
+use std::num::NonZero;
+use std::thread;
+
 use anyhow::Result;
 
 use crate::run::{cargo, step};
@@ -81,7 +85,20 @@ fn denied() -> [String; 3] {
 
 fn tests(words: &[String]) -> Result<()> {
     let servers = Servers::start()?;
-    cargo(&test_command(words), words, &servers.variables())
+    let mut variables = servers.variables();
+    // Who runs this knows better.
+    if env::var_os(TEST_THREADS).is_none() {
+        variables.push((TEST_THREADS, threads().to_string()));
+    }
+    cargo(&test_command(words), words, &variables)
+}
+
+/// How many tests of a binary run at a time, where it is not said by `--test-threads`.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
+/// Two for each core: most tests wait, for servers, for deadlines, for the disk.
+fn threads() -> usize {
+    2 * thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// `--workspace` would win over a chosen package.

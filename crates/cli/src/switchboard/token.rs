@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Revoke(revoke::Args),
     /// Say what was done with tokens, day by day
     Usage(trail::UsageArgs),
-    /// Say who made, replaced and revoked tokens, and who reset fences
+    /// Say who made, replaced and revoked tokens, reset fences, and changed connectors
     Audit(trail::AuditArgs),
 }
 

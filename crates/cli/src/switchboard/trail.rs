@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tenure_core::DutyKey;
 use tenure_switchboard::storage::{self, Storage, TokenAudit};
 
 use super::token::micros;
@@ -90,7 +91,8 @@ fn day(micros: i64) -> String {
 
 #[derive(clap::Args)]
 pub(crate) struct AuditArgs {
-    /// Only this token, or this duty whose fence was reset
+    /// Only this token, this duty whose fence was reset, or this connector: TYPE/IDENTITY, as it is
+    /// printed
     id: Option<String>,
     /// The most entries, newest first
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -99,7 +101,8 @@ pub(crate) struct AuditArgs {
 
 #[derive(Debug)]
 pub(crate) struct Audit {
-    id: Option<String>,
+    /// What was typed may be meant in one of these forms; nothing is all.
+    ids: Vec<String>,
     limit: usize,
 }
 
@@ -114,15 +117,21 @@ const AUDIT: [Column; 5] = [
 impl Audit {
     pub(crate) fn new(args: &AuditArgs) -> Result<Self, Failure> {
         within("--limit", args.limit, 1, 10_000)?;
-        let id = args.id.as_deref().map(|id| match id.contains('/') {
-            true => name(id, str::parse).map(|duty: tenure_core::DutyKey| duty.to_string()),
-            false => token_id(id),
-        });
-        Ok(Self { id: id.transpose()?, limit: args.limit })
+        let ids = match args.id.as_deref() {
+            None => Vec::new(),
+            Some(id) if id.contains('/') => {
+                // Of a duty every way to write it will do; a connector is none, and need not fit.
+                let typed = name(id, |id| Ok::<_, Failure>(id.to_owned()))?;
+                let duty = typed.parse::<DutyKey>().ok().map(|duty| duty.to_string());
+                duty.into_iter().chain([typed]).collect()
+            }
+            Some(id) => vec![token_id(id)?],
+        };
+        Ok(Self { ids, limit: args.limit })
     }
 
     pub(crate) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
-        let entries = storage.audit(self.id.as_deref(), self.limit).await?;
+        let entries = self.entries(storage).await?;
         if json {
             let value = |entry: &TokenAudit| {
                 let metadata = serde_json::from_str::<Value>(&entry.metadata).ok();
@@ -151,5 +160,18 @@ impl Audit {
             ]
         };
         Ok(lay_out(&AUDIT, &entries.iter().map(row).collect::<Vec<_>>()))
+    }
+
+    async fn entries(&self, storage: &dyn Storage) -> Result<Vec<TokenAudit>, Failure> {
+        if self.ids.is_empty() {
+            return Ok(storage.audit(None, self.limit).await?);
+        }
+        let mut entries = Vec::new();
+        for id in &self.ids {
+            if entries.is_empty() {
+                entries = storage.audit(Some(id), self.limit).await?;
+            }
+        }
+        Ok(entries)
     }
 }

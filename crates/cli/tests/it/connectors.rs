@@ -218,6 +218,16 @@ fn deleted(place: &Place) {
     let alive = ["connectors", "delete", "telegram_bot", NASTY, "--reason", "x"];
     let ran = place.run(&alive);
     assert!(ran.stderr.contains("its next heartbeat registers it anew"), "{ran:?}");
+
+    // Who did it is on the trail, under a name that can be given back as it is printed.
+    let trail = place.run(&["token", "audit", "--json"]).json()["audit"].clone();
+    let newest = &trail[0];
+    assert_eq!((&newest["action"], &newest["by"]), (&json!("connector_delete"), &json!("ann")));
+    assert_eq!(newest["metadata"]["endpoint_identity"], NASTY);
+    let on = newest["on"].as_str().unwrap();
+    let of_it = place.run(&["token", "audit", on, "--json"]).json()["audit"].clone();
+    let actions = of_it.as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap());
+    assert_eq!(actions.collect::<Vec<_>>(), ["connector_delete", "connector_archive"]);
 }
 
 /// More than one page, in one table.

@@ -25,7 +25,7 @@ impl Place {
     }
 }
 
-const SCOPE: [&str; 6] =
+pub const SCOPE: [&str; 6] =
     ["--channel", "telegram", "--provider", "telegram", "--endpoint", "test_bot"];
 
 fn with(server: &Server, token: &str, path: &str) -> Answer {

@@ -1,12 +1,15 @@
 //! `tenure serve` as its clients meet it, on SQLite and on PostgreSQL.
 
 mod access;
+mod connectors;
 mod crash;
 mod ending;
 mod fence;
+mod heartbeat;
 mod inbox;
 mod nasty;
 mod overload;
+mod statistics;
 mod submit;
 
 use std::collections::BTreeMap;
@@ -167,6 +170,19 @@ impl Answer {
     }
 }
 
+impl Answer {
+    /// The same in the form that dashboards know.
+    #[track_caller]
+    pub fn fails(self, status: u16, code: &str) -> Value {
+        let error = &self.body["error"];
+        assert_eq!((self.status, &error["code"]), (status, &json!(code)), "{self:?}");
+        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{self:?}");
+        assert_eq!(error["butler"], "switchboard", "{self:?}");
+        assert!(error["details"].is_null() || error["details"].is_object(), "{self:?}");
+        error.clone()
+    }
+}
+
 /// A connection of a client, kept alive.
 pub fn agent() -> Agent {
     let config = Agent::config_builder().http_status_as_error(false);
@@ -223,6 +239,29 @@ impl Server {
     }
 
     #[track_caller]
+    pub fn delete(&self, path: &str, body: &Value) -> Answer {
+        let mut request = agent().delete(self.url(path)).force_send_body();
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = request.header("content-type", "application/json");
+        Answer::of(request.send(body.to_string()).unwrap())
+    }
+
+    #[track_caller]
+    pub fn beat(&self, heartbeat: &Value) -> Answer {
+        self.post(HEARTBEAT, heartbeat)
+    }
+
+    /// A sample of the metrics, as it is written.
+    #[track_caller]
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let Value::String(text) = self.get("/metrics").is(200) else { panic!() };
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.map(|value| value.parse().unwrap())
+    }
+
+    #[track_caller]
     pub fn ingest(&self, envelope: &Value) -> Answer {
         self.post(INGEST, envelope)
     }
@@ -263,6 +302,31 @@ pub const BATCH: &str = "/api/switchboard/ingest/batch";
 pub const INBOX: &str = "/api/switchboard/inbox";
 pub const LETTERS: &str = "/api/switchboard/dead-letters";
 pub const FENCES: &str = "/api/switchboard/fences";
+
+pub const HEARTBEAT: &str = "/api/switchboard/heartbeat";
+pub const CONNECTORS: &str = "/api/connectors";
+
+/// A beat of a process that runs for so many seconds and has ingested so many messages.
+pub fn heartbeat(identity: &str, instance: u128, uptime_s: u64, ingested: u64) -> Value {
+    json!({
+        "schema_version": "connector.heartbeat.v1",
+        "connector": {
+            "connector_type": "telegram_bot", "endpoint_identity": identity,
+            "instance_id": uuid::Uuid::from_u128(instance).to_string(), "version": "1.4.2"
+        },
+        "status": { "state": "healthy", "uptime_s": uptime_s },
+        "counters": {
+            "messages_ingested": ingested, "messages_failed": 0, "source_api_calls": ingested,
+            "checkpoint_saves": 0
+        },
+        "sent_at": now()
+    })
+}
+
+/// As RFC 3339 has it.
+pub fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
 
 /// An event of the bot `test_bot`.
 pub fn envelope(event_id: &str) -> Value {

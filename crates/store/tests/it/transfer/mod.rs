@@ -53,7 +53,7 @@ fn operator(force: bool) -> Operator {
         ttl: Ttl::new(TTL).unwrap(),
         reason: Reason::new("checkpoint move").unwrap(),
         force,
-        entropy: || u128::from(unique()) << 70,
+        entropy: || u128::from(unique()) << 80,
     }
 }
 
