@@ -246,8 +246,8 @@ pub struct HistoryQuery {
 ///    ([`STOPPING`]). State, message, version, uptime and checkpoint are of the instance that
 ///    stands; a beat without a cursor leaves the checkpoint before, one without capabilities those
 ///    of its instance.
-/// 5. `last_heartbeat_at`, `interval` and `drift` of a connector are those of the newest beat of any
-///    instance that was not late. The interval of an instance is the first gap between two of
+/// 5. `last_heartbeat_at`, `interval` and `drift` of a connector are those of the newest beat of
+///    any instance that was not late. The interval of an instance is the first gap between two of
 ///    its beats, at most an hour; then (4 x before + min(gap, 2 x before)) / 5. A gap of less than
 ///    a second is none.
 /// 6. Nothing is received before what was counted: a time of arrival is never earlier than the

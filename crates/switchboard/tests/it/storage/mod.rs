@@ -5,13 +5,16 @@ mod beat;
 mod commit;
 mod fence;
 mod inbox;
+mod instance;
 pub mod kit;
 mod letter;
+mod outcome;
 mod prune;
 mod recount;
 mod registry;
 mod replica;
 mod statistics;
+mod tidy;
 mod token;
 pub mod told;
 
@@ -143,17 +146,19 @@ cases! {
         what_could_not_be_written_is_owed
         a_checkpoint_stays_until_another_is_told
         what_an_instance_can_do_stays
+        the_interval_follows_the_gaps
+        an_ended_token_beats_for_nobody
+        a_token_registers_a_few
+        the_history_page_by_page
+    }
+    instance {
         the_one_that_started_later_stands
         the_earliest_start_counts
         equal_starts_change_nobody
         a_silent_instance_gives_way
         a_slow_instance_may_be_silent_for_longer
         a_stopping_instance_gives_way
-        the_interval_follows_the_gaps
-        an_ended_token_beats_for_nobody
-        a_token_registers_a_few
         ten_instances_at_once
-        the_history_page_by_page
     }
     registry {
         an_operator_registers
@@ -179,15 +184,19 @@ cases! {
         periods_grow_and_shrink
         sums_are_of_everybody
         counting_does_not_overflow
+        two_count_at_once
+    }
+    outcome {
         outcomes_are_noted_once
         fanout_counts_who_has_acknowledged
         outcomes_alone_are_counted
+    }
+    tidy {
         what_is_not_counted_is_kept
         beats_are_kept_for_whole_days
         hours_days_and_the_rest_have_their_time
         periods_shrink_by_what_was_kept
         a_step_of_tidying_is_bounded
-        two_count_at_once
     }
     recount {
         statistics_equal_a_recount

@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use tenure_switchboard::storage::{
-    Found, HistoryKeep, Outcomes, Period, Reported, Step, Storage, When,
-};
+use tenure_switchboard::storage::{MOST, Period, Step, Storage, When};
 use tenure_wire::heartbeat::Health;
-use uuid::Uuid;
 
-use super::kit::{commit_one, named as submitted, stored};
+use super::outcome::{message, report};
 use super::told::{
-    DAY, HOUR, MIDNIGHT, MINUTE, SECOND, beat, bot, connector, count, counters, epoch, hear,
-    history, id, instance, measures, named, of, saying, series, take,
+    DAY, HOUR, MIDNIGHT, MINUTE, beat, bot, connector, count, epoch, hear, history, measures,
+    named, of, saying, series, take,
 };
 use crate::place::Place;
 
@@ -197,7 +194,7 @@ pub async fn nothing_arrives_before_what_was_counted(place: Place) {
     assert_eq!(count(storage, 1, T + 4 * HOUR + 1).await.outcomes, 1);
 }
 
-async fn sums(storage: &Arc<dyn Storage>) -> [(i64, i64); 3] {
+pub async fn sums(storage: &Arc<dyn Storage>) -> [(i64, i64); 3] {
     let mut sums = [(0, 0); 3];
     for (sum, period) in sums.iter_mut().zip(Period::ALL) {
         let (_, found) = storage.sums(period).await.unwrap();
@@ -272,7 +269,7 @@ pub async fn sums_are_of_everybody(place: Place) {
 /// Numbers without end, in one step, end where numbers do.
 pub async fn counting_does_not_overflow(place: Place) {
     let storage = &place.storage;
-    let most = tenure_switchboard::storage::MOST;
+    let most = MOST;
     for number in 0..4 {
         let mut told = beat(1, T + number, 60 + number, 0);
         told.heartbeat.counters.messages_ingested = if number % 2 == 0 { most } else { 0 };
@@ -290,242 +287,6 @@ pub async fn counting_does_not_overflow(place: Place) {
     hear(storage, 1, T + HOUR, 3660, 5).await;
     count(storage, 1, T + 40 * DAY).await;
     assert_eq!(sums(storage).await, [(0, 0); 3]);
-}
-
-/// A message in the inbox.
-async fn message(storage: &Arc<dyn Storage>, name: &str) -> Uuid {
-    stored(&commit_one(storage, submitted(&[name])).await)[0].request_id
-}
-
-async fn report(
-    storage: &Arc<dyn Storage>,
-    request_id: Uuid,
-    acked: &[&str],
-    failed: &[&str],
-    at: i64,
-) -> Reported {
-    let texts = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect();
-    let outcomes = Outcomes {
-        request_id,
-        connector_type: "telegram_bot".to_owned(),
-        endpoint_identity: "bot".to_owned(),
-        acked: texts(acked),
-        failed: texts(failed),
-    };
-    storage.report(&outcomes, When::At(at)).await.unwrap()
-}
-
-async fn state(storage: &Arc<dyn Storage>, request_id: Uuid) -> String {
-    match storage.message(request_id).await.unwrap() {
-        Found::Message(message) => message.lifecycle_state,
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn outcomes(storage: &Arc<dyn Storage>, request_id: Uuid) -> (String, String) {
-    let (acked, failed) = storage.outcomes(request_id).await.unwrap();
-    (acked.join(" "), failed.join(" "))
-}
-
-fn of_two(a: &str, b: &str) -> (String, String) {
-    (a.to_owned(), b.to_owned())
-}
-
-pub async fn outcomes_are_noted_once(place: Place) {
-    let storage = &place.storage;
-    let told = |changed| Reported { changed, found: true };
-    let (one, two) = (message(storage, "a").await, message(storage, "b").await);
-    assert_eq!(state(storage, one).await, "accepted");
-    assert_eq!(outcomes(storage, one).await, of_two("", ""));
-    assert_eq!(report(storage, one, &["health", "general"], &[], T).await, told(2));
-    assert_eq!(state(storage, one).await, "dispatched");
-    assert_eq!(outcomes(storage, one).await, of_two("general health", ""));
-    assert_eq!(report(storage, one, &["health"], &[], T + 1).await, told(0));
-    // Who has acknowledged stays so.
-    assert_eq!(report(storage, one, &[], &["health"], T + 1).await, told(0));
-    assert_eq!(state(storage, one).await, "dispatched");
-    // Who has failed may do it later.
-    assert_eq!(report(storage, one, &["health"], &["Zoo", "finance"], T + 2).await, told(2));
-    assert_eq!(report(storage, one, &[], &["finance"], T + 2).await, told(0));
-    assert_eq!(state(storage, one).await, "failed");
-    assert_eq!(outcomes(storage, one).await, of_two("general health", "Zoo finance"));
-    assert_eq!(report(storage, one, &["finance"], &[], T + 3).await, told(1));
-    assert_eq!(state(storage, one).await, "failed");
-    assert_eq!(report(storage, one, &["Zoo"], &[], T + 3).await, told(1));
-    assert_eq!(state(storage, one).await, "dispatched");
-    assert_eq!(outcomes(storage, one).await, of_two("Zoo finance general health", ""));
-    assert_eq!(
-        (state(storage, two).await.as_str(), outcomes(storage, two).await),
-        ("accepted", of_two("", ""))
-    );
-    // Of what is not in the inbox nothing is noted.
-    let nobody = id(7);
-    assert_eq!(report(storage, nobody, &["a"], &["b"], T).await, Reported::default());
-    assert_eq!(outcomes(storage, nobody).await, of_two("", ""));
-}
-
-pub async fn fanout_counts_who_has_acknowledged(place: Place) {
-    let storage = &place.storage;
-    let evening = MIDNIGHT + DAY - MINUTE;
-    let (one, two) = (message(storage, "a").await, message(storage, "b").await);
-    report(storage, one, &["health", "general"], &["finance"], evening).await;
-    report(storage, two, &["health"], &["general"], evening).await;
-    assert!(storage.fanout("2026-01-01").await.unwrap().is_empty());
-    let rolled = count(storage, 1, evening + 1).await;
-    assert_eq!((rolled.beats, rolled.outcomes), (0, 3));
-    // The same again is not counted again; what failed is counted when it is taken.
-    report(storage, one, &["health"], &[], evening + 2 * MINUTE).await;
-    report(storage, two, &["general"], &[], evening + 2 * MINUTE).await;
-    assert_eq!(count(storage, 1, evening + HOUR).await.outcomes, 1);
-    let fanout = |since: &'static str| async move {
-        let fanout = storage.fanout(since).await.unwrap();
-        assert!(fanout.iter().all(|it| it.connector_type == "telegram_bot"));
-        assert!(fanout.iter().all(|it| it.endpoint_identity == "bot"));
-        fanout.into_iter().map(|it| format!("{} {}", it.target, it.messages)).collect::<Vec<_>>()
-    };
-    assert_eq!(fanout("2026-02-15").await, ["general 2", "health 2"]);
-    assert_eq!(fanout("2026-02-16").await, ["general 1"]);
-    assert!(fanout("2026-02-17").await.is_empty());
-    assert!(storage.delete(&bot(), "me", "over").await.is_ok_and(|deleted| !deleted));
-    hear(storage, 1, evening, 60, 1).await;
-    assert!(storage.delete(&bot(), "me", "over").await.unwrap());
-    assert!(fanout("2026-02-15").await.is_empty());
-}
-
-/// Beats and outcomes of the same quarter of an hour are counted by the same step.
-pub async fn outcomes_alone_are_counted(place: Place) {
-    let storage = &place.storage;
-    let one = message(storage, "a").await;
-    report(storage, one, &["health"], &[], T).await;
-    hear(storage, 1, T + 10 * MINUTE, 60, 1).await;
-    report(storage, one, &["general"], &[], T + 20 * MINUTE).await;
-    let step = storage.roll_up(epoch(1), When::At(T + HOUR)).await.unwrap();
-    assert_eq!((step.beats, step.outcomes, step.upto, step.more), (1, 1, T + 15 * MINUTE, true));
-    let step = storage.roll_up(epoch(1), When::At(T + HOUR)).await.unwrap();
-    assert_eq!((step.beats, step.outcomes, step.upto, step.more), (0, 1, T + HOUR, false));
-}
-
-const NOTHING: HistoryKeep = HistoryKeep { beats: 0, hours: 0, days: 0, outcomes: 0 };
-
-async fn tidy(storage: &Arc<dyn Storage>, keep: HistoryKeep, at: i64) {
-    while storage.tidy(keep, When::At(at)).await.unwrap().more {}
-}
-
-pub async fn what_is_not_counted_is_kept(place: Place) {
-    let storage = &place.storage;
-    let one = message(storage, "a").await;
-    for day in 0..5 {
-        hear(storage, 1, T + day * DAY, 60 + day, day + 1).await;
-    }
-    report(storage, one, &["health"], &["finance"], T).await;
-    let now = T + 100 * DAY;
-    tidy(storage, NOTHING, now).await;
-    assert_eq!(history(storage, &bot()).await.len(), 5);
-    assert_eq!(outcomes(storage, one).await, of_two("health", ""));
-    // Three days of it are counted: what is left of the third is kept with it.
-    count(storage, 1, T + 2 * DAY + 1).await;
-    tidy(storage, NOTHING, now).await;
-    assert_eq!(history(storage, &bot()).await.len(), 3);
-    count(storage, 1, now).await;
-    let days = series(storage, &bot(), Step::Day).await;
-    assert_eq!(days.values().map(|it| it.messages_ingested).sum::<i64>(), 5);
-    tidy(storage, NOTHING, now).await;
-    assert!(history(storage, &bot()).await.is_empty());
-    assert_eq!(outcomes(storage, one).await, of_two("", ""));
-    assert_eq!(connector(storage).await.counters, counters(5));
-}
-
-pub async fn beats_are_kept_for_whole_days(place: Place) {
-    let storage = &place.storage;
-    for day in 0..10 {
-        for hour in [0, 23] {
-            let at = MIDNIGHT + day * DAY + hour * HOUR;
-            hear(storage, 1, at, 60 + at / SECOND, 1).await;
-        }
-    }
-    let now = MIDNIGHT + 9 * DAY + 23 * HOUR + 1;
-    count(storage, 1, now).await;
-    let keep = HistoryKeep { beats: 7 * DAY, ..HistoryKeep::default() };
-    tidy(storage, keep, now).await;
-    // Two days have ended seven days ago, and a part of the third is as old.
-    let first = history(storage, &bot()).await[0].received_at;
-    assert_eq!(first, MIDNIGHT + 2 * DAY);
-    tidy(storage, keep, MIDNIGHT + 10 * DAY - 1).await;
-    assert_eq!(history(storage, &bot()).await[0].received_at, MIDNIGHT + 2 * DAY);
-    tidy(storage, keep, MIDNIGHT + 10 * DAY + 1).await;
-    assert_eq!(history(storage, &bot()).await[0].received_at, MIDNIGHT + 3 * DAY);
-}
-
-pub async fn hours_days_and_the_rest_have_their_time(place: Place) {
-    let storage = &place.storage;
-    let one = message(storage, "a").await;
-    report(storage, one, &["health"], &[], T).await;
-    hear(storage, 1, T, 60, 1).await;
-    hear(storage, 2, T, 30, 1).await;
-    let keep = HistoryKeep { beats: DAY, hours: 20 * DAY, days: 60 * DAY, outcomes: 40 * DAY };
-    let left = |at: i64| async move {
-        count(storage, 1, at).await;
-        let tidied = storage.tidy(keep, When::At(at)).await.unwrap();
-        assert!(!tidied.more, "{tidied:?}");
-        let hours = series(storage, &bot(), Step::Hour).await.len();
-        let days = series(storage, &bot(), Step::Day).await.len();
-        let fanout = storage.fanout("2026-01-01").await.unwrap().len();
-        let acked = storage.outcomes(one).await.unwrap().0.len();
-        let known = super::told::shown(storage, &bot()).await;
-        let gone = [
-            tidied.hourly_rows_deleted,
-            tidied.daily_rows_deleted,
-            tidied.fanout_rows_deleted,
-            tidied.outcome_rows_deleted,
-            tidied.instances_deleted,
-        ];
-        ([hours, days, fanout, acked, known.instances.len()], gone)
-    };
-    assert_eq!(left(T + 19 * DAY).await, ([1, 1, 1, 1, 2], [0; 5]));
-    assert_eq!(left(T + 21 * DAY).await, ([0, 1, 1, 1, 2], [1, 0, 0, 0, 0]));
-    assert_eq!(left(T + 39 * DAY).await, ([0, 1, 1, 1, 2], [0; 5]));
-    // The one that stands for its connector stays.
-    assert_eq!(left(T + 42 * DAY).await, ([0, 1, 1, 0, 1], [0, 0, 0, 1, 1]));
-    assert_eq!(instance(storage, 2).await.instance_id, id(2));
-    assert_eq!(left(T + 59 * DAY).await, ([0, 1, 1, 0, 1], [0; 5]));
-    assert_eq!(left(T + 62 * DAY).await, ([0, 0, 0, 0, 1], [0, 1, 1, 0, 0]));
-    assert_eq!(left(T + 900 * DAY).await, ([0, 0, 0, 0, 1], [0; 5]));
-}
-
-/// Hours and days are needed until they have left the periods, however long that takes.
-pub async fn periods_shrink_by_what_was_kept(place: Place) {
-    let storage = &place.storage;
-    hear(storage, 1, T, 60, 5).await;
-    hear(storage, 1, T + 6 * DAY, 120, 7).await;
-    count(storage, 1, T + 6 * DAY + 1).await;
-    assert_eq!(sums(storage).await, [(2, 4), (7, 14), (7, 14)]);
-    // Nobody counts for a while, and what is old is taken away.
-    tidy(storage, NOTHING, T + 300 * DAY).await;
-    count(storage, 1, T + 7 * DAY).await;
-    assert_eq!(sums(storage).await, [(0, 0), (2, 4), (7, 14)]);
-    tidy(storage, NOTHING, T + 300 * DAY).await;
-    count(storage, 1, T + 31 * DAY).await;
-    assert_eq!(sums(storage).await, [(0, 0), (0, 0), (2, 4)]);
-    count(storage, 1, T + 300 * DAY).await;
-    assert_eq!(sums(storage).await, [(0, 0); 3]);
-}
-
-pub async fn a_step_of_tidying_is_bounded(place: Place) {
-    let storage = &place.storage;
-    place
-        .execute(
-            "INSERT INTO connector_fanout_daily
-                (connector_type, endpoint_identity, target_butler, day, message_count)
-            WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1500)
-            SELECT 'api', 'bot', CAST(n AS text), '2026-02-15', 1 FROM n",
-        )
-        .await;
-    let now = T + 900 * DAY;
-    let step = storage.tidy(HistoryKeep::default(), When::At(now)).await.unwrap();
-    assert_eq!((step.fanout_rows_deleted, step.more), (1000, true));
-    let step = storage.tidy(HistoryKeep::default(), When::At(now)).await.unwrap();
-    assert_eq!((step.fanout_rows_deleted, step.more), (500, false));
-    assert_eq!(storage.tidy(NOTHING, When::At(now)).await.unwrap().fanout_rows_deleted, 0);
 }
 
 /// Somebody counts under an old hold at the same time: nothing is counted twice.

@@ -324,8 +324,8 @@ fn keep_instance(db: &Connection, next: &Next<'_>, owed: &Counters) -> rusqlite:
             checkpoint_updated_at = CASE WHEN excluded.checkpoint_cursor IS NULL
                 THEN checkpoint_updated_at ELSE excluded.checkpoint_updated_at END,
             capabilities = coalesce(excluded.capabilities, capabilities),
-            interval_micros = excluded.interval_micros, drift_micros = excluded.drift_micros, beats = beats + 1,
-            resets = resets + excluded.resets";
+            interval_micros = excluded.interval_micros, drift_micros = excluded.drift_micros,
+            beats = beats + 1, resets = resets + excluded.resets";
     let Next { heartbeat, at, .. } = next;
     let (cursor, updated_at) = checkpoint(heartbeat);
     let is_stopping =

@@ -213,7 +213,7 @@ pub(super) fn sums(db: &Connection, period: Period) -> rusqlite::Result<Vec<Sum>
 
 pub(super) fn fanout(db: &Connection, since_day: &str) -> rusqlite::Result<Vec<Fanned>> {
     let sql = "SELECT connector_type, endpoint_identity, target_butler, sum(message_count)
-        FROM connector_fanout_daily WHERE day >= ?1
+        FROM connector_fanout_daily INDEXED BY connector_fanout_daily_age WHERE day >= ?1
         GROUP BY connector_type, endpoint_identity, target_butler
         ORDER BY connector_type, endpoint_identity, target_butler";
     all(db, sql, [since_day], |row| {

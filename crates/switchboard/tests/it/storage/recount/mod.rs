@@ -1,22 +1,24 @@
 //! Histories of days, made at random and told to the store, whose numbers are compared with a plain
 //! recount of what was sent.
 
+mod event;
+mod plain;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tenure_switchboard::storage::{
-    Beat, HistoryKeep, Measures, Name, Outcomes, Period, Step, Storage, When,
-};
+use tenure_switchboard::storage::{Beat, HistoryKeep, Name, Outcomes, Period, Step, Storage, When};
 use tenure_wire::heartbeat::{Counters, Health};
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
+use event::{Event, Fate, Hold, histories};
+use plain::{Heard, Recount, list};
+
 use super::kit::{commit_one, named as submitted, stored};
 use super::told::{
-    DAY, HOUR, MIDNIGHT, MINUTE, SECOND, beat, epoch, history as told_history, named, of, saying,
-    shown, take,
+    DAY, HOUR, MIDNIGHT, SECOND, beat, epoch, history, named, of, saying, shown, take,
 };
 use crate::place::Place;
 
@@ -25,109 +27,12 @@ const PROCESSES: usize = 6;
 const MESSAGES: usize = 3;
 const TARGETS: [&str; 3] = ["health", "general", "Zoo"];
 
-#[derive(Clone, Debug)]
-enum Event {
-    /// So many seconds pass; the store's clock may also be set back.
-    Pass(i64),
-    /// A process has done something, and says so.
-    Beat { who: usize, done: i64, state: usize, fate: Fate },
-    /// Something that was under way arrives.
-    Arrive(usize),
-    /// A process starts again, with a new id or with its old one.
-    Restart { who: usize, same_id: bool },
-    /// A counter of a process goes down.
-    Reset { who: usize, counter: usize },
-    /// The clock of a process is so far off, in seconds.
-    Clock { who: usize, ahead: i64 },
-    /// Something is counted: so many steps, or all.
-    Count { steps: usize, hold: Hold },
-    /// A target says what became of a message.
-    Report { message: usize, target: usize, acked: bool },
-    /// What is old is taken away.
-    Tidy,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Fate {
-    Arrives,
-    ArrivesTwice,
-    IsLost,
-    IsUnderWay,
-    /// The history cannot be written.
-    IsUnwritten,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Hold {
-    Same,
-    Newer,
-    Older,
-}
-
-fn fate() -> impl Strategy<Value = Fate> {
-    prop_oneof![
-        12 => Just(Fate::Arrives),
-        1 => Just(Fate::ArrivesTwice),
-        1 => Just(Fate::IsLost),
-        3 => Just(Fate::IsUnderWay),
-        1 => Just(Fate::IsUnwritten),
-    ]
-}
-
-fn hold() -> impl Strategy<Value = Hold> {
-    prop_oneof![6 => Just(Hold::Same), 2 => Just(Hold::Newer), 1 => Just(Hold::Older)]
-}
-
-fn event() -> impl Strategy<Value = Event> {
-    let who = 0..PROCESSES;
-    let beat = (who.clone(), 0..50_i64, 0..5_usize, fate())
-        .prop_map(|(who, done, state, fate)| Event::Beat { who, done, state, fate });
-    let seconds = prop_oneof![
-        8 => 0..300_i64,
-        4 => 300..7_200_i64,
-        2 => 7_200..100_000_i64,
-        1 => 100_000..3_000_000_i64,
-        1 => -900..0_i64,
-    ];
-    let restart =
-        (who.clone(), any::<bool>()).prop_map(|(who, same_id)| Event::Restart { who, same_id });
-    let reset = (who.clone(), 0..5_usize).prop_map(|(who, counter)| Event::Reset { who, counter });
-    let ahead = prop_oneof![Just(0), -400..400_i64, Just(400 * 86_400), Just(-400 * 86_400)];
-    let clock = (who, ahead).prop_map(|(who, ahead)| Event::Clock { who, ahead });
-    let count = (0..3_usize, hold()).prop_map(|(steps, hold)| Event::Count { steps, hold });
-    let report = (0..MESSAGES, 0..TARGETS.len(), any::<bool>())
-        .prop_map(|(message, target, acked)| Event::Report { message, target, acked });
-    prop_oneof![
-        30 => beat,
-        14 => seconds.prop_map(Event::Pass),
-        6 => any::<usize>().prop_map(Event::Arrive),
-        2 => restart,
-        1 => reset,
-        1 => clock,
-        5 => count,
-        3 => report,
-        2 => Just(Event::Tidy),
-    ]
-}
-
-/// Events, and whether old things are ever taken away.
-fn history() -> impl Strategy<Value = (Vec<Event>, bool)> {
-    (prop::collection::vec(event(), 40..120), any::<bool>())
-}
-
 #[derive(Clone)]
 struct Process {
     id: u128,
     started: i64,
     counters: [i64; 5],
     ahead: i64,
-}
-
-/// A beat that arrived.
-struct Heard {
-    beat: Beat,
-    at: i64,
-    written: bool,
 }
 
 /// What the test knows of what it did.
@@ -151,16 +56,6 @@ struct World<'a> {
 
 fn name_of(who: usize) -> Name {
     named(["telegram_bot", "gmail", "api"][who % CONNECTORS], "bot")
-}
-
-fn list(counters: &Counters) -> [i64; 5] {
-    [
-        counters.messages_ingested,
-        counters.messages_failed,
-        counters.source_api_calls,
-        counters.checkpoint_saves,
-        counters.dedupe_accepted,
-    ]
 }
 
 fn heartbeat(who: usize, process: &Process, state: usize, now: i64) -> Beat {
@@ -367,7 +262,7 @@ impl World<'_> {
                 assert_eq!(list(&it.counters), of.counters);
             }
             if !self.tidies {
-                let found = told_history(self.storage(), &name).await;
+                let found = history(self.storage(), &name).await;
                 let found = found.iter().map(|it| ((it.received_at, it.late), list(&it.deltas)));
                 let told = recount.entries.iter().filter(|it| it.name == name && it.written);
                 let mut told: Vec<_> = told.map(|it| ((it.at, it.late), it.told)).collect();
@@ -376,118 +271,6 @@ impl World<'_> {
                 assert_eq!(found.collect::<Vec<_>>(), told, "{name:?}");
             }
         }
-    }
-}
-
-/// What a beat is worth.
-struct Entry {
-    name: Name,
-    at: i64,
-    state: Health,
-    late: bool,
-    written: bool,
-    /// What the counters grew by.
-    grown: [i64; 5],
-    /// The same, with what could not be told before.
-    told: [i64; 5],
-}
-
-#[derive(Clone, Copy, Default)]
-struct Worth {
-    newest: Option<(i64, i64)>,
-    counters: [i64; 5],
-    owed: [i64; 5],
-    /// Beats, late ones and resets.
-    counts: [i64; 3],
-}
-
-/// All that was heard before a time, from the first beat on.
-struct Recount {
-    entries: Vec<Entry>,
-    before: i64,
-    instances: BTreeMap<(Name, Uuid), Worth>,
-    /// Whether the last beat was late, and whether it was a reset.
-    last: (bool, bool),
-}
-
-impl Recount {
-    fn of(heard: &[Heard], before: i64) -> Self {
-        let mut recount =
-            Self { entries: Vec::new(), before, instances: BTreeMap::new(), last: (false, false) };
-        for Heard { beat, at, written } in heard {
-            let told = &beat.heartbeat;
-            let name = named(&told.connector_type, &told.endpoint_identity);
-            let of = recount.instances.entry((name.clone(), told.instance_id)).or_default();
-            let sent = told.sent_at_micros.min(at + 5 * MINUTE);
-            let late =
-                of.newest.is_some_and(|(uptime, before)| told.uptime_s <= uptime && sent <= before);
-            let mut entry = Entry {
-                name,
-                at: *at,
-                state: told.state,
-                late,
-                written: *written,
-                grown: [0; 5],
-                told: [0; 5],
-            };
-            let mut reset = false;
-            if !late {
-                for (number, now) in list(&told.counters).into_iter().enumerate() {
-                    let went_down = now < of.counters[number];
-                    reset |= went_down;
-                    let from = if went_down { 0 } else { of.counters[number] };
-                    entry.grown[number] = now - from;
-                    entry.told[number] = now - from + of.owed[number];
-                }
-                of.owed = if *written { [0; 5] } else { entry.told };
-                of.counters = list(&told.counters);
-                of.newest = Some((told.uptime_s, sent));
-            }
-            of.counts[0] += 1;
-            of.counts[1] += i64::from(late);
-            of.counts[2] += i64::from(reset);
-            recount.last = (late, reset);
-            recount.entries.push(entry);
-        }
-        recount
-    }
-
-    fn names(&self) -> BTreeSet<Name> {
-        self.entries.iter().map(|it| it.name.clone()).collect()
-    }
-
-    /// What counts of a connector since a time.
-    fn counted(&self, name: &Name, since: i64) -> impl Iterator<Item = &Entry> {
-        let is_in = move |at: i64| at >= since && at < self.before;
-        self.entries.iter().filter(move |it| it.name == *name && it.written && is_in(it.at))
-    }
-
-    fn series(&self, name: &Name, step: Step, since: i64) -> Vec<(i64, Measures)> {
-        let length = match step {
-            Step::Hour => HOUR,
-            Step::Day => DAY,
-        };
-        let mut series: BTreeMap<i64, Measures> = BTreeMap::new();
-        for it in self.counted(name, since) {
-            let sum = series.entry(it.at / length * length).or_default();
-            let [ingested, failed, calls, _, dedupe] = it.told;
-            sum.messages_ingested += ingested;
-            sum.messages_failed += failed;
-            sum.source_api_calls += calls;
-            sum.dedupe_accepted += dedupe;
-            sum.heartbeat_count += 1;
-            match it.state {
-                Health::Healthy => sum.healthy_count += 1,
-                Health::Degraded => sum.degraded_count += 1,
-                Health::Error => sum.error_count += 1,
-            }
-        }
-        series.into_iter().collect()
-    }
-
-    fn sum(&self, name: &Name, since: i64) -> (i64, i64) {
-        let told = self.counted(name, since).map(|it| (it.told[0], it.told[1]));
-        told.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
     }
 }
 
@@ -534,7 +317,7 @@ pub async fn statistics_equal_a_recount(place: Place) {
         Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
     let handle = Handle::current();
     let played = tokio::task::block_in_place(|| {
-        TestRunner::new(config).run(&history(), |(events, tidies)| {
+        TestRunner::new(config).run(&histories(), |(events, tidies)| {
             handle.block_on(play(&place, &events, tidies));
             Ok(())
         })

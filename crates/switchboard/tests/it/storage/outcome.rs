@@ -1,0 +1,125 @@
+//! To whom messages went.
+
+use std::sync::Arc;
+
+use tenure_switchboard::storage::{Found, Outcomes, Reported, Storage, When};
+use uuid::Uuid;
+
+use super::kit::{commit_one, named as submitted, stored};
+use super::told::{DAY, HOUR, MIDNIGHT, MINUTE, bot, count, epoch, hear, id};
+use crate::place::Place;
+
+const T: i64 = MIDNIGHT + 10 * HOUR;
+
+/// A message in the inbox.
+pub async fn message(storage: &Arc<dyn Storage>, name: &str) -> Uuid {
+    stored(&commit_one(storage, submitted(&[name])).await)[0].request_id
+}
+
+pub async fn report(
+    storage: &Arc<dyn Storage>,
+    request_id: Uuid,
+    acked: &[&str],
+    failed: &[&str],
+    at: i64,
+) -> Reported {
+    let texts = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect();
+    let outcomes = Outcomes {
+        request_id,
+        connector_type: "telegram_bot".to_owned(),
+        endpoint_identity: "bot".to_owned(),
+        acked: texts(acked),
+        failed: texts(failed),
+    };
+    storage.report(&outcomes, When::At(at)).await.unwrap()
+}
+
+async fn state(storage: &Arc<dyn Storage>, request_id: Uuid) -> String {
+    match storage.message(request_id).await.unwrap() {
+        Found::Message(message) => message.lifecycle_state,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn outcomes(storage: &Arc<dyn Storage>, request_id: Uuid) -> (String, String) {
+    let (acked, failed) = storage.outcomes(request_id).await.unwrap();
+    (acked.join(" "), failed.join(" "))
+}
+
+pub fn of_two(a: &str, b: &str) -> (String, String) {
+    (a.to_owned(), b.to_owned())
+}
+
+pub async fn outcomes_are_noted_once(place: Place) {
+    let storage = &place.storage;
+    let told = |changed| Reported { changed, found: true };
+    let (one, two) = (message(storage, "a").await, message(storage, "b").await);
+    assert_eq!(state(storage, one).await, "accepted");
+    assert_eq!(outcomes(storage, one).await, of_two("", ""));
+    assert_eq!(report(storage, one, &["health", "general"], &[], T).await, told(2));
+    assert_eq!(state(storage, one).await, "dispatched");
+    assert_eq!(outcomes(storage, one).await, of_two("general health", ""));
+    assert_eq!(report(storage, one, &["health"], &[], T + 1).await, told(0));
+    // Who has acknowledged stays so.
+    assert_eq!(report(storage, one, &[], &["health"], T + 1).await, told(0));
+    assert_eq!(state(storage, one).await, "dispatched");
+    // Who has failed may do it later.
+    assert_eq!(report(storage, one, &["health"], &["Zoo", "finance"], T + 2).await, told(2));
+    assert_eq!(report(storage, one, &[], &["finance"], T + 2).await, told(0));
+    assert_eq!(state(storage, one).await, "failed");
+    assert_eq!(outcomes(storage, one).await, of_two("general health", "Zoo finance"));
+    assert_eq!(report(storage, one, &["finance"], &[], T + 3).await, told(1));
+    assert_eq!(state(storage, one).await, "failed");
+    assert_eq!(report(storage, one, &["Zoo"], &[], T + 3).await, told(1));
+    assert_eq!(state(storage, one).await, "dispatched");
+    assert_eq!(outcomes(storage, one).await, of_two("Zoo finance general health", ""));
+    assert_eq!(
+        (state(storage, two).await.as_str(), outcomes(storage, two).await),
+        ("accepted", of_two("", ""))
+    );
+    // Of what is not in the inbox nothing is noted.
+    let nobody = id(7);
+    assert_eq!(report(storage, nobody, &["a"], &["b"], T).await, Reported::default());
+    assert_eq!(outcomes(storage, nobody).await, of_two("", ""));
+}
+
+pub async fn fanout_counts_who_has_acknowledged(place: Place) {
+    let storage = &place.storage;
+    let evening = MIDNIGHT + DAY - MINUTE;
+    let (one, two) = (message(storage, "a").await, message(storage, "b").await);
+    report(storage, one, &["health", "general"], &["finance"], evening).await;
+    report(storage, two, &["health"], &["general"], evening).await;
+    assert!(storage.fanout("2026-01-01").await.unwrap().is_empty());
+    let rolled = count(storage, 1, evening + 1).await;
+    assert_eq!((rolled.beats, rolled.outcomes), (0, 3));
+    // The same again is not counted again; what failed is counted when it is taken.
+    report(storage, one, &["health"], &[], evening + 2 * MINUTE).await;
+    report(storage, two, &["general"], &[], evening + 2 * MINUTE).await;
+    assert_eq!(count(storage, 1, evening + HOUR).await.outcomes, 1);
+    let fanout = |since: &'static str| async move {
+        let fanout = storage.fanout(since).await.unwrap();
+        assert!(fanout.iter().all(|it| it.connector_type == "telegram_bot"));
+        assert!(fanout.iter().all(|it| it.endpoint_identity == "bot"));
+        fanout.into_iter().map(|it| format!("{} {}", it.target, it.messages)).collect::<Vec<_>>()
+    };
+    assert_eq!(fanout("2026-02-15").await, ["general 2", "health 2"]);
+    assert_eq!(fanout("2026-02-16").await, ["general 1"]);
+    assert!(fanout("2026-02-17").await.is_empty());
+    assert!(storage.delete(&bot(), "me", "over").await.is_ok_and(|deleted| !deleted));
+    hear(storage, 1, evening, 60, 1).await;
+    assert!(storage.delete(&bot(), "me", "over").await.unwrap());
+    assert!(fanout("2026-02-15").await.is_empty());
+}
+
+/// Beats and outcomes of the same quarter of an hour are counted by the same step.
+pub async fn outcomes_alone_are_counted(place: Place) {
+    let storage = &place.storage;
+    let one = message(storage, "a").await;
+    report(storage, one, &["health"], &[], T).await;
+    hear(storage, 1, T + 10 * MINUTE, 60, 1).await;
+    report(storage, one, &["general"], &[], T + 20 * MINUTE).await;
+    let step = storage.roll_up(epoch(1), When::At(T + HOUR)).await.unwrap();
+    assert_eq!((step.beats, step.outcomes, step.upto, step.more), (1, 1, T + 15 * MINUTE, true));
+    let step = storage.roll_up(epoch(1), When::At(T + HOUR)).await.unwrap();
+    assert_eq!((step.beats, step.outcomes, step.upto, step.more), (0, 1, T + HOUR, false));
+}
