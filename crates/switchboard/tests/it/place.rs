@@ -24,6 +24,13 @@ const EMPTY: &str = "DELETE FROM message_inbox; DELETE FROM ingest_dedupe;
     DELETE FROM connector_stats_daily; DELETE FROM connector_fanout_daily;
     DELETE FROM connector_stats_window; DELETE FROM inbox_outcome;
     DELETE FROM switchboard_replica";
+/// Days of the history that an earlier case made, all but those that every storage makes.
+const OTHER_DAYS: &str = "DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT c.relname FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
+        WHERE inhparent = 'connector_heartbeat_log'::regclass AND c.relname ~ '_p[0-9]{8}$'
+            AND to_date(right(c.relname, 8), 'YYYYMMDD')
+                NOT BETWEEN current_date - 1 AND current_date + 4
+    LOOP EXECUTE format('DROP TABLE %I', name); END LOOP; END $$";
 /// Nothing was counted yet.
 const UNCOUNTED: [&str; 2] = [
     "UPDATE connector_stats_progress SET epoch = 0, counted = 0, ceiling = 0, since_24h = 0,
@@ -69,6 +76,7 @@ impl Place {
             Some(schema) => {
                 on_postgres(&url, &schema, EMPTY).await;
                 on_postgres(&url, &schema, UNCOUNTED[1]).await;
+                on_postgres(&url, &schema, OTHER_DAYS).await;
                 schema
             }
             None => {
@@ -104,6 +112,14 @@ impl Place {
                 tokio::task::spawn_blocking(move || on_sqlite(&path, &sql)).await.unwrap()
             }
             At::Postgres { url, schema } => on_postgres(url, schema, sql).await,
+        }
+    }
+
+    /// URL and schema, where it is a schema.
+    pub fn schema(&self) -> (&str, &str) {
+        match &self.at {
+            At::Sqlite(_) => panic!("a file has no schema"),
+            At::Postgres { url, schema } => (url, schema),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What only several connections to PostgreSQL, or its rights and poolers, can get wrong.
 
+mod registry;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use crate::place::Place;
 use crate::storage::kit::{
     commit_one, event, fence, held, inbox, letter, make_token, positions, sent, stored, with_token,
 };
+use crate::storage::told::{DAY, MIDNIGHT};
 
 /// Handles as several replicas have them.
 async fn replicas(place: &Place, count: usize) -> Vec<Arc<dyn Storage>> {
@@ -142,10 +145,13 @@ async fn poolers_rights_and_encodings() {
     let (_, place) =
         server.url().split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let storage = open(format!("postgres://role:pass@{place}")).await.unwrap();
-    uses_everything(&(Arc::new(storage) as Arc<dyn Storage>), "plain").await;
+    let plain: Arc<dyn Storage> = Arc::new(storage);
+    uses_everything(&plain, "plain").await;
+    registry::uses_everything(&plain, MIDNIGHT).await;
 
     let pooled: Arc<dyn Storage> = Arc::new(open(pooler.url()).await.unwrap());
     uses_everything(&pooled, "pooled").await;
+    registry::uses_everything(&pooled, MIDNIGHT + 100 * DAY).await;
 
     // Somebody holds the row that all commits take: nobody waits for it for ever.
     let (client, connection) =

@@ -8,9 +8,7 @@ use tokio_postgres::types::Type;
 use super::super::value::{column, from_micros, missing, to_micros};
 use super::super::{Parameter, Postgres};
 use super::told;
-use crate::storage::{
-    Beat, Beaten, Ended, MOST_PER_TOKEN, SILENT, STOPPING, Taken, When,
-};
+use crate::storage::{Beat, Beaten, Ended, MOST_PER_TOKEN, SILENT, STOPPING, Taken, When};
 
 impl Postgres {
     pub(super) async fn take_beat(&self, beat: &Beat, when: When) -> Result<Beaten, StoreError> {

@@ -12,21 +12,23 @@ BEGIN
     FOR v_n IN 0 .. 3 LOOP
         v_name := 'connector_heartbeat_log_p' || to_char(v_today + v_n, 'YYYYMMDD');
         CONTINUE WHEN to_regclass('tenure.' || v_name) IS NOT NULL;
-        CONTINUE WHEN EXISTS (
-            SELECT FROM tenure.connector_heartbeat_log_default l
-            WHERE l.received_at >= (v_today + v_n)::timestamp AT TIME ZONE 'UTC'
-                AND l.received_at < (v_today + v_n + 1)::timestamp AT TIME ZONE 'UTC');
         BEGIN
+            -- One after another, from before the first look into the default: those who have
+            -- looked would keep each other from attaching.
             PERFORM pg_advisory_xact_lock(hashtextextended('tenure.connector_heartbeat_log', 0));
-            CONTINUE WHEN to_regclass('tenure.' || v_name) IS NOT NULL;
+            CONTINUE WHEN EXISTS (
+                SELECT FROM tenure.connector_heartbeat_log_default l
+                WHERE l.received_at >= (v_today + v_n)::timestamp AT TIME ZONE 'UTC'
+                    AND l.received_at < (v_today + v_n + 1)::timestamp AT TIME ZONE 'UTC');
             EXECUTE format('CREATE TABLE tenure.%I (LIKE tenure.connector_heartbeat_log)', v_name);
             EXECUTE format('ALTER TABLE tenure.connector_heartbeat_log ATTACH PARTITION tenure.%I '
                 'FOR VALUES FROM (%L) TO (%L)', v_name, to_char(v_today + v_n, 'YYYY-MM-DD')
                 || ' 00:00:00+00', to_char(v_today + v_n + 1, 'YYYY-MM-DD') || ' 00:00:00+00');
-        EXCEPTION WHEN check_violation OR lock_not_available OR deadlock_detected THEN
-            -- A beat of that day came in between, or somebody reads: until then there is the
-            -- default.
-            CONTINUE;
+        EXCEPTION
+            WHEN duplicate_table OR check_violation OR lock_not_available OR deadlock_detected THEN
+                -- Another one made it, a beat of that day came in between, or somebody reads: for
+                -- those there is the default.
+                CONTINUE;
         END;
     END LOOP;
 END $$;

@@ -3,8 +3,9 @@ WITH made AS (
     INSERT INTO tenure.connector_tokens (token_id, token_hash, environment, roles, scope_channel,
         scope_provider, scope_endpoint_identity, created_at, created_by, expires_at, description,
         replaces_token_id)
-    SELECT $1, $2, $3, $4, $5, $6, $7, clock_timestamp(), $9,
-        clock_timestamp() + $8 * interval '1 microsecond', $10, $11
+    SELECT $1, $2, $3, $4, $5, $6, $7, clock.now, $9,
+        clock.now + $8 * interval '1 microsecond', $10, $11
+    FROM (SELECT clock_timestamp() AS now OFFSET 0) AS clock
     WHERE $11 IS NULL OR EXISTS (SELECT FROM tenure.connector_tokens WHERE token_id = $11)
     RETURNING *
 )

@@ -1,0 +1,290 @@
+//! What only PostgreSQL can get wrong about connectors: days of the history, locks, time zones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::Code;
+use tenure_store::IfAbsent;
+use tenure_switchboard::storage::{
+    Beaten, ConnectorQuery, HistoryKeep, HistoryQuery, Outcomes, Period, Step, Storage, Tidied,
+    When, postgres,
+};
+use tenure_wire::heartbeat::Health;
+use testkit::{TEST_POSTGRES, service};
+use tokio::task::JoinSet;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::place::Place;
+use crate::storage::kit::{commit_one, event, inbox, sent};
+use crate::storage::told::{
+    DAY, HOUR, MIDNIGHT, MINUTE, SECOND, beat, bot, connector, count, counters, epoch, hear,
+    history, measures, named, of, saying, series, shown, take,
+};
+
+/// A session of its own, in the place's schema.
+async fn session(place: &Place) -> Client {
+    let (url, schema) = place.schema();
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(&format!("SET search_path TO {schema}")).await.unwrap();
+    client
+}
+
+/// Where the beats of a connector are kept, and whether there is room for a day.
+async fn number(place: &Place, sql: &str) -> i64 {
+    place.execute(&format!("SELECT ({sql})::bigint")).await
+}
+
+async fn in_default(place: &Place) -> i64 {
+    number(place, "SELECT count(*) FROM connector_heartbeat_log_default").await
+}
+
+async fn has_day(place: &Place, day: &str) -> bool {
+    let sql = format!(
+        "SELECT count(*) FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
+        WHERE inhparent = 'connector_heartbeat_log'::regclass
+            AND c.relname = 'connector_heartbeat_log_p{day}'"
+    );
+    number(place, &sql).await == 1
+}
+
+async fn tidy(storage: &Arc<dyn Storage>, at: i64) -> Tidied {
+    storage.tidy(HistoryKeep::default(), When::At(at)).await.unwrap()
+}
+
+/// Days that no other case makes: it is the only one in its year.
+#[tokio::test(flavor = "multi_thread")]
+async fn days_are_made_ahead_and_dropped_whole_once_counted() {
+    const START: i64 = MIDNIGHT + 365 * DAY;
+    let Some(place) = Place::postgres().await else { return };
+    let storage = &place.storage;
+    // Today has a day when the first beat comes.
+    assert!(matches!(storage.beat(&beat(1, 0, 1, 1), When::Now).await, Ok(Beaten::Taken(_))));
+    assert_eq!(in_default(&place).await, 0);
+    // Without one it is kept nevertheless, and that day stays where it is.
+    hear(storage, 1, START + HOUR, 60, 10).await;
+    assert_eq!(in_default(&place).await, 1);
+    tidy(storage, START + 2 * HOUR).await;
+    let days = ["20270215", "20270216", "20270217", "20270218", "20270219"];
+    let mut made = Vec::new();
+    for day in days {
+        made.push(has_day(&place, day).await);
+    }
+    assert_eq!(made, [false, true, true, true, false]);
+    hear(storage, 1, START + DAY, 3600, 11).await;
+    hear(storage, 1, START + 2 * DAY - 1, 7200, 12).await;
+    hear(storage, 1, START + 2 * DAY, 10_000, 13).await;
+    assert_eq!(in_default(&place).await, 1);
+    assert_eq!(number(&place, "SELECT count(*) FROM connector_heartbeat_log_p20270216").await, 2);
+
+    // Past its retention, and not counted: nothing goes.
+    let tidied = tidy(storage, START + 30 * DAY).await;
+    assert_eq!((tidied.heartbeat_partitions_dropped, tidied.heartbeat_rows_deleted), (0, 0));
+    assert_eq!(count(storage, 1, START + 9 * DAY).await.beats, 5);
+    // Counted, and a day is gone when its end is a week ago, not before.
+    let tidied = tidy(storage, START + 9 * DAY - 1).await;
+    assert_eq!(tidied.heartbeat_rows_deleted, 1);
+    assert!(has_day(&place, "20270216").await);
+    assert!(tidy(storage, START + 9 * DAY).await.heartbeat_partitions_dropped > 0);
+    assert!(!has_day(&place, "20270216").await && has_day(&place, "20270217").await);
+    assert_eq!(history(storage, &bot()).await.len(), 1);
+    // What was counted stays.
+    let days = series(storage, &bot(), Step::Day).await;
+    assert_eq!(days[&(START + DAY)], measures(2, [2, 0, 0]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_make_and_drop_the_same_days() {
+    const START: i64 = MIDNIGHT + 2 * 365 * DAY;
+    let Some(place) = Place::postgres().await else { return };
+    let replicas = super::replicas(&place, 4).await;
+    for (at, is_there) in [(START, true), (START + 20 * DAY, false)] {
+        if !is_there {
+            count(&place.storage, 1, at).await;
+        }
+        let mut working = JoinSet::new();
+        for storage in &replicas {
+            let storage = storage.clone();
+            working.spawn(async move { tidy(&storage, at).await });
+        }
+        working.join_all().await;
+        assert_eq!(has_day(&place, "20280215").await, is_there);
+    }
+}
+
+/// What a beat received before the bound of a step is committed before that step, or is not before
+/// the bound.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_beat_that_is_stuck_is_not_lost() {
+    let Some(place) = Place::postgres().await else { return };
+    let storage = &place.storage;
+    let stuck = session(&place).await;
+    stuck.batch_execute("BEGIN").await.unwrap();
+    let (_, schema) = place.schema();
+    let sql = format!(
+        "SELECT verdict FROM {schema}.connector_beat(NULL, NULL, 16, 0, 'telegram_bot', 'bot',
+            gen_random_uuid(), NULL, 'healthy', NULL, false, 1, '{{1,2,3,4,5}}', NULL, NULL, NULL,
+            now())"
+    );
+    assert_eq!(stuck.query_one(&sql, &[]).await.unwrap().get::<_, &str>(0), "taken");
+    let beside = of(&named("slack", "beside"), beat(2, 0, 1, 1));
+    storage.beat(&beside, When::Now).await.unwrap();
+    // Nobody counts past it, and others are heard.
+    let error = storage.roll_up(epoch(1), When::Now).await.map_err(|error| error.code());
+    storage.beat(&beside, When::Now).await.unwrap();
+    stuck.batch_execute("COMMIT").await.unwrap();
+    storage.roll_up(epoch(1), When::Now).await.unwrap();
+    let hours: Vec<i64> = series(storage, &bot(), Step::Hour)
+        .await
+        .into_values()
+        .map(|it| it.heartbeat_count)
+        .collect();
+    assert_eq!((hours, error.err()), (vec![1], Some(Code::Busy)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_goes_back_loses_nothing() {
+    let Some(place) = Place::postgres().await else { return };
+    let storage = &place.storage;
+    let Beaten::Taken(first) = storage.beat(&beat(1, 0, 60, 1), When::Now).await.unwrap() else {
+        panic!("not taken");
+    };
+    // It was an hour ahead when it was counted.
+    let ahead = first.received_at + HOUR;
+    assert_eq!(count(storage, 1, ahead).await.upto, ahead);
+    let Beaten::Taken(second) = storage.beat(&beat(1, 1, 120, 3), When::Now).await.unwrap() else {
+        panic!("not taken");
+    };
+    assert_eq!(second.received_at, ahead);
+    let rolled = storage.roll_up(epoch(1), When::Now).await.unwrap();
+    assert_eq!((rolled.upto, rolled.beats, rolled.more), (ahead, 0, false));
+    assert_eq!(count(storage, 1, ahead + SECOND).await.beats, 1);
+    let done: i64 =
+        series(storage, &bot(), Step::Hour).await.values().map(|it| it.messages_ingested).sum();
+    assert_eq!(done, 3);
+}
+
+/// Half an hour beside ours, and with a summer time that ends on 2026-11-01.
+#[tokio::test(flavor = "multi_thread")]
+async fn days_and_hours_are_of_utc() {
+    /// 2026-10-11T00:00:00Z.
+    const OCTOBER: i64 = 1_791_676_800 * SECOND;
+    let Some(place) = Place::postgres().await else { return };
+    let (url, schema) = place.schema();
+    let url = format!("{url}?options=-c%20TimeZone%3DAmerica/St_Johns");
+    let storage: Arc<dyn Storage> =
+        Arc::new(postgres::open(&url, schema, IfAbsent::Refuse).await.unwrap());
+    let storage = &storage;
+    tidy(storage, OCTOBER).await;
+    hear(storage, 1, OCTOBER + DAY - 1, 60, 5).await;
+    hear(storage, 1, OCTOBER + DAY, 120, 12).await;
+    assert_eq!(in_default(&place).await, 0);
+    assert_eq!(number(&place, "SELECT count(*) FROM connector_heartbeat_log_p20261011").await, 1);
+    count(storage, 1, OCTOBER + DAY + 1).await;
+    let hours = series(storage, &bot(), Step::Hour).await;
+    let days = series(storage, &bot(), Step::Day).await;
+    let (before, after) = (measures(5, [1, 0, 0]), measures(7, [1, 0, 0]));
+    assert_eq!(hours, [(OCTOBER + DAY - HOUR, before), (OCTOBER + DAY, after)].into());
+    assert_eq!(days, [(OCTOBER, before), (OCTOBER + DAY, after)].into());
+    // 30 days later the first one has left, and the second has not.
+    count(storage, 1, OCTOBER + 30 * DAY + MINUTE).await;
+    assert_eq!(storage.sums(Period::Month).await.unwrap().1[0].messages_ingested, 7);
+    assert_eq!(storage.sums(Period::Week).await.unwrap().1[0].messages_ingested, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_locks_the_history_silences_nobody() {
+    let Some(place) = Place::postgres().await else { return };
+    let storage = &place.storage;
+    hear(storage, 1, MIDNIGHT, 60, 1).await;
+    let locked = session(&place).await;
+    let lock = "BEGIN; LOCK TABLE connector_heartbeat_log IN ACCESS EXCLUSIVE MODE";
+    locked.batch_execute(lock).await.unwrap();
+    let taken = hear(storage, 1, MIDNIGHT + MINUTE, 120, 4).await;
+    assert!(taken.unwritten.is_some_and(|why| why.contains("lock timeout")));
+    assert_eq!(connector(storage).await.last_heartbeat_at, Some(MIDNIGHT + MINUTE));
+    locked.batch_execute("COMMIT").await.unwrap();
+    hear(storage, 1, MIDNIGHT + 2 * MINUTE, 180, 5).await;
+    let told: Vec<_> = history(storage, &bot()).await.iter().map(|it| it.deltas).collect();
+    assert_eq!(told, [counters(1), counters(4)]);
+}
+
+/// A store of the version before, with something in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_store_is_brought_up_to_date() {
+    let Some(url) = service(TEST_POSTGRES) else { return };
+    let schema = format!("older_{}", std::process::id());
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let script = postgres::script(&schema).unwrap();
+    let (older, _) = script.split_once("-- 0002").unwrap();
+    client.batch_execute(&format!("{older}COMMIT")).await.unwrap();
+    let kept = format!(
+        "INSERT INTO {schema}.message_inbox (position, request_id, received_at, source_channel,
+            source_provider, source_endpoint_identity, source_sender_identity, policy_tier,
+            dedupe_key, envelope)
+        VALUES (1, gen_random_uuid(), now(), 'telegram', 'telegram', 'bot', 'user', 'default',
+            'key', '{{}}');
+        UPDATE {schema}.inbox_position SET last = 1"
+    );
+    client.batch_execute(&kept).await.unwrap();
+    let open = || async { postgres::open(&url, &schema, IfAbsent::Refuse).await.unwrap() };
+    let (one, other) = tokio::join!(open(), open());
+    let (one, other): (Arc<dyn Storage>, Arc<dyn Storage>) = (Arc::new(one), Arc::new(other));
+    let message = inbox(&other).await.remove(0);
+    let outcomes = Outcomes {
+        request_id: message.request_id,
+        connector_type: "telegram_bot".to_owned(),
+        endpoint_identity: "bot".to_owned(),
+        acked: vec!["health".to_owned()],
+        failed: Vec::new(),
+    };
+    assert_eq!(one.report(&outcomes, When::Now).await.unwrap().changed, 1);
+    commit_one(&one, sent([event("a")])).await;
+    assert_eq!(inbox(&other).await.len(), 2);
+    hear(&one, 1, MIDNIGHT, 60, 1).await;
+    assert_eq!(count(&other, 1, MIDNIGHT + DAY).await.beats, 1);
+    client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
+}
+
+/// Every statement once, to see that rights and poolers let it pass.
+pub async fn uses_everything(storage: &Arc<dyn Storage>, start: i64) {
+    let error = saying(Health::Error, Some("no"), beat(1, start, 60, 1));
+    assert_eq!(take(storage, &error, start).await.unwritten, None);
+    hear(storage, 1, start + MINUTE, 120, 2).await;
+    let other = named("slack", "other");
+    assert!(storage.register(&other, "me").await.unwrap());
+    assert_eq!(storage.archive(&other, true, "me", "quiet").await.unwrap(), Some(true));
+    assert!(storage.delete(&other, "me", "gone").await.unwrap());
+    let message = inbox(storage).await.pop().unwrap();
+    let outcomes = Outcomes {
+        request_id: message.request_id,
+        connector_type: "telegram_bot".to_owned(),
+        endpoint_identity: "bot".to_owned(),
+        acked: vec!["health".to_owned()],
+        failed: vec!["general".to_owned()],
+    };
+    storage.report(&outcomes, When::At(start)).await.unwrap();
+    assert_eq!(storage.outcomes(message.request_id).await.unwrap().0, ["health"]);
+    assert!(count(storage, 1, start + HOUR).await.beats > 0);
+    let all = ConnectorQuery { limit: 9, ..ConnectorQuery::default() };
+    assert_eq!(storage.connectors(&all).await.unwrap().connectors.len(), 1);
+    assert_eq!(shown(storage, &bot()).await.instances.len(), 1);
+    assert_eq!(storage.types_of("bot").await.unwrap(), ["telegram_bot"]);
+    let query = HistoryQuery { limit: 9, unhealthy: true, before: None };
+    assert_eq!(storage.heartbeats(&bot(), &query).await.unwrap().len(), 1);
+    assert_eq!(series(storage, &bot(), Step::Hour).await.len(), 1);
+    assert_eq!(series(storage, &bot(), Step::Day).await.len(), 1);
+    assert_eq!(storage.sums(Period::Day).await.unwrap().1.len(), 1);
+    assert_eq!(storage.fanout("2026-01-01").await.unwrap().len(), 1);
+    storage.tidy(HistoryKeep::default(), When::At(start)).await.unwrap();
+    count(storage, 1, start + 40 * DAY).await;
+    let tidied = storage.tidy(HistoryKeep::default(), When::At(start + 400 * DAY)).await;
+    assert!(tidied.unwrap().heartbeat_partitions_dropped > 0);
+    storage.delete(&bot(), "me", "over").await.unwrap();
+    let replica = Uuid::from_u128(7);
+    storage.announce(replica, "127.0.0.1:1").await.unwrap();
+    assert!(storage.replica(replica).await.unwrap().is_some());
+    storage.withdraw(replica).await.unwrap();
+}
