@@ -26,6 +26,8 @@ pub(crate) const LISTEN: &str = "TENURE_LISTEN";
 pub(crate) const TLS_CERT: &str = "TENURE_TLS_CERT";
 pub(crate) const TLS_KEY: &str = "TENURE_TLS_KEY";
 pub(crate) const TRUSTED_PROXIES: &str = "TENURE_TRUSTED_PROXIES";
+pub(crate) const ADVERTISE: &str = "TENURE_ADVERTISE";
+pub(crate) const ALLOWED_HOSTS: &str = "TENURE_ALLOWED_HOSTS";
 pub(crate) const KEEP_BODIES: &str = "TENURE_KEEP_BODIES";
 pub(crate) const KEEP_KEYS: &str = "TENURE_KEEP_KEYS";
 pub(crate) const AUTH_FAILURES: &str = "TENURE_AUTH_FAILURES";
@@ -44,6 +46,8 @@ pub(crate) const SERVE: [&str; 14] = [
     TLS_CERT,
     TLS_KEY,
     TRUSTED_PROXIES,
+    ADVERTISE,
+    ALLOWED_HOSTS,
     KEEP_BODIES,
     KEEP_KEYS,
     AUTH_FAILURES,

@@ -101,6 +101,7 @@ pub(crate) struct Now {
     pub(crate) connectors: Option<[u64; 4]>,
     /// How far counting is behind, in microseconds; `None` where another replica counts.
     pub(crate) lag: Option<i64>,
+    pub(crate) sse_sessions: usize,
 }
 
 impl Metrics {
@@ -191,6 +192,8 @@ impl Metrics {
         gauge(name, "The memory budget.", now.budget_size as u64);
         let connections = self.connections.load(Ordering::Relaxed);
         gauge("switchboard_connections", "Open connections.", connections as u64);
+        let name = "switchboard_sse_sessions";
+        gauge(name, "Open sessions of the older MCP transport.", now.sse_sessions as u64);
         if let Some(pending) = now.pending_letters {
             gauge("switchboard_dead_letters_pending", "Dead letters that nobody ended.", pending);
         }
@@ -233,6 +236,7 @@ mod tests {
             pending_letters: None,
             connectors: Some([4, 3, 2, 1]),
             lag: Some(1_500_000),
+            sse_sessions: 8,
         };
         let text = metrics.text(now);
         for line in [
@@ -249,6 +253,7 @@ mod tests {
             "switchboard_heartbeats_total{outcome=\"late\"} 2",
             "switchboard_connectors{liveness=\"stale\"} 3",
             "switchboard_statistics_lag_seconds 1.5",
+            "switchboard_sse_sessions 8",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }

@@ -1,0 +1,205 @@
+//! Sessions of clients that speak the older transport: each is only an outlet.
+//!
+//! What a client posts is answered like any other message; the answer goes down the stream that it
+//! holds open. So a session is nothing but that stream's other end, and ends with it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use tenure_core::{Clock, LocalInstant};
+use tenure_duty::process;
+use tenure_store::BootClock;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Interval, interval};
+use uuid::Uuid;
+
+use crate::access::Caller;
+use crate::http::Phase;
+use crate::line::Turn;
+
+/// Answers that wait until their client reads. One that lets more wait does not read.
+const MOST_WAITING: usize = 32;
+/// How often a stream says that it is there, so that nobody in between takes it for dead.
+const PING: Duration = Duration::from_secs(15);
+/// A session that nothing was posted to for so long is over.
+const IDLE: Duration = Duration::from_secs(60 * 60);
+
+/// The open sessions of this replica.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    most: usize,
+    open: Arc<Mutex<Open>>,
+}
+
+type Open = BTreeMap<u128, Arc<Session>>;
+
+/// Names a session, and the replica that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SessionId {
+    pub(super) replica: Uuid,
+    pub(super) number: u128,
+}
+
+impl SessionId {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let is_hex = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let (replica, number) = text.split_at_checked(32).filter(|_| text.len() == 64 && is_hex)?;
+        let replica = Uuid::try_parse(replica).ok()?;
+        Some(Self { replica, number: u128::from_str_radix(number, 16).ok()? })
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:032x}", self.replica.simple(), self.number)
+    }
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Session {
+    outlet: mpsc::Sender<Bytes>,
+    /// Whose it is: nobody else posts to it.
+    token_id: Option<String>,
+    posted: Mutex<LocalInstant>,
+}
+
+impl Session {
+    fn is_idle(&self) -> bool {
+        BootClock.now().since(*lock(&self.posted)) >= IDLE
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, open: Arc::default() }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.open).len()
+    }
+
+    /// Opens one; `None` when there are too many. It lives as long as its stream.
+    pub(super) fn open(
+        &self,
+        replica: Uuid,
+        caller: &Caller,
+        phase: watch::Receiver<Phase>,
+    ) -> Option<Stream> {
+        let id = SessionId { replica, number: process::entropy() };
+        let (outlet, events) = mpsc::channel(MOST_WAITING);
+        let token_id = caller.token_id().map(str::to_owned);
+        let session = Arc::new(Session { outlet, token_id, posted: BootClock.now().into() });
+        let mut open = lock(&self.open);
+        if open.len() >= self.most {
+            return None;
+        }
+        open.insert(id.number, Arc::clone(&session));
+        drop(open);
+        let place = Place { open: Arc::clone(&self.open), number: id.number };
+        let first = format!("event: endpoint\ndata: /messages?session_id={id}\n\n");
+        Some(Stream::new(first.into(), events, session, phase, place))
+    }
+
+    /// The session of that number, if it is this caller's; it is in use from now on.
+    pub(super) fn find(&self, number: u128, caller: &Caller) -> Option<Arc<Session>> {
+        let session = lock(&self.open).get(&number).map(Arc::clone)?;
+        if session.token_id.as_deref() != caller.token_id() {
+            return None;
+        }
+        *lock(&session.posted) = BootClock.now();
+        Some(session)
+    }
+
+    /// Sends an event to a client. One that does not read loses its session: `false`.
+    pub(super) fn send(&self, number: u128, session: &Session, event: Bytes) -> bool {
+        let sent = session.outlet.try_send(event).is_ok();
+        if !sent {
+            lock(&self.open).remove(&number);
+        }
+        sent
+    }
+}
+
+/// Takes its session away when the stream is gone, however that came about.
+#[derive(Debug)]
+struct Place {
+    open: Arc<Mutex<Open>>,
+    number: u128,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.open).remove(&self.number);
+    }
+}
+
+/// What goes down a connection until the session ends.
+pub(crate) struct Stream {
+    first: Option<Bytes>,
+    events: mpsc::Receiver<Bytes>,
+    /// Not the session itself: that it was taken away ends the stream.
+    session: std::sync::Weak<Session>,
+    pings: Interval,
+    leaving: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _place: Place,
+    turn: Option<Turn>,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stream(..)")
+    }
+}
+
+impl Stream {
+    fn new(
+        first: Bytes,
+        events: mpsc::Receiver<Bytes>,
+        session: Arc<Session>,
+        mut phase: watch::Receiver<Phase>,
+        place: Place,
+    ) -> Self {
+        let mut pings = interval(PING);
+        pings.reset();
+        let leaving = Box::pin(async move {
+            let _ = phase.wait_for(|phase| *phase >= Phase::Draining).await;
+        });
+        let session = Arc::downgrade(&session);
+        Self { first: Some(first), events, session, pings, leaving, _place: place, turn: None }
+    }
+
+    /// The connection is at work as long as this is.
+    pub(crate) fn keep(&mut self, turn: Turn) {
+        self.turn = Some(turn);
+    }
+
+    /// The next bytes; `None` at the end.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
+        }
+        // What is answered already still goes out.
+        if let Poll::Ready(next) = self.events.poll_recv(context) {
+            return Poll::Ready(next);
+        }
+        if self.leaving.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        if self.pings.poll_tick(context).is_ready() {
+            let over = self.session.upgrade().is_none_or(|session| session.is_idle());
+            return Poll::Ready((!over).then(|| Bytes::from_static(b": ping\n\n")));
+        }
+        Poll::Pending
+    }
+}
+
+/// Nothing that is done under these locks can be done by half.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
