@@ -41,7 +41,7 @@ pub(crate) const LIVENESS: &str = "TENURE_LIVENESS";
 pub(crate) const STATISTICS_EVERY: &str = "TENURE_STATISTICS_EVERY";
 
 /// All of `serve`.
-pub(crate) const SERVE: [&str; 14] = [
+pub(crate) const SERVE: [&str; 16] = [
     LISTEN,
     TLS_CERT,
     TLS_KEY,
