@@ -187,7 +187,9 @@ impl Access {
         let digest = shown(headers);
         // Whatever is submitted is judged once more when it is committed; the rest is not.
         let known = match need {
-            Need::Recent | Need::Role(Role::Ingest) => digest.and_then(|digest| self.recall(&digest)),
+            Need::Recent | Need::Role(Role::Ingest) => {
+                digest.and_then(|digest| self.recall(&digest))
+            }
             _ => None,
         };
         let token = match known {

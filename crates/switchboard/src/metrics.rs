@@ -81,6 +81,7 @@ pub(crate) struct Metrics {
     pub(crate) beats_late: Counter,
     pub(crate) beats_refused: Counter,
     pub(crate) history_lost: Counter,
+    pub(crate) forwarded: Counter,
     overload: [Counter; 3],
     requests: [[Counter; STATUSES.len() + 1]; Endpoint::ALL.len() + 1],
     durations: Spread<{ DURATIONS.len() }>,
@@ -145,6 +146,8 @@ impl Metrics {
         counter("switchboard_key_reused_total", help, &self.reused);
         let help = "Submissions that were refused because a newer hold was seen.";
         counter("switchboard_fenced_total", help, &self.fenced);
+        let help = "Messages of SSE sessions that were sent on to the replica that has them.";
+        counter("switchboard_sse_forwarded_total", help, &self.forwarded);
         let help = "Requests without a token that counts.";
         counter("switchboard_auth_failures_total", help, &self.auth_failures);
         let help = "Heartbeats that were accepted and are not in the history.";

@@ -1,8 +1,8 @@
 //! MCP: one message and its answer, or a stream of answers and messages that are posted beside it.
 
+use hyper::Response;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::Response;
 
 use super::answer::{Answer, Refusal, Refused, json_text, typed};
 use super::outgoing::Outgoing;

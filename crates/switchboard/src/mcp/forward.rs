@@ -90,7 +90,9 @@ pub(crate) async fn forward(
             Some(tls) => send(tls.connect(socket).await?, request).await,
         }
     };
-    timeout(ANSWER, sent).await.ok().flatten().ok_or_else(lost)
+    let reply = timeout(ANSWER, sent).await.ok().flatten().ok_or_else(lost)?;
+    state.metrics.forwarded.add(1);
+    Ok(reply)
 }
 
 /// The same request. Its host stays: the other replica judges it as this one does.

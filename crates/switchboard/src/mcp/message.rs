@@ -39,9 +39,14 @@ struct Params<'a> {
 impl Message {
     /// `None` when it is not one object of JSON.
     pub(super) fn read(bytes: Bytes) -> Option<Self> {
+        // An array would be read as fields in their order.
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return None;
+        }
         let outer: Outer<'_> = serde_json::from_slice(&bytes).ok()?;
         let id = outer.id.map_or("null", RawValue::get).to_owned();
         let params = outer.params.filter(|_| outer.method.as_deref() == Some("tools/call"));
+        let params = params.filter(|params| params.get().starts_with('{'));
         let params = params.map(|params| serde_json::from_str::<Params<'_>>(params.get()));
         let Some(found) = params.transpose().ok()?.and_then(|params| params.arguments) else {
             return Some(Self { text: bytes, arguments: None, id });
@@ -85,6 +90,7 @@ mod tests {
             r#"{"method":"tools/call","params":{"name":"x"}}"#,
             r#"{"method":"tools/call","params":{"name":"x","arguments":null}}"#,
             r#"{"method":"tools/call"}"#,
+            r#"{"method":"tools/call","params":[{"a":1}]}"#,
             "{}",
         ] {
             let message = read(text).unwrap();

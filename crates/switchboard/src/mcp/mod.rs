@@ -30,7 +30,7 @@ use self::hosts::Hosts;
 use self::message::Message;
 use self::read::Duties;
 use self::result::Told;
-use self::sessions::{SessionId, Sessions};
+use self::sessions::{Event, SessionId, Sessions};
 use crate::access::Caller;
 use crate::budget::Share;
 use crate::http::State;
@@ -172,7 +172,8 @@ pub(crate) async fn answer(
     if !body.is_empty() && !is("application/json") {
         // Told in words: it could not be read.
         let says = "Invalid Request: not a message of MCP";
-        let status = if head.status.is_server_error() { head.status } else { StatusCode::BAD_REQUEST };
+        let status =
+            if head.status.is_server_error() { head.status } else { StatusCode::BAD_REQUEST };
         return Ok(Reply::error(status, &message.id, -32600, says));
     }
     let addressed = message.id != "null";
@@ -238,7 +239,10 @@ pub(crate) async fn post(
     if reply.body.is_empty() || !reply.addressed {
         return Ok(reply);
     }
-    let event = result::event(state, &reply.body)?;
+    let overloaded = || Refusal::overloaded("too many answers wait to be read");
+    let json = std::str::from_utf8(&reply.body).map_err(|_| Refusal::internal())?;
+    let event = Event::message(&state.budget, json).ok_or_else(overloaded)?;
+    drop(reply);
     if !state.mcp.sessions.send(number, &session, event) {
         return Err(Refusal::not_found("the session is over: its stream was not read"));
     }

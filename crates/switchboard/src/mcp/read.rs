@@ -156,11 +156,7 @@ pub(super) async fn duties(call: &Call) -> Result<Told, Refused> {
     timeout(PATIENCE, listed(&call.state.mcp.duties, only, limit)).await.map_err(late)?
 }
 
-async fn listed(
-    duties: &Duties,
-    only: Option<GroupName>,
-    limit: usize,
-) -> Result<Told, Refused> {
+async fn listed(duties: &Duties, only: Option<GroupName>, limit: usize) -> Result<Told, Refused> {
     let store = duties.store().await?;
     let groups = match only {
         Some(group) => vec![group],

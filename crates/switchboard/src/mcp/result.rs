@@ -9,8 +9,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::budget::Share;
-use crate::http::State;
-use crate::http::answer::{Refusal, Refused};
 
 /// A result: one object of JSON, on one line.
 #[derive(Debug)]
@@ -66,15 +64,6 @@ impl AsRef<[u8]> for Paid {
     fn as_ref(&self) -> &[u8] {
         self.text.as_bytes()
     }
-}
-
-/// A message as an event of a stream. It may wait there for long, so it is paid for.
-pub(super) fn event(state: &State, body: &[u8]) -> Result<Bytes, Refused> {
-    let overloaded = || Refusal::overloaded("too many answers wait to be read");
-    let text = std::str::from_utf8(body).map_err(|_| Refusal::internal())?;
-    let text = format!("event: message\ndata: {text}\n\n");
-    let share = state.budget.take(text.len()).ok_or_else(overloaded)?;
-    Ok(paid(text, Some(share)))
 }
 
 /// Makes a page of the inbox readable for everybody: an envelope with a number or a text that a

@@ -19,11 +19,14 @@ use tokio::time::{Interval, interval};
 use uuid::Uuid;
 
 use crate::access::Caller;
+use crate::budget::{Budget, Share};
 use crate::http::Phase;
 use crate::line::Turn;
 
 /// Answers that wait until their client reads. One that lets more wait does not read.
 const MOST_WAITING: usize = 32;
+/// And so many bytes of them: the largest page, as text and as it is.
+const ROOM: usize = 12 << 20;
 /// How often a stream says that it is there, so that nobody in between takes it for dead.
 const PING: Duration = Duration::from_secs(15);
 /// A session that nothing was posted to for so long is over.
@@ -67,6 +70,7 @@ pub(super) struct Session {
     /// Whose it is: nobody else posts to it.
     token_id: Option<String>,
     posted: Mutex<LocalInstant>,
+    room: Arc<Budget>,
 }
 
 impl Session {
@@ -94,7 +98,12 @@ impl Sessions {
         let id = SessionId { replica, number: process::entropy() };
         let (outlet, events) = mpsc::channel(MOST_WAITING);
         let token_id = caller.token_id().map(str::to_owned);
-        let session = Arc::new(Session { outlet, token_id, posted: BootClock.now().into() });
+        let session = Arc::new(Session {
+            outlet,
+            token_id,
+            posted: BootClock.now().into(),
+            room: Budget::new(ROOM),
+        });
         let mut open = lock(&self.open);
         if open.len() >= self.most {
             return None;
@@ -117,12 +126,37 @@ impl Sessions {
     }
 
     /// Sends an event to a client. One that does not read loses its session: `false`.
-    pub(super) fn send(&self, number: u128, session: &Session, event: Bytes) -> bool {
-        let sent = session.outlet.try_send(event).is_ok();
+    pub(super) fn send(&self, number: u128, session: &Session, mut event: Event) -> bool {
+        event.room = session.room.take(event.text.len());
+        let fits = event.room.is_some();
+        let sent = fits && session.outlet.try_send(Bytes::from_owner(event)).is_ok();
         if !sent {
             lock(&self.open).remove(&number);
         }
         sent
+    }
+}
+
+/// What is sent down a stream. It may wait there for long, so it is paid for.
+#[derive(Debug)]
+pub(super) struct Event {
+    text: String,
+    _share: Share,
+    room: Option<Share>,
+}
+
+impl Event {
+    /// An answer as an event; `None` when there is no memory for it.
+    pub(super) fn message(budget: &Arc<Budget>, json: &str) -> Option<Self> {
+        let text = format!("event: message\ndata: {json}\n\n");
+        let share = budget.take(text.len())?;
+        Some(Self { text, _share: share, room: None })
+    }
+}
+
+impl AsRef<[u8]> for Event {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
     }
 }
 

@@ -78,7 +78,10 @@ const KINDS: [Kind; 7] = [
         says: "Everything that is known of one connector.",
         takes: || {
             let fields = ["connector_type", "endpoint_identity"];
-            object(json!({ fields[0]: { "type": "string" }, fields[1]: { "type": "string" } }), &fields)
+            object(
+                json!({ fields[0]: { "type": "string" }, fields[1]: { "type": "string" } }),
+                &fields,
+            )
         },
     },
     Kind {
