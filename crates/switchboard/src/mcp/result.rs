@@ -173,3 +173,35 @@ impl<'de> Deserialize<'de> for Strict {
         deserializer.deserialize_any(Look)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_takes_the_place_of_its_mark() {
+        let told = Told::new("{\"n\":1.50,\r\n\"t\":\"a\\nb\"}".to_owned(), None);
+        let body = br#"{"id":"MARK!","content":[{"text":"MARK"}],"structuredContent":"MARK"}"#;
+        let text = told.put_into(body, "MARK").unwrap();
+        let expected = r#"{"id":"MARK!","content":[{"text":"{\"n\":1.50,  \"t\":\"a\\nb\"}"}],"#
+            .to_owned()
+            + r#""structuredContent":{"n":1.50,  "t":"a\nb"}}"#;
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_a_strict_reader_refuses_is_quoted() {
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        let good = r#"{"data":[{"envelope":{"a":[1,-2.5,null,true,"\u00e4"]}}],"meta":{"n":1}}"#;
+        assert_eq!(readable(good.to_owned()), good);
+        for bad in [r#"{"a":1e400}"#, r#"{"a":"\ud800"}"#, r#"{"\udfff":1}"#, &deep] {
+            let quoted = Value::from(bad);
+            let page = format!(r#"{{"data":[{{"envelope":{bad},"x":[1]}}],"meta":{{"n":1}}}}"#);
+            let expected =
+                format!(r#"{{"data":[{{"envelope":{quoted},"x":[1]}}],"meta":{{"n":1}}}}"#);
+            assert_eq!(readable(page), expected);
+            let one = format!(r#"{{"data":{{"envelope":{bad}}}}}"#);
+            assert_eq!(readable(one), format!(r#"{{"data":{{"envelope":{quoted}}}}}"#));
+        }
+    }
+}

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ const IDLE: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug)]
 pub(crate) struct Sessions {
     most: usize,
+    ping: Duration,
+    idle: Duration,
     open: Arc<Mutex<Open>>,
 }
 
@@ -70,18 +72,19 @@ pub(super) struct Session {
     /// Whose it is: nobody else posts to it.
     token_id: Option<String>,
     posted: Mutex<LocalInstant>,
+    idle: Duration,
     room: Arc<Budget>,
 }
 
 impl Session {
     fn is_idle(&self) -> bool {
-        BootClock.now().since(*lock(&self.posted)) >= IDLE
+        BootClock.now().since(*lock(&self.posted)) >= self.idle
     }
 }
 
 impl Sessions {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, open: Arc::default() }
+        Self { most, ping: PING, idle: IDLE, open: Arc::default() }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -93,7 +96,7 @@ impl Sessions {
         &self,
         replica: Uuid,
         caller: &Caller,
-        phase: watch::Receiver<Phase>,
+        mut phase: watch::Receiver<Phase>,
     ) -> Option<Stream> {
         let id = SessionId { replica, number: process::entropy() };
         let (outlet, events) = mpsc::channel(MOST_WAITING);
@@ -102,6 +105,7 @@ impl Sessions {
             outlet,
             token_id,
             posted: BootClock.now().into(),
+            idle: self.idle,
             room: Budget::new(ROOM),
         });
         let mut open = lock(&self.open);
@@ -112,7 +116,20 @@ impl Sessions {
         drop(open);
         let place = Place { open: Arc::clone(&self.open), number: id.number };
         let first = format!("event: endpoint\ndata: /messages?session_id={id}\n\n");
-        Some(Stream::new(first.into(), events, session, phase, place))
+        let mut pings = interval(self.ping);
+        pings.reset();
+        let leaving = Box::pin(async move {
+            let _ = phase.wait_for(|phase| *phase >= Phase::Draining).await;
+        });
+        Some(Stream {
+            first: Some(first.into()),
+            events,
+            session: Arc::downgrade(&session),
+            pings,
+            leaving,
+            _place: place,
+            turn: None,
+        })
     }
 
     /// The session of that number, if it is this caller's; it is in use from now on.
@@ -178,7 +195,7 @@ pub(crate) struct Stream {
     first: Option<Bytes>,
     events: mpsc::Receiver<Bytes>,
     /// Not the session itself: that it was taken away ends the stream.
-    session: std::sync::Weak<Session>,
+    session: Weak<Session>,
     pings: Interval,
     leaving: Pin<Box<dyn Future<Output = ()> + Send>>,
     _place: Place,
@@ -192,22 +209,6 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    fn new(
-        first: Bytes,
-        events: mpsc::Receiver<Bytes>,
-        session: Arc<Session>,
-        mut phase: watch::Receiver<Phase>,
-        place: Place,
-    ) -> Self {
-        let mut pings = interval(PING);
-        pings.reset();
-        let leaving = Box::pin(async move {
-            let _ = phase.wait_for(|phase| *phase >= Phase::Draining).await;
-        });
-        let session = Arc::downgrade(&session);
-        Self { first: Some(first), events, session, pings, leaving, _place: place, turn: None }
-    }
-
     /// The connection is at work as long as this is.
     pub(crate) fn keep(&mut self, turn: Turn) {
         self.turn = Some(turn);
@@ -236,4 +237,91 @@ impl Stream {
 /// Nothing that is done under these locks can be done by half.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn next(stream: &mut Stream) -> Poll<Option<Bytes>> {
+        stream.poll_next(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn opened(sessions: &Sessions, phase: &watch::Sender<Phase>) -> (u128, Stream) {
+        let stream = sessions.open(Uuid::from_u128(7), &Caller::Open, phase.subscribe());
+        let mut stream = stream.unwrap();
+        let Poll::Ready(Some(first)) = next(&mut stream) else { panic!() };
+        let text = String::from_utf8(first.to_vec()).unwrap();
+        let (_, id) = text.trim_end().rsplit_once('=').unwrap();
+        let id = SessionId::parse(id).unwrap();
+        assert_eq!(id.replica, Uuid::from_u128(7));
+        (id.number, stream)
+    }
+
+    #[tokio::test]
+    async fn events_go_down_the_stream_until_the_server_leaves() {
+        let (sessions, phase) = (Sessions::new(1), watch::Sender::new(Phase::Running));
+        let budget = Budget::new(1000);
+        let (number, mut stream) = opened(&sessions, &phase);
+        assert!(sessions.open(Uuid::nil(), &Caller::Open, phase.subscribe()).is_none());
+        let session = sessions.find(number, &Caller::Open).unwrap();
+        assert!(next(&mut stream).is_pending());
+        let event = Event::message(&budget, "{}").unwrap();
+        assert!(sessions.send(number, &session, event));
+        assert!(budget.taken() > 0);
+        let Poll::Ready(Some(event)) = next(&mut stream) else { panic!() };
+        assert_eq!(event, "event: message\ndata: {}\n\n");
+        drop(event);
+        assert_eq!((budget.taken(), session.room.taken()), (0, 0));
+        phase.send_replace(Phase::LameDuck);
+        assert!(next(&mut stream).is_pending());
+        phase.send_replace(Phase::Draining);
+        assert_eq!(next(&mut stream), Poll::Ready(None));
+        drop(stream);
+        assert_eq!(sessions.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn who_lets_too_much_wait_loses_the_session() {
+        for (size, most) in [(10, MOST_WAITING), (ROOM / 2, 1)] {
+            let (sessions, phase) = (Sessions::new(1), watch::Sender::new(Phase::Running));
+            let budget = Budget::new(usize::MAX);
+            let (number, mut stream) = opened(&sessions, &phase);
+            let session = sessions.find(number, &Caller::Open).unwrap();
+            let text = "x".repeat(size);
+            let send = || sessions.send(number, &session, Event::message(&budget, &text).unwrap());
+            assert_eq!((0..).take_while(|_| send()).count(), most);
+            assert!(sessions.find(number, &Caller::Open).is_none());
+            drop(session);
+            // What was sent before is still there, and then it is over.
+            for _ in 0..most {
+                assert!(matches!(next(&mut stream), Poll::Ready(Some(_))));
+            }
+            assert_eq!(next(&mut stream), Poll::Ready(None));
+            assert_eq!(budget.taken(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_says_that_it_is_there_until_nobody_uses_it() {
+        let phase = watch::Sender::new(Phase::Running);
+        for (idle, expected) in [(IDLE, Some(": ping\n\n".into())), (Duration::ZERO, None)] {
+            let ping = Duration::from_millis(1);
+            let sessions = Sessions { ping, idle, ..Sessions::new(1) };
+            let (_, mut stream) = opened(&sessions, &phase);
+            let told = std::future::poll_fn(|context| stream.poll_next(context)).await;
+            assert_eq!(told, expected);
+        }
+    }
+
+    #[test]
+    fn ids_are_read_as_they_are_written() {
+        let id = SessionId { replica: Uuid::from_u128(1), number: 2 };
+        assert_eq!(SessionId::parse(&id.to_string()), Some(id));
+        for bad in ["", "0", &"0".repeat(63), &"0".repeat(65), &"A".repeat(64), &"é".repeat(32)] {
+            assert_eq!(SessionId::parse(bad), None, "{bad}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 """Asks switchboards as MCP clients do, and prints what they answered as one object of JSON.
 
-Arguments: the token, and then URLs. Every kind of client that is installed asks each URL over both
-transports; `CLIENT/TRANSPORT/N` names what it was told by the Nth.
+Arguments: the token and the URL. Every kind of client that is installed asks over both transports;
+`CLIENT/TRANSPORT` names what it was told.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ try:
 except ImportError:
     fastmcp = None
 
-TOKEN, URLS = sys.argv[1], sys.argv[2:]
+TOKEN, URL = sys.argv[1:]
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
 
 def streamable(url):
     """The function was renamed, and takes a client of HTTP now."""
     if hasattr(streamable_http, "streamablehttp_client"):
-        return streamable_http.streamablehttp_client(url + "/mcp", headers=HEADERS)
+        return streamable_http.streamablehttp_client(url, headers=HEADERS)
     from mcp.shared._httpx_utils import create_mcp_http_client
 
     client = create_mcp_http_client(headers=HEADERS)
-    return streamable_http.streamable_http_client(url + "/mcp", http_client=client)
+    return streamable_http.streamable_http_client(url, http_client=client)
 
 
 def sse(url):
-    return sse_client(url + "/sse", headers=HEADERS)
+    return sse_client(url, headers=HEADERS)
 
 
 def event(name, endpoint="test_bot"):
@@ -145,16 +145,15 @@ async def by_fastmcp(name, url):
 async def main():
     told = {}
     version = "2" if hasattr(mcp, "Client") else "1"
-    for n, url in enumerate(URLS):
-        for transport, opened in (("mcp", streamable), ("sse", sse)):
-            name = f"session{version}/{transport}/{n}"
-            told[name] = await by_session(name, opened(url))
-            if hasattr(mcp, "Client"):
-                name = f"client/{transport}/{n}"
-                told[name] = await by_client(name, opened(url))
-            if fastmcp:
-                name = f"fastmcp/{transport}/{n}"
-                told[name] = await by_fastmcp(name, f"{url}/{transport}")
+    for transport, opened in (("mcp", streamable), ("sse", sse)):
+        name = f"session{version}/{transport}"
+        told[name] = await by_session(name, opened(f"{URL}/{transport}"))
+        if hasattr(mcp, "Client"):
+            name = f"client/{transport}"
+            told[name] = await by_client(name, opened(f"{URL}/{transport}"))
+        if fastmcp:
+            name = f"fastmcp/{transport}"
+            told[name] = await by_fastmcp(name, f"{URL}/{transport}")
     print(json.dumps(told))
 
 
