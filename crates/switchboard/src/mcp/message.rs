@@ -1,7 +1,7 @@
 //! A message of a client, as far as it is read before rmcp does.
 //!
-//! What a tool is called with is taken out as it stands: rmcp would turn numbers into floating point
-//! and refuse what the reader of envelopes has an answer to.
+//! What a tool is called with is taken out as it stands: rmcp would turn numbers into floating
+//! point and refuse what the reader of envelopes has an answer to.
 
 use std::borrow::Cow;
 
