@@ -43,6 +43,8 @@ pub(crate) const LISTEN: &str = "TENURE_LISTEN";
 pub(crate) const TLS_CERT: &str = "TENURE_TLS_CERT";
 pub(crate) const TLS_KEY: &str = "TENURE_TLS_KEY";
 pub(crate) const TRUSTED_PROXIES: &str = "TENURE_TRUSTED_PROXIES";
+pub(crate) const ADVERTISE: &str = "TENURE_ADVERTISE";
+pub(crate) const ALLOWED_HOSTS: &str = "TENURE_ALLOWED_HOSTS";
 pub(crate) const KEEP_BODIES: &str = "TENURE_KEEP_BODIES";
 pub(crate) const KEEP_KEYS: &str = "TENURE_KEEP_KEYS";
 pub(crate) const AUTH_FAILURES: &str = "TENURE_AUTH_FAILURES";
@@ -56,11 +58,13 @@ pub(crate) const LIVENESS: &str = "TENURE_LIVENESS";
 pub(crate) const STATISTICS_EVERY: &str = "TENURE_STATISTICS_EVERY";
 
 /// All of `serve`.
-pub(crate) const SERVE: [&str; 14] = [
+pub(crate) const SERVE: [&str; 16] = [
     LISTEN,
     TLS_CERT,
     TLS_KEY,
     TRUSTED_PROXIES,
+    ADVERTISE,
+    ALLOWED_HOSTS,
     KEEP_BODIES,
     KEEP_KEYS,
     AUTH_FAILURES,

@@ -7,6 +7,7 @@ mod ending;
 mod fence;
 mod heartbeat;
 mod inbox;
+mod mcp;
 mod nasty;
 mod overload;
 mod statistics;
