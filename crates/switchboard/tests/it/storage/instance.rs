@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tenure_core::Code;
 use tenure_switchboard::storage::{Beat, Beaten, SILENT, STOPPING, Storage, Taken, When};
 use tenure_wire::heartbeat::Health;
 use tokio::task::JoinSet;
@@ -185,9 +186,13 @@ fn is_of(logged: &tenure_switchboard::storage::Logged, instance: u128, sent_at: 
     logged.instance_id == id(instance) && logged.sent_at == sent_at
 }
 
+/// Ten writers may be too many at once for a file: who is told so sends again.
 async fn take_now(storage: &Arc<dyn Storage>, beat: &Beat) -> Taken {
-    match storage.beat(beat, When::Now).await.unwrap() {
-        Beaten::Taken(taken) => taken,
-        other => panic!("{other:?}"),
+    loop {
+        match storage.beat(beat, When::Now).await {
+            Ok(Beaten::Taken(taken)) => return taken,
+            Err(error) if error.code() == Code::Busy && !error.is_unknown() => {}
+            other => panic!("{other:?}"),
+        }
     }
 }
