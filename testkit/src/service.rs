@@ -11,6 +11,12 @@ pub const TEST_REDIS: &str = "TENURE_TEST_REDIS";
 /// Names the etcd server for tests.
 pub const TEST_ETCD: &str = "TENURE_TEST_ETCD";
 
+/// Names a Python that has the MCP client of version 1, and FastMCP.
+pub const TEST_MCP_1: &str = "TENURE_TEST_MCP_1";
+
+/// Names a Python that has the MCP client of version 2.
+pub const TEST_MCP_2: &str = "TENURE_TEST_MCP_2";
+
 /// The URL in the variable `name`, or `None` on a laptop where no such server was started.
 ///
 /// # Panics

@@ -10,6 +10,7 @@ mod command;
 mod fuzz;
 mod kill;
 mod openapi;
+mod python;
 mod run;
 mod servers;
 mod soak;

@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use testkit::wait_until;
 
+use crate::python;
 use crate::run::{cargo, check, output};
-use crate::servers::{Servers, install_all};
+use crate::servers::Servers;
 
 /// As it was tried; it comes from PyPI.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
@@ -61,7 +62,7 @@ pub(crate) fn run() -> Result<()> {
     fs::create_dir_all(&folder)?;
     // The tool runs in this folder, where it leaves what it remembers.
     let folder = fs::canonicalize(folder)?;
-    let tool = install(&folder)?;
+    let tool = python::environment(&[SCHEMATHESIS])?.join("bin/schemathesis");
     let id = std::process::id();
     for (n, with_tokens) in [false, true].into_iter().enumerate() {
         let file = folder.join(format!("{id}-{n}.db"));
@@ -70,22 +71,6 @@ pub(crate) fn run() -> Result<()> {
         attack(&tool, &postgres, &folder, with_tokens)?;
     }
     Ok(())
-}
-
-/// Into an environment of its own, once.
-fn install(folder: &Path) -> Result<PathBuf> {
-    let environment = folder.join("venv");
-    let tool = environment.join("bin/schemathesis");
-    if tool.exists() {
-        return Ok(tool);
-    }
-    // The package brings no program: what it brings is asked for.
-    if output(Command::new("python3").args(["-c", "import ensurepip"])).is_err() {
-        install_all(&["python3", "python3-venv"])?;
-    }
-    check(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
-    check(Command::new(environment.join("bin/pip")).args(["install", "-q", SCHEMATHESIS]))?;
-    Ok(tool)
 }
 
 fn attack(tool: &Path, store: &str, folder: &Path, with_tokens: bool) -> Result<()> {

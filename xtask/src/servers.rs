@@ -11,6 +11,7 @@ use testkit::{
     TEST_REDIS, packages,
 };
 
+use crate::python;
 use crate::run::check;
 
 /// One PostgreSQL, one Redis and one etcd; they die with this process, however it ends.
@@ -18,6 +19,8 @@ pub(crate) struct Servers {
     postgres: Postgres,
     redis: Redis,
     etcd: Etcd,
+    /// Not servers: the clients of others.
+    clients: Vec<(&'static str, String)>,
 }
 
 impl Servers {
@@ -27,7 +30,8 @@ impl Servers {
         let postgres = Postgres::start(PostgresOptions::default())?;
         let redis = Redis::start(RedisOptions::default())?;
         let etcd = Etcd::start(EtcdOptions::default())?;
-        Ok(Self { postgres, redis, etcd })
+        let clients = python::mcp_clients()?;
+        Ok(Self { postgres, redis, etcd, clients })
     }
 
     /// The URL of the PostgreSQL server.
@@ -37,11 +41,11 @@ impl Servers {
 
     /// The variables by which the tests find them.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
-        vec![
-            (TEST_POSTGRES, self.postgres.url()),
-            (TEST_REDIS, self.redis.url()),
-            (TEST_ETCD, self.etcd.url()),
-        ]
+        let mut variables = self.clients.clone();
+        variables.push((TEST_POSTGRES, self.postgres.url()));
+        variables.push((TEST_REDIS, self.redis.url()));
+        variables.push((TEST_ETCD, self.etcd.url()));
+        variables
     }
 }
 

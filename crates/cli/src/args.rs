@@ -16,7 +16,7 @@ use crate::env;
 use crate::failure::Failure;
 use crate::observe;
 use crate::operate::{drain, evict, pause, pin, share};
-use crate::switchboard::{connectors, fence, serve, token};
+use crate::switchboard::{beat, connectors, fence, serve, token};
 use crate::why::{apply, explain, plan, top};
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
@@ -112,6 +112,8 @@ pub(crate) enum Command {
     },
     /// Take events in over HTTP: each takes effect once
     Serve(serve::Args),
+    /// Say that a connector lives: one heartbeat, or one again and again
+    Beat(beat::Args),
     /// Make, look at and revoke the tokens of the switchboard
     #[command(subcommand)]
     Token(token::Command),
@@ -388,7 +390,8 @@ impl Usage {
             }
             // What stands in a variable was not typed, and may be meant for another one.
             let ours = [env::STORE, env::SIGNING, env::SIGNING_KEYS_FILE].into_iter();
-            let ours = ours.chain(env::SECRETS).chain(env::SERVE).filter_map(std::env::var_os);
+            let ours = ours.chain(env::SECRETS).chain(env::SERVE).chain(env::BEAT);
+            let ours = ours.filter_map(std::env::var_os);
             for value in ours.filter(|value| !value.is_empty()) {
                 text = hide_value(&text, &value.to_string_lossy());
             }

@@ -18,6 +18,23 @@ pub(crate) const HEALTH_PORT: &str = "CONNECTOR_HEALTH_PORT";
 /// Where the targets of `poll` come from, where `--targets` is not given.
 pub(crate) const TARGETS: &str = "TENURE_TARGETS";
 
+/// Where the switchboard is, and who `beat` beats for: connectors read the same ones.
+pub(crate) const SWITCHBOARD_URL: &str = "SWITCHBOARD_API_BASE_URL";
+pub(crate) const CONNECTOR_TYPE: &str = "CONNECTOR_PROVIDER";
+pub(crate) const CONNECTOR_ENDPOINT: &str = "CONNECTOR_ENDPOINT_IDENTITY";
+pub(crate) const CONNECTOR_INSTANCE: &str = "CONNECTOR_INSTANCE_ID";
+
+/// All of `beat` that stand for options.
+pub(crate) const BEAT: [&str; 4] =
+    [SWITCHBOARD_URL, CONNECTOR_TYPE, CONNECTOR_ENDPOINT, CONNECTOR_INSTANCE];
+
+/// The token of a connector. Commands that this one starts get it: they are connectors.
+pub(crate) const SWITCHBOARD_TOKEN: &str = "SWITCHBOARD_API_TOKEN";
+
+/// How often `beat --every` beats, in seconds, and whether `beat` does so at all.
+pub(crate) const HEARTBEAT_INTERVAL: &str = "CONNECTOR_HEARTBEAT_INTERVAL_S";
+pub(crate) const HEARTBEAT_ENABLED: &str = "CONNECTOR_HEARTBEAT_ENABLED";
+
 /// Who runs this command, for audit trails; else the user and the host.
 pub(crate) const OPERATOR: &str = "TENURE_OPERATOR";
 
@@ -26,6 +43,8 @@ pub(crate) const LISTEN: &str = "TENURE_LISTEN";
 pub(crate) const TLS_CERT: &str = "TENURE_TLS_CERT";
 pub(crate) const TLS_KEY: &str = "TENURE_TLS_KEY";
 pub(crate) const TRUSTED_PROXIES: &str = "TENURE_TRUSTED_PROXIES";
+pub(crate) const ADVERTISE: &str = "TENURE_ADVERTISE";
+pub(crate) const ALLOWED_HOSTS: &str = "TENURE_ALLOWED_HOSTS";
 pub(crate) const KEEP_BODIES: &str = "TENURE_KEEP_BODIES";
 pub(crate) const KEEP_KEYS: &str = "TENURE_KEEP_KEYS";
 pub(crate) const AUTH_FAILURES: &str = "TENURE_AUTH_FAILURES";
@@ -39,11 +58,13 @@ pub(crate) const LIVENESS: &str = "TENURE_LIVENESS";
 pub(crate) const STATISTICS_EVERY: &str = "TENURE_STATISTICS_EVERY";
 
 /// All of `serve`.
-pub(crate) const SERVE: [&str; 14] = [
+pub(crate) const SERVE: [&str; 16] = [
     LISTEN,
     TLS_CERT,
     TLS_KEY,
     TRUSTED_PROXIES,
+    ADVERTISE,
+    ALLOWED_HOSTS,
     KEEP_BODIES,
     KEEP_KEYS,
     AUTH_FAILURES,

@@ -81,6 +81,7 @@ fn run(settings: Settings) -> Result<ExitCode, Failure> {
         }
         Action::Store { store, task } => wait_for(store::run(&store, task, json))?,
         Action::Switchboard { store, task } => wait_for(switchboard::run(&store, task, json))?,
+        Action::Beat(settings) => return wait_for(switchboard::beat::run(settings, json)),
         Action::Serve(settings) => return switchboard::serve::main(*settings),
         Action::Why { store, task } => wait_for(why::run(&store, task, json))?,
         Action::Ls { store, group } => wait_for(ls::run(&store, group, json))?,

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::operate::Task::{Drain, Evict, Pause, Pin, Share};
 use crate::operate::{self, drain, evict, pause, pin, share};
 use crate::store::Task;
-use crate::switchboard::{self, connectors, fence, serve, token};
+use crate::switchboard::{self, beat, connectors, fence, serve, token};
 use crate::why::{self, apply, explain, plan, top};
 use crate::{checkpoint, poll, run, signing};
 
@@ -34,6 +34,7 @@ pub(crate) enum Action {
     Errors { code: Option<Code> },
     Operate { store: StoreUrl, task: operate::Task },
     Serve(Box<serve::Settings>),
+    Beat(beat::Settings),
     Switchboard { store: StoreUrl, task: switchboard::Task },
     Completions(Shell),
     Man { dir: Option<PathBuf> },
@@ -81,6 +82,7 @@ impl Settings {
             Command::Cordon(args) => operate(Share(share::Task::cordon(args)?))?,
             Command::Weight(args) => operate(Share(share::Task::weight(args)?))?,
             Command::Serve(args) => Action::Serve(Box::new(serve::Settings::new(args, store()?)?)),
+            Command::Beat(args) => Action::Beat(beat::Settings::new(args)?),
             Command::Token(command) => {
                 let task = switchboard::Task::Token(token::Task::new(command)?);
                 Action::Switchboard { task, store: store()? }

@@ -127,6 +127,12 @@ codes! {
         "give whoever uses it another one first (`--replaces`), or revoke it with --force"
     NoSuchConnector "SW004" "there is no connector of that name"
         "`tenure connectors ls` shows what there is, with --archived what was put away"
+    NoSwitchboard "SW005" "the switchboard cannot be reached"
+        "check that it runs, and that --url (SWITCHBOARD_API_BASE_URL) is right"
+    NotTaken "SW006" "the switchboard did not take the heartbeat"
+        "look at its answer above; check the token, and --type and --endpoint"
+    BadCounters "SW007" "the counters cannot be read"
+        "give a JSON object, or lines NAME=N, with the names that the page of this code has"
 }
 
 impl fmt::Display for Code {

@@ -109,6 +109,9 @@ impl Caller {
 pub(crate) enum Need {
     /// Any token.
     Any,
+    /// Any token; one that was good a moment ago is not judged again. For what is judged once more
+    /// when it is known what is asked for.
+    Recent,
     /// A token with this role.
     Role(Role),
 }
@@ -184,7 +187,9 @@ impl Access {
         let digest = shown(headers);
         // Whatever is submitted is judged once more when it is committed; the rest is not.
         let known = match need {
-            Need::Role(Role::Ingest) => digest.and_then(|digest| self.recall(&digest)),
+            Need::Recent | Need::Role(Role::Ingest) => {
+                digest.and_then(|digest| self.recall(&digest))
+            }
             _ => None,
         };
         let token = match known {
@@ -192,14 +197,35 @@ impl Access {
             None => self.admit(digest, headers, peer).await?,
         };
         self.used(&token.token_id, |usage| usage.requests += 1);
-        if let Need::Role(role) = need
-            && !token::allowed(&token.roles, role)
-        {
-            self.used(&token.token_id, |usage| usage.refused += 1);
-            let message = format!("Token does not have the role '{}'", role.as_str());
-            return Err(Refusal::forbidden(message));
+        let caller = Caller::Token(token);
+        if let Need::Role(role) = need {
+            self.check_role(&caller, role)?;
         }
-        Ok(Caller::Token(token))
+        Ok(caller)
+    }
+
+    /// Whether somebody who was let in may do this.
+    pub(crate) fn check_role(&self, caller: &Caller, role: Role) -> Result<(), Refused> {
+        let Some(token) = caller.token() else { return Ok(()) };
+        if token::allowed(&token.roles, role) {
+            return Ok(());
+        }
+        self.used(&token.token_id, |usage| usage.refused += 1);
+        let message = format!("Token does not have the role '{}'", role.as_str());
+        Err(Refusal::forbidden(message))
+    }
+
+    /// Judges somebody again who was let in as one that was good a moment ago.
+    pub(crate) async fn check_again(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        peer: IpAddr,
+    ) -> Result<(), Refused> {
+        match caller {
+            Caller::Open => Ok(()),
+            Caller::Token(_) => self.admit(shown(headers), headers, peer).await.map(drop),
+        }
     }
 
     async fn admit(

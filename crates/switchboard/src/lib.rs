@@ -10,6 +10,7 @@ mod http;
 mod line;
 mod listen;
 pub mod liveness;
+mod mcp;
 mod metrics;
 mod notice;
 mod server;

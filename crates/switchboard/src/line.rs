@@ -6,6 +6,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 
@@ -43,8 +44,23 @@ impl Notes {
         self.turn.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The answer is a stream: its turn ends when it does.
+    pub(crate) fn hand_over(self: &Arc<Self>) -> Turn {
+        Turn(Arc::clone(self))
+    }
+
     fn is_busy(&self) -> bool {
         !self.turn.load(Ordering::Relaxed).is_multiple_of(2)
+    }
+}
+
+/// A request that is still worked on after its head was answered.
+#[derive(Debug)]
+pub(crate) struct Turn(Arc<Notes>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.end(false);
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{interval, sleep, timeout};
 
-use crate::http::{self, Phase, State, Visit};
+use crate::http::{self, Outgoing, Phase, State, Visit};
 use crate::line::{Line, Notes, Watchman};
 use crate::metrics::Overload;
 use crate::tls::Tls;
@@ -114,17 +114,20 @@ impl Guest {
     }
 
     async fn serve(&self, socket: impl AsyncRead + AsyncWrite + Unpin) {
-        let state = self.state.as_ref();
+        let state = &self.state;
         let notes = Arc::new(Notes::default());
         let line = TokioIo::new(Line::new(socket, Arc::clone(&notes)));
         let service = service_fn(|request: Request<Incoming>| {
-            let notes = notes.as_ref();
+            let notes = &notes;
             async move {
                 notes.begin();
                 let has_body = !request.body().is_end_stream();
-                let answer = http::serve(state, self.visit, request).await;
-                // Who is refused was perhaps not listened to until the end.
-                notes.end(has_body && answer.status().as_u16() >= 400);
+                let mut answer = http::serve(state, self.visit, request).await;
+                match answer.body_mut() {
+                    Outgoing::Stream(stream) => stream.keep(notes.hand_over()),
+                    // Who is refused was perhaps not listened to until the end.
+                    Outgoing::Whole(_) => notes.end(has_body && answer.status().as_u16() >= 400),
+                }
                 Ok::<_, std::convert::Infallible>(answer)
             }
         });

@@ -81,6 +81,7 @@ pub(crate) struct Metrics {
     pub(crate) beats_late: Counter,
     pub(crate) beats_refused: Counter,
     pub(crate) history_lost: Counter,
+    pub(crate) forwarded: Counter,
     overload: [Counter; 3],
     requests: [[Counter; STATUSES.len() + 1]; Endpoint::ALL.len() + 1],
     durations: Spread<{ DURATIONS.len() }>,
@@ -101,6 +102,7 @@ pub(crate) struct Now {
     pub(crate) connectors: Option<[u64; 4]>,
     /// How far counting is behind, in microseconds; `None` where another replica counts.
     pub(crate) lag: Option<i64>,
+    pub(crate) sse_sessions: usize,
 }
 
 impl Metrics {
@@ -144,6 +146,8 @@ impl Metrics {
         counter("switchboard_key_reused_total", help, &self.reused);
         let help = "Submissions that were refused because a newer hold was seen.";
         counter("switchboard_fenced_total", help, &self.fenced);
+        let help = "Messages of SSE sessions that were sent on to the replica that has them.";
+        counter("switchboard_sse_forwarded_total", help, &self.forwarded);
         let help = "Requests without a token that counts.";
         counter("switchboard_auth_failures_total", help, &self.auth_failures);
         let help = "Heartbeats that were accepted and are not in the history.";
@@ -191,6 +195,8 @@ impl Metrics {
         gauge(name, "The memory budget.", now.budget_size as u64);
         let connections = self.connections.load(Ordering::Relaxed);
         gauge("switchboard_connections", "Open connections.", connections as u64);
+        let name = "switchboard_sse_sessions";
+        gauge(name, "Open sessions of the older MCP transport.", now.sse_sessions as u64);
         if let Some(pending) = now.pending_letters {
             gauge("switchboard_dead_letters_pending", "Dead letters that nobody ended.", pending);
         }
@@ -233,6 +239,7 @@ mod tests {
             pending_letters: None,
             connectors: Some([4, 3, 2, 1]),
             lag: Some(1_500_000),
+            sse_sessions: 8,
         };
         let text = metrics.text(now);
         for line in [
@@ -249,6 +256,7 @@ mod tests {
             "switchboard_heartbeats_total{outcome=\"late\"} 2",
             "switchboard_connectors{liveness=\"stale\"} 3",
             "switchboard_statistics_lag_seconds 1.5",
+            "switchboard_sse_sessions 8",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }

@@ -38,6 +38,10 @@ pub enum Notice {
     CertificateChanged,
     /// New certificates cannot be used; the ones before are.
     CertificateUnusable(StoreError),
+    /// Other replicas cannot reach this one: nobody said where it is.
+    Unadvertised,
+    /// It could not be said where this replica is; it is tried again.
+    NotAnnounced(StoreError),
     /// A connector was heard.
     Connector {
         /// Which one.
@@ -122,6 +126,7 @@ impl Notice {
         match self {
             Self::StoreLost(error)
             | Self::UpkeepFailed(error)
+            | Self::NotAnnounced(error)
             | Self::StatisticsFailed(error)
             | Self::CertificateUnusable(error) => Some(error.code()),
             _ => None,
@@ -141,6 +146,13 @@ impl fmt::Display for Notice {
             Self::Stopped => f.write_str("stopped: everything that was answered is stored"),
             Self::StoreLost(error) => write!(f, "the store does not answer: {error}"),
             Self::StoreFound => f.write_str("the store answers again"),
+            Self::Unadvertised => f.write_str(
+                "other replicas cannot reach this one: a message of an SSE session that comes to \
+                 another is lost; say where it is with --advertise",
+            ),
+            Self::NotAnnounced(error) => {
+                write!(f, "other replicas are not told of this one, it is tried again: {error}")
+            }
             Self::UpkeepFailed(error) => write!(f, "upkeep failed, it is tried again: {error}"),
             Self::CertificateChanged => f.write_str("new certificates are used from now on"),
             Self::CertificateUnusable(error) => {

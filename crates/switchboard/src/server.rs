@@ -20,6 +20,7 @@ use crate::http::heartbeat::Said;
 use crate::http::{PAGES_AT_ONCE, Phase, State};
 use crate::listen::{self, Door};
 use crate::liveness::Policy;
+use crate::mcp::{self, Mcp};
 use crate::metrics::Metrics;
 use crate::notice::Notice;
 use crate::statistics::{self, Counting};
@@ -43,6 +44,11 @@ pub struct Settings {
     pub keep: Keep,
     /// How failed attempts are limited.
     pub limiter: Limiter,
+    /// Where other replicas reach this one, as host and port; else where it listens, if that is
+    /// one address.
+    pub advertise: Option<String>,
+    /// The names that MCP clients may know it by, with or without a port; any when there are none.
+    pub allowed_hosts: Vec<String>,
     /// How long clients may take.
     pub patience: Patience,
     /// How long it serves on after it was told to end and says so, for load balancers to notice.
@@ -82,6 +88,8 @@ impl Default for Settings {
             commit: commit::Limits::default(),
             keep: Keep { bodies: days(30), keys: days(45) },
             limiter: Limiter::default(),
+            advertise: None,
+            allowed_hosts: Vec::new(),
             patience: Patience::default(),
             lame_duck: Duration::ZERO,
             drain: Duration::from_secs(20),
@@ -178,16 +186,21 @@ pub async fn serve(
     };
     let listener = listen::bind(settings.listen).await.map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
-    let state = Arc::new(made(&settings, storage, required));
+    let mcp = with_mcp(&settings, address, tls.clone());
+    let state = Arc::new(made(&settings, storage, required, mcp));
     log(Notice::Listening { address, tls: tls.is_some() });
     if !required {
         log(Notice::Open);
     }
+    if state.mcp.advertised.is_none() {
+        log(Notice::Unadvertised);
+    }
     let door = Door { listener, tls: tls.clone(), most: settings.max_connections };
-    let beside = [
+    let beside = vec![
         tokio::spawn(upkeep::watch(Arc::clone(&state), tls, Arc::clone(&log))),
         tokio::spawn(upkeep::tidy(Arc::clone(&state), settings.keep, Arc::clone(&log))),
         tokio::spawn(follow(Arc::clone(&state))),
+        tokio::spawn(mcp::announce(Arc::clone(&state), Arc::clone(&log))),
     ];
     let accepting = tokio::spawn(listen::run(door, Arc::clone(&state)));
     let counting = settings.store.map(|store| {
@@ -203,7 +216,18 @@ pub async fn serve(
     Ok(Handle { address, task })
 }
 
-fn made(settings: &Settings, storage: Arc<dyn Storage>, required: bool) -> State {
+fn with_mcp(settings: &Settings, address: SocketAddr, tls: Option<Arc<Tls>>) -> Mcp {
+    let address = (!address.ip().is_unspecified()).then(|| address.to_string());
+    Mcp::new(mcp::Parts {
+        most_sessions: (settings.max_connections / 2).max(1),
+        allowed_hosts: settings.allowed_hosts.clone(),
+        store: settings.store.clone(),
+        advertised: settings.advertise.clone().or(address),
+        tls,
+    })
+}
+
+fn made(settings: &Settings, storage: Arc<dyn Storage>, required: bool, mcp: Mcp) -> State {
     let metrics = Arc::new(Metrics::default());
     let counted = Arc::clone(&metrics);
     let on_commit = Arc::new(move |events, took| counted.committed(events, took));
@@ -224,6 +248,7 @@ fn made(settings: &Settings, storage: Arc<dyn Storage>, required: bool) -> State
         history_said: Said::default(),
         lively: Mutex::default(),
         counted_upto: AtomicI64::new(0),
+        mcp,
         storage,
     }
 }
@@ -239,7 +264,7 @@ const LAST: Duration = Duration::from_secs(5);
 struct End {
     state: Arc<State>,
     accepting: JoinHandle<()>,
-    beside: [JoinHandle<()>; 3],
+    beside: Vec<JoinHandle<()>>,
     /// Ends by itself when the server is told to.
     counting: Option<JoinHandle<()>>,
     lame_duck: Duration,
@@ -266,6 +291,8 @@ impl End {
         if let Some(counting) = counting {
             let _ = timeout(LAST, counting).await;
         }
+        // Nobody can tell whether it went well; others forget it after a while anyway.
+        let _ = timeout(LAST, state.storage.withdraw(state.mcp.replica)).await;
         let _ = timeout(LAST, state.committer.close()).await;
         if let Ok(Err(error)) = timeout(LAST, upkeep::flush(&state)).await {
             log(Notice::UpkeepFailed(error));

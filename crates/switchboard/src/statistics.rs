@@ -132,7 +132,11 @@ async fn count(state: &State, counting: &Counting, guard: &Guard) -> Result<(), 
         }
         match done {
             Ok(true) => failed = None,
-            Ok(false) => return Err(Lost::Revoked),
+            Ok(false) => {
+                let newer = StoreError::refused(Code::Fenced, "a newer hold has counted");
+                complain(state, &mut failed, newer);
+                return Err(Lost::Revoked);
+            }
             Err(error) => complain(state, &mut failed, error),
         }
         tokio::select! {

@@ -120,6 +120,17 @@ impl Client {
         Some(Told { status, head, body: serde_json::from_slice(&body).unwrap_or_default() })
     }
 
+    /// What the next event of a stream says.
+    pub(crate) async fn event(&mut self) -> String {
+        let mut text = Vec::new();
+        while !text.ends_with(b"\n\n\r\n") {
+            text.push(self.0.read_u8().await.unwrap());
+        }
+        let text = String::from_utf8(text).unwrap();
+        let (_, data) = text.split_once("data: ").unwrap();
+        data.trim_end().to_owned()
+    }
+
     /// Whether the server closes the connection.
     pub(crate) async fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();

@@ -3,12 +3,17 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme,
+};
 use tenure_core::{Code, StoreError};
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// Paths of PEM files.
 #[derive(Clone, Debug)]
@@ -28,6 +33,8 @@ pub(crate) struct Tls {
 
 struct Loaded {
     config: Arc<ServerConfig>,
+    /// For talking to other replicas.
+    client: Arc<ClientConfig>,
     /// What it was made of.
     text: (Vec<u8>, Vec<u8>),
 }
@@ -47,6 +54,15 @@ impl Tls {
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&now.config).into()
+    }
+
+    /// Speaks TLS with another replica, which has to show the certificate that this one shows.
+    /// `None` when it does not.
+    pub(crate) async fn connect(&self, socket: TcpStream) -> Option<TlsStream<TcpStream>> {
+        let client = Arc::clone(&self.now.lock().unwrap_or_else(PoisonError::into_inner).client);
+        // Names say nothing here: the certificate itself is compared.
+        let name = ServerName::try_from("replica").ok()?;
+        TlsConnector::from(client).connect(name, socket).await.ok()
     }
 
     /// Whether there was something new. What cannot be used changes nothing.
@@ -82,13 +98,74 @@ fn made(files: &TlsFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, StoreError
     let chain = chain.ok_or_else(none)?;
     let none = |_| unusable(format!("{key} holds no private key in PEM form, or an encrypted one"));
     let private = PrivateKeyDer::from_pem_slice(&text.1).map_err(none)?;
-    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let none = |error: rustls::Error| unusable(format!("TLS cannot be used: {error}"));
+    let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(format!("TLS cannot be used: {error}")))?;
+        .map_err(none)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Pinned::to(&chain, &provider)))
+        .with_no_client_auth();
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(none)?;
     let mut config =
         builder.with_no_client_auth().with_single_cert(chain, private).map_err(|error| {
             unusable(format!("{certificate} and {key} do not go together: {error}"))
         })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Loaded { config: Arc::new(config), text })
+    Ok(Loaded { config: Arc::new(config), client: Arc::new(client), text })
+}
+
+/// Trusts one certificate and no other, whatever it is made out to.
+#[derive(Debug)]
+struct Pinned {
+    certificate: Option<CertificateDer<'static>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Pinned {
+    fn to(chain: &[CertificateDer<'static>], provider: &Arc<CryptoProvider>) -> Self {
+        Self { certificate: chain.first().cloned(), provider: Arc::clone(provider) }
+    }
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _between: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self.certificate.as_ref() == Some(shown) {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(CertificateError::UnknownIssuer.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
 }

@@ -16,6 +16,6 @@ mod words;
 
 pub(crate) use link::Input;
 pub(crate) use told::{BootTimer, Guard};
-pub(crate) use tree::{Pauses, kill_strays, reap_all};
+pub(crate) use tree::{Pauses, kill_strays, look, proc_is_ours, reap_all};
 pub(crate) use watch::main;
 pub(crate) use words::{End, Order, Report, Start, Why};

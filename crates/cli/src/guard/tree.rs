@@ -12,14 +12,14 @@ use rustix::process::{
 
 /// A process as `/proc` tells of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+pub(crate) struct Entry {
     pid: Pid,
-    parent: i32,
+    pub(crate) parent: i32,
     group: i32,
     /// A zombie runs nothing.
-    alive: bool,
-    /// With the process id, it is the name of one process for ever.
-    started: u64,
+    pub(crate) alive: bool,
+    /// With the process id, it is the name of one process for ever. In ticks since boot.
+    pub(crate) started: u64,
 }
 
 /// Reads one line of `/proc/PID/stat`. The name in it may hold anything, so it is skipped from
@@ -37,14 +37,15 @@ fn entry(stat: &str) -> Option<Entry> {
     })
 }
 
-fn look(pid: &str) -> Option<Entry> {
+/// Looks at one process.
+pub(crate) fn look(pid: &str) -> Option<Entry> {
     // What has ended between two looks is not there.
     entry(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Whether `/proc` numbers processes as this process does: after a change of the PID namespace it
 /// may still be the one of before, and its numbers would name others.
-pub(super) fn proc_is_ours() -> bool {
+pub(crate) fn proc_is_ours() -> bool {
     let me = fs::read_link("/proc/self").ok();
     me.and_then(|me| me.to_str()?.parse().ok()) == Some(getpid().as_raw_pid())
 }

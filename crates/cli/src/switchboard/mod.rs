@@ -1,5 +1,6 @@
 //! The switchboard: the server, and what operators do beside it, on its store.
 
+pub(crate) mod beat;
 pub(crate) mod connectors;
 mod create;
 pub(crate) mod fence;

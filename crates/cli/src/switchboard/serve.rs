@@ -68,6 +68,25 @@ pub(crate) struct Args {
         default_value_t = 0
     )]
     trusted_proxies: usize,
+    /// Where other replicas reach this one; else where it listens, unless that is every address
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = env::ADVERTISE,
+        hide_env_values = true,
+        value_parser = reachable
+    )]
+    advertise: Option<String>,
+    /// A name that MCP clients may know this by, with or without a port; any where none is given
+    #[arg(
+        long = "allowed-host",
+        value_name = "HOST[:PORT]",
+        env = env::ALLOWED_HOSTS,
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_parser = host
+    )]
+    allowed_hosts: Vec<String>,
     /// How long messages stay in the inbox, and dead letters that ended
     #[arg(
         long,
@@ -182,6 +201,25 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// A host and a port, to be connected to.
+fn reachable(text: &str) -> Result<String, String> {
+    let (name, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    let port = port.parse::<u16>().ok().filter(|port| *port > 0);
+    match port.filter(|_| !name.contains(':') || name.starts_with('[')).and(host(name).ok()) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("not a HOST:PORT, as in board-1.example:8420 or [fd00::1]:8420".to_owned()),
+    }
+}
+
+/// A host, perhaps with a port, as it stands in a URL.
+fn host(text: &str) -> Result<String, String> {
+    let known = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    match !text.is_empty() && text.chars().all(known) {
+        true => Ok(text.to_owned()),
+        false => Err("not a HOST or HOST:PORT, as in board.example or 10.0.0.1:8420".to_owned()),
+    }
+}
+
 /// Reads `32MiB`, `500KiB`, `1GiB` or a number of bytes.
 fn bytes(text: &str) -> Result<usize, String> {
     let wrong = || "a number of bytes, as in 32MiB, 500KiB, 1GiB or 1048576".to_owned();
@@ -244,6 +282,8 @@ impl Settings {
                 window: args.auth_window,
                 trusted_proxies: args.trusted_proxies,
             },
+            advertise: args.advertise.clone(),
+            allowed_hosts: args.allowed_hosts.clone(),
             patience: patience(args.client_timeout),
             drain: args.drain,
             store: Some(store.clone()),
@@ -363,6 +403,13 @@ mod tests {
     #[test]
     fn addresses_and_sizes_are_read() {
         assert_eq!(address("0"), Ok("127.0.0.1:0".parse().unwrap()));
+        for text in ["board:80", "10.0.0.1:8420", "[::1]:80"] {
+            assert_eq!(reachable(text).as_deref(), Ok(text));
+        }
+        for text in ["", "board", ":80", "board:0", "::1:80", "a b:80", "board:http", "x/y:80"] {
+            assert!(reachable(text).is_err(), "{text}");
+        }
+        assert!(host("board.example").is_ok() && host("http://board").is_err());
         assert_eq!(address("[::1]:80"), Ok("[::1]:80".parse().unwrap()));
         for text in ["", "host:80", "70000", "127.0.0.1", "::1"] {
             assert!(address(text).is_err(), "{text}");

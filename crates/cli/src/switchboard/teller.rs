@@ -80,6 +80,8 @@ fn kind(notice: &Notice) -> (Level, &'static str) {
         Notice::StoreLost(_) => (Level::Error, "store_lost"),
         Notice::StoreFound => (Level::Info, "store_found"),
         Notice::UpkeepFailed(_) => (Level::Warn, "upkeep_failed"),
+        Notice::Unadvertised => (Level::Info, "unadvertised"),
+        Notice::NotAnnounced(_) => (Level::Warn, "not_announced"),
         Notice::CertificateChanged => (Level::Info, "certificate_changed"),
         Notice::CertificateUnusable(_) => (Level::Warn, "certificate_unusable"),
         Notice::Connector { news, .. } => match news {

@@ -5,6 +5,7 @@
     reason = "a panic is how a test fails, in its helpers as well"
 )]
 
+mod beat;
 mod checkpoint;
 mod connectors;
 mod doctor;

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
@@ -12,11 +11,12 @@ use hyper::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tenure_core::{Code, StoreError};
 
+use super::outgoing::Outgoing;
 use crate::commit::Trouble;
 use crate::storage::{Ended, Fence, Standing};
 
 /// What goes back.
-pub(crate) type Answer = Response<Full<Bytes>>;
+pub(crate) type Answer = Response<Outgoing>;
 /// Why a request was not done. Boxed: it is rare, and large.
 pub(crate) type Refused = Box<Refusal>;
 
@@ -32,7 +32,7 @@ pub(crate) fn json_value(status: StatusCode, body: &Value) -> Answer {
 
 /// Text of some type.
 pub(crate) fn typed(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
-    let mut answer = Response::new(Full::new(body));
+    let mut answer = Response::new(Outgoing::from(body));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -179,6 +179,15 @@ impl Refusal {
         Self::new(503, "store_unavailable", message).retry_after(1)
     }
 
+    pub(crate) fn too_many_sessions() -> Refused {
+        let message = "there are too many sessions; /mcp needs none";
+        Self::new(503, "overload_rejected", message).retry_after(1)
+    }
+
+    pub(crate) fn unreachable(message: &'static str) -> Refused {
+        Self::new(503, "replica_unreachable", message).retry_after(1)
+    }
+
     pub(crate) fn too_many_connections() -> Refused {
         let message = "there are too many connections";
         Self::new(503, "overload_rejected", message).retry_after(1).closing()
@@ -187,6 +196,11 @@ impl Refusal {
     pub(crate) fn shutting_down() -> Refused {
         let message = "this replica is going away; nothing was stored";
         Self::new(503, "shutting_down", message).retry_after(1).closing()
+    }
+
+    /// What it says to people.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     /// Writes it down.

@@ -29,21 +29,7 @@ impl Asked<'_> {
     /// `GET /api/switchboard/inbox`.
     pub(super) async fn inbox(self) -> Result<Answer, Refused> {
         self.reader().await?;
-        let words = ingest::inbox_query(self.head.uri.query().unwrap_or_default());
-        let words = words.map_err(|bad| Refusal::bad_request(bad.to_string()))?;
-        let asked = InboxQuery {
-            after: words.after,
-            limit: words.limit,
-            channel: words.channel,
-            provider: words.provider,
-            endpoint_identity: words.endpoint,
-            sender_identity: words.sender,
-            thread_identity: words.thread,
-            // Before 1970 is before everything; not every store can say when.
-            since: words.since.map(|since| since.max(0)),
-            until: words.until.map(|until| until.max(0)),
-        };
-        let wait = Duration::from_secs(words.wait);
+        let (asked, wait) = asked(self.head.uri.query().unwrap_or_default())?;
         Ok(page(self.state, asked, wait).await?.answer())
     }
 
@@ -53,6 +39,25 @@ impl Asked<'_> {
         self.no_query()?;
         Ok(message(self.state, self.parts[0]).await?.answer())
     }
+}
+
+/// Which part of the inbox a query asks for, and how long to wait for it.
+pub(crate) fn asked(query: &str) -> Result<(InboxQuery, Duration), Refused> {
+    let words = ingest::inbox_query(query);
+    let words = words.map_err(|bad| Refusal::bad_request(bad.to_string()))?;
+    let asked = InboxQuery {
+        after: words.after,
+        limit: words.limit,
+        channel: words.channel,
+        provider: words.provider,
+        endpoint_identity: words.endpoint,
+        sender_identity: words.sender,
+        thread_identity: words.thread,
+        // Before 1970 is before everything; not every store can say when.
+        since: words.since.map(|since| since.max(0)),
+        until: words.until.map(|until| until.max(0)),
+    };
+    Ok((asked, Duration::from_secs(words.wait)))
 }
 
 /// A page of the inbox; waits so long for one that is not empty.
@@ -123,10 +128,16 @@ pub(crate) struct Page<'a> {
 impl Page<'_> {
     /// The memory is given back when the answer has left; the place at once.
     pub(crate) fn answer(self) -> Answer {
+        let (text, share) = self.parted();
+        let paid = Paid { text, _share: share };
+        json_text(StatusCode::OK, Bytes::from_owner(paid))
+    }
+
+    /// The text and what it costs.
+    pub(crate) fn parted(self) -> (String, Share) {
         let Self { text, mut room } = self;
         room.share.shrink(text.len());
-        let paid = Paid { text, _share: room.share };
-        json_text(StatusCode::OK, Bytes::from_owner(paid))
+        (text, room.share)
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod ingest;
 mod letters;
 mod mcp;
 mod outcome;
+mod outgoing;
 mod query;
 pub(crate) mod route;
 mod statistics;
@@ -37,6 +38,7 @@ use tenure_store::BootClock;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 use self::answer::{Answer, Refusal, Refused};
+pub(crate) use self::outgoing::Outgoing;
 use self::query::Query;
 use self::route::{Endpoint, Found};
 use crate::Patience;
@@ -45,6 +47,7 @@ use crate::budget::Budget;
 use crate::commit::Committer;
 use crate::follow::Follow;
 use crate::liveness::Policy;
+use crate::mcp::Mcp;
 use crate::metrics::{Metrics, Overload};
 use crate::server::Log;
 use crate::storage::Storage;
@@ -77,6 +80,7 @@ pub(crate) struct State {
     pub(crate) lively: Mutex<Option<(LocalInstant, [u64; 4])>>,
     /// Up to when this replica has counted, in Unix microseconds; 0 while it does not count.
     pub(crate) counted_upto: AtomicI64,
+    pub(crate) mcp: Mcp,
 }
 
 /// How far the server is on its way out.
@@ -107,7 +111,7 @@ pub(crate) struct Visit {
 }
 
 /// Answers a request, whatever it is.
-pub(crate) async fn serve(state: &State, visit: Visit, request: Request<Incoming>) -> Answer {
+pub(crate) async fn serve(state: &Arc<State>, visit: Visit, request: Request<Incoming>) -> Answer {
     let began = BootClock.now();
     let (head, body) = request.into_parts();
     let (endpoint, parts) = match route::find(head.method.as_str(), head.uri.path()) {
@@ -171,7 +175,7 @@ async fn unpanicked(
 /// A request that has found its endpoint.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
-    state: &'a State,
+    state: &'a Arc<State>,
     visit: Visit,
     head: &'a Parts,
     /// What stands for each `{}` of the path.

@@ -59,6 +59,7 @@ impl Asked<'_> {
             pending_letters: pending.ok().and_then(Result::ok),
             connectors: timeout(SOON, statistics::lively(self.state)).await.ok().flatten(),
             lag: statistics::lag(self.state),
+            sse_sessions: self.state.mcp.sessions.count(),
         });
         Ok(typed(StatusCode::OK, exposition::CONTENT_TYPE, text.into()))
     }

@@ -39,6 +39,25 @@ async fn an_event_is_stored_once_and_shown() {
     assert!(metrics.head.contains("text/plain; version=0.0.4"));
 }
 
+/// A connection that rests is closed; one that has a stream does not rest.
+#[tokio::test]
+async fn a_stream_outlives_who_rests() {
+    let patience = Patience { idle: Duration::from_millis(200), ..impatient() };
+    let server = Server::start(Settings { patience, ..Settings::default() }).await;
+    let mut stream = server.connect().await;
+    stream.send(&get("/sse")).await;
+    let endpoint = stream.event().await;
+    for round in 1..4 {
+        let mut resting = server.connect().await;
+        resting.send(&get("/health")).await;
+        assert_eq!(resting.answer().await.unwrap().status, 200);
+        assert!(resting.is_closed().await);
+        let message = format!(r#"{{"jsonrpc":"2.0","id":{round},"method":"ping"}}"#);
+        assert_eq!(server.ask(&post(&endpoint, "", &message)).await.status, 202);
+        assert!(stream.event().await.contains(&format!("\"id\":{round}")));
+    }
+}
+
 #[tokio::test]
 async fn every_error_is_json() {
     let server = Server::start(Settings::default()).await;

@@ -7,6 +7,7 @@ mod ending;
 mod fence;
 mod heartbeat;
 mod inbox;
+mod mcp;
 mod nasty;
 mod overload;
 mod statistics;
@@ -119,7 +120,7 @@ fn in_a_schema(url: &str) -> String {
 }
 
 /// Where it says that it listens.
-fn address(log: &str) -> Option<SocketAddr> {
+pub fn address(log: &str) -> Option<SocketAddr> {
     let (_, rest) = log.split_once("://127.0.0.1:")?;
     let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
     Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))

@@ -8,7 +8,7 @@ use super::{BATCH, INGEST, Place, Server, agent, envelope};
 use crate::running::LIMIT;
 
 /// The most memory that a process had so far, in KiB.
-fn peak_memory(server: &Server) -> u64 {
+pub(super) fn peak_memory(server: &Server) -> u64 {
     let pid = server.running.pid().as_raw_pid();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

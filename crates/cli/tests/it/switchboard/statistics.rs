@@ -95,6 +95,9 @@ fn one_replica_counts_at_a_time(place: &Place) {
     let one = place.serve(&words);
     wait_until("one counts", LIMIT, || place.said(&one).contains(HERE)).unwrap();
     let two = place.serve(&words);
+    let group = || place.tenure(&["ls", "--json"]).json()["groups"][0].clone();
+    let both = || group()["members"].as_array().is_some_and(|members| members.len() == 2);
+    wait_until("both could count", LIMIT, both).unwrap();
     two.beat(&heartbeat("a", 1, 1, 7)).is(200);
     counts(&two, "24h", 7);
     assert!(!place.said(&two).contains(HERE), "{}", place.said(&two));
@@ -105,11 +108,10 @@ fn one_replica_counts_at_a_time(place: &Place) {
     counts(&two, "24h", 9);
     // Who is asked to end gives the duty back: nobody waits for the TTL.
     two.stop();
-    let ls = place.tenure(&["ls", "--json"]).json();
-    let group = &ls["groups"][0];
-    assert_eq!(group["group"], "switchboard", "{ls}");
-    assert_eq!(group["duties"][0]["duty"], "switchboard/statistics", "{ls}");
-    assert_eq!(group["duties"][0]["holder"], Value::Null, "{ls}");
+    let group = group();
+    assert_eq!(group["group"], "switchboard", "{group}");
+    assert_eq!(group["duties"][0]["duty"], "switchboard/statistics", "{group}");
+    assert_eq!(group["duties"][0]["holder"], Value::Null, "{group}");
 }
 
 fn with_id(mut value: Value, id: &str) -> Value {

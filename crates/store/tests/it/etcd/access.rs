@@ -1,13 +1,13 @@
 //! Encryption, certificates of clients, and passwords.
 
 use tenure_core::{Code, Store};
-use testkit::{Certificates, Etcd, EtcdOptions};
+use testkit::{Certificates, EtcdOptions};
 
 use super::kit::*;
 
-fn encrypted(certificates: &Certificates, client_certificates: bool) -> Etcd {
+fn encrypted(certificates: &Certificates, client_certificates: bool) -> Server {
     let tls = Some(certificates);
-    Etcd::start(EtcdOptions { tls, client_certificates, ..EtcdOptions::default() }).unwrap()
+    start(EtcdOptions { tls, client_certificates, ..EtcdOptions::default() })
 }
 
 async fn works(store: &dyn Store) {
@@ -59,7 +59,7 @@ async fn a_server_can_want_a_certificate_of_the_client() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_is_asked_for_and_not_shown() {
     let password = Some("s3cret".to_owned());
-    let server = Etcd::start(EtcdOptions { password, ..EtcdOptions::default() }).unwrap();
+    let server = start(EtcdOptions { password, ..EtcdOptions::default() });
     let store = open(&server).await;
     works(&*store).await;
     assert_eq!(tls_fact(&store.survey().await.unwrap(), "auth"), "on");
@@ -77,7 +77,7 @@ async fn a_password_is_asked_for_and_not_shown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_has_ended_is_fetched_anew() {
     let password = Some("s3cret".to_owned());
-    let server = Etcd::start(EtcdOptions { password, ..EtcdOptions::default() }).unwrap();
+    let server = start(EtcdOptions { password, ..EtcdOptions::default() });
     let store = open(&server).await;
     let a = join(&*store, "a").await;
     let held = hold(&*store, &a, "d").await;

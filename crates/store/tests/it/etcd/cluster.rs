@@ -11,8 +11,8 @@ use testkit::{Etcd, EtcdOptions};
 
 use super::kit::*;
 
-fn three() -> Etcd {
-    Etcd::start(EtcdOptions { members: 3, ..EtcdOptions::default() }).unwrap()
+fn three() -> Server {
+    start(EtcdOptions { members: 3, ..EtcdOptions::default() })
 }
 
 /// The new leader extends all leases: a hold may last longer, and never ends early.
@@ -115,7 +115,7 @@ fn reads(server: &Etcd, members: usize) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_looks_unless_one_member_has_written_nothing() {
     for members in [1, 3] {
-        let server = Etcd::start(EtcdOptions { members, ..EtcdOptions::default() }).unwrap();
+        let server = start(EtcdOptions { members, ..EtcdOptions::default() });
         let store = open(&server).await;
         let a = join(&*store, "a").await;
         let held = hold(&*store, &a, "d").await;

@@ -1,7 +1,9 @@
 //! What these tests share.
 
-use std::sync::Arc;
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tenure_core::store::{
@@ -24,8 +26,65 @@ pub fn unique() -> u128 {
     u128::from(LAST.fetch_add(1, Ordering::Relaxed)) << 80 | u128::from(std::process::id())
 }
 
-pub fn server() -> Etcd {
-    Etcd::start(EtcdOptions::default()).unwrap()
+pub fn server() -> Server {
+    start(EtcdOptions::default())
+}
+
+/// A private server, or several of them, and the turn to have one.
+pub struct Server {
+    // Ends before the turn is over.
+    etcd: Etcd,
+    _turn: Turn,
+}
+
+pub fn start(options: EtcdOptions) -> Server {
+    let turn = Turn::wait();
+    Server { etcd: Etcd::start(options).unwrap(), _turn: turn }
+}
+
+impl Deref for Server {
+    type Target = Etcd;
+
+    fn deref(&self) -> &Etcd {
+        &self.etcd
+    }
+}
+
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Etcd {
+        &mut self.etcd
+    }
+}
+
+/// etcd flushes each write: on a busy machine four of them answer too late. So many tests have one
+/// at a time, however many tests run.
+const AT_ONCE: usize = 2;
+static TAKEN: Mutex<usize> = Mutex::new(0);
+static GIVEN_BACK: Condvar = Condvar::new();
+thread_local!(static HERE: Cell<usize> = const { Cell::new(0) });
+
+struct Turn;
+
+impl Turn {
+    /// Waits for a turn. A test that has one needs no other: two could wait for each other.
+    fn wait() -> Self {
+        HERE.set(HERE.get() + 1);
+        if HERE.get() == 1 {
+            let taken = TAKEN.lock().unwrap();
+            *GIVEN_BACK.wait_while(taken, |taken| *taken == AT_ONCE).unwrap() += 1;
+        }
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        HERE.set(HERE.get() - 1);
+        if HERE.get() == 0 {
+            *TAKEN.lock().unwrap() -= 1;
+            GIVEN_BACK.notify_one();
+        }
+    }
 }
 
 pub async fn try_open(url: &str) -> Result<Arc<dyn Store>, StoreError> {

@@ -2,14 +2,14 @@
 
 use tenure_core::Code;
 use tenure_core::store::Closed;
-use testkit::{Etcd, EtcdOptions};
+use testkit::EtcdOptions;
 
 use super::kit::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_database_refuses_commits_and_keeps_sessions() {
     let quota_bytes = Some(16 << 20);
-    let server = Etcd::start(EtcdOptions { quota_bytes, ..EtcdOptions::default() }).unwrap();
+    let server = start(EtcdOptions { quota_bytes, ..EtcdOptions::default() });
     let store = open(&server).await;
     let a = join(&*store, "a").await;
     let held = hold(&*store, &a, "d").await;

@@ -1,12 +1,12 @@
 //! What a cluster says of itself.
 
-use testkit::{Etcd, EtcdOptions};
+use testkit::EtcdOptions;
 
 use super::kit::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_survey_counts_members_and_revisions() {
-    let server = Etcd::start(EtcdOptions { members: 3, ..EtcdOptions::default() }).unwrap();
+    let server = start(EtcdOptions { members: 3, ..EtcdOptions::default() });
     // One address is enough to find the others.
     let store = try_open(&format!("etcd://127.0.0.1:{}", server.port(0))).await.unwrap();
     let facts = || async {

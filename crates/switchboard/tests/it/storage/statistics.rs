@@ -122,8 +122,8 @@ pub async fn each_beat_counts_once(place: Place) {
     assert_eq!(series(storage, &bot(), Step::Day).await[&MIDNIGHT], measures(4, [4, 0, 0]));
 }
 
-/// After a downtime it catches up, a quarter of an hour at a time, without the time in which nothing
-/// came.
+/// After a downtime it catches up, a quarter of an hour at a time, without the time in which
+/// nothing came.
 pub async fn a_step_is_a_quarter_of_an_hour(place: Place) {
     let storage = &place.storage;
     let times = [0, 14, 15, 29, 30, 5 * 24 * 60, 5 * 24 * 60 + 14, 5 * 24 * 60 + 15];

@@ -314,7 +314,7 @@ async fn play(place: &Place, events: &[Event], tidies: bool) {
 pub async fn statistics_equal_a_recount(place: Place) {
     let cases = if std::env::var_os("TENURE_SOAK").is_some() { 1_000 } else { 12 };
     let config =
-        Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
+        Config { cases, failure_persistence: None, max_shrink_iters: 100, ..Config::default() };
     let handle = Handle::current();
     let played = tokio::task::block_in_place(|| {
         TestRunner::new(config).run(&histories(), |(events, tidies)| {

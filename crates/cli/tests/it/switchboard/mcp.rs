@@ -1,0 +1,6 @@
+//! MCP clients, as others write them, and those that misbehave.
+
+mod abuse;
+mod clients;
+mod replicas;
+mod stream;

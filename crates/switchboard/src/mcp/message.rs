@@ -1,0 +1,118 @@
+//! A message of a client, as far as it is read before rmcp does.
+//!
+//! What a tool is called with is taken out as it stands: rmcp would turn numbers into floating
+//! point and refuse what the reader of envelopes has an answer to.
+
+use std::borrow::Cow;
+
+use hyper::body::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// What a client says.
+#[derive(Debug)]
+pub(super) struct Message {
+    /// The message, with empty arguments if it calls a tool.
+    pub(super) text: Bytes,
+    /// The arguments as they came; `None` where there are none.
+    pub(super) arguments: Option<Bytes>,
+    /// Its id as JSON; `null` where there is none.
+    pub(super) id: String,
+}
+
+#[derive(Deserialize)]
+struct Outer<'a> {
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl Message {
+    /// `None` when it is not one object of JSON.
+    pub(super) fn read(bytes: Bytes) -> Option<Self> {
+        // An array would be read as fields in their order.
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return None;
+        }
+        let outer: Outer<'_> = serde_json::from_slice(&bytes).ok()?;
+        let id = outer.id.map_or("null", RawValue::get).to_owned();
+        let params = outer.params.filter(|_| outer.method.as_deref() == Some("tools/call"));
+        let params = params.filter(|params| params.get().starts_with('{'));
+        let params = params.map(|params| serde_json::from_str::<Params<'_>>(params.get()));
+        let Some(found) = params.transpose().ok()?.and_then(|params| params.arguments) else {
+            return Some(Self { text: bytes, arguments: None, id });
+        };
+        let arguments = bytes.slice_ref(found.get().as_bytes());
+        // It is a part of these bytes.
+        let from = arguments.as_ptr() as usize - bytes.as_ptr() as usize;
+        let (before, after) = (&bytes[..from], &bytes[from + arguments.len()..]);
+        let text = [before, b"{}", after].concat().into();
+        Some(Self { text, arguments: Some(arguments), id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &'static str) -> Option<Message> {
+        Message::read(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn arguments_are_taken_out_as_they_stand() {
+        let message = read(
+            r#"{"id": 7, "method":"tools\/call","params":{"_meta":{"a":1},"name":"x",
+                "arguments" : {"n":1e400,"n":"\ud800", "m":12345678901234567890123}
+            } }"#,
+        );
+        let message = message.unwrap();
+        let expected = r#"{"n":1e400,"n":"\ud800", "m":12345678901234567890123}"#;
+        assert_eq!(message.arguments.as_deref(), Some(expected.as_bytes()));
+        let left: serde_json::Value = serde_json::from_slice(&message.text).unwrap();
+        assert_eq!(left["params"]["arguments"], serde_json::json!({}));
+        assert_eq!((left["params"]["name"].as_str(), message.id.as_str()), (Some("x"), "7"));
+    }
+
+    #[test]
+    fn other_messages_stay_as_they_are() {
+        for text in [
+            r#"{"method":"tools/list","params":{"arguments":[1]}}"#,
+            r#"{"method":"tools/call","params":{"name":"x"}}"#,
+            r#"{"method":"tools/call","params":{"name":"x","arguments":null}}"#,
+            r#"{"method":"tools/call"}"#,
+            r#"{"method":"tools/call","params":[{"a":1}]}"#,
+            "{}",
+        ] {
+            let message = read(text).unwrap();
+            assert!(message.arguments.is_none(), "{text}");
+            assert_eq!(message.text, text);
+            assert_eq!(message.id, "null");
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_message_is_refused() {
+        for text in [
+            "",
+            "[]",
+            "7",
+            "{",
+            r#"{"method":7}"#,
+            r#"{"method":"tools/call","params":{"arguments":{},"arguments":{}}}"#,
+            r#"{"method":"tools/call","method":"tools/list","params":{}}"#,
+        ] {
+            assert!(read(text).is_none(), "{text}");
+        }
+        assert!(Message::read(Bytes::from_static(b"{\"id\":\"\xff\"}")).is_none());
+    }
+}

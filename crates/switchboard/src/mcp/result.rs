@@ -1,0 +1,207 @@
+//! What a tool says, as text.
+//!
+//! rmcp carries results as values, which would lose the digits of large numbers and cost several
+//! times their size. So a mark travels through it, and the text takes its place afterwards.
+
+use hyper::body::Bytes;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::budget::Share;
+
+/// A result: one object of JSON, on one line.
+#[derive(Debug)]
+pub(super) struct Told {
+    text: String,
+    /// What it costs, where that is much.
+    share: Option<Share>,
+}
+
+impl Told {
+    pub(super) fn new(text: String, share: Option<Share>) -> Self {
+        // Between the parts of JSON a new line is a space; within a text it is not there as such.
+        let text = if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text };
+        Self { text, share }
+    }
+
+    /// Puts it where the mark is: as text, and as structured content.
+    pub(super) fn put_into(self, body: &[u8], mark: &str) -> Option<Bytes> {
+        let body = std::str::from_utf8(body).ok()?;
+        let mark = format!("\"{mark}\"");
+        let mut out = String::with_capacity(body.len() + self.text.len() * 9 / 4);
+        let mut rest = body;
+        while let Some((before, after)) = rest.split_once(&mark) {
+            out.push_str(before);
+            match before.ends_with("\"structuredContent\":") {
+                true => out.push_str(&self.text),
+                false => out.push_str(&Value::from(self.text.as_str()).to_string()),
+            }
+            rest = after;
+        }
+        out.push_str(rest);
+        Some(paid(out, self.share))
+    }
+}
+
+/// Bytes that give back what they cost when they are gone.
+fn paid(text: String, share: Option<Share>) -> Bytes {
+    match share {
+        None => text.into(),
+        Some(mut share) => {
+            share.shrink(text.len());
+            Bytes::from_owner(Paid { text, _share: share })
+        }
+    }
+}
+
+struct Paid {
+    text: String,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Paid {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// Makes a page of the inbox readable for everybody: an envelope with a number or a text that a
+/// strict reader refuses is given as one text.
+pub(super) fn readable(text: String) -> String {
+    if is_strict(&text) {
+        return text;
+    }
+    match serde_json::from_str::<Page<'_>>(&text) {
+        Ok(page) => page.written(),
+        Err(_) => text,
+    }
+}
+
+/// `{"data":[{..,"envelope":..}],"meta":..}`, or with one message.
+#[derive(serde::Deserialize)]
+struct Page<'a> {
+    #[serde(borrow)]
+    data: Data<'a>,
+    #[serde(borrow, default)]
+    meta: Option<&'a RawValue>,
+}
+
+struct Data<'a>(&'a RawValue);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Data<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(Data)
+    }
+}
+
+type Message<'a> = std::collections::BTreeMap<std::borrow::Cow<'a, str>, &'a RawValue>;
+
+impl Page<'_> {
+    fn written(&self) -> String {
+        let data = self.data.0.get();
+        let many: Option<Vec<Message<'_>>> = serde_json::from_str(data).ok();
+        let data = match many {
+            Some(many) => {
+                let many: Vec<String> = many.iter().map(written).collect();
+                format!("[{}]", many.join(","))
+            }
+            None => serde_json::from_str(data).map_or("null".to_owned(), |it| written(&it)),
+        };
+        match self.meta {
+            Some(meta) => format!("{{\"data\":{data},\"meta\":{meta}}}"),
+            None => format!("{{\"data\":{data}}}"),
+        }
+    }
+}
+
+fn written(message: &Message<'_>) -> String {
+    let fields = message.iter().map(|(name, value)| {
+        let value = value.get();
+        let name = Value::from(name.as_ref());
+        match is_strict(value) {
+            true => format!("{name}:{value}"),
+            false => format!("{name}:{}", Value::from(value)),
+        }
+    });
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+}
+
+fn is_strict(text: &str) -> bool {
+    serde_json::from_str::<Strict>(text).is_ok()
+}
+
+/// Anything that every reader of JSON takes; it is read and not kept.
+struct Strict;
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Look;
+        impl<'de> Visitor<'de> for Look {
+            type Value = Strict;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("JSON")
+            }
+            fn visit_bool<E>(self, _: bool) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_i64<E>(self, _: i64) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_u64<E>(self, _: u64) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_f64<E>(self, _: f64) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_str<E>(self, _: &str) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_unit<E>(self) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Strict, A::Error> {
+                while parts.next_element::<Strict>()?.is_some() {}
+                Ok(Strict)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut parts: A) -> Result<Strict, A::Error> {
+                while parts.next_entry::<Strict, Strict>()?.is_some() {}
+                Ok(Strict)
+            }
+        }
+        deserializer.deserialize_any(Look)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_takes_the_place_of_its_mark() {
+        let told = Told::new("{\"n\":1.50,\r\n\"t\":\"a\\nb\"}".to_owned(), None);
+        let body = br#"{"id":"MARK!","content":[{"text":"MARK"}],"structuredContent":"MARK"}"#;
+        let text = told.put_into(body, "MARK").unwrap();
+        let expected = r#"{"id":"MARK!","content":[{"text":"{\"n\":1.50,  \"t\":\"a\\nb\"}"}],"#
+            .to_owned()
+            + r#""structuredContent":{"n":1.50,  "t":"a\nb"}}"#;
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_a_strict_reader_refuses_is_quoted() {
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        let good = r#"{"data":[{"envelope":{"a":[1,-2.5,null,true,"\u00e4"]}}],"meta":{"n":1}}"#;
+        assert_eq!(readable(good.to_owned()), good);
+        for bad in [r#"{"a":1e400}"#, r#"{"a":"\ud800"}"#, r#"{"\udfff":1}"#, &deep] {
+            let quoted = Value::from(bad);
+            let page = format!(r#"{{"data":[{{"envelope":{bad},"x":[1]}}],"meta":{{"n":1}}}}"#);
+            let expected =
+                format!(r#"{{"data":[{{"envelope":{quoted},"x":[1]}}],"meta":{{"n":1}}}}"#);
+            assert_eq!(readable(page), expected);
+            let one = format!(r#"{{"data":{{"envelope":{bad}}}}}"#);
+            assert_eq!(readable(one), format!(r#"{{"data":{{"envelope":{quoted}}}}}"#));
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Sessions of clients that speak the older transport: each is only an outlet.
+//!
+//! What a client posts is answered like any other message; the answer goes down the stream that it
+//! holds open. So a session is nothing but that stream's other end, and ends with it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use tenure_core::{Clock, LocalInstant};
+use tenure_duty::process;
+use tenure_store::BootClock;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Interval, interval};
+use uuid::Uuid;
+
+use crate::access::Caller;
+use crate::budget::{Budget, Share};
+use crate::http::Phase;
+use crate::line::Turn;
+
+/// Answers that wait until their client reads. One that lets more wait does not read.
+const MOST_WAITING: usize = 32;
+/// And so many bytes of them: the largest page, as text and as it is.
+const ROOM: usize = 12 << 20;
+/// How often a stream says that it is there, so that nobody in between takes it for dead.
+const PING: Duration = Duration::from_secs(15);
+/// A session that nothing was posted to for so long is over.
+const IDLE: Duration = Duration::from_secs(60 * 60);
+
+/// The open sessions of this replica.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    most: usize,
+    ping: Duration,
+    idle: Duration,
+    open: Arc<Mutex<Open>>,
+}
+
+type Open = BTreeMap<u128, Arc<Session>>;
+
+/// Names a session, and the replica that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SessionId {
+    pub(super) replica: Uuid,
+    pub(super) number: u128,
+}
+
+impl SessionId {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let is_hex = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let (replica, number) = text.split_at_checked(32).filter(|_| text.len() == 64 && is_hex)?;
+        let replica = Uuid::try_parse(replica).ok()?;
+        Some(Self { replica, number: u128::from_str_radix(number, 16).ok()? })
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:032x}", self.replica.simple(), self.number)
+    }
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Session {
+    outlet: mpsc::Sender<Bytes>,
+    /// Whose it is: nobody else posts to it.
+    token_id: Option<String>,
+    posted: Mutex<LocalInstant>,
+    idle: Duration,
+    room: Arc<Budget>,
+}
+
+impl Session {
+    fn is_idle(&self) -> bool {
+        BootClock.now().since(*lock(&self.posted)) >= self.idle
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, ping: PING, idle: IDLE, open: Arc::default() }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.open).len()
+    }
+
+    /// Opens one; `None` when there are too many. It lives as long as its stream.
+    pub(super) fn open(
+        &self,
+        replica: Uuid,
+        caller: &Caller,
+        mut phase: watch::Receiver<Phase>,
+    ) -> Option<Stream> {
+        let id = SessionId { replica, number: process::entropy() };
+        let (outlet, events) = mpsc::channel(MOST_WAITING);
+        let token_id = caller.token_id().map(str::to_owned);
+        let session = Arc::new(Session {
+            outlet,
+            token_id,
+            posted: BootClock.now().into(),
+            idle: self.idle,
+            room: Budget::new(ROOM),
+        });
+        let mut open = lock(&self.open);
+        if open.len() >= self.most {
+            return None;
+        }
+        open.insert(id.number, Arc::clone(&session));
+        drop(open);
+        let place = Place { open: Arc::clone(&self.open), number: id.number };
+        let first = format!("event: endpoint\ndata: /messages?session_id={id}\n\n");
+        let mut pings = interval(self.ping);
+        pings.reset();
+        let leaving = Box::pin(async move {
+            let _ = phase.wait_for(|phase| *phase >= Phase::Draining).await;
+        });
+        Some(Stream {
+            first: Some(first.into()),
+            events,
+            session: Arc::downgrade(&session),
+            pings,
+            leaving,
+            _place: place,
+            turn: None,
+        })
+    }
+
+    /// The session of that number, if it is this caller's; it is in use from now on.
+    pub(super) fn find(&self, number: u128, caller: &Caller) -> Option<Arc<Session>> {
+        let session = lock(&self.open).get(&number).map(Arc::clone)?;
+        if session.token_id.as_deref() != caller.token_id() {
+            return None;
+        }
+        *lock(&session.posted) = BootClock.now();
+        Some(session)
+    }
+
+    /// Sends an event to a client. One that does not read loses its session: `false`.
+    pub(super) fn send(&self, number: u128, session: &Session, mut event: Event) -> bool {
+        event.room = session.room.take(event.text.len());
+        let fits = event.room.is_some();
+        let sent = fits && session.outlet.try_send(Bytes::from_owner(event)).is_ok();
+        if !sent {
+            lock(&self.open).remove(&number);
+        }
+        sent
+    }
+}
+
+/// What is sent down a stream. It may wait there for long, so it is paid for.
+#[derive(Debug)]
+pub(super) struct Event {
+    text: String,
+    _share: Share,
+    room: Option<Share>,
+}
+
+impl Event {
+    /// An answer as an event; `None` when there is no memory for it.
+    pub(super) fn message(budget: &Arc<Budget>, json: &str) -> Option<Self> {
+        let text = format!("event: message\ndata: {json}\n\n");
+        let share = budget.take(text.len())?;
+        Some(Self { text, _share: share, room: None })
+    }
+}
+
+impl AsRef<[u8]> for Event {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// Takes its session away when the stream is gone, however that came about.
+#[derive(Debug)]
+struct Place {
+    open: Arc<Mutex<Open>>,
+    number: u128,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.open).remove(&self.number);
+    }
+}
+
+/// What goes down a connection until the session ends.
+pub(crate) struct Stream {
+    first: Option<Bytes>,
+    events: mpsc::Receiver<Bytes>,
+    /// Not the session itself: that it was taken away ends the stream.
+    session: Weak<Session>,
+    pings: Interval,
+    leaving: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _place: Place,
+    turn: Option<Turn>,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stream(..)")
+    }
+}
+
+impl Stream {
+    /// The connection is at work as long as this is.
+    pub(crate) fn keep(&mut self, turn: Turn) {
+        self.turn = Some(turn);
+    }
+
+    /// The next bytes; `None` at the end.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
+        }
+        // What is answered already still goes out.
+        if let Poll::Ready(next) = self.events.poll_recv(context) {
+            return Poll::Ready(next);
+        }
+        if self.leaving.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        if self.pings.poll_tick(context).is_ready() {
+            let over = self.session.upgrade().is_none_or(|session| session.is_idle());
+            return Poll::Ready((!over).then(|| Bytes::from_static(b": ping\n\n")));
+        }
+        Poll::Pending
+    }
+}
+
+/// Nothing that is done under these locks can be done by half.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn next(stream: &mut Stream) -> Poll<Option<Bytes>> {
+        stream.poll_next(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn opened(sessions: &Sessions, phase: &watch::Sender<Phase>) -> (u128, Stream) {
+        let stream = sessions.open(Uuid::from_u128(7), &Caller::Open, phase.subscribe());
+        let mut stream = stream.unwrap();
+        let Poll::Ready(Some(first)) = next(&mut stream) else { panic!() };
+        let text = String::from_utf8(first.to_vec()).unwrap();
+        let (_, id) = text.trim_end().rsplit_once('=').unwrap();
+        let id = SessionId::parse(id).unwrap();
+        assert_eq!(id.replica, Uuid::from_u128(7));
+        (id.number, stream)
+    }
+
+    #[tokio::test]
+    async fn events_go_down_the_stream_until_the_server_leaves() {
+        let (sessions, phase) = (Sessions::new(1), watch::Sender::new(Phase::Running));
+        let budget = Budget::new(1000);
+        let (number, mut stream) = opened(&sessions, &phase);
+        assert!(sessions.open(Uuid::nil(), &Caller::Open, phase.subscribe()).is_none());
+        let session = sessions.find(number, &Caller::Open).unwrap();
+        assert!(next(&mut stream).is_pending());
+        let event = Event::message(&budget, "{}").unwrap();
+        assert!(sessions.send(number, &session, event));
+        assert!(budget.taken() > 0);
+        let Poll::Ready(Some(event)) = next(&mut stream) else { panic!() };
+        assert_eq!(event, "event: message\ndata: {}\n\n");
+        drop(event);
+        assert_eq!((budget.taken(), session.room.taken()), (0, 0));
+        phase.send_replace(Phase::LameDuck);
+        assert!(next(&mut stream).is_pending());
+        phase.send_replace(Phase::Draining);
+        assert_eq!(next(&mut stream), Poll::Ready(None));
+        drop(stream);
+        assert_eq!(sessions.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn who_lets_too_much_wait_loses_the_session() {
+        for (size, most) in [(10, MOST_WAITING), (ROOM / 2, 1)] {
+            let (sessions, phase) = (Sessions::new(1), watch::Sender::new(Phase::Running));
+            let budget = Budget::new(usize::MAX);
+            let (number, mut stream) = opened(&sessions, &phase);
+            let session = sessions.find(number, &Caller::Open).unwrap();
+            let text = "x".repeat(size);
+            let send = || sessions.send(number, &session, Event::message(&budget, &text).unwrap());
+            assert_eq!((0..).take_while(|_| send()).count(), most);
+            assert!(sessions.find(number, &Caller::Open).is_none());
+            drop(session);
+            // What was sent before is still there, and then it is over.
+            for _ in 0..most {
+                assert!(matches!(next(&mut stream), Poll::Ready(Some(_))));
+            }
+            assert_eq!(next(&mut stream), Poll::Ready(None));
+            assert_eq!(budget.taken(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_says_that_it_is_there_until_nobody_uses_it() {
+        let phase = watch::Sender::new(Phase::Running);
+        for (idle, expected) in [(IDLE, Some(": ping\n\n".into())), (Duration::ZERO, None)] {
+            let ping = Duration::from_millis(1);
+            let sessions = Sessions { ping, idle, ..Sessions::new(1) };
+            let (_, mut stream) = opened(&sessions, &phase);
+            let told = std::future::poll_fn(|context| stream.poll_next(context)).await;
+            assert_eq!(told, expected);
+        }
+    }
+
+    #[test]
+    fn ids_are_read_as_they_are_written() {
+        let id = SessionId { replica: Uuid::from_u128(1), number: 2 };
+        assert_eq!(SessionId::parse(&id.to_string()), Some(id));
+        for bad in ["", "0", &"0".repeat(63), &"0".repeat(65), &"A".repeat(64), &"é".repeat(32)] {
+            assert_eq!(SessionId::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Programs of Python for the tests, each in an environment of its own below `target`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+use testkit::{TEST_MCP_1, TEST_MCP_2};
+
+use crate::run::{check, output};
+use crate::servers::install_all;
+
+/// As they were tried; they come from PyPI.
+const MCP_1: &[&str] = &["mcp==1.30.0", "fastmcp==3.4.10"];
+const MCP_2: &[&str] = &["mcp==2.3.0"];
+/// In an environment when everything is in it.
+const DONE: &str = "complete";
+
+/// The variables by which the tests find clients of MCP.
+pub(crate) fn mcp_clients() -> Result<Vec<(&'static str, String)>> {
+    let mut found = Vec::new();
+    for (name, packages) in [(TEST_MCP_1, MCP_1), (TEST_MCP_2, MCP_2)] {
+        let python = environment(packages)?.join("bin/python");
+        found.push((name, python.display().to_string()));
+    }
+    Ok(found)
+}
+
+/// An environment with these packages; made once.
+pub(crate) fn environment(packages: &[&str]) -> Result<PathBuf> {
+    let folder = PathBuf::from("target/python");
+    fs::create_dir_all(&folder)?;
+    let environment = fs::canonicalize(folder)?.join(packages.join("_").replace("==", "-"));
+    if environment.join(DONE).exists() {
+        return Ok(environment);
+    }
+    // The package brings no program: what it brings is asked for.
+    if output(Command::new("python3").args(["-c", "import ensurepip"])).is_err() {
+        install_all(&["python3", "python3-venv"])?;
+    }
+    check(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
+    check(Command::new(environment.join("bin/pip")).args(["install", "-q"]).args(packages))?;
+    fs::write(environment.join(DONE), "")?;
+    Ok(environment)
+}
