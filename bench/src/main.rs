@@ -8,6 +8,8 @@
 //!
 //! `cargo xtask bench ingest`: events that the switchboard takes in.
 //!
+//! `cargo xtask bench heartbeat`: what the heartbeats of ten thousand connectors cost.
+//!
 //! Bars that are missed make the command fail.
 #![allow(
     clippy::print_stdout,
@@ -18,6 +20,7 @@
 
 mod etcd;
 mod failover;
+mod heartbeat;
 mod ingest;
 mod measure;
 mod ours;
@@ -35,7 +38,7 @@ const SIZES: [usize; 3] = [1, 100, 10_000];
 
 const USAGE: &str = "usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd] \
      | failover [sqlite] [postgres] [redis] [etcd] [handover] [crash] [settle] \
-     | ingest [sqlite] [postgres]";
+     | ingest [sqlite] [postgres] | heartbeat [small]";
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -54,6 +57,8 @@ async fn others(words: Vec<String>) -> Result<()> {
         ("roster", []) => roster::run(),
         ("store", _) => stores(is_wanted).await,
         ("failover", _) => failover::run(wanted).await,
+        ("heartbeat", _) => heartbeat::run(wanted).await,
+        ("replica", [url]) => heartbeat::serve_until_alone(url).await,
         ("hold", [url, group]) => failover::hold_until_killed(url, group).await,
         _ => bail!(USAGE),
     }

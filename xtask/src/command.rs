@@ -27,6 +27,7 @@ usage: cargo xtask <command>
   bench roster     measure plans of a million duties
   bench failover   measure how long a duty is without a holder
   bench ingest     measure how many events the switchboard takes in
+  bench heartbeat  measure what the heartbeats of ten thousand connectors cost
   sim --seeds COUNT | --seed SEED
                    the engine in virtual time: many seeds, or one with its trace
   model [--instances COUNT] [--duties COUNT] [--depth MOST] [WORDS]

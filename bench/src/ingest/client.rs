@@ -25,30 +25,34 @@ pub struct Shape {
 }
 
 /// One connection of a client, kept alive.
-struct Connection {
+pub struct Connection {
     socket: TcpStream,
-    shape: Shape,
     answer: Vec<u8>,
 }
 
 impl Connection {
-    async fn open(at: SocketAddr, shape: Shape) -> Result<Self> {
+    pub async fn open(at: SocketAddr) -> Result<Self> {
         let socket = TcpStream::connect(at).await?;
         socket.set_nodelay(true)?;
-        Ok(Self { socket, shape, answer: vec![0; 64 << 10] })
+        Ok(Self { socket, answer: vec![0; 64 << 10] })
     }
 
-    /// Sends one request and reads the whole answer.
-    async fn request(&mut self, body: &[u8]) -> Result<()> {
+    /// Posts a body and reads the whole answer.
+    pub async fn post(&mut self, path: &str, body: &[u8], status: &str) -> Result<()> {
         let head = format!(
-            "POST {} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n",
-            self.shape.path,
             body.len()
         );
         let mut request = head.into_bytes();
         request.extend_from_slice(body);
-        self.socket.write_all(&request).await?;
+        self.exchange(&request, status).await?;
+        Ok(())
+    }
+
+    /// Sends one request and reads the whole answer: how many bytes its body has.
+    pub async fn exchange(&mut self, request: &[u8], status: &str) -> Result<usize> {
+        self.socket.write_all(request).await?;
         let mut filled = 0;
         let (start, length) = loop {
             ensure!(filled < self.answer.len(), "the head of the answer does not end");
@@ -60,7 +64,7 @@ impl Connection {
             }
         };
         ensure!(
-            self.answer[9..].starts_with(self.shape.status.as_bytes()),
+            self.answer[9..].starts_with(status.as_bytes()),
             "{}",
             String::from_utf8_lossy(&self.answer[..filled])
         );
@@ -72,7 +76,7 @@ impl Connection {
             ensure!(read > 0, "the connection ended");
             filled += read;
         }
-        Ok(())
+        Ok(length)
     }
 }
 
@@ -100,9 +104,9 @@ pub fn saturate(at: SocketAddr, shape: Shape, bodies: &Arc<Bodies>) -> Result<f6
         for _ in 0..shape.connections {
             let (counted, over, bodies) = (counted.clone(), over.clone(), bodies.clone());
             clients.spawn(async move {
-                let mut connection = Connection::open(at, shape).await?;
+                let mut connection = Connection::open(at).await?;
                 while !over.load(Ordering::Relaxed) {
-                    connection.request(&bodies.next(shape.size)).await?;
+                    connection.post(shape.path, &bodies.next(shape.size), shape.status).await?;
                     counted.fetch_add(shape.size as u64, Ordering::Relaxed);
                 }
                 anyhow::Ok(())
@@ -137,13 +141,13 @@ pub fn paced(
         for n in 0..connections {
             let bodies = bodies.clone();
             clients.spawn(async move {
-                let mut connection = Connection::open(at, shape).await?;
+                let mut connection = Connection::open(at).await?;
                 let mut took = Vec::new();
                 let count = rate * u32::try_from(MEASURED.as_secs())?;
                 for event in (n..count).step_by(connections as usize) {
                     let due = began + Duration::from_secs(1) / rate * event;
                     tokio::time::sleep_until(due.into()).await;
-                    connection.request(&bodies.next(1)).await?;
+                    connection.post(shape.path, &bodies.next(1), shape.status).await?;
                     took.push(due.elapsed());
                 }
                 anyhow::Ok(took)

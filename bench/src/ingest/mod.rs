@@ -4,9 +4,9 @@
 //! Server, clients and database share the machine. Each round measures everything in turns; the
 //! medians of the rounds are compared.
 
-mod client;
+pub mod client;
 mod events;
-mod raw;
+pub mod raw;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,7 +1,6 @@
 //! What only PostgreSQL can get wrong about connectors: days of the history, locks, time zones.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tenure_core::Code;
 use tenure_store::IfAbsent;
