@@ -46,7 +46,12 @@ impl Postgres {
         let parameters: [Parameter<'_>; 1] = [(&period, Type::TEXT)];
         let rows = self.data.query(&self.statements.connector_sums, &parameters).await?;
         let now = to_micros(column(rows.first().ok_or_else(missing)?, 0)?);
-        let sums = rows.iter().filter_map(|row| sum(row).transpose()).collect::<Result<_, _>>()?;
+        let found = rows.iter().filter_map(|row| sum(row).transpose());
+        let mut sums = found.collect::<Result<Vec<Sum>, _>>()?;
+        sums.sort_unstable_by(|one, other| {
+            let name = (&one.connector_type, &one.endpoint_identity);
+            name.cmp(&(&other.connector_type, &other.endpoint_identity))
+        });
         Ok((now, sums))
     }
 
