@@ -283,7 +283,8 @@ pub trait Registry: Debug + Send + Sync + 'static {
         by: &str,
         reason: &str,
     ) -> Result<Option<bool>, StoreError>;
-    /// Removes a connector and all that is known of it, and notes who did it.
+    /// Removes a connector and all that is known of it, and notes who did it. What became of its
+    /// messages stays, and is not counted for it any more.
     async fn delete(&self, name: &Name, by: &str, reason: &str) -> Result<bool, StoreError>;
 
     /// Notes to whom a message went. A target that has acknowledged stays acknowledged; one that
