@@ -159,6 +159,22 @@ pub async fn a_clock_that_was_ahead_silences_nobody(place: Place) {
 
 pub async fn the_first_and_the_last_time(place: Place) {
     let storage = &place.storage;
+/// As of one that tells local time for UTC: what it sends may still change places.
+pub async fn a_clock_that_is_always_ahead_makes_nothing_newer(place: Place) {
+    let storage = &place.storage;
+    let ahead = |sent: i64, uptime, done| beat(1, sent + 2 * HOUR, uptime, done);
+    take(storage, &ahead(T, 600, 100), T).await;
+    take(storage, &ahead(T + 2 * MINUTE, 720, 120), T + 2 * MINUTE).await;
+    is_late(storage, &ahead(T + MINUTE, 660, 110), T + 3 * MINUTE).await;
+    is_late(storage, &ahead(T + 2 * MINUTE, 720, 120), T + 3 * MINUTE).await;
+    let next = take(storage, &ahead(T + 4 * MINUTE, 840, 140), T + 4 * MINUTE).await;
+    assert!(!next.late && !next.reset, "{next:?}");
+    assert_eq!(connector(storage).await.counters, counters(140));
+    // It starts again under its id.
+    let again = take(storage, &ahead(T + 5 * MINUTE, 1, 1), T + 5 * MINUTE).await;
+    assert!(!again.late && again.reset, "{again:?}");
+}
+
     // 1970, 2200 and an uptime since before there was time.
     assert_eq!(take(storage, &beat(1, 0, 60, 1), T).await.drift, T);
     let far = 7_258_118_400 * SECOND;

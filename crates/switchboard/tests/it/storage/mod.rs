@@ -141,6 +141,7 @@ cases! {
         what_is_newer_in_one_way_is_not_late
         a_clock_that_was_ahead_silences_nobody
         the_first_and_the_last_time
+        a_clock_that_is_always_ahead_makes_nothing_newer
         a_counter_that_goes_down_begins_again
         sums_end_where_numbers_do
         what_could_not_be_written_is_owed
