@@ -66,6 +66,11 @@ impl Caller {
         self.token().map(|token| token.token_id.as_str())
     }
 
+    /// Under which name it stands in records who did something.
+    pub(crate) fn recorded(&self) -> &str {
+        self.token_id().unwrap_or("open")
+    }
+
     /// Whether events of this source may be submitted.
     pub(crate) fn permits(
         &self,

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hyper::body::Bytes;
+
 /// The bytes of all requests of this process.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -59,6 +61,23 @@ impl Share {
         let back = self.bytes.saturating_sub(bytes);
         self.budget.taken.fetch_sub(back, Ordering::Relaxed);
         self.bytes -= back;
+    }
+}
+
+/// Text that gives its share back when it is gone.
+pub(crate) fn paid(text: String, mut share: Share) -> Bytes {
+    share.shrink(text.len());
+    Bytes::from_owner(Paid { text, _share: share })
+}
+
+struct Paid {
+    text: String,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Paid {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
     }
 }
 

@@ -57,7 +57,10 @@ pub(crate) async fn run(state: Arc<State>, counting: Counting) {
             () = told_to_end(&state) => return,
         };
         let worked = match joined {
-            Ok(membership) => work(&state, &counting, membership).await,
+            Ok(membership) => {
+                failed = None;
+                work(&state, &counting, membership).await
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = worked {

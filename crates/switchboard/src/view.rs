@@ -9,7 +9,9 @@ use crate::storage::{Connector, Instance, Measures, Shown};
 
 /// Microseconds since 1970, for people.
 pub fn time(micros: i64) -> String {
-    jiff::Timestamp::from_microsecond(micros).unwrap_or_default().to_string()
+    // Not a timestamp of jiff: those end a day before the last day that connectors may name.
+    let start = jiff::civil::DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+    format!("{}Z", start.saturating_add(jiff::SignedDuration::from_micros(micros)))
 }
 
 /// A connector in a list.
@@ -150,6 +152,15 @@ pub fn error_rate_pct(ingested: i64, failed: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_time_that_may_be_told_is_printed() {
+        assert_eq!(time(0), "1970-01-01T00:00:00Z");
+        assert_eq!(time(1_771_151_400_120_000), "2026-02-15T10:30:00.12Z");
+        assert_eq!(time(-62_135_596_800_000_000), "0001-01-01T00:00:00Z");
+        assert_eq!(time(253_402_300_799_999_999), "9999-12-31T23:59:59.999999Z");
+        assert_eq!(time(i64::MAX), "9999-12-31T23:59:59.999999999Z");
+    }
 
     #[test]
     fn rates_are_rounded_and_never_divide_by_nothing() {

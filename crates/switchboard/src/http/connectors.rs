@@ -88,7 +88,7 @@ impl Asked<'_> {
     pub(super) async fn archive(self, body: Incoming) -> Result<Answer, Refused> {
         let (caller, asked): (_, Archive) = self.wish(body, "archive request").await?;
         reasonable("archive request", &asked.reason)?;
-        let (archived, by) = (asked.archived, by(&caller));
+        let (archived, by) = (asked.archived, caller.recorded());
         let done = self.state.storage.archive(&self.name()?, archived, by, &asked.reason).await?;
         let changed = done.ok_or_else(unknown)?;
         let answer = json!({ "data": { "archived": archived, "changed": changed }, "meta": {} });
@@ -99,7 +99,7 @@ impl Asked<'_> {
     pub(super) async fn delete_connector(self, body: Incoming) -> Result<Answer, Refused> {
         let (caller, asked): (_, Delete) = self.wish(body, "delete request").await?;
         reasonable("delete request", &asked.reason)?;
-        match self.state.storage.delete(&self.name()?, by(&caller), &asked.reason).await? {
+        match self.state.storage.delete(&self.name()?, caller.recorded(), &asked.reason).await? {
             true => {
                 let answer = json!({ "data": { "deleted": true }, "meta": {} });
                 Ok(json_value(StatusCode::OK, &answer))
@@ -132,10 +132,6 @@ impl Asked<'_> {
 
 pub(super) fn unknown() -> Refused {
     Refusal::not_found("there is no connector of this type and identity")
-}
-
-fn by(caller: &Caller) -> &str {
-    caller.token_id().unwrap_or("open")
 }
 
 fn reasonable(what: &str, reason: &str) -> Result<(), Refused> {

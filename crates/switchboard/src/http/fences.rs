@@ -42,7 +42,7 @@ impl Asked<'_> {
             wrong.push(("duty", "is not GROUP/DUTY as tenure prints it".to_owned()));
         }
         sound("reset request", wrong)?;
-        let by = caller.token_id().unwrap_or("open");
+        let by = caller.recorded();
         let was = self.state.storage.reset_fence(&asked.duty, by, &asked.reason).await?;
         let Some(was) = was else {
             return Err(Refusal::not_found("no hold of this duty was seen"));

@@ -4,7 +4,6 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::body::Bytes;
 use serde_json::json;
 use tenure_core::Clock;
 use tenure_store::BootClock;
@@ -15,7 +14,7 @@ use uuid::Uuid;
 
 use super::answer::{Answer, Refusal, Refused, json_text};
 use super::{Asked, Phase, State, time};
-use crate::budget::Share;
+use crate::budget::{Share, paid};
 use crate::follow::Follower;
 use crate::metrics::Overload;
 use crate::storage::{Found, InboxPage, InboxQuery, Message};
@@ -129,8 +128,7 @@ impl Page<'_> {
     /// The memory is given back when the answer has left; the place at once.
     pub(crate) fn answer(self) -> Answer {
         let (text, share) = self.parted();
-        let paid = Paid { text, _share: share };
-        json_text(StatusCode::OK, Bytes::from_owner(paid))
+        json_text(StatusCode::OK, paid(text, share))
     }
 
     /// The text and what it costs.
@@ -168,17 +166,6 @@ impl<'a> Room<'a> {
 
     pub(super) fn answer(self, text: String) -> Answer {
         self.with(text).answer()
-    }
-}
-
-struct Paid {
-    text: String,
-    _share: Share,
-}
-
-impl AsRef<[u8]> for Paid {
-    fn as_ref(&self) -> &[u8] {
-        self.text.as_bytes()
     }
 }
 

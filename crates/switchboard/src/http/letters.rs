@@ -225,7 +225,7 @@ impl Asked<'_> {
         let resolve = Resolve {
             id: self.letter_id()?,
             state,
-            by: caller.token_id().unwrap_or("open").to_owned(),
+            by: caller.recorded().to_owned(),
             resolution: why.to_owned(),
             request_id,
         };

@@ -161,9 +161,9 @@ fn says_one_host(head: &Parts) -> bool {
 }
 
 /// A panic is a bug, and ends nothing but its request.
-async fn unpanicked(
-    work: impl Future<Output = Result<Answer, Refused>>,
-) -> Result<Answer, Refused> {
+pub(crate) async fn unpanicked<T>(
+    work: impl Future<Output = Result<T, Refused>>,
+) -> Result<T, Refused> {
     let mut work = pin!(work);
     poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));

@@ -39,16 +39,17 @@ impl Asked<'_> {
         let Report { acked, failed } = read(&whole.bytes)?;
         let request_id = Uuid::try_parse(self.parts[0]).map_err(|_| unknown())?;
         let storage = &self.state.storage;
-        let message = match storage.message(request_id).await? {
-            Found::Message(message) => message,
+        let (channel, provider, endpoint_identity) = match storage.message(request_id).await? {
+            // The rest of it may be large, and nobody has paid for it.
+            Found::Message(it) => (it.channel, it.provider, it.endpoint_identity),
             Found::Trimmed { first_seen_at } => return Err(Refusal::gone(&time(first_seen_at))),
             Found::Nothing => return Err(unknown()),
         };
-        let known = storage.types_of(&message.endpoint_identity).await?;
+        let known = storage.types_of(&endpoint_identity).await?;
         let outcomes = Outcomes {
             request_id,
-            connector_type: connector_type_of(&message.channel, &message.provider, &known),
-            endpoint_identity: message.endpoint_identity,
+            connector_type: connector_type_of(&channel, &provider, &known),
+            endpoint_identity,
             acked,
             failed,
         };

@@ -15,6 +15,7 @@ use serde_json::json;
 use super::result::Told;
 use super::{Call, tools};
 use crate::http::answer::Refusal;
+use crate::http::unpanicked;
 
 /// How much of a name that nobody knows is repeated.
 const SHOWN: usize = 100;
@@ -89,7 +90,14 @@ impl ServerHandler for Tools {
             let name: String = request.name.chars().take(SHOWN).collect();
             return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
         };
-        let result = match tools::run(&call, tool).await {
+        // rmcp would let a tool run on whose client has gone, and never answer for one that panics.
+        let done = tokio::select! {
+            done = unpanicked(tools::run(&call, tool)) => done,
+            () = context.ct.cancelled() => {
+                return Err(ErrorData::internal_error("nobody waits for this any more", None));
+            }
+        };
+        let result = match done {
             Ok(told) => self.put(&call, told),
             Err(refusal) => self.refused(&call, &refusal),
         };

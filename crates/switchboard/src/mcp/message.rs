@@ -16,7 +16,7 @@ pub(super) struct Message {
     pub(super) text: Bytes,
     /// The arguments as they came; `None` where there are none.
     pub(super) arguments: Option<Bytes>,
-    /// Its id as JSON; `null` where there is none.
+    /// Its id as JSON, a text or a number; `null` where there is none.
     pub(super) id: String,
 }
 
@@ -44,7 +44,8 @@ impl Message {
             return None;
         }
         let outer: Outer<'_> = serde_json::from_slice(&bytes).ok()?;
-        let id = outer.id.map_or("null", RawValue::get).to_owned();
+        let id = outer.id.map(RawValue::get).filter(|id| !id.starts_with(['{', '[', 't', 'f']));
+        let id = id.unwrap_or("null").to_owned();
         let params = outer.params.filter(|_| outer.method.as_deref() == Some("tools/call"));
         let params = params.filter(|params| params.get().starts_with('{'));
         let params = params.map(|params| serde_json::from_str::<Params<'_>>(params.get()));
@@ -98,6 +99,24 @@ mod tests {
             assert_eq!(message.text, text);
             assert_eq!(message.id, "null");
         }
+    }
+
+    /// It is repeated in answers, and those are one line of a stream.
+    #[test]
+    fn an_id_is_a_text_or_a_number() {
+        for (id, expected) in [
+            ("7", "7"),
+            ("-1.5", "-1.5"),
+            (r#""a\n""#, r#""a\n""#),
+            ("null", "null"),
+            ("true", "null"),
+            ("[1,\n2]", "null"),
+            ("{\n}", "null"),
+        ] {
+            let text = format!("{{\"id\":{id}}}");
+            assert_eq!(Message::read(text.into()).unwrap().id, expected);
+        }
+        assert!(read("{\"id\":\"a\nb\"}").is_none());
     }
 
     #[test]

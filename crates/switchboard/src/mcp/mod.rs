@@ -42,7 +42,10 @@ pub(crate) use self::forward::announce;
 pub(crate) use self::sessions::Stream;
 
 /// The largest message: an envelope, and what stands around it.
-pub(crate) const LARGEST: usize = crate::http::ingest::LARGEST + (64 << 10);
+pub(crate) const LARGEST: usize = crate::http::ingest::LARGEST + AROUND;
+/// What a message may have besides a tool's arguments. rmcp makes values of it, which take many
+/// times as much memory as the message has paid for.
+const AROUND: usize = 64 << 10;
 
 /// What a replica has for MCP.
 pub(crate) struct Mcp {
@@ -75,7 +78,7 @@ impl Mcp {
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
-            .with_max_request_body_bytes(LARGEST)
+            .with_max_request_body_bytes(AROUND)
             .disable_allowed_hosts();
         let sessions = Arc::new(NeverSessionManager::default());
         Self {
@@ -148,6 +151,10 @@ pub(crate) async fn answer(
         let says = "Parse error: one JSON-RPC message is expected";
         return Ok(Reply::error(StatusCode::BAD_REQUEST, "null", -32700, says));
     };
+    if message.text.len() > AROUND {
+        let says = format!("Invalid Request: more than {AROUND} bytes besides a tool's arguments");
+        return Ok(Reply::error(StatusCode::BAD_REQUEST, &message.id, -32600, &says));
+    }
     let call = Arc::new(Call {
         state: Arc::clone(state),
         caller: from.caller,

@@ -25,12 +25,17 @@ use crate::storage::Name;
 /// How many duties are listed at most.
 pub(super) const MOST_DUTIES: usize = 1_000;
 const USUAL_DUTIES: usize = 100;
+/// The most bytes of arguments: whoever only looks has little to say.
+const MOST_ARGUMENTS: usize = 16 << 10;
 /// How long the store may take to list duties.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What was called with, if it can be read.
 fn arguments<'a, T: Deserialize<'a>>(call: &'a Call) -> Result<T, Refused> {
     let text = call.arguments.as_deref().unwrap_or(b"{}");
+    if text.len() > MOST_ARGUMENTS {
+        return Err(invalid(&format!("they have more than {MOST_ARGUMENTS} bytes")));
+    }
     serde_json::from_slice(text).map_err(|error| invalid(&error.to_string()))
 }
 

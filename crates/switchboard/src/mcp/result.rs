@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::budget::Share;
+use crate::budget::{Share, paid};
 
 /// A result: one object of JSON, on one line.
 #[derive(Debug)]
@@ -40,29 +40,10 @@ impl Told {
             rest = after;
         }
         out.push_str(rest);
-        Some(paid(out, self.share))
-    }
-}
-
-/// Bytes that give back what they cost when they are gone.
-fn paid(text: String, share: Option<Share>) -> Bytes {
-    match share {
-        None => text.into(),
-        Some(mut share) => {
-            share.shrink(text.len());
-            Bytes::from_owner(Paid { text, _share: share })
-        }
-    }
-}
-
-struct Paid {
-    text: String,
-    _share: Share,
-}
-
-impl AsRef<[u8]> for Paid {
-    fn as_ref(&self) -> &[u8] {
-        self.text.as_bytes()
+        Some(match self.share {
+            None => out.into(),
+            Some(share) => paid(out, share),
+        })
     }
 }
 

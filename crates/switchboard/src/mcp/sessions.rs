@@ -31,6 +31,9 @@ const ROOM: usize = 12 << 20;
 const PING: Duration = Duration::from_secs(15);
 /// A session that nothing was posted to for so long is over.
 const IDLE: Duration = Duration::from_secs(60 * 60);
+/// When there are too many, one that nothing was posted to for so long gives way: else a client
+/// that opens sessions and leaves them would keep the others out.
+const SPARE: Duration = Duration::from_secs(5 * 60);
 
 /// The open sessions of this replica.
 #[derive(Debug)]
@@ -38,6 +41,7 @@ pub(crate) struct Sessions {
     most: usize,
     ping: Duration,
     idle: Duration,
+    spare: Duration,
     open: Arc<Mutex<Open>>,
 }
 
@@ -84,7 +88,7 @@ impl Session {
 
 impl Sessions {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, ping: PING, idle: IDLE, open: Arc::default() }
+        Self { most, ping: PING, idle: IDLE, spare: SPARE, open: Arc::default() }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -109,7 +113,7 @@ impl Sessions {
             room: Budget::new(ROOM),
         });
         let mut open = lock(&self.open);
-        if open.len() >= self.most {
+        if open.len() >= self.most && !self.make_room(&mut open) {
             return None;
         }
         open.insert(id.number, Arc::clone(&session));
@@ -130,6 +134,13 @@ impl Sessions {
             _place: place,
             turn: None,
         })
+    }
+
+    /// Ends the session that was not used for the longest, if that is long.
+    fn make_room(&self, open: &mut Open) -> bool {
+        let first = open.iter().map(|(number, session)| (*lock(&session.posted), *number)).min();
+        let spare = first.filter(|(posted, _)| BootClock.now().since(*posted) >= self.spare);
+        spare.is_some_and(|(_, number)| open.remove(&number).is_some())
     }
 
     /// The session of that number, if it is this caller's; it is in use from now on.
@@ -314,6 +325,20 @@ mod tests {
             let told = std::future::poll_fn(|context| stream.poll_next(context)).await;
             assert_eq!(told, expected);
         }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_nobody_uses_gives_way() {
+        let phase = watch::Sender::new(Phase::Running);
+        let sessions = Sessions { spare: Duration::ZERO, ..Sessions::new(2) };
+        let (number, mut used) = opened(&sessions, &phase);
+        let (_, mut left) = opened(&sessions, &phase);
+        drop(sessions.find(number, &Caller::Open).unwrap());
+        let (_, mut new) = opened(&sessions, &phase);
+        assert_eq!((sessions.count(), next(&mut left)), (2, Poll::Ready(None)));
+        assert!(next(&mut used).is_pending() && next(&mut new).is_pending());
+        drop(left);
+        assert_eq!(sessions.count(), 2);
     }
 
     #[test]

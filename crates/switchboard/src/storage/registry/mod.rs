@@ -234,8 +234,10 @@ pub struct HistoryQuery {
 ///    connector come one after another.
 /// 2. A beat is *late* if the instance's newest has an uptime and a time of sending that are both
 ///    not smaller. For that a time of sending counts as at most five minutes after its arrival:
-///    a clock that was once far ahead does not silence its instance. A late beat goes into the
-///    history with empty deltas, is counted in `beats` and `late`, and changes nothing else.
+///    a clock that was once far ahead does not silence its instance. Two that are both further
+///    ahead are compared as they are: a clock that is always ahead makes no beat newer than those
+///    sent after it. A late beat goes into the history with empty deltas, is counted in `beats` and
+///    `late`, and changes nothing else.
 /// 3. The delta of a beat is what its counters grew by since the instance's newest; a counter
 ///    without one, or that is smaller than before, begins at 0 (a reset). The connector's counters
 ///    are the sum of the deltas of all instances, and so are those of the history: what could
@@ -283,7 +285,8 @@ pub trait Registry: Debug + Send + Sync + 'static {
         by: &str,
         reason: &str,
     ) -> Result<Option<bool>, StoreError>;
-    /// Removes a connector and all that is known of it, and notes who did it.
+    /// Removes a connector and all that is known of it, and notes who did it. What became of its
+    /// messages stays, and is not counted for it any more.
     async fn delete(&self, name: &Name, by: &str, reason: &str) -> Result<bool, StoreError>;
 
     /// Notes to whom a message went. A target that has acknowledged stays acknowledged; one that

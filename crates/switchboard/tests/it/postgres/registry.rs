@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tenure_core::Code;
 use tenure_store::IfAbsent;
 use tenure_switchboard::storage::{
-    Beaten, ConnectorQuery, HistoryKeep, HistoryQuery, Outcomes, Period, Step, Storage, Tidied,
-    When, postgres,
+    Beat, Beaten, ConnectorQuery, Ended, HistoryKeep, HistoryQuery, Outcomes, Period, Step,
+    Storage, Tidied, When, postgres,
 };
 use tenure_wire::heartbeat::Health;
 use testkit::{TEST_POSTGRES, service};
@@ -15,7 +15,8 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::place::Place;
-use crate::storage::kit::{commit_one, event, inbox, sent};
+use crate::storage::kit::{commit_one, event, inbox, make_token, sent};
+use crate::storage::outcome::message;
 use crate::storage::told::{
     DAY, HOUR, MIDNIGHT, MINUTE, SECOND, beat, bot, connector, count, counters, epoch, hear,
     history, measures, named, of, saying, series, shown, take,
@@ -140,6 +141,63 @@ async fn a_beat_that_is_stuck_is_not_lost() {
         .map(|it| it.heartbeat_count)
         .collect();
     assert_eq!((hours, error.err()), (vec![1], Some(Code::Busy)));
+}
+
+/// An acknowledgement is received like a beat.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_that_is_stuck_is_not_lost() {
+    let Some(place) = Place::postgres().await else { return };
+    let storage = &place.storage;
+    let request_id = message(storage, "a").await;
+    let stuck = session(&place).await;
+    stuck.batch_execute("BEGIN").await.unwrap();
+    let (_, schema) = place.schema();
+    let sql = format!(
+        "SELECT changed FROM {schema}.outcome_report(NULL, $1, 'telegram_bot', 'bot', '{{health}}',
+            '{{}}')"
+    );
+    assert_eq!(stuck.query_one(&sql, &[&request_id]).await.unwrap().get::<_, i64>(0), 1);
+    let error = storage.roll_up(epoch(1), When::Now).await.map_err(|error| error.code());
+    stuck.batch_execute("COMMIT").await.unwrap();
+    let rolled = storage.roll_up(epoch(1), When::Now).await.unwrap();
+    assert_eq!((rolled.outcomes, error.err()), (1, Some(Code::Busy)));
+}
+
+/// A beat that waits for another one's lock looks at its token when it is its turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_ends_while_a_beat_waits_beats_for_nobody() {
+    let Some(place) = Place::postgres().await else { return };
+    let storage = &place.storage;
+    let known = Beat { token_id: Some("tok_known".to_owned()), ..beat(1, 0, 60, 1) };
+    let new = of(&named("api", "new"), known.clone());
+    let new = Beat { token_id: Some("tok_new".to_owned()), ..new };
+    for token in ["tok_known", "tok_new"] {
+        make_token(storage, token).await;
+    }
+    assert!(matches!(storage.beat(&known, When::Now).await, Ok(Beaten::Taken(_))));
+    // One waits for its connector, the other for its token.
+    let locks = [
+        (known, "SELECT FROM connector_registry FOR UPDATE"),
+        (new, "SELECT FROM connector_tokens WHERE token_id = 'tok_new' FOR UPDATE"),
+    ];
+    for (told, lock) in locks {
+        let (locked, looks) = (session(&place).await, session(&place).await);
+        locked.batch_execute(&format!("BEGIN; {lock}")).await.unwrap();
+        let pid: i32 = locked.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+        let (storage, token) = (storage.clone(), told.token_id.clone().unwrap());
+        let beating = tokio::spawn(async move { storage.beat(&told, When::Now).await.unwrap() });
+        let waits = "SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))";
+        while looks.query(waits, &[&pid]).await.unwrap().is_empty() {
+            assert!(!beating.is_finished(), "{lock}");
+        }
+        let end = format!(
+            "UPDATE connector_tokens SET revoked_at = now(), revoked_by = 'me',
+                revoked_reason = 'over' WHERE token_id = '{token}'; COMMIT"
+        );
+        locked.batch_execute(&end).await.unwrap();
+        assert_eq!(beating.await.unwrap(), Beaten::TokenEnded(Ended::Revoked), "{lock}");
+    }
+    assert_eq!(storage.connector(&named("api", "new")).await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,9 @@ use tenure_switchboard::storage::{
     Beat, Beaten, Ended, HistoryQuery, MOST, MOST_PER_TOKEN, Storage, Taken, When,
 };
 use tenure_wire::heartbeat::{Counters, Health};
+use tokio::task::JoinSet;
 
+use super::instance::take_now;
 use super::kit::make_token;
 use super::told::{
     DAY, HOUR, MIDNIGHT, MINUTE, SECOND, at_cursor, beat, bot, connector, counters, hear, history,
@@ -157,6 +159,22 @@ pub async fn a_clock_that_was_ahead_silences_nobody(place: Place) {
     assert_eq!(connector(storage).await.drift, Some(MINUTE));
 }
 
+/// As of one that tells local time for UTC: what it sends may still change places.
+pub async fn a_clock_that_is_always_ahead_makes_nothing_newer(place: Place) {
+    let storage = &place.storage;
+    let ahead = |sent: i64, uptime, done| beat(1, sent + 2 * HOUR, uptime, done);
+    take(storage, &ahead(T, 600, 100), T).await;
+    take(storage, &ahead(T + 2 * MINUTE, 720, 120), T + 2 * MINUTE).await;
+    is_late(storage, &ahead(T + MINUTE, 660, 110), T + 3 * MINUTE).await;
+    is_late(storage, &ahead(T + 2 * MINUTE, 720, 120), T + 3 * MINUTE).await;
+    let next = take(storage, &ahead(T + 4 * MINUTE, 840, 140), T + 4 * MINUTE).await;
+    assert!(!next.late && !next.reset, "{next:?}");
+    assert_eq!(connector(storage).await.counters, counters(140));
+    // It starts again under its id.
+    let again = take(storage, &ahead(T + 5 * MINUTE, 1, 1), T + 5 * MINUTE).await;
+    assert!(!again.late && again.reset, "{again:?}");
+}
+
 pub async fn the_first_and_the_last_time(place: Place) {
     let storage = &place.storage;
     // 1970, 2200 and an uptime since before there was time.
@@ -166,6 +184,15 @@ pub async fn the_first_and_the_last_time(place: Place) {
     assert!(instance(storage, 2).await.started_at < T);
     assert_eq!(connector(storage).await.instance_id, Some(id(1)));
     assert_eq!(history(storage, &bot()).await[1].sent_at, far);
+    // The first and the last moment that can be told, of a beat and of a checkpoint.
+    for (number, sent) in [(3, -62_135_596_800 * SECOND), (4, 253_402_300_800 * SECOND - 1)] {
+        let told = at_cursor(Some("a"), Some(sent), beat(number, sent, MOST, 1));
+        assert_eq!(take(storage, &told, T).await.drift, T - sent);
+        let it = instance(storage, number).await;
+        assert_eq!((it.drift, it.started_at, it.uptime_s), (T - sent, 0, MOST));
+        assert_eq!(it.checkpoint_updated_at, Some(sent));
+        assert_eq!(history(storage, &bot()).await.pop().unwrap().sent_at, sent);
+    }
 }
 
 pub async fn a_counter_that_goes_down_begins_again(place: Place) {
@@ -191,15 +218,32 @@ pub async fn a_counter_that_goes_down_begins_again(place: Place) {
 
 pub async fn sums_end_where_numbers_do(place: Place) {
     let storage = &place.storage;
+    let most = Counters {
+        messages_ingested: MOST,
+        messages_failed: MOST,
+        source_api_calls: MOST,
+        checkpoint_saves: MOST,
+        dedupe_accepted: MOST,
+    };
     let full = |number: i64| {
         let mut full = beat(1, T + number, 60 + number, 0);
-        full.heartbeat.counters.messages_ingested = if number % 2 == 0 { MOST } else { 0 };
+        if number % 2 == 0 {
+            full.heartbeat.counters = most;
+        }
         full
     };
     for number in 0..5 {
         take(storage, &full(number), T + number).await;
     }
-    assert_eq!(connector(storage).await.counters.messages_ingested, MOST);
+    assert_eq!(connector(storage).await.counters, most);
+    // So does what is owed.
+    place.execute("ALTER TABLE connector_heartbeat_log RENAME TO away").await;
+    for number in 5..9 {
+        assert!(take(storage, &full(number), T + number).await.unwritten.is_some());
+    }
+    place.execute("ALTER TABLE away RENAME TO connector_heartbeat_log").await;
+    take(storage, &full(10), T + 10).await;
+    assert_eq!(history(storage, &bot()).await.pop().unwrap().deltas, most);
 }
 
 /// What the history could not be told is told by the next beat.
@@ -360,6 +404,30 @@ pub async fn a_token_registers_a_few(place: Place) {
     // Deleting one makes room.
     assert!(storage.delete(&named("api", "3"), "me", "over").await.unwrap());
     assert!(take(storage, &with("tok_a", "new"), T).await.registered);
+}
+
+pub async fn a_token_registers_a_few_at_once(place: Place) {
+    make_token(&place.storage, "tok_a").await;
+    let mut beating = JoinSet::new();
+    for handle in 0..4 {
+        let storage = place.open().await;
+        beating.spawn(async move {
+            let mut registered = 0;
+            for number in 0..6 {
+                let name = named("api", &format!("{handle} {number}"));
+                let told = of(&name, beat(1, T, 60, 1));
+                let told = Beat { token_id: Some("tok_a".to_owned()), ..told };
+                registered += match take_now(&storage, &told).await {
+                    Some(taken) => i64::from(taken.registered),
+                    None => 0,
+                };
+            }
+            registered
+        });
+    }
+    assert_eq!(beating.join_all().await.into_iter().sum::<i64>(), MOST_PER_TOKEN);
+    let known = place.execute("SELECT count(*) FROM connector_registry").await;
+    assert_eq!(known, MOST_PER_TOKEN);
 }
 
 pub async fn the_history_page_by_page(place: Place) {

@@ -138,7 +138,7 @@ pub async fn ten_instances_at_once(place: Place) {
                 for pair in numbers.chunks(2) {
                     for number in pair.iter().rev() {
                         for _ in 0..=i64::from(number % 4 == 0) {
-                            taken.push(take_now(&storage, &told(instance, *number)).await);
+                            taken.extend(take_now(&storage, &told(instance, *number)).await);
                         }
                     }
                 }
@@ -186,11 +186,13 @@ fn is_of(logged: &tenure_switchboard::storage::Logged, instance: u128, sent_at: 
     logged.instance_id == id(instance) && logged.sent_at == sent_at
 }
 
-/// Ten writers may be too many at once for a file: who is told so sends again.
-async fn take_now(storage: &Arc<dyn Storage>, beat: &Beat) -> Taken {
+/// Ten writers may be too many at once for a file: who is told so sends again. `None` when too many
+/// were registered.
+pub async fn take_now(storage: &Arc<dyn Storage>, beat: &Beat) -> Option<Taken> {
     loop {
         match storage.beat(beat, When::Now).await {
-            Ok(Beaten::Taken(taken)) => return taken,
+            Ok(Beaten::Taken(taken)) => return Some(taken),
+            Ok(Beaten::TooMany) => return None,
             Err(error) if error.code() == Code::Busy && !error.is_unknown() => {}
             other => panic!("{other:?}"),
         }

@@ -1,6 +1,7 @@
 //! The contract of the storage, on every backend: `sqlite::commit::a_key_is_stored_once`.
 
 mod admit;
+mod at_once;
 mod beat;
 mod commit;
 mod fence;
@@ -8,7 +9,7 @@ mod inbox;
 mod instance;
 pub mod kit;
 mod letter;
-mod outcome;
+pub mod outcome;
 mod prune;
 mod recount;
 mod registry;
@@ -140,6 +141,7 @@ cases! {
         a_late_beat_changes_nothing
         what_is_newer_in_one_way_is_not_late
         a_clock_that_was_ahead_silences_nobody
+        a_clock_that_is_always_ahead_makes_nothing_newer
         the_first_and_the_last_time
         a_counter_that_goes_down_begins_again
         sums_end_where_numbers_do
@@ -149,6 +151,7 @@ cases! {
         the_interval_follows_the_gaps
         an_ended_token_beats_for_nobody
         a_token_registers_a_few
+        a_token_registers_a_few_at_once
         the_history_page_by_page
     }
     instance {
@@ -159,6 +162,9 @@ cases! {
         a_slow_instance_may_be_silent_for_longer
         a_stopping_instance_gives_way
         ten_instances_at_once
+    }
+    at_once {
+        everything_at_once
     }
     registry {
         an_operator_registers
@@ -189,6 +195,7 @@ cases! {
     outcome {
         outcomes_are_noted_once
         fanout_counts_who_has_acknowledged
+        a_deleted_connector_fans_out_no_more
         outcomes_alone_are_counted
     }
     tidy {

@@ -23,15 +23,19 @@ pub async fn report(
     failed: &[&str],
     at: i64,
 ) -> Reported {
-    let texts = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect();
-    let outcomes = Outcomes {
+    let mut outcomes = told_of(request_id, acked);
+    outcomes.failed = failed.iter().map(|it| (*it).to_owned()).collect();
+    storage.report(&outcomes, When::At(at)).await.unwrap()
+}
+
+fn told_of(request_id: Uuid, acked: &[&str]) -> Outcomes {
+    Outcomes {
         request_id,
         connector_type: "telegram_bot".to_owned(),
         endpoint_identity: "bot".to_owned(),
-        acked: texts(acked),
-        failed: texts(failed),
-    };
-    storage.report(&outcomes, When::At(at)).await.unwrap()
+        acked: acked.iter().map(|it| (*it).to_owned()).collect(),
+        failed: Vec::new(),
+    }
 }
 
 async fn state(storage: &Arc<dyn Storage>, request_id: Uuid) -> String {
@@ -109,6 +113,28 @@ pub async fn fanout_counts_who_has_acknowledged(place: Place) {
     hear(storage, 1, evening, 60, 1).await;
     assert!(storage.delete(&bot(), "me", "over").await.unwrap());
     assert!(fanout("2026-02-15").await.is_empty());
+}
+
+/// What a deleted connector's messages became is still told, and counted for nobody.
+pub async fn a_deleted_connector_fans_out_no_more(place: Place) {
+    let storage = &place.storage;
+    let (one, two) = (message(storage, "a").await, message(storage, "b").await);
+    hear(storage, 1, T, 60, 1).await;
+    report(storage, one, &["health"], &["general"], T).await;
+    count(storage, 1, T + 1).await;
+    // One is counted, and one is to be.
+    report(storage, two, &["health"], &[], T + MINUTE).await;
+    let mut other = told_of(one, &["other"]);
+    other.endpoint_identity = "bot2".to_owned();
+    storage.report(&other, When::At(T + MINUTE)).await.unwrap();
+    assert!(storage.delete(&bot(), "me", "over").await.unwrap());
+    assert_eq!(outcomes(storage, two).await, of_two("health", ""));
+    // From now on it counts again.
+    report(storage, one, &["general"], &[], T + 2 * MINUTE).await;
+    assert_eq!(count(storage, 1, T + HOUR).await.outcomes, 2);
+    let fanout = storage.fanout("2026-01-01").await.unwrap();
+    let found: Vec<_> = fanout.iter().map(|it| (&*it.endpoint_identity, &*it.target)).collect();
+    assert_eq!(found, [("bot", "general"), ("bot2", "other")]);
 }
 
 /// Beats and outcomes of the same quarter of an hour are counted by the same step.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_switchboard::storage::{MOST, Period, Step, Storage, When};
+use tenure_switchboard::storage::{MOST, Measures, Period, Step, Storage, When};
 use tenure_wire::heartbeat::Health;
 
 use super::outcome::{message, report};
@@ -269,22 +269,32 @@ pub async fn sums_are_of_everybody(place: Place) {
 /// Numbers without end, in one step, end where numbers do.
 pub async fn counting_does_not_overflow(place: Place) {
     let storage = &place.storage;
-    let most = MOST;
-    for number in 0..4 {
-        let mut told = beat(1, T + number, 60 + number, 0);
-        told.heartbeat.counters.messages_ingested = if number % 2 == 0 { most } else { 0 };
-        take(storage, &told, T + number).await;
+    // What is added later ends there, too.
+    for round in 1..3 {
+        for number in 0..4 {
+            let at = T + round * MINUTE + number;
+            hear(storage, 1, at, at - T, at - T).await;
+        }
+        // As if there were thousands: each delta is as large as the column takes.
+        let all = "UPDATE connector_heartbeat_log SET
+            delta_messages_ingested = 9223372036854775807,
+            delta_messages_failed = 9223372036854775807,
+            delta_source_api_calls = 9223372036854775807,
+            delta_dedupe_accepted = 9223372036854775807";
+        assert_eq!(place.execute(all).await, 4 * round);
+        assert_eq!(count(storage, 1, T + (round + 1) * MINUTE).await.beats, 4);
+        for step in [Step::Hour, Step::Day] {
+            let series = series(storage, &bot(), step).await;
+            let done = |it: &Measures| {
+                let done = [it.messages_ingested, it.messages_failed];
+                (done, it.source_api_calls, it.dedupe_accepted, it.heartbeat_count)
+            };
+            let expected = ([MOST; 2], MOST, MOST, 4 * round);
+            assert_eq!(series.values().map(done).collect::<Vec<_>>(), [expected]);
+        }
+        assert_eq!(sums(storage).await, [(MOST, MOST); 3]);
     }
-    // As if there were thousands: each delta is as large as the column takes.
-    let all = "UPDATE connector_heartbeat_log SET delta_messages_ingested = 9223372036854775807";
-    assert_eq!(place.execute(all).await, 4);
-    count(storage, 1, T + HOUR).await;
-    for step in [Step::Hour, Step::Day] {
-        let series = series(storage, &bot(), step).await;
-        assert_eq!(series.values().map(|it| it.messages_ingested).collect::<Vec<_>>(), [most]);
-    }
-    assert_eq!(sums(storage).await, [(most, 0); 3]);
-    hear(storage, 1, T + HOUR, 3660, 5).await;
+    hear(storage, 1, T + HOUR, HOUR, HOUR).await;
     count(storage, 1, T + 40 * DAY).await;
     assert_eq!(sums(storage).await, [(0, 0); 3]);
 }

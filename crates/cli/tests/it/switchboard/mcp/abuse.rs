@@ -1,7 +1,14 @@
-//! Clients that open sessions and leave them.
+//! Clients that open sessions and leave them, go in the middle of a call, or say too much.
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::wait_until;
 
 use super::clients::metric;
-use super::stream::{Session, list_tools, sessions_become};
+use super::stream::{Session, call, connect, list_tools, sessions_become};
+use crate::running::LIMIT;
 use crate::switchboard::overload::peak_memory;
 use crate::switchboard::{Place, envelope};
 
@@ -32,5 +39,42 @@ fn a_thousand_abandoned_sessions_leave_nothing() {
     assert_eq!(metric(&server, "switchboard_budget_bytes"), 0);
     drop(faithful);
     sessions_become(&server, 0);
+    server.stop();
+}
+
+/// Nobody works for a client that has gone.
+#[test]
+fn a_call_ends_when_its_client_goes() {
+    let place = Place::sqlite();
+    let server = place.serve(&[]);
+    let body = call("inbox.list", &json!({ "wait": 30 })).to_string();
+    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
+    let mut socket = connect(server.at);
+    write!(socket, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let taken = || metric(&server, "switchboard_budget_bytes");
+    wait_until("the call waits", LIMIT, || taken() > 0).unwrap();
+    drop(socket);
+    // Well before there would be an answer.
+    wait_until("the call ends", Duration::from_secs(20), || taken() == 0).unwrap();
+    server.stop();
+}
+
+/// What is made into values costs far more than it was charged for: only envelopes may be large.
+#[test]
+fn only_envelopes_may_be_large() {
+    let place = Place::sqlite();
+    let server = place.serve(&[]);
+    let mut message = list_tools(3);
+    message["params"] = json!({ "_meta": { "x": "x".repeat(65 << 10) } });
+    let told = server.post("/mcp", &message).is(400);
+    assert_eq!((&told["id"], &told["error"]["code"]), (&json!(3), &json!(-32600)), "{told}");
+    let words = json!({ "sender": "x".repeat(17 << 10) });
+    let told = server.post("/mcp", &call("inbox.list", &words)).is(200);
+    let error = told["result"]["structuredContent"]["error"].as_str().unwrap();
+    assert_eq!(error, "Invalid arguments: they have more than 16384 bytes");
+    let mut event = envelope("1");
+    event["payload"]["normalized_text"] = "x".repeat(400 << 10).into();
+    let told = server.post("/mcp", &call("ingest", &event)).is(200);
+    assert_eq!(told["result"]["structuredContent"]["status"], "accepted", "{told}");
     server.stop();
 }

@@ -194,7 +194,10 @@ fn interval(before: Option<i64>, gap: i64) -> Option<i64> {
 }
 
 fn is_late(known: &Known, next: &Next<'_>) -> bool {
-    known.uptime_s >= next.heartbeat.uptime_s && known.last_sent_at >= next.sent_at
+    let sent_at = next.heartbeat.sent_at_micros;
+    // Of two that are both far ahead, the one that was sent first; the drift tells when.
+    let is_before = || sent_at > next.sent_at && known.last_heartbeat_at - known.drift >= sent_at;
+    known.uptime_s >= next.heartbeat.uptime_s && (known.last_sent_at >= next.sent_at || is_before())
 }
 
 fn late(db: &Connection, next: &Next<'_>, known: &Known) -> rusqlite::Result<Taken> {

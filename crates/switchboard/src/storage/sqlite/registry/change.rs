@@ -4,6 +4,7 @@ use rusqlite::Connection;
 use serde_json::json;
 
 use super::super::{execute, first, token};
+use super::progress::progress;
 use crate::storage::Name;
 
 /// Everything that is kept of a connector.
@@ -84,6 +85,11 @@ pub(super) fn delete(
     for table in others {
         delete(table)?;
     }
+    // What became of its messages stays known, but is not counted for it any more.
+    let sql = "UPDATE inbox_outcome SET acked_at = ?3 - 1
+        WHERE acked_at >= ?3 AND connector_type = ?1 AND endpoint_identity = ?2";
+    let counted = progress(db)?.counted;
+    execute(db, sql, (&name.connector_type, &name.endpoint_identity, counted))?;
     record(db, name, ("connector_delete", by, reason), now)?;
     Ok(true)
 }

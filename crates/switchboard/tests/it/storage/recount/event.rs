@@ -24,6 +24,10 @@ pub(super) enum Event {
     Report { message: usize, target: usize, acked: bool },
     /// What is old is taken away.
     Tidy,
+    /// An operator puts a connector away or takes it back.
+    Archive { who: usize, archived: bool },
+    /// An operator removes a connector.
+    Delete { who: usize },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +63,7 @@ fn hold() -> impl Strategy<Value = Hold> {
 
 fn event() -> impl Strategy<Value = Event> {
     let who = 0..PROCESSES;
-    let beat = (who.clone(), 0..50_i64, 0..5_usize, fate())
+    let beat = (who.clone(), 0..50_i64, 0..6_usize, fate())
         .prop_map(|(who, done, state, fate)| Event::Beat { who, done, state, fate });
     let seconds = prop_oneof![
         8 => 0..300_i64,
@@ -72,10 +76,12 @@ fn event() -> impl Strategy<Value = Event> {
         (who.clone(), any::<bool>()).prop_map(|(who, same_id)| Event::Restart { who, same_id });
     let reset = (who.clone(), 0..5_usize).prop_map(|(who, counter)| Event::Reset { who, counter });
     let ahead = prop_oneof![Just(0), -400..400_i64, Just(400 * 86_400), Just(-400 * 86_400)];
-    let clock = (who, ahead).prop_map(|(who, ahead)| Event::Clock { who, ahead });
+    let clock = (who.clone(), ahead).prop_map(|(who, ahead)| Event::Clock { who, ahead });
     let count = (0..3_usize, hold()).prop_map(|(steps, hold)| Event::Count { steps, hold });
     let report = (0..MESSAGES, 0..TARGETS.len(), any::<bool>())
         .prop_map(|(message, target, acked)| Event::Report { message, target, acked });
+    let archive =
+        (who.clone(), any::<bool>()).prop_map(|(who, archived)| Event::Archive { who, archived });
     prop_oneof![
         30 => beat,
         14 => seconds.prop_map(Event::Pass),
@@ -86,10 +92,12 @@ fn event() -> impl Strategy<Value = Event> {
         5 => count,
         3 => report,
         2 => Just(Event::Tidy),
+        1 => archive,
+        1 => who.prop_map(|who| Event::Delete { who }),
     ]
 }
 
-/// Events, and whether old things are ever taken away.
-pub(super) fn histories() -> impl Strategy<Value = (Vec<Event>, bool)> {
-    (prop::collection::vec(event(), 40..120), any::<bool>())
+/// Events, whether old things are ever taken away, and whether clocks and counters only go on.
+pub(super) fn histories() -> impl Strategy<Value = (Vec<Event>, bool, bool)> {
+    (prop::collection::vec(event(), 40..120), any::<bool>(), any::<bool>())
 }

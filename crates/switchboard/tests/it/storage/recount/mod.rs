@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::test_runner::{Config, TestRunner};
-use tenure_switchboard::storage::{Beat, HistoryKeep, Name, Outcomes, Period, Step, Storage, When};
+use tenure_switchboard::storage::{
+    Beat, HistoryKeep, Name, Outcomes, Period, STOPPING, Step, Storage, Taken, When,
+};
 use tenure_wire::heartbeat::{Counters, Health};
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use event::{Event, Fate, Hold, histories};
-use plain::{Heard, Recount, list};
+use plain::{Heard, Last, Recount, list};
 
 use super::kit::{commit_one, named as submitted, stored};
 use super::told::{
@@ -49,9 +51,12 @@ struct World<'a> {
     under_way: Vec<Beat>,
     heard: Vec<Heard>,
     messages: Vec<Uuid>,
-    /// When a target acknowledged a message.
-    acked: BTreeMap<(usize, usize), i64>,
+    /// When a target acknowledged a message; not when its connector was deleted since.
+    acked: BTreeMap<(usize, usize), Option<i64>>,
+    archived: BTreeSet<Name>,
     tidies: bool,
+    /// Clocks and counters only go on, and nothing starts again under its id. Some clocks are wrong.
+    goes_on: bool,
 }
 
 fn name_of(who: usize) -> Name {
@@ -69,9 +74,13 @@ fn heartbeat(who: usize, process: &Process, state: usize, now: i64) -> Beat {
         checkpoint_saves: saves,
         dedupe_accepted: dedupe,
     };
-    let state =
-        [Health::Healthy, Health::Healthy, Health::Healthy, Health::Degraded, Health::Error][state];
-    of(&name_of(who), saying(state, None, told))
+    let (state, message) = match state {
+        0..=2 => (Health::Healthy, None),
+        3 => (Health::Degraded, None),
+        4 => (Health::Degraded, Some(STOPPING)),
+        _ => (Health::Error, Some("no")),
+    };
+    of(&name_of(who), saying(state, message, told))
 }
 
 impl World<'_> {
@@ -81,8 +90,12 @@ impl World<'_> {
 
     async fn happens(&mut self, event: &Event) {
         match event {
+            Event::Reset { .. } | Event::Clock { .. } if self.goes_on => {}
+            Event::Pass(seconds) if self.goes_on => self.now += seconds.abs() * SECOND,
             Event::Pass(seconds) => self.now += seconds * SECOND,
             Event::Beat { who, done, state, fate } => {
+                // What is sent at the same moment is the same beat.
+                self.now += i64::from(self.goes_on);
                 let process = &mut self.processes[*who];
                 for (counter, by) in process.counters.iter_mut().zip([1, 0, 3, 1, 2]) {
                     *counter += done * by + i64::from(by == 0) * (done % 3);
@@ -99,7 +112,7 @@ impl World<'_> {
             Event::Restart { who, same_id } => {
                 self.ids += 1;
                 let process = &mut self.processes[*who];
-                let id = if *same_id { process.id } else { self.ids };
+                let id = if *same_id && !self.goes_on { process.id } else { self.ids };
                 let ahead = process.ahead;
                 *process = Process { id, started: self.now, counters: [0; 5], ahead };
             }
@@ -117,6 +130,48 @@ impl World<'_> {
                     self.storage().tidy(keep, When::At(self.now)).await.unwrap();
                 }
             }
+            Event::Archive { who, archived } => self.archives(name_of(*who), *archived).await,
+            Event::Delete { who } => self.deletes(name_of(*who)).await,
+        }
+    }
+
+    /// What the instances of a connector have done, as far as it was heard: the most that each told
+    /// of each counter. For this nothing needs to be known of which beat is late.
+    fn done(&self, name: &Name) -> [i64; 5] {
+        let mut most: BTreeMap<Uuid, [i64; 5]> = BTreeMap::new();
+        for it in self.heard.iter().filter(|it| it.name() == *name) {
+            let of = most.entry(it.beat.heartbeat.instance_id).or_default();
+            let told = list(&it.beat.heartbeat.counters);
+            of.iter_mut().zip(told).for_each(|(most, told)| *most = told.max(*most));
+        }
+        let mut done = [0; 5];
+        most.values().for_each(|of| done.iter_mut().zip(of).for_each(|(sum, it)| *sum += it));
+        done
+    }
+
+    fn is_heard(&self, name: &Name) -> bool {
+        self.heard.iter().any(|it| it.name() == *name)
+    }
+
+    async fn archives(&mut self, name: Name, archived: bool) {
+        let changes = self.is_heard(&name).then_some(self.archived.contains(&name) != archived);
+        let changed = self.storage().archive(&name, archived, "me", "so").await.unwrap();
+        assert_eq!(changed, changes);
+        match (changes, archived) {
+            (Some(true), true) => self.archived.insert(name),
+            (Some(true), false) => self.archived.remove(&name),
+            _ => false,
+        };
+    }
+
+    async fn deletes(&mut self, name: Name) {
+        let deleted = self.storage().delete(&name, "me", "so").await.unwrap();
+        assert_eq!(deleted, self.is_heard(&name));
+        if deleted {
+            self.archived.remove(&name);
+            self.heard.retain(|it| it.name() != name);
+            let of = self.acked.iter_mut().filter(|it| name_of(it.0.0) == name);
+            of.for_each(|it| *it.1 = None);
         }
     }
 
@@ -145,9 +200,13 @@ impl World<'_> {
         assert_eq!(taken.received_at, at);
         assert_eq!(taken.drift, at - beat.heartbeat.sent_at_micros);
         assert_eq!(taken.unwritten.is_none(), written);
-        self.heard.push(Heard { beat, at, written });
+        let heard = Heard { beat, at, written };
+        let revived = !taken.late && self.archived.remove(&heard.name());
+        assert_eq!(taken.revived, revived);
+        self.heard.push(heard);
+        let Taken { late, reset, registered, replaced, .. } = taken;
         let recount = Recount::of(&self.heard, i64::MAX);
-        assert_eq!((taken.late, taken.reset), recount.last);
+        assert_eq!(Last { late, reset, registered, replaced }, recount.last);
     }
 
     async fn counts(&mut self, steps: usize, hold: Hold) {
@@ -169,7 +228,7 @@ impl World<'_> {
             self.floor = self.floor.max(self.now);
             let counted = |at: i64| at >= self.counted && at < step.upto;
             let beats = self.heard.iter().filter(|it| it.written && counted(it.at)).count();
-            let outcomes = self.acked.values().filter(|at| counted(**at)).count();
+            let outcomes = self.acked.values().flatten().filter(|at| counted(**at)).count();
             assert_eq!((step.beats, step.outcomes), (beats as i64, outcomes as i64));
             assert!(step.upto >= self.counted && step.upto <= self.floor);
             self.counted = step.upto;
@@ -199,7 +258,7 @@ impl World<'_> {
         };
         self.storage().report(&outcomes, When::At(self.now)).await.unwrap();
         if acked {
-            self.acked.entry((message, target)).or_insert(self.now.max(self.floor));
+            self.acked.entry((message, target)).or_insert(Some(self.now.max(self.floor)));
         }
     }
 
@@ -223,6 +282,8 @@ impl World<'_> {
         }
         for period in Period::ALL {
             let (_, found) = self.storage().sums(period).await.unwrap();
+            let known: BTreeSet<Name> = self.heard.iter().map(Heard::name).collect();
+            assert_eq!(found.len(), known.difference(&self.archived).count());
             for it in found {
                 let name = named(&it.connector_type, &it.endpoint_identity);
                 let expected = recount.sum(&name, period.since(self.counted));
@@ -231,7 +292,8 @@ impl World<'_> {
             }
         }
         let mut fanout: BTreeMap<(String, String), i64> = BTreeMap::new();
-        for ((message, target), _) in self.acked.iter().filter(|it| *it.1 < self.counted) {
+        let counted = |at: &Option<i64>| at.is_some_and(|at| at < self.counted);
+        for ((message, target), _) in self.acked.iter().filter(|it| counted(it.1)) {
             let key = (name_of(*message).connector_type, TARGETS[*target].to_owned());
             *fanout.entry(key).or_default() += 1;
         }
@@ -254,12 +316,22 @@ impl World<'_> {
                 total.iter_mut().zip(it.grown).for_each(|(sum, by)| *sum += by);
             }
             assert_eq!(list(&known.connector.counters), total, "{name:?}");
+            if self.goes_on {
+                assert_eq!(total, self.done(&name), "{name:?}");
+            }
             let newest = recount.entries.iter().rfind(|it| it.name == name && !it.late);
             assert_eq!(known.connector.last_heartbeat_at, newest.map(|it| it.at));
+            let stands = &recount.standing[&name];
+            assert_eq!(known.connector.instance_id, Some(stands.id));
+            assert_eq!(known.connector.state, stands.state.as_str());
+            assert_eq!(known.connector.uptime_s, Some(stands.uptime_s));
+            assert_eq!(known.connector.archived_at.is_some(), self.archived.contains(&name));
             for it in &known.instances {
                 let of = recount.instances[&(name.clone(), it.instance_id)];
                 assert_eq!([it.beats, it.late, it.resets], of.counts);
                 assert_eq!(list(&it.counters), of.counters);
+                assert_eq!((it.started_at, it.last_heartbeat_at), (of.started, of.heard));
+                assert_eq!((it.interval, it.stopped_at.is_some()), (of.interval, of.stopped));
             }
             if !self.tidies {
                 let found = history(self.storage(), &name).await;
@@ -274,7 +346,7 @@ impl World<'_> {
     }
 }
 
-async fn play(place: &Place, events: &[Event], tidies: bool) {
+async fn play(place: &Place, events: &[Event], tidies: bool, goes_on: bool) {
     place.empty().await;
     let mut messages = Vec::new();
     for number in 0..MESSAGES {
@@ -282,7 +354,9 @@ async fn play(place: &Place, events: &[Event], tidies: bool) {
         messages.push(stored(&settled)[0].request_id);
     }
     let start = MIDNIGHT + 22 * HOUR;
-    let process = |id| Process { id, started: start - 7 * SECOND, counters: [0; 5], ahead: 0 };
+    let ahead = |id: u128| [0, 0, -7_200, 290, 400 * 86_400, 0][id as usize % PROCESSES];
+    let process =
+        |id| Process { id, started: start - 7 * SECOND, counters: [0; 5], ahead: ahead(id) };
     let mut world = World {
         place,
         now: start,
@@ -295,7 +369,9 @@ async fn play(place: &Place, events: &[Event], tidies: bool) {
         heard: Vec::new(),
         messages,
         acked: BTreeMap::new(),
+        archived: BTreeSet::new(),
         tidies,
+        goes_on,
     };
     // The first hold.
     world.counts(0, Hold::Same).await;
@@ -317,8 +393,8 @@ pub async fn statistics_equal_a_recount(place: Place) {
         Config { cases, failure_persistence: None, max_shrink_iters: 100, ..Config::default() };
     let handle = Handle::current();
     let played = tokio::task::block_in_place(|| {
-        TestRunner::new(config).run(&histories(), |(events, tidies)| {
-            handle.block_on(play(&place, &events, tidies));
+        TestRunner::new(config).run(&histories(), |(events, tidies, goes_on)| {
+            handle.block_on(play(&place, &events, tidies, goes_on));
             Ok(())
         })
     });

@@ -3,16 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_switchboard::storage::{Beat, Measures, Name, Step};
-use tenure_wire::heartbeat::{Counters, Health};
+use tenure_wire::heartbeat::{Counters, Health, Heartbeat};
 use uuid::Uuid;
 
-use super::super::told::{DAY, HOUR, MINUTE, named};
+use super::super::told::{DAY, HOUR, MINUTE, SECOND, named};
 
 /// A beat that arrived.
 pub(super) struct Heard {
     pub(super) beat: Beat,
     pub(super) at: i64,
     pub(super) written: bool,
+}
+
+impl Heard {
+    pub(super) fn name(&self) -> Name {
+        named(&self.beat.heartbeat.connector_type, &self.beat.heartbeat.endpoint_identity)
+    }
 }
 
 pub(super) fn list(counters: &Counters) -> [i64; 5] {
@@ -41,10 +47,58 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Worth {
     newest: Option<(i64, i64)>,
+    /// As it was told.
+    sent: i64,
     pub(super) counters: [i64; 5],
     pub(super) owed: [i64; 5],
     /// Beats, late ones and resets.
     pub(super) counts: [i64; 3],
+    pub(super) started: i64,
+    pub(super) heard: i64,
+    pub(super) interval: Option<i64>,
+    pub(super) stopped: bool,
+}
+
+impl Worth {
+    /// What a beat that is not late tells besides its counters.
+    fn hear(&mut self, told: &Heartbeat, at: i64) {
+        let started = (at - told.uptime_s * SECOND).max(0);
+        let gap = at - self.heard;
+        self.started = match self.newest {
+            Some((uptime, _)) if told.uptime_s >= uptime => started.min(self.started),
+            _ => started,
+        };
+        if self.newest.is_some() && gap >= SECOND {
+            let first = gap.min(HOUR);
+            self.interval = Some(self.interval.map_or(first, |it| (4 * it + gap.min(2 * it)) / 5));
+        }
+        self.heard = at;
+        self.stopped =
+            told.state == Health::Degraded && told.error_message.as_deref() == Some("stopping");
+    }
+
+    /// Whether another one that started then takes its place.
+    fn gives_way(&self, started: i64, at: i64) -> bool {
+        let silent = (15 * MINUTE).max(5 * self.interval.unwrap_or(0));
+        started > self.started || self.stopped || at - self.heard >= silent
+    }
+}
+
+/// Who stands for a connector, and what it said last.
+#[derive(Clone)]
+pub(super) struct Stands {
+    pub(super) id: Uuid,
+    pub(super) state: Health,
+    pub(super) uptime_s: i64,
+}
+
+/// What came of the last beat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Last {
+    pub(super) late: bool,
+    pub(super) reset: bool,
+    pub(super) registered: bool,
+    pub(super) replaced: Option<Uuid>,
 }
 
 /// All that was heard before a time, from the first beat on.
@@ -52,21 +106,29 @@ pub(super) struct Recount {
     pub(super) entries: Vec<Entry>,
     pub(super) before: i64,
     pub(super) instances: BTreeMap<(Name, Uuid), Worth>,
-    /// Whether the last beat was late, and whether it was a reset.
-    pub(super) last: (bool, bool),
+    pub(super) standing: BTreeMap<Name, Stands>,
+    pub(super) last: Last,
 }
 
 impl Recount {
     pub(super) fn of(heard: &[Heard], before: i64) -> Self {
-        let mut recount =
-            Self { entries: Vec::new(), before, instances: BTreeMap::new(), last: (false, false) };
+        let mut recount = Self {
+            entries: Vec::new(),
+            before,
+            instances: BTreeMap::new(),
+            standing: BTreeMap::new(),
+            last: Last::default(),
+        };
         for Heard { beat, at, written } in heard {
             let told = &beat.heartbeat;
             let name = named(&told.connector_type, &told.endpoint_identity);
             let of = recount.instances.entry((name.clone(), told.instance_id)).or_default();
             let sent = told.sent_at_micros.min(at + 5 * MINUTE);
-            let late =
-                of.newest.is_some_and(|(uptime, before)| told.uptime_s <= uptime && sent <= before);
+            let is_ahead = told.sent_at_micros > sent;
+            let late = of.newest.is_some_and(|(uptime, before)| {
+                let is_older = is_ahead && told.sent_at_micros <= of.sent;
+                told.uptime_s <= uptime && (sent <= before || is_older)
+            });
             let mut entry = Entry {
                 name,
                 at: *at,
@@ -85,17 +147,37 @@ impl Recount {
                     entry.grown[number] = now - from;
                     entry.told[number] = now - from + of.owed[number];
                 }
+                of.hear(told, *at);
                 of.owed = if *written { [0; 5] } else { entry.told };
                 of.counters = list(&told.counters);
                 of.newest = Some((told.uptime_s, sent));
+                of.sent = told.sent_at_micros;
             }
             of.counts[0] += 1;
             of.counts[1] += i64::from(late);
             of.counts[2] += i64::from(reset);
-            recount.last = (late, reset);
+            let of = *of;
+            recount.last = Last { late, reset, ..Last::default() };
+            if !late {
+                recount.stands(&entry.name, told, of.started, *at);
+            }
             recount.entries.push(entry);
         }
         recount
+    }
+
+    /// A beat that is not late may put its instance in the place of another.
+    fn stands(&mut self, name: &Name, told: &Heartbeat, started: i64, at: i64) {
+        let before = self.standing.get(name).map(|it| it.id);
+        self.last.registered = before.is_none();
+        if let Some(other) = before.filter(|id| *id != told.instance_id) {
+            if !self.instances[&(name.clone(), other)].gives_way(started, at) {
+                return;
+            }
+            self.last.replaced = Some(other);
+        }
+        let Heartbeat { instance_id: id, state, uptime_s, .. } = *told;
+        self.standing.insert(name.clone(), Stands { id, state, uptime_s });
     }
 
     pub(super) fn names(&self) -> BTreeSet<Name> {

@@ -86,7 +86,10 @@ BEGIN
         AND i.instance_id = p_instance FOR UPDATE;
     drift_before := v_before.drift_micros;
     v_sent := least(p_sent, v_now + interval '5 minutes');
-    late := coalesce(v_before.uptime_s >= p_uptime AND v_before.last_sent_at >= v_sent, false);
+    v_gap := extract(epoch FROM v_now - v_before.last_heartbeat_at) * 1000000;
+    -- Of two that are both far ahead, the one that was sent first; the drift tells when.
+    late := coalesce(v_before.uptime_s >= p_uptime AND (v_before.last_sent_at >= v_sent
+        OR (p_sent > v_sent AND drift - drift_before >= v_gap)), false);
     IF late THEN
         UPDATE tenure.connector_instances SET beats = beats + 1, late = late + 1
         WHERE connector_type = p_type AND endpoint_identity = p_endpoint
@@ -112,7 +115,6 @@ BEGIN
         IF p_uptime >= v_before.uptime_s THEN
             v_started := least(v_started, v_before.started_at);
         END IF;
-        v_gap := extract(epoch FROM v_now - v_before.last_heartbeat_at) * 1000000;
         v_interval := v_before.interval_micros;
         IF v_gap >= 1000000 THEN
             v_interval := coalesce((4 * v_interval + least(v_gap, 2 * v_interval)) / 5,
