@@ -134,6 +134,7 @@ fn ago(micros: i64) -> String {
 fn time_before(now: i64, micros: i64) -> String {
     let seconds = now.saturating_sub(micros).max(0) / MICROS;
     match seconds {
+        1 => "1 second ago".to_owned(),
         ..120 => format!("{seconds} seconds ago"),
         120..7200 => format!("{} minutes ago", seconds / 60),
         7200..172_800 => format!("{} hours ago", seconds / 3600),
@@ -186,6 +187,7 @@ mod tests {
     #[test]
     fn how_long_ago_is_said_in_a_unit_that_fits() {
         let second = |seconds: i64| ago(now() - seconds * MICROS);
+        assert_eq!(time_before(MICROS, 0), "1 second ago");
         assert_eq!(second(150), "2 minutes ago");
         assert_eq!(second(3 * 3600 + 1), "3 hours ago");
         assert_eq!(second(9 * 86_400 + 1), "9 days ago");

@@ -1,5 +1,6 @@
 //! What rmcp asks of a server.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use hyper::http::request::Parts;
@@ -90,9 +91,11 @@ impl ServerHandler for Tools {
             let name: String = request.name.chars().take(SHOWN).collect();
             return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
         };
+        // Without its type: rmcp wraps it so often that the compiler would give up on it.
+        let work: Pin<Box<dyn Future<Output = _> + Send + '_>> = Box::pin(tools::run(&call, tool));
         // rmcp would let a tool run on whose client has gone, and never answer for one that panics.
         let done = tokio::select! {
-            done = unpanicked(tools::run(&call, tool)) => done,
+            done = unpanicked(work) => done,
             () = context.ct.cancelled() => {
                 return Err(ErrorData::internal_error("nobody waits for this any more", None));
             }

@@ -157,12 +157,17 @@ fn hides(name: &str) -> bool {
 
 /// A name for people, as one or two words of a sentence.
 fn named(name: &Name) -> String {
-    let part = |part: &str| if hides(part) { NOT_SHOWN.to_owned() } else { shown(part) };
+    shown(&plain(name))
+}
+
+/// The same without escapes, for what gets them when it is printed.
+fn plain(name: &Name) -> String {
+    let part = |part| if hides(part) { NOT_SHOWN } else { part };
     format!("{} {}", part(&name.connector_type), part(&name.endpoint_identity))
 }
 
 fn not_there(name: &Name) -> Failure {
-    StoreError::refused(Code::NoSuchConnector, named(name)).into()
+    StoreError::refused(Code::NoSuchConnector, plain(name)).into()
 }
 
 const COLUMNS: [Column; 8] = [
@@ -270,6 +275,10 @@ mod tests {
     fn a_name_that_may_hold_a_password_is_not_repeated() {
         let name = read("imap", "imap://me:s3cret@h").unwrap();
         assert_eq!(named(&name), "imap (not shown)");
-        assert_eq!(named(&read("imap", "me@h\u{7}").unwrap()), "imap me@h\\u{7}");
+        let name = read("imap", "me@h\u{7}").unwrap();
+        assert_eq!(
+            (named(&name), plain(&name)),
+            ("imap me@h\\u{7}".into(), "imap me@h\u{7}".into())
+        );
     }
 }
