@@ -130,7 +130,7 @@ codes! {
     NoSwitchboard "SW005" "the switchboard cannot be reached"
         "check that it runs, and that --url (SWITCHBOARD_API_BASE_URL) is right"
     NotTaken "SW006" "the switchboard did not take the heartbeat"
-        "look at its answer above; check the token, and --type and --endpoint"
+        "look at its answer above; check the token, --url, --type and --endpoint"
     BadCounters "SW007" "the counters cannot be read"
         "give a JSON object, or lines NAME=N, with the names that the page of this code has"
 }

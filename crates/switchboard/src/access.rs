@@ -267,7 +267,9 @@ impl Access {
                 self.limit(address, left);
                 Err(Refusal::too_many_attempts(whole_seconds(left)))
             }
-            (_, None) => Err(Refusal::invalid_token("a token is required: Authorization: Bearer")),
+            (_, None) => Err(Refusal::invalid_token(
+                "a token is required: send it as Authorization: Bearer sw_...",
+            )),
             (Admission::Unknown, Some(_)) => Err(Refusal::token_ended(Ended::Gone)),
         }
     }
@@ -369,7 +371,8 @@ fn only_from_here(headers: &HeaderMap) -> Result<(), Refused> {
     match named.all(here) {
         true => Ok(()),
         false => {
-            let message = "there are no tokens, and this was not sent to a loopback address";
+            let message =
+                "there are no tokens, and Host or Origin is not of this machine: make a token";
             Err(Refusal::invalid_token(message))
         }
     }

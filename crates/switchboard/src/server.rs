@@ -205,6 +205,9 @@ pub async fn serve(
     let accepting = tokio::spawn(listen::run(door, Arc::clone(&state)));
     let counting = settings.store.map(|store| {
         let (every, keep) = (settings.statistics_every, settings.keep_history);
+        // As long as a message can be asked for, it is known who took it: told again, that is not
+        // counted again.
+        let keep = HistoryKeep { outcomes: keep.outcomes.max(settings.keep.bodies), ..keep };
         tokio::spawn(statistics::run(Arc::clone(&state), Counting { store, every, keep }))
     });
     let Settings { lame_duck, drain, .. } = settings;

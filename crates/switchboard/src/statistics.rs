@@ -18,7 +18,7 @@ use crate::notice::Notice;
 use crate::storage::{HistoryKeep, Tidied, When};
 
 /// The group that replicas join, and the duty that one of them holds.
-const GROUP: &str = "switchboard";
+const GROUP: &str = "tenure-switchboard";
 const DUTY: &str = "statistics";
 /// After so long another replica counts, if the one that did was killed.
 const TTL: Duration = Duration::from_secs(15);

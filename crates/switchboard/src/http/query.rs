@@ -1,6 +1,7 @@
 //! What stands behind the question mark, but for the inbox. What is not known there is refused: a
 //! filter that was spelt wrong would show everything.
 
+use std::fmt::Display;
 use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
@@ -41,14 +42,17 @@ impl Query {
     /// A number between two others.
     pub(crate) fn number<T>(&mut self, name: &str, range: (T, T)) -> Result<Option<T>, Refused>
     where
-        T: FromStr + PartialOrd,
+        T: FromStr + PartialOrd + Display,
     {
         let Some(text) = self.text(name) else { return Ok(None) };
         let number = text.parse().ok().filter(|n| *n >= range.0 && *n <= range.1);
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         match number.filter(|_| digits) {
             Some(number) => Ok(Some(number)),
-            None => Err(Refusal::bad_request(format!("{name} is not a number in its range"))),
+            None => Err(Refusal::bad_request(format!(
+                "query parameter {name}: is not a number from {} to {}",
+                range.0, range.1
+            ))),
         }
     }
 

@@ -132,7 +132,7 @@ fn envelope() -> Value {
             "source": part("channel, provider and endpoint_identity"),
             "event": part("external_event_id, external_thread_id and observed_at"),
             "sender": part("identity"),
-            "payload": part("raw and normalized_text"),
+            "payload": part("raw, normalized_text and attachments"),
             "control": part("idempotency_key, trace_context and policy_tier"),
         }),
         &["schema_version", "source", "event", "sender", "payload"],

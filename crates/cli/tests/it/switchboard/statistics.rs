@@ -109,8 +109,8 @@ fn one_replica_counts_at_a_time(place: &Place) {
     // Who is asked to end gives the duty back: nobody waits for the TTL.
     two.stop();
     let group = group();
-    assert_eq!(group["group"], "switchboard", "{group}");
-    assert_eq!(group["duties"][0]["duty"], "switchboard/statistics", "{group}");
+    assert_eq!(group["group"], "tenure-switchboard", "{group}");
+    assert_eq!(group["duties"][0]["duty"], "tenure-switchboard/statistics", "{group}");
     assert_eq!(group["duties"][0]["holder"], Value::Null, "{group}");
 }
 

@@ -1,6 +1,6 @@
 WITH gone AS (
     DELETE FROM tenure.auth_failure WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM tenure.auth_failure WHERE window_ends_at <= clock_timestamp()
+        SELECT ctid FROM tenure.auth_failure WHERE window_ends_at <= (SELECT clock_timestamp())
         ORDER BY window_ends_at LIMIT 1000 FOR UPDATE SKIP LOCKED
     )) RETURNING true
 )

@@ -1,7 +1,7 @@
 WITH gone AS (
     DELETE FROM tenure.dead_letter WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM tenure.dead_letter
-        WHERE resolved_at < clock_timestamp() - $1 * interval '1 microsecond'
+        WHERE resolved_at < (SELECT clock_timestamp() - $1 * interval '1 microsecond')
         ORDER BY resolved_at LIMIT 1000 FOR UPDATE SKIP LOCKED
     )) RETURNING true
 )
