@@ -42,13 +42,16 @@ impl Haproxy {
     }
 }
 
-/// It says who asks, as such proxies do. A server that is gone is left out at once.
+/// It says who asks, as such proxies do. A stream is given on without waiting for more of it, and
+/// ends when its client goes.
 fn configuration(servers: &[SocketAddr], port: u16) -> String {
     let mut text = format!(
         "defaults\n\
          mode http\n\
          option forwardfor\n\
          option redispatch\n\
+         option http-no-delay\n\
+         option abortonclose\n\
          retries 3\n\
          timeout connect 5s\n\
          timeout client 60s\n\

@@ -188,6 +188,10 @@ pub async fn serve(
     let address = listener.local_addr().map_err(unusable)?;
     let mcp = with_mcp(&settings, address, tls.clone());
     let state = Arc::new(made(&settings, storage, required, mcp));
+    let announced = mcp::announce(&state).await;
+    if let Err(error) = &announced {
+        log(Notice::NotAnnounced(error.clone()));
+    }
     log(Notice::Listening { address, tls: tls.is_some() });
     if !required {
         log(Notice::Open);
@@ -200,7 +204,7 @@ pub async fn serve(
         tokio::spawn(upkeep::watch(Arc::clone(&state), tls, Arc::clone(&log))),
         tokio::spawn(upkeep::tidy(Arc::clone(&state), settings.keep, Arc::clone(&log))),
         tokio::spawn(follow(Arc::clone(&state))),
-        tokio::spawn(mcp::announce(Arc::clone(&state), Arc::clone(&log))),
+        tokio::spawn(mcp::announce_on(Arc::clone(&state), announced, Arc::clone(&log))),
     ];
     let accepting = tokio::spawn(listen::run(door, Arc::clone(&state)));
     let counting = settings.store.map(|store| {

@@ -10,6 +10,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use tenure_core::{Code, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -46,21 +47,23 @@ const NOT_SENT_ON: [&str; 9] = [
     "upgrade",
 ];
 
-/// Says every now and then where this replica can be reached.
-pub(crate) async fn announce(state: Arc<State>, log: Log) {
-    let Some(address) = &state.mcp.advertised else { return };
-    let mut failed = false;
+/// Says where this replica can be reached; before anybody has a session here.
+pub(crate) async fn announce(state: &State) -> Result<(), StoreError> {
+    let Some(address) = &state.mcp.advertised else { return Ok(()) };
+    let late = |_| Err(StoreError::refused(Code::Lost, "it did not answer in 5 seconds"));
+    let told = timeout(PATIENCE, state.storage.announce(state.mcp.replica, address)).await;
+    told.unwrap_or_else(late)
+}
+
+/// Says it again every now and then.
+pub(crate) async fn announce_on(state: Arc<State>, mut last: Result<(), StoreError>, log: Log) {
     loop {
-        let told = timeout(PATIENCE, state.storage.announce(state.mcp.replica, address)).await;
-        match told {
-            Ok(Err(error)) if !failed => {
-                failed = true;
-                log(Notice::NotAnnounced(error));
-            }
-            Ok(Ok(())) => failed = false,
-            _ => {}
-        }
         sleep(ROUND).await;
+        let told = announce(&state).await;
+        if let (Ok(()), Err(error)) = (last, &told) {
+            log(Notice::NotAnnounced(error.clone()));
+        }
+        last = told;
     }
 }
 

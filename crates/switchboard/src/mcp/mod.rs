@@ -38,7 +38,7 @@ use crate::http::answer::{Refusal, Refused};
 use crate::http::body::Whole;
 use crate::tls::Tls;
 
-pub(crate) use self::forward::announce;
+pub(crate) use self::forward::{announce, announce_on};
 pub(crate) use self::sessions::Stream;
 
 /// The largest message: an envelope, and what stands around it.
