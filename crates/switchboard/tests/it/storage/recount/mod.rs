@@ -55,7 +55,7 @@ struct World<'a> {
     acked: BTreeMap<(usize, usize), Option<i64>>,
     archived: BTreeSet<Name>,
     tidies: bool,
-    /// Clocks and counters only go on, and nothing starts again under its id. Some clocks are wrong.
+    /// Clocks and counters only go on, and nothing starts again under its id. Some clocks are off.
     goes_on: bool,
 }
 
