@@ -31,6 +31,14 @@ async fn session(place: &Place) -> Client {
     client
 }
 
+/// Waits until somebody waits for this session, or does not have to.
+async fn until_behind(place: &Place, locked: &Client, is_over: impl Fn() -> bool) {
+    let looks = session(place).await;
+    let pid: i32 = locked.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+    let waits = "SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))";
+    while looks.query(waits, &[&pid]).await.unwrap().is_empty() && !is_over() {}
+}
+
 /// Where the beats of a connector are kept, and whether there is room for a day.
 async fn number(place: &Place, sql: &str) -> i64 {
     place.execute(&format!("SELECT ({sql})::bigint")).await
@@ -163,6 +171,30 @@ async fn a_report_that_is_stuck_is_not_lost() {
     assert_eq!((rolled.outcomes, error.err()), (1, Some(Code::Busy)));
 }
 
+/// Who deletes a connector waits for who counts it: else what is counted would stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connector_that_is_counted_is_deleted_afterwards() {
+    let Some(place) = Place::postgres().await else { return };
+    let storage = &place.storage;
+    hear(storage, 1, MIDNIGHT, 60, 1).await;
+    let counting = session(&place).await;
+    let (_, schema) = place.schema();
+    let bound = format!("SELECT {schema}.connector_bound(1, now())");
+    counting.batch_execute(&bound).await.unwrap();
+    counting.batch_execute("BEGIN").await.unwrap();
+    let step = format!("SELECT beats FROM {schema}.connector_roll_up(1)");
+    assert_eq!(counting.query_one(&step, &[]).await.unwrap().get::<_, i64>(0), 1);
+    let storage = storage.clone();
+    let deleting = tokio::spawn(async move { storage.delete(&bot(), "me", "over").await });
+    until_behind(&place, &counting, || deleting.is_finished()).await;
+    counting.batch_execute("COMMIT").await.unwrap();
+    assert!(deleting.await.unwrap().unwrap());
+    for table in ["hourly", "daily", "window"] {
+        let left = number(&place, &format!("SELECT count(*) FROM connector_stats_{table}")).await;
+        assert_eq!(left, 0, "{table}");
+    }
+}
+
 /// A beat that waits for another one's lock looks at its token when it is its turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_ends_while_a_beat_waits_beats_for_nobody() {
@@ -181,15 +213,11 @@ async fn a_token_that_ends_while_a_beat_waits_beats_for_nobody() {
         (new, "SELECT FROM connector_tokens WHERE token_id = 'tok_new' FOR UPDATE"),
     ];
     for (told, lock) in locks {
-        let (locked, looks) = (session(&place).await, session(&place).await);
+        let locked = session(&place).await;
         locked.batch_execute(&format!("BEGIN; {lock}")).await.unwrap();
-        let pid: i32 = locked.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
         let (storage, token) = (storage.clone(), told.token_id.clone().unwrap());
         let beating = tokio::spawn(async move { storage.beat(&told, When::Now).await.unwrap() });
-        let waits = "SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))";
-        while looks.query(waits, &[&pid]).await.unwrap().is_empty() {
-            assert!(!beating.is_finished(), "{lock}");
-        }
+        until_behind(&place, &locked, || beating.is_finished()).await;
         let end = format!(
             "UPDATE connector_tokens SET revoked_at = now(), revoked_by = 'me',
                 revoked_reason = 'over' WHERE token_id = '{token}'; COMMIT"

@@ -202,6 +202,7 @@ cases! {
         what_is_not_counted_is_kept
         beats_are_kept_for_whole_days
         hours_days_and_the_rest_have_their_time
+        an_outcome_is_as_old_as_its_last_news
         periods_shrink_by_what_was_kept
         a_step_of_tidying_is_bounded
     }

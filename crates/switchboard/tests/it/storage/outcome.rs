@@ -143,9 +143,15 @@ pub async fn outcomes_alone_are_counted(place: Place) {
     let one = message(storage, "a").await;
     report(storage, one, &["health"], &[], T).await;
     hear(storage, 1, T + 10 * MINUTE, 60, 1).await;
+    let two = message(storage, "b").await;
     report(storage, one, &["general"], &[], T + 20 * MINUTE).await;
+    report(storage, two, &["health"], &[], T + 20 * MINUTE).await;
     let step = storage.roll_up(epoch(1), When::At(T + HOUR)).await.unwrap();
     assert_eq!((step.beats, step.outcomes, step.upto, step.more), (1, 1, T + 15 * MINUTE, true));
     let step = storage.roll_up(epoch(1), When::At(T + HOUR)).await.unwrap();
-    assert_eq!((step.beats, step.outcomes, step.upto, step.more), (0, 1, T + HOUR, false));
+    assert_eq!((step.beats, step.outcomes, step.upto, step.more), (0, 2, T + HOUR, false));
+    // A day is what all its steps counted.
+    let fanout = storage.fanout("2026-01-01").await.unwrap();
+    let found: Vec<_> = fanout.iter().map(|it| (&*it.target, it.messages)).collect();
+    assert_eq!(found, [("general", 1), ("health", 2)]);
 }

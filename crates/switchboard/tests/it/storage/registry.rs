@@ -22,6 +22,7 @@ async fn names(storage: &Arc<dyn Storage>, limit: usize, archived: bool) -> Vec<
             return names;
         }
         names.extend(page.into_iter().map(|it| (it.connector_type, it.endpoint_identity)));
+        assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
     }
 }
 

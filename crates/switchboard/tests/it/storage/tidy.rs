@@ -101,6 +101,21 @@ pub async fn hours_days_and_the_rest_have_their_time(place: Place) {
     assert_eq!(left(T + 900 * DAY).await, ([0, 0, 0, 0, 1], [0; 5]));
 }
 
+/// What failed and was acknowledged later is as old as that.
+pub async fn an_outcome_is_as_old_as_its_last_news(place: Place) {
+    let storage = &place.storage;
+    let one = message(storage, "a").await;
+    report(storage, one, &[], &["health", "general"], T).await;
+    report(storage, one, &["health"], &[], T + 20 * DAY).await;
+    // No news.
+    report(storage, one, &["health"], &["general"], T + 25 * DAY).await;
+    count(storage, 1, T + 45 * DAY).await;
+    tidy(storage, HistoryKeep::default(), T + 45 * DAY).await;
+    assert_eq!(outcomes(storage, one).await, of_two("health", ""));
+    tidy(storage, HistoryKeep::default(), T + 51 * DAY).await;
+    assert_eq!(outcomes(storage, one).await, of_two("", ""));
+}
+
 /// Hours and days are needed until they have left the periods, however long that takes.
 pub async fn periods_shrink_by_what_was_kept(place: Place) {
     let storage = &place.storage;

@@ -124,6 +124,8 @@ pub async fn history(storage: &Arc<dyn Storage>, name: &Name) -> Vec<Logged> {
             break;
         }
         history.extend(page);
+        let place = |it: &Logged| (it.received_at, it.id);
+        assert!(history.is_sorted_by(|a, b| place(a) > place(b)), "{history:?}");
     }
     history.reverse();
     history
