@@ -5,6 +5,7 @@
 //! ...), the arithmetic that keeps a holder honest ([`Ttl`]), the [`invariant`]s that every test
 //! judges by, and the [`Store`] trait whose doc comment is the contract of every backend.
 
+pub mod bucket;
 mod clock;
 mod deadline;
 mod document;
