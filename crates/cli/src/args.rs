@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use tenure_core::GroupName;
 use tenure_core::guarantee::Level;
 use tenure_switchboard::token::Environment;
 
+use crate::bucket;
 use crate::env;
 use crate::failure::Failure;
 use crate::observe;
@@ -61,6 +63,9 @@ pub(crate) struct Global {
         default_value = DEFAULT_STORE
     )]
     pub(crate) store: String,
+    /// The store was typed: it is no default, and not of the environment.
+    #[arg(skip)]
+    pub(crate) store_given: bool,
     /// Print one JSON document; errors too, to standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -86,6 +91,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Run a command once per target and interval, each target on one instance
     Poll(Poll),
+    /// Say which bucket an entity is in, or which bucket comes next
+    Bucket(bucket::Args),
     /// Take the duties of an instance to the others, and wait until it holds nothing
     #[command(after_help = drain::EXIT_CODES)]
     Drain(drain::Args),
@@ -368,7 +375,13 @@ fn levels() -> PossibleValuesParser {
 /// Reads the arguments of this process. Usage errors come without what may hold a password.
 pub(crate) fn parse() -> Result<Args, Usage> {
     let words: Vec<OsString> = std::env::args_os().collect();
-    Args::try_parse_from(&words).map_err(|error| Usage::new(&error, &words))
+    let parse = || {
+        let matches = Args::command().try_get_matches_from(&words)?;
+        let mut args = Args::from_arg_matches(&matches)?;
+        args.global.store_given = matches.value_source("store") == Some(ValueSource::CommandLine);
+        Ok(args)
+    };
+    parse().map_err(|error: clap::Error| Usage::new(&error, &words))
 }
 
 /// What clap has to say: help, version, or what is wrong.
@@ -391,6 +404,7 @@ impl Usage {
             // What stands in a variable was not typed, and may be meant for another one.
             let ours = [env::STORE, env::SIGNING, env::SIGNING_KEYS_FILE].into_iter();
             let ours = ours.chain(env::SECRETS).chain(env::SERVE).chain(env::BEAT);
+            let ours = ours.chain(env::BUCKET);
             let ours = ours.filter_map(std::env::var_os);
             for value in ours.filter(|value| !value.is_empty()) {
                 text = hide_value(&text, &value.to_string_lossy());

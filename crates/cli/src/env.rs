@@ -35,6 +35,11 @@ pub(crate) const SWITCHBOARD_TOKEN: &str = "SWITCHBOARD_API_TOKEN";
 pub(crate) const HEARTBEAT_INTERVAL: &str = "CONNECTOR_HEARTBEAT_INTERVAL_S";
 pub(crate) const HEARTBEAT_ENABLED: &str = "CONNECTOR_HEARTBEAT_ENABLED";
 
+/// The bucket of a run, and how many there are: `bucket next` sets them for the command it runs.
+pub(crate) const BUCKET_ID: &str = "TENURE_BUCKET_ID";
+pub(crate) const BUCKET_TOTAL: &str = "TENURE_BUCKET_TOTAL";
+pub(crate) const BUCKET: [&str; 2] = [BUCKET_ID, BUCKET_TOTAL];
+
 /// Who runs this command, for audit trails; else the user and the host.
 pub(crate) const OPERATOR: &str = "TENURE_OPERATOR";
 

@@ -1,6 +1,7 @@
 //! The `tenure` command: arguments, then settings, then one command.
 
 mod args;
+mod bucket;
 mod checkpoint;
 mod doctor;
 mod env;
@@ -61,6 +62,7 @@ fn run(settings: Settings) -> Result<ExitCode, Failure> {
             guard::main(scratch.as_deref())?;
             return Ok(ExitCode::SUCCESS);
         }
+        Action::Bucket(task) => return bucket::run(task, json),
         Action::Poll(settings) => {
             wait_for(poll::run(*settings))?;
             return Ok(ExitCode::SUCCESS);

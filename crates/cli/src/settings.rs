@@ -14,7 +14,7 @@ use crate::operate::{self, drain, evict, pause, pin, share};
 use crate::store::Task;
 use crate::switchboard::{self, beat, connectors, fence, serve, token};
 use crate::why::{self, apply, explain, plan, top};
-use crate::{checkpoint, poll, run, signing};
+use crate::{bucket, checkpoint, poll, run, signing};
 
 /// One command and how to answer it.
 #[derive(Debug)]
@@ -42,6 +42,7 @@ pub(crate) enum Action {
     Guard { scratch: Option<PathBuf> },
     Run(run::Settings),
     Poll(Box<poll::Settings>),
+    Bucket(bucket::Task),
     Checkpoint(checkpoint::Action),
 }
 
@@ -94,6 +95,9 @@ impl Settings {
             Command::Connectors(command) => {
                 let task = switchboard::Task::Connectors(connectors::Task::new(command)?);
                 Action::Switchboard { task, store: store()? }
+            }
+            Command::Bucket(bucket) => {
+                Action::Bucket(bucket::Task::new(bucket, store, args.global.store_given)?)
             }
             Command::Completions { shell } => Action::Completions(*shell),
             Command::Man { dir } => Action::Man { dir: dir.as_deref().map(path).transpose()? },

@@ -72,6 +72,31 @@ pub fn join_fixed(group: &str, drain: Duration) -> Result<Membership, StoreError
 
 pub use tenure_targets as targets;
 
+/// Buckets: which entities belong together, and which bucket a run takes.
+///
+/// ```
+/// use tenure::bucket::{Commit, Config, Object, apply};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = r#"{"bucket_total": 12, "round_robin_bucket_execution": true}"#;
+/// let run = apply(Object::read(config)?, None, Commit::AtStart)?;
+/// let active = Config::read(&run.config)?.active("farosai/airbyte-github-source")?;
+/// let listed = ["facebook/react", "vercel/next.js"];
+/// for repository in active.select(listed, |name| (*name).into()) {
+///     println!("{repository} belongs to bucket {}", active.id());
+/// }
+/// # Ok(()) }
+/// ```
+pub mod bucket {
+    pub use tenure_core::bucket::{
+        Active, Field, Invalid, Partition, Ranges, RangesBuilder, Total, bucket,
+    };
+    pub use tenure_wire::bucket::{
+        Applied, Commit, Config, Executed, Notice, OWN_STATE, SCHEMA, STATE, apply, next, validate,
+    };
+    pub use tenure_wire::object::{Broken, Object};
+}
+
 /// What is asked of a store, what it answers, and the stores there are.
 pub mod store {
     pub use tenure_core::store::*;

@@ -16,12 +16,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use tenure_core::store::Checkpoint;
 use tenure_core::{Document, DutyKey, Epoch, InstanceId, Seal, Version};
+
+use crate::object::Members;
 
 /// The member that is ours.
 pub const MEMBER: &str = "_tenure";
@@ -163,31 +164,6 @@ fn place_for_member(payload: &[u8]) -> Option<(usize, bool)> {
     }
     let brace = text.rfind('}')?;
     Some((text[..brace].trim_end().len(), !members.is_empty()))
-}
-
-/// The members of a JSON object, in their order, each value as it stands in the text.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
-            type Value = Vec<(String, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(Object).map(Self)
-    }
 }
 
 /// Reads a cursor file.

@@ -1,5 +1,6 @@
 //! The JSON that crosses processes, and nothing else knows its shapes; and the text of metrics.
 
+pub mod bucket;
 pub mod checkpoint;
 pub mod cursor;
 mod envelope;
@@ -7,3 +8,4 @@ pub mod exposition;
 pub mod folder;
 pub mod heartbeat;
 pub mod ingest;
+pub mod object;

@@ -40,11 +40,11 @@ pub struct Invalid {
     allowed: String,
 }
 
-/// No more of a value is repeated.
-const SHOWN: usize = 120;
+/// No more characters of a value are repeated in a message.
+pub const SHOWN: usize = 120;
 
-/// A value as far as it is repeated.
-pub(super) fn short(text: &str) -> String {
+/// A value as far as it is repeated in a message.
+pub fn short(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),

@@ -14,7 +14,7 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 
-pub use invalid::{Field, Invalid};
+pub use invalid::{Field, Invalid, SHOWN, short};
 pub use ranges::{Ranges, RangesBuilder};
 
 /// How many buckets there are: 1 to [`Total::MOST`].

@@ -1,0 +1,1 @@
+//! Entities, one on each line.

@@ -1,0 +1,69 @@
+//! Which bucket ran last, in a connector's state.
+
+use serde_json::value::RawValue;
+use tenure_core::bucket::{Total, short};
+
+use super::Notice;
+use super::config::whole;
+use crate::object::Object;
+
+/// The member of a state that all connectors agree on. It has [`LAST`] and nothing else.
+pub const STATE: &str = "__bucket_execution_state";
+const LAST: &str = "last_executed_bucket_id";
+
+/// The member of a state that is ours: the total under which the last bucket ran.
+pub const OWN_STATE: &str = "__tenure_bucket_state";
+const TOTAL: &str = "bucket_total";
+
+/// A member of a member.
+fn within<'a>(state: Option<&'a Object>, outer: &str, inner: &str) -> Option<Within<'a>> {
+    let outer = state?.get(outer).filter(|value| value.get() != "null")?;
+    let object = Object::read(outer.get()).ok();
+    let inner = object.and_then(|object| object.get(inner).map(|value| value.get().to_owned()));
+    Some(Within { outer, inner })
+}
+
+struct Within<'a> {
+    outer: &'a RawValue,
+    inner: Option<String>,
+}
+
+/// The bucket that ran last: `Err(None)` when none did, `Err(Some(value))` when what is there is no
+/// bucket of these.
+pub(super) fn last(state: Option<&Object>, total: Total) -> Result<u64, Option<String>> {
+    let Within { outer, inner } = within(state, STATE, LAST).ok_or(None)?;
+    let last = inner.as_deref().and_then(lenient).filter(|last| total.id(*last).is_ok());
+    last.ok_or_else(|| Some(short(inner.as_deref().unwrap_or(outer.get()))))
+}
+
+/// A whole number, also as text.
+fn lenient(value: &str) -> Option<u64> {
+    let text = serde_json::from_str::<String>(value).ok();
+    text.map_or_else(|| whole(value), |text| text.trim().parse().ok())
+}
+
+/// Says it when the state was written under another total.
+pub(super) fn total_changed(state: Option<&Object>, to: Total) -> Option<Notice> {
+    let from = whole(&within(state, OWN_STATE, TOTAL)?.inner?)?;
+    (from != u64::from(to.get())).then_some(Notice::TotalChanged { from, to })
+}
+
+/// A bucket that was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Executed {
+    /// The bucket.
+    pub bucket: u32,
+    /// How many there are.
+    pub total: Total,
+}
+
+impl Executed {
+    /// A state that says so: `state`, with everything else in it as it was.
+    pub fn record(self, state: Option<Object>) -> Object {
+        let Self { bucket, total } = self;
+        let mut state = state.unwrap_or_default();
+        state.set(STATE, &format!("{{\"{LAST}\":{bucket}}}"));
+        state.set(OWN_STATE, &format!("{{\"{TOTAL}\":{total}}}"));
+        state
+    }
+}
