@@ -38,6 +38,10 @@ pub(crate) const HEARTBEAT_ENABLED: &str = "CONNECTOR_HEARTBEAT_ENABLED";
 /// The bucket of a run, and how many there are: `bucket next` sets them for the command it runs.
 pub(crate) const BUCKET_ID: &str = "TENURE_BUCKET_ID";
 pub(crate) const BUCKET_TOTAL: &str = "TENURE_BUCKET_TOTAL";
+/// Files with the config and the state of that run.
+pub(crate) const BUCKET_CONFIG: &str = "TENURE_BUCKET_CONFIG";
+pub(crate) const BUCKET_STATE: &str = "TENURE_BUCKET_STATE";
+/// All of `bucket` that stand for options.
 pub(crate) const BUCKET: [&str; 2] = [BUCKET_ID, BUCKET_TOTAL];
 
 /// Who runs this command, for audit trails; else the user and the host.

@@ -49,6 +49,18 @@ impl From<anyhow::Error> for Failure {
 }
 
 impl Failure {
+    /// The same, where more was done before than nothing.
+    pub(crate) fn keeping(self, kept: &'static str) -> Self {
+        match self {
+            Self::Store(error) => Self::Kept { error, kept },
+            Self::Machine(error) => {
+                let error = StoreError::refused(Code::Machine, format!("{error:#}"));
+                Self::Kept { error, kept }
+            }
+            other => other,
+        }
+    }
+
     /// Tells standard error, and the shell.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         let (error, kept) = match self {

@@ -17,6 +17,7 @@ mod observe;
 mod operate;
 mod output;
 mod poll;
+mod replace;
 mod run;
 mod settings;
 mod shell;

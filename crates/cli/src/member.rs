@@ -79,6 +79,13 @@ impl Settings {
         })
     }
 
+    /// Leaves out of the log what is less than this, unless more was asked for than is usual.
+    pub(crate) fn log_only(&mut self, level: Level) {
+        if self.watch.log_level == Level::Info {
+            self.watch.log_level = level;
+        }
+    }
+
     /// Starts the log, and the server if there is to be one.
     pub(crate) fn watch(&self, group: &GroupName) -> Result<Watchers, Failure> {
         let about = observe::About {

@@ -96,9 +96,7 @@ impl Settings {
                 let task = switchboard::Task::Connectors(connectors::Task::new(command)?);
                 Action::Switchboard { task, store: store()? }
             }
-            Command::Bucket(bucket) => {
-                Action::Bucket(bucket::Task::new(bucket, store, args.global.store_given)?)
-            }
+            Command::Bucket(bucket) => Action::Bucket(bucket::Task::new(bucket, &args.global)?),
             Command::Completions { shell } => Action::Completions(*shell),
             Command::Man { dir } => Action::Man { dir: dir.as_deref().map(path).transpose()? },
             Command::Guard { scratch } => Action::Guard { scratch: scratch.clone() },

@@ -92,7 +92,8 @@ pub mod bucket {
         Active, Field, Invalid, Partition, Ranges, RangesBuilder, Total, bucket,
     };
     pub use tenure_wire::bucket::{
-        Applied, Commit, Config, Executed, Notice, OWN_STATE, SCHEMA, STATE, apply, next, validate,
+        Applied, Commit, Config, Executed, Notice, OWN_STATE, SCHEMA, STATE, apply, carry_over,
+        next, validate,
     };
     pub use tenure_wire::object::{Broken, Object};
 }

@@ -4,6 +4,7 @@ mod filter;
 mod lines;
 mod next;
 mod plan;
+pub(crate) mod rotation;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,9 +13,9 @@ use clap::Subcommand;
 use serde_json::json;
 use tenure_core::bucket::{Active, Partition, Total};
 use tenure_core::{Code, StoreError};
-use tenure_store::StoreUrl;
 use tenure_wire::bucket::SCHEMA;
 
+use crate::args::Global;
 use crate::env;
 use crate::failure::Failure;
 use crate::output::{document, to_stdout};
@@ -51,6 +52,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Choose the bucket of the next run: print its config and state, or run a command with them
+    #[command(after_help = next::HELP)]
     Next(next::Args),
     /// Count how many of the entities fall in each bucket
     Plan(plan::Args),
@@ -88,16 +90,9 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    /// `store_given`: the store was typed, not taken from the environment or a default.
-    pub(crate) fn new(
-        args: &Args,
-        store: impl FnOnce() -> Result<StoreUrl, StoreError>,
-        store_given: bool,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &Args, global: &Global) -> Result<Self, Failure> {
         Ok(match &args.command {
-            Some(Command::Next(args)) => {
-                Self::Next(Box::new(next::Settings::new(args, store, store_given)?))
-            }
+            Some(Command::Next(args)) => Self::Next(Box::new(next::Settings::new(args, global)?)),
             Some(Command::Plan(args)) => plan::task(args)?,
             Some(Command::Filter(args)) => filter::task(args)?,
             Some(Command::Schema) => Self::Schema,
@@ -113,7 +108,7 @@ impl Task {
 
 pub(crate) fn run(task: Task, json: bool) -> Result<ExitCode, Failure> {
     let text = match task {
-        Task::Next(settings) => return next::run(*settings, json),
+        Task::Next(settings) => return next::run(*settings),
         Task::Filter { active } => return filter::run(&active),
         Task::Plan { partition, file } => plan::run(&partition, file.as_deref(), json)?,
         Task::Schema => SCHEMA.to_owned(),

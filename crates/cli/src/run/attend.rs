@@ -10,11 +10,15 @@ use tenure_store::BootClock;
 
 use super::Runner;
 use super::deadline_file::DeadlineFile;
+use crate::failure::Failure;
 use crate::guard::{
     BootTimer, End, Guard, Input, Order, Pauses, Report, Start, Why, kill_strays, reap_all,
 };
 use crate::observe::{Level, Note};
 use crate::terminal::Terminal;
+
+/// What a command finds in its environment, beside what every one does.
+pub(super) type Variables = [(String, OsString)];
 
 /// What became of the command.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(super) enum Outcome {
     Ended(End),
     /// It was ended: the duty is to be somewhere else.
     TakenAway,
+    /// Nothing was run, or what it did could not be noted.
+    Refused(Failure),
     /// There is no such command.
     CannotStart(io::Error),
     /// Something of tenure failed; nothing of the command runs any more.
@@ -46,9 +52,9 @@ struct Run {
 
 impl Runner {
     /// Runs the command under a hold, until nothing of it runs any more.
-    pub(super) async fn attend(&mut self, hold: &Hold) -> Outcome {
+    pub(super) async fn attend(&mut self, hold: &Hold, given: &Variables) -> Outcome {
         self.runs += 1;
-        let outcome = match self.begin(hold).await {
+        let outcome = match self.begin(hold, given).await {
             Ok(run) => self.until_it_ends(hold, run).await,
             Err(what) => self.give_up(what).await,
         };
@@ -58,12 +64,12 @@ impl Runner {
         outcome
     }
 
-    async fn begin(&mut self, hold: &Hold) -> Result<Run, String> {
+    async fn begin(&mut self, hold: &Hold, given: &Variables) -> Result<Run, String> {
         let standing = *hold.changes().borrow();
         let file = DeadlineFile::new(self.scratch.path(), hold.epoch());
         let written = file.write(&standing);
         written.map_err(|error| format!("cannot write the deadline file: {error}"))?;
-        let start = Order::Start(self.start(hold, &standing, &file));
+        let start = Order::Start(self.start(hold, &standing, &file, given));
         // It had nothing to do while this process waited, so nobody missed it.
         if self.guard.is_gone() || self.guard.order(&start).await.is_err() {
             self.another_guard().await?;
@@ -86,7 +92,13 @@ impl Runner {
         Ok(())
     }
 
-    fn start(&self, hold: &Hold, standing: &Standing, file: &DeadlineFile) -> Start {
+    fn start(
+        &self,
+        hold: &Hold,
+        standing: &Standing,
+        file: &DeadlineFile,
+        given: &Variables,
+    ) -> Start {
         let env = [
             ("TENURE_DUTY", OsString::from(hold.duty().to_string())),
             ("TENURE_EPOCH", hold.epoch().to_string().into()),
@@ -97,7 +109,11 @@ impl Runner {
             id: self.runs,
             deadline: standing.deadline,
             grace: self.settings.member.grace,
-            env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+            env: env
+                .map(|(name, value)| (name.to_owned(), value))
+                .into_iter()
+                .chain(given.iter().cloned())
+                .collect(),
             argv: self.settings.command.clone(),
         }
     }

@@ -2,10 +2,12 @@
 
 mod attend;
 mod deadline_file;
+mod rotate;
 
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use rustix::process::{Signal, getpid, set_child_subreaper};
@@ -15,6 +17,7 @@ use tenure_duty::{Duties, Ended, Event, Membership};
 use tenure_store::StoreUrl;
 
 use crate::args::{self, name};
+use crate::bucket::rotation::Rotation;
 use crate::failure::Failure;
 use crate::guard::{Guard, Input, reap_all};
 use crate::member::{self, Started, Watchers};
@@ -34,11 +37,14 @@ const GIVEN_BACK: &str = "the duty was given back";
 /// A command and the duty that it needs.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    store: StoreUrl,
-    duty: DutyKey,
-    no_wait: bool,
-    member: member::Settings,
-    command: Vec<OsString>,
+    pub(crate) store: StoreUrl,
+    pub(crate) duty: DutyKey,
+    pub(crate) no_wait: bool,
+    pub(crate) member: member::Settings,
+    /// Only a rotation can do without.
+    pub(crate) command: Vec<OsString>,
+    /// What chooses a bucket for each run.
+    pub(crate) rotation: Option<Arc<Rotation>>,
 }
 
 impl Settings {
@@ -49,12 +55,18 @@ impl Settings {
             no_wait: run.no_wait,
             member: member::Settings::new(&run.member)?,
             command: run.command.clone(),
+            rotation: None,
         })
     }
 }
 
 /// Waits for the duty, runs the command, and says how it ended.
 pub(crate) async fn run(settings: Settings) -> Result<ExitCode, Failure> {
+    // Without a command there is no exit code to be told from.
+    let around = if settings.command.is_empty() { |failure| failure } else { around };
+    if let Some(rotation) = &settings.rotation {
+        rotation.check().map_err(around)?;
+    }
     let watchers = settings.member.watch(&settings.duty.group).map_err(around)?;
     let ran = match Runner::new(settings, &watchers).await {
         Ok(Ok(runner)) => runner.run().await,
@@ -147,7 +159,7 @@ impl Runner {
                 // Dropped, it is given back.
                 Some(Event::Assigned(_)) if self.asked_to_end.is_some() => {}
                 Some(Event::Assigned(hold)) => {
-                    let outcome = self.attend(&hold).await;
+                    let outcome = self.serve(&hold).await;
                     hold.finished(match outcome {
                         Outcome::Ended(_) => Ended::Done,
                         Outcome::TakenAway => Ended::Asked,
@@ -197,6 +209,7 @@ impl Runner {
         match outcome {
             Outcome::Ended(end) => Some(Ok(end.exit_code())),
             Outcome::TakenAway => None,
+            Outcome::Refused(failure) => Some(Err(failure)),
             Outcome::CannotStart(error) => Some(Err(cannot_start(&self.settings, &error))),
             Outcome::Failed(what) => Some(Err(failed(what, GIVEN_BACK))),
             Outcome::Remains(pid) => {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context;
@@ -17,6 +17,7 @@ use super::refused;
 use super::state::State;
 use crate::failure::Failure;
 use crate::output::{document, shown};
+use crate::replace::replace;
 
 /// What a file begins with that this version can read.
 const FORMAT: u64 = 2;
@@ -108,22 +109,8 @@ impl PlanFile {
             "moves": self.moves,
         });
         value["checksum"] = hash(&value.to_string()).into();
-        let write = || -> std::io::Result<()> {
-            // A link leads to what is meant; a device or a pipe is written to, not replaced.
-            let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-            if path.metadata().is_ok_and(|found| !found.is_file()) {
-                let mut there = File::options().write(true).open(&path)?;
-                return there.write_all(document(&value).as_bytes());
-            }
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let folder = folder.unwrap_or(Path::new("."));
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            file.write_all(document(&value).as_bytes())?;
-            file.as_file().sync_all()?;
-            file.persist(&path)?;
-            Ok(())
-        };
-        write().with_context(|| format!("cannot write {}", path.display()))?;
+        let written = replace(path, document(&value).as_bytes());
+        written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(())
     }
 

@@ -31,7 +31,7 @@ use crate::object::Object;
 
 pub use config::Config;
 pub use notice::Notice;
-pub use state::{Executed, OWN_STATE, STATE};
+pub use state::{Executed, OWN_STATE, STATE, carry_over};
 
 /// The four settings as JSON Schema, for the specification of a connector.
 pub const SCHEMA: &str = include_str!("schema.json");

@@ -48,6 +48,17 @@ pub(super) fn total_changed(state: Option<&Object>, to: Total) -> Option<Notice>
     (from != u64::from(to.get())).then_some(Notice::TotalChanged { from, to })
 }
 
+/// A state that says of the rotation what another one says; everything else in it stays as it was.
+pub fn carry_over(from: &Object, state: Option<Object>) -> Object {
+    let mut state = state.unwrap_or_default();
+    for name in [STATE, OWN_STATE] {
+        if let Some(value) = from.get(name) {
+            state.set(name, value.get());
+        }
+    }
+    state
+}
+
 /// A bucket that was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Executed {

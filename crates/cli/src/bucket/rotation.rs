@@ -1,0 +1,280 @@
+//! One step of a rotation: what is read, what is chosen, what is written.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+use tenure_core::bucket::Invalid;
+use tenure_core::store::Checkpoint;
+use tenure_core::{Code, Document, StoreError};
+use tenure_duty::Guard as Hold;
+use tenure_wire::bucket::{Applied, Commit, Config, Notice, STATE, apply, carry_over};
+use tenure_wire::object::Object;
+
+use super::next::Print;
+use super::refused;
+use crate::env;
+use crate::failure::Failure;
+use crate::observe::Level;
+use crate::output::{shown, to_stderr, to_stdout};
+use crate::replace::replace;
+
+/// The largest config or state.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// What stands when the store did not take the step.
+const NOT_RUN: &str = "nothing was run; whether the rotation went on, the next run finds out";
+/// What stands when a run succeeded and that could not be noted.
+const RUN_AGAIN: &str = "the run has succeeded, and that is not noted: its bucket comes again";
+
+/// What stands when only the state file could not be written after that.
+const ONLY_IN_STORE: &str = "the run has succeeded, and the store says so; the file is as it was";
+
+/// Where config and state are, and when a bucket counts as executed.
+#[derive(Debug)]
+pub(crate) struct Rotation {
+    pub(super) config: PathBuf,
+    pub(super) state: PathBuf,
+    pub(super) commit: Commit,
+    pub(super) write: bool,
+    pub(super) print: Print,
+    pub(super) json: bool,
+}
+
+/// A step that was made: the run may begin.
+#[derive(Debug)]
+pub(crate) struct Step {
+    applied: Applied,
+    /// What the store keeps of the rotation, before the step.
+    kept: Option<Object>,
+    /// What a log is to say.
+    pub(crate) told: Vec<Told>,
+}
+
+/// A line for a log.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) level: Level,
+    pub(crate) text: String,
+}
+
+impl Told {
+    fn info(text: impl Into<String>) -> Self {
+        Self { level: Level::Info, text: text.into() }
+    }
+}
+
+impl From<&Notice> for Told {
+    fn from(notice: &Notice) -> Self {
+        let level = if notice.is_warning() { Level::Warn } else { Level::Info };
+        Self { level, text: notice.to_string() }
+    }
+}
+
+impl Step {
+    /// The state once the run has succeeded, if that is a later one.
+    fn on_success(&self, commit: Commit) -> Option<Object> {
+        let executed = self.applied.executed.filter(|_| commit == Commit::OnSuccess)?;
+        Some(executed.record(self.applied.state.clone()))
+    }
+
+    /// The bucket of the run as a command finds it: two variables, and two files in a folder.
+    pub(crate) fn hand_over(&self, folder: &Path) -> Result<Vec<(String, OsString)>, Failure> {
+        let Config { id, total, .. } = read_settings(&self.applied.config)?;
+        let write = |name: &str, content: &Object| -> Result<OsString, Failure> {
+            let path = folder.join(name);
+            let written = std::fs::write(&path, content.as_str());
+            written.with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(path.into())
+        };
+        let state = self.applied.state.clone().unwrap_or_default();
+        Ok([
+            (env::BUCKET_ID, id.to_string().into()),
+            (env::BUCKET_TOTAL, total.to_string().into()),
+            (env::BUCKET_CONFIG, write("config.json", &self.applied.config)?),
+            (env::BUCKET_STATE, write("state.json", &state)?),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into())
+    }
+}
+
+impl Rotation {
+    /// The step of a worker that is alone.
+    pub(super) fn step(&self) -> Result<Step, Failure> {
+        let step = self.choose(None)?;
+        self.write_state(&step)?;
+        Ok(step)
+    }
+
+    /// The step under a hold: what ran last is in the store, and nobody else can say otherwise.
+    pub(crate) async fn step_under(&self, hold: &Hold) -> Result<Step, Failure> {
+        let kept = hold.load().await?.map(|last| record_of(&last)).transpose()?;
+        let step = self.choose(kept)?;
+        // The file comes first: what it says does not count once the store has said something.
+        self.write_state(&step)?;
+        if let (Some(executed), Commit::AtStart) = (step.applied.executed, self.commit) {
+            let committed = hold.commit(document(&executed.record(step.kept.clone()))?).await;
+            committed.map_err(|error| Failure::Kept { error, kept: NOT_RUN })?;
+        }
+        Ok(step)
+    }
+
+    /// The run of a step has succeeded.
+    pub(crate) async fn succeeded(&self, step: &Step, hold: &Hold) -> Result<(), Failure> {
+        let (Some(executed), Commit::OnSuccess) = (step.applied.executed, self.commit) else {
+            return Ok(());
+        };
+        let committed = hold.commit(document(&executed.record(step.kept.clone()))?).await;
+        committed.map_err(|error| Failure::Kept { error, kept: RUN_AGAIN })?;
+        if self.write {
+            // The run may have written more of its own since.
+            let written = read(&self.state);
+            let written = written.and_then(|now| self.replace_state(&executed.record(now)));
+            written.map_err(|failure| failure.keeping(ONLY_IN_STORE))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a run that does not succeed is made again.
+    pub(crate) fn waits_for_success(&self) -> bool {
+        self.commit == Commit::OnSuccess
+    }
+
+    /// Refuses a config that cannot be used, before anybody waits for anything.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        read_settings(&self.read_config()?).map(drop)
+    }
+
+    fn read_config(&self) -> Result<Object, Failure> {
+        read(&self.config)?.ok_or_else(|| unusable(&self.config, "it is not there"))
+    }
+
+    fn choose(&self, kept: Option<Object>) -> Result<Step, Failure> {
+        let config = self.read_config()?;
+        let rotates = read_settings(&config)?.round_robin;
+        let mut state = read(&self.state)?;
+        let mut told = Vec::new();
+        if rotates {
+            match &kept {
+                Some(kept) => state = Some(carry_over(kept, state)),
+                None if state.is_none() => {
+                    let path = self.state.display();
+                    told.push(Told::info(format!("no state in {path}: the rotation begins")));
+                }
+                None => {}
+            }
+        }
+        let applied = apply(config, state, self.commit).map_err(|invalid| bad(&invalid))?;
+        told.extend(applied.notices.iter().map(Told::from));
+        Ok(Step { applied, kept, told })
+    }
+
+    /// Writes the state of a step, if it is a new one and wanted.
+    fn write_state(&self, step: &Step) -> Result<(), Failure> {
+        let Applied { state, executed, .. } = &step.applied;
+        match (state, executed, self.commit) {
+            (Some(state), Some(_), Commit::AtStart) if self.write => self.replace_state(state),
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints a step, for whoever runs with it.
+    pub(crate) fn print(&self, step: &Step) -> Result<(), Failure> {
+        let whole = self.print == Print::All;
+        if !(self.json && whole) {
+            for Told { level, text } in &step.told {
+                let warning = if *level == Level::Warn { "warning: " } else { "" };
+                to_stderr(&format!("{warning}{}", shown(text)));
+            }
+        }
+        let Applied { config, state, .. } = &step.applied;
+        let state = state.as_ref().map_or("null", |state| state.as_str().trim());
+        let text = match self.print {
+            Print::All => self.document(step, state),
+            Print::Config => config.as_str().trim().to_owned(),
+            Print::State => state.to_owned(),
+            Print::Id => read_settings(config)?.id.to_string(),
+        };
+        to_stdout(&(text + "\n")).context("cannot write to standard output")?;
+        Ok(())
+    }
+
+    /// Config and state in one document, each in its own words.
+    fn document(&self, step: &Step, state: &str) -> String {
+        // No string has a line break in it, so this moves nothing but blanks.
+        let inside = |text: &str| text.trim().replace('\n', "\n  ");
+        let config = inside(step.applied.config.as_str());
+        let mut text = format!("{{\n  \"config\": {config},\n  \"state\": {}", inside(state));
+        if let Some(later) = step.on_success(self.commit) {
+            text += &format!(",\n  \"state_on_success\": {}", inside(later.as_str()));
+        }
+        if self.json {
+            let notices = step.told.iter().map(
+                |Told { level, text }| json!({ "warning": *level == Level::Warn, "text": text }),
+            );
+            text += &format!(",\n  \"notices\": {}", Value::from_iter(notices));
+        }
+        text + "\n}"
+    }
+
+    fn replace_state(&self, state: &Object) -> Result<(), Failure> {
+        let mut text = state.as_str().to_owned();
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let written = replace(&self.state, text.as_bytes());
+        written.with_context(|| format!("cannot write {}", self.state.display()))?;
+        Ok(())
+    }
+}
+
+/// What a store keeps of a rotation.
+fn record_of(last: &Checkpoint) -> Result<Object, Failure> {
+    let text = std::str::from_utf8(last.document.as_bytes()).ok();
+    let record = text.and_then(|text| Object::read(text).ok());
+    let record = record.filter(|record| record.get(STATE).is_some());
+    record.ok_or_else(|| {
+        let detail = format!("its checkpoint, version {}, has no {STATE}", last.version);
+        refused(Code::NoRotation, detail)
+    })
+}
+
+fn document(record: &Object) -> Result<Document, StoreError> {
+    Document::new(record.as_str())
+}
+
+fn read_settings(config: &Object) -> Result<Config, Failure> {
+    Config::read(config).map_err(|invalid| bad(&invalid))
+}
+
+fn bad(invalid: &Invalid) -> Failure {
+    refused(Code::BadBucketing, invalid.told().to_string())
+}
+
+fn unusable(path: &Path, what: &str) -> Failure {
+    refused(Code::BadBucketFile, format!("{}: {what}", path.display()))
+}
+
+/// Reads a JSON object from a file, if there is one.
+fn read(path: &Path) -> Result<Option<Object>, Failure> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
+    match read {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unusable(path, &format!("it cannot be read: {error}"))),
+        Ok(size) if size as u64 > MOST_BYTES => {
+            return Err(unusable(path, "it is larger than 64 MiB"));
+        }
+        Ok(_) => {}
+    }
+    let text = String::from_utf8(bytes).map_err(|_| unusable(path, "it is no UTF-8"))?;
+    // As connectors have it that have no state yet.
+    if text.trim() == "null" {
+        return Ok(None);
+    }
+    Object::read(text).map(Some).map_err(|broken| unusable(path, &broken.to_string()))
+}

@@ -1,0 +1,60 @@
+//! A file that is replaced whole, or not at all.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// What a new file allows, before the umask.
+const EVERYTHING: u32 = 0o666;
+
+/// Replaces a file, or makes it. When this returns, the new content is on the disk; whoever reads
+/// meanwhile, and whatever happens, finds the old one or the new one.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    // A link leads to what is meant; a device or a pipe is written to, not replaced.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let found = path.metadata().ok();
+    if found.as_ref().is_some_and(|found| !found.is_file()) {
+        let mut there = File::options().write(true).open(&path)?;
+        return there.write_all(content);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(EVERYTHING))
+        .tempfile_in(folder)?;
+    if let Some(found) = found {
+        fs::set_permissions(file.path(), found.permissions())?;
+    }
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    file.persist(&path)?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_file_is_replaced_where_a_link_leads_and_stays_as_private_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        replace(&file, b"one").unwrap();
+        assert_ne!(mode(&file) & 0o400, 0);
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        replace(&link, b"two").unwrap();
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        assert_eq!((fs::read(&file).unwrap(), mode(&file)), (b"two".to_vec(), 0o640));
+        // Nothing is left behind, and what cannot be written leaves what was there.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert!(replace(&folder.path().join("none/file"), b"x").is_err());
+        assert!(replace(folder.path(), b"x").is_err());
+        replace(Path::new("/dev/null"), b"x").unwrap();
+    }
+}
