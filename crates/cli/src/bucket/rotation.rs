@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -86,7 +87,12 @@ impl Step {
         let Config { id, total, .. } = read_settings(&self.applied.config)?;
         let write = |name: &str, content: &Object| -> Result<OsString, Failure> {
             let path = folder.join(name);
-            let written = std::fs::write(&path, content.as_str());
+            // There may be secrets in it.
+            let mut options = File::options();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let written = options
+                .open(&path)
+                .and_then(|mut file| file.write_all(content.as_str().as_bytes()));
             written.with_context(|| format!("cannot write {}", path.display()))?;
             Ok(path.into())
         };

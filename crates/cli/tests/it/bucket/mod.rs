@@ -1,0 +1,3 @@
+//! `tenure bucket`.
+
+mod next;

@@ -1,0 +1,432 @@
+//! `tenure bucket next`: one step of a rotation, alone and among others.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tenure_core::store::Commit;
+use tenure_core::{Document, Version};
+use testkit::{TEST_POSTGRES, service};
+
+use crate::running::STAY;
+use crate::stores::name;
+use crate::tenure::{Ran, Tenure, claim, join, release, with_store};
+
+/// The files of every step.
+const FILES: [&str; 6] = ["bucket", "next", "--config", "config.json", "--state", "state.json"];
+const DUTY: [&str; 2] = ["--duty", "sync/rotation"];
+
+fn put(tenure: &Tenure, name: &str, text: &str) {
+    fs::write(tenure.path(name), text).unwrap();
+}
+
+/// A rotation over so many buckets, in a folder of its own.
+fn rotation(total: u32) -> Tenure {
+    let tenure = Tenure::new();
+    let config = json!({ "bucket_total": total, "round_robin_bucket_execution": true });
+    put(&tenure, "config.json", &config.to_string());
+    tenure
+}
+
+fn next(tenure: &Tenure, options: &[&str]) -> Ran {
+    tenure.run(&[&FILES[..], options].concat())
+}
+
+/// The bucket that a step chooses.
+#[track_caller]
+fn id(tenure: &Tenure, options: &[&str]) -> u32 {
+    next(tenure, &[&["--print", "id"], options].concat()).ok().trim().parse().unwrap()
+}
+
+/// A step with a shell script as its run.
+fn run(tenure: &Tenure, options: &[&str], script: &str) -> Ran {
+    next(tenure, &[&DUTY[..], options, &["--", "sh", "-c", script]].concat())
+}
+
+#[test]
+fn a_step_prints_config_and_state_and_keeps_everything_else() {
+    let tenure = Tenure::new();
+    let config = "{\n  \"token\": \"s3cret\",\n  \"bucket_total\": 3,\n  \
+                  \"round_robin_bucket_execution\": true,\n  \"big\": 12345678901234567890123\n}\n";
+    put(&tenure, "config.json", config);
+    let ran = next(&tenure, &[]);
+    assert_eq!(
+        ran.stderr,
+        "no state in state.json: the rotation begins\n\
+         Using round robin bucket execution. Bucket id: 1\n"
+    );
+    assert_eq!(
+        ran.ok(),
+        "{\n  \"config\": {\n    \"token\": \"s3cret\",\n    \"bucket_total\": 3,\n    \
+         \"round_robin_bucket_execution\": true,\n    \"big\": 12345678901234567890123,\n    \
+         \"bucket_id\": 1\n  },\n  \"state\": {\"__bucket_execution_state\":\
+         {\"last_executed_bucket_id\":1},\"__tenure_bucket_state\":{\"bucket_total\":3}}\n}\n"
+    );
+    // Only shown: nothing is written without being told to.
+    assert!(!tenure.path("state.json").exists());
+    let config = config.replace("23\n}", "23,\n  \"bucket_id\": 1\n}");
+    assert_eq!(next(&tenure, &["--print", "config"]).ok(), config);
+    let notices = next(&tenure, &["--json"]);
+    assert_eq!(notices.stderr, "");
+    let notices = notices.json()["notices"].clone();
+    assert_eq!(notices[1]["text"], "Using round robin bucket execution. Bucket id: 1");
+    assert_eq!(notices[1]["warning"], false);
+    // Without a rotation both come back as they were.
+    put(&tenure, "config.json", "{\"bucket_total\": 3,\"bucket_id\": 2}");
+    let ran = next(&tenure, &["--write"]);
+    assert_eq!(
+        ran.stdout,
+        "{\n  \"config\": {\"bucket_total\": 3,\"bucket_id\": 2},\n  \"state\": null\n}\n"
+    );
+    assert_eq!((ran.stderr.as_str(), tenure.path("state.json").exists()), ("", false));
+}
+
+#[test]
+fn a_state_file_is_replaced_whole() {
+    let tenure = rotation(3);
+    assert_eq!(id(&tenure, &["--write"]), 1);
+    let state = "{ \"stream\": {\"cursor\": 7.50},\n  \"__bucket_execution_state\": \
+                 {\"last_executed_bucket_id\": 1} }\n";
+    put(&tenure, "state.json", state);
+    let file = tenure.path("state.json");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let before = file.metadata().unwrap().ino();
+    assert_eq!(id(&tenure, &["--write"]), 2);
+    let after = state.replace(
+        "{\"last_executed_bucket_id\": 1} }",
+        "{\"last_executed_bucket_id\":2},\n  \"__tenure_bucket_state\": {\"bucket_total\":3} }",
+    );
+    assert_eq!(tenure.text("state.json"), after);
+    let now = file.metadata().unwrap();
+    assert_ne!(now.ino(), before, "written in place: a crash would leave half of it");
+    assert_eq!(now.permissions().mode() & 0o777, 0o640);
+    assert_eq!([id(&tenure, &["--write"]), id(&tenure, &["--write"])], [3, 1]);
+    // A state as connectors have it that have none.
+    put(&tenure, "state.json", "null\n");
+    assert_eq!(id(&tenure, &["--write"]), 1);
+}
+
+#[test]
+fn bad_input_names_what_is_wrong_and_nothing_is_written() {
+    let tenure = rotation(3);
+    let state = "{\"__bucket_execution_state\":{\"last_executed_bucket_id\":2}}";
+    let rr = "\"round_robin_bucket_execution\":true";
+    let ranges = |ranges: &str| format!("{{\"bucket_total\":10,\"bucket_ranges\":{ranges},{rr}}}");
+    for (config, state, code, told) in [
+        (
+            "{\"bucket_total\":0}",
+            state,
+            "BK001",
+            "(bucket_total is 0; allowed is a whole number from 1 to 1000000)",
+        ),
+        (
+            "{\"bucket_total\":2.5}",
+            state,
+            "BK001",
+            "bucket_total must be a positive integer (bucket_total is 2.5;",
+        ),
+        ("{\"bucket_total\":1000001}", state, "BK001", "(bucket_total is 1000001;"),
+        (
+            "{\"bucket_total\":3,\"bucket_id\":4}",
+            state,
+            "BK001",
+            "bucket_id must be between 1 and 3 (bucket_id is 4; allowed is a whole number from 1 to 3)",
+        ),
+        (
+            "{\"round_robin_bucket_execution\":\"yes\"}",
+            state,
+            "BK001",
+            "(round_robin_bucket_execution is \"yes\"; allowed is true or false)",
+        ),
+        (
+            &ranges("\"3abc\""),
+            state,
+            "BK001",
+            "Invalid number in range: 3abc (bucket_ranges is \"3abc\"; allowed is numbers and ranges from 1 to 10,",
+        ),
+        (
+            &ranges("[\"1-4294967295\"]"),
+            state,
+            "BK001",
+            "Invalid bucket range 1-4294967295: values must be between 1 and 10",
+        ),
+        (&ranges("[]"), state, "BK001", "bucket_ranges cannot be empty (bucket_ranges is \"[]\";"),
+        (&ranges("7"), state, "BK001", "(bucket_ranges is 7; allowed is"),
+        (
+            "{\"bucket_total\":3",
+            state,
+            "BK002",
+            "config.json: it ends in the middle (line 1, column 17)",
+        ),
+        ("[]", state, "BK002", "config.json: it is no JSON object"),
+        (&ranges("\"1\""), "", "BK002", "state.json: it is empty"),
+        (&ranges("\"1\""), "[1]", "BK002", "state.json: it is no JSON object"),
+        (&ranges("\"1\""), "{\"a\":tru}", "BK002", "state.json: it is no JSON (line 1, column 9)"),
+    ] {
+        put(&tenure, "config.json", config);
+        put(&tenure, "state.json", state);
+        for options in [&["--write"][..], &["--write", "--duty", "sync/bad"]] {
+            let ran = next(&tenure, options);
+            ran.refused(code);
+            assert!(ran.stderr.contains(told), "{config} {state} {ran:?}");
+            assert_eq!(tenure.text("state.json"), state);
+        }
+    }
+    fs::write(tenure.path("config.json"), b"{\"a\":\"\xff\"}").unwrap();
+    let ran = next(&tenure, &[]);
+    ran.refused("BK002");
+    assert!(ran.stderr.contains("it is no UTF-8"), "{ran:?}");
+    fs::remove_file(tenure.path("config.json")).unwrap();
+    let ran = next(&tenure, &[]);
+    ran.refused("BK002");
+    assert!(ran.stderr.contains("config.json: it is not there"), "{ran:?}");
+    // A folder that is not there is noticed before anything is run.
+    let tenure = rotation(3);
+    let words =
+        ["bucket", "next", "--config", "config.json", "--state", "no/state.json", "--write"];
+    tenure.run(&words).refused("DT009");
+    tenure.run(&[&words[..], &DUTY, &["--", "touch", "ran"]].concat());
+    assert!(!tenure.path("ran").exists());
+    assert_eq!(id(&tenure, &DUTY), 1);
+}
+
+#[test]
+fn what_says_nothing_without_a_duty_is_refused() {
+    let tenure = rotation(3);
+    for (options, word) in [
+        (&["--store", "sqlite:tenure.db"][..], "--store"),
+        (&["--ttl", "5s"], "--ttl"),
+        (&["--require", "fenced"], "--require"),
+        (&["--", "true"], "a command"),
+    ] {
+        let ran = next(&tenure, options);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains(&format!("{word} needs --duty GROUP/NAME")), "{ran:?}");
+    }
+    let in_environment = tenure
+        .command(&[&FILES[..], &["--print", "id"]].concat())
+        .env("TENURE_STORE", "sqlite:tenure.db")
+        .output();
+    assert_eq!(Ran::of(in_environment.unwrap()).ok(), "1\n");
+    let ran = next(&tenure, &[&DUTY[..], &["--commit", "on-success"]].concat());
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("needs the command of the run"), "{ran:?}");
+    let ran = next(&tenure, &["--no-wait"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(!tenure.path("tenure.db").exists());
+}
+
+#[test]
+fn a_damaged_state_and_another_total_are_said() {
+    let tenure = rotation(4);
+    for last in ["-1", "0", "9", "1.5", "\"x\"", "null"] {
+        let state =
+            format!("{{\"__bucket_execution_state\":{{\"last_executed_bucket_id\":{last}}}}}");
+        put(&tenure, "state.json", &state);
+        let ran = next(&tenure, &["--print", "id"]);
+        let warning =
+            format!("warning: last_executed_bucket_id is {last}, which is no whole number");
+        assert!(ran.stderr.contains(&warning), "{ran:?}");
+        assert_eq!(ran.ok(), "1\n");
+    }
+    put(&tenure, "state.json", "{}");
+    assert_eq!(id(&tenure, &["--write"]), 1);
+    put(&tenure, "config.json", &tenure.text("config.json").replace('4', "5"));
+    let ran = next(&tenure, &["--print", "id", "--write"]);
+    assert!(ran.stderr.starts_with("warning: bucket_total was 4 and is 5: "), "{ran:?}");
+    assert_eq!(ran.ok(), "2\n");
+    assert!(!next(&tenure, &[]).stderr.contains("warning"));
+    // What a terminal would obey is shown.
+    put(&tenure, "config.json", "{\"bucket_ranges\":\"\\u001b[31m\"}");
+    let ran = next(&tenure, &[]);
+    assert!(ran.stderr.contains("bucket_ranges \\u{1b}[31m ignored because"), "{ran:?}");
+    assert!(ran.stderr.contains("warning: bucket_ranges would be refused"), "{ran:?}");
+}
+
+#[test]
+fn on_success_keeps_the_state_until_the_run_has_succeeded() {
+    let tenure = rotation(3);
+    let state = "{\"__bucket_execution_state\":{\"last_executed_bucket_id\":1},\"x\":1}";
+    put(&tenure, "state.json", state);
+    let on_success = ["--commit", "on-success", "--write"];
+    for _ in 0..2 {
+        let shown = next(&tenure, &on_success).json();
+        assert_eq!(shown["config"]["bucket_id"], 2);
+        assert_eq!(shown["state"], serde_json::from_str::<Value>(state).unwrap());
+        let later = &shown["state_on_success"];
+        assert_eq!(later["__bucket_execution_state"]["last_executed_bucket_id"], 2);
+        assert_eq!(later["x"], 1);
+        assert_eq!(tenure.text("state.json"), state);
+    }
+    // With its run: one that fails comes again, and what a run writes of its own is kept.
+    let script = |end: &str| format!("echo $TENURE_BUCKET_ID >> ran; {end}");
+    assert_eq!(run(&tenure, &on_success, &script("exit 7")).code, Some(7));
+    assert_eq!(tenure.text("state.json"), state);
+    run(&tenure, &on_success, &script("echo '{\"x\":2, \"y\":[]}' > state.json")).ok();
+    assert_eq!(
+        tenure.text("state.json"),
+        "{\"x\":2, \"y\":[], \"__bucket_execution_state\":{\"last_executed_bucket_id\":2}, \
+         \"__tenure_bucket_state\":{\"bucket_total\":3}}\n"
+    );
+    run(&tenure, &on_success, &script("true")).ok();
+    // One that cannot note its success says so, and what is there stays.
+    let ran = run(&tenure, &on_success, &script("echo oops > state.json"));
+    assert_eq!(ran.code, Some(125), "{ran:?}");
+    assert!(ran.stderr.contains("kept: the run has succeeded, and the store says so;"), "{ran:?}");
+    assert_eq!(
+        (tenure.text("ran"), tenure.text("state.json")),
+        ("2\n2\n3\n1\n".to_owned(), "oops\n".to_owned())
+    );
+}
+
+#[test]
+fn at_start_a_run_that_fails_skips_its_bucket() {
+    let tenure = rotation(3);
+    let script = "echo $TENURE_BUCKET_ID >> ran; exit 9";
+    for _ in 0..4 {
+        assert_eq!(run(&tenure, &["--write"], script).code, Some(9));
+    }
+    assert_eq!(tenure.text("ran"), "1\n2\n3\n1\n");
+    let state: Value = serde_json::from_str(&tenure.text("state.json")).unwrap();
+    assert_eq!(state["__bucket_execution_state"]["last_executed_bucket_id"], 1);
+}
+
+#[test]
+fn a_command_finds_its_bucket_and_filters_by_it() {
+    let tenure = rotation(3);
+    put(&tenure, "state.json", "{\"x\":1}");
+    let script = "cat $TENURE_BUCKET_CONFIG; cat $TENURE_BUCKET_STATE; stat -c %a $TENURE_BUCKET_CONFIG $TENURE_BUCKET_STATE
+        echo $TENURE_BUCKET_ID $TENURE_BUCKET_TOTAL; printf 'alpha\\nbeta\\n' | $0 bucket filter --key farosai/test";
+    let words = [&FILES[..], &DUTY, &["--", "sh", "-c", script, env!("CARGO_BIN_EXE_tenure")]];
+    let shown = tenure.run(&words.concat()).ok();
+    assert_eq!(
+        shown,
+        "{\"bucket_total\":3,\"round_robin_bucket_execution\":true,\"bucket_id\":1}\
+         {\"x\":1,\"__bucket_execution_state\":{\"last_executed_bucket_id\":1},\
+         \"__tenure_bucket_state\":{\"bucket_total\":3}}600\n600\n1 3\nalpha\n"
+    );
+    let missing = next(&tenure, &[&DUTY[..], &["--", "no-such-program"]].concat());
+    assert_eq!(missing.code, Some(127), "{missing:?}");
+}
+
+/// Six workers, each in a folder of its own, take the steps of one rotation at once.
+fn workers_never_get_the_same_bucket(store: &str) {
+    let workers: Vec<Tenure> = (0..6).map(|_| rotation(24)).collect();
+    let steps = |tenure: &Tenure| -> Vec<u32> {
+        let options = [&DUTY[..], &["--store", store]].concat();
+        (0..4).map(|_| id(tenure, &options)).collect()
+    };
+    let chosen = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            workers.iter().map(|tenure| scope.spawn(move || steps(tenure))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    let different: BTreeSet<u32> = chosen.iter().copied().collect();
+    assert_eq!(different, (1..=24).collect(), "{chosen:?}");
+    let kept = workers[0].run(&["checkpoint", "get", "sync/rotation", "--store", store]).ok();
+    assert!(kept.contains("\"last_executed_bucket_id\":24"), "{kept}");
+}
+
+#[test]
+fn workers_share_a_rotation_in_sqlite() {
+    let tenure = Tenure::new();
+    workers_never_get_the_same_bucket(&tenure.sqlite("shared.db"));
+}
+
+#[test]
+fn workers_share_a_rotation_in_postgres() {
+    let Some(server) = service(TEST_POSTGRES) else { return };
+    workers_never_get_the_same_bucket(&format!("{server}?schema={}", name()));
+}
+
+#[test]
+fn one_run_of_a_rotation_at_a_time() {
+    let tenure = rotation(2);
+    let script = "test -p gate || mkfifo gate; echo begin $TENURE_BUCKET_ID >> ran
+                  read line < gate; echo end >> ran";
+    let words = [&FILES[..], &DUTY, &["--commit", "on-success", "--", "sh", "-c", script]].concat();
+    let mut first = tenure.start("first", &words);
+    tenure.lines("ran", 1);
+    let ran = next(&tenure, &[&DUTY[..], &["--no-wait"]].concat());
+    ran.refused("ST025");
+    let mut second = tenure.start("second", &words);
+    tenure.said(&second, "standby");
+    assert_eq!(tenure.text("ran"), "begin 1\n");
+    // Each waits for a line.
+    put(&tenure, "gate", "go\n");
+    assert!(first.wait().success());
+    tenure.lines("ran", 3);
+    put(&tenure, "gate", "go\n");
+    assert!(second.wait().success());
+    assert_eq!(tenure.text("ran"), "begin 1\nend\nbegin 2\nend\n");
+}
+
+/// How a run ends that is not left to end by itself.
+fn a_run_that_is_ended_comes_again(signal: Signal) {
+    let tenure = rotation(3);
+    let script = format!("trap 'exit 0' TERM; echo $TENURE_BUCKET_ID >> ran; {STAY}");
+    let options = ["--ttl", "3s", "--commit", "on-success"];
+    let words = [&FILES[..], &DUTY, &options, &["--", "sh", "-c", &script]].concat();
+    let mut running = tenure.start("run", &words);
+    tenure.lines("ran", 1);
+    running.signal(signal);
+    let ended = running.wait();
+    assert_eq!(ended.success(), signal == Signal::TERM, "{ended:?}");
+    run(&tenure, &options, "echo $TENURE_BUCKET_ID >> ran").ok();
+    assert_eq!(tenure.text("ran"), "1\n1\n");
+}
+
+#[test]
+fn a_run_that_is_killed_comes_again() {
+    a_run_that_is_ended_comes_again(Signal::KILL);
+}
+
+/// It says that all is well, but it was asked to end before it was done.
+#[test]
+fn a_run_that_is_asked_to_end_comes_again() {
+    a_run_that_is_ended_comes_again(Signal::TERM);
+}
+
+#[test]
+fn a_checkpoint_of_something_else_is_left_alone() {
+    let tenure = rotation(3);
+    let cursor = "{\"history_id\": \"7\"}";
+    with_store(&tenure.sqlite("tenure.db"), async |store| {
+        let session = join(&*store, "sync", "other", "").await;
+        let hold = claim(&*store, &session, "rotation").await;
+        let document = Document::new(cursor).unwrap();
+        let commit = Commit { hold: hold.clone(), expected: Version::ZERO, document };
+        store.commit(&session, &[commit]).await.unwrap();
+        release(&*store, &session, hold).await;
+    });
+    for command in [&[][..], &["--", "touch", "ran"]] {
+        let ran = next(&tenure, &[&DUTY[..], &["--write"], command].concat());
+        assert!(ran.stderr.contains("BK003"), "{ran:?}");
+        assert_ne!(ran.code, Some(0));
+    }
+    let kept = tenure.run(&["checkpoint", "get", "sync/rotation"]).ok();
+    assert_eq!(kept.trim_end(), cursor);
+    assert!(!tenure.path("ran").exists() && !tenure.path("state.json").exists());
+}
+
+#[test]
+fn a_million_ranges_take_no_room() {
+    let tenure = rotation(3);
+    let piece = "\"1-1000000\",";
+    for ranges in [
+        format!("[{}\"7\"]", piece.repeat(999_999)),
+        format!("\"{}\"", "1-1000000,".repeat(1_000_000)),
+    ] {
+        let config = format!(
+            "{{\"bucket_total\":1000000,\"round_robin_bucket_execution\":true,\
+             \"bucket_ranges\":{ranges}}}"
+        );
+        put(&tenure, "config.json", &config);
+        let script = format!("ulimit -v 262144; exec $0 {} --print id", FILES.join(" "));
+        let words = ["-c", &script, env!("CARGO_BIN_EXE_tenure")];
+        let ran = Ran::of(tenure.command_of("sh", &words).output().unwrap());
+        assert_eq!(ran.ok(), "1\n");
+    }
+}
