@@ -5,9 +5,9 @@ mod lines;
 mod next;
 mod plan;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
 use tenure_core::bucket::{Active, Partition, Total};
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(required = true)]
     data: Option<String>,
     /// How many buckets there are
-    #[arg(required = true, value_parser = total)]
+    #[arg(required = true, value_parser = total, allow_negative_numbers = true)]
     total: Option<Total>,
 }
 
@@ -68,6 +68,7 @@ struct Buckets {
     key: String,
     /// How many buckets there are
     #[arg(long, value_name = "N", env = env::BUCKET_TOTAL, value_parser = total)]
+    #[arg(allow_negative_numbers = true)]
     total: Total,
 }
 
@@ -82,7 +83,7 @@ impl Buckets {
 pub(crate) enum Task {
     Of { partition: Partition, data: String },
     Next(Box<next::Settings>),
-    Plan { partition: Partition, file: Option<PathBuf> },
+    Plan(plan::Settings),
     Filter { active: Active },
     Schema,
 }
@@ -115,11 +116,11 @@ pub(crate) fn run(task: Task, json: bool) -> Result<ExitCode, Failure> {
     let text = match task {
         Task::Next(settings) => return next::run(*settings, json),
         Task::Filter { active } => return filter::run(&active),
-        Task::Plan { partition, file } => plan::run(&partition, file.as_deref(), json)?,
+        Task::Plan(settings) => plan::run(&settings, json)?,
         Task::Schema => SCHEMA.to_owned(),
         Task::Of { partition, data } => of(&partition, &data, json),
     };
-    to_stdout(&text).map_err(|error| Failure::Machine(error.into()))?;
+    to_stdout(&text).context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,6 +6,7 @@
 )]
 
 mod beat;
+mod bucket;
 mod checkpoint;
 mod connectors;
 mod doctor;
