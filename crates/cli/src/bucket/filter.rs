@@ -1,9 +1,12 @@
 //! `tenure bucket filter`: only the entities of one bucket.
 
+use std::io::{self, ErrorKind, Read, Write};
 use std::process::ExitCode;
 
 use tenure_core::bucket::Active;
+use tenure_core::{Code, StoreError};
 
+use super::lines::{Lines, each, entity};
 use super::{Buckets, Task};
 use crate::env;
 use crate::failure::Failure;
@@ -13,16 +16,52 @@ pub(crate) struct Args {
     #[command(flatten)]
     buckets: Buckets,
     /// The bucket to keep
-    #[arg(long, value_name = "I", env = env::BUCKET_ID)]
+    #[arg(long, value_name = "I", env = env::BUCKET_ID, value_parser = id)]
+    #[arg(allow_negative_numbers = true)]
     id: u64,
+}
+
+/// Reads a number that may be an id: of which total is seen later.
+fn id(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "bucket_id is a whole number from 1 to the total".to_owned())
 }
 
 pub(super) fn task(args: &Args) -> Result<Task, Failure> {
     let active = args.buckets.partition().active(args.id);
-    let active = active.map_err(|invalid| Failure::Usage(invalid.told().to_string()))?;
+    let active = active.map_err(|invalid| Failure::Usage(format!("--id: {}", invalid.told())))?;
     Ok(Task::Filter { active })
 }
 
-pub(super) fn run(_active: &Active) -> Result<ExitCode, Failure> {
+pub(super) fn run(active: &Active) -> Result<ExitCode, Failure> {
+    filter(active, io::stdin().lock(), io::stdout().lock())?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn filter(active: &Active, input: impl Read, mut output: impl Write) -> Result<(), Failure> {
+    let mut lines = Lines::new(input, "standard input".to_owned());
+    let mut selected = Vec::new();
+    loop {
+        let block = lines.block().map_err(|error| {
+            let kept = "the lines before it were written, as far as they are in the bucket";
+            Failure::Kept { error, kept }
+        })?;
+        let Some(block) = block else { return Ok(()) };
+        selected.clear();
+        for line in each(block).filter(|line| active.contains(entity(line))) {
+            selected.extend_from_slice(line);
+        }
+        // Nothing is held back while more is waited for.
+        match output.write_all(&selected).and_then(|()| output.flush()) {
+            Ok(()) => {}
+            // Whoever reads has seen enough, as in `| head`.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(unwritten(&error)),
+        }
+    }
+}
+
+fn unwritten(error: &io::Error) -> Failure {
+    let detail = format!("cannot write to standard output: {error}");
+    let error = StoreError::refused(Code::Machine, detail);
+    Failure::Kept { error, kept: "a part of the lines was written; the last one may be cut off" }
 }

@@ -1,1 +1,204 @@
 //! Entities, one on each line.
+
+use std::io::{self, ErrorKind, Read};
+
+use memchr::{memchr_iter, memrchr};
+use tenure_core::{Code, StoreError};
+
+/// No line is longer, without its line feed.
+const LONGEST: usize = 1024 * 1024;
+/// So much is read at a time, if it is there.
+const BLOCK: usize = 256 * 1024;
+
+/// Reads lines in blocks. However much there is, it takes no more memory than the longest line.
+pub(super) struct Lines<R> {
+    input: R,
+    /// What the input is called in messages.
+    name: String,
+    buffer: Vec<u8>,
+    /// How much of the buffer was given out: whole lines.
+    given: usize,
+    /// How much of the buffer was read: after what was given, the begin of one more line.
+    filled: usize,
+    /// How many lines were given out.
+    count: u64,
+    ended: bool,
+}
+
+impl<R: Read> Lines<R> {
+    pub(super) fn new(input: R, name: String) -> Self {
+        let buffer = vec![0; BLOCK];
+        Self { input, name, buffer, given: 0, filled: 0, count: 0, ended: false }
+    }
+
+    /// Whole lines, as many as there are without waiting for more; nothing at the end. The last
+    /// line of all may have no line feed.
+    pub(super) fn block(&mut self) -> Result<Option<&[u8]>, StoreError> {
+        self.buffer.copy_within(self.given..self.filled, 0);
+        self.filled -= self.given;
+        self.given = 0;
+        while self.given == 0 && !self.ended {
+            self.make_room()?;
+            let new = self.read()?;
+            // What was there before has no line feed.
+            self.given = match memrchr(b'\n', &self.buffer[self.filled..self.filled + new]) {
+                Some(at) => self.filled + at + 1,
+                None if self.ended => self.filled,
+                None => 0,
+            };
+            self.filled += new;
+        }
+        let block = &self.buffer[..self.given];
+        self.count += memchr_iter(b'\n', block).count() as u64;
+        Ok(Some(block).filter(|block| !block.is_empty()))
+    }
+
+    fn make_room(&mut self) -> Result<(), StoreError> {
+        let room = self.buffer.len();
+        if self.filled < room {
+            return Ok(());
+        }
+        // A full buffer is a line without an end.
+        if room > LONGEST {
+            let (name, number) = (&self.name, self.count + 1);
+            let detail = format!("line {number} of {name} has more than {LONGEST} bytes");
+            return Err(StoreError::refused(Code::LongLine, detail));
+        }
+        self.buffer.resize((2 * room).min(LONGEST + 1), 0);
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<usize, StoreError> {
+        loop {
+            match self.input.read(&mut self.buffer[self.filled..]) {
+                Ok(new) => {
+                    self.ended = new == 0;
+                    return Ok(new);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(unreadable(&self.name, &error)),
+            }
+        }
+    }
+}
+
+/// The input of this name cannot be read.
+pub(super) fn unreadable(name: &str, error: &io::Error) -> StoreError {
+    StoreError::refused(Code::Machine, format!("cannot read {name}: {error}"))
+}
+
+/// The lines of a block, each with its line feed.
+pub(super) fn each(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let rest = Some(block.len()).filter(|_| !block.ends_with(b"\n"));
+    let mut begin = 0;
+    memchr_iter(b'\n', block).map(|at| at + 1).chain(rest).map(move |end| {
+        let line = &block[begin..end];
+        begin = end;
+        line
+    })
+}
+
+/// The name that stands on a line: what comes before its end, whoever wrote that.
+pub(super) fn entity(line: &[u8]) -> &[u8] {
+    match line {
+        [name @ .., b'\r', b'\n'] | [name @ .., b'\n'] | name => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives at most so much at a time, and is interrupted in between.
+    struct Drops<'a> {
+        left: &'a [u8],
+        most: usize,
+        interrupted: bool,
+    }
+
+    impl Read for Drops<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.interrupted = !self.interrupted;
+            if self.interrupted {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            assert!(!into.is_empty());
+            let most = self.most.min(into.len());
+            self.left.read(&mut into[..most])
+        }
+    }
+
+    fn lines(text: &[u8], most: usize) -> Lines<Drops<'_>> {
+        Lines::new(Drops { left: text, most, interrupted: false }, "it".to_owned())
+    }
+
+    /// All lines, or why there are no more.
+    fn all(text: &[u8], most: usize) -> (Vec<Vec<u8>>, Option<String>) {
+        let (mut lines, mut all) = (lines(text, most), Vec::new());
+        loop {
+            match lines.block() {
+                Ok(Some(block)) => all.extend(each(block).map(<[u8]>::to_vec)),
+                Ok(None) => return (all, None),
+                Err(error) => return (all, Some(error.problem().detail.clone())),
+            }
+            assert!(lines.buffer.len() <= LONGEST + 1);
+        }
+    }
+
+    #[test]
+    fn lines_are_the_input_however_it_comes() {
+        let long = [vec![b'x'; BLOCK - 1], b"\n\r\n".to_vec(), vec![b'y'; 2 * BLOCK]].concat();
+        for text in [&b""[..], b"\n", b"a", b"a\n", b"\n\na\r\n\r\rb\n\xff\n\0", &long] {
+            let expected: Vec<_> = text.split_inclusive(|byte| *byte == b'\n').collect();
+            for most in [1, 2, 3, 7, BLOCK - 1, BLOCK, LONGEST] {
+                // Byte by byte is slow where there is much.
+                if most > 1000 || text.len() < 1000 {
+                    assert_eq!(
+                        all(text, most),
+                        (expected.iter().map(|&it| it.into()).collect(), None)
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_has_a_limit_and_a_number() {
+        let line = |bytes: usize, end: &str| [&vec![b'x'; bytes][..], end.as_bytes()].concat();
+        for most in [1000, BLOCK, 2 * LONGEST] {
+            for (end, bytes) in [("", LONGEST), ("\n", LONGEST), ("\r\n", LONGEST - 1)] {
+                let fits = [line(bytes, end)];
+                assert_eq!(all(&fits[0], most), (fits.to_vec(), None));
+                let text = [b"a\n\nb\n".to_vec(), line(bytes + 1, end)].concat();
+                let before = [&b"a\n"[..], b"\n", b"b\n"].map(<[u8]>::to_vec).to_vec();
+                let why = "line 4 of it has more than 1048576 bytes".to_owned();
+                assert_eq!(all(&text, most), (before, Some(why)));
+            }
+        }
+    }
+
+    /// On a terminal the end can be followed by more.
+    #[test]
+    fn after_the_end_nothing_is_read() {
+        let mut lines = lines(b"a", 1);
+        assert_eq!(lines.block().unwrap(), Some(&b"a"[..]));
+        lines.input.left = b"b";
+        assert_eq!(lines.block().unwrap(), None);
+    }
+
+    #[test]
+    fn one_line_end_is_no_part_of_the_name() {
+        for (line, name) in [
+            (&b"a\n"[..], &b"a"[..]),
+            (b"a\r\n", b"a"),
+            (b"a\r\r\n", b"a\r"),
+            (b"a\r", b"a\r"),
+            (b"a", b"a"),
+            (b" a \n", b" a "),
+            (b"\n", b""),
+            (b"\r\n", b""),
+        ] {
+            assert_eq!(entity(line), name);
+        }
+    }
+}

@@ -6,9 +6,9 @@ mod next;
 mod plan;
 pub(crate) mod rotation;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
 use tenure_core::bucket::{Active, Partition, Total};
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[arg(required = true)]
     data: Option<String>,
     /// How many buckets there are
-    #[arg(required = true, value_parser = total)]
+    #[arg(required = true, value_parser = total, allow_negative_numbers = true)]
     total: Option<Total>,
 }
 
@@ -70,6 +70,7 @@ struct Buckets {
     key: String,
     /// How many buckets there are
     #[arg(long, value_name = "N", env = env::BUCKET_TOTAL, value_parser = total)]
+    #[arg(allow_negative_numbers = true)]
     total: Total,
 }
 
@@ -84,7 +85,7 @@ impl Buckets {
 pub(crate) enum Task {
     Of { partition: Partition, data: String },
     Next(Box<next::Settings>),
-    Plan { partition: Partition, file: Option<PathBuf> },
+    Plan(plan::Settings),
     Filter { active: Active },
     Schema,
 }
@@ -110,11 +111,11 @@ pub(crate) fn run(task: Task, json: bool) -> Result<ExitCode, Failure> {
     let text = match task {
         Task::Next(settings) => return next::run(*settings),
         Task::Filter { active } => return filter::run(&active),
-        Task::Plan { partition, file } => plan::run(&partition, file.as_deref(), json)?,
+        Task::Plan(settings) => plan::run(&settings, json)?,
         Task::Schema => SCHEMA.to_owned(),
         Task::Of { partition, data } => of(&partition, &data, json),
     };
-    to_stdout(&text).map_err(|error| Failure::Machine(error.into()))?;
+    to_stdout(&text).context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -203,3 +203,24 @@ fn top_has_the_screen_until_ctrl_c() {
     desk.press("\u{3}");
     desk.sees("ended-0");
 }
+
+/// Whoever gives no file is told what is waited for. A long count shows how far it came in one
+/// line, which is gone in the end.
+#[test]
+fn a_plan_of_buckets_talks_to_people() {
+    let tenure = Tenure::new();
+    let mut desk = Desk::new(&tenure);
+    desk.sees(PROMPT);
+    desk.press("stty cols 200\n");
+    desk.sees(PROMPT);
+    desk.press("\"$TENURE\" bucket plan --key k --total 3\n");
+    desk.sees("reading entities from the terminal");
+    desk.press("alpha\n\u{4}");
+    desk.sees("1 entity in 3 buckets of k");
+    desk.sees(PROMPT);
+    let many = "yes \"$(printf %0999d 0)\" | head -n 20000";
+    desk.press(&format!("{many} | \"$TENURE\" bucket plan --key k --total 3\n"));
+    desk.sees(" entities so far\r\u{1b}[K20000 entities in 3 buckets of k");
+    desk.press("exit\n");
+    desk.shell.wait().unwrap();
+}
