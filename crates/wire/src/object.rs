@@ -140,8 +140,12 @@ impl Object {
             [_] => gap,
             _ => gap.split_once(',').map_or(gap, |(_, named)| named),
         };
-        let before_name = &named[..named.len() - named.trim_start().len()];
         let before_value = gap.rsplit_once(':').map_or("", |(_, blank)| blank);
+        let before_name = match named.len() - named.trim_start().len() {
+            // Whoever sets a blank after a colon does so after a comma.
+            0 if members.len() == 1 => before_value,
+            blank => &named[..blank],
+        };
         Spacing { end, before_name, before_value }
     }
 }
@@ -173,6 +177,7 @@ mod tests {
             ("{}", "{\"b\":2}"),
             (" { } \n", " {\"b\":2 } \n"),
             ("{\"a\":1}", "{\"a\":1,\"b\":2}"),
+            ("{\"a\": 1}", "{\"a\": 1, \"b\": 2}"),
             ("{ \"a\" : 1 }", "{ \"a\" : 1, \"b\": 2 }"),
             ("{\n  \"a\": 1\n}\n", "{\n  \"a\": 1,\n  \"b\": 2\n}\n"),
             (

@@ -1,24 +1,35 @@
 //! `tenure bucket filter`: only the entities of one bucket.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use tenure_core::bucket::Active;
+use tenure_core::bucket::{Active, Partition, Total};
 use tenure_core::{Code, StoreError};
 
 use super::lines::{Lines, each, entity};
-use super::{Buckets, Task};
+use super::rotation::read_config;
+use super::{Task, total};
+use crate::args::path;
 use crate::env;
 use crate::failure::Failure;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    buckets: Buckets,
+    /// The connector's key, which is a name and no secret
+    #[arg(long)]
+    key: String,
     /// The bucket to keep
     #[arg(long, value_name = "I", env = env::BUCKET_ID, value_parser = id)]
-    #[arg(allow_negative_numbers = true)]
-    id: u64,
+    #[arg(allow_negative_numbers = true, required_unless_present = "config")]
+    id: Option<u64>,
+    /// How many buckets there are
+    #[arg(long, value_name = "N", env = env::BUCKET_TOTAL, value_parser = total)]
+    #[arg(allow_negative_numbers = true, required_unless_present = "config")]
+    total: Option<Total>,
+    /// A connector's config, which says both, instead of --id and --total
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// Reads a number that may be an id: of which total is seen later.
@@ -27,7 +38,14 @@ fn id(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn task(args: &Args) -> Result<Task, Failure> {
-    let active = args.buckets.partition().active(args.id);
+    let active = match (&args.config, args.id, args.total) {
+        (Some(config), ..) => read_config(&path(config)?)?.active(&args.key),
+        (None, id, total) => {
+            // clap lets none of them be missing.
+            let (id, total) = (id.unwrap_or(1), total.unwrap_or(Total::ONE));
+            Partition::new(&args.key, total).active(id)
+        }
+    };
     let active = active.map_err(|invalid| Failure::Usage(format!("--id: {}", invalid.told())))?;
     Ok(Task::Filter { active })
 }

@@ -16,7 +16,6 @@ use tenure_core::{Code, StoreError};
 use tenure_wire::bucket::SCHEMA;
 
 use crate::args::Global;
-use crate::env;
 use crate::failure::Failure;
 use crate::output::{document, to_stdout};
 
@@ -60,24 +59,6 @@ pub(crate) enum Command {
     Filter(filter::Args),
     /// Print the four settings of bucketing as JSON Schema
     Schema,
-}
-
-/// The buckets of a connector.
-#[derive(clap::Args)]
-struct Buckets {
-    /// The connector's key, which is a name and no secret
-    #[arg(long)]
-    key: String,
-    /// How many buckets there are
-    #[arg(long, value_name = "N", env = env::BUCKET_TOTAL, value_parser = total)]
-    #[arg(allow_negative_numbers = true)]
-    total: Total,
-}
-
-impl Buckets {
-    fn partition(&self) -> Partition {
-        Partition::new(&self.key, self.total)
-    }
 }
 
 /// What to do, read and checked.

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 use tenure_core::StoreError;
-use tenure_core::bucket::{Partition, short};
+use tenure_core::bucket::{Partition, Total, short};
 
 use super::lines::{Lines, each, entity, unreadable};
-use super::{Buckets, Task};
+use super::{Task, total};
 use crate::args::path;
+use crate::env;
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
 use crate::table::{Align, Column, lay_out};
@@ -28,8 +29,13 @@ const CLEAR_LINE: &str = "\r\u{1b}[K";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    buckets: Buckets,
+    /// The connector's key, which is a name and no secret
+    #[arg(long)]
+    key: String,
+    /// How many buckets there are
+    #[arg(long, value_name = "N", env = env::BUCKET_TOTAL, value_parser = total)]
+    #[arg(allow_negative_numbers = true)]
+    total: Total,
     /// A file with the entities, one on each line; standard input when not given, or -
     file: Option<PathBuf>,
 }
@@ -44,7 +50,7 @@ pub(crate) struct Settings {
 pub(super) fn task(args: &Args) -> Result<Task, Failure> {
     let file = args.file.as_deref().map(path).transpose()?;
     let file = file.filter(|file| file.as_os_str() != "-");
-    let (key, partition) = (args.buckets.key.clone(), args.buckets.partition());
+    let (key, partition) = (args.key.clone(), Partition::new(&args.key, args.total));
     Ok(Task::Plan(Settings { key, partition, file }))
 }
 

@@ -152,15 +152,11 @@ impl Rotation {
 
     /// Refuses a config that cannot be used, before anybody waits for anything.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        read_settings(&self.read_config()?).map(drop)
-    }
-
-    fn read_config(&self) -> Result<Object, Failure> {
-        read(&self.config)?.ok_or_else(|| unusable(&self.config, "it is not there"))
+        read_config(&self.config).map(drop)
     }
 
     fn choose(&self, kept: Option<Object>) -> Result<Step, Failure> {
-        let config = self.read_config()?;
+        let config = read_present(&self.config)?;
         let rotates = read_settings(&config)?.round_robin;
         let mut state = read(&self.state)?;
         let mut told = Vec::new();
@@ -251,6 +247,16 @@ fn record_of(last: &Checkpoint) -> Result<Object, Failure> {
 
 fn document(record: &Object) -> Result<Document, StoreError> {
     Document::new(record.as_str())
+}
+
+/// The settings in a config file.
+pub(super) fn read_config(path: &Path) -> Result<Config, Failure> {
+    read_settings(&read_present(path)?)
+}
+
+/// Reads a JSON object from a file that has to be there.
+fn read_present(path: &Path) -> Result<Object, Failure> {
+    read(path)?.ok_or_else(|| unusable(path, "it is not there"))
 }
 
 fn read_settings(config: &Object) -> Result<Config, Failure> {

@@ -1,4 +1,4 @@
-//! Every command in the guide, in its order, as a reader would type it.
+//! Every command on the pages that say so, in its order, as a reader would type it.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,8 +9,9 @@ use uuid::Uuid;
 use crate::tenure::{Ran, Tenure};
 
 const GUIDE: &str = include_str!("../../../../docs/guide.md");
+const BUCKETING: &str = include_str!("../../../../docs/bucketing.md");
 
-/// Stands in the guide where a reader puts a server.
+/// Stands on a page where a reader puts a server.
 const PLACEHOLDER: &str = "postgres://USER:PASSWORD@HOST/DATABASE";
 
 /// Commands, and what must be in their output.
@@ -20,11 +21,11 @@ struct Block {
     shown: Vec<String>,
 }
 
-/// The fenced blocks of the guide: `sh` is run, `text` after it is looked for.
-fn blocks() -> Vec<Block> {
+/// The fenced blocks of a page: `sh` is run, `text` after it is looked for.
+fn blocks(page: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut inside = None;
-    for line in GUIDE.lines() {
+    for line in page.lines() {
         let text = line.trim_start();
         match (inside, text) {
             (None, "```sh") => {
@@ -32,6 +33,8 @@ fn blocks() -> Vec<Block> {
                 inside = Some("sh");
             }
             (None, "```text") => inside = Some("text"),
+            // Only shown.
+            (None, "```" | "```json" | "```rust") => inside = Some("other"),
             (None, other) => assert!(!other.starts_with("```"), "what is {other}?"),
             (Some(_), "```") => inside = None,
             (Some("sh"), command) => {
@@ -39,6 +42,7 @@ fn blocks() -> Vec<Block> {
                 block.commands.push_str(command);
                 block.commands.push('\n');
             }
+            (Some("other"), _) => {}
             (Some(_), shown) => blocks.last_mut().unwrap().shown.push(shown.to_owned()),
         }
     }
@@ -47,14 +51,24 @@ fn blocks() -> Vec<Block> {
 
 #[test]
 fn every_command_in_the_guide_works() {
+    follow(GUIDE, 10);
+}
+
+#[test]
+fn the_deployments_of_buckets_work() {
+    follow(BUCKETING, 7);
+}
+
+/// Types the commands of a page, which has at least so many blocks of them.
+fn follow(page: &str, least: usize) {
     let Some(server) = service(TEST_POSTGRES) else { return };
-    let shared = format!("{server}?schema=guide_{}", Uuid::new_v4().simple());
+    let shared = format!("{server}?schema=page_{}", Uuid::new_v4().simple());
     let tenure = Tenure::new();
     let binary = Path::new(env!("CARGO_BIN_EXE_tenure"));
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
-    assert!(GUIDE.contains(PLACEHOLDER));
-    let blocks = blocks();
-    assert!(blocks.len() >= 10, "only {} blocks", blocks.len());
+    assert!(page.contains(PLACEHOLDER));
+    let blocks = blocks(page);
+    assert!(blocks.len() >= least, "only {} blocks", blocks.len());
     // What one block exports the next ones need.
     let mut before = String::new();
     for block in blocks {

@@ -272,3 +272,26 @@ fn a_plan_says_what_there_is() {
     let told = tenure.run(&[&plan[..], &["none", "--json"]].concat()).json();
     assert_eq!((&told["entities"], &told["buckets"]), (&json!(0), &json!([0, 0, 0])));
 }
+
+/// Whatever a config leaves out has its default, and nobody has to compare by hand.
+#[test]
+fn a_config_says_which_bucket() {
+    let tenure = Tenure::new();
+    fs::write(tenure.path("all"), "alpha\nbeta\ngamma\ndelta\n").unwrap();
+    let words = ["bucket", "filter", "--key=farosai/test", "--config=config.json"];
+    let run = |config: &str| {
+        fs::write(tenure.path("config.json"), config).unwrap();
+        Ran::of(run_on(&tenure, "all", &words))
+    };
+    assert_eq!(run("{\"token\": \"x\"}").ok(), "alpha\nbeta\ngamma\ndelta\n");
+    assert_eq!(run("{\"bucket_total\": 3}").ok(), "alpha\n");
+    assert_eq!(run("{\"bucket_total\": 3, \"bucket_id\": 3}").ok(), "gamma\ndelta\n");
+    run("{\"bucket_total\": 3, \"bucket_id\": 4}").refused("BK001");
+    run("{\"bucket_total\": 3").refused("BK002");
+    // It wins over what a run of a rotation finds in its environment.
+    fs::write(tenure.path("config.json"), "{\"bucket_total\": 3, \"bucket_id\": 2}").unwrap();
+    let mut command = tenure.command(&words);
+    command.env("TENURE_BUCKET_ID", "1").env("TENURE_BUCKET_TOTAL", "3");
+    let ran = command.stdin(File::open(tenure.path("all")).unwrap()).output().unwrap();
+    assert_eq!(Ran::of(ran).ok(), "beta\n");
+}
