@@ -52,7 +52,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Choose the bucket of the next run: print its config and state, or run a command with them
     #[command(after_help = next::HELP)]
-    Next(next::Args),
+    Next(Box<next::Args>),
     /// Count how many of the entities fall in each bucket
     Plan(plan::Args),
     /// Keep only the entities of one bucket: from standard input to standard output, line by line
@@ -65,7 +65,7 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) enum Task {
     Of { partition: Partition, data: String },
-    Next(Box<next::Settings>),
+    Next(next::Settings),
     Plan(plan::Settings),
     Filter { active: Active },
     Schema,
@@ -74,7 +74,7 @@ pub(crate) enum Task {
 impl Task {
     pub(crate) fn new(args: &Args, global: &Global) -> Result<Self, Failure> {
         Ok(match &args.command {
-            Some(Command::Next(args)) => Self::Next(Box::new(next::Settings::new(args, global)?)),
+            Some(Command::Next(args)) => Self::Next(next::Settings::new(args, global)?),
             Some(Command::Plan(args)) => plan::task(args)?,
             Some(Command::Filter(args)) => filter::task(args)?,
             Some(Command::Schema) => Self::Schema,
@@ -90,7 +90,7 @@ impl Task {
 
 pub(crate) fn run(task: Task, json: bool) -> Result<ExitCode, Failure> {
     let text = match task {
-        Task::Next(settings) => return next::run(*settings),
+        Task::Next(settings) => return next::run(settings),
         Task::Filter { active } => return filter::run(&active),
         Task::Plan(settings) => plan::run(&settings, json)?,
         Task::Schema => SCHEMA.to_owned(),

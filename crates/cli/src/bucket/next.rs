@@ -79,7 +79,7 @@ pub(crate) enum Print {
 #[derive(Debug)]
 pub(crate) enum Settings {
     Alone(Rotation),
-    Held(runner::Settings),
+    Held(Box<runner::Settings>),
 }
 
 impl Settings {
@@ -117,14 +117,14 @@ impl Settings {
             // It is over in a moment: what went well is not worth a line.
             member.log_only(Level::Warn);
         }
-        Ok(Self::Held(runner::Settings {
+        Ok(Self::Held(Box::new(runner::Settings {
             store: StoreUrl::parse(&global.store)?,
             duty: name(duty, str::parse)?,
             no_wait: args.no_wait,
             member,
             command: args.command.clone(),
             rotation: Some(Arc::new(rotation)),
-        }))
+        })))
     }
 }
 
@@ -159,6 +159,6 @@ pub(super) fn run(settings: Settings) -> Result<ExitCode, Failure> {
             rotation.print(&rotation.step()?)?;
             Ok(ExitCode::SUCCESS)
         }
-        Settings::Held(settings) => wait_for(runner::run(settings)),
+        Settings::Held(settings) => wait_for(runner::run(*settings)),
     }
 }

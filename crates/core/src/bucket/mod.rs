@@ -164,7 +164,7 @@ impl Active {
         mut say: impl FnMut(String),
     ) -> Vec<T> {
         say(self.line("visible", entity, &entities, &name));
-        let selected = self.select(entities, &name).collect();
+        let selected: Vec<T> = self.select(entities, &name).collect();
         say(self.line("selected", entity, &selected, &name));
         selected
     }
@@ -173,7 +173,7 @@ impl Active {
         &self,
         what: &str,
         entity: &str,
-        entities: &Vec<T>,
+        entities: &[T],
         name: impl Fn(&T) -> Cow<'_, str>,
     ) -> String {
         let Self { partition: Partition { key, total, .. }, id } = self;

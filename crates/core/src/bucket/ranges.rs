@@ -1,6 +1,8 @@
 //! The buckets that take part in a rotation, as intervals: a range costs the same whatever its
 //! length.
 
+use std::fmt;
+
 use super::invalid::short;
 use super::{Invalid, Total};
 
@@ -19,7 +21,7 @@ impl Ranges {
     pub fn parse(text: &str, total: Total) -> Result<Self, Invalid> {
         let mut ranges = RangesBuilder::new(total);
         ranges.add(text)?;
-        ranges.build(text)
+        ranges.build(format_args!("{text:?}"))
     }
 
     /// The smallest member above `last`, or else the smallest of all.
@@ -81,10 +83,10 @@ impl RangesBuilder {
     }
 
     /// The ranges; without any, what was `given` is refused.
-    pub fn build(mut self, given: &str) -> Result<Ranges, Invalid> {
+    pub fn build(mut self, given: impl fmt::Display) -> Result<Ranges, Invalid> {
         if self.spans.is_empty() {
             let message = "bucket_ranges cannot be empty".to_owned();
-            return Err(Invalid::of_ranges(format_args!("{given:?}"), message, self.total));
+            return Err(Invalid::of_ranges(given, message, self.total));
         }
         self.tidy();
         Ok(Ranges { spans: self.spans })

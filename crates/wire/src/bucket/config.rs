@@ -91,7 +91,7 @@ fn ranges(given: &RawValue, total: Total) -> Result<Ranges, Invalid> {
         None => Err(Invalid::ranges(part, total)),
     });
     taken.unwrap_or_else(|| Err(Invalid::ranges(given, total)))?;
-    builder.build(given.get())
+    builder.build(given)
 }
 
 /// A text, or a whole number as text.

@@ -5,15 +5,13 @@
 //! use tenure_wire::object::Object;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let config = Object::read(r#"{"token": "...", "bucket_total": 3, "round_robin_bucket_execution": true}"#)?;
+//! let config = r#"{"bucket_total": 3, "round_robin_bucket_execution": true, "token": "..."}"#;
+//! let config = Object::read(config)?;
 //! let applied = apply(config, None, Commit::AtStart)?;
 //! for notice in &applied.notices {
 //!     eprintln!("{notice}");
 //! }
-//! assert_eq!(
-//!     applied.config.as_str(),
-//!     r#"{"token": "...", "bucket_total": 3, "round_robin_bucket_execution": true, "bucket_id": 1}"#,
-//! );
+//! assert!(applied.config.as_str().ends_with(r#""token": "...", "bucket_id": 1}"#));
 //! let state = applied.state.unwrap_or_default();
 //! assert!(state.as_str().contains(r#""__bucket_execution_state":{"last_executed_bucket_id":1}"#));
 //! # Ok(()) }

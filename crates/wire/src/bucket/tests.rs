@@ -124,8 +124,11 @@ fn a_rotation_goes_on_from_its_state() {
         assert_eq!(said(&applied.notices), [line]);
         state = applied.state;
     }
-    let text = r#"{"__bucket_execution_state":{"last_executed_bucket_id":1},"__tenure_bucket_state":{"bucket_total":3}}"#;
-    assert_eq!(state.unwrap().as_str(), text);
+    assert_eq!(
+        state.unwrap().as_str(),
+        "{\"__bucket_execution_state\":{\"last_executed_bucket_id\":1},\
+         \"__tenure_bucket_state\":{\"bucket_total\":3}}"
+    );
     for (ranges, total, last, expected) in
         [("2-3,5", 6, 3, 5), ("2-3,5", 6, 6, 2), ("3", 5, 3, 3), ("2-4,7-8", 10, 5, 7)]
     {
@@ -217,7 +220,8 @@ fn on_success_keeps_the_state_until_then() {
     let state = applied.executed.unwrap().record(Some(written));
     assert_eq!(
         state.as_str(),
-        r#"{"stream":6,"new":[1],"__bucket_execution_state":{"last_executed_bucket_id":2},"__tenure_bucket_state":{"bucket_total":3}}"#
+        "{\"stream\":6,\"new\":[1],\"__bucket_execution_state\":{\"last_executed_bucket_id\":2},\
+         \"__tenure_bucket_state\":{\"bucket_total\":3}}"
     );
 }
 
@@ -267,7 +271,8 @@ fn the_schema_is_simple_and_in_order() {
 fn a_million_ranges_are_read_one_by_one() {
     let list = format!("[{}\"1-1000000\"]", "\"1-1000000\",".repeat(999_999));
     let config = format!(
-        "{{\"bucket_total\":1000000,\"round_robin_bucket_execution\":true,\"bucket_ranges\":{list}}}"
+        "{{\"bucket_total\":1000000,\"round_robin_bucket_execution\":true,\
+         \"bucket_ranges\":{list}}}"
     );
     let read = Config::read(&object(config)).unwrap();
     assert_eq!(read.ranges.unwrap().count(), 1_000_000);

@@ -108,87 +108,81 @@ fn a_state_file_is_replaced_whole() {
     assert_eq!(id(&tenure, &["--write"]), 1);
 }
 
-#[test]
-fn bad_input_names_what_is_wrong_and_nothing_is_written() {
+/// A step with these files is refused, and the state is left alone.
+#[track_caller]
+fn is_refused(config: &str, state: &str, code: &str, told: &str) {
     let tenure = rotation(3);
-    let state = "{\"__bucket_execution_state\":{\"last_executed_bucket_id\":2}}";
-    let rr = "\"round_robin_bucket_execution\":true";
-    let ranges = |ranges: &str| format!("{{\"bucket_total\":10,\"bucket_ranges\":{ranges},{rr}}}");
-    for (config, state, code, told) in [
-        (
-            "{\"bucket_total\":0}",
-            state,
-            "BK001",
-            "(bucket_total is 0; allowed is a whole number from 1 to 1000000)",
-        ),
-        (
-            "{\"bucket_total\":2.5}",
-            state,
-            "BK001",
-            "bucket_total must be a positive integer (bucket_total is 2.5;",
-        ),
-        ("{\"bucket_total\":1000001}", state, "BK001", "(bucket_total is 1000001;"),
-        (
-            "{\"bucket_total\":3,\"bucket_id\":4}",
-            state,
-            "BK001",
-            "bucket_id must be between 1 and 3 (bucket_id is 4; allowed is a whole number from 1 to 3)",
-        ),
-        (
-            "{\"round_robin_bucket_execution\":\"yes\"}",
-            state,
-            "BK001",
-            "(round_robin_bucket_execution is \"yes\"; allowed is true or false)",
-        ),
-        (
-            &ranges("\"3abc\""),
-            state,
-            "BK001",
-            "Invalid number in range: 3abc (bucket_ranges is \"3abc\"; allowed is numbers and ranges from 1 to 10,",
-        ),
-        (
-            &ranges("[\"1-4294967295\"]"),
-            state,
-            "BK001",
-            "Invalid bucket range 1-4294967295: values must be between 1 and 10",
-        ),
-        (&ranges("[]"), state, "BK001", "bucket_ranges cannot be empty (bucket_ranges is \"[]\";"),
-        (&ranges("7"), state, "BK001", "(bucket_ranges is 7; allowed is"),
-        (
-            "{\"bucket_total\":3",
-            state,
-            "BK002",
-            "config.json: it ends in the middle (line 1, column 17)",
-        ),
-        ("[]", state, "BK002", "config.json: it is no JSON object"),
-        (&ranges("\"1\""), "", "BK002", "state.json: it is empty"),
-        (&ranges("\"1\""), "[1]", "BK002", "state.json: it is no JSON object"),
-        (&ranges("\"1\""), "{\"a\":tru}", "BK002", "state.json: it is no JSON (line 1, column 9)"),
-    ] {
-        put(&tenure, "config.json", config);
-        put(&tenure, "state.json", state);
-        for options in [&["--write"][..], &["--write", "--duty", "sync/bad"]] {
-            let ran = next(&tenure, options);
-            ran.refused(code);
-            assert!(ran.stderr.contains(told), "{config} {state} {ran:?}");
-            assert_eq!(tenure.text("state.json"), state);
-        }
+    put(&tenure, "config.json", config);
+    put(&tenure, "state.json", state);
+    for options in [&["--write"][..], &["--write", "--duty", "sync/bad"]] {
+        let ran = next(&tenure, options);
+        ran.refused(code);
+        assert!(ran.stderr.contains(told), "{config} {state} {ran:?}");
+        assert_eq!(tenure.text("state.json"), state);
     }
+}
+
+#[test]
+fn a_bad_setting_is_named_with_its_value_and_what_is_allowed() {
+    let bad = |config: &str, told: &str| {
+        is_refused(config, r#"{"__bucket_execution_state":{}}"#, "BK001", told);
+    };
+    let positive = "bucket_total must be a positive integer (bucket_total is ";
+    bad(r#"{"bucket_total":0}"#, &format!("{positive}0; allowed is a whole number from 1 to 1000"));
+    bad(r#"{"bucket_total":2.5}"#, &format!("{positive}2.5; "));
+    bad(r#"{"bucket_total":1000001}"#, &format!("{positive}1000001; "));
+    bad(
+        r#"{"bucket_total":3,"bucket_id":4}"#,
+        "bucket_id must be between 1 and 3 (bucket_id is 4; allowed is a whole number from 1 to 3",
+    );
+    bad(
+        r#"{"round_robin_bucket_execution":"yes"}"#,
+        "(round_robin_bucket_execution is \"yes\"; allowed is true or false)",
+    );
+    for (ranges, told) in [
+        (r#""3abc""#, "Invalid number in range: 3abc (bucket_ranges is \"3abc\"; allowed is num"),
+        (r#"["1-99999"]"#, "Invalid bucket range 1-99999: values must be between 1 and 10 (bucket"),
+        ("[]", "bucket_ranges cannot be empty (bucket_ranges is []; allowed is numbers and ran"),
+        (r#"" ,""#, "bucket_ranges cannot be empty (bucket_ranges is \" ,\"; allowed is"),
+        ("7", "bucket_ranges must be text or a list of texts (bucket_ranges is 7; allowed is"),
+    ] {
+        let on = r#""bucket_total":10,"round_robin_bucket_execution":true"#;
+        bad(&format!(r#"{{{on},"bucket_ranges":{ranges}}}"#), told);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_object_is_named() {
+    let on = r#"{"round_robin_bucket_execution":true}"#;
+    for (config, state, told) in [
+        ("{\"a\":3", "{}", "config.json: it ends in the middle (line 1, column 6)"),
+        ("[]", "{}", "config.json: it is no JSON object"),
+        (on, "", "state.json: it is empty"),
+        (on, "[1]", "state.json: it is no JSON object"),
+        (on, "{\"a\":tru}", "state.json: it is no JSON (line 1, column 9)"),
+    ] {
+        is_refused(config, state, "BK002", told);
+    }
+    let tenure = rotation(3);
     fs::write(tenure.path("config.json"), b"{\"a\":\"\xff\"}").unwrap();
     let ran = next(&tenure, &[]);
     ran.refused("BK002");
-    assert!(ran.stderr.contains("it is no UTF-8"), "{ran:?}");
+    assert!(ran.stderr.contains("config.json: it is no UTF-8"), "{ran:?}");
     fs::remove_file(tenure.path("config.json")).unwrap();
     let ran = next(&tenure, &[]);
     ran.refused("BK002");
     assert!(ran.stderr.contains("config.json: it is not there"), "{ran:?}");
-    // A folder that is not there is noticed before anything is run.
+}
+
+#[test]
+fn a_state_that_cannot_be_written_is_noticed_before_anything_runs() {
     let tenure = rotation(3);
     let words =
         ["bucket", "next", "--config", "config.json", "--state", "no/state.json", "--write"];
     tenure.run(&words).refused("DT009");
-    tenure.run(&[&words[..], &DUTY, &["--", "touch", "ran"]].concat());
-    assert!(!tenure.path("ran").exists());
+    let ran = tenure.run(&[&words[..], &DUTY, &["--", "touch", "ran"]].concat());
+    assert_eq!((ran.code, tenure.path("ran").exists()), (Some(125), false), "{ran:?}");
+    // The store does not say either that a bucket was executed.
     assert_eq!(id(&tenure, &DUTY), 1);
 }
 
@@ -297,8 +291,10 @@ fn at_start_a_run_that_fails_skips_its_bucket() {
 fn a_command_finds_its_bucket_and_filters_by_it() {
     let tenure = rotation(3);
     put(&tenure, "state.json", "{\"x\":1}");
-    let script = "cat $TENURE_BUCKET_CONFIG; cat $TENURE_BUCKET_STATE; stat -c %a $TENURE_BUCKET_CONFIG $TENURE_BUCKET_STATE
-        echo $TENURE_BUCKET_ID $TENURE_BUCKET_TOTAL; printf 'alpha\\nbeta\\n' | $0 bucket filter --key farosai/test";
+    let script = "cat $TENURE_BUCKET_CONFIG $TENURE_BUCKET_STATE
+                  stat -c %a $TENURE_BUCKET_CONFIG $TENURE_BUCKET_STATE
+                  echo $TENURE_BUCKET_ID $TENURE_BUCKET_TOTAL
+                  printf 'alpha\\nbeta\\n' | $0 bucket filter --key farosai/test";
     let words = [&FILES[..], &DUTY, &["--", "sh", "-c", script, env!("CARGO_BIN_EXE_tenure")]];
     let shown = tenure.run(&words.concat()).ok();
     assert_eq!(
