@@ -7,6 +7,7 @@
 
 mod beat;
 mod bucket;
+mod bucket_python;
 mod checkpoint;
 mod connectors;
 mod doctor;
