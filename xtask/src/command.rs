@@ -37,7 +37,7 @@ usage: cargo xtask <command>
                    it into docs/guarantees.md
   fuzz [NAME]... [--seconds 60]
                    strange input for what strangers may send, all or these: envelope, batch,
-                   query, heartbeat
+                   query, heartbeat, bucket
   chaos --store sqlite|postgres|redis|etcd [--minutes N] [--seed SEED]
                    real instances on a private store while everything fails
   chaos WORDS      another of its commands; `chaos --help` lists them";

@@ -14,7 +14,7 @@ const TOOL: &str = "cargo-fuzz";
 const TOOL_VERSION: &str = "0.13.2";
 
 /// The targets, each a file in `fuzz/targets`.
-const TARGETS: [&str; 4] = ["envelope", "batch", "query", "heartbeat"];
+const TARGETS: [&str; 5] = ["envelope", "batch", "query", "heartbeat", "bucket"];
 
 /// The longest input that is tried.
 const MAX_BYTES: u32 = 8_192;
