@@ -10,6 +10,8 @@
 //!
 //! `cargo xtask bench heartbeat`: what the heartbeats of ten thousand connectors cost.
 //!
+//! `cargo xtask bench bucket`: the buckets of a million entities, and a filter of many lines.
+//!
 //! Bars that are missed make the command fail.
 #![allow(
     clippy::print_stdout,
@@ -18,6 +20,7 @@
     reason = "a benchmark prints, and measures by the clock"
 )]
 
+mod bucket;
 mod etcd;
 mod failover;
 mod heartbeat;
@@ -38,7 +41,7 @@ const SIZES: [usize; 3] = [1, 100, 10_000];
 
 const USAGE: &str = "usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd] \
      | failover [sqlite] [postgres] [redis] [etcd] [handover] [crash] [settle] \
-     | ingest [sqlite] [postgres] | heartbeat [small]";
+     | ingest [sqlite] [postgres] | heartbeat [small] | bucket";
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -55,6 +58,7 @@ async fn others(words: Vec<String>) -> Result<()> {
     let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);
     match (what.as_str(), wanted) {
         ("roster", []) => roster::run(),
+        ("bucket", []) => bucket::run(),
         ("store", _) => stores(is_wanted).await,
         ("failover", _) => failover::run(wanted).await,
         ("heartbeat", _) => heartbeat::run(wanted).await,

@@ -60,7 +60,7 @@ pub fn rounds(holds: usize) -> usize {
     }
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
+pub fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
 }

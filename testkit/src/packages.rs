@@ -36,6 +36,10 @@ pub const PATRONI: &[Need] = &[
     Need { binary: "patroni", package: "python3-etcd" },
 ];
 
+/// What buckets are measured beside.
+pub const BUCKETS: &[Need] =
+    &[Need { binary: "node", package: "nodejs" }, Need { binary: "python3", package: "python3" }];
+
 /// The packages to install before the tests can run.
 #[must_use]
 pub fn missing() -> Vec<&'static str> {

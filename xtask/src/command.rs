@@ -28,6 +28,7 @@ usage: cargo xtask <command>
   bench failover   measure how long a duty is without a holder
   bench ingest     measure how many events the switchboard takes in
   bench heartbeat  measure what the heartbeats of ten thousand connectors cost
+  bench bucket     measure buckets beside Node, and their filter beside Python
   sim --seeds COUNT | --seed SEED
                    the engine in virtual time: many seeds, or one with its trace
   model [--instances COUNT] [--duties COUNT] [--depth MOST] [WORDS]
@@ -96,14 +97,7 @@ impl Command {
             Self::Tidy => tidy::run(),
             Self::Services => servers::hold(),
             Self::Soak { names } => soak::run(&names),
-            Self::Bench { words } => step("bench", "cargo xtask bench", || {
-                // A plan is computed and asks no server.
-                let is_pure = words.first().is_some_and(|word| word == "roster");
-                let servers = if is_pure { None } else { Some(Servers::start()?) };
-                let variables = servers.as_ref().map(Servers::variables).unwrap_or_default();
-                let fixed = ["run", "--release", "--package", "tenure-bench", "--"];
-                cargo(&fixed, &words, &variables)
-            }),
+            Self::Bench { words } => step("bench", "cargo xtask bench", || bench(&words)),
             Self::Model { words } => step("model", "cargo xtask model", || {
                 let fixed = ["run", "--release", "--package", "tenure-sim", "--", "model"];
                 cargo(&fixed, &words, &[])
@@ -119,6 +113,22 @@ impl Command {
             Self::Chaos { words } => step("chaos", "cargo xtask chaos", || chaos(&words)),
         }
     }
+}
+
+/// Measures something, after starting what it asks.
+fn bench(words: &[String]) -> Result<()> {
+    let servers = match words.first().map(String::as_str) {
+        // Plans and buckets are computed and ask no server.
+        Some("roster") => None,
+        Some("bucket") => {
+            servers::install_buckets()?;
+            cargo(&["build", "--release", "--package", "tenure-cli"], &[], &[])?;
+            None
+        }
+        _ => Some(Servers::start()?),
+    };
+    let variables = servers.as_ref().map(Servers::variables).unwrap_or_default();
+    cargo(&["run", "--release", "--package", "tenure-bench", "--"], words, &variables)
 }
 
 /// Runs a command of the chaos program.

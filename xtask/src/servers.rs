@@ -72,6 +72,11 @@ pub(crate) fn install_patroni() -> Result<()> {
     install_all(&packages::missing_of(packages::PATRONI))
 }
 
+/// The same for what buckets are measured beside.
+pub(crate) fn install_buckets() -> Result<()> {
+    install_all(&packages::missing_of(packages::BUCKETS))
+}
+
 /// Installs these packages; without the right to, says which.
 pub(crate) fn install_all(missing: &[&str]) -> Result<()> {
     if missing.is_empty() {

@@ -1,0 +1,270 @@
+//! `cargo xtask bench bucket`: the buckets of a million entities, ours and Node's; and a filter of
+//! millions of lines beside a script of Python. Everything runs on one core, in turns.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+use tenure_core::bucket::{Partition, Total, bucket};
+
+use crate::measure::median;
+
+const KEY: &str = "farosai/airbyte-github-source";
+const TOTAL: u32 = 12;
+/// The bucket that is kept.
+const ID: &str = "3";
+const ENTITIES: usize = 1_000_000;
+const LINES: usize = 5_000_000;
+/// So many of the lines are given to Python, which is slower.
+const PART: usize = 1_000_000;
+const ROUNDS: usize = 7;
+
+/// How many times as fast as Node a prepared key is to be.
+const NODE_BAR: f64 = 10.0;
+/// What a filter is to do in a second; it may do less if it is so many times as fast as Python.
+const LINES_BAR: f64 = 2e6;
+const PYTHON_BAR: f64 = 10.0;
+
+const HEADING: &str = "\
+| what | a second | each | ratio | bar |
+|---|---:|---:|---:|---|";
+
+/// One line of the table.
+struct Row {
+    what: String,
+    /// What one of them takes, in nanoseconds.
+    each: f64,
+    /// The same of what it is compared with.
+    other: f64,
+    bar: Option<Bar>,
+}
+
+struct Bar {
+    text: String,
+    met: bool,
+}
+
+impl Row {
+    fn rate(&self) -> f64 {
+        1e9 / self.each
+    }
+
+    fn ratio(&self) -> f64 {
+        self.other / self.each
+    }
+
+    fn is_met(&self) -> bool {
+        self.bar.as_ref().is_none_or(|bar| bar.met)
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rate, ratio) = (self.rate() / 1e6, self.ratio());
+        let bar = match &self.bar {
+            None => "-".to_owned(),
+            Some(Bar { text, met: true }) => format!("{text} met"),
+            Some(Bar { text, met: false }) => format!("{text} **missed**"),
+        };
+        let Self { what, each, .. } = self;
+        write!(f, "| {what} | {rate:.2} million | {each:.0} ns | {ratio:.1} | {bar} |")
+    }
+}
+
+/// Measures both, prints the table, and fails when a bar is missed.
+pub fn run() -> Result<()> {
+    one_core()?;
+    let folder = TempDir::new()?;
+    let mut rows = hashes(folder.path())?;
+    rows.extend(filters(folder.path())?);
+    println!("{HEADING}");
+    for row in &rows {
+        println!("{row}");
+    }
+    match rows.iter().filter(|row| !row.is_met()).count() {
+        0 => Ok(()),
+        missed => bail!("{missed} bars are missed"),
+    }
+}
+
+/// This thread and all that it starts share one core from now on.
+fn one_core() -> Result<()> {
+    let process = std::process::id().to_string();
+    printed(Command::new("taskset").args(["--cpu-list", "--pid", "0", &process]))?;
+    Ok(())
+}
+
+fn entity(n: usize) -> String {
+    format!("org-{}/repo-{n}", n % 1_000)
+}
+
+/// So many entities, one on each line.
+fn written(file: PathBuf, count: usize) -> Result<PathBuf> {
+    let mut lines = BufWriter::new(File::create(&file)?);
+    for n in 0..count {
+        writeln!(lines, "{}", entity(n))?;
+    }
+    lines.flush()?;
+    Ok(file)
+}
+
+/// The buckets of the same entities, in turns: Node's, ours one by one, ours with a prepared key.
+fn hashes(folder: &Path) -> Result<Vec<Row>> {
+    let entities: Vec<String> = (0..ENTITIES).map(entity).collect();
+    let total = Total::new(TOTAL.into())?;
+    let partition = Partition::new(KEY, total);
+    let mut node = Node::start(folder)?;
+    let mut times: [Vec<Duration>; 3] = Default::default();
+    for round in 0..ROUNDS {
+        let one_by_one = timed(&entities, |data| bucket(black_box(KEY), data, total));
+        let prepared = timed(&entities, |data| partition.bucket(data));
+        let rounds = [node.round()?, one_by_one, prepared];
+        let (_, sum) = rounds[0];
+        for ((time, ours), times) in rounds.into_iter().zip(&mut times) {
+            ensure!(ours == sum, "the buckets differ: {ours} is not {sum}");
+            times.push(time);
+        }
+        eprintln!("buckets: round {} of {ROUNDS}: {:?}", round + 1, rounds.map(|round| round.0));
+    }
+    let [other, one_by_one, prepared] = times.map(|times| each(times, ENTITIES));
+    let row = |what: &str, each| Row { what: what.to_owned(), each, other, bar: None };
+    let mut prepared = row("`Partition::bucket`, the key prepared", prepared);
+    let met = prepared.ratio() >= NODE_BAR;
+    prepared.bar = Some(Bar { text: format!("{NODE_BAR} times Node"), met });
+    let version = version("node")?;
+    let node = row(&format!("Node {version}, `createHmac`"), other);
+    Ok(vec![node, row("`bucket`, the key anew each time", one_by_one), prepared])
+}
+
+/// How long the buckets of all of them take, and their sum.
+fn timed(entities: &[String], bucket: impl Fn(&str) -> u32) -> (Duration, u64) {
+    let before = Instant::now();
+    let sum = black_box(entities.iter().map(|data| u64::from(bucket(data))).sum());
+    (before.elapsed(), sum)
+}
+
+/// What one of so many takes, in nanoseconds.
+fn each(times: Vec<Duration>, count: usize) -> f64 {
+    median(times).as_secs_f64() * 1e9 / count as f64
+}
+
+/// Node, which computes the same when it is asked to.
+struct Node {
+    process: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Node {
+    fn start(folder: &Path) -> Result<Self> {
+        let script = folder.join("hmac.js");
+        fs::write(&script, include_str!("hmac.js"))?;
+        let file = written(folder.join("entities"), ENTITIES)?;
+        let mut process = Command::new("node")
+            .args([&script, &file])
+            .args([KEY, &TOTAL.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot run node, of the package nodejs")?;
+        let ask = process.stdin.take().context("no standard input")?;
+        let answers = BufReader::new(process.stdout.take().context("no standard output")?);
+        let mut node = Self { process, ask, answers };
+        ensure!(node.answer()? == "ready", "node did not get ready");
+        Ok(node)
+    }
+
+    fn round(&mut self) -> Result<(Duration, u64)> {
+        self.ask.write_all(b"\n")?;
+        let answer = self.answer()?;
+        let (nanos, sum) = answer.split_once(' ').context("node says something else")?;
+        Ok((Duration::from_nanos(nanos.parse()?), sum.parse()?))
+    }
+
+    fn answer(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        _ = self.process.kill();
+        _ = self.process.wait();
+    }
+}
+
+/// The same lines through our filter and, a part of them, through one of Python, in turns.
+fn filters(folder: &Path) -> Result<Vec<Row>> {
+    let all = written(folder.join("lines"), LINES)?;
+    let part = written(folder.join("part"), PART)?;
+    let script = folder.join("filter.py");
+    fs::write(&script, include_str!("filter.py"))?;
+    // What `python3` is may be a script that looks for Python first.
+    let python =
+        printed(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]))?;
+    let total = TOTAL.to_string();
+    // `cargo xtask bench bucket` has built it.
+    let tenure = std::env::current_exe()?.with_file_name("tenure");
+    let ours = || {
+        let mut command = Command::new(&tenure);
+        command.args(["bucket", "filter", "--key", KEY, "--id", ID, "--total", &total]);
+        command
+    };
+    let theirs = || {
+        let mut command = Command::new(&python);
+        command.arg(&script).args([KEY, ID, &total]);
+        command
+    };
+    let [kept, expected] = ["kept", "expected"].map(|name| folder.join(name));
+    through(ours(), &part, &kept)?;
+    through(theirs(), &part, &expected)?;
+    let kept = fs::read(kept)?;
+    ensure!(!kept.is_empty() && kept == fs::read(expected)?, "the filters keep different lines");
+    let (mut times, mut python_times) = (Vec::new(), Vec::new());
+    let nowhere = Path::new("/dev/null");
+    for round in 1..=ROUNDS {
+        let (time, python) = (through(ours(), &all, nowhere)?, through(theirs(), &part, nowhere)?);
+        eprintln!("filter: round {round} of {ROUNDS}: {time:?}, and Python for a part {python:?}");
+        times.push(time);
+        python_times.push(python);
+    }
+    let (ours, other) = (each(times, LINES), each(python_times, PART));
+    let what = format!("Python {}, `hmac.digest`, line by line", version(&python)?);
+    let python = Row { what, each: other, other, bar: None };
+    let what = "`tenure bucket filter`".to_owned();
+    let mut ours = Row { what, each: ours, other, bar: None };
+    let met = ours.rate() >= LINES_BAR || ours.ratio() >= PYTHON_BAR;
+    let text = format!("{} million lines a second or {PYTHON_BAR} times Python", LINES_BAR / 1e6);
+    ours.bar = Some(Bar { text, met });
+    Ok(vec![python, ours])
+}
+
+/// How long a filter takes, from its start to its end.
+fn through(mut filter: Command, from: &Path, to: &Path) -> Result<Duration> {
+    filter.stdin(File::open(from)?).stdout(File::create(to)?);
+    let before = Instant::now();
+    let status = filter.status().with_context(|| format!("cannot run {filter:?}"))?;
+    let time = before.elapsed();
+    ensure!(status.success(), "{filter:?} ended with {status}");
+    Ok(time)
+}
+
+/// The version of a program, as in `node --version`.
+fn version(program: &str) -> Result<String> {
+    let told = printed(Command::new(program).arg("--version"))?;
+    Ok(told.trim_start_matches("Python ").trim_start_matches('v').to_owned())
+}
+
+fn printed(command: &mut Command) -> Result<String> {
+    let done = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(done.status.success(), "{command:?} ended with {}", done.status);
+    Ok(String::from_utf8(done.stdout)?.trim().to_owned())
+}
