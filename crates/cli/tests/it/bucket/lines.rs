@@ -3,10 +3,12 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Output, Stdio};
+use std::sync::mpsc;
 
 use serde_json::json;
 use tenure_core::bucket::{Total, bucket};
 
+use crate::running::LIMIT;
 use crate::tenure::{Ran, Tenure};
 
 /// No line is longer, without its line feed.
@@ -42,7 +44,7 @@ fn lines() -> Vec<Vec<u8>> {
             0 => lines.push(b"\n".to_vec()),
             1 => lines.push(b"\r\n".to_vec()),
             2 => lines.push(b" \t \n".to_vec()),
-            3 => lines.push(b"\xff\xfe\0\x1b[2J\n".to_vec()),
+            3 => lines.push([b"\xff\xfe\0", n.to_string().as_bytes(), b"\n"].concat()),
             4 => lines.push("日本/リポ\n".into()),
             5 => lines.push([&vec![b'x'; n * 17][..], b"\n"].concat()),
             _ => {}
@@ -142,18 +144,16 @@ fn nothing_is_held_back() {
     let mut command = tenure.command(&["bucket", "filter", "--key", "k", "--id=1", "--total=1"]);
     let mut filter = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = filter.stdin.take().unwrap();
-    let mut output = BufReader::new(filter.stdout.take().unwrap());
-    for name in ["alpha\n", "beta\n", "gamma\r\n"] {
-        input.write_all(name.as_bytes()).unwrap();
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        assert_eq!(line, name);
+    let output = BufReader::new(filter.stdout.take().unwrap());
+    let (line, lines) = mpsc::channel();
+    std::thread::spawn(move || output.split(b'\n').try_for_each(|it| line.send(it.unwrap())));
+    for name in ["alpha", "beta", "gamma"] {
+        writeln!(input, "{name}").unwrap();
+        assert_eq!(lines.recv_timeout(LIMIT).unwrap(), name.as_bytes());
     }
     input.write_all(b"delta").unwrap();
     drop(input);
-    let mut line = String::new();
-    output.read_line(&mut line).unwrap();
-    assert_eq!(line, "delta");
+    assert_eq!(lines.recv_timeout(LIMIT).unwrap(), b"delta");
     assert!(filter.wait().unwrap().success());
 }
 
@@ -167,7 +167,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 #[test]
 fn what_cannot_be_read_or_written_is_told() {
     let tenure = Tenure::new();
-    fs::write(tenure.path("all"), "alpha\n").unwrap();
+    fs::write(tenure.path("all"), "alpha").unwrap();
     let folder = File::open(tenure.path(".")).unwrap();
     let filter = filter_words("1");
     let ran = Ran::of(tenure.command(&filter).stdin(folder).output().unwrap());
