@@ -7,7 +7,6 @@
 
 mod beat;
 mod bucket;
-mod bucket_python;
 mod checkpoint;
 mod connectors;
 mod doctor;

@@ -61,7 +61,19 @@ impl fmt::Display for Total {
 ///
 /// Key and data are taken as they are, byte by byte: the caller gives one and the same spelling.
 pub fn bucket(key: &str, data: impl AsRef<[u8]>, total: Total) -> u32 {
-    Partition::new(key, total).bucket(data)
+    hash(keyed(key), data.as_ref()) % total.0 + 1
+}
+
+fn keyed(key: &str) -> Hmac<Md5> {
+    #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
+    Hmac::new_from_slice(key.as_bytes()).expect("HMAC takes a key of any length")
+}
+
+/// The first eight hex digits as a number.
+fn hash(mut mac: Hmac<Md5>, data: &[u8]) -> u32 {
+    mac.update(data);
+    let [a, b, c, d, ..] = mac.finalize().into_bytes().0;
+    u32::from_be_bytes([a, b, c, d])
 }
 
 /// The buckets of one connector: a key and a total.
@@ -75,9 +87,7 @@ pub struct Partition {
 impl Partition {
     /// The buckets under a key, which is a name and no secret.
     pub fn new(key: &str, total: Total) -> Self {
-        #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
-        let mac = Hmac::new_from_slice(key.as_bytes()).expect("HMAC takes a key of any length");
-        Self { key: key.to_owned(), total, mac }
+        Self { key: key.to_owned(), total, mac: keyed(key) }
     }
 
     /// How many buckets there are.
@@ -87,10 +97,7 @@ impl Partition {
 
     /// What buckets are told from: the first eight hex digits of the hash as a number.
     pub fn hash(&self, data: impl AsRef<[u8]>) -> u32 {
-        let mut mac = self.mac.clone();
-        mac.update(data.as_ref());
-        let [a, b, c, d, ..] = mac.finalize().into_bytes().0;
-        u32::from_be_bytes([a, b, c, d])
+        hash(self.mac.clone(), data.as_ref())
     }
 
     /// The bucket of an entity.

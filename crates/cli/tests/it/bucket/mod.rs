@@ -2,6 +2,7 @@
 
 mod lines;
 mod next;
+mod python;
 
 use serde_json::{Value, json};
 use tenure_core::bucket::{Total, bucket};
