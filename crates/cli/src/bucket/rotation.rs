@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use tenure_core::bucket::Invalid;
+use tenure_core::bucket::{Invalid, Total};
 use tenure_core::store::Checkpoint;
 use tenure_core::{Code, Document, StoreError};
 use tenure_duty::Guard as Hold;
@@ -49,6 +49,9 @@ pub(crate) struct Rotation {
 #[derive(Debug)]
 pub(crate) struct Step {
     applied: Applied,
+    /// The bucket of the run, chosen or set.
+    id: u32,
+    total: Total,
     /// What the store keeps of the rotation, before the step.
     kept: Option<Object>,
     /// What a log is to say.
@@ -84,7 +87,6 @@ impl Step {
 
     /// The bucket of the run as a command finds it: two variables, and two files in a folder.
     pub(crate) fn hand_over(&self, folder: &Path) -> Result<Vec<(String, OsString)>, Failure> {
-        let Config { id, total, .. } = read_settings(&self.applied.config)?;
         let write = |name: &str, content: &Object| -> Result<OsString, Failure> {
             let path = folder.join(name);
             // There may be secrets in it.
@@ -98,8 +100,8 @@ impl Step {
         };
         let state = self.applied.state.clone().unwrap_or_default();
         Ok([
-            (env::BUCKET_ID, id.to_string().into()),
-            (env::BUCKET_TOTAL, total.to_string().into()),
+            (env::BUCKET_ID, self.id.to_string().into()),
+            (env::BUCKET_TOTAL, self.total.to_string().into()),
             (env::BUCKET_CONFIG, write("config.json", &self.applied.config)?),
             (env::BUCKET_STATE, write("state.json", &state)?),
         ]
@@ -157,10 +159,10 @@ impl Rotation {
 
     fn choose(&self, kept: Option<Object>) -> Result<Step, Failure> {
         let config = read_present(&self.config)?;
-        let rotates = read_settings(&config)?.round_robin;
+        let Config { id, total, round_robin, .. } = read_settings(&config)?;
         let mut state = read(&self.state)?;
         let mut told = Vec::new();
-        if rotates {
+        if round_robin {
             match &kept {
                 Some(kept) => state = Some(carry_over(kept, state)),
                 None if state.is_none() => {
@@ -172,7 +174,8 @@ impl Rotation {
         }
         let applied = apply(config, state, self.commit).map_err(|invalid| bad(&invalid))?;
         told.extend(applied.notices.iter().map(Told::from));
-        Ok(Step { applied, kept, told })
+        let id = applied.executed.map_or(id, |executed| executed.bucket);
+        Ok(Step { applied, id, total, kept, told })
     }
 
     /// Writes the state of a step, if it is a new one and wanted.
@@ -199,7 +202,7 @@ impl Rotation {
             Print::All => self.document(step, state),
             Print::Config => config.as_str().trim().to_owned(),
             Print::State => state.to_owned(),
-            Print::Id => read_settings(config)?.id.to_string(),
+            Print::Id => step.id.to_string(),
         };
         to_stdout(&(text + "\n")).context("cannot write to standard output")?;
         Ok(())

@@ -410,19 +410,14 @@ fn a_checkpoint_of_something_else_is_left_alone() {
 #[test]
 fn a_million_ranges_take_no_room() {
     let tenure = rotation(3);
-    let piece = "\"1-1000000\",";
-    for ranges in [
-        format!("[{}\"7\"]", piece.repeat(999_999)),
-        format!("\"{}\"", "1-1000000,".repeat(1_000_000)),
-    ] {
-        let config = format!(
-            "{{\"bucket_total\":1000000,\"round_robin_bucket_execution\":true,\
-             \"bucket_ranges\":{ranges}}}"
-        );
-        put(&tenure, "config.json", &config);
-        let script = format!("ulimit -v 262144; exec $0 {} --print id", FILES.join(" "));
-        let words = ["-c", &script, env!("CARGO_BIN_EXE_tenure")];
-        let ran = Ran::of(tenure.command_of("sh", &words).output().unwrap());
-        assert_eq!(ran.ok(), "1\n");
-    }
+    let ranges = format!("[{}\"7\"]", "\"1-1000000\",".repeat(999_999));
+    let config = format!(
+        "{{\"bucket_total\":1000000,\"round_robin_bucket_execution\":true,\
+         \"bucket_ranges\":{ranges}}}"
+    );
+    put(&tenure, "config.json", &config);
+    let script = format!("ulimit -v 262144; exec $0 {} --print id", FILES.join(" "));
+    let words = ["-c", &script, env!("CARGO_BIN_EXE_tenure")];
+    let ran = Ran::of(tenure.command_of("sh", &words).output().unwrap());
+    assert_eq!(ran.ok(), "1\n");
 }
