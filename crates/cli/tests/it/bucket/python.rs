@@ -102,7 +102,7 @@ fn python(cases: &[Case]) -> String {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("the test needs python3");
+        .unwrap_or_else(|error| panic!("the test needs python3: {error}"));
     let mut stdin = python.stdin.take().unwrap();
     let mut questions = String::new();
     for Case { key, data, total } in cases {
