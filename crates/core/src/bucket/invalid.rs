@@ -30,7 +30,7 @@ impl Field {
 }
 
 /// A setting that is refused. It is shown as the one message that connectors log; [`Invalid::told`]
-/// says everything.
+/// says everything. Both repeat what stood there: escape it where it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Invalid {

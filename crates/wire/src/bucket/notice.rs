@@ -4,7 +4,7 @@ use std::fmt;
 
 use tenure_core::bucket::{Invalid, Total};
 
-/// A line for a log.
+/// A line for a log. It repeats what stood in config or state: escape it where it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// There are ranges and no rotation.
