@@ -246,6 +246,21 @@ fn another_total_is_noticed() {
 }
 
 #[test]
+fn a_state_takes_over_what_another_says_of_the_rotation() {
+    let record = object(json!({
+        STATE: { "last_executed_bucket_id": 2 }, OWN_STATE: { "bucket_total": 9 }, "x": 0,
+    }));
+    let state = object(format!("{{\"x\":1, \"{STATE}\":null, \"y\":2}}"));
+    assert_eq!(
+        carry_over(&record, Some(state)).as_str(),
+        "{\"x\":1, \"__bucket_execution_state\":{\"last_executed_bucket_id\":2}, \"y\":2, \
+         \"__tenure_bucket_state\":{\"bucket_total\":9}}"
+    );
+    let only = carry_over(&object(format!("{{\"{STATE}\":{{}}}}")), None);
+    assert_eq!(only.as_str(), "{\"__bucket_execution_state\":{}}");
+}
+
+#[test]
 fn the_schema_is_simple_and_in_order() {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let order = |name: &str| schema["properties"][name]["order"].as_u64().unwrap();
