@@ -92,6 +92,7 @@ impl Settings {
                 When::OnSuccess => Commit::OnSuccess,
             },
             write: args.write,
+            held: args.duty.is_some(),
             print: args.print,
             json: global.json,
         };

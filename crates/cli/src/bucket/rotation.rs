@@ -28,6 +28,8 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// What stands when the store did not take the step.
 const NOT_RUN: &str = "nothing was run; whether the rotation went on, the next run finds out";
+/// What stands when the step could not be shown.
+const NOT_SHOWN: &str = "the bucket counts as executed, and was not shown: it comes in its turn";
 /// What stands when a run succeeded and that could not be noted.
 const RUN_AGAIN: &str = "the run has succeeded, and that is not noted: its bucket comes again";
 
@@ -41,6 +43,8 @@ pub(crate) struct Rotation {
     pub(super) state: PathBuf,
     pub(super) commit: Commit,
     pub(super) write: bool,
+    /// The store keeps it, too.
+    pub(super) held: bool,
     pub(super) print: Print,
     pub(super) json: bool,
 }
@@ -140,7 +144,7 @@ impl Rotation {
         committed.map_err(|error| Failure::Kept { error, kept: RUN_AGAIN })?;
         if self.write {
             // The run may have written more of its own since.
-            let written = read(&self.state);
+            let written = read_state(&self.state);
             let written = written.and_then(|now| self.replace_state(&executed.record(now)));
             written.map_err(|failure| failure.keeping(ONLY_IN_STORE))?;
         }
@@ -160,7 +164,7 @@ impl Rotation {
     fn choose(&self, kept: Option<Object>) -> Result<Step, Failure> {
         let config = read_present(&self.config)?;
         let Config { id, total, round_robin, .. } = read_settings(&config)?;
-        let mut state = read(&self.state)?;
+        let mut state = read_state(&self.state)?;
         let mut told = Vec::new();
         if round_robin {
             match &kept {
@@ -204,8 +208,12 @@ impl Rotation {
             Print::State => state.to_owned(),
             Print::Id => step.id.to_string(),
         };
-        to_stdout(&(text + "\n")).context("cannot write to standard output")?;
-        Ok(())
+        let printed = to_stdout(&(text + "\n")).context("cannot write to standard output");
+        let noted = self.commit == Commit::AtStart && (self.write || self.held);
+        match (step.applied.executed, noted) {
+            (Some(_), true) => printed.map_err(|error| Failure::from(error).keeping(NOT_SHOWN)),
+            _ => printed.map_err(Failure::from),
+        }
     }
 
     /// Config and state in one document, each in its own words.
@@ -259,7 +267,8 @@ pub(super) fn read_config(path: &Path) -> Result<Config, Failure> {
 
 /// Reads a JSON object from a file that has to be there.
 fn read_present(path: &Path) -> Result<Object, Failure> {
-    read(path)?.ok_or_else(|| unusable(path, "it is not there"))
+    let text = read_text(path)?.ok_or_else(|| unusable(path, "it is not there"))?;
+    object(path, text)
 }
 
 fn read_settings(config: &Object) -> Result<Config, Failure> {
@@ -274,8 +283,20 @@ fn unusable(path: &Path, what: &str) -> Failure {
     refused(Code::BadBucketFile, format!("{}: {what}", path.display()))
 }
 
-/// Reads a JSON object from a file, if there is one.
-fn read(path: &Path) -> Result<Option<Object>, Failure> {
+/// Reads a state from a file, if there is one.
+fn read_state(path: &Path) -> Result<Option<Object>, Failure> {
+    let text = read_text(path)?;
+    // As connectors have it that have no state yet.
+    let text = text.filter(|text| text.trim() != "null");
+    text.map(|text| object(path, text)).transpose()
+}
+
+fn object(path: &Path, text: String) -> Result<Object, Failure> {
+    Object::read(text).map_err(|broken| unusable(path, &broken.to_string()))
+}
+
+/// Reads a file, if there is one.
+fn read_text(path: &Path) -> Result<Option<String>, Failure> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
     match read {
@@ -286,10 +307,5 @@ fn read(path: &Path) -> Result<Option<Object>, Failure> {
         }
         Ok(_) => {}
     }
-    let text = String::from_utf8(bytes).map_err(|_| unusable(path, "it is no UTF-8"))?;
-    // As connectors have it that have no state yet.
-    if text.trim() == "null" {
-        return Ok(None);
-    }
-    Object::read(text).map(Some).map_err(|broken| unusable(path, &broken.to_string()))
+    String::from_utf8(bytes).map(Some).map_err(|_| unusable(path, "it is no UTF-8"))
 }

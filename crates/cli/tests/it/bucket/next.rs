@@ -157,6 +157,7 @@ fn a_file_that_is_no_object_is_named() {
     for (config, state, told) in [
         ("{\"a\":3", "{}", "config.json: it ends in the middle (line 1, column 6)"),
         ("[]", "{}", "config.json: it is no JSON object"),
+        ("null", "{}", "config.json: it is no JSON object"),
         (on, "", "state.json: it is empty"),
         (on, "[1]", "state.json: it is no JSON object"),
         (on, "{\"a\":tru}", "state.json: it is no JSON (line 1, column 9)"),
@@ -183,6 +184,23 @@ fn a_state_that_cannot_be_written_is_noticed_before_anything_runs() {
     let ran = tenure.run(&[&words[..], &DUTY, &["--", "touch", "ran"]].concat());
     assert_eq!((ran.code, tenure.path("ran").exists()), (Some(125), false), "{ran:?}");
     // The store does not say either that a bucket was executed.
+    assert_eq!(id(&tenure, &DUTY), 1);
+}
+
+#[test]
+fn a_step_that_cannot_be_shown_says_that_it_was_made() {
+    let tenure = rotation(3);
+    let full = |options: &[&str]| {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = tenure.command(&[&FILES[..], options].concat());
+        let ran = Ran::of(command.stdout(full).output().unwrap());
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        ran.stderr
+    };
+    assert!(full(&[]).contains("kept: nothing was changed"));
+    assert!(full(&["--write"]).contains("kept: the bucket counts as executed, and was not shown"));
+    assert_eq!(id(&tenure, &["--write"]), 2);
+    assert!(full(&DUTY).contains("kept: the bucket counts as executed"));
     assert_eq!(id(&tenure, &DUTY), 1);
 }
 
