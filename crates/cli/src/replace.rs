@@ -12,7 +12,11 @@ const EVERYTHING: u32 = 0o666;
 /// meanwhile, and whatever happens, finds the old one or the new one.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     // A link leads to what is meant; a device or a pipe is written to, not replaced.
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let path = match path.canonicalize() {
+        Ok(path) => path,
+        Err(error) if path.is_symlink() => return Err(error),
+        Err(_) => path.to_owned(),
+    };
     let found = path.metadata().ok();
     if found.as_ref().is_some_and(|found| !found.is_file()) {
         let mut there = File::options().write(true).open(&path)?;
@@ -20,7 +24,11 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut file = tempfile::Builder::new()
+        // What is left of a process that is killed can be told by its name.
+        .prefix(&format!(".{name}."))
+        .suffix(".tmp")
         .permissions(Permissions::from_mode(EVERYTHING))
         .tempfile_in(folder)?;
     if let Some(found) = found {
@@ -55,6 +63,8 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
         assert!(replace(&folder.path().join("none/file"), b"x").is_err());
         assert!(replace(folder.path(), b"x").is_err());
+        std::os::unix::fs::symlink("nowhere", folder.path().join("lost")).unwrap();
+        assert!(replace(&folder.path().join("lost"), b"x").is_err());
         replace(Path::new("/dev/null"), b"x").unwrap();
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 /// Why a text is no JSON object.
@@ -66,12 +67,13 @@ impl Object {
             }
             Err(error) => {
                 let (line, column) = (error.line(), error.column());
-                let what = match error.classify() {
-                    serde_json::error::Category::Data => "it is no JSON object",
-                    serde_json::error::Category::Eof => "it ends in the middle",
-                    _ => "it is no JSON",
-                };
-                Err(Broken(format!("{what} (line {line}, column {column})")))
+                Err(Broken(match error.classify() {
+                    Category::Data => "it is no JSON object".to_owned(),
+                    Category::Eof => {
+                        format!("it ends in the middle (line {line}, column {column})")
+                    }
+                    _ => format!("it is no JSON (line {line}, column {column})"),
+                }))
             }
         }
     }
@@ -203,7 +205,7 @@ mod tests {
         for (text, expected) in [
             ("", "it is empty"),
             (" \n", "it is empty"),
-            ("[]", "it is no JSON object (line 1, column 0)"),
+            ("[]", "it is no JSON object"),
             ("{\n\"a\":", "it ends in the middle (line 2, column 4)"),
             ("{\"a\":tru}", "it is no JSON (line 1, column 9)"),
             ("{} {}", "it is no JSON (line 1, column 4)"),

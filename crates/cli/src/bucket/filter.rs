@@ -8,8 +8,8 @@ use tenure_core::bucket::{Active, Partition, Total};
 use tenure_core::{Code, StoreError};
 
 use super::lines::{Lines, each, entity};
-use super::rotation::read_config;
-use super::{Task, total};
+use super::rotation::read_run;
+use super::{Task, number, total};
 use crate::args::path;
 use crate::env;
 use crate::failure::Failure;
@@ -27,19 +27,34 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", env = env::BUCKET_TOTAL, value_parser = total)]
     #[arg(allow_negative_numbers = true, required_unless_present = "config")]
     total: Option<Total>,
-    /// A connector's config, which says both, instead of --id and --total
+    /// A connector's config, which says both, instead of --id and --total; of a rotation, the one of
+    /// its run
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 /// Reads a number that may be an id: of which total is seen later.
 fn id(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "bucket_id is a whole number from 1 to the total".to_owned())
+    number(text).ok_or_else(|| "bucket_id is a whole number from 1 to the total".to_owned())
 }
 
 pub(super) fn task(args: &Args) -> Result<Task, Failure> {
     let active = match (&args.config, args.id, args.total) {
-        (Some(config), ..) => read_config(&path(config)?)?.active(&args.key),
+        (Some(config), id, total) => {
+            let said = read_run(&path(config)?)?;
+            let differs = id.is_some_and(|id| id != u64::from(said.id))
+                || total.is_some_and(|total| total != said.total);
+            if differs {
+                let (id, total) = (said.id, said.total);
+                return Err(Failure::Usage(format!(
+                    "--config says bucket {id} of {total}, and --id or --total ({}, {}) say \
+                     something else",
+                    env::BUCKET_ID,
+                    env::BUCKET_TOTAL,
+                )));
+            }
+            said.active(&args.key)
+        }
         (None, id, total) => {
             // clap lets none of them be missing.
             let (id, total) = (id.unwrap_or(1), total.unwrap_or(Total::ONE));

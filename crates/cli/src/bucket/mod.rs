@@ -113,8 +113,13 @@ fn of(partition: &Partition, data: &str, json: bool) -> String {
 
 /// Reads a total.
 fn total(text: &str) -> Result<Total, String> {
-    let total = text.parse().ok().and_then(|total| Total::new(total).ok());
+    let total = number(text).and_then(|total| Total::new(total).ok());
     total.ok_or_else(|| format!("bucket_total is a whole number from 1 to {}", Total::MOST))
+}
+
+/// A number in decimal digits alone.
+fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 fn refused(code: Code, detail: impl Into<String>) -> Failure {

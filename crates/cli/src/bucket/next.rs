@@ -1,7 +1,7 @@
 //! `tenure bucket next`: the bucket of the next run.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     no_wait: bool,
     #[command(flatten)]
     member: Member,
-    /// A command to run with the bucket, and its arguments
+    /// A command to run with the bucket, and its arguments; needs --duty
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -84,9 +84,14 @@ pub(crate) enum Settings {
 
 impl Settings {
     pub(super) fn new(args: &Args, global: &Global) -> Result<Self, Failure> {
+        let (config, state) = (file("--config", &args.config)?, file("--state", &args.state)?);
+        if is_same(&config, &state) {
+            let what = "--config and --state are the same file: the state would be put into it";
+            return Err(Failure::Usage(what.to_owned()));
+        }
         let rotation = Rotation {
-            config: path(&args.config)?,
-            state: path(&args.state)?,
+            config,
+            state,
             commit: match args.commit {
                 When::AtStart => Commit::AtStart,
                 When::OnSuccess => Commit::OnSuccess,
@@ -127,6 +132,19 @@ impl Settings {
             rotation: Some(Arc::new(rotation)),
         })))
     }
+}
+
+/// Takes the path of a file; standard input is none.
+fn file(option: &str, given: &Path) -> Result<PathBuf, Failure> {
+    match given.to_str() {
+        Some("" | "-") => Err(Failure::Usage(format!("{option} takes the path of a file"))),
+        _ => path(given),
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
 }
 
 /// Refuses what says nothing without a duty.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use tenure_core::bucket::{Invalid, Total};
+use tenure_core::bucket::{Field, Invalid, Total};
 use tenure_core::store::Checkpoint;
 use tenure_core::{Code, Document, StoreError};
 use tenure_duty::Guard as Hold;
@@ -28,13 +28,16 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// What stands when the store did not take the step.
 const NOT_RUN: &str = "nothing was run; whether the rotation went on, the next run finds out";
+/// What stands when the state file could not be replaced.
+const WHOLE: &str = "nothing was run; the state file is the old one or the new one, and whole";
 /// What stands when the step could not be shown.
 const NOT_SHOWN: &str = "the bucket counts as executed, and was not shown: it comes in its turn";
 /// What stands when a run succeeded and that could not be noted.
 const RUN_AGAIN: &str = "the run has succeeded, and that is not noted: its bucket comes again";
 
 /// What stands when only the state file could not be written after that.
-const ONLY_IN_STORE: &str = "the run has succeeded, and the store says so; the file is as it was";
+const ONLY_IN_STORE: &str =
+    "the run has succeeded, and the store says so; the state file is as it left it";
 
 /// Where config and state are, and when a bucket counts as executed.
 #[derive(Debug)]
@@ -124,7 +127,8 @@ impl Rotation {
 
     /// The step under a hold: what ran last is in the store, and nobody else can say otherwise.
     pub(crate) async fn step_under(&self, hold: &Hold) -> Result<Step, Failure> {
-        let kept = hold.load().await?.map(|last| record_of(&last)).transpose()?;
+        let kept = hold.load().await?;
+        let kept = kept.map(|last| record_of(hold, &last)).transpose()?;
         let step = self.choose(kept)?;
         // The file comes first: what it says does not count once the store has said something.
         self.write_state(&step)?;
@@ -151,6 +155,11 @@ impl Rotation {
         Ok(())
     }
 
+    /// Whether the bucket of a step counts as executed, whatever becomes of its run.
+    pub(crate) fn is_noted(&self, step: &Step) -> bool {
+        step.applied.executed.is_some() && self.commit == Commit::AtStart
+    }
+
     /// Whether a run that does not succeed is made again.
     pub(crate) fn waits_for_success(&self) -> bool {
         self.commit == Commit::OnSuccess
@@ -158,12 +167,15 @@ impl Rotation {
 
     /// Refuses a config that cannot be used, before anybody waits for anything.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        read_config(&self.config).map(drop)
+        read_settings(&read_present(&self.config)?).map(drop)
     }
 
     fn choose(&self, kept: Option<Object>) -> Result<Step, Failure> {
         let config = read_present(&self.config)?;
         let Config { id, total, round_robin, .. } = read_settings(&config)?;
+        if self.write && self.state.metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(unusable(&self.state, "it is no file that could be replaced"));
+        }
         let mut state = read_state(&self.state)?;
         let mut told = Vec::new();
         if round_robin {
@@ -176,8 +188,17 @@ impl Rotation {
                 None => {}
             }
         }
+        let expected = self.write || self.held;
+        if expected && !round_robin {
+            let text = format!("no rotation in {}: always bucket {id}", self.config.display());
+            told.push(Told::info(text));
+        }
         let applied = apply(config, state, self.commit).map_err(|invalid| bad(&invalid))?;
         told.extend(applied.notices.iter().map(Told::from));
+        if self.write && !self.held && self.waits_for_success() {
+            let text = "--write leaves the state as it is: nobody tells whether the run succeeds";
+            told.push(Told { level: Level::Warn, text: format!("{text}; keep state_on_success") });
+        }
         let id = applied.executed.map_or(id, |executed| executed.bucket);
         Ok(Step { applied, id, total, kept, told })
     }
@@ -186,7 +207,9 @@ impl Rotation {
     fn write_state(&self, step: &Step) -> Result<(), Failure> {
         let Applied { state, executed, .. } = &step.applied;
         match (state, executed, self.commit) {
-            (Some(state), Some(_), Commit::AtStart) if self.write => self.replace_state(state),
+            (Some(state), Some(_), Commit::AtStart) if self.write => {
+                self.replace_state(state).map_err(|failure| failure.keeping(WHOLE))
+            }
             _ => Ok(()),
         }
     }
@@ -246,12 +269,13 @@ impl Rotation {
 }
 
 /// What a store keeps of a rotation.
-fn record_of(last: &Checkpoint) -> Result<Object, Failure> {
+fn record_of(hold: &Hold, last: &Checkpoint) -> Result<Object, Failure> {
     let text = std::str::from_utf8(last.document.as_bytes()).ok();
     let record = text.and_then(|text| Object::read(text).ok());
     let record = record.filter(|record| record.get(STATE).is_some());
     record.ok_or_else(|| {
-        let detail = format!("its checkpoint, version {}, has no {STATE}", last.version);
+        let (duty, version) = (hold.duty(), last.version);
+        let detail = format!("the checkpoint of {duty}, version {version}, has no {STATE}");
         refused(Code::NoRotation, detail)
     })
 }
@@ -260,9 +284,19 @@ fn document(record: &Object) -> Result<Document, StoreError> {
     Document::new(record.as_str())
 }
 
-/// The settings in a config file.
-pub(super) fn read_config(path: &Path) -> Result<Config, Failure> {
-    read_settings(&read_present(path)?)
+/// The settings of a run: what a rotation has not chosen yet is none.
+pub(super) fn read_run(path: &Path) -> Result<Config, Failure> {
+    let config = read_present(path)?;
+    let settings = read_settings(&config)?;
+    if settings.round_robin && config.get(Field::Id.name()).is_none() {
+        let detail = format!(
+            "{}: it rotates, and has no bucket_id: take the config that `tenure bucket next` gives, \
+             or --id and --total",
+            path.display()
+        );
+        return Err(refused(Code::BadBucketing, detail));
+    }
+    Ok(settings)
 }
 
 /// Reads a JSON object from a file that has to be there.

@@ -45,6 +45,10 @@ impl Runner {
         match (&outcome, self.asked_to_end) {
             // One that was asked to end may say that all is well, and not be done.
             (Outcome::Ended(End::Code(0)), None) => rotation.succeeded(step, hold).await?,
+            (Outcome::CannotStart(_), _) if rotation.is_noted(step) => {
+                let text = "nothing was run, and the bucket counts as executed".to_owned();
+                self.tell(Level::Warn, text, hold);
+            }
             _ if rotation.waits_for_success() => {
                 let text = "the run has not succeeded: its bucket comes again".to_owned();
                 self.tell(Level::Warn, text, hold);

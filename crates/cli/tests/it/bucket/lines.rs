@@ -288,10 +288,21 @@ fn a_config_says_which_bucket() {
     assert_eq!(run("{\"bucket_total\": 3, \"bucket_id\": 3}").ok(), "gamma\ndelta\n");
     run("{\"bucket_total\": 3, \"bucket_id\": 4}").refused("BK001");
     run("{\"bucket_total\": 3").refused("BK002");
-    // It wins over what a run of a rotation finds in its environment.
+    // A rotation has to choose first.
+    let rotates = "{\"bucket_total\": 3, \"round_robin_bucket_execution\": true}";
+    run(rotates).refused("BK001");
+    assert_eq!(run(&rotates.replace('}', ", \"bucket_id\": 2}")).ok(), "beta\n");
+    // What a run of a rotation finds in its environment must say the same.
     fs::write(tenure.path("config.json"), "{\"bucket_total\": 3, \"bucket_id\": 2}").unwrap();
-    let mut command = tenure.command(&words);
-    command.env("TENURE_BUCKET_ID", "1").env("TENURE_BUCKET_TOTAL", "3");
-    let ran = command.stdin(File::open(tenure.path("all")).unwrap()).output().unwrap();
-    assert_eq!(Ran::of(ran).ok(), "beta\n");
+    let run = |id: &str, total: &str| {
+        let mut command = tenure.command(&words);
+        command.env("TENURE_BUCKET_ID", id).env("TENURE_BUCKET_TOTAL", total);
+        Ran::of(command.stdin(File::open(tenure.path("all")).unwrap()).output().unwrap())
+    };
+    assert_eq!(run("2", "3").ok(), "beta\n");
+    for (id, total) in [("1", "3"), ("2", "4")] {
+        let ran = run(id, total);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains("--config says bucket 2 of 3, and"), "{ran:?}");
+    }
 }

@@ -64,7 +64,7 @@ fn any_name_can_be_given() {
 #[test]
 fn a_bad_total_is_named() {
     let tenure = Tenure::new();
-    for total in ["0", "1000001", "2.5", "-1", "x", "", "18446744073709551616"] {
+    for total in ["0", "1000001", "2.5", "-1", "+3", "x", "", "18446744073709551616"] {
         let ran = tenure.run(&["bucket", "key", "data", total]);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
         let allowed = "bucket_total is a whole number from 1 to 1000000";

@@ -80,7 +80,8 @@ fn a_step_prints_config_and_state_and_keeps_everything_else() {
         ran.stdout,
         "{\n  \"config\": {\"bucket_total\": 3,\"bucket_id\": 2},\n  \"state\": null\n}\n"
     );
-    assert_eq!((ran.stderr.as_str(), tenure.path("state.json").exists()), ("", false));
+    assert_eq!(ran.stderr, "no rotation in config.json: always bucket 2\n");
+    assert!(!tenure.path("state.json").exists());
 }
 
 #[test]
@@ -180,11 +181,31 @@ fn a_state_that_cannot_be_written_is_noticed_before_anything_runs() {
     let tenure = rotation(3);
     let words =
         ["bucket", "next", "--config", "config.json", "--state", "no/state.json", "--write"];
-    tenure.run(&words).refused("DT009");
+    let ran = tenure.run(&words);
+    assert!(
+        ran.stderr.contains("DT009") && ran.stderr.contains("kept: nothing was run;"),
+        "{ran:?}"
+    );
     let ran = tenure.run(&[&words[..], &DUTY, &["--", "touch", "ran"]].concat());
     assert_eq!((ran.code, tenure.path("ran").exists()), (Some(125), false), "{ran:?}");
     // The store does not say either that a bucket was executed.
     assert_eq!(id(&tenure, &DUTY), 1);
+}
+
+#[test]
+fn files_that_would_be_spoilt_are_refused() {
+    let tenure = rotation(3);
+    let config = tenure.text("config.json");
+    std::os::unix::fs::symlink("config.json", tenure.path("link")).unwrap();
+    for state in ["config.json", "./config.json", "link", "-", ""] {
+        let ran =
+            tenure.run(&["bucket", "next", "--config=config.json", "--state", state, "--write"]);
+        assert_eq!(ran.code, Some(2), "{state} {ran:?}");
+    }
+    assert_eq!(tenure.text("config.json"), config);
+    let words = ["bucket", "next", "--config=config.json", "--state=.", "--write"];
+    let ran = tenure.run(&words);
+    assert!(ran.stderr.contains("BK002") && ran.stderr.contains("no file that could"), "{ran:?}");
 }
 
 #[test]
@@ -264,7 +285,9 @@ fn on_success_keeps_the_state_until_the_run_has_succeeded() {
     put(&tenure, "state.json", state);
     let on_success = ["--commit", "on-success", "--write"];
     for _ in 0..2 {
-        let shown = next(&tenure, &on_success).json();
+        let shown = next(&tenure, &on_success);
+        assert!(shown.stderr.contains("warning: --write leaves the state as it is"), "{shown:?}");
+        let shown = shown.json();
         assert_eq!(shown["config"]["bucket_id"], 2);
         assert_eq!(shown["state"], serde_json::from_str::<Value>(state).unwrap());
         let later = &shown["state_on_success"];
@@ -323,6 +346,7 @@ fn a_command_finds_its_bucket_and_filters_by_it() {
     );
     let missing = next(&tenure, &[&DUTY[..], &["--", "no-such-program"]].concat());
     assert_eq!(missing.code, Some(127), "{missing:?}");
+    assert!(missing.stderr.contains("nothing was run, and the bucket counts as"), "{missing:?}");
 }
 
 /// Six workers, each in a folder of its own, take the steps of one rotation at once.
