@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", env = env::BUCKET_TOTAL, value_parser = total)]
     #[arg(allow_negative_numbers = true, required_unless_present = "config")]
     total: Option<Total>,
-    /// A connector's config, which says both, instead of --id and --total; of a rotation, the one of
+    /// A connector's config, which says both, instead of --id and --total; of a rotation, that of
     /// its run
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,

@@ -290,8 +290,8 @@ pub(super) fn read_run(path: &Path) -> Result<Config, Failure> {
     let settings = read_settings(&config)?;
     if settings.round_robin && config.get(Field::Id.name()).is_none() {
         let detail = format!(
-            "{}: it rotates, and has no bucket_id: take the config that `tenure bucket next` gives, \
-             or --id and --total",
+            "{}: it rotates, and has no bucket_id: take the config that `tenure bucket next` \
+             prints, or --id and --total",
             path.display()
         );
         return Err(refused(Code::BadBucketing, detail));
