@@ -4,6 +4,8 @@ use std::fmt;
 
 use tenure_core::bucket::{Invalid, Total};
 
+use super::STATE;
+
 /// A line for a log. It repeats what stood in config or state: escape it where it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -16,7 +18,7 @@ pub enum Notice {
     RangesUnreadable(Invalid),
     /// The state names a bucket that does not exist, or nothing that could be one.
     StateDamaged {
-        /// What it has instead, cut short if it is long.
+        /// What it has in its reserved member, cut short if it is long.
         value: String,
         /// How many buckets there are.
         total: Total,
@@ -54,8 +56,8 @@ impl fmt::Display for Notice {
             }
             Self::StateDamaged { value, total } => write!(
                 f,
-                "last_executed_bucket_id is {value}, which is no whole number from 1 to {total}: \
-                 the rotation begins anew"
+                "{STATE} is {value}, which names no bucket from 1 to {total}: the rotation begins \
+                 anew"
             ),
             Self::TotalChanged { from, to } => write!(
                 f,

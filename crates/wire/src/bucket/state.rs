@@ -15,25 +15,19 @@ const LAST: &str = "last_executed_bucket_id";
 pub const OWN_STATE: &str = "__tenure_bucket_state";
 const TOTAL: &str = "bucket_total";
 
-/// A member of a member.
-fn within<'a>(state: Option<&'a Object>, outer: &str, inner: &str) -> Option<Within<'a>> {
-    let outer = state?.get(outer).filter(|value| value.get() != "null")?;
-    let object = Object::read(outer.get()).ok();
-    let inner = object.and_then(|object| object.get(inner).map(|value| value.get().to_owned()));
-    Some(Within { outer, inner })
+/// A member that is there, and what it has within.
+fn member<'a>(state: Option<&'a Object>, name: &str) -> Option<(&'a RawValue, Object)> {
+    let value = state?.get(name).filter(|value| value.get() != "null")?;
+    // What is no object has nothing within.
+    Some((value, Object::read(value.get()).unwrap_or_default()))
 }
 
-struct Within<'a> {
-    outer: &'a RawValue,
-    inner: Option<String>,
-}
-
-/// The bucket that ran last: `Err(None)` when none did, `Err(Some(value))` when what is there is no
-/// bucket of these.
+/// The bucket that ran last: `Err(None)` when none did, `Err(Some(value))` when what is there names
+/// no bucket of these.
 pub(super) fn last(state: Option<&Object>, total: Total) -> Result<u64, Option<String>> {
-    let Within { outer, inner } = within(state, STATE, LAST).ok_or(None)?;
-    let last = inner.as_deref().and_then(lenient).filter(|last| total.id(*last).is_ok());
-    last.ok_or_else(|| Some(short(inner.as_deref().unwrap_or(outer.get()))))
+    let (value, within) = member(state, STATE).ok_or(None)?;
+    let last = within.get(LAST).and_then(|last| lenient(last.get()));
+    last.filter(|last| total.id(*last).is_ok()).ok_or_else(|| Some(short(value.get())))
 }
 
 /// A whole number, also as text.
@@ -44,7 +38,8 @@ fn lenient(value: &str) -> Option<u64> {
 
 /// Says it when the state was written under another total.
 pub(super) fn total_changed(state: Option<&Object>, to: Total) -> Option<Notice> {
-    let from = whole(&within(state, OWN_STATE, TOTAL)?.inner?)?;
+    let (_, within) = member(state, OWN_STATE)?;
+    let from = whole(within.get(TOTAL)?.get())?;
     (from != u64::from(to.get())).then_some(Notice::TotalChanged { from, to })
 }
 

@@ -184,8 +184,8 @@ fn a_damaged_state_selects_the_first_bucket_and_is_said() {
             assert_eq!(
                 said(&applied.notices)[0],
                 format!(
-                    "last_executed_bucket_id is {last}, which is no whole number from 1 to 4: the \
-                     rotation begins anew"
+                    "__bucket_execution_state is {{\"last_executed_bucket_id\":{last}}}, which \
+                     names no bucket from 1 to 4: the rotation begins anew"
                 )
             );
             assert!(applied.notices[0].is_warning());
@@ -194,6 +194,8 @@ fn a_damaged_state_selects_the_first_bucket_and_is_said() {
             let text = format!("{{\"{STATE}\":{whole}}}");
             let applied = apply(rotating(ranges, 4), Some(object(text)), Commit::AtStart).unwrap();
             assert_eq!((applied.executed.unwrap().bucket, applied.notices.len()), (first, 2));
+            let told = format!("__bucket_execution_state is {whole}, which names no bucket from");
+            assert!(said(&applied.notices)[0].starts_with(&told), "{whole}");
         }
         for absent in ["{}".to_owned(), format!("{{\"{STATE}\":null}}")] {
             let applied =
