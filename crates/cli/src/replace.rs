@@ -1,8 +1,8 @@
 //! A file that is replaced whole, or not at all.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::Path;
 
 /// What a new file allows, before the umask.
@@ -32,7 +32,9 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
         .permissions(Permissions::from_mode(EVERYTHING))
         .tempfile_in(folder)?;
     if let Some(found) = found {
-        fs::set_permissions(file.path(), found.permissions())?;
+        // Whoever owns it goes on reading and writing it; only root can see to that.
+        let _ = fchown(file.as_file(), Some(found.uid()), Some(found.gid()));
+        file.as_file().set_permissions(found.permissions())?;
     }
     file.write_all(content)?;
     file.as_file().sync_all()?;
@@ -43,9 +45,16 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::chown;
 
     fn mode(path: &Path) -> u32 {
         path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    fn owner_of(path: &Path) -> (u32, u32) {
+        let found = path.metadata().unwrap();
+        (found.uid(), found.gid())
     }
 
     #[test]
@@ -56,7 +65,11 @@ mod tests {
         assert_ne!(mode(&file) & 0o400, 0);
         fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink("file", &link).unwrap();
+        // Only root can give a file away; what anybody else has stays theirs.
+        let _ = chown(&file, Some(12_345), Some(12_345));
+        let owner = owner_of(&file);
         replace(&link, b"two").unwrap();
+        assert_eq!(owner_of(&file), owner);
         assert!(link.symlink_metadata().unwrap().is_symlink());
         assert_eq!((fs::read(&file).unwrap(), mode(&file)), (b"two".to_vec(), 0o640));
         // Nothing is left behind, and what cannot be written leaves what was there.
