@@ -12,13 +12,13 @@ use tenure_core::bucket::{Field, Invalid, Total};
 use tenure_core::store::Checkpoint;
 use tenure_core::{Code, Document, StoreError};
 use tenure_duty::Guard as Hold;
-use tenure_wire::bucket::{Applied, Commit, Config, Notice, STATE, apply, carry_over};
+use tenure_wire::bucket::{Applied, Commit, Config, Executed, Notice, STATE, apply, carry_over};
 use tenure_wire::object::Object;
 
 use super::next::Print;
 use super::refused;
 use crate::env;
-use crate::failure::Failure;
+use crate::failure::{Failure, nothing_happened};
 use crate::observe::Level;
 use crate::output::{shown, to_stderr, to_stdout};
 use crate::replace::replace;
@@ -34,7 +34,8 @@ const WHOLE: &str = "nothing was run; the state file is the old one or the new o
 const NOT_SHOWN: &str = "the bucket counts as executed, and was not shown: it comes in its turn";
 /// What stands when a run succeeded and that could not be noted.
 const RUN_AGAIN: &str = "the run has succeeded, and that is not noted: its bucket comes again";
-
+/// What stands when nobody knows whether it was noted.
+const PERHAPS_AGAIN: &str = "the run has succeeded; whether that is noted, the next run finds out";
 /// What stands when only the state file could not be written after that.
 const ONLY_IN_STORE: &str =
     "the run has succeeded, and the store says so; the state file is as it left it";
@@ -86,12 +87,6 @@ impl From<&Notice> for Told {
 }
 
 impl Step {
-    /// The state once the run has succeeded, if that is a later one.
-    fn on_success(&self, commit: Commit) -> Option<Object> {
-        let executed = self.applied.executed.filter(|_| commit == Commit::OnSuccess)?;
-        Some(executed.record(self.applied.state.clone()))
-    }
-
     /// The bucket of the run as a command finds it: two variables, and two files in a folder.
     pub(crate) fn hand_over(&self, folder: &Path) -> Result<Vec<(String, OsString)>, Failure> {
         let write = |name: &str, content: &Object| -> Result<OsString, Failure> {
@@ -127,12 +122,12 @@ impl Rotation {
 
     /// The step under a hold: what ran last is in the store, and nobody else can say otherwise.
     pub(crate) async fn step_under(&self, hold: &Hold) -> Result<Step, Failure> {
-        let kept = hold.load().await?;
+        let kept = hold.load().await.map_err(nothing_happened)?;
         let kept = kept.map(|last| record_of(hold, &last)).transpose()?;
         let step = self.choose(kept)?;
         // The file comes first: what it says does not count once the store has said something.
         self.write_state(&step)?;
-        if let (Some(executed), Commit::AtStart) = (step.applied.executed, self.commit) {
+        if let Some(executed) = self.executed(&step, Commit::AtStart) {
             let committed = hold.commit(document(&executed.record(step.kept.clone()))?).await;
             committed.map_err(|error| Failure::Kept { error, kept: NOT_RUN })?;
         }
@@ -141,11 +136,12 @@ impl Rotation {
 
     /// The run of a step has succeeded.
     pub(crate) async fn succeeded(&self, step: &Step, hold: &Hold) -> Result<(), Failure> {
-        let (Some(executed), Commit::OnSuccess) = (step.applied.executed, self.commit) else {
-            return Ok(());
-        };
+        let Some(executed) = self.executed(step, Commit::OnSuccess) else { return Ok(()) };
         let committed = hold.commit(document(&executed.record(step.kept.clone()))?).await;
-        committed.map_err(|error| Failure::Kept { error, kept: RUN_AGAIN })?;
+        committed.map_err(|error| {
+            let kept = if error.is_unknown() { PERHAPS_AGAIN } else { RUN_AGAIN };
+            Failure::Kept { error, kept }
+        })?;
         if self.write {
             // The run may have written more of its own since.
             let written = read_state(&self.state);
@@ -157,12 +153,17 @@ impl Rotation {
 
     /// Whether the bucket of a step counts as executed, whatever becomes of its run.
     pub(crate) fn is_noted(&self, step: &Step) -> bool {
-        step.applied.executed.is_some() && self.commit == Commit::AtStart
+        self.executed(step, Commit::AtStart).is_some()
     }
 
-    /// Whether a run that does not succeed is made again.
-    pub(crate) fn waits_for_success(&self) -> bool {
-        self.commit == Commit::OnSuccess
+    /// Whether a step is made again when its run does not succeed.
+    pub(crate) fn waits_for_success(&self, step: &Step) -> bool {
+        self.executed(step, Commit::OnSuccess).is_some()
+    }
+
+    /// The bucket of a step, if this is when it counts as executed.
+    fn executed(&self, step: &Step, when: Commit) -> Option<Executed> {
+        step.applied.executed.filter(|_| self.commit == when)
     }
 
     /// Refuses a config that cannot be used, before anybody waits for anything.
@@ -195,7 +196,7 @@ impl Rotation {
         }
         let applied = apply(config, state, self.commit).map_err(|invalid| bad(&invalid))?;
         told.extend(applied.notices.iter().map(Told::from));
-        if self.write && !self.held && self.waits_for_success() {
+        if self.write && !self.held && self.commit == Commit::OnSuccess {
             let text = "--write leaves the state as it is: nobody tells whether the run succeeds";
             told.push(Told { level: Level::Warn, text: format!("{text}; keep state_on_success") });
         }
@@ -205,9 +206,8 @@ impl Rotation {
 
     /// Writes the state of a step, if it is a new one and wanted.
     fn write_state(&self, step: &Step) -> Result<(), Failure> {
-        let Applied { state, executed, .. } = &step.applied;
-        match (state, executed, self.commit) {
-            (Some(state), Some(_), Commit::AtStart) if self.write => {
+        match (&step.applied.state, self.executed(step, Commit::AtStart)) {
+            (Some(state), Some(_)) if self.write => {
                 self.replace_state(state).map_err(|failure| failure.keeping(WHOLE))
             }
             _ => Ok(()),
@@ -232,10 +232,10 @@ impl Rotation {
             Print::Id => step.id.to_string(),
         };
         let printed = to_stdout(&(text + "\n")).context("cannot write to standard output");
-        let noted = self.commit == Commit::AtStart && (self.write || self.held);
-        match (step.applied.executed, noted) {
-            (Some(_), true) => printed.map_err(|error| Failure::from(error).keeping(NOT_SHOWN)),
-            _ => printed.map_err(Failure::from),
+        let noted = self.is_noted(step) && (self.write || self.held);
+        match noted {
+            true => printed.map_err(|error| Failure::from(error).keeping(NOT_SHOWN)),
+            false => printed.map_err(Failure::from),
         }
     }
 
@@ -245,7 +245,8 @@ impl Rotation {
         let inside = |text: &str| text.trim().replace('\n', "\n  ");
         let config = inside(step.applied.config.as_str());
         let mut text = format!("{{\n  \"config\": {config},\n  \"state\": {}", inside(state));
-        if let Some(later) = step.on_success(self.commit) {
+        if let Some(executed) = self.executed(step, Commit::OnSuccess) {
+            let later = executed.record(step.applied.state.clone());
             text += &format!(",\n  \"state_on_success\": {}", inside(later.as_str()));
         }
         if self.json {

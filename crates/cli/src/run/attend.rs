@@ -54,6 +54,7 @@ impl Runner {
     /// Runs the command under a hold, until nothing of it runs any more.
     pub(super) async fn attend(&mut self, hold: &Hold, given: &Variables) -> Outcome {
         self.runs += 1;
+        self.interrupted = false;
         let outcome = match self.begin(hold, given).await {
             Ok(run) => self.until_it_ends(hold, run).await,
             Err(what) => self.give_up(what).await,
@@ -225,6 +226,7 @@ impl Runner {
                 self.guard.order(&Order::End { id, kill_at }).await?;
             }
             _ => {
+                self.interrupted |= [Signal::HUP, Signal::INT, Signal::QUIT].contains(&signal);
                 self.guard.order(&Order::Signal { id, number: signal.as_raw() }).await?;
             }
         }

@@ -108,6 +108,8 @@ struct Runner {
     deadline_unwritten: bool,
     /// Names the next run of the command.
     runs: u64,
+    /// The command was sent a signal that ends most programs.
+    interrupted: bool,
     /// The signal that asked this process to end.
     asked_to_end: Option<Signal>,
 }
@@ -140,6 +142,7 @@ impl Runner {
             notes: watchers.handle.notes(),
             deadline_unwritten: false,
             runs: 0,
+            interrupted: false,
             asked_to_end: None,
         }))
     }

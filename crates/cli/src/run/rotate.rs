@@ -10,6 +10,9 @@ use crate::failure::Failure;
 use crate::guard::End;
 use crate::observe::{Level, Note};
 
+/// What stands when a bucket was noted and its command did not start.
+const SKIPPED: &str = "nothing was run, and the bucket counts as executed";
+
 impl Runner {
     /// What is done with a hold: the command, and around it the step of a rotation.
     pub(super) async fn serve(&mut self, hold: &Hold) -> Outcome {
@@ -40,16 +43,20 @@ impl Runner {
         for Told { level, text } in &step.told {
             self.tell(*level, text.clone(), hold);
         }
-        let given = step.hand_over(self.scratch.path())?;
+        let given = step.hand_over(self.scratch.path());
+        let given = given.map_err(|failure| match rotation.is_noted(step) {
+            true => failure.keeping(SKIPPED),
+            false => failure,
+        })?;
         let outcome = self.attend(hold, &given).await;
-        match (&outcome, self.asked_to_end) {
+        let asked_to_end = self.asked_to_end.is_some() || self.interrupted;
+        match outcome {
             // One that was asked to end may say that all is well, and not be done.
-            (Outcome::Ended(End::Code(0)), None) => rotation.succeeded(step, hold).await?,
-            (Outcome::CannotStart(_), _) if rotation.is_noted(step) => {
-                let text = "nothing was run, and the bucket counts as executed".to_owned();
-                self.tell(Level::Warn, text, hold);
+            Outcome::Ended(End::Code(0)) if !asked_to_end => rotation.succeeded(step, hold).await?,
+            Outcome::CannotStart(_) if rotation.is_noted(step) => {
+                self.tell(Level::Warn, SKIPPED.to_owned(), hold);
             }
-            _ if rotation.waits_for_success() => {
+            _ if rotation.waits_for_success(step) => {
                 let text = "the run has not succeeded: its bucket comes again".to_owned();
                 self.tell(Level::Warn, text, hold);
             }
