@@ -1,5 +1,6 @@
 //! `tenure bucket`: which bucket an entity is in.
 
+mod held;
 mod lines;
 mod next;
 mod python;

@@ -1,47 +1,41 @@
-//! `tenure bucket next`: one step of a rotation, alone and among others.
+//! `tenure bucket next`: one step of a rotation.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
-use tenure_core::store::Commit;
-use tenure_core::{Document, Version};
-use testkit::{TEST_POSTGRES, service};
 
-use crate::running::STAY;
-use crate::stores::name;
-use crate::tenure::{Ran, Tenure, claim, join, release, with_store};
+use crate::tenure::{Ran, Tenure};
 
 /// The files of every step.
-const FILES: [&str; 6] = ["bucket", "next", "--config", "config.json", "--state", "state.json"];
-const DUTY: [&str; 2] = ["--duty", "sync/rotation"];
+pub(super) const FILES: [&str; 6] =
+    ["bucket", "next", "--config", "config.json", "--state", "state.json"];
+pub(super) const DUTY: [&str; 2] = ["--duty", "sync/rotation"];
 
-fn put(tenure: &Tenure, name: &str, text: &str) {
+pub(super) fn put(tenure: &Tenure, name: &str, text: &str) {
     fs::write(tenure.path(name), text).unwrap();
 }
 
 /// A rotation over so many buckets, in a folder of its own.
-fn rotation(total: u32) -> Tenure {
+pub(super) fn rotation(total: u32) -> Tenure {
     let tenure = Tenure::new();
     let config = json!({ "bucket_total": total, "round_robin_bucket_execution": true });
     put(&tenure, "config.json", &config.to_string());
     tenure
 }
 
-fn next(tenure: &Tenure, options: &[&str]) -> Ran {
+pub(super) fn next(tenure: &Tenure, options: &[&str]) -> Ran {
     tenure.run(&[&FILES[..], options].concat())
 }
 
 /// The bucket that a step chooses.
 #[track_caller]
-fn id(tenure: &Tenure, options: &[&str]) -> u32 {
+pub(super) fn id(tenure: &Tenure, options: &[&str]) -> u32 {
     next(tenure, &[&["--print", "id"], options].concat()).ok().trim().parse().unwrap()
 }
 
 /// A step with a shell script as its run.
-fn run(tenure: &Tenure, options: &[&str], script: &str) -> Ran {
+pub(super) fn run(tenure: &Tenure, options: &[&str], script: &str) -> Ran {
     next(tenure, &[&DUTY[..], options, &["--", "sh", "-c", script]].concat())
 }
 
@@ -88,6 +82,7 @@ fn a_step_prints_config_and_state_and_keeps_everything_else() {
 fn a_state_file_is_replaced_whole() {
     let tenure = rotation(3);
     assert_eq!(id(&tenure, &["--write"]), 1);
+    assert!(tenure.text("state.json").ends_with("}}\n"));
     let state = "{ \"stream\": {\"cursor\": 7.50},\n  \"__bucket_execution_state\": \
                  {\"last_executed_bucket_id\": 1} }\n";
     put(&tenure, "state.json", state);
@@ -170,6 +165,10 @@ fn a_file_that_is_no_object_is_named() {
     let ran = next(&tenure, &[]);
     ran.refused("BK002");
     assert!(ran.stderr.contains("config.json: it is no UTF-8"), "{ran:?}");
+    File::create(tenure.path("config.json")).unwrap().set_len((64 << 20) + 1).unwrap();
+    let ran = next(&tenure, &[]);
+    ran.refused("BK002");
+    assert!(ran.stderr.contains("config.json: it is larger than 64 MiB"), "{ran:?}");
     fs::remove_file(tenure.path("config.json")).unwrap();
     let ran = next(&tenure, &[]);
     ran.refused("BK002");
@@ -231,7 +230,13 @@ fn what_says_nothing_without_a_duty_is_refused() {
     for (options, word) in [
         (&["--store", "sqlite:tenure.db"][..], "--store"),
         (&["--ttl", "5s"], "--ttl"),
+        (&["--grace", "1s"], "--grace"),
+        (&["--drain", "1s"], "--drain"),
         (&["--require", "fenced"], "--require"),
+        (&["--zone", "a"], "--zone"),
+        (&["--name", "a"], "--name"),
+        (&["--revision", "a"], "--revision"),
+        (&["--weight", "2"], "--weight"),
         (&["--", "true"], "a command"),
     ] {
         let ran = next(&tenure, options);
@@ -246,8 +251,10 @@ fn what_says_nothing_without_a_duty_is_refused() {
     let ran = next(&tenure, &[&DUTY[..], &["--commit", "on-success"]].concat());
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.stderr.contains("needs the command of the run"), "{ran:?}");
-    let ran = next(&tenure, &["--no-wait"]);
-    assert_eq!(ran.code, Some(2), "{ran:?}");
+    for options in [&["--no-wait"][..], &["--duty", "no-group", "--", "true"]] {
+        let ran = next(&tenure, options);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+    }
     assert!(!tenure.path("tenure.db").exists());
 }
 
@@ -255,13 +262,12 @@ fn what_says_nothing_without_a_duty_is_refused() {
 fn a_damaged_state_and_another_total_are_said() {
     let tenure = rotation(4);
     for last in ["-1", "0", "9", "1.5", "\"x\"", "null"] {
-        let state =
-            format!("{{\"__bucket_execution_state\":{{\"last_executed_bucket_id\":{last}}}}}");
-        put(&tenure, "state.json", &state);
+        let within = format!("{{\"last_executed_bucket_id\":{last}}}");
+        put(&tenure, "state.json", &format!("{{\"__bucket_execution_state\":{within}}}"));
         let ran = next(&tenure, &["--print", "id"]);
         let warning =
-            format!("warning: last_executed_bucket_id is {last}, which is no whole number");
-        assert!(ran.stderr.contains(&warning), "{ran:?}");
+            format!("warning: __bucket_execution_state is {within}, which names no bucket from 1");
+        assert!(ran.stderr.starts_with(&warning), "{ran:?}");
         assert_eq!(ran.ok(), "1\n");
     }
     put(&tenure, "state.json", "{}");
@@ -297,7 +303,9 @@ fn on_success_keeps_the_state_until_the_run_has_succeeded() {
     }
     // With its run: one that fails comes again, and what a run writes of its own is kept.
     let script = |end: &str| format!("echo $TENURE_BUCKET_ID >> ran; {end}");
-    assert_eq!(run(&tenure, &on_success, &script("exit 7")).code, Some(7));
+    let ran = run(&tenure, &on_success, &script("exit 7"));
+    assert_eq!(ran.code, Some(7), "{ran:?}");
+    assert!(ran.stderr.contains("the run has not succeeded: its bucket comes again"), "{ran:?}");
     assert_eq!(tenure.text("state.json"), state);
     run(&tenure, &on_success, &script("echo '{\"x\":2, \"y\":[]}' > state.json")).ok();
     assert_eq!(
@@ -337,9 +345,11 @@ fn a_command_finds_its_bucket_and_filters_by_it() {
                   echo $TENURE_BUCKET_ID $TENURE_BUCKET_TOTAL
                   printf 'alpha\\nbeta\\n' | $0 bucket filter --key farosai/test";
     let words = [&FILES[..], &DUTY, &["--", "sh", "-c", script, env!("CARGO_BIN_EXE_tenure")]];
-    let shown = tenure.run(&words.concat()).ok();
+    let ran = tenure.run(&words.concat());
+    let said = "Using round robin bucket execution. Bucket id: 1";
+    assert!(ran.stderr.contains(said), "{ran:?}");
     assert_eq!(
-        shown,
+        ran.ok(),
         "{\"bucket_total\":3,\"round_robin_bucket_execution\":true,\"bucket_id\":1}\
          {\"x\":1,\"__bucket_execution_state\":{\"last_executed_bucket_id\":1},\
          \"__tenure_bucket_state\":{\"bucket_total\":3}}600\n600\n1 3\nalpha\n"
@@ -347,106 +357,6 @@ fn a_command_finds_its_bucket_and_filters_by_it() {
     let missing = next(&tenure, &[&DUTY[..], &["--", "no-such-program"]].concat());
     assert_eq!(missing.code, Some(127), "{missing:?}");
     assert!(missing.stderr.contains("nothing was run, and the bucket counts as"), "{missing:?}");
-}
-
-/// Six workers, each in a folder of its own, take the steps of one rotation at once.
-fn workers_never_get_the_same_bucket(store: &str) {
-    let workers: Vec<Tenure> = (0..6).map(|_| rotation(24)).collect();
-    let steps = |tenure: &Tenure| -> Vec<u32> {
-        let options = [&DUTY[..], &["--store", store]].concat();
-        (0..4).map(|_| id(tenure, &options)).collect()
-    };
-    let chosen = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            workers.iter().map(|tenure| scope.spawn(move || steps(tenure))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-    });
-    let different: BTreeSet<u32> = chosen.iter().copied().collect();
-    assert_eq!(different, (1..=24).collect(), "{chosen:?}");
-    let kept = workers[0].run(&["checkpoint", "get", "sync/rotation", "--store", store]).ok();
-    assert!(kept.contains("\"last_executed_bucket_id\":24"), "{kept}");
-}
-
-#[test]
-fn workers_share_a_rotation_in_sqlite() {
-    let tenure = Tenure::new();
-    workers_never_get_the_same_bucket(&tenure.sqlite("shared.db"));
-}
-
-#[test]
-fn workers_share_a_rotation_in_postgres() {
-    let Some(server) = service(TEST_POSTGRES) else { return };
-    workers_never_get_the_same_bucket(&format!("{server}?schema={}", name()));
-}
-
-#[test]
-fn one_run_of_a_rotation_at_a_time() {
-    let tenure = rotation(2);
-    let script = "test -p gate || mkfifo gate; echo begin $TENURE_BUCKET_ID >> ran
-                  read line < gate; echo end >> ran";
-    let words = [&FILES[..], &DUTY, &["--commit", "on-success", "--", "sh", "-c", script]].concat();
-    let mut first = tenure.start("first", &words);
-    tenure.lines("ran", 1);
-    let ran = next(&tenure, &[&DUTY[..], &["--no-wait"]].concat());
-    ran.refused("ST025");
-    let mut second = tenure.start("second", &words);
-    tenure.said(&second, "standby");
-    assert_eq!(tenure.text("ran"), "begin 1\n");
-    // Each waits for a line.
-    put(&tenure, "gate", "go\n");
-    assert!(first.wait().success());
-    tenure.lines("ran", 3);
-    put(&tenure, "gate", "go\n");
-    assert!(second.wait().success());
-    assert_eq!(tenure.text("ran"), "begin 1\nend\nbegin 2\nend\n");
-}
-
-/// How a run ends that is not left to end by itself.
-fn a_run_that_is_ended_comes_again(signal: Signal) {
-    let tenure = rotation(3);
-    let script = format!("trap 'exit 0' TERM; echo $TENURE_BUCKET_ID >> ran; {STAY}");
-    let options = ["--ttl", "3s", "--commit", "on-success"];
-    let words = [&FILES[..], &DUTY, &options, &["--", "sh", "-c", &script]].concat();
-    let mut running = tenure.start("run", &words);
-    tenure.lines("ran", 1);
-    running.signal(signal);
-    let ended = running.wait();
-    assert_eq!(ended.success(), signal == Signal::TERM, "{ended:?}");
-    run(&tenure, &options, "echo $TENURE_BUCKET_ID >> ran").ok();
-    assert_eq!(tenure.text("ran"), "1\n1\n");
-}
-
-#[test]
-fn a_run_that_is_killed_comes_again() {
-    a_run_that_is_ended_comes_again(Signal::KILL);
-}
-
-/// It says that all is well, but it was asked to end before it was done.
-#[test]
-fn a_run_that_is_asked_to_end_comes_again() {
-    a_run_that_is_ended_comes_again(Signal::TERM);
-}
-
-#[test]
-fn a_checkpoint_of_something_else_is_left_alone() {
-    let tenure = rotation(3);
-    let cursor = "{\"history_id\": \"7\"}";
-    with_store(&tenure.sqlite("tenure.db"), async |store| {
-        let session = join(&*store, "sync", "other", "").await;
-        let hold = claim(&*store, &session, "rotation").await;
-        let document = Document::new(cursor).unwrap();
-        let commit = Commit { hold: hold.clone(), expected: Version::ZERO, document };
-        store.commit(&session, &[commit]).await.unwrap();
-        release(&*store, &session, hold).await;
-    });
-    for command in [&[][..], &["--", "touch", "ran"]] {
-        let ran = next(&tenure, &[&DUTY[..], &["--write"], command].concat());
-        assert!(ran.stderr.contains("BK003"), "{ran:?}");
-        assert_ne!(ran.code, Some(0));
-    }
-    let kept = tenure.run(&["checkpoint", "get", "sync/rotation"]).ok();
-    assert_eq!(kept.trim_end(), cursor);
-    assert!(!tenure.path("ran").exists() && !tenure.path("state.json").exists());
 }
 
 #[test]
