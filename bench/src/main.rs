@@ -34,8 +34,6 @@ mod sqlite;
 
 use anyhow::{Result, bail};
 
-use measure::Row;
-
 /// How many holds an instance has.
 const SIZES: [usize; 3] = [1, 100, 10_000];
 
@@ -82,13 +80,5 @@ async fn stores(is_wanted: impl Fn(&str) -> bool) -> Result<()> {
     if is_wanted("etcd") {
         rows.extend(etcd::run().await?);
     }
-    println!("{}", measure::HEADING);
-    for row in &rows {
-        println!("{row}");
-    }
-    let missed: Vec<&Row> = rows.iter().filter(|row| !row.is_met()).collect();
-    match missed.is_empty() {
-        true => Ok(()),
-        false => bail!("{} bars are missed", missed.len()),
-    }
+    measure::conclude(measure::HEADING, &rows)
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 /// The head of the table.
 pub const HEADING: &str = "\
@@ -25,9 +25,29 @@ impl Row {
     fn ratio(&self) -> f64 {
         self.ours.as_secs_f64() / self.raw.as_secs_f64()
     }
+}
 
-    pub fn is_met(&self) -> bool {
+impl Judged for Row {
+    fn is_met(&self) -> bool {
         self.bar.is_none_or(|bar| self.ratio() <= bar)
+    }
+}
+
+/// A line of a table, with a bar or without.
+pub trait Judged: fmt::Display {
+    /// Whether it has no bar, or meets it.
+    fn is_met(&self) -> bool;
+}
+
+/// Prints a table, and fails when a bar is missed.
+pub fn conclude<R: Judged>(heading: &str, rows: &[R]) -> Result<()> {
+    println!("{heading}");
+    for row in rows {
+        println!("{row}");
+    }
+    match rows.iter().filter(|row| !row.is_met()).count() {
+        0 => Ok(()),
+        missed => bail!("{missed} bars are missed"),
     }
 }
 

@@ -4,9 +4,11 @@ use std::fmt;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use tenure_core::roster::{Charge, Pin, Plan, Seat, plan};
 use tenure_core::{DutyId, InstanceId, Label};
+
+use crate::measure::{Judged, conclude};
 
 const DUTIES: usize = 1_000_000;
 const MEMBERS: usize = 100;
@@ -28,7 +30,7 @@ struct Row {
     bar: Duration,
 }
 
-impl Row {
+impl Judged for Row {
     /// The worst round counts: a member plans once and then acts.
     fn is_met(&self) -> bool {
         self.worst <= self.bar
@@ -69,14 +71,7 @@ pub fn run() -> Result<()> {
     hold(&mut charges, &first);
     let (_, row) = measure("after a join with them", &charges, &all, half)?;
     rows.push(row);
-    println!("{HEADING}");
-    for row in &rows {
-        println!("{row}");
-    }
-    match rows.iter().filter(|row| !row.is_met()).count() {
-        0 => Ok(()),
-        missed => bail!("{missed} bars are missed"),
-    }
+    conclude(HEADING, &rows)
 }
 
 fn measure(

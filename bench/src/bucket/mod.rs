@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use tenure_core::bucket::{Partition, Total, bucket};
 
-use crate::measure::median;
+use crate::measure::{Judged, conclude, median};
 
 const KEY: &str = "farosai/airbyte-github-source";
 const TOTAL: u32 = 12;
@@ -58,7 +58,9 @@ impl Row {
     fn ratio(&self) -> f64 {
         self.other / self.each
     }
+}
 
+impl Judged for Row {
     fn is_met(&self) -> bool {
         self.bar.as_ref().is_none_or(|bar| bar.met)
     }
@@ -83,14 +85,7 @@ pub fn run() -> Result<()> {
     let folder = TempDir::new()?;
     let mut rows = hashes(folder.path())?;
     rows.extend(filters(folder.path())?);
-    println!("{HEADING}");
-    for row in &rows {
-        println!("{row}");
-    }
-    match rows.iter().filter(|row| !row.is_met()).count() {
-        0 => Ok(()),
-        missed => bail!("{missed} bars are missed"),
-    }
+    conclude(HEADING, &rows)
 }
 
 /// This thread and all that it starts share one core from now on.
