@@ -160,6 +160,7 @@ fn a_checkpoint_of_something_else_is_left_alone() {
     for command in [&[][..], &["--", "touch", "ran"]] {
         let ran = next(&tenure, &[&DUTY[..], &["--write"], command].concat());
         assert!(ran.stderr.contains("BK003"), "{ran:?}");
+        assert!(ran.stderr.contains("the checkpoint of sync/rotation"), "{ran:?}");
         assert_ne!(ran.code, Some(0));
     }
     let kept = tenure.run(&["checkpoint", "get", "sync/rotation"]).ok();
