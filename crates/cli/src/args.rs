@@ -248,6 +248,8 @@ pub(crate) struct Member {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) weight: u32,
     #[command(flatten)]
+    pub(crate) signing: Signing,
+    #[command(flatten)]
     pub(crate) watch: observe::Options,
 }
 
@@ -348,7 +350,7 @@ pub(crate) struct Move {
     /// Only these duties (GROUP/ID) or groups (GROUP)
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// The name in the other store, for one duty or with --merge
+    /// The name in the other store, for one duty or with --merge; with --schema shards a GROUP
     #[arg(long = "as", value_name = "GROUP/ID")]
     pub(crate) rename: Option<String>,
     /// Put all into one cursor: the one that came least far

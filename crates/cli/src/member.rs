@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::guard::reap_all;
 use crate::observe::{self, Level, Note, Notes};
 use crate::signals::Signals;
+use crate::signing;
 
 /// The longest time between TERM and KILL, unless it is asked for.
 const GRACE: Duration = Duration::from_secs(5);
@@ -42,6 +43,7 @@ pub(crate) struct Settings {
     name: Option<Label>,
     revision: Option<Label>,
     weight: u32,
+    signing: Arc<signing::Settings>,
     watch: observe::Options,
 }
 
@@ -75,6 +77,7 @@ impl Settings {
             name: label(&member.name)?,
             revision: label(&member.revision)?,
             weight: member.weight,
+            signing: Arc::new(signing::Settings::new(&member.signing)?),
             watch: member.watch.clone(),
         })
     }
@@ -115,7 +118,13 @@ impl Settings {
         watchers: &Watchers,
         waits: bool,
     ) -> Join {
-        let open = open(store.clone(), self.require, watchers.handle.notes(), waits);
+        let place = Place {
+            url: store.clone(),
+            signing: Arc::clone(&self.signing),
+            require: self.require,
+            notes: watchers.handle.notes(),
+        };
+        let open = open(place, waits);
         let mut join = Join::new(open, Arc::new(BootClock), group, self.ttl, duties)
             .observer(Arc::clone(&watchers.observer))
             .weight(self.weight)
@@ -192,14 +201,23 @@ fn grace(ttl: Ttl, asked: Option<Duration>) -> Result<Duration, Failure> {
     }
 }
 
+/// A store, and what is asked of it.
+#[derive(Clone)]
+struct Place {
+    url: StoreUrl,
+    signing: Arc<signing::Settings>,
+    require: Option<Promise>,
+    notes: Notes,
+}
+
 /// Opens the store, and refuses one that promises too little. While it cannot be reached this is
 /// tried again; only the first time is it said.
-fn open(url: StoreUrl, require: Option<Promise>, notes: Notes, waits: bool) -> Opener {
+fn open(place: Place, waits: bool) -> Opener {
     let said = Arc::new(AtomicBool::new(false));
     opener(move || {
-        let (url, said, notes) = (url.clone(), Arc::clone(&said), notes.clone());
+        let (place, said) = (place.clone(), Arc::clone(&said));
         async move {
-            let opened = opened(&url, require, &notes).await;
+            let opened = opened(&place).await;
             if let Err(error) = &opened
                 && error.code() == Code::Unreachable
                 // Who does not wait ends with the same words.
@@ -208,23 +226,22 @@ fn open(url: StoreUrl, require: Option<Promise>, notes: Notes, waits: bool) -> O
             {
                 let (problem, hint) = (error.problem(), error.code().hint());
                 let reason = format!("{problem}; it is tried again; hint: {hint}");
-                notes.say(Note { level: Level::Warn, event: "store_away", duty: None, reason });
+                let note = Note { level: Level::Warn, event: "store_away", duty: None, reason };
+                place.notes.say(note);
             }
             opened
         }
     })
 }
 
-async fn opened(
-    url: &StoreUrl,
-    require: Option<Promise>,
-    notes: &Notes,
-) -> Result<Arc<dyn Store>, StoreError> {
-    let store = url.open(IfAbsent::Create, process::entropy()).await?;
+async fn opened(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
+    let Place { url, signing, require, notes } = place;
+    let signing = signing.signing()?;
+    let store = url.open_signed(IfAbsent::Create, process::entropy(), signing).await?;
     let promise = doctor::level(&*store).await?;
     let reason = format!("{promise} (tenure doctor says why)");
     notes.say(Note { level: Level::Info, event: "guarantee", duty: None, reason });
-    doctor::check(promise, require)?;
+    doctor::check(promise, *require)?;
     Ok(store)
 }
 

@@ -69,3 +69,33 @@ fn keys_in_the_wrong_variable_are_not_shown() {
     let words = ["checkpoint", "verify", "--store", &url, "--signing-keys-file", "no-such.keys"];
     assert!(tenure.run(&words).stderr.contains("no-such.keys"));
 }
+
+/// Whoever asks for signed checkpoints gets them, or is told why not before anything starts.
+#[test]
+fn no_member_starts_without_the_keys_that_it_was_told_to_use() {
+    let tenure = Tenure::new();
+    std::fs::write(tenure.path("config.json"), "{\"bucket_total\": 2}").unwrap();
+    std::fs::write(tenure.path("bad.keys"), "k sign 5ec7e7").unwrap();
+    let bucket = ["bucket", "next", "--config", "config.json", "--state", "s", "--duty", "g/d"];
+    let commands: [(&[&str], i32); 4] = [
+        (&["run", "--duty", "g/d"], 2),
+        (&["poll", "--targets", "list:a"], 1),
+        (&bucket, 2),
+        (&bucket, 1),
+    ];
+    for (command, code) in commands {
+        let around =
+            [&[][..], &["--", "touch", "ran"]][usize::from(command != bucket || code == 2)];
+        for (keys, says) in [("no-such.keys", "cannot read no-such.keys"), ("bad.keys", "32 bytes")]
+        {
+            let words = [command, &["--signing", "require", "--signing-keys-file", keys], around];
+            let ran = tenure.run(&words.concat());
+            assert_eq!(ran.code, Some(code), "{words:?}: {ran:?}");
+            assert!(ran.stderr.starts_with("ST024: ") && ran.stderr.contains(says), "{ran:?}");
+            ran.hides("5ec7e7");
+        }
+        let words = [command, &["--signing", "write"], around].concat();
+        assert!(tenure.run(&words).stderr.starts_with("ST024: "), "{words:?}");
+    }
+    assert!(!tenure.path("ran").exists() && !tenure.path("tenure.db").exists());
+}

@@ -270,6 +270,11 @@ impl Memory {
         self.step(|state, now| state.ends_at(hold, now))
     }
 
+    /// Puts an older checkpoint of a duty in the place of its newest, as somebody with a pen would.
+    pub fn put_back(&self, duty: &DutyKey, version: Version) {
+        self.step(|state, _| state.put_back(duty, version));
+    }
+
     /// Forgets who held a duty.
     pub fn lose_epoch(&self, duty: &DutyKey) {
         self.step(|state, _| state.lose_epoch(duty));

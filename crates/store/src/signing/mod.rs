@@ -4,7 +4,8 @@
 //! the version before, where it was moved to or from, and the payload (R14). So a document cannot
 //! be changed, put under another duty, version or epoch, or taken out of its order. What a
 //! signature cannot show is that a *newer* document is missing: for that [`Sealed`] remembers the
-//! newest one that this process has seen, and [`verify`] reads the whole ring.
+//! newest one that this process has seen and compares with the ring, and [`verify`] reads the
+//! whole ring.
 
 mod keys;
 mod sealed;
@@ -12,7 +13,7 @@ mod sealed;
 use std::cmp::Reverse;
 
 use tenure_core::store::Checkpoint;
-use tenure_core::{DutyKey, Epoch, Mac, Seal, Version};
+use tenure_core::{Code, DutyKey, Epoch, Mac, Seal, StoreError, Version};
 
 pub use keys::{KeyUse, Keyring};
 pub use sealed::Sealed;
@@ -226,6 +227,42 @@ pub fn verify(
 /// versions anew.
 fn place(checkpoint: &Checkpoint) -> (Epoch, Version) {
     (checkpoint.epoch, checkpoint.version)
+}
+
+/// Refuses a well signed checkpoint when the ring has a well signed one that is later, or another
+/// one of the same place: an old one was put back. Entries without a good signature say nothing,
+/// since anybody could have added them.
+pub(crate) fn check_ring(
+    keys: Option<&Keyring>,
+    duty: &DutyKey,
+    stored: &Checkpoint,
+    ring: &[Checkpoint],
+) -> Result<(), StoreError> {
+    let (at, document) = (place(stored), &stored.document);
+    let later = |old: &&Checkpoint| {
+        (place(old) > at || (place(old) == at && old.document != *document))
+            && inspect(keys, duty, old).verdict == Verdict::Good
+    };
+    let Some(later) = ring.iter().filter(later).max_by_key(|old| place(old)) else {
+        return Ok(());
+    };
+    let detail = match place(later) == at {
+        true => format!("version {} of {duty} is not the one in its history", stored.version),
+        false => format!(
+            "{duty} is at version {} of epoch {}, its history has version {} of epoch {}",
+            stored.version, stored.epoch, later.version, later.epoch
+        ),
+    };
+    Err(StoreError::refused(Code::Replayed, detail))
+}
+
+/// Refuses a missing checkpoint while the ring, which would have gone with it, is still there.
+pub(crate) fn check_missing(duty: &DutyKey, ring: &[Checkpoint]) -> Result<(), StoreError> {
+    if ring.is_empty() {
+        return Ok(());
+    }
+    let detail = format!("{duty} has a history and no newest checkpoint");
+    Err(StoreError::refused(Code::Replayed, detail))
 }
 
 /// Judges each of a ring by the one before it.

@@ -16,7 +16,7 @@ use tenure_core::{
     Store, StoreError, Version,
 };
 
-use super::{Inspected, Signing, Verdict, inspect, sign};
+use super::{Inspected, Signing, Verdict, check_missing, check_ring, inspect, sign};
 
 /// The newest checkpoint of a duty that this process has seen.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,10 @@ impl Seen {
     fn place(&self) -> (Epoch, Version) {
         (self.epoch, self.version)
     }
+}
+
+fn mac_of(seal: &Seal) -> Mac {
+    seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac)
 }
 
 /// A store whose checkpoints are signed and verified on their way, and which refuses those that
@@ -89,12 +93,24 @@ impl Sealed {
         before: Option<Seen>,
         stored: Checkpoint,
     ) -> Result<Checkpoint, StoreError> {
-        let Inspected { seal, payload, verdict } = inspect(self.signing.keys(), duty, &stored);
-        if verdict == Verdict::Damaged || (self.required() && verdict != Verdict::Good) {
-            return Err(self.refusal(duty, &stored, &seal, &verdict).await);
+        let mut stored = stored;
+        let mut inspected = self.trusted(duty, &stored).await?;
+        let known = |seen: Seen| {
+            seen.place() == (stored.epoch, stored.version) && seen.mac == mac_of(&inspected.seal)
+        };
+        // A process that takes over has seen nothing, and an old one is well signed, too.
+        if self.required() && !before.is_some_and(known) {
+            let ring = self.inner.history(duty).await?;
+            if let Err(replayed) = check_ring(self.signing.keys(), duty, &stored, &ring) {
+                // A commit may have come between the two answers.
+                let again = self.inner.load(std::slice::from_ref(duty)).await?;
+                stored = again.into_iter().flatten().next().ok_or(replayed)?;
+                inspected = self.trusted(duty, &stored).await?;
+                check_ring(self.signing.keys(), duty, &stored, &ring)?;
+            }
         }
-        let mac = seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac);
-        self.compare_with_seen(duty, before, &stored, mac)?;
+        let Inspected { seal, payload, .. } = inspected;
+        self.compare_with_seen(duty, before, &stored, mac_of(&seal))?;
         if let Some(moved) = &seal.moved {
             let state = if moved.done { "was moved" } else { "is being moved" };
             let detail = format!("{duty} {state} to {}", moved.to);
@@ -102,6 +118,16 @@ impl Sealed {
         }
         let document = Document::from_store(payload)?;
         Ok(Checkpoint { document, ..stored })
+    }
+
+    /// Takes a checkpoint apart, unless its signature must not be trusted.
+    async fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> Result<Inspected, StoreError> {
+        let inspected = inspect(self.signing.keys(), duty, stored);
+        let Inspected { seal, verdict, .. } = &inspected;
+        if *verdict == Verdict::Damaged || (self.required() && *verdict != Verdict::Good) {
+            return Err(self.refusal(duty, stored, seal, verdict).await);
+        }
+        Ok(inspected)
     }
 
     /// No checkpoint: there never was one or it was forgotten, unless the ring, which would have
@@ -112,14 +138,13 @@ impl Sealed {
         duty: &DutyKey,
         before: Option<Seen>,
     ) -> Result<Option<Checkpoint>, StoreError> {
-        if self.required() && !self.inner.history(duty).await?.is_empty() {
+        if self.required()
+            && let Err(removed) = check_missing(duty, &self.inner.history(duty).await?)
+        {
             // The first commit may have come between the two answers.
             let again = self.inner.load(std::slice::from_ref(duty)).await?;
-            if let Some(stored) = again.into_iter().flatten().next() {
-                return self.found(duty, before, stored).await.map(Some);
-            }
-            let detail = format!("{duty} has a history and no newest checkpoint");
-            return Err(StoreError::refused(Code::Replayed, detail));
+            let stored = again.into_iter().flatten().next().ok_or(removed)?;
+            return self.found(duty, before, stored).await.map(Some);
         }
         if before.is_some() {
             self.seen().remove(duty);
@@ -194,7 +219,7 @@ impl Sealed {
                 let known = seen.get(&commit.hold.duty);
                 macs[n] = match known.filter(|known| known.version == commit.expected) {
                     Some(known) => Some(known.mac),
-                    None if commit.expected == Version::ZERO => Some(Mac::NONE),
+                    None if commit.expected == Version::ZERO && !self.required() => Some(Mac::NONE),
                     None => None,
                 };
                 if macs[n].is_none() {
@@ -209,12 +234,15 @@ impl Sealed {
             let before = self.seen_of(&duties);
             let stored = self.inner.load(&duties).await?;
             for ((n, before), stored) in unknown.into_iter().zip(before).zip(stored) {
-                let duty = &commits[n].hold.duty;
-                let replaced = stored.filter(|stored| stored.version == commits[n].expected);
-                if let Some(replaced) = replaced {
-                    let seal = inspect(self.signing.keys(), duty, &replaced).seal;
-                    self.open(duty, before, Some(replaced)).await?;
-                    macs[n] = seal.signed.map(|(_, mac)| mac);
+                let Commit { hold, expected, .. } = &commits[n];
+                let version = stored.as_ref().map_or(Version::ZERO, |stored| stored.version);
+                // The store itself refuses a commit over any other version.
+                if version == *expected {
+                    let seal = stored
+                        .as_ref()
+                        .map(|replaced| inspect(self.signing.keys(), &hold.duty, replaced).seal);
+                    self.open(&hold.duty, before, stored).await?;
+                    macs[n] = seal.map(|seal| mac_of(&seal));
                 }
             }
         }
@@ -265,7 +293,7 @@ impl Store for Sealed {
             if let (Committed::Saved(version), Ok((seal, _))) =
                 (answer, Seal::split(&commit.document))
             {
-                let mac = seal.signed.map_or(Mac::NONE, |(_, mac)| mac);
+                let mac = mac_of(&seal);
                 let now = Seen { epoch: commit.hold.epoch, version: *version, mac };
                 seen.insert(commit.hold.duty.clone(), now);
             }

@@ -472,6 +472,14 @@ impl State {
         group.sessions.get(&hold.instance).filter(|_| stands).map(|row| row.expires)
     }
 
+    pub(crate) fn put_back(&mut self, duty: &DutyKey, version: Version) {
+        let Some(ring) = self.group(&duty.group).checkpoints.get_mut(&duty.id) else { return };
+        let old = ring.iter().position(|old| old.version == version);
+        if let Some(old) = old.and_then(|at| ring.remove(at)) {
+            ring.push_front(old);
+        }
+    }
+
     pub(crate) fn lose_epoch(&mut self, duty: &DutyKey) {
         self.group(&duty.group).holds.remove(&duty.id);
     }

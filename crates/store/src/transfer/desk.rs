@@ -12,7 +12,7 @@ use tenure_core::{
     Session, Store, StoreError, Ttl, Version,
 };
 
-use crate::signing::{Inspected, Signing, Verdict, inspect, sign};
+use crate::signing::{Inspected, Signing, Verdict, check_missing, check_ring, inspect, sign};
 
 /// Who acts, and why.
 #[derive(Clone, Debug)]
@@ -184,7 +184,16 @@ impl Desk {
     /// The newest checkpoint. One that must not be trusted is an error.
     pub(super) async fn load(&self, duty: &DutyKey) -> Result<Option<Stored>, StoreError> {
         let stored = self.store.load(std::slice::from_ref(duty)).await?.into_iter().next();
-        stored.flatten().map(|stored| self.trusted(duty, &stored)).transpose()
+        let stored = stored.flatten();
+        let trusted = stored.as_ref().map(|stored| self.trusted(duty, stored)).transpose()?;
+        if matches!(self.signing, Signing::Require(_)) {
+            let ring = self.store.history(duty).await?;
+            match &stored {
+                Some(stored) => check_ring(self.signing.keys(), duty, stored, &ring)?,
+                None => check_missing(duty, &ring)?,
+            }
+        }
+        Ok(trusted)
     }
 
     /// The ring, newest first; what cannot be trusted is left out.

@@ -7,12 +7,14 @@ use proptest::test_runner::{Config, TestRunner};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tenure_core::store::{Checkpoint, Committed, Retention};
-use tenure_core::{Code, Document, Store, StoreError};
+use tenure_core::{Code, Document, InstanceId, Store, StoreError, Ttl, Version};
 use tenure_store::signing::{Keyring, Sealed, Signing, Verdict, verify};
 use tenure_store::sqlite::{Settings, Sqlite};
+use tenure_store::transfer::{Arrival, Desk, Move, Operator, rewind};
+use tenure_store::{BootClock, IfAbsent, Memory, StoreUrl};
 use tokio::runtime::Runtime;
 
-use crate::player::{LONG, Player, duty, reason};
+use crate::player::{LONG, Player, duty, reason, unique};
 
 const SIGNER: &str = "k2 sign HEX,k1 verify OTHER";
 
@@ -69,6 +71,11 @@ impl Place {
     }
 }
 
+/// Makes version 2 of duty `a` the newest again.
+const PUT_BACK: &str = "UPDATE checkpoint
+    SET version = h.version, epoch = h.epoch, document = h.document FROM history h
+    WHERE h.duty = checkpoint.duty AND h.version = 2 AND checkpoint.duty = 'a'";
+
 async fn load(store: &Arc<dyn Store>, id: &str) -> Result<Option<Checkpoint>, StoreError> {
     Ok(store.load(&[duty(id)]).await?.remove(0))
 }
@@ -97,12 +104,16 @@ async fn what_was_put_in_the_place_of_the_newest_is_noticed() {
     assert_eq!(place.verdict("a").await, Verdict::Good);
 
     // Replayed: well signed by itself, so only who has seen more, or the ring, can tell.
-    let columns = "version = h.version, epoch = h.epoch, document = h.document FROM history h
-        WHERE h.duty = checkpoint.duty AND h.version";
-    place.edit(&format!("UPDATE checkpoint SET {columns} = 2 AND checkpoint.duty = 'a'"));
-    assert_eq!(load(&witness, "a").await.unwrap_err().code(), Code::Replayed);
+    place.edit(PUT_BACK);
+    let error = load(&witness, "a").await.unwrap_err();
+    assert_eq!(error.code(), Code::Replayed);
+    // With its history cut, only a process that has seen more can tell.
     assert_eq!(place.verdict("a").await, Verdict::Replayed);
-    place.edit(&format!("UPDATE checkpoint SET {columns} = 3 AND checkpoint.duty = 'a'"));
+    place.edit("CREATE TABLE cut AS SELECT * FROM history; DELETE FROM history WHERE version = 3");
+    assert_eq!(load(&witness, "a").await.unwrap_err().code(), Code::Replayed);
+    assert_eq!(load(&place.required(), "a").await.unwrap().unwrap().version.get(), 2);
+    place.edit("DELETE FROM history; INSERT INTO history SELECT * FROM cut");
+    place.edit(&PUT_BACK.replace("= 2", "= 3"));
     load(&witness, "a").await.unwrap();
 
     // Removed, with the ring still there.
@@ -226,4 +237,141 @@ fn any_change_of_a_stored_byte_is_noticed() {
         .unwrap();
     put(&good);
     runtime.block_on(load(&place.required(), "a")).unwrap().unwrap();
+}
+
+fn required(bare: &Arc<dyn Store>) -> Arc<dyn Store> {
+    Arc::new(Sealed::new(bare.clone(), Signing::Require(keys(SIGNER))))
+}
+
+fn desk(bare: &Arc<dyn Store>) -> Desk {
+    let operator = Operator {
+        instance: InstanceId::new(format!("operator-{}", unique())).unwrap(),
+        ttl: Ttl::new(LONG).unwrap(),
+        reason: reason(),
+        force: false,
+        entropy: || u128::from(unique()) << 64,
+    };
+    Desk::new(bare.clone(), Signing::Require(keys(SIGNER)), "here".to_owned(), operator)
+}
+
+/// A process that starts after version 2 was put back over version 3 has seen neither.
+async fn what_was_put_back_is_refused(bare: Arc<dyn Store>, put_back: impl AsyncFnOnce()) {
+    write(&required(&bare), &["a"], 3).await;
+    put_back().await;
+    let newest = bare.load(&[duty("a")]).await.unwrap().remove(0).unwrap();
+    assert_eq!(newest.version.get(), 2);
+    let error = load(&required(&bare), "a").await.unwrap_err();
+    assert_eq!(error.code(), Code::Replayed);
+    assert!(error.to_string().contains("its history has version 3"), "{error}");
+    // Nothing is committed upon it, also by who has not loaded it, and it is not taken elsewhere.
+    let next = required(&bare);
+    let player = Player::join(&next, "next", LONG).await;
+    let hold = player.hold("a").await;
+    assert_eq!(player.try_commit(&hold, 2, "y").await.unwrap_err().code(), Code::Replayed);
+    player.release(&hold).await;
+    let other: Arc<dyn Store> = Arc::new(Memory::new(Arc::new(BootClock)));
+    let (mut from, mut to) = (desk(&bare), desk(&other));
+    let same =
+        |all: &[Vec<u8>]| Ok(vec![Arrival { duty: duty("a"), source: 0, payload: all[0].clone() }]);
+    let moved = Move::new(&mut from, &mut to).run(&[duty("a")], &duty("a"), &same).await;
+    assert_eq!(moved.unwrap_err().code(), Code::Replayed);
+    assert_eq!(bare.load(&[duty("a")]).await.unwrap().remove(0), Some(newest));
+
+    rewind(&mut from, &duty("a"), Version::new(3).unwrap()).await.unwrap();
+    from.close().await;
+    let store = required(&bare);
+    let good = load(&store, "a").await.unwrap().unwrap();
+    assert_eq!(good.document, Document::new(*b"{\"last_update_id\":2}").unwrap());
+    write(&store, &["a"], 1).await;
+    load(&required(&bare), "a").await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_put_back_in_sqlite_is_refused() {
+    let place = Place::new().await;
+    what_was_put_back_is_refused(place.bare.clone(), async || place.edit(PUT_BACK)).await;
+}
+
+#[tokio::test]
+async fn what_was_put_back_in_memory_is_refused() {
+    let memory = Arc::new(Memory::new(Arc::new(BootClock)));
+    let put_back = async || memory.put_back(&duty("a"), Version::new(2).unwrap());
+    what_was_put_back_is_refused(memory.clone(), put_back).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn what_was_put_back_in_postgres_is_refused() {
+    let Some(place) = crate::postgres::Place::given() else { return };
+    let put_back = async || {
+        let sql = PUT_BACK.replace("UPDATE checkpoint", "UPDATE tenure.checkpoint");
+        let sql = place.sql(&sql.replace("FROM history", "FROM tenure.history"));
+        place.client().await.batch_execute(&sql).await.unwrap();
+    };
+    what_was_put_back_is_refused(place.open().await, put_back).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn what_was_put_back_in_redis_is_refused() {
+    use redis::AsyncCommands;
+    let Some(url) = testkit::service(testkit::TEST_REDIS) else { return };
+    let prefix = format!("it-{}-{}:", std::process::id(), unique());
+    let settings = tenure_store::redis::Settings {
+        url: url.clone(),
+        prefix: prefix.clone(),
+        entropy: u128::from(unique()),
+        if_absent: IfAbsent::Create,
+    };
+    let bare = Arc::new(tenure_store::redis::Redis::open(settings).await.unwrap());
+    let put_back = async || {
+        let client = redis::Client::open(url).unwrap();
+        let mut raw = client.get_multiplexed_async_connection().await.unwrap();
+        let ring: Vec<Vec<u8>> = raw.lrange(format!("{prefix}g:history:a"), 0, -1).await.unwrap();
+        let old = &ring[1];
+        // One line of numbers, then the instance and the document.
+        let end = old.iter().position(|byte| *byte == b'\n').unwrap();
+        let head = String::from_utf8(old[..end].to_vec()).unwrap();
+        let head: Vec<&str> = head.split(' ').collect();
+        let document = &old[end + 1 + head[3].parse::<usize>().unwrap()..];
+        let fields = [("version", head[0].as_bytes()), ("epoch", head[1].as_bytes())];
+        let fields = [&fields[..], &[("document", document)]].concat();
+        let key = format!("{prefix}g:checkpoint:a");
+        let () = raw.hset_multiple(key, &fields).await.unwrap();
+    };
+    what_was_put_back_is_refused(bare, put_back).await;
+}
+
+#[cfg(feature = "etcd")]
+#[tokio::test]
+async fn what_was_put_back_in_etcd_is_refused() {
+    let Some(url) = testkit::service(testkit::TEST_ETCD) else { return };
+    let prefix = format!("it-{}-{}/", std::process::id(), unique());
+    let store = StoreUrl::parse(&format!("{url}?prefix={prefix}")).unwrap();
+    let bare = store.open_bare(IfAbsent::Create, u128::from(unique())).await.unwrap();
+    let put_back = async || {
+        let hosts: Vec<&str> = url.trim_start_matches("etcd://").split(',').collect();
+        let mut raw = etcd_client::Client::connect(hosts, None).await.unwrap();
+        let kept = format!("{prefix}group/g/kept");
+        let old = raw.get(format!("{kept}/history/a/{:016x}", 2), None).await.unwrap();
+        let key = format!("{kept}/checkpoint/a");
+        raw.delete(key.as_str(), None).await.unwrap();
+        // etcd counts the versions of a key itself.
+        for _ in 0..2 {
+            raw.put(key.as_str(), old.kvs()[0].value(), None).await.unwrap();
+        }
+    };
+    what_was_put_back_is_refused(bare, put_back).await;
+}
+
+#[tokio::test]
+async fn nothing_begins_anew_where_the_newest_was_removed() {
+    let place = Place::new().await;
+    write(&place.required(), &["a"], 2).await;
+    place.edit("DELETE FROM checkpoint");
+    let store = place.required();
+    let player = Player::join(&store, "next", LONG).await;
+    let hold = player.hold("a").await;
+    assert_eq!(player.try_commit(&hold, 0, "y").await.unwrap_err().code(), Code::Replayed);
+    assert!(place.bare.load(&[duty("a")]).await.unwrap()[0].is_none());
 }

@@ -12,7 +12,7 @@ use testkit::{TEST_POSTGRES, service};
 use super::next::{DUTY, FILES, id, next, put, rotation, run};
 use crate::running::STAY;
 use crate::stores::name;
-use crate::tenure::{Tenure, claim, join, release, with_store};
+use crate::tenure::{Ran, Tenure, claim, join, release, with_store};
 
 /// Six workers, each in a folder of its own, take the steps of one rotation at once.
 fn workers_never_get_the_same_bucket(store: &str) {
@@ -166,4 +166,40 @@ fn a_checkpoint_of_something_else_is_left_alone() {
     let kept = tenure.run(&["checkpoint", "get", "sync/rotation"]).ok();
     assert_eq!(kept.trim_end(), cursor);
     assert!(!tenure.path("ran").exists() && !tenure.path("state.json").exists());
+}
+
+/// The record of a rotation is a checkpoint, and is signed and verified like any other.
+#[test]
+fn a_rotation_is_signed_and_verified() {
+    let tenure = rotation(5);
+    let keys = format!("k1 sign {}", "5e".repeat(32));
+    let signed = |words: &[&str]| {
+        let mut command = tenure.command(words);
+        command.env("TENURE_SIGNING", "require").env("TENURE_SIGNING_KEYS", &keys);
+        Ran::of(command.output().unwrap())
+    };
+    let step = || signed(&[&FILES[..], &DUTY, &["--print", "id"]].concat());
+    for bucket in 1..=3 {
+        assert_eq!(step().ok().trim(), bucket.to_string());
+    }
+    signed(&["checkpoint", "verify"]).ok();
+    // Without keys the record is read, and a step would not be signed.
+    assert_eq!(id(&tenure, &DUTY), 4);
+    step().refused("ST022");
+    let rewind = |to: &str| signed(&["checkpoint", "rewind", "sync/rotation", "--to", to]).ok();
+    rewind("3");
+    assert_eq!(step().ok().trim(), "4");
+    // An older record, put back between two runs.
+    let pen = rusqlite::Connection::open(tenure.path("tenure.db")).unwrap();
+    pen.execute_batch(
+        "UPDATE checkpoint SET version = h.version, epoch = h.epoch, document = h.document
+         FROM history h WHERE h.version = 2",
+    )
+    .unwrap();
+    step().refused("ST023");
+    let ran = signed(&[&FILES[..], &DUTY, &["--", "touch", "ran"]].concat());
+    assert_eq!(ran.code, Some(125), "{ran:?}");
+    assert!(ran.stderr.contains("ST023") && !tenure.path("ran").exists(), "{ran:?}");
+    rewind("6");
+    assert_eq!(step().ok().trim(), "5");
 }

@@ -31,7 +31,7 @@ pub struct Place {
 
 impl Place {
     /// `None` on a machine without the server; in CI that is a failure.
-    fn given() -> Option<Self> {
+    pub fn given() -> Option<Self> {
         if let Ok(name) = std::env::var(Mutant::VARIABLE) {
             Mutant::turn_on(&name).unwrap();
         }
@@ -51,19 +51,19 @@ impl Place {
         Ok(Arc::new(Postgres::open(self.settings()).await?))
     }
 
-    async fn open(&self) -> Arc<dyn Store> {
+    pub async fn open(&self) -> Arc<dyn Store> {
         self.try_open().await.unwrap()
     }
 
     /// A connection of the user's own.
-    async fn client(&self) -> Client {
+    pub async fn client(&self) -> Client {
         let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.unwrap();
         tokio::spawn(connection);
         client
     }
 
     /// A statement written for the schema `tenure`.
-    fn sql(&self, sql: &str) -> String {
+    pub fn sql(&self, sql: &str) -> String {
         sql.replace("tenure.", &format!("{}.", self.schema))
     }
 
