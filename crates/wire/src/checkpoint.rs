@@ -33,7 +33,7 @@ pub struct Lease {
 pub struct Shards {
     /// What is true of all of them.
     pub global_metadata: GlobalMetadata,
-    /// Each by its id.
+    /// Each by its id, `0` to `total_shards - 1`.
     pub shards: BTreeMap<String, Shard>,
 }
 
@@ -88,6 +88,10 @@ impl Shards {
             return Err(bad(&format!("total_shards is {total}, but {there} are there")));
         }
         for (id, shard) in &shards.shards {
+            let named = id.parse::<u64>().is_ok_and(|n| n < total && n.to_string() == *id);
+            if !named {
+                return Err(bad(&format!("shard {id:?} is not named by a number below {total}")));
+            }
             if number(&shard.offset).is_none() {
                 return Err(bad(&format!("the offset of shard {id} is no number")));
             }
@@ -176,6 +180,12 @@ mod tests {
                 "holder_instance_id":"instance-A"}}}}}}"#
             )
         };
+        // One that is called otherwise would be nobody's.
+        for name in ["1", "shard-0", "00", ""] {
+            let other = text(1).replace("\"0\"", &format!("{name:?}"));
+            let error = Shards::parse(other.as_bytes()).unwrap_err();
+            assert!(error.to_string().contains("is not named by a number below 1"), "{error}");
+        }
         let read = Shards::parse(text(1).as_bytes()).unwrap();
         assert_eq!(read.shards["0"].offset, 1000);
         let error = Shards::parse(text(4).as_bytes()).unwrap_err();

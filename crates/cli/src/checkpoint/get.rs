@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use tenure_core::engine::Layout;
 use tenure_core::store::{AuditEntry, AuditKind, AuditRange, Checkpoint, Holder, HolderNow};
 use tenure_core::{DutyKey, GroupName, Store, StoreError};
 use tenure_duty::process;
@@ -13,6 +14,7 @@ use tenure_wire::checkpoint::{
 
 use super::{absent, checkpoint_value, document_value, with};
 use crate::failure::Failure;
+use crate::group::{self, Read};
 use crate::output::{bytes_to_stdout, document, shown, to_stderr};
 use crate::{signing, time};
 
@@ -79,7 +81,18 @@ pub(super) async fn shards(
     json: bool,
 ) -> Result<String, Failure> {
     let store = url.open_signed(IfAbsent::Refuse, process::entropy(), signing.signing()?).await?;
-    let holders = store.holders(group).await?;
+    let Read { group: settings, mut holders, .. } = group::read(&*store, group).await?;
+    // What else the group has, such as the document that the shards came from, is none of them.
+    let shard_of = |holder: &Holder| Layout::shard_of(&holder.duty.id);
+    let known: BTreeSet<u32> = holders.iter().filter_map(shard_of).collect();
+    let count = match settings?.settings {
+        Some((_, Layout::Shards(count))) => count,
+        _ => u32::try_from(known.len()).unwrap_or(u32::MAX).max(1),
+    };
+    if let Some(n) = (0..count).find(|n| !known.contains(n)) {
+        return Err(absent(&DutyKey { group: group.clone(), id: Layout::shard(n)? }).into());
+    }
+    holders.retain(|holder| shard_of(holder).is_some_and(|n| n < count));
     let duties: Vec<DutyKey> = holders.iter().map(|holder| holder.duty.clone()).collect();
     let loaded = store.load(&duties).await?;
     let mut shards = BTreeMap::new();

@@ -67,7 +67,6 @@ impl Action {
         Ok(match command {
             Command::Move(given) => {
                 let names: Result<Vec<Name>, Failure> = names(&given.names);
-                given.rename.as_deref().map(duty_of).transpose()?;
                 Self::Move { signing, moving: moving::Moving::new(given, names?)? }
             }
             Command::Get { name, schema: Schema::Shards } => {

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tenure_core::engine::Layout;
 use tenure_core::guarantee::Level;
 use tenure_core::store::Member;
-use tenure_core::{Code, DutyKey, InstanceId, Moved, Store, StoreError};
+use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Moved, Store, StoreError};
 use tenure_store::transfer::{Arrival, Desk, Move, Outcome, Preview, preview};
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_wire::checkpoint::{Shards, WithLease, least};
 
-use super::{Name, TTL, bare, duties, operator};
-use crate::args::{self, Schema};
+use super::{Name, TTL, bare, duties, duty_of, operator};
+use crate::args::{self, Schema, group_name};
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
 use crate::{doctor, signing};
@@ -47,7 +48,11 @@ pub(crate) struct Moving {
 impl Moving {
     pub(super) fn new(given: &args::Move, names: Vec<Name>) -> Result<Self, Failure> {
         let (from, to) = (StoreUrl::parse(&given.from)?, StoreUrl::parse(&given.to)?);
-        let rename = given.rename.as_deref().map(str::parse).transpose()?;
+        let rename = given.rename.as_deref().map(|name| match given.schema {
+            Schema::Shards => first_shard(&group_name(name)?),
+            _ => duty_of(name),
+        });
+        let rename = rename.transpose()?;
         if from.place() == to.place() && rename.is_none() {
             return Err(Failure::Usage("FROM and TO are the same store".to_owned()));
         }
@@ -78,13 +83,16 @@ impl Moving {
     }
 
     /// The name of the first of them in the other store.
-    fn target(&self, batch: &[DutyKey]) -> DutyKey {
-        self.rename.clone().unwrap_or_else(|| batch[0].clone())
+    fn target(&self, batch: &[DutyKey]) -> Result<DutyKey, Failure> {
+        match (&self.rename, self.schema) {
+            (Some(rename), _) => Ok(rename.clone()),
+            (None, Schema::Shards) => first_shard(&batch[0].group),
+            (None, _) => Ok(batch[0].clone()),
+        }
     }
 
     /// What the cursors of a batch become.
-    fn convert(&self, batch: &[DutyKey], cursors: &[Vec<u8>]) -> Result<Vec<Arrival>, StoreError> {
-        let duty = self.target(batch);
+    fn convert(&self, duty: DutyKey, cursors: &[Vec<u8>]) -> Result<Vec<Arrival>, StoreError> {
         if self.merge {
             let source = least(cursors)?;
             return Ok(vec![Arrival { duty, source, payload: cursors[source].clone() }]);
@@ -92,22 +100,25 @@ impl Moving {
         let payload = match self.schema {
             Schema::Plain => cursors[0].clone(),
             Schema::Lease => WithLease::parse(&cursors[0])?.checkpoint.get().as_bytes().to_vec(),
-            Schema::Shards => return shards(&duty, &cursors[0]),
+            Schema::Shards => return shards(&duty.group, &cursors[0]),
         };
         Ok(vec![Arrival { duty, source: 0, payload }])
     }
 }
 
-/// Each shard under a name of its own.
-fn shards(duty: &DutyKey, cursor: &[u8]) -> Result<Vec<Arrival>, StoreError> {
+fn first_shard(group: &GroupName) -> Result<DutyKey, Failure> {
+    Ok(DutyKey { group: group.clone(), id: Layout::shard(0)? })
+}
+
+/// Each shard as the duty under which members of the group work on it.
+fn shards(group: &GroupName, cursor: &[u8]) -> Result<Vec<Arrival>, StoreError> {
     let mut arrivals = Vec::new();
     for (id, shard) in Shards::parse(cursor)?.shards {
-        let name = format!("{}:shard-{id}", duty.id.as_str());
         let payload = match shard.last_updated_at {
             Some(at) => json!({ "offset": shard.offset, "last_updated_at": at }),
             None => json!({ "offset": shard.offset }),
         };
-        let duty = DutyKey::new(duty.group.as_str(), &name)?;
+        let duty = DutyKey { group: group.clone(), id: DutyId::new(id)? };
         arrivals.push(Arrival { duty, source: 0, payload: payload.to_string().into_bytes() });
     }
     Ok(arrivals)
@@ -117,6 +128,8 @@ fn shards(duty: &DutyKey, cursor: &[u8]) -> Result<Vec<Arrival>, StoreError> {
 struct Line {
     batch: Vec<DutyKey>,
     target: DutyKey,
+    /// They arrive as all shards of the target's group.
+    shards: bool,
     outcome: Result<&'static str, StoreError>,
 }
 
@@ -144,12 +157,13 @@ pub(super) async fn run(
             ended = Err(interrupted(n, batches.len()));
             break;
         }
-        let target = moving.target(batch);
+        let target = moving.target(batch)?;
         let outcome = match moving.dry_run {
             true => would(&from, batch, &to, &target).await,
-            false => carry(&mut from, &mut to, &moving, batch, &stop).await,
+            false => carry(&mut from, &mut to, &moving, (batch, &target), &stop).await,
         };
-        let line = Line { batch: batch.clone(), target, outcome };
+        let shards = moving.schema == Schema::Shards;
+        let line = Line { batch: batch.clone(), target, shards, outcome };
         to_stderr(&format!("{} of {}: {}", n + 1, batches.len(), line.for_people()));
         let fatal = line.outcome.as_ref().err().filter(|error| !is_about_one(error)).cloned();
         lines.push(line);
@@ -206,7 +220,12 @@ fn is_about_one(error: &StoreError) -> bool {
     !error.is_unknown()
         && matches!(
             code,
-            Code::Held | Code::Moved | Code::Occupied | Code::BadSignature | Code::BadInput
+            Code::Held
+                | Code::Moved
+                | Code::Occupied
+                | Code::BadSignature
+                | Code::Replayed
+                | Code::BadInput
         )
 }
 
@@ -235,19 +254,18 @@ async fn carry(
     from: &mut Desk,
     to: &mut Desk,
     moving: &Moving,
-    batch: &[DutyKey],
+    (batch, target): (&[DutyKey], &DutyKey),
     stop: &AtomicBool,
 ) -> Result<&'static str, StoreError> {
-    let convert = |cursors: &[Vec<u8>]| moving.convert(batch, cursors);
-    let target = moving.target(batch);
+    let convert = |cursors: &[Vec<u8>]| moving.convert(target.clone(), cursors);
     let mut waits = 0;
     loop {
-        match Move::new(from, to).run(batch, &target, &convert).await {
+        match Move::new(from, to).run(batch, target, &convert).await {
             Err(error)
                 if error.code() == Code::Held
                     && waits < WAITS
                     && !stop.load(Ordering::Relaxed)
-                    && another_move(from, to, batch, &target).await? =>
+                    && another_move(from, to, batch, target).await? =>
             {
                 if waits == 0 {
                     to_stderr("an interrupted move still holds this; waiting until it lets go");
@@ -314,7 +332,11 @@ impl Line {
     fn for_people(&self) -> String {
         let names: Vec<String> = self.batch.iter().map(ToString::to_string).collect();
         let renamed = self.batch.len() > 1 || self.batch[0] != self.target;
-        let target = if renamed { format!(" as {}", self.target) } else { String::new() };
+        let target = match (self.shards, renamed) {
+            (true, _) => format!(" as the shards of {}", self.target.group),
+            (false, true) => format!(" as {}", self.target),
+            (false, false) => String::new(),
+        };
         let says = match &self.outcome {
             Ok(word) => (*word).to_owned(),
             Err(error) => shown(&error.problem().to_string()),
@@ -326,9 +348,13 @@ impl Line {
         let error = self.outcome.as_ref().err().map(
             |error| json!({ "code": error.code().as_str(), "detail": error.problem().detail }),
         );
+        let target = match self.shards {
+            true => self.target.group.to_string(),
+            false => self.target.to_string(),
+        };
         json!({
             "duties": self.batch.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "as": self.target.to_string(),
+            "as": target,
             "outcome": self.outcome.as_ref().copied().unwrap_or("refused"),
             "error": error,
         })

@@ -81,9 +81,7 @@ impl Sight {
         let granted = self.holders.iter().any(|holder| holder.duty.id == *id);
         let named = self.group.pins.contains_key(id) || self.group.paused.contains(id);
         let shard = match self.group.settings {
-            Some((_, Layout::Shards(count))) => {
-                id.as_str().parse::<u32>().is_ok_and(|n| n < count && n.to_string() == id.as_str())
-            }
+            Some((_, Layout::Shards(count))) => Layout::shard_of(id).is_some_and(|n| n < count),
             _ => false,
         };
         let standby = self.members.iter().any(|member| only(member).as_ref() == Some(id));

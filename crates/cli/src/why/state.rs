@@ -42,7 +42,9 @@ impl State {
     pub(super) fn known(&self) -> BTreeSet<DutyId> {
         let granted = self.holders.iter().map(|holder| holder.duty.id.clone());
         match self.layout() {
-            Some(Layout::Shards(count)) => (0..count).filter_map(shard).collect(),
+            Some(Layout::Shards(count)) => {
+                (0..count).filter_map(|n| Layout::shard(n).ok()).collect()
+            }
             Some(Layout::Standby) => granted.chain(self.members.iter().filter_map(only)).collect(),
             Some(Layout::Targets) | None => granted.collect(),
         }
@@ -103,10 +105,6 @@ impl State {
             Picture::new(&self.members, &BTreeMap::new(), &self.group, &listing, Some(duty))
         })
     }
-}
-
-fn shard(n: u32) -> Option<DutyId> {
-    DutyId::new(n.to_string()).ok()
 }
 
 /// What is special about a member, in words.

@@ -96,10 +96,30 @@ fn documents_of_other_schemas_are_printed_and_read() {
     // Read again: the whole document is a checkpoint in one store, and its parts in another.
     let (old, new) = (tenure.sqlite("old.db"), tenure.sqlite("new.db"));
     prepare(&old, &[("all", &[&shards.to_string()]), ("one", &[&lease.to_string()])]);
-    let all = ["telegram/all", "--schema", "shards", "--as", "tg/bot"];
-    run(&[&["checkpoint", "move", &old, &new][..], &all].concat()).ok();
-    let read = run(&["checkpoint", "get", "tg/bot:shard-1", "--store", &new]).ok();
+    let all = ["telegram/all", "--schema", "shards", "--as"];
+    let moves = |target: &str, more: &[&str]| {
+        run(&[&["checkpoint", "move", &old, &new][..], &all, &[target], more].concat())
+    };
+    let ran = moves("tg/bot", &[]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("a group is meant"), "{ran:?}");
+    let ran = moves("tg", &["--json"]);
+    assert!(ran.stderr.contains("telegram/all as the shards of tg: moved"), "{ran:?}");
+    assert_eq!(ran.json()["moves"][0]["as"], "tg");
+    // Under the names that members of a group of shards use, and back again.
+    let read = run(&["checkpoint", "get", "tg/1", "--store", &new]).ok();
     assert!(read.contains("\"offset\":1500"), "{read}");
+    let again = ["checkpoint", "get", "tg", "--schema", "shards", "--store", &new];
+    let again = run(&again).json();
+    assert_eq!(again["shards"]["0"]["last_updated_at"], shards["shards"]["0"]["last_updated_at"]);
+    let offsets = |value: &Value| {
+        let shards = value["shards"].as_object().unwrap().iter();
+        shards.map(|(id, shard)| (id.clone(), shard["offset"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(offsets(&again), offsets(&shards));
+    // The document itself is no shard, wherever it lies; a shard that is missing is missed.
+    let telegram = ["checkpoint", "get", "telegram", "--schema", "shards", "--store", &old];
+    run(&telegram).refused("ST015");
     run(&["checkpoint", "move", &old, &new, "telegram/one", "--schema", "lease"]).ok();
     let read = run(&["checkpoint", "get", "telegram/one", "--store", &new]).ok();
     assert_eq!(read, zero.replace(' ', ""));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::{GroupName, InstanceId, Label, Ttl};
+use crate::{DutyId, GroupName, InstanceId, Label, StoreError, Ttl};
 
 /// How the duties of a group are named. All members of a group have the same. The duties
 /// themselves come by [`super::Event::Listed`], for every layout.
@@ -15,6 +15,19 @@ pub enum Layout {
     Shards(u32),
     /// Duties come and go with a list of targets.
     Targets,
+}
+
+impl Layout {
+    /// The duty of shard `n`.
+    pub fn shard(n: u32) -> Result<DutyId, StoreError> {
+        DutyId::new(n.to_string())
+    }
+
+    /// Which shard a duty is; `None` for every other name.
+    pub fn shard_of(duty: &DutyId) -> Option<u32> {
+        let n = duty.as_str().parse::<u32>().ok()?;
+        (n.to_string() == duty.as_str()).then_some(n)
+    }
 }
 
 /// `standby`, `shards:16`, `targets`.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::Event as Input;
-use tenure_core::{Code, DutyId, Listing, StoreError, Target, Targets};
+use tenure_core::engine::{Event as Input, Layout};
+use tenure_core::{Code, Listing, StoreError, Target, Targets};
 use tokio::sync::mpsc;
 
 use super::on_a_thread;
@@ -20,7 +20,7 @@ pub(super) fn read(duties: Duties, most: usize) -> Result<mpsc::Receiver<Input>,
         Duties::Standby(duty) => Listing::new([Target::new(duty)]),
         Duties::Shards(count) => {
             let targets: Result<Vec<_>, _> =
-                (0..count).map(|n| DutyId::new(n.to_string()).map(Target::new)).collect();
+                (0..count).map(|n| Layout::shard(n).map(Target::new)).collect();
             Listing::new(targets?)
         }
         Duties::Targets { source, every } => {

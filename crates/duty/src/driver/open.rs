@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::{Engine, Settings};
-use tenure_core::{Change, Clock, Code, Problem, Record, Store, StoreError};
+use tenure_core::engine::{Engine, Layout, Settings};
+use tenure_core::store::Holder;
+use tenure_core::{Change, Clock, Code, DutyId, DutyKey, Problem, Record, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -100,7 +101,10 @@ async fn opened(join: &Join, ready: &mut Ready) -> Result<Arc<dyn Store>, StoreE
     let mut pause = Pause::new(Duration::from_secs(5));
     loop {
         let error = match open(&join.opener).await {
-            Ok(store) => return Ok(store),
+            Ok(store) => match check_names(&*store, &join.settings).await {
+                Ok(()) => return Ok(store),
+                Err(error) => error,
+            },
             Err(error) => error,
         };
         let (group, problem) = (&join.settings.group, error.problem());
@@ -112,6 +116,32 @@ async fn opened(join: &Join, ready: &mut Ready) -> Result<Arc<dyn Store>, StoreE
         ready.failed(error);
         pause.wait().await;
     }
+}
+
+/// Refuses a group of shards in which one has its checkpoint under `NAME:shard-N`, as some
+/// connectors call it, and none under its own name: its holder would begin from nothing.
+async fn check_names(store: &dyn Store, settings: &Settings) -> Result<(), StoreError> {
+    let Layout::Shards(_) = settings.layout else { return Ok(()) };
+    let group = &settings.group;
+    for Holder { duty, .. } in store.holders(group).await? {
+        let shard = duty.id.as_str().rsplit_once(":shard-").map(|(_, n)| DutyId::new(n));
+        let Some(Ok(shard)) = shard.filter(|id| id.as_ref().is_ok_and(is_shard)) else { continue };
+        let there = match store.load(std::slice::from_ref(&duty)).await {
+            // It has been given its name since.
+            Err(error) if error.code() == Code::Moved => false,
+            loaded => loaded?.iter().any(Option::is_some),
+        };
+        let own = DutyKey { group: group.clone(), id: shard };
+        if there && store.load(std::slice::from_ref(&own)).await?.iter().all(Option::is_none) {
+            let detail = format!("{duty} has a checkpoint, and {own} has none");
+            return Err(StoreError::refused(Code::OtherName, detail));
+        }
+    }
+    Ok(())
+}
+
+fn is_shard(id: &DutyId) -> bool {
+    Layout::shard_of(id).is_some()
 }
 
 /// A task of its own: an opener that panics is a store that cannot be opened.

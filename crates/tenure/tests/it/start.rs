@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::store::{BootClock, MAX_BATCH};
-use tenure::{Change, Code, Duties, Event, Join, Ttl, opener};
+use tenure::store::{BootClock, Claimed, Commit, MAX_BATCH, OpenSession, Want};
+use tenure::{
+    Change, Code, Document, Duties, DutyKey, Event, GroupName, Join, Note, Reason, Ttl, Version,
+    opener, process,
+};
 use testkit::Proxy;
 
 use super::outage::through;
@@ -107,4 +110,56 @@ async fn who_waits_for_a_store_can_go() {
     });
     assert_eq!(end.await, Ok(()));
     assert!(membership.next().await.is_none());
+}
+
+/// Commits a checkpoint of a duty, from outside of any membership.
+async fn put(place: &Place, group: &GroupName, id: &str, text: &str) {
+    let store = place.store().await;
+    let open = OpenSession {
+        group: group.clone(),
+        instance: stranger().id().clone(),
+        nonce: process::fresh_nonce(),
+        ttl: ttl(),
+        note: Note::default(),
+    };
+    store.open_session(&open).await.unwrap();
+    let (session, why) = (open.session(), Reason::new("test").unwrap());
+    let want = Want::new(DutyKey::new(group.as_str(), id).unwrap());
+    let claimed = store.claim(&session, &[want], &why).await.unwrap().remove(0);
+    let Claimed::Granted(hold) = claimed else { panic!("{claimed:?}") };
+    let document = Document::new(text.as_bytes()).unwrap();
+    let commit = Commit { hold, expected: Version::ZERO, document };
+    store.commit(&session, &[commit]).await.unwrap();
+    store.close_session(&session, &why).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_shard_starts_from_nothing_while_its_checkpoint_has_another_name() {
+    everywhere(|place| async move {
+        let group = group();
+        // These are no shards, whatever they look like.
+        for other in ["all", "all:shard-x", "all:shard-01"] {
+            put(&place, &group, other, "{}").await;
+        }
+        put(&place, &group, "all:shard-1", "seven").await;
+        let start = || join(&place, &group, Duties::Shards(2)).start();
+        let error = start().await.unwrap_err();
+        assert_eq!(error.code(), Code::OtherName, "{}: {error}", place.name);
+        assert!(error.to_string().contains("all:shard-1 has a checkpoint"), "{error}");
+        // Nobody holds anything, and the group has no settings yet.
+        let members = place.store().await.members(&group).await.unwrap();
+        assert!(members.is_empty(), "{members:?}");
+        put(&place, &group, "1", "seven").await;
+        let mut member = start().await.unwrap();
+        let mut loaded = Vec::new();
+        for _ in 0..2 {
+            let guard = assigned(&mut member).await;
+            loaded.push((guard.load().await.unwrap().is_some(), guard));
+        }
+        let found: Vec<_> = loaded.iter().filter(|(found, _)| *found).collect();
+        assert!(found.len() == 1 && found[0].1.duty().id.as_str() == "1", "{loaded:?}");
+        drop(loaded);
+        member.leave().await.unwrap();
+    })
+    .await;
 }
