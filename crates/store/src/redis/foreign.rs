@@ -7,16 +7,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redis::Value;
-use tenure_core::{Clock, GroupName, LocalInstant, StoreError};
+use tenure_core::{Clock, DutyKey, GroupName, LocalInstant, StoreError};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::is_shared;
 use super::link::{ANSWER, Link, settle};
 use super::reply::Reply;
 use crate::BootClock;
-
-/// The group of the poll lease layout.
-const GROUP: &str = "poll";
 
 /// How old a look may be.
 const EVERY: Duration = Duration::from_secs(10);
@@ -24,7 +22,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// How many keys the server looks at in one step.
 const STEP: usize = 1_000;
 
-/// What the keys show; parts of keys, escaped, as they stand there.
+/// What the keys show; parts of keys, as they stand there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) nodes: BTreeSet<String>,
@@ -43,7 +41,7 @@ impl Foreign {
         group: &GroupName,
         root: &str,
     ) -> Result<Found, StoreError> {
-        if group.as_str() != GROUP {
+        if !is_shared(group) {
             return Ok(Found::default());
         }
         let mut last = self.0.lock().await;
@@ -60,6 +58,17 @@ impl Foreign {
         }
         *last = Some((now, found.clone()));
         Ok(found)
+    }
+
+    /// A claim was refused: the lease is there, also if it is younger than the last look.
+    pub(super) fn met(&self, duty: &DutyKey) {
+        // Whoever holds the lock looks just now.
+        if is_shared(&duty.group)
+            && let Ok(mut last) = self.0.try_lock()
+            && let Some((_, found)) = &mut *last
+        {
+            found.leases.insert(duty.id.as_str().to_owned());
+        }
     }
 }
 

@@ -23,11 +23,6 @@ pub(super) fn holder_now(name: Vec<u8>, remaining: Duration) -> Option<HolderNow
     Some(HolderNow { instance, remaining })
 }
 
-/// A duty's id out of a key. A foreign instance may have written it unescaped.
-fn duty_id(part: &str) -> Option<DutyId> {
-    DutyId::unescape(part).or_else(|_| DutyId::new(part)).ok()
-}
-
 impl Redis {
     pub(super) async fn hold_claim(
         &self,
@@ -86,6 +81,7 @@ impl Redis {
         let outcome = reply.number()?;
         if outcome == 3 {
             let (holder, remaining) = (reply.bytes()?, reply.remaining()?);
+            self.foreign.met(&want.duty);
             return Ok(Claimed::HeldBy(holder_now(holder, remaining)));
         }
         let epoch = Epoch::new(reply.number()?)?;
@@ -150,8 +146,13 @@ impl Redis {
         let granted = self.call_one(&self.data, |incarnation| {
             self.script(Script::GroupDuties, incarnation, group)
         });
-        let mut ids: BTreeSet<String> = found.leases;
-        ids.extend(Reply::of(granted.await?)?.texts()?);
+        let granted: BTreeSet<String> = Reply::of(granted.await?)?.texts()?.into_iter().collect();
+        // What is granted under that very name is the lease of another duty, of an older version.
+        // What others keep under names that are no duty's is theirs, and must not stop us.
+        let leases = found.leases.into_iter().filter(|id| !granted.contains(id));
+        let leases = leases.filter_map(|id| Some(DutyId::new(id).ok()?.escaped().into_owned()));
+        let mut ids: BTreeSet<String> = leases.collect();
+        ids.extend(granted);
         let ids: Vec<String> = ids.into_iter().collect();
         let answers = self.call(&self.data, |incarnation| {
             let commands = ids.chunks(CHUNK).map(|chunk| {
@@ -172,7 +173,7 @@ impl Redis {
         Ok(holders)
     }
 
-    /// `None` for a foreign lease that is gone by now, or of something that is no duty's name.
+    /// `None` for a foreign lease that is gone by now.
     fn holder(
         &self,
         group: &GroupName,
@@ -188,12 +189,11 @@ impl Redis {
             self.saw(epoch);
         }
         let holder = holder_now(name, remaining);
-        // What others keep under such keys is theirs, and must not stop us.
-        if epoch.is_none() && (holder.is_none() || duty_id(id).is_none()) {
+        if epoch.is_none() && holder.is_none() {
             return Ok(None);
         }
-        let damaged = || StoreError::refused(Code::Damaged, format!("a duty named {id:?}"));
-        let duty = DutyKey { group: group.clone(), id: duty_id(id).ok_or_else(damaged)? };
+        let damaged = |_| StoreError::refused(Code::Damaged, format!("a duty named {id:?}"));
+        let duty = DutyKey { group: group.clone(), id: DutyId::unescape(id).map_err(damaged)? };
         Ok(Some(Holder { duty, epoch, holder }))
     }
 }

@@ -4,13 +4,15 @@
 //!
 //! `P` is the prefix, `G` the group, `I` the instance, `D` the duty id, each percent-escaped where
 //! needed. The first two are those of the poll lease layout, exactly, for the group `poll` and an
-//! empty prefix.
+//! empty prefix: in that group, which foreign instances may share, they have `I` and `D` as they
+//! are. Versions up to schema 2 escaped them there, too; what such members hold is theirs, and
+//! while one lives, a lease whose two names differ is written under both.
 //!
 //! | key | type | TTL | holds |
 //! |---|---|---|---|
 //! | `PG:node:I` | string | session | `1`: the heartbeat |
 //! | `PG:lease:D` | string | session | the instance id as it is |
-//! | `PG:session:I` | hash | session | nonce, note, ttl, evicted, mark |
+//! | `PG:session:I` | hash | session | nonce, note, ttl, evicted, mark, plain |
 //! | `PG:fence:D` | string | none | the newest epoch |
 //! | `PG:grants` | hash | none | `D` to nonce, `held` or `free`, and instance of the last grant |
 //! | `PG:members` | set | none | an index of `I`; what has expired goes when it is read |
@@ -81,8 +83,15 @@ use link::{Answer, Link, settle};
 use reply::Reply;
 use script::Script;
 
-/// The newest layout of keys that this version knows.
-const SCHEMA: u64 = 2;
+/// The newest layout of keys that this version knows: leases and heartbeats of the group that
+/// foreign instances may share have plain names.
+const SCHEMA: u64 = 3;
+
+/// The first layout that has floors of forgotten duties.
+const FLOORS: u64 = 2;
+
+/// The group of the poll lease layout: foreign instances may share its keys.
+pub const SHARED_GROUP: &str = "poll";
 
 /// Up to so many items go into one script, which nobody interrupts (R8).
 const CHUNK: usize = 500;
@@ -278,6 +287,15 @@ impl Redis {
         format!("{}{}:", self.prefix, group.escaped())
     }
 
+    /// The key of a duty's lease.
+    fn lease_key(&self, root: &str, duty: &DutyKey) -> String {
+        let id = match is_shared(&duty.group) {
+            true => duty.id.as_str().into(),
+            false => duty.id.escaped(),
+        };
+        [root, "lease:", &id].concat()
+    }
+
     /// The beginning of a call that works on one group.
     fn script(&self, script: Script, incarnation: &str, group: &GroupName) -> Cmd {
         let mut command = script.call(1);
@@ -299,9 +317,13 @@ fn is_reset(answer: &Answer) -> bool {
     answer.as_ref().is_err_and(|error| error.code() == Code::Reset)
 }
 
-/// Reads the name of an instance out of a key. A foreign one may have written it unescaped.
-fn instance(part: &str) -> Option<InstanceId> {
-    InstanceId::unescape(part).or_else(|_| InstanceId::new(part)).ok()
+fn is_shared(group: &GroupName) -> bool {
+    group.as_str() == SHARED_GROUP
+}
+
+/// Whether the lease of a duty has a name of its own for older versions.
+fn has_two_names(duty: &DutyKey) -> bool {
+    is_shared(&duty.group) && *duty.id.escaped() != *duty.id.as_str()
 }
 
 #[async_trait]

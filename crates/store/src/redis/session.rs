@@ -11,7 +11,7 @@ use tenure_core::{
 use super::link::Answer;
 use super::reply::{Reply, text};
 use super::script::Script;
-use super::{CHUNK, REMEMBERED_MS, Redis, error, instance, is_reset};
+use super::{CHUNK, REMEMBERED_MS, Redis, error, has_two_names, is_reset};
 
 /// The epoch to send for a hold: none ever has zero, so a hold of another session never stands.
 pub(super) fn epoch_for(session: &Session, hold: &Hold) -> u64 {
@@ -112,10 +112,13 @@ impl Redis {
         if chunks.is_empty() {
             chunks.push(&[]);
         }
-        // Only the newest mark can fit.
+        // Only the newest mark can fit. An older version may raise the epoch of a duty whose lease
+        // it knows by another name: there the epochs are looked at every time.
         let newest = holds.iter().map(|hold| hold.mark).max();
-        let mark =
-            |chunk: &&[Hold]| Hold::common_mark(chunk, session).filter(|m| Some(*m) == newest);
+        let mark = |chunk: &&[Hold]| {
+            let told = !chunk.iter().any(|hold| has_two_names(&hold.duty));
+            Hold::common_mark(chunk, session).filter(|mark| told && Some(*mark) == newest)
+        };
         let marks: Vec<_> = chunks.iter().map(mark).collect();
         let answers = self.call(&self.control, |incarnation| {
             let chunks = chunks.iter().zip(&marks).enumerate();
@@ -162,7 +165,7 @@ impl Redis {
         let mut command = Script::SessionKeep.call(1 + chunk.len());
         command.arg(self.marker());
         for hold in chunk {
-            command.arg([&root, "lease:", &*hold.duty.id.escaped()].concat());
+            command.arg(self.lease_key(&root, &hold.duty));
         }
         command
             .arg(incarnation)
@@ -237,7 +240,7 @@ impl Redis {
             let (id, nonce, note) = (reply.text()?, reply.text()?, reply.bytes()?);
             let (remaining, evicted) = (reply.remaining()?, reply.flag()?);
             // A foreign key whose name cannot be an instance's is nobody's heartbeat.
-            let Some(instance) = instance(&id) else {
+            let Ok(instance) = InstanceId::unescape(&id) else {
                 continue;
             };
             members.push(Member {

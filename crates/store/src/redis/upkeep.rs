@@ -12,7 +12,7 @@ use super::hold::holder_now;
 use super::link::settle;
 use super::reply::Reply;
 use super::script::Script;
-use super::{CHUNK, Redis, SCHEMA, error};
+use super::{CHUNK, FLOORS, Redis, error};
 
 /// How many keys the server looks at in one step.
 const STEP: usize = 1_000;
@@ -36,7 +36,7 @@ impl Redis {
         let answers = self.call(&self.data, |incarnation| {
             let commands = chunks.iter().map(|(group, chunk)| {
                 let mut command = self.script(Script::DutyForget, incarnation, group);
-                command.arg(reason.as_str()).arg(SCHEMA);
+                command.arg(reason.as_str()).arg(FLOORS);
                 for n in *chunk {
                     command.arg(&*duties[*n].id.escaped());
                 }

@@ -13,6 +13,8 @@
 -- The largest whole number that Lua keeps exactly; epochs and versions end there.
 local LARGEST = 9007199254740991
 local root = ARGV[2]
+-- The root of the group that foreign instances may share.
+local SHARED = string.sub(KEYS[1], 1, -1 - #'tenure:store') .. 'poll:'
 
 -- The error to return when the store is not the one that the caller knows; nil when it is.
 local function refused()
@@ -57,12 +59,20 @@ local function escape(name)
   end))
 end
 
+-- A name as it stands in the key of a lease or a heartbeat: as it was given where foreign instances
+-- may share these keys, else escaped. All other keys have the escaped form in every group.
+local function plain(name, head)
+  if (head or root) ~= SHARED or not string.find(name, '%', 1, true) then return name end
+  return (string.gsub(name, '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
 -- MGET of `<root><kind>:<id>` for n ids that begin at ARGV[first]; a key of another type reads as
 -- absent, where GET would stop the script. Also returns the keys.
 local function mget(kind, first, n)
   if n == 0 then return {}, {} end
   local keys, head = {}, root .. kind .. ':'
-  for i = 1, n do keys[i] = head .. ARGV[first + i - 1] end
+  local name = kind == 'lease' and plain or function(id) return id end
+  for i = 1, n do keys[i] = head .. name(ARGV[first + i - 1]) end
   return redis.call('MGET', unpack(keys)), keys
 end
 
@@ -84,6 +94,44 @@ end
 local function grants_of(first, n)
   if n == 0 then return {} end
   return redis.call('HMGET', root .. 'grants', unpack(ARGV, first, first + n - 1))
+end
+
+-- As mget('lease', first, n), and also finds a lease under the escaped name in a group that has
+-- plain ones: an older version has written it. The same key may be the lease of the id that is
+-- spelled so, hence it counts only while the duty's grant is of its value. A session knows its own
+-- leases by their plain names alone; `nonce` is that session's, if one asks.
+local function leases_of(first, n, grants, nonce)
+  local leases, keys = mget('lease', first, n)
+  for i = 1, n do
+    local key = root .. 'lease:' .. ARGV[first + i - 1]
+    if not leases[i] and key ~= keys[i] then
+      local grant, holder = grant_of(grants[i]), redis.call('MGET', key)[1]
+      if holder and grant.held and grant.instance == holder and grant.nonce ~= nonce then
+        leases[i], keys[i] = holder, key
+      end
+    end
+  end
+  return leases, keys
+end
+
+-- Whether a member of a version is there that knows the escaped names of leases only.
+local function older_member()
+  for _, id in ipairs(redis.call('SMEMBERS', root .. 'members')) do
+    local session = redis.call('HMGET', root .. 'session:' .. id, 'nonce', 'plain')
+    if session[1] and not session[2] then return true end
+  end
+  return false
+end
+
+-- Deletes the lease that an instance has on a duty, under both names.
+local function end_lease(id, instance)
+  local key, old = root .. 'lease:' .. plain(id), root .. 'lease:' .. id
+  redis.call('DEL', key)
+  if key == old or redis.call('MGET', old)[1] ~= instance then return end
+  -- Not when it is the lease of the id that is spelled so.
+  if not grant_of(redis.call('HGET', root .. 'grants', escape(id))).held then
+    redis.call('DEL', old)
+  end
 end
 
 -- The number of the group's last audit entry; nil when the key holds something else. The stream
@@ -127,12 +175,13 @@ local function holds_of(nonce, instance, most)
     local n = math.min(500, #ids - from + 1)
     local keys = {}
     for i = 1, n do
-      keys[i] = root .. 'lease:' .. ids[from + i - 1]
-      keys[n + i] = root .. 'fence:' .. ids[from + i - 1]
+      local id = ids[from + i - 1]
+      keys[i], keys[n + i] = root .. 'lease:' .. plain(id), root .. 'fence:' .. id
+      keys[2 * n + i] = root .. 'lease:' .. id
     end
     local found = redis.call('MGET', unpack(keys))
     for i = 1, n do
-      if found[i] == instance then
+      if found[i] == instance or found[2 * n + i] == instance then
         if #holds == most then return holds, true end
         holds[#holds + 1] = { ids[from + i - 1], found[n + i] or '' }
       end
@@ -145,7 +194,7 @@ end
 local function free(holds, nonce, instance, kind, reason, last, ms)
   for i = 1, #holds do
     local id, epoch = holds[i][1], holds[i][2]
-    redis.call('DEL', root .. 'lease:' .. id)
+    end_lease(id, instance)
     redis.call('HSET', root .. 'grants', id, grant_text(nonce, 'free', instance))
     last = record(last, kind, instance, id, epoch, reason, ms)
   end

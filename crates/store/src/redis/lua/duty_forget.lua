@@ -21,9 +21,9 @@ if not floor then return damaged(floor_key) end
 local last = last_entry()
 if not last then return damaged(root .. 'audit') end
 
-local leases, lease_keys = mget('lease', 5, n)
-local fences, fence_keys = mget('fence', 5, n)
 local grants = grants_of(5, n)
+local leases, lease_keys = leases_of(5, n, grants)
+local fences, fence_keys = mget('fence', 5, n)
 local reply, gone, before = {}, {}, floor
 for i = 1, n do
   local id, at = ARGV[4 + i], 3 * i - 2

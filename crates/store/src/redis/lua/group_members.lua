@@ -1,7 +1,7 @@
 -- The members of a group.
 --
 -- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
--- ARGV[3...]  instances, escaped, that may be foreign: they have a node key and no session of ours
+-- ARGV[3...]  instances, as their keys have them, that may be foreign: no session of ours
 -- reply    for each member five values:
 --          instance, escaped; nonce or ''; note; ms left; 1 when evicted or 0
 
@@ -14,7 +14,7 @@ end
 
 local ours, ids = {}, redis.call('SMEMBERS', root .. 'members')
 for _, id in ipairs(ids) do
-  local key, node = root .. 'session:' .. id, root .. 'node:' .. id
+  local key, node = root .. 'session:' .. id, root .. 'node:' .. plain(id)
   local session = redis.call('HMGET', key, 'nonce', 'note', 'ttl', 'evicted')
   if session[1] then
     local left, ttl = redis.call('PTTL', key), tonumber(session[3])
@@ -32,7 +32,8 @@ for _, id in ipairs(ids) do
   end
 end
 for i = 3, #ARGV do
-  local left = redis.call('PTTL', root .. 'node:' .. ARGV[i])
-  if not ours[ARGV[i]] and left ~= -2 then add(ARGV[i], '', '', left, 0) end
+  local left, id = redis.call('PTTL', root .. 'node:' .. ARGV[i]), escape(ARGV[i])
+  -- An older version escapes its name in this key, too.
+  if not (ours[id] or ours[ARGV[i]]) and left ~= -2 then add(id, '', '', left, 0) end
 end
 return reply

@@ -10,6 +10,9 @@
 --
 -- A lease is somebody's as long as its key is there, whoever wrote it: instances that only share
 -- the keys know nothing else. It ends with its session, because it gets no longer TTL than that.
+-- Where the plain name of a lease is not the escaped one, members of an older version look at the
+-- escaped one only. While one is there, the lease is written under both; the first that is not
+-- keeps older versions from opening the store.
 
 local refusal = refused()
 if refusal then return refusal end
@@ -24,7 +27,7 @@ if left < 1 or left > ttl then left = ttl end
 local last = last_entry()
 if not last then return damaged(root .. 'audit') end
 local ms, now = unix_time()
-local marker = redis.call('HMGET', KEYS[1], 'base', 'run_id')
+local marker = redis.call('HMGET', KEYS[1], 'base', 'run_id', 'breaking')
 local base = count(marker[1])
 if not base then return damaged(KEYS[1]) end
 -- After a restart the last grants may be forgotten: nothing at or below them is granted again.
@@ -39,10 +42,11 @@ local floor = count(redis.call('GET', root .. 'floor'))
 if not floor then return damaged(root .. 'floor') end
 
 local n = (#ARGV - 7) / 2
-local leases, lease_keys = mget('lease', 8, n)
-local fences, fence_keys = mget('fence', 8, n)
 local grants = grants_of(8, n)
+local leases, lease_keys = leases_of(8, n, grants, nonce)
+local fences, fence_keys = mget('fence', 8, n)
 local reply, granted, caps, ttls = { 0 }, {}, {}, {}
+local two_names, older = false, false
 for i = 1, n do
   local holder, fence, grant = leases[i], count(fences[i]), grant_of(grants[i])
   if not fence then return damaged(fence_keys[i]) end
@@ -72,10 +76,15 @@ for i = 1, n do
       return redis.error_reply('EXHAUSTED no epoch is left for ' .. ARGV[7 + i])
     end
     granted[#granted + 1] = { i, epoch, grant, fences[i] or '' }
+    two_names = two_names or lease_keys[i] ~= root .. 'lease:' .. ARGV[7 + i]
     reply[at], reply[at + 1], reply[at + 2] = 1, epoch, 0
   end
 end
 
+if two_names then older = older_member() end
+if two_names and not older and (count(marker[3]) or 0) < 3 then
+  redis.call('HSET', KEYS[1], 'schema', '3', 'breaking', '3')
+end
 if restarted then
   redis.call('HSET', KEYS[1], 'base', decimal(base), 'run_id', run_id or marker[2])
 end
@@ -84,6 +93,9 @@ for g = 1, #granted do
   local i, epoch, grant, before = unpack(granted[g])
   local id = ARGV[7 + i]
   redis.call('SET', lease_keys[i], instance, 'PX', decimal(left))
+  if older then
+    redis.call('SET', root .. 'lease:' .. id, instance, 'NX', 'PX', decimal(left))
+  end
   redis.call('SET', fence_keys[i], decimal(epoch))
   redis.call('HSET', root .. 'grants', id, text)
   if grant.held then

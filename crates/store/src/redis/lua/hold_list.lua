@@ -9,9 +9,9 @@
 local refusal = refused()
 if refusal then return refusal end
 local n = #ARGV - 2
-local leases, keys = mget('lease', 3, n)
-local fences = mget('fence', 3, n)
 local grants = grants_of(3, n)
+local leases, keys = leases_of(3, n, grants)
+local fences = mget('fence', 3, n)
 local reply = {}
 for i = 1, n do
   local holder, grant, at = leases[i], grant_of(grants[i]), 3 * i - 2

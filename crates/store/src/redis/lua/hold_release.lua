@@ -10,7 +10,7 @@ local refusal = refused()
 if refusal then return refusal end
 local instance, nonce, reason = ARGV[3], ARGV[4], ARGV[5]
 local n = (#ARGV - 5) / 2
-local leases, keys = mget('lease', 6, n)
+local leases = mget('lease', 6, n)
 local fences = mget('fence', 6, n)
 local grants = grants_of(6, n)
 local last = last_entry()
@@ -23,7 +23,7 @@ for i = 1, n do
   if fences[i] ~= epoch or grant.nonce ~= nonce or (leases[i] and leases[i] ~= instance) then
     reply[i] = 3
   elseif leases[i] and grant.held then
-    redis.call('DEL', keys[i])
+    end_lease(id, instance)
     redis.call('HSET', root .. 'grants', id, text)
     last = record(last, 'released', instance, id, epoch, reason, ms)
     reply[i], freed = 1, true

@@ -25,7 +25,7 @@ redis.call('SET', barred, '1', 'PX', ARGV[7])
 if first then last = record(last, 'evicted', instance, '', '', reason, ms) end
 if nonce and now then
   free(holds, nonce, instance, 'evicted', reason, last, ms)
-  redis.call('DEL', session, root .. 'node:' .. escaped)
+  redis.call('DEL', session, root .. 'node:' .. plain(escaped), root .. 'node:' .. escaped)
   redis.call('SREM', root .. 'members', escaped)
 elseif nonce then
   redis.call('HSET', session, 'evicted', '1')

@@ -20,7 +20,7 @@ redis.call('SISMEMBER', root .. 'members', escaped)
 local ms = unix_time()
 last = free(holds, nonce, instance, 'released', reason, last, ms)
 if open then
-  redis.call('DEL', session, root .. 'node:' .. escaped)
+  redis.call('DEL', session, root .. 'node:' .. plain(escaped))
   redis.call('SREM', root .. 'members', escaped)
   record(last, 'left', instance, '', '', reason, ms)
 end

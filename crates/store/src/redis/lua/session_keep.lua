@@ -14,7 +14,7 @@
 local refusal = refused()
 if refusal then return refusal end
 local instance, escaped, ttl = ARGV[3], ARGV[4], ARGV[6]
-local session, node = root .. 'session:' .. escaped, root .. 'node:' .. escaped
+local session, node = root .. 'session:' .. escaped, root .. 'node:' .. plain(escaped)
 local stored = redis.call('HMGET', session, 'nonce', 'evicted', 'ttl', 'mark')
 if stored[1] ~= ARGV[5] or stored[2] == '1' then return -1 end
 -- The mark counts the grants of this session. While it stands still, a lease in the instance's
@@ -34,6 +34,12 @@ call('PEXPIRE', root .. 'spent:' .. ARGV[5], ARGV[7])
 for i = 1, n do
   if leases[i] == instance and (confirmed or fences[i] == ARGV[10 + n + i]) then
     call('PEXPIRE', KEYS[1 + i], ttl)
+    -- The name that the claim has also written for members of an older version.
+    local id = root == SHARED and string.sub(KEYS[1 + i], #root + #'lease:' + 1)
+    if id and string.find(id, '[^A-Za-z0-9._:@-]') then
+      local old = root .. 'lease:' .. escape(id)
+      if call('MGET', old)[1] == instance then call('PEXPIRE', old, ttl) end
+    end
   else
     reply[#reply + 1] = i
   end

@@ -12,7 +12,7 @@
 local refusal = refused()
 if refusal then return refusal end
 local instance, escaped, nonce, ttl = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local session, node = root .. 'session:' .. escaped, root .. 'node:' .. escaped
+local session, node = root .. 'session:' .. escaped, root .. 'node:' .. plain(escaped)
 local barred, spent = root .. 'barred:' .. escaped, root .. 'spent:' .. nonce
 
 if redis.call('EXISTS', barred) == 1 then
@@ -40,7 +40,7 @@ if not last then return damaged(root .. 'audit') end
 redis.call('SISMEMBER', root .. 'members', escaped)
 redis.call('SISMEMBER', KEYS[2], ARGV[3])
 redis.call('HSET', session, 'nonce', nonce, 'note', ARGV[8], 'ttl', ttl, 'evicted', '0',
-  'mark', ARGV[10])
+  'mark', ARGV[10], 'plain', '1')
 redis.call('PEXPIRE', session, ttl)
 redis.call('SET', node, '1', 'PX', ttl)
 redis.call('SET', spent, '1', 'PX', ARGV[9])

@@ -38,6 +38,7 @@ local function end_session(head, id)
   seen[key], sessions = true, sessions + 1
   doomed[#doomed + 1] = key
   doomed[#doomed + 1] = head .. 'node:' .. id
+  doomed[#doomed + 1] = head .. 'node:' .. plain(id, head)
 end
 
 for g = 1, #groups do
@@ -50,17 +51,20 @@ for g = 1, #groups do
   for from = 1, grants.err and 0 or #grants, 1000 do
     local keys, to = {}, math.min(from + 999, #grants)
     for i = from, to, 2 do
+      keys[#keys + 1] = head .. 'lease:' .. plain(grants[i], head)
       keys[#keys + 1] = head .. 'lease:' .. grants[i]
       keys[#keys + 1] = head .. 'fence:' .. grants[i]
     end
-    local found = redis.call('MGET', unpack(keys))
+    local found, at = redis.call('MGET', unpack(keys)), 1
     for i = from, to, 2 do
-      local lease, fence = found[i - from + 1], found[i - from + 2]
       local grant = grant_of(grants[i + 1])
-      if lease and grant.held and lease == grant.instance then
-        doomed[#doomed + 1] = keys[i - from + 1]
+      for name = at, at + 1 do
+        if found[name] and grant.held and found[name] == grant.instance then
+          doomed[#doomed + 1] = keys[name]
+        end
       end
-      base = math.max(base, count(fence) or 0)
+      base = math.max(base, count(found[at + 2]) or 0)
+      at = at + 3
     end
   end
 end

@@ -3,6 +3,7 @@
 mod clock;
 mod keys;
 mod kit;
+mod names;
 mod opening;
 mod poll_lease;
 mod reset;
