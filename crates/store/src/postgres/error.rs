@@ -5,47 +5,67 @@ use std::error::Error as _;
 use deadpool_postgres::PoolError;
 use tenure_core::{Code, StoreError};
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 
 /// The code that `assert_hold` raises.
 const NOT_HELD: &str = "TN001";
 
-/// An error of a statement. What is on this list surely did not happen; anything else may have.
+/// An error of a statement. What is on the list of [`judge`] surely did not happen; anything else
+/// may have.
 pub fn of_statement(error: &Error) -> StoreError {
     let Some(db) = error.as_db_error() else {
         return StoreError::unknown(Code::Lost, describe(error));
     };
-    let detail = db.message().to_owned();
-    let state = db.code();
-    let refused_code = match state.code() {
-        NOT_HELD => Some(Code::Fenced),
+    let ends_connection = matches!(db.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
+    judge(db.code().code(), db.message(), ends_connection)
+}
+
+/// Tells an error that came before the commit from one that may have come after it.
+///
+/// Classes are listed where every condition in them is raised while a statement runs, or instead of
+/// its commit. An error that ends the connection is not believed, whatever its code: the server may
+/// send one after the commit.
+fn judge(state: &str, message: &str, ends_connection: bool) -> StoreError {
+    let class = state.get(..2).unwrap_or_default();
+    let code = match state {
+        NOT_HELD => Code::Fenced,
         // Lock not available, serialization failure, deadlock: rolled back, try again.
-        "55P03" | "40001" | "40P01" => Some(Code::Busy),
+        "55P03" | "40001" | "40P01" => Code::Busy,
         // Read-only transaction: a standby.
-        "25006" => Some(Code::ReadOnly),
+        "25006" => Code::ReadOnly,
         // Disk full, out of memory, too many connections, other insufficient resources.
-        "53100" | "53200" | "53300" | "53000" => Some(Code::Full),
-        "42501" => Some(Code::Denied),
+        "53100" | "53200" | "53300" | "53000" => Code::Full,
+        "42501" => Code::Denied,
         // Check violation: our own limits on epochs and versions.
-        "23514" => Some(Code::Exhausted),
+        "23514" => Code::Exhausted,
         // Undefined table, function or schema.
-        "42P01" | "42883" | "3F000" => Some(Code::NeedsMigration),
+        "42P01" | "42883" | "3F000" => Code::NeedsMigration,
         // Raised by somebody's trigger; what our functions raise has codes of its own.
-        "P0001" => Some(Code::Unstorable),
-        _ => None,
+        "P0001" => Code::Unstorable,
+        // Transaction rollback: the class also has 40003, statement completion unknown.
+        "40000" | "40002" => Code::Failed,
+        _ => match class {
+            // Data exception, constraint, limits of the program (a value too long for an index).
+            "22" | "23" | "54" => Code::Unstorable,
+            // Feature not supported, cardinality, cursor, transaction state, statement name,
+            // triggered change, authorization, transaction termination, routines (ours and other
+            // languages'), catalog, schema, syntax or access, check option, resources, object
+            // state, PL/pgSQL.
+            "0A" | "21" | "24" | "25" | "26" | "27" | "28" | "2D" | "2F" | "38" | "39" | "3D"
+            | "3F" | "42" | "44" | "53" | "55" | "P0" => Code::Failed,
+            // Connection exception, operator intervention, system or internal error.
+            "08" | "57" | "58" | "XX" => return StoreError::unknown(Code::Lost, message),
+            _ => return StoreError::unknown(Code::Failed, format!("{message} ({state})")),
+        },
     };
-    if let Some(code) = refused_code {
-        return StoreError::refused(code, detail);
+    if ends_connection {
+        return StoreError::unknown(Code::Lost, format!("{message} ({state})"));
     }
-    match state.code().get(..2) {
-        // Connection exception, operator intervention, system error: the commit may be through.
-        Some("08" | "57" | "58" | "XX") | None => StoreError::unknown(Code::Lost, detail),
-        // Data exception, constraint, limits of the program (a value too long for an index).
-        Some("22" | "23" | "54") => {
-            StoreError::refused(Code::Unstorable, format!("{detail} ({})", state.code()))
+    match code {
+        Code::Failed | Code::Unstorable if state != "P0001" => {
+            StoreError::refused(code, format!("{message} ({state})"))
         }
-        // Every other class is an error before the commit.
-        Some(_) => StoreError::refused(Code::Failed, format!("{detail} ({})", state.code())),
+        _ => StoreError::refused(code, message),
     }
 }
 
@@ -92,5 +112,63 @@ fn describe(error: &Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_counts_as_refused_only_when_it_is_on_the_list() {
+        for (state, code) in [
+            ("TN001", Code::Fenced),
+            ("55P03", Code::Busy),
+            ("40001", Code::Busy),
+            ("40P01", Code::Busy),
+            ("40000", Code::Failed),
+            ("40002", Code::Failed),
+            ("25006", Code::ReadOnly),
+            ("25P02", Code::Failed),
+            ("53100", Code::Full),
+            ("42501", Code::Denied),
+            ("42601", Code::Failed),
+            ("42P01", Code::NeedsMigration),
+            ("23514", Code::Exhausted),
+            ("23505", Code::Unstorable),
+            ("22021", Code::Unstorable),
+            ("54000", Code::Unstorable),
+            ("P0001", Code::Unstorable),
+            ("26000", Code::Failed),
+        ] {
+            let error = judge(state, "no", false);
+            assert!(!error.is_unknown() && error.code() == code, "{state}: {error}");
+            let fatal = judge(state, "no", true);
+            assert!(fatal.is_unknown() && fatal.code() == Code::Lost, "{state}: {fatal}");
+        }
+    }
+
+    #[test]
+    fn every_other_error_may_have_come_after_the_commit() {
+        for (state, code) in [
+            // Statement completion unknown, and a code of its class that nobody has defined yet.
+            ("40003", Code::Failed),
+            ("40999", Code::Failed),
+            ("08006", Code::Lost),
+            ("57P01", Code::Lost),
+            ("57014", Code::Lost),
+            ("58030", Code::Lost),
+            ("XX000", Code::Lost),
+            // Of a foreign server, of a pooler or an extension, of the future, of nobody.
+            ("HV000", Code::Failed),
+            ("ZZ123", Code::Failed),
+            ("TN999", Code::Failed),
+            ("00000", Code::Failed),
+            ("", Code::Failed),
+            ("é", Code::Failed),
+        ] {
+            let error = judge(state, "no", false);
+            assert!(error.is_unknown() && error.code() == code, "{state}: {error}");
+        }
     }
 }
