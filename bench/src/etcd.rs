@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use etcd_client::{
-    Client, Compare, CompareOp, DeleteOptions, KvClient, LeaseKeepAliveStream, LeaseKeeper,
-    PutOptions, Txn, TxnOp,
-};
+use tenure_etcd::{Client, Compare, DeleteRange, KeepAlive, Limits, Txn, TxnOp};
 use tokio::task::JoinSet;
 
 use crate::SIZES;
@@ -22,19 +19,18 @@ const AT_ONCE: usize = 64;
 struct Raw {
     client: Client,
     lease: i64,
-    asks: LeaseKeeper,
-    answers: LeaseKeepAliveStream,
+    stream: KeepAlive,
     prefix: String,
     holds: usize,
 }
 
 impl Raw {
-    async fn new(hosts: &[&str], holds: usize) -> Result<Self> {
-        let mut client = Client::connect(hosts, None).await?;
-        let lease = client.lease_grant(3600, None).await?.id();
-        let (asks, answers) = client.lease_keep_alive(lease).await?;
+    async fn new(host: &str, holds: usize) -> Result<Self> {
+        let client = Client::connect(host, &Limits::default()).await?;
+        let lease = client.lease_grant(0, 3600).await?.id;
+        let (stream, _) = client.lease_keep_alive(lease).await?;
         let prefix = format!("raw{holds}-{}/", std::process::id());
-        Ok(Self { client, lease, asks, answers, prefix, holds })
+        Ok(Self { client, lease, stream, prefix, holds })
     }
 
     fn key(&self, kind: &str, n: usize) -> String {
@@ -48,7 +44,7 @@ impl Raw {
             loop {
                 while running.len() < AT_ONCE {
                     let Some(txn) = txns.next() else { break };
-                    running.spawn(one(self.client.kv_client(), txn));
+                    running.spawn(one(self.client.clone(), txn));
                 }
                 match running.join_next().await {
                     Some(done) => done??,
@@ -61,27 +57,21 @@ impl Raw {
 
     /// One message on the open stream, however many keys hang on the lease.
     async fn keep_alive(&mut self) -> Result<Duration> {
-        let (asks, answers) = (&mut self.asks, &mut self.answers);
         let asking = async {
-            asks.keep_alive().await?;
-            let answer = answers.message().await?.context("the stream has ended")?;
-            ensure!(answer.ttl() > 0, "the lease has ended");
+            let answer = self.stream.extend().await?;
+            ensure!(answer.ttl > 0, "the lease has ended");
             Ok(())
         };
         Ok(timed(asking).await?.0)
     }
 
     async fn claim(&mut self) -> Result<Duration> {
-        let all = DeleteOptions::new().with_prefix();
-        self.client.delete(format!("{}lease/", self.prefix), Some(all)).await?;
-        let put = |n| {
-            let leased = PutOptions::new().with_lease(self.lease);
-            TxnOp::put(self.key("lease", n), "me", Some(leased))
-        };
+        let [first, end] = ['/', '0'].map(|last| format!("{}lease{last}", self.prefix));
+        self.client.delete_range(&DeleteRange::between(first, end)).await?;
+        let put = |n| TxnOp::put_leased(self.key("lease", n), "me", self.lease);
         let places: Vec<usize> = (0..self.holds).collect();
         let txn = |part: &[usize]| {
-            let free =
-                |n: &usize| Compare::create_revision(self.key("lease", *n), CompareOp::Equal, 0);
+            let free = |n: &usize| Compare::mod_revision(self.key("lease", *n), 0);
             let compares: Vec<Compare> = part.iter().map(free).collect();
             Txn::new().when(compares).and_then(part.iter().map(|n| put(*n)).collect::<Vec<_>>())
         };
@@ -92,26 +82,27 @@ impl Raw {
     async fn commit(&mut self, round: usize) -> Result<Duration> {
         let txn = |n| {
             let key = self.key("checkpoint", n);
-            let fits = Compare::version(key.as_str(), CompareOp::Equal, round as i64);
-            Txn::new().when([fits]).and_then([TxnOp::put(key, DOCUMENT, None)])
+            let fits = Compare::version(key.as_str(), round as i64);
+            Txn::new().when([fits]).and_then([TxnOp::put(key, DOCUMENT)])
         };
         self.send((0..self.holds).map(txn).collect()).await
     }
 }
 
-async fn one(mut kv: KvClient, txn: Txn) -> Result<()> {
-    ensure!(kv.txn(txn).await?.succeeded(), "a raw transaction was refused");
+async fn one(client: Client, txn: Txn) -> Result<()> {
+    ensure!(client.txn(&txn).await?.succeeded, "a raw transaction was refused");
     Ok(())
 }
 
 pub async fn run() -> Result<Vec<Row>> {
     let url = testkit::service(testkit::TEST_ETCD).context("no etcd is given")?;
-    let hosts: Vec<&str> = url.trim_start_matches("etcd://").split(',').collect();
+    let hosts = url.trim_start_matches("etcd://");
+    let host = hosts.split(',').next().context("no etcd is given")?;
     let mut rows = Vec::new();
     for holds in SIZES {
         // Ten thousand raw transactions take seconds.
         let rounds = if holds > 100 { 7 } else { rounds(holds) };
-        let mut raw = Raw::new(&hosts, holds).await?;
+        let mut raw = Raw::new(host, holds).await?;
         let prefix = format!("bench{holds}-{}/", std::process::id());
         let mut ours = Ours::new(&format!("{url}?prefix={prefix}"), holds).await?;
         let mut times: Times = Default::default();

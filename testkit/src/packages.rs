@@ -23,8 +23,6 @@ pub const NEEDS: &[Need] = &[
     Need { binary: "haproxy", package: "haproxy" },
     Need { binary: "etcd", package: "etcd-server" },
     Need { binary: "etcdctl", package: "etcd-client" },
-    // The etcd client is compiled from its protocol files.
-    Need { binary: "protoc", package: "protobuf-compiler" },
     // SQLite is compiled from its source.
     Need { binary: "cc", package: "build-essential" },
 ];

@@ -11,7 +11,7 @@ use crate::servers::{self, Servers};
 use crate::tidy;
 
 /// Feature sets of `tenure-store` that users may choose.
-const STORE_FEATURES: &[&str] = &["memory", "file", "sqlite", "postgres,redis", "full"];
+const STORE_FEATURES: &[&str] = &["memory", "file", "sqlite", "postgres,redis", "etcd", "full"];
 /// The same of the lists of targets.
 const TARGETS_FEATURES: &[&str] = &["", "redis", "postgres", "sqlite", "http", "tls"];
 

@@ -12,7 +12,7 @@
 //! | `redis://...`, `rediss://...` | `redis` | `redis` |
 //! | `etcd://...` | `etcd` | `etcd` |
 //!
-//! Encrypted connections to PostgreSQL and Redis are the feature `tls`.
+//! Encrypted connections are the feature `tls`.
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub mod beside;
@@ -41,7 +41,7 @@ pub mod signing;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod state;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "tls"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "etcd", feature = "tls"))]
 mod tls;
 pub mod transfer;
 mod url;

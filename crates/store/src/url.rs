@@ -233,8 +233,8 @@ impl StoreUrl {
         let (credentials, place, query) = parts(&self.rest)?;
         let passed_on: Vec<&str> = query.split('&').filter(|part| !part.is_empty()).collect();
         let parts = etcd_parts(credentials, place, &passed_on)?;
-        let identity = parts.certificate.map(Into::into).zip(parts.key.map(Into::into));
-        let tls = crate::etcd::Tls { authority: parts.authority.map(Into::into), identity };
+        let identity = parts.certificate.zip(parts.key);
+        let tls = crate::etcd::Tls { authority: parts.authority, identity };
         Ok(crate::etcd::Settings {
             hosts: parts.hosts,
             user: parts.user,

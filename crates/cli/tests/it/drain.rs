@@ -113,7 +113,6 @@ fn an_instance_is_drained_and_evicted_on_redis() {
 }
 
 #[test]
-#[cfg(feature = "etcd")]
 fn an_instance_is_drained_and_evicted_on_etcd() {
     let Some(server) = service(testkit::TEST_ETCD) else { return };
     drain_and_evict(&format!("{server}?prefix={}/", name()));

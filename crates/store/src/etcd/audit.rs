@@ -6,13 +6,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use etcd_client::{GetOptions, KeyValue, SortOrder, SortTarget, TxnOp};
 use tenure_core::store::{AuditEntry, AuditKind, AuditRange};
 use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreError};
+use tenure_etcd::{Client, DeleteRange, KeyValue, Range, TxnOp};
 use tokio::time::timeout;
 
 use super::error::Trouble;
-use super::link::{ATTEMPT, Open};
+use super::link::ATTEMPT;
 use super::read::end_of;
 use super::{CHUNK, Etcd, PAGE, error, key};
 
@@ -64,7 +64,7 @@ impl Trail<'_> {
             instance.as_str(),
             self.reason
         );
-        TxnOp::put(name, value, None)
+        TxnOp::put(name, value)
     }
 }
 
@@ -115,27 +115,23 @@ impl Etcd {
     ) -> Result<(Vec<AuditEntry>, bool), StoreError> {
         // The first and the last revision of the page may be of no use.
         let limit = wanted + 2 * SAME_REVISION;
-        let options = GetOptions::new()
-            .with_range(end_of(folder))
-            .with_min_create_revision((after >> INDEX_BITS) as i64)
-            .with_sort(SortTarget::Create, SortOrder::Ascend)
-            .with_limit(limit as i64);
-        let sent = |open: Open| {
-            let (folder, options) = (folder.to_owned(), options.clone());
-            async move { open.kv().get(folder, Some(options)).await }
+        let range = &Range {
+            min_create_revision: (after >> INDEX_BITS) as i64,
+            limit: limit as i64,
+            ..Range::between(folder, end_of(folder)).by_creation()
         };
+        let sent = |client: Client| async move { client.range(range).await };
         let repeated = self.link.repeat(ATTEMPT, sent).await;
-        let mut response = repeated.map_err(Trouble::into_error)?;
-        let found = response.take_kvs();
+        let found = repeated.map_err(Trouble::into_error)?.kvs;
         let more = found.len() == limit;
         // Where the page was cut, records of the last revision may be missing.
         let whole = match found.last() {
-            Some(last) if more => last.create_revision(),
+            Some(last) if more => last.create_revision,
             _ => i64::MAX,
         };
         let mut page = found
             .iter()
-            .filter(|found| found.create_revision() < whole)
+            .filter(|found| found.create_revision < whole)
             .map(|found| entry(group, found))
             .collect::<Result<Vec<_>, _>>()?;
         page.sort_by_key(|entry| entry.seq);
@@ -170,47 +166,36 @@ impl Etcd {
     pub(super) async fn audit_trim(&self, group: &GroupName) {
         let folder = self.keys.audits(group);
         let kept = self.retention().audit_kept as i64;
-        let count = GetOptions::new().with_range(end_of(&folder)).with_count_only();
-        let counting = |open: Open| {
-            let (folder, count) = (folder.clone(), count.clone());
-            async move { open.kv().get(folder, Some(count)).await }
-        };
+        let all = || Range::between(folder.as_str(), end_of(&folder));
+        let count = &Range { count_only: true, ..all() };
+        let counting = |client: Client| async move { client.range(count).await };
         let Ok(counted) = self.link.repeat(ATTEMPT, counting).await else {
             return;
         };
-        let surplus = counted.count() - kept;
+        let surplus = counted.count - kept;
         if surplus <= 0 {
             return;
         }
-        let options = GetOptions::new()
-            .with_range(end_of(&folder))
-            .with_keys_only()
-            .with_limit(surplus.min(TRIMMED));
-        let oldest = |open: Open| {
-            let (folder, options) = (folder.clone(), options.clone());
-            async move { open.kv().get(folder, Some(options)).await }
-        };
+        let surplus = &Range { keys_only: true, limit: surplus.min(TRIMMED), ..all() };
+        let oldest = |client: Client| async move { client.range(surplus).await };
         let Ok(mut oldest) = self.link.repeat(ATTEMPT, oldest).await else {
             return;
         };
-        let Some(last) = oldest.take_kvs().pop() else {
+        let Some(last) = oldest.kvs.pop() else {
             return;
         };
-        let options = etcd_client::DeleteOptions::new().with_range([last.key(), &[0]].concat());
-        let cut = |open: Open| {
-            let (folder, options) = (folder.clone(), options.clone());
-            async move { open.kv().delete(folder, Some(options)).await }
-        };
+        let oldest = &DeleteRange::between(folder.as_str(), [&last.key[..], &[0]].concat());
+        let cut = |client: Client| async move { client.delete_range(oldest).await };
         let _ = self.link.attempt(ATTEMPT, cut).await;
     }
 }
 
 fn entry(group: &GroupName, found: &KeyValue) -> Result<AuditEntry, StoreError> {
     let damaged = || error::damaged("a record of the audit trail");
-    let name = std::str::from_utf8(found.key()).map_err(|_| damaged())?;
+    let name = std::str::from_utf8(&found.key).map_err(|_| damaged())?;
     let index = name.rsplit('-').next().and_then(|index| u64::from_str_radix(index, 16).ok());
     let index = index.filter(|index| index >> INDEX_BITS == 0).ok_or_else(damaged)?;
-    let value = std::str::from_utf8(found.value()).map_err(|_| damaged())?;
+    let value = std::str::from_utf8(&found.value).map_err(|_| damaged())?;
     let parts: Vec<&str> = value.split('\t').collect();
     let [kind, unix_ms, epoch, duty, instance, reason] = parts[..] else {
         return Err(damaged());
@@ -221,7 +206,7 @@ fn entry(group: &GroupName, found: &KeyValue) -> Result<AuditEntry, StoreError> 
         id => Some(DutyKey { group: group.clone(), id: DutyId::new(id)? }),
     };
     Ok(AuditEntry {
-        seq: (found.create_revision() as u64) << INDEX_BITS | index,
+        seq: (found.create_revision as u64) << INDEX_BITS | index,
         unix_ms: unix_ms.parse().map_err(|_| damaged())?,
         kind: AuditKind::parse(kind).ok_or_else(damaged)?,
         instance: InstanceId::new(instance)?,

@@ -1,11 +1,9 @@
 //! Checkpoints and their history.
 
-use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse,
-};
 use futures_util::future::join_all;
 use tenure_core::store::{Checkpoint, Commit, Committed, check};
 use tenure_core::{DutyKey, Epoch, Session, StoreError, Version};
+use tenure_etcd::{Compare, DeleteRange, KeyValue, Outcome, Range, Txn, TxnOp, TxnOpResponse};
 
 use super::key::{self, Fence};
 use super::link::Call;
@@ -31,8 +29,8 @@ struct Seen {
 }
 
 fn versioned(found: &KeyValue) -> Result<Checkpoint, StoreError> {
-    let version = Version::from_i64(found.version())?;
-    Ok(Checkpoint { version, ..key::unpack(found.value())? })
+    let version = Version::from_i64(found.version)?;
+    Ok(Checkpoint { version, ..key::unpack(&found.value)? })
 }
 
 impl Etcd {
@@ -60,7 +58,7 @@ impl Etcd {
         let slots = self.ground(&store)?.record.retention.history_slots;
         let kept = self.link.range(&self.keys.history(duty), DOCUMENTS as i64).await?;
         let newest_first = kept.iter().rev().take(slots);
-        newest_first.map(|found| key::unpack(found.value())).collect()
+        newest_first.map(|found| key::unpack(&found.value)).collect()
     }
 
     pub(super) async fn checkpoint_commit(
@@ -112,7 +110,7 @@ impl Etcd {
     async fn newest_epoch(&self, duty: &DutyKey) -> Result<Epoch, StoreError> {
         let keys = [get(&self.keys.fence(duty)), get(&self.keys.checkpoint(duty))];
         let [fence, stored] = self.link.read(keys).await?;
-        let granted = fence.first().map(|found| Fence::parse(found.value())).transpose()?;
+        let granted = fence.first().map(|found| Fence::parse(&found.value)).transpose()?;
         let stored = stored.first().map(versioned).transpose()?;
         let granted = granted.map_or(Epoch::ZERO, |fence| fence.epoch);
         Ok(granted.max(stored.map_or(Epoch::ZERO, |stored| stored.epoch)))
@@ -126,27 +124,26 @@ impl Etcd {
         part: &[Write<'_>],
     ) -> Result<Vec<Committed>, StoreError> {
         let slots = self.retention().history_slots as u64;
-        let version_of = || Some(GetOptions::new().with_keys_only());
         let (mut ops, mut looks) = (Vec::new(), Vec::new());
         for write in part {
             let duty = &write.commit.hold.duty;
             let (fence, name) = (self.keys.fence(duty), self.keys.checkpoint(duty));
             let compares = [
                 equals(&fence, Fence::of(&write.commit.hold).text()),
-                Compare::version(name.as_str(), CompareOp::Equal, write.commit.expected.as_i64()),
+                Compare::version(name.as_str(), write.commit.expected.as_i64()),
             ];
             let number = write.version.get();
             let mut writes = vec![
                 // Without a lease: a checkpoint outlives everybody.
-                TxnOp::put(name.as_str(), write.value.clone(), None),
-                TxnOp::put(self.keys.history_at(duty, number), write.value.clone(), None),
+                TxnOp::put(name.as_str(), write.value.clone()),
+                TxnOp::put(self.keys.history_at(duty, number), write.value.clone()),
             ];
             if number > slots {
                 let oldest = self.keys.history_at(duty, number - slots + 1);
-                let older = DeleteOptions::new().with_range(oldest);
-                writes.push(TxnOp::delete(self.keys.history(duty), Some(older)));
+                writes.push(DeleteRange::between(self.keys.history(duty), oldest).into());
             }
-            let look = [get(&fence), TxnOp::get(name, version_of())];
+            let version = TxnOp::get(Range { keys_only: true, ..Range::of(name) });
+            let look = [get(&fence), version];
             looks.extend(look.clone());
             ops.push(TxnOp::txn(Txn::new().when(compares).and_then(writes).or_else(look)));
         }
@@ -160,10 +157,12 @@ impl Etcd {
             .and_then(ops)
             .or_else(fences);
         let done = self.link.weighed(call, txn, self.keys.never()).await?;
-        let responses = done.response.op_responses();
-        if let Some(TxnOpResponse::Get(store)) = responses.get(part.len()) {
+        let responses = done.response.responses;
+        if let Some(Outcome::Get(store)) =
+            responses.get(part.len()).and_then(|r| r.outcome.as_ref())
+        {
             // It has happened; a store that is another one now shows at the next call.
-            let _ = self.ground(store.kvs());
+            let _ = self.ground(&store.kvs);
         }
         let mut committed = Vec::with_capacity(part.len());
         for (write, response) in part.iter().zip(responses) {
@@ -194,12 +193,12 @@ impl Etcd {
     async fn settle(&self, write: &Write<'_>, seen: Seen) -> Result<Committed, StoreError> {
         let [stored] =
             self.link.read([get(&self.keys.checkpoint(&write.commit.hold.duty))]).await?;
-        let version = stored.first().map_or(0, KeyValue::version);
+        let version = stored.first().map_or(0, |found| found.version);
         if version <= write.commit.expected.as_i64() {
             return self.refusal(write, seen).await;
         }
         match stored.first() {
-            Some(stored) if stored.value() == write.value => Ok(Committed::Saved(write.version)),
+            Some(stored) if stored.value == write.value => Ok(Committed::Saved(write.version)),
             _ => Err(error::lost(&self.link.address())),
         }
     }
@@ -207,14 +206,14 @@ impl Etcd {
 
 /// What stood in the way of an item; `None` when it was written.
 fn seen(response: TxnOpResponse) -> Result<Option<Seen>, StoreError> {
-    let (looks, alive) = match response {
-        TxnOpResponse::Txn(txn) if txn.succeeded() => return Ok(None),
-        TxnOpResponse::Txn(txn) => (txn.op_responses(), true),
-        other => (vec![other], false),
+    let (looks, alive) = match response.outcome {
+        Some(Outcome::Txn(txn)) if txn.succeeded => return Ok(None),
+        Some(Outcome::Txn(txn)) => (txn.responses, true),
+        _ => (vec![response], false),
     };
     let mut looks = looks.into_iter();
     let mut next = || looks.next().map(found).and_then(|mut found| found.pop());
-    let fence = next().map(|found| Fence::parse(found.value())).transpose()?;
-    let stored = next().map_or(0, |found| found.version());
+    let fence = next().map(|found| Fence::parse(&found.value)).transpose()?;
+    let stored = next().map_or(0, |found| found.version);
     Ok(Some(Seen { fence, stored: alive.then(|| Version::from_i64(stored)).transpose()? }))
 }

@@ -2,10 +2,8 @@
 //!
 //! Only here are the server's error words read. No text that could carry a password is passed on.
 
-use std::error::Error as _;
-
-use etcd_client::Error;
 use tenure_core::{Code, StoreError};
+use tenure_etcd::Error;
 
 /// What became of one request that was not answered as hoped.
 pub(super) enum Trouble {
@@ -21,7 +19,7 @@ pub(super) enum Trouble {
     LeaseExists,
     /// A password was given to a server that asks for none.
     NoAuth,
-    /// The token is older than the server's users: sign in again.
+    /// The token has ended, or is older than the server's users: sign in again.
     OldToken,
 }
 
@@ -33,7 +31,7 @@ impl Trouble {
             Self::LeaseGone => StoreError::refused(Code::Failed, "the lease does not exist"),
             Self::LeaseExists => StoreError::refused(Code::Failed, "the lease exists already"),
             Self::NoAuth => StoreError::refused(Code::Denied, "authentication is not enabled"),
-            Self::OldToken => StoreError::refused(Code::Denied, "the token is too old"),
+            Self::OldToken => StoreError::refused(Code::Denied, "the token has ended"),
         }
     }
 }
@@ -54,18 +52,13 @@ mod status {
 
 pub(super) fn of(error: &Error, address: &str) -> Trouble {
     match error {
-        Error::GRpcStatus(given) => match given.source() {
-            // It came over the wire: the server's words, or those of somebody between.
-            None => of_status(given.code() as i32, given.message(), address),
-            Some(cause) => of_transport(cause, address),
-        },
-        Error::TransportError(error) => of_transport(error, address),
-        Error::LeaseKeepAliveError(text) if text == "lease not found" => Trouble::LeaseGone,
-        Error::InvalidArgs(_) | Error::InvalidUri(_) | Error::InvalidMetadataValue(_) => {
-            let detail = format!("{address} is no address of an etcd server");
-            Trouble::Told(StoreError::refused(Code::BadUrl, detail))
+        Error::Status { code, message } => of_status(*code, message, address),
+        Error::NotSent(cause) => {
+            refused(&**cause, address).unwrap_or_else(|| Trouble::NotSent(unreachable(address)))
         }
-        _ => Trouble::Lost(lost(address)),
+        Error::Lost(cause) => {
+            refused(&**cause, address).unwrap_or_else(|| Trouble::Lost(lost(address)))
+        }
     }
 }
 
@@ -83,7 +76,7 @@ fn of_status(code: i32, text: &str, address: &str) -> Trouble {
         status::NOT_FOUND if has("lease not found") => Trouble::LeaseGone,
         _ if has("lease already exists") => Trouble::LeaseExists,
         _ if has("authentication is not enabled") => Trouble::NoAuth,
-        _ if has("revision of auth store is old") => Trouble::OldToken,
+        _ if has("revision of auth store is old") || has("invalid auth token") => Trouble::OldToken,
         status::UNAUTHENTICATED | status::PERMISSION_DENIED => told(Code::Denied, text),
         status::INVALID_ARGUMENT if has("authentication failed") || has("user name") => {
             told(Code::Denied, text)
@@ -107,37 +100,21 @@ fn of_status(code: i32, text: &str, address: &str) -> Trouble {
     }
 }
 
-/// Trouble on the way, as our own side has met it. Only what is known to come before the first byte
-/// of a request was not sent.
-fn of_transport(error: &(dyn std::error::Error + 'static), address: &str) -> Trouble {
-    let text = chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
-    let has = |words: &str| text.contains(words);
-    if has("invalid peer certificate") {
-        let detail = format!("the certificate of {address} is not trusted: {}", tail(&text));
-        return Trouble::Told(StoreError::refused(Code::Unreachable, detail));
-    }
-    if has("CertificateRequired") || has("BadCertificate") || has("UnknownCA") {
-        let detail = format!("{address} wants a certificate of the client");
-        return Trouble::Told(StoreError::refused(Code::Denied, detail));
-    }
-    if chain(error).any(is_before_sending) {
-        return Trouble::NotSent(unreachable(address));
-    }
-    Trouble::Lost(lost(address))
-}
-
-/// What a connector says, not what an error quotes: a peer that goes away may give its reasons.
-fn is_before_sending(error: &(dyn std::error::Error + 'static)) -> bool {
-    use std::io::{Error, ErrorKind};
-    let refused = error.downcast_ref::<Error>().map(Error::kind);
-    let text = error.to_string();
-    refused == Some(ErrorKind::ConnectionRefused)
-        || text == "tcp connect error"
-        || text.starts_with("dns error")
-}
-
-fn tail(text: &str) -> &str {
-    text.rsplit(": ").next().unwrap_or(text)
+/// With TLS 1.3 a handshake is over before the server has judged the client's certificate. What it
+/// says then reaches us as words.
+fn refused(error: &(dyn std::error::Error + 'static), address: &str) -> Option<Trouble> {
+    let says = |alert: &str| {
+        let words = format!("received fatal alert: {alert}");
+        chain(error).any(|error| error.to_string().contains(&words))
+    };
+    let why = match says("CertificateRequired") {
+        true => "the server asks for a client certificate",
+        false => "the server does not accept the client certificate",
+    };
+    ["CertificateRequired", "BadCertificate", "UnknownCA", "CertificateExpired"]
+        .into_iter()
+        .any(says)
+        .then(|| Trouble::Told(StoreError::refused(Code::NoTls, format!("{address}: {why}"))))
 }
 
 /// The server did not take a connection, or not in time.
@@ -193,13 +170,15 @@ mod tests {
         // Somebody between says so of a server that it had sent the request to.
         let gateway = "upstream connect error or disconnect/reset before headers";
         assert!(matches!(of_status(14, gateway, "h:1"), Trouble::Lost(_)));
-        let quoted = std::io::Error::other("go away (tcp connect error: Connection refused)");
-        assert!(matches!(of_transport(&quoted, "h:1"), Trouble::Lost(_)));
     }
 
+    /// What an error quotes does not count: a peer that goes away may give its reasons.
     #[test]
-    fn what_found_no_connection_was_not_sent() {
-        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        assert!(matches!(of_transport(&refused, "h:1"), Trouble::NotSent(_)));
+    fn only_the_client_says_what_was_not_sent() {
+        let cause = || std::io::Error::other("go away (tcp connect error: Connection refused)");
+        assert!(matches!(of(&Error::Lost(cause().into()), "h:1"), Trouble::Lost(_)));
+        assert!(matches!(of(&Error::NotSent(cause().into()), "h:1"), Trouble::NotSent(_)));
+        let alert = Error::NotSent("error: received fatal alert: CertificateRequired".into());
+        assert_eq!(of(&alert, "h:1").into_error().code(), Code::NoTls);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use etcd_client::{Compare, CompareOp, KeyValue, Txn, TxnOp};
 use tenure_core::store::{GroupDocument, Holder, HolderNow, Member, Replaced};
 use tenure_core::{Document, GroupName, InstanceId, Nonce, Note, StoreError, Version};
+use tenure_etcd::{Compare, KeyValue, Txn, TxnOp};
 
 use super::key::{self, Fence};
 use super::link::Call;
@@ -16,8 +16,8 @@ type Sessions = BTreeMap<InstanceId, (Nonce, i64)>;
 
 fn sessions(keys: &[KeyValue], folder: &str) -> Result<Sessions, StoreError> {
     let read = |found: &KeyValue| {
-        let instance = InstanceId::unescape(key::name(found.key(), folder)?)?;
-        Ok((instance, (key::parse_nonce(found.value())?, found.lease())))
+        let instance = InstanceId::unescape(key::name(&found.key, folder)?)?;
+        Ok((instance, (key::parse_nonce(&found.value)?, found.lease)))
     };
     keys.iter().map(read).collect()
 }
@@ -28,7 +28,7 @@ impl Etcd {
         let listed = self.link.range(&folder, PAGE).await?;
         let mut groups = listed
             .iter()
-            .map(|found| GroupName::unescape(key::name(found.key(), &folder)?))
+            .map(|found| GroupName::unescape(key::name(&found.key, &folder)?))
             .collect::<Result<Vec<_>, _>>()?;
         groups.sort();
         Ok(groups)
@@ -43,8 +43,8 @@ impl Etcd {
         let left = self.link.remaining(&live.values().map(|(_, lease)| *lease).collect()).await?;
         let mut written = BTreeMap::new();
         for note in notes {
-            let name = key::name(note.key(), &noted)?.to_owned();
-            written.insert(name, note.into_key_value().1);
+            let name = key::name(&note.key, &noted)?.to_owned();
+            written.insert(name, note.value);
         }
         let mut members = Vec::with_capacity(live.len());
         for (instance, (nonce, lease)) in live {
@@ -53,7 +53,7 @@ impl Etcd {
                 continue;
             };
             let name = instance.escaped().into_owned();
-            let is_it = |found: &KeyValue| key::name(found.key(), &evicted).ok() == Some(&*name);
+            let is_it = |found: &KeyValue| key::name(&found.key, &evicted).ok() == Some(&*name);
             members.push(Member {
                 nonce: Some(nonce),
                 note: Note::from_bytes(written.remove(&name).unwrap_or_default())?,
@@ -73,13 +73,13 @@ impl Etcd {
         let left = self.link.remaining(&live.values().map(|(_, lease)| *lease).collect()).await?;
         let mut holders = Vec::with_capacity(granted.len());
         for found in granted {
-            let fence = Fence::parse(found.value())?;
+            let fence = Fence::parse(&found.value)?;
             let session = live.get(&fence.instance).filter(|(nonce, _)| *nonce == fence.nonce);
             let remaining = session.and_then(|(_, lease)| left.get(lease).copied());
             let holder = remaining
                 .filter(|_| fence.held)
                 .map(|remaining| HolderNow { instance: fence.instance.clone(), remaining });
-            let duty = key::duty_at(group, found.key(), &fences)?;
+            let duty = key::duty_at(group, &found.key, &fences)?;
             holders.push(Holder { duty, epoch: Some(fence.epoch), holder });
         }
         holders.sort_by(|left, right| left.duty.cmp(&right.duty));
@@ -94,8 +94,8 @@ impl Etcd {
         let Some(stored) = stored.into_iter().next() else {
             return Ok(GroupDocument::default());
         };
-        let version = Version::from_i64(stored.version())?;
-        Ok(GroupDocument { version, document: Document::from_store(stored.into_key_value().1)? })
+        let version = Version::from_i64(stored.version)?;
+        Ok(GroupDocument { version, document: Document::from_store(stored.value)? })
     }
 
     pub(super) async fn document_replace(
@@ -106,22 +106,21 @@ impl Etcd {
         document: &Document,
     ) -> Result<Replaced, StoreError> {
         let (name, index) = (self.keys.document(group), self.keys.index_of(group));
-        let listed =
-            Txn::new().when([absent(&index)]).and_then([TxnOp::put(index, Vec::new(), None)]);
-        let fits = Compare::version(name.as_str(), CompareOp::Equal, expected.as_i64());
-        let put = TxnOp::put(name.as_str(), document.as_bytes(), None);
+        let listed = Txn::new().when([absent(&index)]).and_then([TxnOp::put(index, Vec::new())]);
+        let fits = Compare::version(name.as_str(), expected.as_i64());
+        let put = TxnOp::put(name.as_str(), document.as_bytes());
         let txn = Txn::new().when([fits]).and_then([put, TxnOp::txn(listed)]).or_else([get(&name)]);
         let version = expected.next().unwrap_or(Version::MAX);
         let done = self.link.commit(call, txn).await?;
-        if done.response.succeeded() {
+        if done.response.succeeded {
             return Ok(Replaced::Saved(version));
         }
-        let stored = done.response.op_responses().into_iter().next().map(found);
+        let stored = done.response.responses.into_iter().next().map(found);
         let stored = stored.unwrap_or_default().into_iter().next();
-        let number = Version::from_i64(stored.as_ref().map_or(0, KeyValue::version))?;
+        let number = Version::from_i64(stored.as_ref().map_or(0, |found| found.version))?;
         if done.unsure && number > expected {
             // An earlier try may have written it: what is stored tells, if nobody wrote after.
-            let ours = stored.is_some_and(|stored| stored.value() == document.as_bytes());
+            let ours = stored.is_some_and(|stored| stored.value == document.as_bytes());
             return match ours && number == version {
                 true => Ok(Replaced::Saved(version)),
                 false => Err(error::lost(&self.link.address())),

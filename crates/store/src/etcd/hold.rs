@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use etcd_client::{KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 use futures_util::future::join_all;
 use tenure_core::store::{AuditKind, Claimed, HolderNow, Released, Want, check};
 use tenure_core::{
     DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Reason, Session, StoreError,
 };
+use tenure_etcd::{KeyValue, Outcome, Put, Txn, TxnOp};
 use tokio::time::sleep;
 
 use super::key::{self, Fence};
@@ -121,11 +121,11 @@ impl Etcd {
             .await?;
         let ground = self.ground(&store)?;
         let nonce = session.nonce.to_string();
-        let alive = live.first().filter(|live| live.value() == nonce.as_bytes());
+        let alive = live.first().filter(|live| live.value == nonce.as_bytes());
         let Some(live) = alive.filter(|_| barred.is_empty()) else {
             return Ok(None);
         };
-        let of_group = floor.first().map(|floor| key::parse_epoch(floor.value())).transpose()?;
+        let of_group = floor.first().map(|floor| key::parse_epoch(&floor.value)).transpose()?;
         Ok(Some(Basis {
             floor: ground.record.floor.max(of_group.unwrap_or(Epoch::ZERO)),
             floor_revision: revision_of(&floor),
@@ -146,7 +146,7 @@ impl Etcd {
         let found = self.link.read_all(&names).await?;
         let fences = found
             .iter()
-            .map(|found| found.as_ref().map(|found| Fence::parse(found.value())).transpose())
+            .map(|found| found.as_ref().map(|found| Fence::parse(&found.value)).transpose())
             .collect::<Result<Vec<_>, _>>()?;
         let others = fences.iter().flatten().filter(|fence| fence.held && !fence.is_of(session));
         let others: BTreeSet<InstanceId> = others.map(|fence| fence.instance.clone()).collect();
@@ -158,7 +158,7 @@ impl Etcd {
         let mut committed = BTreeMap::new();
         for (n, found) in lost.iter().zip(self.link.read_by(&names, 16).await?) {
             if let Some(found) = found {
-                committed.insert(*n, key::unpack(found.value())?.epoch);
+                committed.insert(*n, key::unpack(&found.value)?.epoch);
             }
         }
         let mut plans = Vec::with_capacity(open.len());
@@ -174,7 +174,7 @@ impl Etcd {
             let granted = fence.as_ref().map_or(Epoch::ZERO, |fence| fence.epoch);
             let stored = committed.get(&n).copied().unwrap_or(Epoch::ZERO);
             let epoch = granted.max(stored).max(want.floor).max(basis.floor).next()?;
-            let revision = found[n].as_ref().map_or(0, KeyValue::mod_revision);
+            let revision = found[n].as_ref().map_or(0, |found| found.mod_revision);
             let (duty, expired) = (want.duty.clone(), fence.filter(|fence| fence.held));
             plans.push((*at, Plan::Take(Take { at: *at, duty, revision, epoch, expired })));
         }
@@ -190,13 +190,13 @@ impl Etcd {
         let names: Vec<String> =
             instances.iter().map(|instance| self.keys.session(group, instance)).collect();
         let sessions = self.link.read_all(&names).await?;
-        let leases = sessions.iter().flatten().map(KeyValue::lease).collect();
+        let leases = sessions.iter().flatten().map(|found| found.lease).collect();
         let left = self.link.remaining(&leases).await?;
         let mut alive = Alive::new();
         for (instance, session) in instances.iter().zip(&sessions) {
             if let Some(session) = session {
-                let nonce = key::parse_nonce(session.value())?;
-                alive.insert(instance.clone(), (nonce, left.get(&session.lease()).copied()));
+                let nonce = key::parse_nonce(&session.value)?;
+                alive.insert(instance.clone(), (nonce, left.get(&session.lease).copied()));
             }
         }
         Ok(alive)
@@ -233,7 +233,7 @@ impl Etcd {
             let value = Fence::of(&hold(take, basis.mark)).text();
             let granted = Some((&take.duty.id, take.epoch));
             writes.push(trail.put(AuditKind::Granted, instance, granted));
-            writes.push(TxnOp::put(fence.as_str(), value, None));
+            writes.push(TxnOp::put(fence.as_str(), value));
             let still = unchanged(&fence, take.revision);
             ops.push(TxnOp::txn(Txn::new().when([still]).and_then(writes)));
         }
@@ -249,15 +249,12 @@ impl Etcd {
             true => part.iter().map(|take| (take.at, take.epoch)).collect(),
             false => Vec::new(),
         };
-        let mut responses = done.response.op_responses().into_iter();
+        let mut responses = done.response.responses.into_iter();
         let Some(live) = responses.next().map(found).and_then(|mut live| live.pop()) else {
             return Ok((Vec::new(), unsure));
         };
         let mark = keep::mark(session, &live);
-        let taken = part
-            .iter()
-            .zip(responses)
-            .filter(|(_, response)| matches!(response, TxnOpResponse::Txn(txn) if txn.succeeded()));
+        let taken = part.iter().zip(responses).filter(|(_, response)| response.succeeded());
         Ok((taken.map(|(take, _)| (take.at, hold(take, mark))).collect(), unsure))
     }
 
@@ -297,30 +294,33 @@ impl Etcd {
         let nonce = session.nonce.to_string();
         let mut trail = self.trail(&session.group, reason.as_str());
         // Writing the session's key counts what leaves the session.
-        let counted = Some(PutOptions::new().with_ignore_lease());
-        let mut ops = vec![TxnOp::put(name.as_str(), nonce.as_str(), counted)];
+        let (key, value) = (name.clone().into_bytes(), nonce.clone().into_bytes());
+        let counted = Put { key, value, ignore_lease: true, ..Put::default() };
+        let mut ops = vec![TxnOp::from(counted)];
         let mut looks = Vec::with_capacity(part.len());
         for at in part {
             let (hold, fence) = (&holds[*at], Fence::of(&holds[*at]));
             let key = self.keys.fence(&hold.duty);
             let record =
                 trail.put(AuditKind::Released, &hold.instance, Some((&hold.duty.id, hold.epoch)));
-            let free = TxnOp::put(key.as_str(), fence.freed().text(), None);
+            let free = TxnOp::put(key.as_str(), fence.freed().text());
             let txn = Txn::new().when([equals(&key, fence.text())]).and_then([free, record]);
             ops.push(TxnOp::txn(txn.or_else([get(&key)])));
             looks.push(get(&key));
         }
         let txn = Txn::new().when([equals(&name, nonce)]).and_then(ops).or_else(looks);
         let done = self.link.commit(call, txn).await?;
-        let skipped = usize::from(done.response.succeeded());
-        let responses = done.response.op_responses().into_iter().skip(skipped);
+        let skipped = usize::from(done.response.succeeded);
+        let responses = done.response.responses.into_iter().skip(skipped);
         part.iter()
             .zip(responses)
             .map(|(at, response)| {
-                let look = match response {
-                    TxnOpResponse::Txn(txn) if txn.succeeded() => return Ok(Released::Freed),
-                    TxnOpResponse::Txn(txn) => txn.op_responses().into_iter().next(),
-                    other => Some(other),
+                if response.succeeded() {
+                    return Ok(Released::Freed);
+                }
+                let look = match response.outcome {
+                    Some(Outcome::Txn(txn)) => txn.responses.into_iter().next(),
+                    _ => Some(response),
                 };
                 released(&holds[*at], look.map(found).unwrap_or_default().first())
             })
@@ -352,7 +352,7 @@ fn held(
 
 /// What became of a hold that this release did not free.
 fn released(hold: &Hold, found: Option<&KeyValue>) -> Result<Released, StoreError> {
-    let fence = found.map(|found| Fence::parse(found.value())).transpose()?;
+    let fence = found.map(|found| Fence::parse(&found.value)).transpose()?;
     let same = |fence: &Fence| {
         fence.epoch == hold.epoch && fence.nonce == hold.nonce && fence.instance == hold.instance
     };

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{KeyValue, LeaseKeepAliveStream, LeaseKeeper};
 use tenure_core::store::{HoldFate, KeptAlive, check};
 use tenure_core::{Clock, Hold, LocalInstant, Mark, Note, Session, StoreError};
+use tenure_etcd::{Client, KeepAlive, KeyValue};
 
 use super::error::Trouble;
 use super::key::Fence;
-use super::link::{Call, Failed, Open, QUICK};
+use super::link::{Call, Failed, QUICK};
 use super::read::{found, get};
 use super::{Etcd, error};
 use crate::{BootClock, fates_by_mark};
@@ -32,8 +32,7 @@ pub(super) struct Keepers {
 }
 
 struct Keeper {
-    asks: LeaseKeeper,
-    answers: LeaseKeepAliveStream,
+    stream: KeepAlive,
     /// What the last look at the session found, if nothing needs to be looked at again while the
     /// server stays at this revision.
     seen: Option<Seen>,
@@ -103,31 +102,27 @@ impl Keepers {
 
 /// The mark of a session: how often its key was written, which each release does.
 pub(super) fn mark(session: &Session, found: &KeyValue) -> Mark {
-    Mark(Mark::first(session.nonce).0.wrapping_add(found.version() as u64))
+    Mark(Mark::first(session.nonce).0.wrapping_add(found.version as u64))
 }
 
 impl Etcd {
     /// Extends the lease through its stream, or through a new one.
     async fn lease_keep(&self, lease: i64) -> Result<Extended, StoreError> {
         if let Some(mut keeper) = self.keepers.take(lease) {
-            let asking = async {
-                keeper.asks.keep_alive().await.ok()?;
-                keeper.answers.message().await.ok()?
-            };
             // A stream that fails says nothing about the lease.
-            if let Ok(Some(answer)) = tokio::time::timeout(QUICK, asking).await {
-                let (alive, seen) = (answer.ttl() > 0, keeper.seen);
-                let at = answer.header().map(|header| (header.member_id(), header.revision()));
+            if let Ok(Ok(answer)) = tokio::time::timeout(QUICK, keeper.stream.extend()).await {
+                let (alive, seen) = (answer.ttl > 0, keeper.seen);
+                let at = answer.header.as_ref().map(|header| (header.member_id, header.revision));
                 if alive {
                     self.keepers.put(lease, keeper);
                 }
                 return Ok(Extended { alive, at, seen });
             }
         }
-        let sent = |open: Open| async move { open.client().lease_keep_alive(lease).await };
+        let sent = |client: Client| async move { client.lease_keep_alive(lease).await };
         let alive = match self.control.repeat(QUICK, sent).await {
-            Ok((asks, answers)) => {
-                self.keepers.put(lease, Keeper { asks, answers, seen: None });
+            Ok((stream, _)) => {
+                self.keepers.put(lease, Keeper { stream, seen: None });
                 true
             }
             Err(Trouble::LeaseGone) => false,
@@ -141,9 +136,9 @@ impl Etcd {
         if self.keepers.is_many() {
             return false;
         }
-        let listing = |open: Open| async move { open.client().member_list().await };
+        let listing = |client: Client| async move { client.member_list().await };
         match self.control.attempt(QUICK, listing).await {
-            Ok(listed) if listed.members().len() == 1 => true,
+            Ok(listed) if listed.members.len() == 1 => true,
             Ok(_) => {
                 self.keepers.are_many();
                 false
@@ -165,7 +160,7 @@ impl Etcd {
                 Err(Failed::LeaseGone) => return Ok(None),
                 done => done.map_err(Failed::into_error)?,
             };
-            let mut written = done.response.op_responses();
+            let mut written = done.response.responses;
             let (live, spent) = (written.pop().map(found), written.pop().map(found));
             let live = live.and_then(|mut live| live.pop());
             if live.is_some() {
@@ -178,7 +173,7 @@ impl Etcd {
         let [mut live, spent] = self.control.read_quick([get(&name), get(&spent)]).await?;
         // Who was evicted hangs on another lease.
         let (nonce, lease) = (session.nonce.to_string(), self.keys.lease(session));
-        let is_it = |live: &KeyValue| live.value() == nonce.as_bytes() && live.lease() == lease;
+        let is_it = |live: &KeyValue| live.value == nonce.as_bytes() && live.lease == lease;
         let live = live.pop().filter(is_it);
         if live.is_some() {
             self.spend_again(session, spent.first()).await;
@@ -265,7 +260,7 @@ impl Etcd {
             let found = self.link.read_all(&names).await?;
             for (at, found) in unsure.into_iter().zip(found) {
                 let stands = Fence::of(&holds[at]).text();
-                if found.is_some_and(|found| found.value() == stands.as_bytes()) {
+                if found.is_some_and(|found| found.value == stands.as_bytes()) {
                     *fates.get_mut(at).ok_or_else(|| error::unexpected("no such hold"))? =
                         HoldFate::Kept;
                 }

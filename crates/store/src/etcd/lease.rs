@@ -3,27 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use etcd_client::LeaseGrantOptions;
 use futures_util::future::join_all;
 use tenure_core::StoreError;
+use tenure_etcd::Client;
 
 use super::WAVE;
 use super::error::Trouble;
-use super::link::{ATTEMPT, Link, Open, QUICK};
+use super::link::{ATTEMPT, Link, QUICK};
 
 impl Link {
     /// Grants a lease; one of that number that exists is as good, once it is extended.
     ///
     /// A lease that nothing hangs on is no change that anybody could see.
     pub(super) async fn grant(&self, id: i64, seconds: i64) -> Result<i64, StoreError> {
-        let options = LeaseGrantOptions::new().with_id(id);
-        let sent = |open: Open| {
-            let options = options.clone();
-            async move { open.client().lease_grant(seconds, Some(options)).await }
-        };
+        let sent = |client: Client| async move { client.lease_grant(id, seconds).await };
         loop {
             match self.repeat(ATTEMPT, sent).await {
-                Ok(granted) => return Ok(granted.id()),
+                Ok(granted) => return Ok(granted.id),
                 Err(Trouble::LeaseExists) => match self.extend(id).await {
                     Err(Trouble::LeaseGone) => {}
                     extended => {
@@ -37,15 +33,15 @@ impl Link {
 
     /// Extends a lease by its whole TTL.
     pub(super) async fn extend(&self, id: i64) -> Result<(), Trouble> {
-        let sent = |open: Open| async move { open.client().lease_keep_alive(id).await.map(|_| ()) };
+        let sent = |client: Client| async move { client.lease_keep_alive(id).await.map(|_| ()) };
         self.repeat(QUICK, sent).await
     }
 
     /// The TTL that a lease was granted; `None` when it has ended.
     pub(super) async fn granted(&self, id: i64) -> Result<Option<i64>, StoreError> {
-        let sent = |open: Open| async move { open.client().lease_time_to_live(id, None).await };
+        let sent = |client: Client| async move { client.lease_time_to_live(id).await };
         match self.repeat(ATTEMPT, sent).await {
-            Ok(left) => Ok(Some(left.granted_ttl()).filter(|seconds| *seconds > 0)),
+            Ok(left) => Ok(Some(left.granted_ttl).filter(|seconds| *seconds > 0)),
             Err(Trouble::LeaseGone) => Ok(None),
             Err(trouble) => Err(trouble.into_error()),
         }
@@ -53,7 +49,7 @@ impl Link {
 
     /// Takes a lease back. If it fails, the lease ends by itself.
     pub(super) async fn revoke(&self, id: i64) {
-        let sent = |open: Open| async move { open.client().lease_revoke(id).await };
+        let sent = |client: Client| async move { client.lease_revoke(id).await };
         let _ = self.attempt(ATTEMPT, sent).await;
     }
 
@@ -63,11 +59,9 @@ impl Link {
         leases: &BTreeSet<i64>,
     ) -> Result<BTreeMap<i64, Duration>, StoreError> {
         let ask = |id: i64| async move {
-            let sent = |open: Open| async move { open.client().lease_time_to_live(id, None).await };
+            let sent = |client: Client| async move { client.lease_time_to_live(id).await };
             match self.repeat(ATTEMPT, sent).await {
-                Ok(left) => {
-                    Ok(u64::try_from(left.ttl()).ok().map(|s| (id, Duration::from_secs(s))))
-                }
+                Ok(left) => Ok(u64::try_from(left.ttl).ok().map(|s| (id, Duration::from_secs(s)))),
                 Err(Trouble::LeaseGone) => Ok(None),
                 Err(trouble) => Err(trouble.into_error()),
             }

@@ -1,21 +1,17 @@
-//! The way to the servers: one of them at a time, the next one after trouble.
-//!
-//! The client's own balancing goes on asking a server that is down, so each address has a client of
-//! its own here, and whoever meets trouble turns to the next address for everybody.
+//! The way to the servers: one of them at a time. Whoever meets trouble turns to the next address
+//! for everybody.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{
-    Certificate, Client, ConnectOptions, Identity, KvClient, ResponseHeader, TlsOptions, Txn,
-    TxnOp, TxnOpResponse, TxnResponse,
-};
 use tenure_core::{Code, StoreError};
+use tenure_etcd::{Client, Error, Outcome, ResponseHeader, Txn, TxnOp, TxnResponse};
 use tokio::time::{sleep, timeout};
 
+use super::Settings;
+use super::dial::Dial;
 use super::error::{self, Trouble};
-use super::{Settings, Tls};
 
 /// How long connecting may take, with signing in.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
@@ -32,27 +28,6 @@ pub(super) const CALL: Duration = Duration::from_secs(15);
 /// Between two tries.
 pub(super) const PAUSE: Duration = Duration::from_millis(25);
 
-/// A silent connection is asked after so long; servers do not like to be asked more often than
-/// every five seconds.
-const SILENCE: Duration = Duration::from_secs(6);
-
-/// The largest answer: pages and read transactions stay far below.
-const LARGEST: usize = 256 << 20;
-
-/// A client of one server. What it knows of certificates and passwords is not copied for each call.
-#[derive(Clone)]
-pub(super) struct Open(Arc<(Client, KvClient)>);
-
-impl Open {
-    pub(super) fn client(&self) -> Client {
-        self.0.0.clone()
-    }
-
-    pub(super) fn kv(&self) -> KvClient {
-        self.0.1.clone()
-    }
-}
-
 struct Door {
     /// `host:port`.
     address: String,
@@ -61,7 +36,7 @@ struct Door {
 
 #[derive(Default)]
 struct Slot {
-    open: Option<Open>,
+    open: Option<Client>,
     /// Counts the clients, so that a late complaint hits the right one.
     generation: u64,
 }
@@ -112,7 +87,7 @@ impl Failed {
 pub(super) struct Link {
     doors: Vec<Door>,
     current: AtomicUsize,
-    options: ConnectOptions,
+    dial: Arc<Dial>,
     user: Option<(String, String)>,
     pub(super) is_encrypted: bool,
     /// Whether the server asked for the password.
@@ -151,44 +126,18 @@ impl Door {
     }
 }
 
-fn pem(path: &std::path::Path) -> Result<Vec<u8>, StoreError> {
-    std::fs::read(path)
-        .map_err(|error| StoreError::refused(Code::BadUrl, format!("{}: {error}", path.display())))
-}
-
-fn tls_options(tls: &Tls) -> Result<TlsOptions, StoreError> {
-    let mut options = TlsOptions::new();
-    options = match &tls.authority {
-        Some(path) => options.ca_certificate(Certificate::from_pem(pem(path)?)),
-        None => options.with_native_roots(),
-    };
-    if let Some((certificate, key)) = &tls.identity {
-        options = options.identity(Identity::from_pem(pem(certificate)?, pem(key)?));
-    }
-    Ok(options)
-}
-
 impl Link {
-    pub(super) fn new(settings: &Settings) -> Result<Self, StoreError> {
-        let mut options = ConnectOptions::new()
-            .with_connect_timeout(CONNECT)
-            .with_keep_alive(SILENCE, CONNECT)
-            .with_keep_alive_while_idle(false)
-            .with_require_leader(true)
-            .with_auto_token_refresh(true);
-        if let Some(tls) = &settings.tls {
-            options = options.with_tls(tls_options(tls)?);
-        }
+    pub(super) fn new(settings: &Settings, dial: &Arc<Dial>) -> Self {
         let door = |address: &String| Door { address: address.clone(), slot: Mutex::default() };
-        Ok(Self {
+        Self {
             doors: settings.hosts.iter().map(door).collect(),
             current: AtomicUsize::new(0),
-            options,
+            dial: dial.clone(),
             user: settings.user.clone(),
             is_encrypted: settings.tls.is_some(),
             signed_in: AtomicBool::new(false),
             revision: AtomicI64::new(0),
-        })
+        }
     }
 
     /// Where the store is, for people.
@@ -207,39 +156,31 @@ impl Link {
 
     pub(super) fn saw(&self, header: Option<&ResponseHeader>) {
         if let Some(header) = header {
-            self.revision.fetch_max(header.revision(), Relaxed);
+            self.revision.fetch_max(header.revision, Relaxed);
         }
     }
 
     /// A client of one address; made anew for somebody who looks at a certain server.
-    pub(super) async fn connect(&self, address: &str) -> Result<Open, Trouble> {
-        let scheme = if self.is_encrypted { "https" } else { "http" };
-        let urls = [format!("{scheme}://{address}")];
-        let options = match &self.user {
-            Some((user, password)) => self.options.clone().with_user(user, password),
-            None => self.options.clone(),
-        };
-        let late = |_| Trouble::NotSent(error::unreachable(address));
-        let connected = timeout(CONNECT, Client::connect(&urls, Some(options))).await;
-        let client = match connected.map_err(late)?.map_err(|e| error::of(&e, address)) {
-            Err(Trouble::NoAuth) => {
-                let plain = Client::connect(&urls, Some(self.options.clone()));
-                let connected = timeout(CONNECT, plain).await.map_err(late)?;
-                connected.map_err(|e| error::of(&e, address))?
-            }
-            // Signing in changes nothing, so its answer is not missed.
-            Err(Trouble::Lost(_)) => return Err(Trouble::NotSent(error::unreachable(address))),
-            Err(trouble) => return Err(trouble),
-            Ok(client) => {
-                self.signed_in.store(self.user.is_some(), Relaxed);
-                client
-            }
-        };
-        let kv = client.kv_client().max_decoding_message_size(LARGEST);
-        Ok(Open(Arc::new((client, kv))))
+    pub(super) async fn connect(&self, address: &str) -> Result<Client, Trouble> {
+        let late = |_| Err(Trouble::NotSent(error::unreachable(address)));
+        timeout(CONNECT, self.signed_in(address)).await.unwrap_or_else(late)
     }
 
-    async fn open(&self, at: usize) -> Result<(Open, u64), Trouble> {
+    async fn signed_in(&self, address: &str) -> Result<Client, Trouble> {
+        let mut client = self.dial.client(address).await?;
+        if let Some((user, password)) = &self.user {
+            match client.sign_in(user, password).await.map_err(|e| error::of(&e, address)) {
+                Ok(()) => self.signed_in.store(true, Relaxed),
+                Err(Trouble::NoAuth) => {}
+                // Signing in changes nothing, so its answer is not missed.
+                Err(Trouble::Lost(_)) => return Err(Trouble::NotSent(error::unreachable(address))),
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(client)
+    }
+
+    async fn open(&self, at: usize) -> Result<(Client, u64), Trouble> {
         let door = &self.doors[at];
         {
             let slot = door.slot();
@@ -258,10 +199,10 @@ impl Link {
     pub(super) async fn attempt<T, F>(
         &self,
         limit: Duration,
-        send: impl FnOnce(Open) -> F,
+        send: impl FnOnce(Client) -> F,
     ) -> Result<T, Trouble>
     where
-        F: Future<Output = Result<T, etcd_client::Error>>,
+        F: Future<Output = Result<T, Error>>,
     {
         let at = self.current.load(Relaxed) % self.doors.len();
         let mut suspect = Suspect { link: self, at, generation: 0, answered: false };
@@ -289,10 +230,10 @@ impl Link {
     pub(super) async fn repeat<T, F>(
         &self,
         limit: Duration,
-        send: impl Fn(Open) -> F,
+        send: impl Fn(Client) -> F,
     ) -> Result<T, Trouble>
     where
-        F: Future<Output = Result<T, etcd_client::Error>>,
+        F: Future<Output = Result<T, Error>>,
     {
         let mut unsent = 0;
         loop {
@@ -325,16 +266,14 @@ impl Link {
         let (mut unsure, mut unsent) = (false, 0);
         loop {
             call.sends();
-            let sent = |open: Open| {
-                let txn = txn.clone();
-                async move { open.kv().txn(txn).await }
-            };
+            let txn = &txn;
+            let sent = |client: Client| async move { client.txn(txn).await };
             match self.attempt(ATTEMPT, sent).await {
                 Ok(response) => {
-                    self.saw(response.header());
+                    self.saw(response.header.as_ref());
                     let unopened = || Failed::Store(error::unexpected("a part is missing"));
                     let response = open(response).ok_or_else(unopened)?;
-                    if !response.succeeded() {
+                    if !response.succeeded {
                         call.takes_back();
                     }
                     return Ok(Done { response, unsure });
@@ -371,10 +310,10 @@ impl Link {
         txn: Txn,
         never_written: String,
     ) -> Result<Done, StoreError> {
-        let seen = TxnOp::put(never_written, Vec::new(), None);
+        let seen = TxnOp::put(never_written, Vec::new());
         let outer = Txn::new().and_then([TxnOp::txn(txn)]).or_else([seen]);
-        let open = |response: TxnResponse| match response.op_responses().pop() {
-            Some(TxnOpResponse::Txn(inner)) => Some(inner),
+        let open = |mut response: TxnResponse| match response.responses.pop()?.outcome {
+            Some(Outcome::Txn(inner)) => Some(inner),
             _ => None,
         };
         self.send(call, outer, open).await.map_err(Failed::into_error)

@@ -50,6 +50,7 @@
 
 mod audit;
 mod checkpoint;
+mod dial;
 mod error;
 mod group;
 mod hold;
@@ -65,12 +66,10 @@ mod upkeep;
 mod watch;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use etcd_client::{Compare, CompareOp, KeyValue};
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
     Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
@@ -81,8 +80,10 @@ use tenure_core::{
     Clock, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
     StoreError, Version,
 };
+use tenure_etcd::{Compare, KeyValue};
 
 use crate::{BootClock, IfAbsent};
+use dial::Dial;
 use key::Keys;
 use link::{Call, Link};
 
@@ -126,9 +127,9 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     /// Who signs the servers' certificates; the system's authorities when absent.
-    pub authority: Option<PathBuf>,
+    pub authority: Option<String>,
     /// The client's certificate and key, where the servers want one.
-    pub identity: Option<(PathBuf, PathBuf)>,
+    pub identity: Option<(String, String)>,
 }
 
 /// Without the password.
@@ -183,12 +184,12 @@ impl fmt::Debug for Etcd {
 }
 
 fn equals(key: &str, value: impl Into<Vec<u8>>) -> Compare {
-    Compare::value(key, CompareOp::Equal, value)
+    Compare::value(key, value)
 }
 
 /// True while the key has not been written since; revision zero is a key that does not exist.
 fn unchanged(key: &str, revision: i64) -> Compare {
-    Compare::mod_revision(key, CompareOp::Equal, revision)
+    Compare::mod_revision(key, revision)
 }
 
 fn absent(key: &str) -> Compare {
@@ -196,7 +197,7 @@ fn absent(key: &str) -> Compare {
 }
 
 fn revision_of(found: &[KeyValue]) -> i64 {
-    found.first().map_or(0, KeyValue::mod_revision)
+    found.first().map_or(0, |found| found.mod_revision)
 }
 
 impl Etcd {
@@ -205,9 +206,10 @@ impl Etcd {
         let clock = BootClock.now().as_nanos();
         let process = u128::from(std::process::id()) << 64 | u128::from(clock);
         let number = key::handle_number(&[settings.entropy, process]);
+        let dial = Arc::new(Dial::new(settings.tls.as_ref()).await?);
         let store = Self {
-            control: Link::new(&settings)?,
-            link: Arc::new(Link::new(&settings)?),
+            control: Link::new(&settings, &dial),
+            link: Arc::new(Link::new(&settings, &dial)),
             keys: Keys::new(settings.prefix),
             entropy: settings.entropy,
             if_absent: settings.if_absent,

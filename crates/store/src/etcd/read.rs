@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use etcd_client::{GetOptions, KeyValue, ResponseHeader, Txn, TxnOp, TxnOpResponse};
 use futures_util::future::join_all;
 use tenure_core::StoreError;
+use tenure_etcd::{Client, KeyValue, Outcome, Range, Txn, TxnOp, TxnOpResponse};
 
 use super::error::{self, Trouble};
-use super::link::{ATTEMPT, Link, Open, QUICK};
+use super::link::{ATTEMPT, Link, QUICK};
 use super::{READS, WAVE};
 
 impl Link {
@@ -18,14 +18,11 @@ impl Link {
         limit: Duration,
         gets: &[TxnOp],
     ) -> Result<Vec<Vec<KeyValue>>, StoreError> {
-        let txn = Txn::new().and_then(gets);
-        let sent = |open: Open| {
-            let txn = txn.clone();
-            async move { open.kv().txn(txn).await }
-        };
+        let txn = &Txn::new().and_then(gets);
+        let sent = |client: Client| async move { client.txn(txn).await };
         let response = self.repeat(limit, sent).await.map_err(Trouble::into_error)?;
-        self.saw(response.header());
-        Ok(response.op_responses().into_iter().map(found).collect())
+        self.saw(response.header.as_ref());
+        Ok(response.responses.into_iter().map(found).collect())
     }
 
     /// Reads one transaction's worth of keys.
@@ -73,15 +70,15 @@ impl Link {
 
     /// Everything below a folder at one revision, in pages.
     pub(super) async fn range(&self, folder: &str, page: i64) -> Result<Vec<KeyValue>, StoreError> {
-        self.pages(folder, GetOptions::new().with_limit(page)).await
+        self.pages(folder, Range { limit: page, ..Range::default() }).await
     }
 
     /// The same without values.
     pub(super) async fn keys(&self, folder: &str, page: i64) -> Result<Vec<KeyValue>, StoreError> {
-        self.pages(folder, GetOptions::new().with_limit(page).with_keys_only()).await
+        self.pages(folder, Range { limit: page, keys_only: true, ..Range::default() }).await
     }
 
-    async fn pages(&self, folder: &str, options: GetOptions) -> Result<Vec<KeyValue>, StoreError> {
+    async fn pages(&self, folder: &str, options: Range) -> Result<Vec<KeyValue>, StoreError> {
         let mut all = Vec::new();
         let mut take = |page| {
             all.extend::<Vec<KeyValue>>(page);
@@ -98,34 +95,29 @@ impl Link {
         page: i64,
         take: &mut (dyn FnMut(Vec<KeyValue>) -> Result<(), StoreError> + Send),
     ) -> Result<(), StoreError> {
-        self.walk(folder, GetOptions::new().with_limit(page), take).await
+        self.walk(folder, Range { limit: page, ..Range::default() }, take).await
     }
 
     async fn walk(
         &self,
         folder: &str,
-        options: GetOptions,
+        mut range: Range,
         take: &mut (dyn FnMut(Vec<KeyValue>) -> Result<(), StoreError> + Send),
     ) -> Result<(), StoreError> {
-        let (mut from, mut revision) = (folder.as_bytes().to_vec(), 0);
-        let end = end_of(folder);
+        (range.key, range.range_end) = (folder.into(), end_of(folder));
         loop {
-            let options = options.clone().with_range(end.clone()).with_revision(revision);
-            let sent = |open: Open| {
-                let (from, options) = (from.clone(), options.clone());
-                async move { open.kv().get(from, Some(options)).await }
-            };
-            let repeated = self.repeat(ATTEMPT, sent).await;
-            let mut response = repeated.map_err(Trouble::into_error)?;
-            self.saw(response.header());
-            if revision == 0 {
-                revision = response.header().map_or(0, ResponseHeader::revision);
+            let page = &range;
+            let sent = |client: Client| async move { client.range(page).await };
+            let response = self.repeat(ATTEMPT, sent).await.map_err(Trouble::into_error)?;
+            self.saw(response.header.as_ref());
+            if range.revision == 0 {
+                range.revision = response.header.as_ref().map_or(0, |header| header.revision);
             }
-            let (more, page) = (response.more(), response.take_kvs());
-            let next = page.last().map(|last| [last.key(), &[0]].concat());
+            let (more, page) = (response.more, response.kvs);
+            let next = page.last().map(|last| [&last.key[..], &[0]].concat());
             take(page)?;
             match next {
-                Some(next) if more => from = next,
+                Some(next) if more => range.key = next,
                 _ => return Ok(()),
             }
         }
@@ -134,12 +126,12 @@ impl Link {
 
 /// Reads one key.
 pub(super) fn get(key: &str) -> TxnOp {
-    TxnOp::get(key, None)
+    TxnOp::get(Range::of(key))
 }
 
 /// Reads everything below a folder.
 pub(super) fn below(folder: &str) -> TxnOp {
-    TxnOp::get(folder, Some(GetOptions::new().with_range(end_of(folder))))
+    TxnOp::get(Range::between(folder, end_of(folder)))
 }
 
 /// The first key after all that begin with `folder`. A folder ends in `/`, which has a next.
@@ -153,8 +145,8 @@ pub(super) fn end_of(folder: &str) -> Vec<u8> {
 
 /// What a read inside a transaction has found.
 pub(super) fn found(response: TxnOpResponse) -> Vec<KeyValue> {
-    match response {
-        TxnOpResponse::Get(mut got) => got.take_kvs(),
+    match response.outcome {
+        Some(Outcome::Get(got)) => got.kvs,
         _ => Vec::new(),
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use etcd_client::{KeyValue, ResponseHeader, Txn, TxnOp};
 use tenure_core::store::Retention;
 use tenure_core::{Code, Epoch, StoreError};
+use tenure_etcd::{KeyValue, Txn, TxnOp};
 
 use super::key::{self, Record};
 use super::link::Call;
@@ -32,12 +32,12 @@ impl Etcd {
         loop {
             let [found] = self.link.read([get(&name)]).await?;
             if let Some(found) = found.first() {
-                let mut record = Record::parse(found.value())?;
+                let mut record = Record::parse(&found.value)?;
                 // Whoever made it knew less than we do of the store before.
                 if record.floor.get() < self.seen.load(Ordering::Relaxed) {
                     record.floor = self.first_floor()?;
-                    let put = TxnOp::put(name.as_str(), record.text(), None);
-                    let still = unchanged(&name, found.mod_revision());
+                    let put = TxnOp::put(name.as_str(), record.text());
+                    let still = unchanged(&name, found.mod_revision);
                     self.link.commit(call, Txn::new().when([still]).and_then([put])).await?;
                     continue;
                 }
@@ -62,7 +62,7 @@ impl Etcd {
                 floor: self.first_floor()?,
                 retention: Retention::default(),
             };
-            let put = TxnOp::put(name.as_str(), record.text(), None);
+            let put = TxnOp::put(name.as_str(), record.text());
             let txn = Txn::new().when([absent(&name)]).and_then([put]);
             self.link.commit(call, txn).await?;
         }
@@ -94,7 +94,7 @@ impl Etcd {
         let Some(found) = found.first() else {
             return Err(reset(&mut known));
         };
-        let record = Record::parse(found.value())?;
+        let record = Record::parse(&found.value)?;
         if known.incarnation.as_ref() != Some(&record.incarnation) {
             // An adoption has ended every session, and says of whom it took over.
             if known.incarnation.as_ref() != Some(&record.after) {
@@ -103,7 +103,7 @@ impl Etcd {
             known.incarnation = Some(record.incarnation.clone());
         }
         known.retention = record.retention;
-        Ok(Ground { record, revision: found.mod_revision() })
+        Ok(Ground { record, revision: found.mod_revision })
     }
 
     /// Changes the store's record, however often others do.
@@ -118,14 +118,14 @@ impl Etcd {
             let Some(found) = found.first() else {
                 return Err(StoreError::refused(Code::Reset, "the store's record is gone"));
             };
-            let mut record = Record::parse(found.value())?;
+            let mut record = Record::parse(&found.value)?;
             change(&mut record);
-            let put = TxnOp::put(name.as_str(), record.text(), None);
-            let txn = Txn::new().when([unchanged(&name, found.mod_revision())]).and_then([put]);
+            let put = TxnOp::put(name.as_str(), record.text());
+            let txn = Txn::new().when([unchanged(&name, found.mod_revision)]).and_then([put]);
             // Repeating it after a lost answer makes the same record of the one it has made.
             let done = self.link.commit(call, txn).await?;
-            if done.response.succeeded() {
-                let revision = done.response.header().map_or(0, ResponseHeader::revision);
+            if done.response.succeeded {
+                let revision = done.response.header.as_ref().map_or(0, |header| header.revision);
                 return Ok(Ground { record, revision });
             }
         }

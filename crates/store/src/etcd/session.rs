@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use etcd_client::{KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 use tenure_core::store::{AuditKind, Closed, Evict, Evicted, OpenSession, Opened};
 use tenure_core::{
     Clock, Code, DutyKey, GroupName, InstanceId, Nonce, Reason, Session, StoreError, Ttl,
 };
+use tenure_etcd::{KeyValue, Outcome, Put, Txn, TxnOp, TxnOpResponse};
 use tokio::time::timeout;
 
 use super::audit::Trail;
@@ -32,10 +32,6 @@ pub(super) fn seconds(ttl: Ttl) -> i64 {
     (ttl.as_millis().div_ceil(1000) as i64).max(LEAST_SECONDS)
 }
 
-pub(super) fn leased(lease: i64) -> Option<PutOptions> {
-    Some(PutOptions::new().with_lease(lease))
-}
-
 /// A session as its key tells.
 struct Found {
     nonce: Nonce,
@@ -43,17 +39,14 @@ struct Found {
 }
 
 fn found(keys: &[KeyValue]) -> Result<Option<Found>, StoreError> {
-    let read = |found: &KeyValue| {
-        Ok(Found { nonce: key::parse_nonce(found.value())?, lease: found.lease() })
-    };
+    let read =
+        |found: &KeyValue| Ok(Found { nonce: key::parse_nonce(&found.value)?, lease: found.lease });
     keys.first().map(read).transpose()
 }
 
 /// How many of these nested transactions took effect.
 fn succeeded(responses: &[TxnOpResponse]) -> u64 {
-    let happened =
-        |response: &&TxnOpResponse| matches!(response, TxnOpResponse::Txn(txn) if txn.succeeded());
-    responses.iter().filter(happened).count() as u64
+    responses.iter().filter(|response| response.succeeded()).count() as u64
 }
 
 impl Etcd {
@@ -106,7 +99,7 @@ impl Etcd {
         }
         let txn = self.note_txn(session, open.note.as_str());
         match self.link.guarded(call, txn).await {
-            Ok(done) => Ok(done.response.succeeded()),
+            Ok(done) => Ok(done.response.succeeded),
             Err(Failed::LeaseGone) => Ok(false),
             Err(failed) => Err(failed.into_error()),
         }
@@ -116,14 +109,14 @@ impl Etcd {
     pub(super) fn note_txn(&self, session: &Session, note: &str) -> Txn {
         let (group, instance) = (&session.group, &session.instance);
         let name = self.keys.session(group, instance);
-        let lease = leased(self.keys.lease(session));
+        let lease = self.keys.lease(session);
         Txn::new()
             .when([
                 equals(&name, session.nonce.to_string()),
                 absent(&self.keys.barred(group, instance)),
             ])
             .and_then([
-                TxnOp::put(self.keys.note(group, instance), note, lease),
+                TxnOp::put_leased(self.keys.note(group, instance), note, lease),
                 get(&self.keys.spent(group, session.nonce)),
                 get(&name),
             ])
@@ -143,19 +136,18 @@ impl Etcd {
         let name = self.keys.session(group, instance);
         let (spent, index) = (self.keys.spent(group, open.nonce), self.keys.index_of(group));
         let mut trail = self.trail(group, "open");
-        let listed =
-            Txn::new().when([absent(&index)]).and_then([TxnOp::put(index, Vec::new(), None)]);
+        let listed = Txn::new().when([absent(&index)]).and_then([TxnOp::put(index, Vec::new())]);
         let txn = Txn::new()
             .when([absent(&name), absent(&self.keys.barred(group, instance)), absent(&spent)])
             .and_then([
-                TxnOp::put(name, open.nonce.to_string(), leased(lease)),
-                TxnOp::put(self.keys.note(group, instance), open.note.as_str(), leased(lease)),
-                TxnOp::put(spent, Vec::new(), leased(memory)),
+                TxnOp::put_leased(name, open.nonce.to_string(), lease),
+                TxnOp::put_leased(self.keys.note(group, instance), open.note.as_str(), lease),
+                TxnOp::put_leased(spent, Vec::new(), memory),
                 trail.put(AuditKind::Joined, instance, None),
                 TxnOp::txn(listed),
             ]);
         match self.link.guarded(call, txn).await {
-            Ok(done) => Ok(done.response.succeeded()),
+            Ok(done) => Ok(done.response.succeeded),
             Err(Failed::LeaseGone) => {
                 self.known().memory = None;
                 Ok(false)
@@ -179,7 +171,7 @@ impl Etcd {
 
     /// Remembers that a nonce was used.
     fn spent_op(&self, group: &GroupName, nonce: Nonce, memory: i64) -> TxnOp {
-        TxnOp::put(self.keys.spent(group, nonce), Vec::new(), leased(memory))
+        TxnOp::put_leased(self.keys.spent(group, nonce), Vec::new(), memory)
     }
 
     /// A session may live longer than the lease that its nonce is remembered by: moves the memory
@@ -188,7 +180,7 @@ impl Etcd {
         let (group, instance) = (&session.group, &session.instance);
         let moving = async {
             let memory = self.memory().await.ok()?;
-            if spent.is_some_and(|spent| spent.lease() == memory) {
+            if spent.is_some_and(|spent| spent.lease == memory) {
                 return None;
             }
             let alive = equals(&self.keys.session(group, instance), session.nonce.to_string());
@@ -213,9 +205,9 @@ impl Etcd {
         let folder = self.keys.fences(group);
         let mut held = Vec::new();
         for found in self.link.range(&folder, PAGE).await? {
-            let fence = Fence::parse(found.value())?;
+            let fence = Fence::parse(&found.value)?;
             if fence.held && fence.nonce == nonce && &fence.instance == instance {
-                held.push((key::duty_at(group, found.key(), &folder)?, fence));
+                held.push((key::duty_at(group, &found.key, &folder)?, fence));
             }
         }
         Ok(held)
@@ -233,7 +225,7 @@ impl Etcd {
         TxnOp::txn(
             Txn::new()
                 .when([equals(&name, fence.text())])
-                .and_then([TxnOp::put(name, fence.freed().text(), None), record]),
+                .and_then([TxnOp::put(name, fence.freed().text()), record]),
         )
     }
 
@@ -251,7 +243,7 @@ impl Etcd {
             let ops: Vec<_> =
                 part.iter().map(|held| self.free_op(held, kind, &mut trail)).collect();
             let done = self.link.commit(call, Txn::new().and_then(ops)).await?;
-            freed += succeeded(&done.response.op_responses());
+            freed += succeeded(&done.response.responses);
         }
         Ok(freed)
     }
@@ -270,10 +262,8 @@ impl Etcd {
             let mut held = self.held_by(group, instance, session.nonce).await?;
             held.truncate(CHUNK);
             let mut trail = self.trail(group, reason.as_str());
-            let gone = [
-                TxnOp::delete(name.as_str(), None),
-                TxnOp::delete(self.keys.note(group, instance), None),
-            ];
+            let gone =
+                [TxnOp::delete(name.as_str()), TxnOp::delete(self.keys.note(group, instance))];
             let mut ops = gone.to_vec();
             let free = |held| self.free_op(held, AuditKind::Released, &mut trail);
             ops.extend(held.iter().map(free));
@@ -325,7 +315,7 @@ impl Etcd {
             }];
             // Whoever is evicted again is remembered from now on.
             let memory = self.memory().await?;
-            let mut ops = vec![TxnOp::put(barred.as_str(), Vec::new(), leased(memory))];
+            let mut ops = vec![TxnOp::put_leased(barred.as_str(), Vec::new(), memory)];
             if let Some(live) = &live {
                 ops.push(self.spent_op(group, live.nonce, memory));
             }
@@ -337,8 +327,8 @@ impl Etcd {
                 (Some(live), Evict::Now) => {
                     let mut held = self.held_by(group, instance, live.nonce).await?;
                     held.truncate(CHUNK);
-                    ops.push(TxnOp::delete(name.as_str(), None));
-                    ops.push(TxnOp::delete(self.keys.note(group, instance), None));
+                    ops.push(TxnOp::delete(name.as_str()));
+                    ops.push(TxnOp::delete(self.keys.note(group, instance)));
                     let free = |held| self.free_op(held, AuditKind::Evicted, &mut trail);
                     ops.extend(held.iter().map(free));
                 }
@@ -355,7 +345,7 @@ impl Etcd {
                 }
                 done => done.map_err(Failed::into_error)?,
             };
-            if !done.response.succeeded() {
+            if !done.response.succeeded {
                 // An earlier try may have been the one that did it; how much ended is not known.
                 if done.unsure {
                     return Err(error::lost(&self.link.address()));
@@ -367,7 +357,7 @@ impl Etcd {
             };
             let mut ended = 0;
             if when == Evict::Now {
-                ended = succeeded(&done.response.op_responses());
+                ended = succeeded(&done.response.responses);
                 let how = (AuditKind::Evicted, reason);
                 ended += self.free_rest(call, group, (instance, live.nonce), how).await?;
                 self.link.revoke(live.lease).await;
@@ -390,25 +380,23 @@ impl Etcd {
             [u128::from(self.number), u128::from(self.next_number()), live.nonce.as_u128()];
         let lease = key::handle_number(&number) as i64;
         let lease = self.link.grant(lease, granted + CALL.as_secs() as i64 + 1).await?;
-        let moved = || Some(PutOptions::new().with_lease(lease).with_ignore_value());
-        Ok([
-            TxnOp::put(self.keys.session(group, instance), Vec::new(), moved()),
-            TxnOp::put(self.keys.note(group, instance), Vec::new(), moved()),
-        ])
+        let moved =
+            |key: String| Put { key: key.into(), lease, ignore_value: true, ..Put::default() };
+        let moved =
+            [self.keys.session(group, instance), self.keys.note(group, instance)].map(moved);
+        Ok(moved.map(TxnOp::from))
     }
 }
 
 /// What a closing transaction has come to. Where the session is gone, our own record tells whether
 /// an earlier try of this call has closed it.
 fn closed(done: &Done) -> Closed {
-    if done.response.succeeded() {
+    if done.response.succeeded {
         return Closed::Closed;
     }
-    let recorded = done
-        .response
-        .op_responses()
-        .into_iter()
-        .any(|response| matches!(response, TxnOpResponse::Get(got) if !got.kvs().is_empty()));
+    let recorded = done.response.responses.iter().any(
+        |response| matches!(&response.outcome, Some(Outcome::Get(got)) if !got.kvs.is_empty()),
+    );
     match done.unsure && recorded {
         true => Closed::Closed,
         false => Closed::AlreadyEnded,

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use etcd_client::{AlarmAction, AlarmType, StatusResponse, WatchOptions};
 use tenure_core::StoreError;
 use tenure_core::guarantee::{Fact, Survey};
+use tenure_etcd::{CORRUPT, Client, NO_SPACE, StatusResponse, WatchCreate};
 use tokio::time::timeout;
 
 use super::Etcd;
 use super::error::Trouble;
-use super::link::{ATTEMPT, Open};
+use super::link::ATTEMPT;
 
 /// How long one server may take to tell of itself.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -22,16 +22,16 @@ const DEFAULT_QUOTA: i64 = 2 << 30;
 
 impl Etcd {
     pub(super) async fn store_survey(&self) -> Result<Survey, StoreError> {
-        let listing = |open: Open| async move { open.client().member_list().await };
+        let listing = |client: Client| async move { client.member_list().await };
         let listed = self.link.repeat(ATTEMPT, listing).await;
         let mut addresses: BTreeSet<String> = self.link.addresses().map(str::to_owned).collect();
         let mut voters = None;
         match listed {
             Ok(listed) => {
-                let members = listed.members();
-                let voting = members.iter().filter(|member| !member.is_learner());
-                voters = Some(voting.map(etcd_client::Member::id).collect::<BTreeSet<u64>>());
-                let urls = members.iter().flat_map(etcd_client::Member::client_urls);
+                let members = listed.members;
+                let voting = members.iter().filter(|member| !member.is_learner);
+                voters = Some(voting.map(|member| member.id).collect::<BTreeSet<u64>>());
+                let urls = members.iter().flat_map(|member| &member.client_urls);
                 addresses.extend(urls.filter_map(|url| Some(url.split_once("://")?.1.to_owned())));
             }
             Err(Trouble::Told(_)) => {}
@@ -40,15 +40,15 @@ impl Etcd {
         let asking = addresses.iter().map(|address| self.status(address));
         let statuses = futures_util::future::join_all(asking).await;
         let statuses: Vec<StatusResponse> = statuses.into_iter().flatten().collect();
-        let has_leader = |status: &&StatusResponse| status.leader() != 0;
+        let has_leader = |status: &&StatusResponse| status.leader != 0;
         let answered: BTreeSet<u64> = statuses
             .iter()
             .filter(has_leader)
-            .filter_map(|status| Some(status.header()?.member_id()))
+            .filter_map(|status| Some(status.header.as_ref()?.member_id))
             .filter(|id| voters.as_ref().is_none_or(|voters| voters.contains(id)))
             .collect();
-        let size = statuses.iter().map(StatusResponse::db_size).max();
-        let quota = statuses.iter().map(StatusResponse::db_size_quota).filter(|q| *q > 0).min();
+        let size = statuses.iter().map(|status| status.db_size).max();
+        let quota = statuses.iter().map(|status| status.db_size_quota).filter(|q| *q > 0).min();
         let percent = size.map(|size| (size * 100 / quota.unwrap_or(DEFAULT_QUOTA)).min(100));
         let on = |is_on: bool| if is_on { "on" } else { "off" }.to_owned();
         let alarms = self.alarms().await;
@@ -71,20 +71,15 @@ impl Etcd {
     }
 
     async fn status(&self, address: &str) -> Option<StatusResponse> {
-        let asking = async {
-            let open = self.link.connect(address).await.ok()?;
-            open.client().status().await.ok()
-        };
+        let asking = async { self.link.connect(address).await.ok()?.status().await.ok() };
         timeout(ANSWER, asking).await.ok().flatten()
     }
 
     async fn alarms(&self) -> Option<String> {
-        let asking = |open: Open| async move {
-            open.client().alarm(AlarmAction::Get, AlarmType::None, None).await
-        };
+        let asking = |client: Client| async move { client.alarms().await };
         let raised = self.link.repeat(ATTEMPT, asking).await.ok()?;
-        let has = |kind| raised.alarms().iter().any(|alarm| alarm.alarm() == kind);
-        let word = match (has(AlarmType::Corrupt), has(AlarmType::Nospace)) {
+        let has = |kind| raised.alarms.iter().any(|alarm| alarm.alarm == kind);
+        let word = match (has(CORRUPT), has(NO_SPACE)) {
             (true, _) => "corrupt",
             (false, true) => "nospace",
             (false, false) => "none",
@@ -95,22 +90,19 @@ impl Etcd {
     /// How many revisions are kept beside the newest. A watch from the first revision is told where
     /// the compaction stands; if there was none, it hears of our own first key.
     async fn uncompacted(&self) -> Option<i64> {
-        let name = self.keys.store();
-        let asking = |open: Open| {
-            let name = name.clone();
-            async move {
-                let options = WatchOptions::new().with_start_revision(1);
-                let mut stream = open.client().watch(name, Some(options)).await?;
-                while let Some(message) = stream.message().await? {
-                    if message.compact_revision() > 0 {
-                        return Ok(Some(message.compact_revision()));
-                    }
-                    if !message.events().is_empty() {
-                        return Ok(Some(0));
-                    }
+        let key = self.keys.store().into_bytes();
+        let first = WatchCreate { key, start_revision: 1, ..WatchCreate::default() };
+        let asking = |client: Client| async move {
+            let mut stream = client.watch(first).await?;
+            while let Some(message) = stream.next().await? {
+                if message.compact_revision > 0 {
+                    return Ok(Some(message.compact_revision));
                 }
-                Ok(None)
+                if !message.events.is_empty() {
+                    return Ok(Some(0));
+                }
             }
+            Ok(None)
         };
         let compacted = self.link.attempt(ANSWER, asking).await.ok().flatten()?;
         Some((self.link.revision() - compacted).max(0))
@@ -122,10 +114,7 @@ impl Etcd {
         if self.link.signed_in.load(Ordering::Relaxed) {
             return Some(true);
         }
-        let asking = |open: Open| async move {
-            let (user, password) = ("tenure-survey".to_owned(), String::new());
-            open.client().auth_client().authenticate(user, password).await
-        };
+        let asking = |mut client: Client| async move { client.sign_in("tenure-survey", "").await };
         match self.link.attempt(ANSWER, asking).await {
             Err(Trouble::NoAuth) => Some(false),
             Ok(_) | Err(Trouble::Told(_)) => Some(true),

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etcd_client::{DeleteOptions, KeyValue, Txn, TxnOp, TxnOpResponse};
 use tenure_core::store::{Adopt, Adopted, AuditKind, Forgotten, HolderNow, Retention, check};
 use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Reason, StoreError};
+use tenure_etcd::{DeleteRange, KeyValue, Outcome, Txn, TxnOp};
 
 use super::hold::Alive;
 use super::key::{self, Fence, Record};
 use super::link::Call;
-use super::read::{end_of, found, get};
+use super::read::{end_of, get};
 use super::record::Ground;
 use super::{CHUNK, Etcd, PAGE, error, revision_of, unchanged};
 
@@ -24,7 +24,7 @@ struct Gone {
 }
 
 fn all_below(folder: &str) -> TxnOp {
-    TxnOp::delete(folder, Some(DeleteOptions::new().with_range(end_of(folder))))
+    DeleteRange::between(folder, end_of(folder)).into()
 }
 
 impl Etcd {
@@ -68,7 +68,7 @@ impl Etcd {
             }
             let name = self.keys.floor(group);
             let [floors, store] = self.link.read([get(&name), get(&self.keys.store())]).await?;
-            let before = floors.first().map(|found| key::parse_epoch(found.value())).transpose()?;
+            let before = floors.first().map(|found| key::parse_epoch(&found.value)).transpose()?;
             let before = before.unwrap_or(Epoch::ZERO);
             let gone = self.forget_look(group, duties, &open, answers).await?;
             let floor = gone.iter().map(|gone| gone.epoch).fold(before, Epoch::max);
@@ -83,8 +83,8 @@ impl Etcd {
                     unchanged(&stored, gone.stored_revision),
                 ];
                 let txn = Txn::new().when(compares).and_then([
-                    TxnOp::delete(fence, None),
-                    TxnOp::delete(stored, None),
+                    TxnOp::delete(fence),
+                    TxnOp::delete(stored),
                     all_below(&self.keys.history(&gone.duty)),
                     trail.put(AuditKind::Forgotten, &gone.last, hold),
                 ]);
@@ -94,15 +94,15 @@ impl Etcd {
                 continue;
             }
             // Nobody is granted an epoch between: claims compare the floor's key, too.
-            ops.push(TxnOp::put(name.as_str(), floor.to_string(), None));
+            ops.push(TxnOp::put(name.as_str(), floor.to_string()));
             let txn = Txn::new().when([unchanged(&name, revision_of(&floors))]).and_then(ops);
             let done = self.link.commit(call, txn).await?;
-            if done.unsure && !done.response.succeeded() {
+            if done.unsure && !done.response.succeeded {
                 return Err(error::lost(&self.link.address()));
             }
             let floor = floor.max(self.ground(&store)?.record.floor);
-            for (gone, response) in gone.iter().zip(done.response.op_responses()) {
-                if matches!(response, TxnOpResponse::Txn(txn) if txn.succeeded()) {
+            for (gone, response) in gone.iter().zip(done.response.responses) {
+                if response.succeeded() {
                     answers[gone.at] = Some(Forgotten::Forgotten { floor });
                 } else if done.unsure {
                     return Err(error::lost(&self.link.address()));
@@ -125,7 +125,7 @@ impl Etcd {
         let fences = self.link.read_all(&names(&|duty| self.keys.fence(duty))).await?;
         let stored = self.link.read_by(&names(&|duty| self.keys.checkpoint(duty)), 16).await?;
         let parse = |found: &Option<KeyValue>| {
-            found.as_ref().map(|found| Fence::parse(found.value())).transpose()
+            found.as_ref().map(|found| Fence::parse(&found.value)).transpose()
         };
         let parsed = fences.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let holding = parsed.iter().flatten().filter(|fence| fence.held);
@@ -138,7 +138,7 @@ impl Etcd {
                 continue;
             }
             let committed =
-                stored[n].as_ref().map(|found| key::unpack(found.value())).transpose()?;
+                stored[n].as_ref().map(|found| key::unpack(&found.value)).transpose()?;
             let granted = fence.as_ref().map_or(Epoch::ZERO, |fence| fence.epoch);
             let epoch = granted.max(committed.as_ref().map_or(Epoch::ZERO, |stored| stored.epoch));
             let last = fence.map(|fence| fence.instance);
@@ -147,7 +147,7 @@ impl Etcd {
                 continue;
             };
             let revision =
-                |found: &Option<KeyValue>| found.as_ref().map_or(0, KeyValue::mod_revision);
+                |found: &Option<KeyValue>| found.as_ref().map_or(0, |found| found.mod_revision);
             all.push(Gone {
                 at: *at,
                 duty: duties[*at].clone(),
@@ -178,16 +178,15 @@ impl Etcd {
         for group in self.group_list().await? {
             self.audit_trim(&group).await;
             let folder = self.keys.checkpoints(&group);
-            let mut cuts = Vec::new();
+            let mut cuts: Vec<TxnOp> = Vec::new();
             for found in self.link.keys(&folder, PAGE).await? {
-                let newest = found.version() as u64;
+                let newest = found.version as u64;
                 if newest <= slots {
                     continue;
                 }
-                let duty = key::duty_at(&group, found.key(), &folder)?;
+                let duty = key::duty_at(&group, &found.key, &folder)?;
                 let oldest = self.keys.history_at(&duty, newest - slots + 1);
-                let older = DeleteOptions::new().with_range(oldest);
-                cuts.push(TxnOp::delete(self.keys.history(&duty), Some(older)));
+                cuts.push(DeleteRange::between(self.keys.history(&duty), oldest).into());
             }
             for cuts in cuts.chunks(CHUNK) {
                 self.link.commit(call, Txn::new().and_then(cuts)).await?;
@@ -245,11 +244,11 @@ impl Etcd {
             let gone = [all_below(&self.keys.sessions(group)), all_below(&self.keys.notes(group))];
             let still = unchanged(&name, ground.revision);
             let txn = Txn::new().when([still]).and_then(gone).or_else([get(&name)]);
-            let responses = self.link.commit(call, txn).await?.response.op_responses();
-            match responses.into_iter().next() {
-                Some(TxnOpResponse::Delete(deleted)) => return Ok(deleted.deleted() as u64),
-                Some(response) => *ground = self.ground(&found(response))?,
-                None => return Err(error::unexpected("nothing was deleted")),
+            let responses = self.link.commit(call, txn).await?.response.responses;
+            match responses.into_iter().next().and_then(|response| response.outcome) {
+                Some(Outcome::Delete(deleted)) => return Ok(deleted.deleted as u64),
+                Some(Outcome::Get(got)) => *ground = self.ground(&got.kvs)?,
+                _ => return Err(error::unexpected("nothing was deleted")),
             }
         }
         Ok(0)
@@ -263,8 +262,8 @@ impl Etcd {
             let mut known = BTreeSet::new();
             let mut of_fences = |page: Vec<KeyValue>| {
                 for found in &page {
-                    newest = newest.max(Fence::parse(found.value())?.epoch);
-                    known.insert(key::name(found.key(), &fences)?.to_owned());
+                    newest = newest.max(Fence::parse(&found.value)?.epoch);
+                    known.insert(key::name(&found.key, &fences)?.to_owned());
                 }
                 Ok(())
             };
@@ -272,15 +271,15 @@ impl Etcd {
             // Documents are large: only their epochs stay.
             let mut of_checkpoints = |page: Vec<KeyValue>| {
                 for found in &page {
-                    newest = newest.max(key::unpack(found.value())?.epoch);
-                    known.insert(key::name(found.key(), &stored)?.to_owned());
+                    newest = newest.max(key::unpack(&found.value)?.epoch);
+                    known.insert(key::name(&found.key, &stored)?.to_owned());
                 }
                 Ok(())
             };
             self.link.each_page(&stored, 16, &mut of_checkpoints).await?;
             let [floor] = self.link.read([get(&self.keys.floor(&group))]).await?;
             if let Some(floor) = floor.first() {
-                newest = newest.max(key::parse_epoch(floor.value())?);
+                newest = newest.max(key::parse_epoch(&floor.value)?);
             }
             duties += known.len() as u64;
         }

@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use etcd_client::{WatchOptions, WatchStream};
 use tenure_core::store::Watch;
 use tenure_core::{Code, GroupName, StoreError};
+use tenure_etcd::{Client, Watch as Stream, WatchCreate};
 use tokio::time::timeout;
 
 use super::Etcd;
 use super::error::{self, Trouble};
-use super::link::{ATTEMPT, Link, Open};
+use super::link::{ATTEMPT, Link};
 use super::read::end_of;
 
 /// Listens to one group.
@@ -19,7 +19,7 @@ pub(super) struct Listener {
     link: Arc<Link>,
     folder: String,
     /// `None` while the connection is down.
-    stream: Option<WatchStream>,
+    stream: Option<Stream>,
 }
 
 impl Etcd {
@@ -33,32 +33,30 @@ impl Etcd {
 
 impl Listener {
     /// Returns once the server has confirmed: what changes from now on makes a hint.
-    async fn subscribe(&self) -> Result<WatchStream, StoreError> {
-        let sent = |open: Open| {
-            let options = WatchOptions::new().with_range(end_of(&self.folder));
-            let folder = self.folder.clone();
-            async move {
-                let mut stream = open.client().watch(folder, Some(options)).await?;
-                let first = stream.message().await?;
-                Ok((stream, first))
-            }
+    async fn subscribe(&self) -> Result<Stream, StoreError> {
+        let (key, range_end) = (self.folder.as_bytes().to_vec(), end_of(&self.folder));
+        let create = &WatchCreate { key, range_end, start_revision: 0 };
+        let sent = |client: Client| async move {
+            let mut stream = client.watch(create.clone()).await?;
+            let first = stream.next().await?;
+            Ok((stream, first))
         };
         let late = |_| Trouble::NotSent(error::unreachable(&self.link.address()));
         let started = timeout(4 * ATTEMPT, self.link.repeat(ATTEMPT, sent)).await;
         let (stream, first) = started.map_err(late).flatten().map_err(Trouble::into_error)?;
         match first {
-            Some(first) if first.created() && !first.canceled() => Ok(stream),
+            Some(first) if first.created && !first.canceled => Ok(stream),
             _ => Err(StoreError::refused(Code::Failed, "the watch was not taken")),
         }
     }
 }
 
 /// Waits for a change; false when the watch is gone.
-async fn heard(stream: &mut WatchStream) -> bool {
+async fn heard(stream: &mut Stream) -> bool {
     loop {
-        match stream.message().await {
-            Ok(Some(message)) if message.canceled() => return false,
-            Ok(Some(message)) if message.events().is_empty() => {}
+        match stream.next().await {
+            Ok(Some(message)) if message.canceled => return false,
+            Ok(Some(message)) if message.events.is_empty() => {}
             Ok(Some(_)) => return true,
             _ => return false,
         }

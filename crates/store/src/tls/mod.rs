@@ -1,4 +1,4 @@
-//! Encrypted connections: whom to trust and by which files, for PostgreSQL and Redis alike.
+//! Encrypted connections: whom to trust and by which files, for PostgreSQL, Redis and etcd alike.
 //!
 //! Nothing here relies on a crypto provider of the whole process: a library that installs one, or
 //! hopes for one, breaks the program that it is put into.

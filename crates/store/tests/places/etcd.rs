@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use etcd_client::Client;
 use tenure_core::{DutyKey, Session, Store};
+use tenure_etcd::{Client, DeleteRange, Limits, Range};
 use tenure_store::conformance::{Boxed, Place};
 use tenure_store::{IfAbsent, StoreUrl};
 
@@ -22,8 +22,8 @@ impl Cluster {
     }
 
     async fn raw(&self) -> Client {
-        let hosts: Vec<&str> = self.url.trim_start_matches("etcd://").split(',').collect();
-        Client::connect(hosts, None).await.unwrap()
+        let hosts = self.url.trim_start_matches("etcd://");
+        Client::connect(hosts.split(',').next().unwrap(), &Limits::default()).await.unwrap()
     }
 
     fn key(&self, group: &tenure_core::GroupName, rest: &str) -> String {
@@ -41,16 +41,16 @@ impl Place for Cluster {
     fn lapse(&self, session: Session) -> Boxed<()> {
         let place = self.clone();
         Box::pin(async move {
-            let mut raw = place.raw().await;
+            let raw = place.raw().await;
             let instance = session.instance.escaped();
             let key = place.key(&session.group, &format!("live/session/{instance}"));
-            let found = raw.get(key, None).await.unwrap();
+            let found = raw.range(&Range::of(key)).await.unwrap();
             let nonce = session.nonce.to_string();
-            let Some(live) = found.kvs().iter().find(|kv| kv.value() == nonce.as_bytes()) else {
+            let Some(live) = found.kvs.iter().find(|kv| kv.value == nonce.as_bytes()) else {
                 return;
             };
             // Somebody else may have ended it meanwhile.
-            let _ = raw.lease_revoke(live.lease()).await;
+            let _ = raw.lease_revoke(live.lease).await;
         })
     }
 
@@ -58,8 +58,9 @@ impl Place for Cluster {
         let place = self.clone();
         Box::pin(async move {
             let key = place.key(&duty.group, &format!("live/fence/{}", duty.id.escaped()));
-            let deleted = place.raw().await.delete(key, None).await.unwrap();
-            assert_eq!(deleted.deleted(), 1);
+            let one = DeleteRange { key: key.into(), ..DeleteRange::default() };
+            let deleted = place.raw().await.delete_range(&one).await.unwrap();
+            assert_eq!(deleted.deleted, 1);
         })
     }
 

@@ -1,0 +1,123 @@
+//! Client of etcd: the calls that the store makes, over gRPC.
+//!
+//! A [`Client`] is one connection to one server. It neither retries nor chooses among servers, and
+//! sets no time limit: the store does, because it knows which calls may be repeated. Encryption is
+//! the caller's, too: a connection is made over any stream of bytes.
+//!
+//! The messages are written by hand from etcd's `rpc.proto`, so that a build needs no `protoc`.
+
+mod grpc;
+mod message;
+
+use hyper::Uri;
+use hyper::header::HeaderValue;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+pub use grpc::{Error, KeepAlive, Limits, Watch};
+pub use message::*;
+
+/// gRPC's number for something that does not exist.
+const NOT_FOUND: i32 = 5;
+
+/// A connection to one server. Copies share it; it ends with the last of them and their streams.
+#[derive(Clone)]
+pub struct Client(grpc::Channel);
+
+impl Client {
+    /// Connects without encryption, for tools.
+    pub async fn connect(address: &str, limits: &Limits) -> Result<Self, Error> {
+        let socket = TcpStream::connect(address).await.map_err(Error::not_sent)?;
+        socket.set_nodelay(true).map_err(Error::not_sent)?;
+        Self::over(socket, &format!("http://{address}"), limits).await
+    }
+
+    /// Takes a connected stream; `origin` is `http://HOST:PORT` or `https://HOST:PORT`.
+    pub async fn over<S>(stream: S, origin: &str, limits: &Limits) -> Result<Self, Error>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let origin: Uri = origin.parse().map_err(Error::not_sent)?;
+        Ok(Self(grpc::Channel::new(stream, origin, limits).await?))
+    }
+
+    /// Signs in: later calls of this copy are made by that user.
+    pub async fn sign_in(&mut self, name: &str, password: &str) -> Result<(), Error> {
+        let request = AuthenticateRequest { name: name.to_owned(), password: password.to_owned() };
+        let answer: AuthenticateResponse =
+            self.0.call("/etcdserverpb.Auth/Authenticate", &request).await?;
+        let mut token = HeaderValue::from_str(&answer.token).map_err(Error::lost)?;
+        token.set_sensitive(true);
+        self.0.token = Some(token);
+        Ok(())
+    }
+
+    /// Reads keys, as of now.
+    pub async fn range(&self, request: &Range) -> Result<RangeResponse, Error> {
+        self.0.call("/etcdserverpb.KV/Range", request).await
+    }
+
+    /// Deletes keys.
+    pub async fn delete_range(&self, request: &DeleteRange) -> Result<DeleteRangeResponse, Error> {
+        self.0.call("/etcdserverpb.KV/DeleteRange", request).await
+    }
+
+    /// Compares, and then does the one or the other, in one step.
+    pub async fn txn(&self, request: &Txn) -> Result<TxnResponse, Error> {
+        self.0.call("/etcdserverpb.KV/Txn", request).await
+    }
+
+    /// Grants a lease of that number; the server chooses one for zero.
+    pub async fn lease_grant(&self, id: i64, seconds: i64) -> Result<LeaseGrantResponse, Error> {
+        let request = LeaseGrantRequest { ttl: seconds, id };
+        self.0.call("/etcdserverpb.Lease/LeaseGrant", &request).await
+    }
+
+    /// Ends a lease, with all keys that hang on it.
+    pub async fn lease_revoke(&self, id: i64) -> Result<LeaseRevokeResponse, Error> {
+        self.0.call("/etcdserverpb.Lease/LeaseRevoke", &LeaseRevokeRequest { id }).await
+    }
+
+    /// How long a lease lasts.
+    pub async fn lease_time_to_live(&self, id: i64) -> Result<LeaseTimeToLiveResponse, Error> {
+        let request = LeaseTimeToLiveRequest { id, keys: false };
+        self.0.call("/etcdserverpb.Lease/LeaseTimeToLive", &request).await
+    }
+
+    /// Extends a lease, and keeps the stream on which it can be extended again. The first answer
+    /// is the server's, too.
+    pub async fn lease_keep_alive(
+        &self,
+        id: i64,
+    ) -> Result<(KeepAlive, LeaseKeepAliveResponse), Error> {
+        let request = LeaseKeepAliveRequest { id };
+        let mut stream = self.0.open("/etcdserverpb.Lease/LeaseKeepAlive", &request).await?;
+        let answer: LeaseKeepAliveResponse = stream.first().await?;
+        if answer.ttl <= 0 {
+            let message = "etcdserver: requested lease not found".to_owned();
+            return Err(Error::Status { code: NOT_FOUND, message });
+        }
+        Ok((KeepAlive { stream, request }, answer))
+    }
+
+    /// Opens a watch. Its first message says whether the server has taken it.
+    pub async fn watch(&self, create: WatchCreate) -> Result<Watch, Error> {
+        let request = WatchRequest { request: Some(WatchAction::Create(create)) };
+        self.0.open("/etcdserverpb.Watch/Watch", &request).await
+    }
+
+    /// Who is in the cluster, as this server knows.
+    pub async fn member_list(&self) -> Result<MemberListResponse, Error> {
+        self.0.call("/etcdserverpb.Cluster/MemberList", &MemberListRequest {}).await
+    }
+
+    /// How this server is.
+    pub async fn status(&self) -> Result<StatusResponse, Error> {
+        self.0.call("/etcdserverpb.Maintenance/Status", &StatusRequest {}).await
+    }
+
+    /// The alarms that are raised in the cluster.
+    pub async fn alarms(&self) -> Result<AlarmResponse, Error> {
+        self.0.call("/etcdserverpb.Maintenance/Alarm", &AlarmRequest {}).await
+    }
+}
