@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tenure_core::{Clock, Code, StoreError};
@@ -254,7 +254,7 @@ fn made(settings: &Settings, storage: Arc<dyn Storage>, required: bool, mcp: Mcp
         log: Arc::clone(&settings.log),
         history_said: Said::default(),
         lively: Mutex::default(),
-        counted_upto: AtomicI64::new(0),
+        counted: std::sync::Mutex::default(),
         mcp,
         storage,
     }

@@ -4,8 +4,7 @@
 //! older one. Each step is one transaction with how far it came, so it does not matter when a
 //! replica dies, nor for how long none was there.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tenure_core::{Clock, Code, DutyId, GroupName, LocalInstant, StoreError, Ttl};
@@ -155,11 +154,17 @@ struct Here<'a>(&'a State);
 
 impl Drop for Here<'_> {
     fn drop(&mut self) {
-        self.0.counted_upto.store(0, Ordering::Relaxed);
+        counted(self.0, None);
         if !self.0.is_leaving() {
             (self.0.log)(Notice::NotCounting);
         }
     }
+}
+
+/// Remembers when it was counted, and how far behind that was.
+fn counted(state: &State, when: Option<(LocalInstant, i64)>) {
+    // Nothing that is done under this lock can be done by half.
+    *state.counted.lock().unwrap_or_else(PoisonError::into_inner) = when;
 }
 
 /// Waits until the next step may begin; `false` when none may any more.
@@ -181,12 +186,13 @@ async fn may_go_on(guard: &Guard) -> bool {
 /// Counts everything that there is; `false` when a newer hold has counted.
 async fn roll_up(state: &State, guard: &Guard) -> Result<bool, StoreError> {
     while may_go_on(guard).await {
+        let begun = BootClock.now();
         let rolled = state.storage.roll_up(guard.epoch(), When::Now);
         let rolled = timeout(STEP, rolled).await.map_err(|_| too_slow())??;
         if rolled.fenced {
             return Ok(false);
         }
-        state.counted_upto.store(rolled.upto, Ordering::Relaxed);
+        counted(state, Some((begun, rolled.behind)));
         if !rolled.more {
             break;
         }

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tenure_core::{Code, StoreError};
+use tenure_core::{Clock, Code, LocalInstant, StoreError};
 use tenure_duty::process;
+use tenure_store::BootClock;
 use tokio::time::{sleep, timeout};
 
 use crate::http::State;
 use crate::notice::Notice;
 use crate::server::Log;
-use crate::storage::Keep;
+use crate::storage::{Keep, Measured, Tick, When};
 use crate::tls::Tls;
 
 /// How often the store is asked how it is, and whether there are tokens now.
@@ -75,9 +76,13 @@ async fn reload(tls: &Arc<Tls>, told: &mut Option<StoreError>, log: &Log) {
 /// Takes away what is past its retention and notes what tokens were used for.
 pub(crate) async fn tidy(state: Arc<State>, keep: Keep, log: Log) {
     let mut failed = false;
+    let mut ticked = None;
     loop {
         let done = match flush(&state).await {
-            Ok(()) => prune(&state, keep).await,
+            Ok(()) => match tick(&state, &mut ticked).await {
+                Ok(()) => prune(&state, keep).await,
+                error => error,
+            },
             error => error,
         };
         match done {
@@ -91,6 +96,19 @@ pub(crate) async fn tidy(state: Arc<State>, keep: Keep, log: Log) {
         let spread = uuid::Uuid::new_v4().as_u128() as u64 % SPREAD;
         sleep(ROUND + Duration::from_millis(spread)).await;
     }
+}
+
+/// Moves the clock of retention by what was measured here since the last answer came.
+async fn tick(state: &State, ticked: &mut Option<(Tick, LocalInstant)>) -> Result<(), StoreError> {
+    let since = ticked.map(|(tick, at)| {
+        let elapsed = BootClock.now().since(at).as_micros();
+        let elapsed = i64::try_from(elapsed).unwrap_or(i64::MAX);
+        Measured { turn: tick.turn, wall: tick.wall, elapsed }
+    });
+    // What may have moved it meanwhile is learned by the next turn.
+    let tick = state.storage.tick(since, When::Now).await?;
+    *ticked = Some((tick, BootClock.now()));
+    Ok(())
 }
 
 async fn prune(state: &State, keep: Keep) -> Result<(), StoreError> {

@@ -26,7 +26,7 @@ use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 
 use hyper::body::Incoming;
@@ -78,8 +78,9 @@ pub(crate) struct State {
     pub(crate) history_said: heartbeat::Said,
     /// How many connectors live, as it was found last, and when.
     pub(crate) lively: Mutex<Option<(LocalInstant, [u64; 4])>>,
-    /// Up to when this replica has counted, in Unix microseconds; 0 while it does not count.
-    pub(crate) counted_upto: AtomicI64,
+    /// When this replica counted last, and how far behind it was then, in microseconds; `None`
+    /// while it does not count.
+    pub(crate) counted: std::sync::Mutex<Option<(LocalInstant, i64)>>,
     pub(crate) mcp: Mcp,
 }
 

@@ -1,7 +1,7 @@
 //! What connectors have done.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -167,9 +167,10 @@ pub(super) async fn lively(state: &State) -> Option<[u64; 4]> {
 
 /// How far counting is behind, in microseconds, if it is done here.
 pub(super) fn lag(state: &State) -> Option<i64> {
-    let upto = state.counted_upto.load(Ordering::Relaxed);
-    let now = i64::try_from(process::unix_micros()).unwrap_or(i64::MAX);
-    (upto > 0).then(|| now.saturating_sub(upto).max(0))
+    // Nothing that is done under this lock can be done by half.
+    let (at, behind) = (*state.counted.lock().unwrap_or_else(PoisonError::into_inner))?;
+    let since = i64::try_from(BootClock.now().since(at).as_micros()).unwrap_or(i64::MAX);
+    Some(behind.saturating_add(since))
 }
 
 /// The day (UTC) on which a period begins that ends now.

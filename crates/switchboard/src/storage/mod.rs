@@ -219,6 +219,28 @@ pub struct Pruned {
     pub more: bool,
 }
 
+/// What a replica has measured since its last [`Storage::tick`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// From its answer.
+    pub turn: i64,
+    /// From its answer.
+    pub wall: i64,
+    /// How long ago that answer came, in microseconds of a clock that nobody can set.
+    pub elapsed: i64,
+}
+
+/// Where the clock of retention is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// How often it was moved.
+    pub turn: i64,
+    /// The store's own clock, in Unix microseconds.
+    pub wall: i64,
+    /// The clock of retention, in Unix microseconds.
+    pub reached: i64,
+}
+
 /// Where a switchboard keeps everything: SQLite or PostgreSQL.
 ///
 /// # Contract
@@ -232,9 +254,16 @@ pub struct Pruned {
 /// 4. A submission whose token has ended stores nothing, and its fence is not remembered.
 /// 5. Positions are given in the order of commits, without gaps; within a submission in the order
 ///    of its items. Nothing ever becomes visible before something that was there.
-/// 6. Expiry, windows and `received_at` are by the store's clock.
+/// 6. Expiry and windows are by the store's clock; what is stored has its time, or that of the
+///    clock of retention if that is later.
 /// 7. One commit comes after another, over all replicas, and locks are taken in one order (keys in
 ///    that of their digests, where there are locks on rows): no deadlock.
+/// 8. Retention deletes by a clock of its own, which is stored: it follows the store's clock, never
+///    goes back, and moves at most twice as far as replicas have measured since it was moved, over
+///    all replicas ([`Storage::tick`]). A replica that does not know the last turn learns it, and
+///    moves nothing.
+/// 9. When two readings of the store's clock agree with the time between them, beats that were
+///    stored with a later time count as heard then: a clock that was ahead keeps nobody alive.
 #[async_trait]
 pub trait Storage: Registry + Replicas {
     /// Stores what is new, in one transaction; an answer for each submission.
@@ -303,6 +332,8 @@ pub trait Storage: Registry + Replicas {
         limit: usize,
     ) -> Result<Vec<TokenAudit>, StoreError>;
 
+    /// Moves the clock of retention, and says where it is.
+    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, StoreError>;
     /// Takes away what is past its retention, a bounded number at a time.
     async fn prune(&self, keep: Keep) -> Result<Pruned, StoreError>;
     /// Whether the store answers and takes writes.

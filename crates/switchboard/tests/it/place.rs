@@ -31,12 +31,15 @@ const OTHER_DAYS: &str = "DO $$ DECLARE name text; BEGIN
             AND to_date(right(c.relname, 8), 'YYYYMMDD')
                 NOT BETWEEN current_date - 1 AND current_date + 4
     LOOP EXECUTE format('DROP TABLE %I', name); END LOOP; END $$";
+/// The clock of retention is where the server's is.
+const RIGHT_CLOCK: &str = "UPDATE switchboard_clock SET reached = clock_timestamp(), turn = 0";
 /// Nothing was counted yet.
 const UNCOUNTED: [&str; 2] = [
-    "UPDATE connector_stats_progress SET epoch = 0, counted = 0, ceiling = 0, since_24h = 0,
-        since_7d = 0, since_30d = 0",
-    "UPDATE connector_stats_progress SET epoch = 0, counted = 'epoch', ceiling = 'epoch',
-        since_24h = 'epoch', since_7d = 'epoch', since_30d = 'epoch'",
+    "UPDATE connector_stats_progress SET epoch = 0, since_24h = 0, since_7d = 0, since_30d = 0,
+        counted_beat = (SELECT coalesce(max(seq), 0) FROM sqlite_sequence
+            WHERE name = 'connector_heartbeat_log'), counted_ack = last_ack",
+    "UPDATE connector_stats_progress SET epoch = 0, since_24h = 'epoch', since_7d = 'epoch',
+        since_30d = 'epoch', counted_id = nextval('connector_heartbeat_log_id_seq')",
 ];
 
 pub struct Place {
@@ -77,6 +80,7 @@ impl Place {
                 on_postgres(&url, &schema, EMPTY).await;
                 on_postgres(&url, &schema, UNCOUNTED[1]).await;
                 on_postgres(&url, &schema, OTHER_DAYS).await;
+                on_postgres(&url, &schema, RIGHT_CLOCK).await;
                 schema
             }
             None => {
@@ -121,6 +125,27 @@ impl Place {
             At::Sqlite(_) => panic!("a file has no schema"),
             At::Postgres { url, schema } => (url, schema),
         }
+    }
+
+    /// The next beat has a number that is larger by so much.
+    pub async fn skip_numbers(&self, by: i64) {
+        self.execute(&match &self.at {
+            At::Sqlite(_) => format!("UPDATE sqlite_sequence SET seq = seq + {by}"),
+            At::Postgres { .. } => {
+                let sequence = "'connector_heartbeat_log_id_seq'";
+                format!("SELECT setval({sequence}, nextval({sequence}) + {by})")
+            }
+        })
+        .await;
+    }
+
+    /// Sets the clock of retention, as if it had been running until then.
+    pub async fn set_clock(&self, micros: i64) {
+        let at = match &self.at {
+            At::Sqlite(_) => micros.to_string(),
+            At::Postgres { .. } => format!("to_timestamp({micros} / 1000000.0)"),
+        };
+        self.execute(&format!("UPDATE switchboard_clock SET reached = {at}")).await;
     }
 
     /// Makes the times in a column of some rows older.

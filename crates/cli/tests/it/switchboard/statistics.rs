@@ -45,7 +45,7 @@ fn counting_goes_on_where_it_was(place: &Place) {
         &["last_heartbeat_at", "first_seen_at", "started_at", "last_sent_at"],
         day,
     );
-    let progress = ["counted", "ceiling", "since_24h", "since_7d", "since_30d"];
+    let progress = ["since_24h", "since_7d", "since_30d"];
     place.age("connector_stats_progress", &progress, day);
 
     let server = place.serve(&["--statistics-every", "100ms"]);

@@ -4,6 +4,7 @@
 //! between two. Ingest takes turns: whoever commits locks the one row of `inbox_position` first, so
 //! that positions become visible in their order and no two commits wait for each other in a circle.
 
+mod clock;
 mod commit;
 mod inbox;
 mod letter;
@@ -27,8 +28,8 @@ use uuid::Uuid;
 
 use super::{
     Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxPage, InboxQuery, Keep,
-    KeptLetter, NewToken, Posted, Pruned, Resolve, Resolved, Settled, Standing, Storage,
-    Submission, Token, TokenAudit, Usage, When,
+    KeptLetter, Measured, NewToken, Posted, Pruned, Resolve, Resolved, Settled, Standing, Storage,
+    Submission, Tick, Token, TokenAudit, Usage, When,
 };
 use statements::Statements;
 use value::{column, missing};
@@ -52,8 +53,14 @@ const HISTORY: History = History {
         Migration {
             number: 2,
             name: "connectors",
+            sql: include_str!("migrations/0002_connectors.sql"),
+        },
+        Migration {
+            number: 3,
+            name: "clock",
             sql: concat!(
-                include_str!("migrations/0002_connectors.sql"),
+                include_str!("migrations/0003_clock.sql"),
+                include_str!("sql/routine/switchboard_clock.sql"),
                 include_str!("sql/routine/ingest_gate.sql"),
                 include_str!("sql/routine/ingest_commit.sql"),
                 include_str!("sql/routine/inbox_endpoint.sql"),
@@ -75,7 +82,9 @@ const HISTORY: History = History {
 const RIGHTS: &str = "-- For each role that runs the switchboard:\n\
     -- GRANT USAGE ON SCHEMA tenure TO role;\n\
     -- GRANT SELECT ON tenure.switchboard_migration TO role;\n\
-    -- GRANT SELECT, UPDATE ON tenure.inbox_position, tenure.connector_stats_progress TO role;\n\
+    -- GRANT SELECT, UPDATE ON tenure.inbox_position, tenure.connector_stats_progress,\n\
+    --     tenure.switchboard_clock TO role;\n\
+    -- GRANT USAGE ON SEQUENCE tenure.connector_heartbeat_log_id_seq TO role;\n\
     -- GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.message_inbox, tenure.ingest_dedupe,\n\
     --     tenure.ingest_fence, tenure.dead_letter, tenure.auth_failure, tenure.inbox_outcome,\n\
     --     tenure.connector_registry, tenure.connector_instances,\n\
@@ -265,6 +274,10 @@ impl Storage for Postgres {
         limit: usize,
     ) -> Result<Vec<TokenAudit>, StoreError> {
         self.read_audit(token_id, limit).await
+    }
+
+    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, StoreError> {
+        self.move_clock(since, when).await
     }
 
     async fn prune(&self, keep: Keep) -> Result<Pruned, StoreError> {

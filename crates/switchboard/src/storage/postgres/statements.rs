@@ -56,8 +56,8 @@ statements! {
     connector_days: include_str!("sql/registry/days.sql"),
     connector_sums: include_str!("sql/registry/sums.sql"),
     connector_fanout: include_str!("sql/registry/fanout.sql"),
-    connector_bound: "SELECT tenure.connector_bound($1, $2)::text",
-    connector_roll_up: "SELECT * FROM tenure.connector_roll_up($1)",
+    connector_bound: "SELECT tenure.connector_bound($1)::text",
+    connector_roll_up: "SELECT * FROM tenure.connector_roll_up($1, $2)",
     outcome_report: "SELECT * FROM tenure.outcome_report($1, $2, $3, $4, $5, $6)",
     outcome_list: include_str!("sql/registry/outcomes.sql"),
     days_make: "SELECT tenure.connector_days_make($1)::text",
@@ -71,6 +71,7 @@ statements! {
     replica_announce: include_str!("sql/replica/announce.sql"),
     replica_find: include_str!("sql/replica/find.sql"),
     replica_withdraw: "DELETE FROM tenure.switchboard_replica WHERE replica_id = $1",
+    switchboard_tick: "SELECT * FROM tenure.switchboard_tick($1, $2, $3, $4)",
     takes_writes: "SELECT NOT current_setting('transaction_read_only')::boolean \
         FROM tenure.inbox_position WHERE only_row",
 }

@@ -29,7 +29,8 @@ pub const MOST: i64 = (1 << 53) - 1;
 /// Whose clock counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
-    /// The store's, at the moment in which it does what it is asked for.
+    /// The store's, at the moment in which it does what it is asked for; for what is stored never
+    /// before the clock of retention, and for retention that clock.
     #[default]
     Now,
     /// This one, in Unix microseconds: for histories that are told, not lived through.
@@ -252,11 +253,10 @@ pub struct HistoryQuery {
 ///    any instance that was not late. The interval of an instance is the first gap between two of
 ///    its beats, at most an hour; then (4 x before + min(gap, 2 x before)) / 5. A gap of less than
 ///    a second is none.
-/// 6. Nothing is received before what was counted: a time of arrival is never earlier than the
-///    newest time at which [`Registry::roll_up`] was asked to count. Each beat and each
-///    acknowledged outcome is counted once, in the hour and day (UTC) of its arrival, by whichever
-///    replica; a step is one transaction with its progress, and a step under an epoch older than
-///    the newest seen does nothing (R11).
+/// 6. Beats and acknowledged outcomes are counted in the order in which they were stored, whatever
+///    the clock says: each once, in the hour and day (UTC) of its arrival, by whichever replica; a
+///    step is one transaction with its progress, and a step under an epoch older than the newest
+///    seen does nothing (R11). A clock that has stepped moves the periods with it, and back.
 /// 7. The history is kept until it is counted, whatever its retention.
 #[async_trait]
 pub trait Registry: Debug + Send + Sync + 'static {
@@ -295,7 +295,7 @@ pub trait Registry: Debug + Send + Sync + 'static {
     /// To whom a message went: acknowledged and failed targets.
     async fn outcomes(&self, request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError>;
 
-    /// Counts the next part of what was received, at most a quarter of an hour of it.
+    /// Counts the next part of what was stored, a bounded number of it, in periods that end now.
     async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, StoreError>;
     /// What a connector has done since a time, in steps that are not empty, oldest first.
     async fn series(&self, name: &Name, since: i64, step: Step) -> Result<Vec<Bucket>, StoreError>;

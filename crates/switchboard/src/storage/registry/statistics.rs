@@ -167,8 +167,8 @@ pub struct Rolled {
     pub beats: i64,
     /// Acknowledged outcomes that were counted.
     pub outcomes: i64,
-    /// Everything before this was counted, in Unix microseconds.
-    pub upto: i64,
+    /// How old the newest beat of this step is, in microseconds, if there is more to count.
+    pub behind: i64,
     /// Whether there is more to count now.
     pub more: bool,
 }

@@ -9,7 +9,7 @@ use tenure_wire::ingest::Event;
 use uuid::Uuid;
 
 use super::super::{Ended, Fence, Outcome, Settled, Standing, Submission};
-use super::{all, count_of, execute, first, inbox, token};
+use super::{all, clock, count_of, execute, first, inbox, token};
 
 /// What was observed less than this before is the same, if its content is.
 const HOUR: i64 = 3_600_000_000;
@@ -25,6 +25,7 @@ pub(super) fn commit(
     };
     let counted = group.iter().filter(|sent| ended(sent).is_none());
     let standings = raise(db, counted.filter_map(|sent| sent.fence.as_ref()), now)?;
+    let stamp = clock::stamp(db, now)?;
     let first = inbox::bounds(db)?.last;
     let mut last = first;
     let mut settled = Vec::with_capacity(group.len());
@@ -34,7 +35,7 @@ pub(super) fn commit(
         } else if let Some(standing) = fenced(&standings, sent.fence.as_ref()) {
             Settled::Fenced(standing)
         } else {
-            Settled::Stored(store(db, sent, &mut last, now)?)
+            Settled::Stored(store(db, sent, &mut last, stamp)?)
         });
     }
     if last > first {

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::super::{DeadLetter, DeadQuery, Fence, KeptLetter, Posted, Resolve, Resolved};
 use super::commit::{fenced, raise, uuid};
-use super::{all, count_of, execute, first, token};
+use super::{all, clock, count_of, execute, first, token};
 
 const COLUMNS: &str = "id, digest, source_channel, source_provider, source_endpoint_identity,
     external_event_id, error_class, reason, attempts, envelope, posted_at, duty,
@@ -102,6 +102,7 @@ pub(super) fn find(db: &Connection, id: Uuid) -> rusqlite::Result<Option<KeptLet
 }
 
 pub(super) fn resolve(db: &Connection, resolve: &Resolve, now: i64) -> rusqlite::Result<Resolved> {
+    let now = clock::stamp(db, now)?;
     let sql = "UPDATE dead_letter SET state = ?2, resolved_at = ?3, resolved_by = ?4,
             resolution = ?5, request_id = ?6
         WHERE id = ?1 AND state = 'pending'";

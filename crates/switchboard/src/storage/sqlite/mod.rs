@@ -4,6 +4,7 @@
 //! order of commits is the order of positions. What only reads has a thread and a connection of
 //! its own, and never waits for a write; so has what moves the log of changes into the file.
 
+mod clock;
 mod commit;
 mod inbox;
 mod letter;
@@ -29,8 +30,8 @@ use uuid::Uuid;
 
 use super::{
     Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxPage, InboxQuery, Keep,
-    KeptLetter, NewToken, Posted, Pruned, Resolve, Resolved, Settled, Standing, Storage,
-    Submission, Token, TokenAudit, Usage,
+    KeptLetter, Measured, NewToken, Posted, Pruned, Resolve, Resolved, Settled, Standing, Storage,
+    Submission, Tick, Token, TokenAudit, Usage, When,
 };
 
 const HISTORY: History = History {
@@ -42,6 +43,7 @@ const HISTORY: History = History {
             name: "connectors",
             sql: include_str!("migrations/0002_connectors.sql"),
         },
+        Migration { number: 3, name: "clock", sql: include_str!("migrations/0003_clock.sql") },
     ],
 };
 
@@ -251,11 +253,16 @@ impl Storage for Sqlite {
         self.read(move |db, _| token::audit(db, token_id.as_deref(), limit)).await
     }
 
+    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, StoreError> {
+        let wall = move |now| if let When::At(at) = when { at } else { now };
+        self.write(move |db, now| clock::tick(db, since, wall(now))).await
+    }
+
     async fn prune(&self, keep: Keep) -> Result<Pruned, StoreError> {
         // A transaction for each kind: submissions get in between.
         let mut pruned = Pruned::default();
         for kind in upkeep::KINDS {
-            let taken = self.write(move |db, now| upkeep::prune(db, kind, keep, now)).await;
+            let taken = self.write(move |db, _| upkeep::prune(db, kind, keep)).await;
             upkeep::add(&mut pruned, kind, taken.map_err(StoreError::or_happened)?);
         }
         Ok(pruned)

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::super::{Keep, Pruned};
-use super::{execute, inbox};
+use super::{clock, execute, inbox};
 
 /// So many rows of a kind are taken away at a time.
 const STEP: i64 = 1_000;
@@ -20,7 +20,8 @@ pub(super) enum Kind {
 pub(super) const KINDS: [Kind; 4] = [Kind::Messages, Kind::Keys, Kind::Letters, Kind::Addresses];
 
 /// Takes a step of one kind and says how many rows it took.
-pub(super) fn prune(db: &Connection, kind: Kind, keep: Keep, now: i64) -> rusqlite::Result<usize> {
+pub(super) fn prune(db: &Connection, kind: Kind, keep: Keep) -> rusqlite::Result<usize> {
+    let now = clock::reached(db)?;
     let bodies = now.saturating_sub(keep.bodies);
     let keys = now.saturating_sub(keep.keys.max(keep.bodies));
     let (sql, before) = match kind {
@@ -45,9 +46,11 @@ pub(super) fn prune(db: &Connection, kind: Kind, keep: Keep, now: i64) -> rusqli
 }
 
 /// The oldest are those with the smallest positions: there is no other order to look them up by.
+/// What lies before one that is old enough came earlier, also under a clock that was ahead.
 fn messages(db: &Connection, before: i64) -> rusqlite::Result<usize> {
-    let sql = "DELETE FROM message_inbox WHERE received_at < ?1 AND position IN
-            (SELECT position FROM message_inbox ORDER BY position LIMIT ?2)
+    let sql = "DELETE FROM message_inbox WHERE position <= (SELECT max(position) FROM
+            (SELECT position, received_at FROM message_inbox ORDER BY position LIMIT ?2)
+            WHERE received_at < ?1)
         RETURNING position";
     let mut statement = db.prepare_cached(sql)?;
     let gone = statement.query_map((before, STEP), |row| row.get(0))?;

@@ -3,6 +3,7 @@
 mod admit;
 mod at_once;
 mod beat;
+mod clock;
 mod commit;
 mod fence;
 mod inbox;
@@ -184,9 +185,9 @@ cases! {
         late_beats_are_beats
         the_uptime_of_a_day
         each_beat_counts_once
-        a_step_is_a_quarter_of_an_hour
+        a_step_of_counting_is_bounded
         an_older_epoch_counts_nothing
-        nothing_arrives_before_what_was_counted
+        a_clock_that_steps_freezes_nothing
         periods_grow_and_shrink
         sums_are_of_everybody
         counting_does_not_overflow
@@ -205,6 +206,14 @@ cases! {
         an_outcome_is_as_old_as_its_last_news
         periods_shrink_by_what_was_kept
         a_step_of_tidying_is_bounded
+    }
+    clock {
+        the_clock_follows_at_twice_the_speed
+        the_clock_is_moved_by_one_at_a_time
+        a_clock_that_is_ahead_deletes_nothing
+        what_arrives_under_a_clock_that_is_behind_is_not_old
+        what_came_before_an_old_message_is_old
+        a_clock_that_was_ahead_keeps_nobody_alive
     }
     recount {
         statistics_equal_a_recount

@@ -23,18 +23,21 @@ async fn tidy(storage: &Arc<dyn Storage>, keep: HistoryKeep, at: i64) {
 pub async fn what_is_not_counted_is_kept(place: Place) {
     let storage = &place.storage;
     let one = message(storage, "a").await;
-    for day in 0..5 {
+    let now = T + 100 * DAY;
+    for day in 0..3 {
+        hear(storage, 1, T + day * DAY, 60 + day, day + 1).await;
+    }
+    tidy(storage, NOTHING, now).await;
+    assert_eq!(history(storage, &bot()).await.len(), 3);
+    // Three days of it are counted.
+    count(storage, 1, T + 2 * DAY + 1).await;
+    for day in 3..5 {
         hear(storage, 1, T + day * DAY, 60 + day, day + 1).await;
     }
     report(storage, one, &["health"], &["finance"], T).await;
-    let now = T + 100 * DAY;
     tidy(storage, NOTHING, now).await;
-    assert_eq!(history(storage, &bot()).await.len(), 5);
+    assert_eq!(history(storage, &bot()).await.len(), 2);
     assert_eq!(outcomes(storage, one).await, of_two("health", ""));
-    // Three days of it are counted: what is left of the third is kept with it.
-    count(storage, 1, T + 2 * DAY + 1).await;
-    tidy(storage, NOTHING, now).await;
-    assert_eq!(history(storage, &bot()).await.len(), 3);
     count(storage, 1, now).await;
     let days = series(storage, &bot(), Step::Day).await;
     assert_eq!(days.values().map(|it| it.messages_ingested).sum::<i64>(), 5);

@@ -20,7 +20,7 @@ use crate::storage::{
 };
 
 /// A time that is told; the server's own clock where there is none.
-fn told(when: When) -> Option<SystemTime> {
+pub(super) fn told(when: When) -> Option<SystemTime> {
     match when {
         When::Now => None,
         When::At(at) => Some(from_micros(at)),

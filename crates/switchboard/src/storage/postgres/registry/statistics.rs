@@ -14,9 +14,9 @@ impl Postgres {
     pub(super) async fn count(&self, epoch: Epoch, when: When) -> Result<Rolled, StoreError> {
         let (epoch, at) = (epoch.as_i64(), told(when));
         // By itself: the step is to see what was committed before the bound.
-        let parameters: [Parameter<'_>; 2] = [(&epoch, Type::INT8), (&at, Type::TIMESTAMPTZ)];
-        self.data.query(&self.statements.connector_bound, &parameters).await?;
         let parameters: [Parameter<'_>; 1] = [(&epoch, Type::INT8)];
+        self.data.query(&self.statements.connector_bound, &parameters).await?;
+        let parameters: [Parameter<'_>; 2] = [(&epoch, Type::INT8), (&at, Type::TIMESTAMPTZ)];
         let rows = self.data.query(&self.statements.connector_roll_up, &parameters).await?;
         rows.first().ok_or_else(missing).and_then(rolled).map_err(StoreError::or_happened)
     }
@@ -67,7 +67,7 @@ fn rolled(row: &Row) -> Result<Rolled, StoreError> {
         fenced: column(row, 0)?,
         beats: column(row, 1)?,
         outcomes: column(row, 2)?,
-        upto: to_micros(column(row, 3)?),
+        behind: column(row, 3)?,
         more: column(row, 4)?,
     })
 }

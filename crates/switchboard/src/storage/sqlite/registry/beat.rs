@@ -5,7 +5,6 @@ use tenure_wire::heartbeat::{Counters, Health, Heartbeat};
 use uuid::Uuid;
 
 use super::super::{execute, failed, first, token};
-use super::progress::arrival;
 use super::read::counters;
 use crate::storage::{Beat, Beaten, MOST, MOST_PER_TOKEN, SILENT, STOPPING, Taken};
 
@@ -40,14 +39,13 @@ struct Next<'a> {
     reset: bool,
 }
 
-/// Takes a beat. `now` is the store's clock, by which tokens end; `told` is when the beat comes.
-pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, told: i64) -> rusqlite::Result<Beaten> {
+/// Takes a beat. `now` is the wall clock, by which tokens end; `at` is when the beat comes.
+pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, at: i64) -> rusqlite::Result<Beaten> {
     let token_id = beat.token_id.as_deref();
     let ended = token_id.map(|token_id| token::ended(db, token_id, now)).transpose()?;
     if let Some(ended) = ended.flatten() {
         return Ok(Beaten::TokenEnded(ended));
     }
-    let at = arrival(db, told)?;
     let heartbeat = &beat.heartbeat;
     let connector = standing(db, heartbeat)?;
     if connector.is_none() && may_not_register(db, token_id)? {

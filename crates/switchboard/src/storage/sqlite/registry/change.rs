@@ -86,9 +86,9 @@ pub(super) fn delete(
         delete(table)?;
     }
     // What became of its messages stays known, but is not counted for it any more.
-    let sql = "UPDATE inbox_outcome SET acked_at = ?3 - 1
-        WHERE acked_at >= ?3 AND connector_type = ?1 AND endpoint_identity = ?2";
-    let counted = progress(db)?.counted;
+    let sql = "UPDATE inbox_outcome SET arrival = NULL
+        WHERE arrival > ?3 AND connector_type = ?1 AND endpoint_identity = ?2";
+    let counted = progress(db)?.counted_ack;
     execute(db, sql, (&name.connector_type, &name.endpoint_identity, counted))?;
     record(db, name, ("connector_delete", by, reason), now)?;
     Ok(true)

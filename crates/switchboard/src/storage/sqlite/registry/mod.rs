@@ -9,19 +9,21 @@ mod statistics;
 mod tidy;
 
 use async_trait::async_trait;
+use rusqlite::Connection;
 use tenure_core::{Epoch, StoreError};
 use uuid::Uuid;
 
-use super::Sqlite;
+use super::{Sqlite, clock};
 use crate::storage::{
     Beat, Beaten, Bucket, ConnectorQuery, Connectors, Fanned, HistoryKeep, HistoryQuery, Logged,
     Name, Outcomes, Period, Registry, Reported, Rolled, Shown, Step, Sum, Tidied, When,
 };
 
-fn told(when: When, now: i64) -> i64 {
+/// When something arrives.
+fn told(db: &Connection, when: When, now: i64) -> rusqlite::Result<i64> {
     match when {
-        When::Now => now,
-        When::At(at) => at,
+        When::Now => clock::stamp(db, now),
+        When::At(at) => Ok(at),
     }
 }
 
@@ -29,7 +31,7 @@ fn told(when: When, now: i64) -> i64 {
 impl Registry for Sqlite {
     async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, StoreError> {
         let beat = beat.clone();
-        let job = move |db: &_, now| beat::beat(db, &beat, now, told(when, now));
+        let job = move |db: &_, now| beat::beat(db, &beat, now, told(db, when, now)?);
         let beaten = self.write(job).await?;
         self.log.note(1).await;
         Ok(beaten)
@@ -82,7 +84,7 @@ impl Registry for Sqlite {
 
     async fn report(&self, outcomes: &Outcomes, when: When) -> Result<Reported, StoreError> {
         let outcomes = outcomes.clone();
-        self.write(move |db, now| outcome::report(db, &outcomes, told(when, now))).await
+        self.write(move |db, now| outcome::report(db, &outcomes, told(db, when, now)?)).await
     }
 
     async fn outcomes(&self, request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError> {
@@ -90,7 +92,7 @@ impl Registry for Sqlite {
     }
 
     async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, StoreError> {
-        let job = move |db: &_, now| statistics::roll_up(db, epoch, told(when, now));
+        let job = move |db: &_, now| statistics::roll_up(db, epoch, told(db, when, now)?);
         self.write(job).await
     }
 
@@ -112,7 +114,10 @@ impl Registry for Sqlite {
         // A transaction for each kind: beats get in between.
         let mut tidied = Tidied::default();
         for kind in tidy::KINDS {
-            let step = move |db: &_, now| tidy::tidy(db, kind, keep, told(when, now));
+            let step = move |db: &_, _| {
+                let now = if let When::At(at) = when { at } else { clock::reached(db)? };
+                tidy::tidy(db, kind, keep, now)
+            };
             let taken = self.write(step).await.map_err(StoreError::or_happened)?;
             tidy::add(&mut tidied, kind, taken);
         }

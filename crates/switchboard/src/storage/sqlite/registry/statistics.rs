@@ -3,80 +3,90 @@
 use rusqlite::Connection;
 use tenure_core::Epoch;
 
-use super::super::{all, execute};
+use super::super::{all, execute, first};
 use super::progress::{Progress, progress};
 use super::read::measures;
 use crate::storage::{Bucket, Fanned, MOST, Name, Period, Rolled, Step, Sum};
 
-/// A step counts at most so much of what was received: a quarter of an hour.
-const STEP: i64 = 900 * 1_000_000;
+/// A step counts at most so many beats, and so many acknowledgements.
+const STEP: i64 = 10_000;
+/// After every hour and day, in microseconds: the end of the year 9999.
+const END: i64 = 253_402_300_799 * 1_000_000;
 
-/// Counts a step.
+/// Counts a step, in periods that end now.
 pub(super) fn roll_up(db: &Connection, epoch: Epoch, now: i64) -> rusqlite::Result<Rolled> {
     let was = progress(db)?;
     if epoch.as_i64() < was.epoch {
-        return Ok(Rolled { fenced: true, upto: was.counted, ..Rolled::default() });
+        return Ok(Rolled { fenced: true, ..Rolled::default() });
     }
-    // Nothing was received before this since it was reached, and nothing will be.
-    let now = now.max(was.ceiling).max(was.counted);
-    let mut rolled = Rolled { upto: now, ..Rolled::default() };
-    let mut part = (now, now);
-    if let Some(from) = first_from(db, was.counted, now)? {
-        part = (from, now.min(from.saturating_add(STEP)));
-        rolled.more = first_from(db, part.1, now)?.is_some();
-        if rolled.more {
-            rolled.upto = part.1;
-        }
-    }
-    let since = Period::ALL.map(|period| period.since(rolled.upto));
+    let last = "SELECT (SELECT coalesce(max(id), 0) FROM connector_heartbeat_log), last_ack
+        FROM connector_stats_progress";
+    let (last_beat, last_ack): (i64, i64) =
+        db.prepare_cached(last)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let beats = (was.counted_beat, last_beat.clamp(was.counted_beat, was.counted_beat + STEP));
+    let acks = (was.counted_ack, last_ack.clamp(was.counted_ack, was.counted_ack + STEP));
+    let since = Period::ALL.map(|period| period.since(now));
     // Before anything is added: what leaves a period is what was in it.
-    take_off(db, &was, &since)?;
-    rolled.beats = count_beats(db, part, &since)?;
-    rolled.outcomes = count_outcomes(db, part)?;
-    let sql = "UPDATE connector_stats_progress SET counted = ?1, ceiling = ?2, epoch = ?3,
+    move_periods(db, &was, &since)?;
+    let rolled = Rolled {
+        fenced: false,
+        beats: count_beats(db, beats, &since)?,
+        outcomes: count_outcomes(db, acks)?,
+        behind: if beats.1 < last_beat { age(db, beats.1, now)? } else { 0 },
+        more: beats.1 < last_beat || acks.1 < last_ack,
+    };
+    let sql = "UPDATE connector_stats_progress SET counted_beat = ?1, counted_ack = ?2, epoch = ?3,
             since_24h = ?4, since_7d = ?5, since_30d = ?6";
-    execute(db, sql, (rolled.upto, now, epoch.as_i64(), since[0], since[1], since[2]))?;
+    execute(db, sql, (beats.1, acks.1, epoch.as_i64(), since[0], since[1], since[2]))?;
     Ok(rolled)
 }
 
-/// When the first was received that is to be counted, from some time on and before another.
-fn first_from(db: &Connection, from: i64, before: i64) -> rusqlite::Result<Option<i64>> {
-    let sql = "SELECT min(at) FROM (
-            SELECT min(received_at) AS at FROM connector_heartbeat_log
-                WHERE received_at >= ?1 AND received_at < ?2
-            UNION ALL SELECT min(acked_at) FROM inbox_outcome
-                WHERE acked_at >= ?1 AND acked_at < ?2)";
-    db.prepare_cached(sql)?.query_row((from, before), |row| row.get(0))
+/// How old the newest beat up to an id is.
+fn age(db: &Connection, id: i64, now: i64) -> rusqlite::Result<i64> {
+    let sql = "SELECT received_at FROM connector_heartbeat_log WHERE id <= ?1
+        ORDER BY id DESC LIMIT 1";
+    let received_at = first(db, sql, [id], |row| row.get::<_, i64>(0))?;
+    Ok(received_at.map_or(0, |at| now.saturating_sub(at).max(0)))
 }
 
-/// Takes off the periods what has left them.
-fn take_off(db: &Connection, was: &Progress, since: &[i64; 3]) -> rusqlite::Result<()> {
+/// Moves the periods to where they begin now. As a rule a little leaves them; when the clock has
+/// stepped, they are added up again.
+fn move_periods(db: &Connection, was: &Progress, since: &[i64; 3]) -> rusqlite::Result<()> {
     for (number, period) in Period::ALL.into_iter().enumerate() {
         let (from, upto) = (was.since[number], since[number]);
-        if upto >= was.counted {
-            // Nothing that was counted is in it any more.
-            let sql = "DELETE FROM connector_stats_window WHERE period = ?1";
-            execute(db, sql, [period.as_str()])?;
-        } else if upto > from {
-            let left = match period.step() {
-                Step::Hour => "connector_stats_hourly WHERE hour >= ?2 AND hour < ?3",
-                Step::Day => {
-                    "connector_stats_daily WHERE day >= date(?2 / 1000000, 'unixepoch')
-                        AND day < date(?3 / 1000000, 'unixepoch')"
-                }
-            };
+        let rows = match period.step() {
+            Step::Hour => "connector_stats_hourly WHERE hour >= ?2 AND hour < ?3",
+            Step::Day => {
+                "connector_stats_daily WHERE day >= date(?2 / 1000000, 'unixepoch')
+                    AND day < date(?3 / 1000000, 'unixepoch')"
+            }
+        };
+        let rows = format!(
+            "SELECT connector_type, endpoint_identity,
+                CAST(min(total(messages_ingested), {MOST}) AS INTEGER) AS messages_ingested,
+                CAST(min(total(messages_failed), {MOST}) AS INTEGER) AS messages_failed
+            FROM {rows} GROUP BY connector_type, endpoint_identity"
+        );
+        if upto > from && upto < from + period.steps() * period.step().micros() {
             let sql = format!(
                 "UPDATE connector_stats_window AS it SET
                     messages_ingested = max(it.messages_ingested - gone.messages_ingested, 0),
                     messages_failed = max(it.messages_failed - gone.messages_failed, 0)
-                FROM (SELECT connector_type, endpoint_identity,
-                        sum(messages_ingested) AS messages_ingested,
-                        sum(messages_failed) AS messages_failed
-                    FROM {left} GROUP BY connector_type, endpoint_identity) AS gone
+                FROM ({rows}) AS gone
                 WHERE it.connector_type = gone.connector_type
                     AND it.endpoint_identity = gone.endpoint_identity AND it.period = ?1"
             );
             execute(db, &sql, (period.as_str(), from, upto))?;
+        } else if upto != from {
+            let sql = "DELETE FROM connector_stats_window WHERE period = ?1";
+            execute(db, sql, [period.as_str()])?;
+            let sql = format!(
+                "INSERT INTO connector_stats_window (connector_type, endpoint_identity, period,
+                    messages_ingested, messages_failed)
+                SELECT connector_type, endpoint_identity, ?1, messages_ingested, messages_failed
+                FROM ({rows})"
+            );
+            execute(db, &sql, (period.as_str(), upto, END))?;
         }
     }
     Ok(())
@@ -102,12 +112,12 @@ fn measured(of: &str) -> (String, String, String) {
 
 fn count_beats(
     db: &Connection,
-    (from, before): (i64, i64),
+    (after, upto): (i64, i64),
     since: &[i64; 3],
 ) -> rusqlite::Result<i64> {
     let sql = "SELECT count(*) FROM connector_heartbeat_log
-        WHERE received_at >= ?1 AND received_at < ?2";
-    let beats: i64 = db.prepare_cached(sql)?.query_row((from, before), |row| row.get(0))?;
+        WHERE id > ?1 AND id <= ?2";
+    let beats: i64 = db.prepare_cached(sql)?.query_row((after, upto), |row| row.get(0))?;
     if beats == 0 {
         return Ok(0);
     }
@@ -115,24 +125,24 @@ fn count_beats(
     let hours = format!(
         "INSERT INTO connector_stats_hourly (connector_type, endpoint_identity, hour, {names})
         SELECT connector_type, endpoint_identity, received_at / 3600000000 * 3600000000, {values}
-        FROM connector_heartbeat_log WHERE received_at >= ?1 AND received_at < ?2
+        FROM connector_heartbeat_log WHERE id > ?1 AND id <= ?2
         GROUP BY 1, 2, 3
         ON CONFLICT (connector_type, endpoint_identity, hour) DO UPDATE SET {added}"
     );
-    execute(db, &hours, (from, before))?;
+    execute(db, &hours, (after, upto))?;
     let (names, values, added) = measured("connector_stats_daily");
     let days = format!(
         "INSERT INTO connector_stats_daily
             (connector_type, endpoint_identity, day, {names}, uptime_pct)
         SELECT connector_type, endpoint_identity, date(received_at / 1000000, 'unixepoch'),
             {values}, round(100.0 * sum(state = 'healthy') / count(*), 2)
-        FROM connector_heartbeat_log WHERE received_at >= ?1 AND received_at < ?2
+        FROM connector_heartbeat_log WHERE id > ?1 AND id <= ?2
         GROUP BY 1, 2, 3
         ON CONFLICT (connector_type, endpoint_identity, day) DO UPDATE SET {added}, uptime_pct =
             round(100.0 * (connector_stats_daily.healthy_count + excluded.healthy_count)
                 / (connector_stats_daily.heartbeat_count + excluded.heartbeat_count), 2)"
     );
-    execute(db, &days, (from, before))?;
+    execute(db, &days, (after, upto))?;
     for (period, since) in Period::ALL.into_iter().zip(since) {
         let sql = format!(
             "INSERT INTO connector_stats_window
@@ -140,7 +150,7 @@ fn count_beats(
             SELECT connector_type, endpoint_identity, ?3,
                 CAST(min(total(delta_messages_ingested), {MOST}) AS INTEGER),
                 CAST(min(total(delta_messages_failed), {MOST}) AS INTEGER)
-            FROM connector_heartbeat_log WHERE received_at >= ?1 AND received_at < ?2
+            FROM connector_heartbeat_log WHERE id > ?1 AND id <= ?2 AND received_at >= ?4
             GROUP BY 1, 2
             ON CONFLICT (connector_type, endpoint_identity, period) DO UPDATE SET
                 messages_ingested = min(connector_stats_window.messages_ingested
@@ -148,19 +158,19 @@ fn count_beats(
                 messages_failed = min(connector_stats_window.messages_failed
                     + excluded.messages_failed, {MOST})"
         );
-        execute(db, &sql, (from.max(*since), before, period.as_str()))?;
+        execute(db, &sql, (after, upto, period.as_str(), since))?;
     }
     Ok(beats)
 }
 
 fn count_outcomes(db: &Connection, part: (i64, i64)) -> rusqlite::Result<i64> {
-    let sql = "SELECT count(*) FROM inbox_outcome WHERE acked_at >= ?1 AND acked_at < ?2";
+    let sql = "SELECT count(*) FROM inbox_outcome WHERE arrival > ?1 AND arrival <= ?2";
     let outcomes: i64 = db.prepare_cached(sql)?.query_row(part, |row| row.get(0))?;
     let sql = "INSERT INTO connector_fanout_daily
             (connector_type, endpoint_identity, target_butler, day, message_count)
         SELECT connector_type, endpoint_identity, target,
             date(acked_at / 1000000, 'unixepoch'), count(*)
-        FROM inbox_outcome WHERE acked_at >= ?1 AND acked_at < ?2 GROUP BY 1, 2, 3, 4
+        FROM inbox_outcome WHERE arrival > ?1 AND arrival <= ?2 GROUP BY 1, 2, 3, 4
         ON CONFLICT (connector_type, endpoint_identity, target_butler, day) DO UPDATE SET
             message_count = connector_fanout_daily.message_count + excluded.message_count";
     if outcomes > 0 {

@@ -41,8 +41,9 @@ pub(super) fn tidy(
         Kind::Beats => (
             "DELETE FROM connector_heartbeat_log WHERE id IN (SELECT id
                 FROM connector_heartbeat_log WHERE received_at < ?1
+                    AND id <= (SELECT counted_beat FROM connector_stats_progress)
                 ORDER BY received_at LIMIT ?2)",
-            start_of(Step::Day, before(keep.beats).min(progress.counted)),
+            start_of(Step::Day, before(keep.beats)),
         ),
         Kind::Hours => (
             "DELETE FROM connector_stats_hourly WHERE rowid IN (SELECT rowid
@@ -61,7 +62,13 @@ pub(super) fn tidy(
                 ORDER BY day LIMIT ?2)",
             before(keep.days),
         ),
-        Kind::Outcomes => return outcomes(db, before(keep.outcomes), progress.counted),
+        Kind::Outcomes => (
+            "DELETE FROM inbox_outcome WHERE rowid IN (SELECT rowid
+                FROM inbox_outcome WHERE reported_at < ?1 AND (arrival IS NULL
+                    OR arrival <= (SELECT counted_ack FROM connector_stats_progress))
+                ORDER BY reported_at LIMIT ?2)",
+            before(keep.outcomes),
+        ),
         Kind::Instances => (
             "DELETE FROM connector_instances WHERE rowid IN (SELECT i.rowid
                 FROM connector_instances i WHERE i.last_heartbeat_at < ?1 AND NOT EXISTS
@@ -78,13 +85,6 @@ pub(super) fn tidy(
 
 fn start_of(step: Step, time: i64) -> i64 {
     time - time.rem_euclid(step.micros())
-}
-
-fn outcomes(db: &Connection, before: i64, counted: i64) -> rusqlite::Result<usize> {
-    let sql = "DELETE FROM inbox_outcome WHERE rowid IN (SELECT rowid
-            FROM inbox_outcome WHERE reported_at < ?1 AND (acked_at IS NULL OR acked_at < ?2)
-            ORDER BY reported_at LIMIT ?3)";
-    execute(db, sql, (before, counted, STEP))
 }
 
 /// Adds a step to what was taken away.

@@ -18,8 +18,8 @@ pub(super) enum Event {
     Reset { who: usize, counter: usize },
     /// The clock of a process is so far off, in seconds.
     Clock { who: usize, ahead: i64 },
-    /// Something is counted: so many steps, or all.
-    Count { steps: usize, hold: Hold },
+    /// What there is is counted.
+    Count { hold: Hold },
     /// A target says what became of a message.
     Report { message: usize, target: usize, acked: bool },
     /// What is old is taken away.
@@ -77,7 +77,7 @@ fn event() -> impl Strategy<Value = Event> {
     let reset = (who.clone(), 0..5_usize).prop_map(|(who, counter)| Event::Reset { who, counter });
     let ahead = prop_oneof![Just(0), -400..400_i64, Just(400 * 86_400), Just(-400 * 86_400)];
     let clock = (who.clone(), ahead).prop_map(|(who, ahead)| Event::Clock { who, ahead });
-    let count = (0..3_usize, hold()).prop_map(|(steps, hold)| Event::Count { steps, hold });
+    let count = hold().prop_map(|hold| Event::Count { hold });
     let report = (0..MESSAGES, 0..TARGETS.len(), any::<bool>())
         .prop_map(|(message, target, acked)| Event::Report { message, target, acked });
     let archive =

@@ -41,18 +41,17 @@ struct Process {
 struct World<'a> {
     place: &'a Place,
     now: i64,
-    /// Nothing arrives before this.
-    floor: i64,
-    /// Everything before this is counted.
-    counted: i64,
+    /// When something was counted last.
+    counted_at: i64,
     epoch: u64,
     ids: u128,
     processes: Vec<Process>,
     under_way: Vec<Beat>,
     heard: Vec<Heard>,
     messages: Vec<Uuid>,
-    /// When a target acknowledged a message; not when its connector was deleted since.
-    acked: BTreeMap<(usize, usize), Option<i64>>,
+    /// Whether it was counted that a target acknowledged a message; not when its connector was
+    /// deleted before.
+    acked: BTreeMap<(usize, usize), Option<bool>>,
     archived: BTreeSet<Name>,
     tidies: bool,
     /// Clocks and counters only go on, and nothing starts again under its id. Some clocks are off.
@@ -118,14 +117,15 @@ impl World<'_> {
             }
             Event::Reset { who, counter } => self.processes[*who].counters[*counter] /= 2,
             Event::Clock { who, ahead } => self.processes[*who].ahead = *ahead,
-            Event::Count { steps, hold } => self.counts(*steps, *hold).await,
+            Event::Count { hold } => self.counts(*hold).await,
             Event::Report { message, target, acked } => {
                 self.reports(*message, *target, *acked).await;
             }
             Event::Tidy => {
                 // Only what may go without changing what is still to be told.
                 let ages = 4_000 * DAY;
-                let keep = HistoryKeep { beats: 0, hours: 0, days: 0, outcomes: ages };
+                let (hours, days) = (8 * DAY, 31 * DAY);
+                let keep = HistoryKeep { beats: 0, hours, days, outcomes: ages };
                 if self.tidies {
                     self.storage().tidy(keep, When::At(self.now)).await.unwrap();
                 }
@@ -196,51 +196,41 @@ impl World<'_> {
 
     async fn arrives(&mut self, beat: Beat, written: bool) {
         let taken = take(self.storage(), &beat, self.now).await;
-        let at = self.now.max(self.floor);
+        let at = self.now;
         assert_eq!(taken.received_at, at);
         assert_eq!(taken.drift, at - beat.heartbeat.sent_at_micros);
         assert_eq!(taken.unwritten.is_none(), written);
-        let heard = Heard { beat, at, written };
+        let heard = Heard { beat, at, written, counted: false };
         let revived = !taken.late && self.archived.remove(&heard.name());
         assert_eq!(taken.revived, revived);
         self.heard.push(heard);
         let Taken { late, reset, registered, replaced, .. } = taken;
-        let recount = Recount::of(&self.heard, i64::MAX);
+        let recount = Recount::of(&self.heard);
         assert_eq!(Last { late, reset, registered, replaced }, recount.last);
     }
 
-    async fn counts(&mut self, steps: usize, hold: Hold) {
+    async fn counts(&mut self, hold: Hold) {
         let number = match hold {
             Hold::Same => self.epoch,
             Hold::Newer => self.epoch + 1,
             Hold::Older => self.epoch - 1,
         };
         let is_older = matches!(hold, Hold::Older);
-        let mut done = 0;
-        loop {
-            let step = self.storage().roll_up(epoch(number), When::At(self.now)).await.unwrap();
-            assert_eq!(step.fenced, is_older);
-            if is_older {
-                assert_eq!((step.upto, step.beats), (self.counted, 0));
-                break;
+        let step = self.storage().roll_up(epoch(number), When::At(self.now)).await.unwrap();
+        assert_eq!((step.fenced, step.more), (is_older, false));
+        let mut counted = (0, 0);
+        if !is_older {
+            (self.epoch, self.counted_at) = (number, self.now);
+            for it in self.heard.iter_mut().filter(|it| it.written && !it.counted) {
+                it.counted = true;
+                counted.0 += 1;
             }
-            self.epoch = number;
-            self.floor = self.floor.max(self.now);
-            let counted = |at: i64| at >= self.counted && at < step.upto;
-            let beats = self.heard.iter().filter(|it| it.written && counted(it.at)).count();
-            let outcomes = self.acked.values().flatten().filter(|at| counted(**at)).count();
-            assert_eq!((step.beats, step.outcomes), (beats as i64, outcomes as i64));
-            assert!(step.upto >= self.counted && step.upto <= self.floor);
-            self.counted = step.upto;
-            done += 1;
-            if !step.more {
-                assert_eq!(step.upto, self.floor);
-                break;
-            }
-            if done == steps {
-                break;
+            for it in self.acked.values_mut().filter(|it| **it == Some(false)) {
+                *it = Some(true);
+                counted.1 += 1;
             }
         }
+        assert_eq!((step.beats, step.outcomes), counted);
         self.is_right().await;
     }
 
@@ -258,17 +248,18 @@ impl World<'_> {
         };
         self.storage().report(&outcomes, When::At(self.now)).await.unwrap();
         if acked {
-            self.acked.entry((message, target)).or_insert(Some(self.now.max(self.floor)));
+            self.acked.entry((message, target)).or_insert(Some(false));
         }
     }
 
     /// Everything that was counted is what a recount gives.
     async fn is_right(&self) {
-        let recount = Recount::of(&self.heard, self.counted);
+        let recount = Recount::of(&self.heard);
+        let now = self.counted_at;
         let kept = |step: Step| match (self.tidies, step) {
             (false, _) => 0,
-            (true, Step::Hour) => Period::Week.since(self.counted),
-            (true, Step::Day) => Period::Month.since(self.counted),
+            (true, Step::Hour) => Period::Week.since(now),
+            (true, Step::Day) => Period::Month.since(now),
         };
         for connector in 0..CONNECTORS {
             let name = name_of(connector);
@@ -277,7 +268,7 @@ impl World<'_> {
                 let found = self.storage().series(&name, since, step).await.unwrap();
                 let found: Vec<_> = found.iter().map(|it| (it.start, it.measures)).collect();
                 let expected = recount.series(&name, step, since);
-                assert_eq!(found, expected, "{name:?} {step:?} upto {}", self.counted);
+                assert_eq!(found, expected, "{name:?} {step:?} at {now}");
             }
         }
         for period in Period::ALL {
@@ -286,14 +277,13 @@ impl World<'_> {
             assert_eq!(found.len(), known.difference(&self.archived).count());
             for it in found {
                 let name = named(&it.connector_type, &it.endpoint_identity);
-                let expected = recount.sum(&name, period.since(self.counted));
+                let expected = recount.sum(&name, period.since(now));
                 let found = (it.messages_ingested, it.messages_failed);
-                assert_eq!(found, expected, "{name:?} {period:?} upto {}", self.counted);
+                assert_eq!(found, expected, "{name:?} {period:?} at {now}");
             }
         }
         let mut fanout: BTreeMap<(String, String), i64> = BTreeMap::new();
-        let counted = |at: &Option<i64>| at.is_some_and(|at| at < self.counted);
-        for ((message, target), _) in self.acked.iter().filter(|it| counted(it.1)) {
+        for ((message, target), _) in self.acked.iter().filter(|it| *it.1 == Some(true)) {
             let key = (name_of(*message).connector_type, TARGETS[*target].to_owned());
             *fanout.entry(key).or_default() += 1;
         }
@@ -307,7 +297,7 @@ impl World<'_> {
 
     /// The registry and the history are what a recount gives.
     async fn is_known(&self) {
-        let recount = Recount::of(&self.heard, i64::MAX);
+        let recount = Recount::of(&self.heard);
         let names: BTreeSet<Name> = recount.names();
         for name in names {
             let known = shown(self.storage(), &name).await;
@@ -360,8 +350,7 @@ async fn play(place: &Place, events: &[Event], tidies: bool, goes_on: bool) {
     let mut world = World {
         place,
         now: start,
-        floor: 0,
-        counted: 0,
+        counted_at: start,
         epoch: 3,
         ids: PROCESSES as u128,
         processes: (0..PROCESSES as u128).map(process).collect(),
@@ -374,15 +363,15 @@ async fn play(place: &Place, events: &[Event], tidies: bool, goes_on: bool) {
         goes_on,
     };
     // The first hold.
-    world.counts(0, Hold::Same).await;
+    world.counts(Hold::Same).await;
     for event in events {
         world.happens(event).await;
     }
     while !world.under_way.is_empty() {
         world.happens(&Event::Arrive(0)).await;
     }
-    world.now = world.now.max(world.floor) + SECOND;
-    world.counts(0, Hold::Newer).await;
+    world.now += SECOND;
+    world.counts(Hold::Newer).await;
     world.is_known().await;
 }
 

@@ -13,6 +13,7 @@ pub(super) struct Heard {
     pub(super) beat: Beat,
     pub(super) at: i64,
     pub(super) written: bool,
+    pub(super) counted: bool,
 }
 
 impl Heard {
@@ -38,6 +39,7 @@ pub(super) struct Entry {
     pub(super) state: Health,
     pub(super) late: bool,
     pub(super) written: bool,
+    pub(super) counted: bool,
     /// What the counters grew by.
     pub(super) grown: [i64; 5],
     /// The same, with what could not be told before.
@@ -101,25 +103,23 @@ pub(super) struct Last {
     pub(super) replaced: Option<Uuid>,
 }
 
-/// All that was heard before a time, from the first beat on.
+/// All that was heard, from the first beat on.
 pub(super) struct Recount {
     pub(super) entries: Vec<Entry>,
-    pub(super) before: i64,
     pub(super) instances: BTreeMap<(Name, Uuid), Worth>,
     pub(super) standing: BTreeMap<Name, Stands>,
     pub(super) last: Last,
 }
 
 impl Recount {
-    pub(super) fn of(heard: &[Heard], before: i64) -> Self {
+    pub(super) fn of(heard: &[Heard]) -> Self {
         let mut recount = Self {
             entries: Vec::new(),
-            before,
             instances: BTreeMap::new(),
             standing: BTreeMap::new(),
             last: Last::default(),
         };
-        for Heard { beat, at, written } in heard {
+        for Heard { beat, at, written, counted } in heard {
             let told = &beat.heartbeat;
             let name = named(&told.connector_type, &told.endpoint_identity);
             let of = recount.instances.entry((name.clone(), told.instance_id)).or_default();
@@ -135,6 +135,7 @@ impl Recount {
                 state: told.state,
                 late,
                 written: *written,
+                counted: *counted,
                 grown: [0; 5],
                 told: [0; 5],
             };
@@ -186,8 +187,7 @@ impl Recount {
 
     /// What counts of a connector since a time.
     pub(super) fn counted(&self, name: &Name, since: i64) -> impl Iterator<Item = &Entry> {
-        let is_in = move |at: i64| at >= since && at < self.before;
-        self.entries.iter().filter(move |it| it.name == *name && it.written && is_in(it.at))
+        self.entries.iter().filter(move |it| it.name == *name && it.counted && it.at >= since)
     }
 
     pub(super) fn series(&self, name: &Name, step: Step, since: i64) -> Vec<(i64, Measures)> {

@@ -1,10 +1,11 @@
 -- Takes away keys that were not seen for $1 microseconds, and an hour: that is how exactly it is
--- known when. The clock is read once: by one that moves no index is searched.
+-- known when.
 WITH gone AS (
     DELETE FROM tenure.ingest_dedupe WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM tenure.ingest_dedupe
         WHERE last_seen_at < (
-            SELECT clock_timestamp() - $1 * interval '1 microsecond' - interval '1 hour')
+            SELECT reached - $1 * interval '1 microsecond' - interval '1 hour'
+            FROM tenure.switchboard_clock WHERE only_row)
         ORDER BY last_seen_at LIMIT 1000 FOR UPDATE SKIP LOCKED
     )) RETURNING true
 )

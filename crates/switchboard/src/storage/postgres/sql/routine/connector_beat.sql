@@ -2,7 +2,7 @@
 -- Takes a heartbeat. One row: `taken`, or why nothing was stored.
 --
 -- Who receives something shares a lock with all others who do; who moves the bound of what will be
--- counted has it alone. So nothing is received before a bound after it was moved.
+-- counted has it alone. So nothing is numbered before a bound after it was moved.
 CREATE OR REPLACE FUNCTION tenure.connector_beat(
     p_at timestamptz, p_token text, p_most_per_token bigint, p_silent bigint, p_type text,
     p_endpoint text, p_instance uuid, p_version text, p_state text, p_error text,
@@ -17,7 +17,6 @@ SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     c_most CONSTANT bigint := 9007199254740991;
-    v_floor timestamptz;
     v_now timestamptz;
     v_sent timestamptz;
     v_started timestamptz;
@@ -34,8 +33,6 @@ DECLARE
     v_stands boolean;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(hashtextextended('tenure.connector_stats_progress', 0));
-    SELECT greatest(ceiling, counted) INTO STRICT v_floor
-    FROM tenure.connector_stats_progress WHERE only_row;
     registered := false;
     LOOP
         SELECT * INTO v_known FROM tenure.connector_registry r
@@ -53,7 +50,7 @@ BEGIN
             END IF;
         END IF;
         IF NOT registered THEN
-            v_now := greatest(coalesce(p_at, clock_timestamp()), v_floor);
+            v_now := coalesce(p_at, tenure.switchboard_now());
         END IF;
         EXIT WHEN v_known.connector_type IS NOT NULL;
         IF NOT v_is_locked THEN

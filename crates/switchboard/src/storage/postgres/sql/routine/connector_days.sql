@@ -41,12 +41,15 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '500ms' AS $$
 DECLARE
     v_end timestamptz;
+    v_counted bigint;
     v_name text;
+    v_is_counted boolean;
     v_gone bigint := 0;
 BEGIN
-    SELECT least(p.counted,
-        coalesce(p_at, clock_timestamp()) - p_keep * interval '1 microsecond')
-    INTO STRICT v_end FROM tenure.connector_stats_progress p WHERE p.only_row;
+    SELECT coalesce(p_at, c.reached) - p_keep * interval '1 microsecond', p.counted_id
+    INTO STRICT v_end, v_counted
+    FROM tenure.switchboard_clock c, tenure.connector_stats_progress p
+    WHERE c.only_row AND p.only_row;
     FOR v_name IN
         SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'tenure.connector_heartbeat_log'::regclass
@@ -57,6 +60,9 @@ BEGIN
     LOOP
         -- Whoever reads it is not kept waiting behind us for long: it is tried again.
         BEGIN
+            EXECUTE format('SELECT NOT EXISTS (SELECT FROM tenure.%I WHERE id > $1)', v_name)
+            INTO v_is_counted USING v_counted;
+            CONTINUE WHEN NOT v_is_counted;
             EXECUTE format('DROP TABLE tenure.%I', v_name);
             v_gone := v_gone + 1;
         EXCEPTION WHEN lock_not_available OR undefined_table OR deadlock_detected THEN

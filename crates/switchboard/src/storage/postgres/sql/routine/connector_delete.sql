@@ -7,9 +7,9 @@ CREATE OR REPLACE FUNCTION tenure.connector_delete(
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    v_counted timestamptz;
+    v_counted bigint;
 BEGIN
-    SELECT counted INTO STRICT v_counted
+    SELECT counted_id INTO STRICT v_counted
     FROM tenure.connector_stats_progress WHERE only_row FOR UPDATE;
     DELETE FROM tenure.connector_registry
     WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
@@ -29,8 +29,8 @@ BEGIN
     DELETE FROM tenure.connector_fanout_daily
     WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
     -- What became of its messages stays known, but is not counted for it any more.
-    UPDATE tenure.inbox_outcome SET acked_at = v_counted - interval '1 microsecond'
-    WHERE acked_at >= v_counted AND connector_type = p_type AND endpoint_identity = p_endpoint;
+    UPDATE tenure.inbox_outcome SET arrival = NULL
+    WHERE arrival > v_counted AND connector_type = p_type AND endpoint_identity = p_endpoint;
     INSERT INTO tenure.token_audit_log
         (token_id, action_type, operator_identity, reason, performed_at, metadata)
     VALUES (p_path, 'connector_delete', p_by, p_reason, clock_timestamp(),

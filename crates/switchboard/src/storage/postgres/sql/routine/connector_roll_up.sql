@@ -1,81 +1,85 @@
 
--- Counts the next quarter of an hour of what was received before the bound.
-CREATE OR REPLACE FUNCTION tenure.connector_roll_up(p_epoch bigint)
-RETURNS TABLE (fenced boolean, beats bigint, outcomes bigint, upto timestamptz, more boolean)
+-- What connectors have done in the hours or days of a period from a time on and before another.
+CREATE OR REPLACE FUNCTION tenure.connector_period(
+    p_period text, p_from timestamptz, p_before timestamptz
+) RETURNS TABLE (connector_type text, endpoint_identity text, ingested bigint, failed bigint)
+LANGUAGE sql STABLE AS $$
+    SELECT h.connector_type, h.endpoint_identity,
+        least(sum(h.messages_ingested), 9007199254740991)::bigint,
+        least(sum(h.messages_failed), 9007199254740991)::bigint
+    FROM tenure.connector_stats_hourly h
+    WHERE p_period <> '30d' AND h.hour >= p_from AND h.hour < p_before GROUP BY 1, 2
+    UNION ALL
+    SELECT d.connector_type, d.endpoint_identity,
+        least(sum(d.messages_ingested), 9007199254740991)::bigint,
+        least(sum(d.messages_failed), 9007199254740991)::bigint
+    FROM tenure.connector_stats_daily d
+    WHERE p_period = '30d' AND d.day >= (p_from AT TIME ZONE 'UTC')::date
+        AND d.day < (p_before AT TIME ZONE 'UTC')::date GROUP BY 1, 2
+$$;
+
+-- Counts the next ten thousand numbers of what arrived before the bound.
+CREATE OR REPLACE FUNCTION tenure.connector_roll_up(p_epoch bigint, p_at timestamptz)
+RETURNS TABLE (fenced boolean, beats bigint, outcomes bigint, behind bigint, more boolean)
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     c_most CONSTANT bigint := 9007199254740991;
+    v_now timestamptz := coalesce(p_at, tenure.switchboard_now());
     v_old tenure.connector_stats_progress%ROWTYPE;
-    v_from timestamptz;
-    v_end timestamptz;
-    v_upto timestamptz;
-    v_more boolean := false;
+    v_end bigint;
+    v_behind bigint := 0;
     v_since_24h timestamptz;
     v_since_7d timestamptz;
     v_since_30d timestamptz;
+    v_period text;
+    v_was timestamptz;
+    v_since timestamptz;
+    v_length interval;
     v_beats bigint := 0;
     v_outcomes bigint := 0;
 BEGIN
     SELECT * INTO STRICT v_old FROM tenure.connector_stats_progress WHERE only_row FOR UPDATE;
     IF p_epoch < v_old.epoch THEN
-        RETURN QUERY SELECT true, 0::bigint, 0::bigint, v_old.counted, false;
+        RETURN QUERY SELECT true, 0::bigint, 0::bigint, 0::bigint, false;
         RETURN;
     END IF;
-    v_from := least(
-        (SELECT min(l.received_at) FROM tenure.connector_heartbeat_log l
-            WHERE l.received_at >= v_old.counted AND l.received_at < v_old.ceiling),
-        (SELECT min(o.acked_at) FROM tenure.inbox_outcome o
-            WHERE o.acked_at >= v_old.counted AND o.acked_at < v_old.ceiling));
-    v_end := least(v_from + interval '15 minutes', v_old.ceiling);
-    v_upto := greatest(v_old.counted, v_old.ceiling);
-    IF EXISTS (SELECT FROM tenure.connector_heartbeat_log l
-            WHERE l.received_at >= v_end AND l.received_at < v_old.ceiling)
-        OR EXISTS (SELECT FROM tenure.inbox_outcome o
-            WHERE o.acked_at >= v_end AND o.acked_at < v_old.ceiling)
-    THEN
-        v_more := true;
-        v_upto := v_end;
+    v_end := greatest(least(v_old.counted_id + 10000, v_old.bound_id), v_old.counted_id);
+    IF v_end < v_old.bound_id THEN
+        SELECT coalesce(greatest(0, extract(epoch FROM v_now - max(l.received_at)) * 1000000), 0)
+        INTO v_behind FROM tenure.connector_heartbeat_log l
+        WHERE l.id > v_old.counted_id AND l.id <= v_end;
     END IF;
-    v_since_24h := date_trunc('hour', v_upto, 'UTC') - interval '23 hours';
-    v_since_7d := date_trunc('hour', v_upto, 'UTC') - interval '167 hours';
+    v_since_24h := date_trunc('hour', v_now, 'UTC') - interval '23 hours';
+    v_since_7d := date_trunc('hour', v_now, 'UTC') - interval '167 hours';
     -- In hours: a day of the session's time zone may have another number of them.
-    v_since_30d := date_trunc('day', v_upto, 'UTC') - interval '696 hours';
+    v_since_30d := date_trunc('day', v_now, 'UTC') - interval '696 hours';
 
-    -- What has left the periods, first: it was counted before.
-    IF v_since_24h > v_old.since_24h THEN
-        IF v_since_24h >= v_old.counted THEN
-            -- Everything has left: there is nothing to add up.
-            DELETE FROM tenure.connector_stats_window w
-            WHERE w.period = '24h' OR (w.period = '7d' AND v_since_7d >= v_old.counted)
-                OR (w.period = '30d' AND v_since_30d >= v_old.counted);
+    -- First the periods move to where they begin now, with what was counted before. As a rule a
+    -- little leaves them; when the clock has stepped, they are added up again.
+    FOR v_period, v_was, v_since, v_length IN SELECT p.* FROM (VALUES
+        ('24h', v_old.since_24h, v_since_24h, interval '24 hours'),
+        ('7d', v_old.since_7d, v_since_7d, interval '168 hours'),
+        ('30d', v_old.since_30d, v_since_30d, interval '720 hours')) AS p
+    LOOP
+        IF v_since > v_was AND v_since < v_was + v_length THEN
+            UPDATE tenure.connector_stats_window w SET
+                messages_ingested = greatest(w.messages_ingested - gone.ingested, 0),
+                messages_failed = greatest(w.messages_failed - gone.failed, 0)
+            FROM tenure.connector_period(v_period, v_was, v_since) AS gone
+            WHERE w.connector_type = gone.connector_type
+                AND w.endpoint_identity = gone.endpoint_identity AND w.period = v_period;
+        ELSIF v_since <> v_was THEN
+            DELETE FROM tenure.connector_stats_window w WHERE w.period = v_period;
+            INSERT INTO tenure.connector_stats_window
+            SELECT k.connector_type, k.endpoint_identity, v_period, k.ingested, k.failed
+            FROM tenure.connector_period(v_period, v_since, 'infinity') AS k
+            WHERE k.ingested > 0 OR k.failed > 0;
         END IF;
-        UPDATE tenure.connector_stats_window w SET
-            messages_ingested = greatest(w.messages_ingested - gone.ingested, 0),
-            messages_failed = greatest(w.messages_failed - gone.failed, 0)
-        FROM (
-            SELECT h.connector_type, h.endpoint_identity, p.period,
-                sum(h.messages_ingested) AS ingested, sum(h.messages_failed) AS failed
-            FROM (VALUES ('24h', v_old.since_24h, v_since_24h),
-                ('7d', v_old.since_7d, v_since_7d)) AS p(period, since, upto)
-            JOIN tenure.connector_stats_hourly h ON h.hour >= p.since AND h.hour < p.upto
-            WHERE p.upto < v_old.counted
-            GROUP BY 1, 2, 3
-            UNION ALL
-            SELECT d.connector_type, d.endpoint_identity, '30d', sum(d.messages_ingested),
-                sum(d.messages_failed)
-            FROM tenure.connector_stats_daily d
-            WHERE d.day >= (v_old.since_30d AT TIME ZONE 'UTC')::date
-                AND d.day < (v_since_30d AT TIME ZONE 'UTC')::date
-                AND v_since_30d < v_old.counted
-            GROUP BY 1, 2
-        ) AS gone
-        WHERE w.connector_type = gone.connector_type
-            AND w.endpoint_identity = gone.endpoint_identity AND w.period = gone.period;
-    END IF;
+    END LOOP;
 
-    IF v_from IS NOT NULL THEN
+    IF v_end > v_old.counted_id THEN
         WITH part AS MATERIALIZED (
             SELECT l.connector_type, l.endpoint_identity,
                 date_trunc('hour', l.received_at, 'UTC') AS hour,
@@ -87,7 +91,7 @@ BEGIN
                 count(*) FILTER (WHERE l.state = 'degraded') AS degraded,
                 count(*) FILTER (WHERE l.state = 'error') AS error
             FROM tenure.connector_heartbeat_log l
-            WHERE l.received_at >= v_from AND l.received_at < v_end
+            WHERE l.id > v_old.counted_id AND l.id <= v_end
             GROUP BY 1, 2, 3
         ), hourly AS (
             INSERT INTO tenure.connector_stats_hourly AS h
@@ -142,7 +146,8 @@ BEGIN
         WITH part AS MATERIALIZED (
             SELECT o.connector_type, o.endpoint_identity, o.target,
                 (o.acked_at AT TIME ZONE 'UTC')::date AS day, count(*) AS messages
-            FROM tenure.inbox_outcome o WHERE o.acked_at >= v_from AND o.acked_at < v_end
+            FROM tenure.inbox_outcome o
+            WHERE o.arrival > v_old.counted_id AND o.arrival <= v_end
             GROUP BY 1, 2, 3, 4
         ), fanned AS (
             INSERT INTO tenure.connector_fanout_daily AS f SELECT * FROM part
@@ -151,8 +156,8 @@ BEGIN
         )
         SELECT coalesce(sum(p.messages), 0) INTO v_outcomes FROM part p;
     END IF;
-    UPDATE tenure.connector_stats_progress SET counted = v_upto, epoch = p_epoch,
+    UPDATE tenure.connector_stats_progress SET counted_id = v_end, epoch = p_epoch,
         since_24h = v_since_24h, since_7d = v_since_7d, since_30d = v_since_30d
     WHERE only_row;
-    RETURN QUERY SELECT false, v_beats, v_outcomes, v_upto, v_more;
+    RETURN QUERY SELECT false, v_beats, v_outcomes, v_behind, v_end < v_old.bound_id;
 END $$;

@@ -4,15 +4,17 @@
 CREATE OR REPLACE FUNCTION tenure.inbox_prune(p_keep bigint) RETURNS bigint
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 DECLARE
-    v_cutoff timestamptz := clock_timestamp() - p_keep * interval '1 microsecond';
+    v_cutoff timestamptz;
     v_trimmed bigint;
     v_upto bigint;
     v_gone bigint;
 BEGIN
     SELECT trimmed INTO STRICT v_trimmed FROM tenure.inbox_position WHERE only_row;
-    -- Up to the first one that is to stay.
-    SELECT coalesce(min(s.position) FILTER (WHERE s.received_at >= v_cutoff) - 1, max(s.position))
-    INTO v_upto FROM (
+    SELECT reached - p_keep * interval '1 microsecond' INTO STRICT v_cutoff
+    FROM tenure.switchboard_clock WHERE only_row;
+    -- Up to the last one that is old enough: what lies before it came earlier, also under a clock
+    -- that was ahead.
+    SELECT max(s.position) FILTER (WHERE s.received_at < v_cutoff) INTO v_upto FROM (
         SELECT x.position, x.received_at FROM tenure.message_inbox x
         WHERE x.position > v_trimmed ORDER BY x.position LIMIT 1000
     ) AS s;

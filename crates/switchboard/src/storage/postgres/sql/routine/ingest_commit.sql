@@ -44,7 +44,7 @@ BEGIN
         updated_at := v_gate.updated_at;
         RETURN NEXT;
     END LOOP;
-    v_now := clock_timestamp();
+    v_now := tenure.switchboard_now();
     WHILE v_round <= p_last_round LOOP
         WITH looked AS MATERIALIZED (
             SELECT u.item, u.id, u.digest, u.payload, u.observed,

@@ -14,7 +14,7 @@ DECLARE
     v_became text;
     v_changed bigint;
 BEGIN
-    -- As in connector_beat: nothing is received before what was counted.
+    -- As in connector_beat: nothing is numbered before the bound of what is counted.
     PERFORM pg_advisory_xact_lock_shared(hashtextextended('tenure.connector_stats_progress', 0));
     SELECT m.position, m.lifecycle_state INTO v_position, v_state
     FROM tenure.message_inbox m WHERE m.request_id = p_request FOR NO KEY UPDATE;
@@ -22,12 +22,14 @@ BEGIN
         RETURN QUERY SELECT 0::bigint, false;
         RETURN;
     END IF;
-    SELECT greatest(coalesce(p_at, clock_timestamp()), p.ceiling, p.counted) INTO STRICT v_now
-    FROM tenure.connector_stats_progress p WHERE p.only_row;
+    v_now := coalesce(p_at, tenure.switchboard_now());
     WITH told AS (
         INSERT INTO tenure.inbox_outcome AS o
-            (request_id, target, connector_type, endpoint_identity, reported_at, acked_at)
-        SELECT p_request, t.target, p_type, p_endpoint, v_now, t.acked_at FROM (
+            (request_id, target, connector_type, endpoint_identity, reported_at, acked_at, arrival)
+        SELECT p_request, t.target, p_type, p_endpoint, v_now, t.acked_at,
+            CASE WHEN t.acked_at IS NOT NULL
+                THEN nextval('tenure.connector_heartbeat_log_id_seq') END
+        FROM (
             SELECT DISTINCT ON (u.target COLLATE "C") u.target, u.acked_at FROM (
                 SELECT a.target, v_now AS acked_at FROM unnest(p_acked) AS a(target)
                 UNION ALL
@@ -36,7 +38,8 @@ BEGIN
             ORDER BY u.target COLLATE "C", u.acked_at
         ) AS t
         ON CONFLICT (request_id, target) DO UPDATE
-        SET reported_at = excluded.reported_at, acked_at = excluded.acked_at
+        SET reported_at = excluded.reported_at, acked_at = excluded.acked_at,
+            arrival = excluded.arrival
         WHERE o.acked_at IS NULL AND excluded.acked_at IS NOT NULL
         RETURNING true
     )

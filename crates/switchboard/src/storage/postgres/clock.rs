@@ -1,0 +1,33 @@
+//! The clock of retention.
+
+use tenure_core::StoreError;
+use tokio_postgres::types::Type;
+
+use super::registry::told;
+use super::value::{column, from_micros, missing, to_micros};
+use super::{Measured, Parameter, Postgres, Tick, When};
+
+impl Postgres {
+    pub(super) async fn move_clock(
+        &self,
+        since: Option<Measured>,
+        when: When,
+    ) -> Result<Tick, StoreError> {
+        let at = told(when);
+        let (turn, elapsed) = (since.map(|it| it.turn), since.map(|it| it.elapsed));
+        let wall = since.map(|it| from_micros(it.wall));
+        let parameters: [Parameter<'_>; 4] = [
+            (&at, Type::TIMESTAMPTZ),
+            (&turn, Type::INT8),
+            (&elapsed, Type::INT8),
+            (&wall, Type::TIMESTAMPTZ),
+        ];
+        let rows = self.data.query(&self.statements.switchboard_tick, &parameters).await?;
+        let row = rows.first().ok_or_else(missing)?;
+        Ok(Tick {
+            turn: column(row, 0)?,
+            wall: to_micros(column(row, 1)?),
+            reached: to_micros(column(row, 2)?),
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! The clock of retention, and what a wall clock that steps does not do.
+
+use std::sync::Arc;
+
+use tenure_switchboard::storage::{
+    HistoryKeep, Keep, Measured, Pruned, Storage, Tick, Tidied, When,
+};
+
+use super::kit::{DAY, HOUR, commit_one, inbox, micros, named, stored};
+use super::told::{SECOND, beat, bot, connector, instance, shown};
+use crate::place::Place;
+
+const YEAR: i64 = 365 * 86_400 * SECOND;
+
+fn keep() -> Keep {
+    Keep { bodies: micros(30 * DAY), keys: micros(45 * DAY) }
+}
+
+/// Moves the clock: so long was measured since a tick, and the store's clock says this.
+async fn moved(storage: &Arc<dyn Storage>, since: Tick, elapsed: i64, wall: i64) -> Tick {
+    let since = Measured { turn: since.turn, wall: since.wall, elapsed };
+    storage.tick(Some(since), When::At(wall)).await.unwrap()
+}
+
+/// The clock of retention as it is, and the store's own.
+async fn learned(storage: &Arc<dyn Storage>) -> Tick {
+    storage.tick(None, When::Now).await.unwrap()
+}
+
+pub async fn the_clock_follows_at_twice_the_speed(place: Place) {
+    let storage = &place.storage;
+    let start = learned(storage).await;
+    place.set_clock(start.wall).await;
+    let at = start.wall;
+    // As fast as the store's, as long as that is right.
+    let right = moved(storage, start, 60 * SECOND, at + 60 * SECOND).await;
+    assert_eq!(right.reached, at + 60 * SECOND);
+    // Twice as fast as measured while that is ahead; it stands while that is behind.
+    let ahead = moved(storage, right, 60 * SECOND, at + YEAR).await;
+    assert_eq!((ahead.reached, ahead.wall), (at + 180 * SECOND, at + YEAR));
+    let back = moved(storage, ahead, 50 * SECOND, at + 170 * SECOND).await;
+    assert_eq!(back.reached, at + 180 * SECOND);
+    let behind = moved(storage, back, 60 * SECOND, at - YEAR).await;
+    assert_eq!(behind.reached, at + 180 * SECOND);
+    let on = moved(storage, behind, 10 * SECOND, at + 185 * SECOND).await;
+    assert_eq!(on.reached, at + 185 * SECOND);
+}
+
+/// However many replicas there are: what each of them measured is not added up.
+pub async fn the_clock_is_moved_by_one_at_a_time(place: Place) {
+    let storage = &place.storage;
+    let other = place.open().await;
+    let start = learned(storage).await;
+    place.set_clock(start.wall).await;
+    let (one, two) = (learned(storage).await, learned(&other).await);
+    assert_eq!(one.reached, start.wall);
+    let ahead = start.wall + YEAR;
+    let one = moved(storage, one, 60 * SECOND, ahead).await;
+    assert_eq!(one.reached, start.wall + 120 * SECOND);
+    // It only learns the turn of the other.
+    let two = moved(&other, two, 60 * SECOND, ahead).await;
+    assert_eq!((two.turn, two.reached), (one.turn, one.reached));
+    let two = moved(&other, two, SECOND, ahead).await;
+    assert_eq!(two.reached, one.reached + 2 * SECOND);
+    // The first one measured more, but not since the last turn.
+    let one = moved(storage, one, 60 * SECOND, ahead).await;
+    assert_eq!((one.turn, one.reached), (two.turn, two.reached));
+}
+
+/// A year ahead, tick by tick: everything is still there.
+pub async fn a_clock_that_is_ahead_deletes_nothing(place: Place) {
+    let storage = &place.storage;
+    commit_one(storage, named(&["a"])).await;
+    storage.beat(&beat(1, 0, 60, 1), When::Now).await.unwrap();
+    storage.beat(&beat(2, 0, 90, 1), When::Now).await.unwrap();
+    let mut tick = learned(storage).await;
+    let ahead = tick.wall + YEAR;
+    let epoch = super::told::epoch(1);
+    storage.roll_up(epoch, When::At(ahead)).await.unwrap();
+    for _ in 0..60 {
+        tick = moved(storage, tick, 60 * SECOND, ahead).await;
+    }
+    assert_eq!(storage.prune(keep()).await.unwrap(), Pruned::default());
+    let tidied = storage.tidy(HistoryKeep::default(), When::Now).await.unwrap();
+    assert_eq!(tidied, Tidied::default());
+    assert!(stored(&commit_one(storage, named(&["a"])).await)[0].duplicate);
+    assert_eq!(shown(storage, &bot()).await.instances.len(), 2);
+}
+
+/// The wall clock is years behind: what is stored has the time of the clock of retention.
+pub async fn what_arrives_under_a_clock_that_is_behind_is_not_old(place: Place) {
+    let storage = &place.storage;
+    let reached = learned(storage).await.wall + YEAR;
+    place.set_clock(reached).await;
+    commit_one(storage, named(&["a"])).await;
+    assert_eq!(inbox(storage).await[0].received_at, reached);
+    storage.beat(&beat(1, 0, 60, 1), When::Now).await.unwrap();
+    assert_eq!(instance(storage, 1).await.last_heartbeat_at, reached);
+    assert_eq!(storage.prune(keep()).await.unwrap(), Pruned::default());
+    assert!(stored(&commit_one(storage, named(&["a"])).await)[0].duplicate);
+}
+
+/// One message has a time that is still to come: it keeps nothing that came after it.
+pub async fn what_came_before_an_old_message_is_old(place: Place) {
+    let storage = &place.storage;
+    commit_one(storage, named(&["a", "b", "c", "d"])).await;
+    place.age("message_inbox", "received_at", 31 * DAY, "position IN (1, 3)").await;
+    place.age("message_inbox", "received_at", HOUR, "position = 4").await;
+    let pruned = storage.prune(keep()).await.unwrap();
+    assert_eq!((pruned.messages, pruned.keys), (3, 0));
+    assert_eq!(inbox(storage).await[0].position, 4);
+}
+
+/// A connector is heard while the clock is a year ahead, and then never again.
+pub async fn a_clock_that_was_ahead_keeps_nobody_alive(place: Place) {
+    let storage = &place.storage;
+    let unheard = super::told::named("api", "unheard");
+    assert!(storage.register(&unheard, "me").await.unwrap());
+    let mut tick = learned(storage).await;
+    let at = tick.wall;
+    storage.beat(&beat(1, at, 60, 1), When::At(at + YEAR)).await.unwrap();
+    tick = moved(storage, tick, 60 * SECOND, at + YEAR).await;
+    // One reading is not enough, neither of the clock that is ahead nor of the one that is right.
+    tick = moved(storage, tick, 60 * SECOND, at + 120 * SECOND).await;
+    assert_eq!(connector(storage).await.last_heartbeat_at, Some(at + YEAR));
+    let now = at + 180 * SECOND;
+    moved(storage, tick, 60 * SECOND, now).await;
+    assert_eq!(connector(storage).await.last_heartbeat_at, Some(now));
+    let it = instance(storage, 1).await;
+    assert_eq!((it.last_heartbeat_at, it.first_seen_at, it.stopped_at), (now, now, None));
+    assert_eq!(shown(storage, &unheard).await.connector.last_heartbeat_at, None);
+}
