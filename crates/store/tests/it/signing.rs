@@ -350,15 +350,17 @@ async fn what_was_put_back_in_etcd_is_refused() {
     let store = StoreUrl::parse(&format!("{url}?prefix={prefix}")).unwrap();
     let bare = store.open_bare(IfAbsent::Create, u128::from(unique())).await.unwrap();
     let put_back = async || {
-        let hosts: Vec<&str> = url.trim_start_matches("etcd://").split(',').collect();
-        let mut raw = etcd_client::Client::connect(hosts, None).await.unwrap();
+        use tenure_etcd::{Client, Limits, Range, Txn, TxnOp};
+        let host = url.trim_start_matches("etcd://").split(',').next().unwrap();
+        let raw = Client::connect(host, &Limits::default()).await.unwrap();
         let kept = format!("{prefix}group/g/kept");
-        let old = raw.get(format!("{kept}/history/a/{:016x}", 2), None).await.unwrap();
+        let old = Range::of(format!("{kept}/history/a/{:016x}", 2));
+        let old = raw.range(&old).await.unwrap().kvs.remove(0).value;
         let key = format!("{kept}/checkpoint/a");
-        raw.delete(key.as_str(), None).await.unwrap();
         // etcd counts the versions of a key itself.
-        for _ in 0..2 {
-            raw.put(key.as_str(), old.kvs()[0].value(), None).await.unwrap();
+        let put = || TxnOp::put(key.as_str(), old.clone());
+        for op in [TxnOp::delete(key.as_str()), put(), put()] {
+            raw.txn(&Txn::new().and_then([op])).await.unwrap();
         }
     };
     what_was_put_back_is_refused(bare, put_back).await;
