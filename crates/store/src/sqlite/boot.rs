@@ -6,6 +6,7 @@
 //! file over only while nobody holds that lock, and then every session of before has ended.
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,7 +50,9 @@ pub(super) fn enter(
 ) -> Result<BootLock, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push("-boot");
-    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let open = options.open(name);
     let file = open.map_err(|error| io_error(&error))?;
     for _ in 0..ATTEMPTS {
         file.lock_shared().map_err(|error| io_error(&error))?;

@@ -4,6 +4,8 @@
 //! takes jobs. How it waits for its turn is ours: SQLite's own busy handler backs off up to a
 //! tenth of a second at a time, and a busy neighbour then starves it for seconds.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +58,9 @@ pub struct Line {
 
 /// Opens a file as every connection of ours has it: WAL, durable at each commit, our own waiting.
 pub fn connect(path: &PathBuf) -> rusqlite::Result<Connection> {
+    // A new file is for its owner alone, whatever the umask says; SQLite gives its companions the
+    // same mode. One that is there keeps its own, and what else goes wrong SQLite will say.
+    let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -1,5 +1,7 @@
 //! The file itself: damaged, newer, full, read-only, locked, opened by many.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -173,4 +175,25 @@ async fn a_read_only_file_is_refused() {
     let error = try_open(&path).await.unwrap_err();
     assert!(matches!(error.code(), Code::ReadOnly | Code::Unreachable), "{error}");
     drop(mount);
+}
+
+/// Tokens, cursors and messages are in it: a new file and its companions are for their owner alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_file_is_private_and_one_that_is_there_keeps_its_mode() {
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for (before, expected) in [(None, 0o600), (Some(0o640), 0o640)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tenure.db");
+        if let Some(before) = before {
+            std::fs::write(&path, "").unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(before)).unwrap();
+        }
+        let store = open(&path).await;
+        Player::join(&store, "a", LONG).await;
+        for kind in ["", "-wal", "-shm"] {
+            let path = folder.path().join(format!("tenure.db{kind}"));
+            assert_eq!(mode(&path), expected, "{}", path.display());
+        }
+        assert_eq!(mode(&folder.path().join("tenure.db-boot")), 0o600);
+    }
 }
