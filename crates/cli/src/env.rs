@@ -59,6 +59,7 @@ pub(crate) const KEEP_KEYS: &str = "TENURE_KEEP_KEYS";
 pub(crate) const AUTH_FAILURES: &str = "TENURE_AUTH_FAILURES";
 pub(crate) const AUTH_WINDOW: &str = "TENURE_AUTH_WINDOW";
 pub(crate) const MAX_CONNECTIONS: &str = "TENURE_MAX_CONNECTIONS";
+pub(crate) const MAX_CONNECTIONS_PER_ADDRESS: &str = "TENURE_MAX_CONNECTIONS_PER_ADDRESS";
 pub(crate) const MEMORY_BUDGET: &str = "TENURE_MEMORY_BUDGET";
 pub(crate) const CLIENT_TIMEOUT: &str = "TENURE_CLIENT_TIMEOUT";
 pub(crate) const DRAIN: &str = "TENURE_DRAIN";
@@ -67,7 +68,7 @@ pub(crate) const LIVENESS: &str = "TENURE_LIVENESS";
 pub(crate) const STATISTICS_EVERY: &str = "TENURE_STATISTICS_EVERY";
 
 /// All of `serve`.
-pub(crate) const SERVE: [&str; 16] = [
+pub(crate) const SERVE: [&str; 17] = [
     LISTEN,
     TLS_CERT,
     TLS_KEY,
@@ -79,6 +80,7 @@ pub(crate) const SERVE: [&str; 16] = [
     AUTH_FAILURES,
     AUTH_WINDOW,
     MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_ADDRESS,
     MEMORY_BUDGET,
     CLIENT_TIMEOUT,
     DRAIN,

@@ -6,12 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use subtle::ConstantTimeEq;
 use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
 use tenure_wire::heartbeat::fits;
+use tokio::sync::Semaphore;
 
 use crate::address;
 use crate::http::answer::{Refusal, Refused};
@@ -27,6 +30,9 @@ const MOST_KNOWN: usize = 4096;
 const LIMITED_FOR: Duration = Duration::from_secs(10);
 /// How many of them are remembered.
 const MOST_LIMITED: usize = 4096;
+
+/// Tokens from such addresses that are looked up at a time.
+const LOOKUPS_AT_ONCE: usize = 2;
 
 /// How failures are limited, and where addresses come from.
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +138,8 @@ pub(crate) struct Access {
     known: Mutex<BTreeMap<[u8; 8], Known>>,
     limited: Mutex<BTreeMap<String, Limited>>,
     usage: Mutex<BTreeMap<String, Usage>>,
+    /// Turns of tokens that come from addresses that have failed too often.
+    lookups: Semaphore,
 }
 
 /// A token that was good.
@@ -166,6 +174,7 @@ impl Access {
             known: Mutex::default(),
             limited: Mutex::default(),
             usage: Mutex::default(),
+            lookups: Semaphore::new(LOOKUPS_AT_ONCE),
         }
     }
 
@@ -240,17 +249,26 @@ impl Access {
         peer: IpAddr,
     ) -> Result<Arc<Token>, Refused> {
         let address = address::of_client(peer, headers, self.limiter.trusted_proxies);
-        let recognised = digest.is_some_and(|digest| self.is_recognised(&digest));
-        if !recognised && let Some(left) = self.limited_for(&address) {
+        let limited = self.limited_for(&address);
+        if digest.is_none()
+            && let Some(left) = limited
+        {
             self.metrics.auth_failures.add(1);
             return Err(Refusal::too_many_attempts(whole_seconds(left)));
         }
+        // What may be a token is looked up, however often its address has failed: many share one.
+        // Those that nobody has seen to be good wait for each other, so that guesses of one
+        // address take no more than a few lookups at a time from all others.
+        let known = digest.is_some_and(|digest| self.is_recognised(&digest));
+        let _turn = match limited {
+            Some(_) if !known => self.lookups.acquire().await.ok(),
+            _ => None,
+        };
         let attempt = Attempt {
             hash: digest,
             address: &address,
             limit: i64::from(self.limiter.failures),
             window: i64::try_from(self.limiter.window.as_micros()).unwrap_or(i64::MAX),
-            recognised,
         };
         let admission = self.storage.admit(&attempt).await?;
         if !matches!(admission, Admission::Token(_)) {
@@ -378,7 +396,8 @@ fn only_from_here(headers: &HeaderMap) -> Result<(), Refused> {
     }
 }
 
-/// The digest of the token that was shown, if that could be one.
+/// The digest of the token that was shown, if that could be one: as a bearer token, or as the
+/// password of a client that can only be given a URL. The user name there means nothing.
 fn shown(headers: &HeaderMap) -> Option<[u8; 32]> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let line = lines.next()?.to_str().ok()?;
@@ -386,8 +405,15 @@ fn shown(headers: &HeaderMap) -> Option<[u8; 32]> {
         return None;
     }
     let (scheme, text) = line.split_once(' ')?;
-    let bearer = scheme.eq_ignore_ascii_case("bearer");
-    bearer.then(|| token::digest(text.trim())).flatten()
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return token::digest(text.trim());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = STANDARD.decode(text.trim()).ok()?;
+    let (_, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
+    token::digest(password)
 }
 
 fn prefix(digest: &[u8; 32]) -> [u8; 8] {

@@ -39,7 +39,8 @@ fn without_port(text: &str) -> Option<IpAddr> {
     bare.parse().ok()
 }
 
-fn by_network(address: IpAddr) -> String {
+/// The address itself; of IPv6 the half that a network has.
+pub(crate) fn by_network(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => {

@@ -6,6 +6,7 @@ mod address;
 mod budget;
 pub mod commit;
 mod follow;
+mod health;
 mod http;
 mod line;
 mod listen;

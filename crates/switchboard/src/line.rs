@@ -29,6 +29,8 @@ pub(crate) struct Notes {
     unread: AtomicBool,
     /// The answer was sent and what still comes is thrown away.
     lingers: AtomicBool,
+    /// The answer has no end of its own: it may take as long as it is read.
+    streams: AtomicBool,
 }
 
 impl Notes {
@@ -46,6 +48,7 @@ impl Notes {
 
     /// The answer is a stream: its turn ends when it does.
     pub(crate) fn hand_over(self: &Arc<Self>) -> Turn {
+        self.streams.store(true, Ordering::Relaxed);
         Turn(Arc::clone(self))
     }
 
@@ -184,15 +187,17 @@ impl Watchman {
         let written = notes.written.load(Ordering::Relaxed);
         let blocked = notes.blocked.load(Ordering::Relaxed);
         count(&mut self.stuck, blocked && written == self.written);
-        count(&mut self.blocked, blocked);
+        count(&mut self.blocked, blocked && !notes.streams.load(Ordering::Relaxed));
         self.written = written;
         count(&mut self.lingering, notes.lingers.load(Ordering::Relaxed));
         let ticks = |time: std::time::Duration| {
             let ticks = time.as_nanos().div_ceil(patience.tick.as_nanos().max(1));
             u32::try_from(ticks).unwrap_or(u32::MAX)
         };
+        // A connection that has never said anything is nobody's pause between two requests.
+        let rest = if turn == 0 { patience.first_byte } else { patience.idle };
         // While an answer is on its way the connection does not rest.
-        (self.resting > ticks(patience.idle) && !blocked)
+        (self.resting > ticks(rest) && !blocked)
             || self.heading > ticks(patience.head)
             || self.stuck > ticks(patience.write_stall)
             || self.blocked > ticks(patience.write)
@@ -213,6 +218,7 @@ mod tests {
         let second = Duration::from_secs;
         Patience {
             tick: second(1),
+            first_byte: second(3),
             head: second(2),
             idle: second(5),
             write_stall: second(2),
@@ -233,7 +239,8 @@ mod tests {
 
     #[test]
     fn who_rests_is_given_longer_than_who_dawdles() {
-        assert_eq!(visits(|_| {}), Some(6));
+        assert_eq!(visits(|_| {}), Some(4), "it has never said anything");
+        assert_eq!(visits(|notes| notes.turn.store(2, Ordering::Relaxed)), Some(7));
         assert_eq!(visits(|notes| notes.head.store(true, Ordering::Relaxed)), Some(3));
         assert_eq!(visits(|notes| notes.turn.store(1, Ordering::Relaxed)), None);
         let work = |notes: &Notes| {
@@ -253,6 +260,10 @@ mod tests {
             notes.written.fetch_add(1, Ordering::Relaxed);
         };
         assert_eq!(visits(trickle), Some(7));
+        // A stream may be read slowly for ever, and not at all no longer than others.
+        let stream = |notes: &Notes| notes.streams.store(true, Ordering::Relaxed);
+        assert_eq!(visits(|notes| (stream(notes), trickle(notes)).1), None);
+        assert_eq!(visits(|notes| (stream(notes), block(notes)).1), Some(3));
         assert_eq!(visits(|notes| notes.lingers.store(true, Ordering::Relaxed)), Some(2));
     }
 }

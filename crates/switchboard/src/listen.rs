@@ -3,12 +3,14 @@
 //! There are as many as the limit says, and a few more for those who look after the server: a
 //! surplus connection is answered `/health`, `/ready` and `/metrics`, anything else gets 503, and
 //! it is closed after one answer. Beyond that a connection is closed at once. So a server that is
-//! full still shows that it lives, which it could not if it stopped accepting.
+//! full still shows that it lives, which it could not if it stopped accepting. One address has a
+//! share of the connections, and a smaller one of the surplus, so that it cannot take them all.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::Request;
@@ -21,6 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{interval, sleep, timeout};
 
+use crate::address;
 use crate::http::{self, Outgoing, Phase, State, Visit};
 use crate::line::{Line, Notes, Watchman};
 use crate::metrics::Overload;
@@ -30,6 +33,8 @@ use crate::tls::Tls;
 const BUFFER: usize = 16 << 10;
 /// Connections beyond the limit, for those who look after the server.
 const SURPLUS: usize = 32;
+/// So many of them for one address that has used up its share.
+const SURPLUS_OF_ONE: usize = 8;
 /// How long one of them lasts.
 const SURPLUS_LASTS: Duration = Duration::from_secs(5);
 /// After the system could not give a connection, it is asked again.
@@ -41,11 +46,53 @@ pub(crate) struct Door {
     pub(crate) listener: TcpListener,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) most: usize,
+    pub(crate) most_of_one: usize,
+}
+
+/// How many connections each address has.
+#[derive(Debug)]
+struct Shares {
+    most: usize,
+    taken: Mutex<BTreeMap<String, usize>>,
+}
+
+impl Shares {
+    /// One more for this address, and whether that is beyond its share; `None` far beyond it.
+    fn take(self: &Arc<Self>, peer: IpAddr) -> Option<(Share, bool)> {
+        let address = address::by_network(peer);
+        let mut all = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = all.entry(address.clone()).or_default();
+        if *taken >= self.most.saturating_add(SURPLUS_OF_ONE) {
+            return None;
+        }
+        *taken += 1;
+        let beyond = *taken > self.most;
+        drop(all);
+        Some((Share { shares: Arc::clone(self), address }, beyond))
+    }
+}
+
+/// A connection of an address.
+#[derive(Debug)]
+struct Share {
+    shares: Arc<Shares>,
+    address: String,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut all = self.shares.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get_mut(&self.address) {
+            Some(taken) if *taken > 1 => *taken -= 1,
+            _ => drop(all.remove(&self.address)),
+        }
+    }
 }
 
 /// Lets connections in until the server leaves, and waits until they are gone.
 pub(crate) async fn run(door: Door, state: Arc<State>) {
-    let Door { listener, tls, most } = door;
+    let Door { listener, tls, most, most_of_one } = door;
+    let shares = Arc::new(Shares { most: most_of_one, taken: Mutex::default() });
     let places = Arc::new(Semaphore::new(most));
     let surplus = Arc::new(Semaphore::new(SURPLUS));
     let mut phase = state.phase.subscribe();
@@ -58,18 +105,18 @@ pub(crate) async fn run(door: Door, state: Arc<State>) {
             sleep(PAUSE).await;
             continue;
         };
-        let visit = |surplus| Visit { peer: peer.ip(), surplus };
-        let (place, visit) = match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => (place, visit(false)),
-            Err(_) => match Arc::clone(&surplus).try_acquire_owned() {
-                Ok(place) => (place, visit(true)),
-                Err(_) => {
-                    state.metrics.overloaded(Overload::Connections);
-                    continue;
-                }
-            },
+        let free = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
+        let found = shares.take(peer.ip()).and_then(|(share, beyond)| {
+            let place = if beyond { None } else { free(&places) };
+            let is_surplus = place.is_none();
+            Some((place.or_else(|| free(&surplus))?, share, is_surplus))
+        });
+        let Some((place, share, is_surplus)) = found else {
+            state.metrics.overloaded(Overload::Connections);
+            continue;
         };
-        let guest = Guest { state: Arc::clone(&state), visit, _place: place };
+        let visit = Visit { peer: peer.ip(), surplus: is_surplus };
+        let guest = Guest { state: Arc::clone(&state), visit, _place: place, _share: share };
         tokio::spawn(guest.welcome(socket, tls.clone()));
     }
     drop(listener);
@@ -84,6 +131,7 @@ struct Guest {
     state: Arc<State>,
     visit: Visit,
     _place: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 impl Guest {

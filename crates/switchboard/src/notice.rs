@@ -30,7 +30,9 @@ pub enum Notice {
     Stopped,
     /// The store does not answer any more.
     StoreLost(StoreError),
-    /// The store answers again.
+    /// The store has no room left: what is submitted is refused.
+    StoreFull(StoreError),
+    /// The store answers again, and takes what it is given.
     StoreFound,
     /// Retention or the use of tokens could not be stored; it is tried again.
     UpkeepFailed(StoreError),
@@ -125,6 +127,7 @@ impl Notice {
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::StoreLost(error)
+            | Self::StoreFull(error)
             | Self::UpkeepFailed(error)
             | Self::NotAnnounced(error)
             | Self::StatisticsFailed(error)
@@ -145,6 +148,7 @@ impl fmt::Display for Notice {
             Self::CutOff => f.write_str("some requests did not finish in time and were cut off"),
             Self::Stopped => f.write_str("stopped: everything that was answered is stored"),
             Self::StoreLost(error) => write!(f, "the store does not answer: {error}"),
+            Self::StoreFull(error) => write!(f, "nothing can be stored: {error}"),
             Self::StoreFound => f.write_str("the store answers again"),
             Self::Unadvertised => f.write_str(
                 "other replicas cannot reach this one: a message of an SSE session that comes to \

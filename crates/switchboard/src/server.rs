@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tenure_core::{Clock, Code, StoreError};
@@ -16,6 +15,7 @@ use crate::access::{Access, Limiter};
 use crate::budget::Budget;
 use crate::commit::{self, Committer};
 use crate::follow::Follow;
+use crate::health::Health;
 use crate::http::heartbeat::Said;
 use crate::http::{PAGES_AT_ONCE, Phase, State};
 use crate::listen::{self, Door};
@@ -36,6 +36,9 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// Connections at a time.
     pub max_connections: usize,
+    /// Connections of one address at a time; not counted behind trusted proxies, whose connections
+    /// all come from them.
+    pub max_connections_per_address: usize,
     /// What the bodies of all requests may take together, in bytes.
     pub memory_budget: usize,
     /// How submissions are committed in groups.
@@ -84,6 +87,7 @@ impl Default for Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 8420)),
             tls: None,
             max_connections: 1024,
+            max_connections_per_address: 512,
             memory_budget: 32 << 20,
             commit: commit::Limits::default(),
             keep: Keep { bodies: days(30), keys: days(45) },
@@ -114,6 +118,8 @@ impl fmt::Debug for Settings {
 pub struct Patience {
     /// For a TLS handshake.
     pub handshake: Duration,
+    /// For the first byte of the first request.
+    pub first_byte: Duration,
     /// For the head of a request, from its first byte.
     pub head: Duration,
     /// Between two requests.
@@ -134,6 +140,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(10),
+            first_byte: Duration::from_secs(10),
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),
             body: Duration::from_secs(30),
@@ -199,7 +206,15 @@ pub async fn serve(
     if state.mcp.advertised.is_none() {
         log(Notice::Unadvertised);
     }
-    let door = Door { listener, tls: tls.clone(), most: settings.max_connections };
+    let door = Door {
+        listener,
+        tls: tls.clone(),
+        most: settings.max_connections,
+        most_of_one: match settings.limiter.trusted_proxies {
+            0 => settings.max_connections_per_address,
+            _ => usize::MAX,
+        },
+    };
     let beside = vec![
         tokio::spawn(upkeep::watch(Arc::clone(&state), tls, Arc::clone(&log))),
         tokio::spawn(upkeep::tidy(Arc::clone(&state), settings.keep, Arc::clone(&log))),
@@ -246,7 +261,7 @@ fn made(settings: &Settings, storage: Arc<dyn Storage>, required: bool, mcp: Mcp
         follow: Follow::new(),
         patience: settings.patience,
         phase: watch::Sender::new(Phase::Running),
-        store_answers: AtomicBool::new(true),
+        store: Health::default(),
         pages: Semaphore::new(PAGES_AT_ONCE),
         started: BootClock.now(),
         echo: settings.echo,

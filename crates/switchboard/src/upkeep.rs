@@ -1,7 +1,6 @@
 //! What is done beside requests: retention, what tokens were used for, and watching the store.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tenure_core::{Clock, Code, LocalInstant, StoreError};
@@ -36,10 +35,13 @@ pub(crate) async fn watch(state: Arc<State>, tls: Option<Arc<Tls>>, log: Log) {
         let answer = timeout(PATIENCE, state.storage.ping()).await;
         let late = |_| Err(StoreError::refused(Code::Lost, "it did not answer in 5 seconds"));
         let answer = answer.unwrap_or_else(late);
-        let was = state.store_answers.swap(answer.is_ok(), Ordering::Relaxed);
+        let (before, now) = state.store.looked(answer.as_ref().err().map(StoreError::code));
         match answer {
-            Ok(()) if !was => log(Notice::StoreFound),
-            Err(error) if was => log(Notice::StoreLost(error)),
+            Ok(()) if before.is_some() && now.is_none() => log(Notice::StoreFound),
+            Err(error) if before != Some(Code::Full) && error.code() == Code::Full => {
+                log(Notice::StoreFull(error));
+            }
+            Err(error) if before.is_none() => log(Notice::StoreLost(error)),
             _ => {}
         }
         if state.access.is_open()

@@ -135,6 +135,15 @@ pub(crate) struct Args {
         default_value_t = 1024
     )]
     max_connections: usize,
+    /// The most connections of one address; ignored with --trusted-proxies [default: half of
+    /// --max-connections]
+    #[arg(
+        long,
+        value_name = "N",
+        env = env::MAX_CONNECTIONS_PER_ADDRESS,
+        hide_env_values = true
+    )]
+    max_connections_per_address: Option<usize>,
     /// The most bytes of requests in memory at a time
     #[arg(
         long,
@@ -261,6 +270,9 @@ impl Settings {
         within("--auth-failures", args.auth_failures, 1, 1_000_000)?;
         within("--auth-window", args.auth_window, Duration::from_secs(1), DAY)?;
         within("--max-connections", args.max_connections, 1, 65_536)?;
+        let half = args.max_connections.div_ceil(2);
+        let per_address = args.max_connections_per_address.unwrap_or(half);
+        within("--max-connections-per-address", per_address, 1, 65_536)?;
         within("--memory-budget", args.memory_budget, 9 << 20, 1 << 40)?;
         within("--client-timeout", args.client_timeout, Duration::from_secs(1), HOUR)?;
         within("--drain", args.drain, Duration::ZERO, HOUR)?;
@@ -275,6 +287,7 @@ impl Settings {
             listen: args.listen,
             tls,
             max_connections: args.max_connections,
+            max_connections_per_address: per_address,
             memory_budget: args.memory_budget,
             keep: Keep { bodies: micros(args.keep_bodies), keys: micros(args.keep_keys) },
             limiter: Limiter {
@@ -299,6 +312,7 @@ impl Settings {
 fn patience(step: Duration) -> Patience {
     let usual = Patience::default();
     Patience {
+        first_byte: step,
         head: step,
         body_stall: step,
         write_stall: step,

@@ -78,6 +78,7 @@ fn kind(notice: &Notice) -> (Level, &'static str) {
         Notice::CutOff => (Level::Warn, "cut_off"),
         Notice::Stopped => (Level::Info, "stopped"),
         Notice::StoreLost(_) => (Level::Error, "store_lost"),
+        Notice::StoreFull(_) => (Level::Error, "store_full"),
         Notice::StoreFound => (Level::Info, "store_found"),
         Notice::UpkeepFailed(_) => (Level::Warn, "upkeep_failed"),
         Notice::Unadvertised => (Level::Info, "unadvertised"),

@@ -120,6 +120,12 @@ async fn failures_are_limited_and_good_tokens_are_not() {
     }
     assert_eq!(stage.status(&shown, INGEST).await, 200);
     assert_eq!(stage.status(&shown, Need::Any).await, 200);
+    // Also one that this replica has not seen before, while others guess.
+    let fresh = bearer(stage.token(&["ingest"]).await.secret.reveal());
+    let guess = bearer(unknown.secret.reveal());
+    let guessing = || stage.status(&guess, INGEST);
+    let told = tokio::join!(guessing(), guessing(), guessing(), stage.status(&fresh, INGEST));
+    assert_eq!(told, (429, 429, 429, 200));
     let other: IpAddr = "192.0.2.1".parse().unwrap();
     let refusal = stage.access.check(&HeaderMap::new(), other, INGEST).await.unwrap_err();
     assert_eq!(refusal.status.as_u16(), 401);
@@ -132,9 +138,16 @@ fn only_bearer_tokens_of_the_right_form_are_looked_up() {
     assert_eq!(shown(&bearer(text)), Some(token.secret.digest()));
     let lower = headers(&[("authorization", &format!("bearer  {text}"))]);
     assert_eq!(shown(&lower), Some(token.secret.digest()));
-    for bad in
-        [text.to_owned(), format!("Basic {text}"), "Bearer".to_owned(), "Bearer x".to_owned()]
-    {
+    let basic = |login: &str| format!("Basic {}", STANDARD.encode(login));
+    for user in ["", "x", "sw_live_x"] {
+        let shown = shown(&headers(&[("authorization", &basic(&format!("{user}:{text}")))]));
+        assert_eq!(shown, Some(token.secret.digest()), "{user}");
+    }
+    let bad =
+        [text.to_owned(), format!("Basic {text}"), "Bearer".to_owned(), "Bearer x".to_owned()];
+    let bad_logins =
+        [text.to_owned(), format!("{text}:"), format!("{text}:x"), format!("x:y:{text}")];
+    for bad in bad.into_iter().chain(bad_logins.iter().map(|login| basic(login))) {
         assert_eq!(shown(&headers(&[("authorization", &bad)])), None, "{bad}");
     }
     let line = format!("Bearer {text}");

@@ -49,13 +49,16 @@ pub(crate) struct Refusal {
     more: Map<String, Value>,
     header: Option<(HeaderName, HeaderValue)>,
     close: bool,
+    /// What the store said; for operators alone.
+    pub(crate) cause: Option<StoreError>,
 }
 
 impl Refusal {
     fn new(status: u16, error: &'static str, message: impl Into<Cow<'static, str>>) -> Refused {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let message = message.into();
-        Box::new(Self { status, error, message, more: Map::new(), header: None, close: false })
+        let (more, header) = (Map::new(), None);
+        Box::new(Self { status, error, message, more, header, close: false, cause: None })
     }
 
     fn with(mut self: Box<Self>, name: &str, value: impl Into<Value>) -> Refused {
@@ -179,6 +182,14 @@ impl Refusal {
         Self::new(503, "store_unavailable", message).retry_after(1)
     }
 
+    /// Nothing is lost by it, but somebody has to make room.
+    pub(crate) fn store_full(error: StoreError) -> Refused {
+        let message = "the store has no room left (ST008); submit it again once there is room";
+        let mut refusal = Self::new(503, "store_full", message).with("code", Code::Full.as_str());
+        refusal.cause = Some(error);
+        refusal.retry_after(10)
+    }
+
     pub(crate) fn too_many_sessions() -> Refused {
         let message = "there are too many sessions; /mcp needs none";
         Self::new(503, "overload_rejected", message).retry_after(1)
@@ -256,6 +267,7 @@ impl From<StoreError> for Refused {
     fn from(error: StoreError) -> Self {
         match error.code() {
             Code::Unstorable | Code::BadInput => Refusal::unstorable(),
+            Code::Full => Refusal::store_full(error),
             _ => Refusal::store_unavailable(),
         }
     }

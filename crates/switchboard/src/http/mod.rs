@@ -26,7 +26,6 @@ use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 
 use hyper::body::Incoming;
@@ -46,9 +45,11 @@ use crate::access::{Access, Caller, Need};
 use crate::budget::Budget;
 use crate::commit::Committer;
 use crate::follow::Follow;
+use crate::health::Health;
 use crate::liveness::Policy;
 use crate::mcp::Mcp;
 use crate::metrics::{Metrics, Overload};
+use crate::notice::Notice;
 use crate::server::Log;
 use crate::storage::Storage;
 use crate::token::Role;
@@ -67,8 +68,7 @@ pub(crate) struct State {
     pub(crate) follow: Follow,
     pub(crate) patience: Patience,
     pub(crate) phase: watch::Sender<Phase>,
-    /// Whether the store answered when it was asked last.
-    pub(crate) store_answers: AtomicBool,
+    pub(crate) store: Health,
     pub(crate) pages: Semaphore,
     pub(crate) started: LocalInstant,
     pub(crate) echo: bool,
@@ -100,6 +100,15 @@ pub(crate) enum Phase {
 impl State {
     pub(crate) fn is_leaving(&self) -> bool {
         *self.phase.borrow() != Phase::Running
+    }
+
+    /// A request was refused: if the store has no room, operators are to know.
+    pub(crate) fn heard(&self, refusal: &Refusal) {
+        if let Some(cause) = &refusal.cause
+            && self.store.refused(cause.code())
+        {
+            (self.log)(Notice::StoreFull(cause.clone()));
+        }
     }
 }
 
@@ -138,9 +147,12 @@ pub(crate) async fn serve(state: &Arc<State>, visit: Visit, request: Request<Inc
         }
         Err(refusal) => Err(refusal),
     };
-    let mut answer = answered.unwrap_or_else(|refusal| match is_of_connectors(head.uri.path()) {
-        true => refusal.wrapped(),
-        false => refusal.answer(),
+    let mut answer = answered.unwrap_or_else(|refusal| {
+        state.heard(&refusal);
+        match is_of_connectors(head.uri.path()) {
+            true => refusal.wrapped(),
+            false => refusal.answer(),
+        }
     });
     state.metrics.answered(known, answer.status().as_u16(), BootClock.now().since(began));
     if visit.surplus || state.is_leaving() {
@@ -229,6 +241,10 @@ impl Asked<'_> {
     }
 
     async fn caller(self, need: Need) -> Result<Caller, Refused> {
+        // Without tokens, who is let in is judged by more than that.
+        if !self.state.access.is_open() {
+            self.state.mcp.check_origin(&self.head.headers)?;
+        }
         self.state.access.check(&self.head.headers, self.visit.peer, need).await
     }
 

@@ -1,12 +1,11 @@
 //! How the server is.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::{Bytes, Incoming};
 use serde_json::json;
-use tenure_core::Clock;
+use tenure_core::{Clock, Code};
 use tenure_store::BootClock;
 use tenure_wire::exposition;
 use tokio::time::timeout;
@@ -37,14 +36,17 @@ impl Asked<'_> {
     /// `GET /ready`: requests may be sent here.
     pub(super) fn ready(self) -> Result<Answer, Refused> {
         self.no_query()?;
-        let (code, status) = if self.state.is_leaving() {
-            (StatusCode::SERVICE_UNAVAILABLE, "draining")
-        } else if self.state.store_answers.load(Ordering::Relaxed) {
-            (StatusCode::OK, "ready")
-        } else {
-            (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable")
+        let trouble = self.state.store.trouble();
+        let (code, answer) = match trouble {
+            _ if self.state.is_leaving() => (503, json!({ "status": "draining" })),
+            None => (200, json!({ "status": "ready" })),
+            Some(code) => {
+                let status = if code == Code::Full { "store_full" } else { "store_unavailable" };
+                (503, json!({ "status": status, "code": code.as_str() }))
+            }
         };
-        Ok(json_value(code, &json!({ "status": status })))
+        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        Ok(json_value(code, &answer))
     }
 
     /// `GET /metrics`.

@@ -47,6 +47,7 @@ impl Tools {
     /// What is wrong with what was sent is a result like others: clients are to read it. That
     /// something may not be or could not be done is an error.
     fn refused(&self, call: &Call, refusal: &Refusal) -> CallToolResult {
+        call.state.heard(refusal);
         let says = refusal.message();
         match refusal.error {
             "validation_error" | "bad_request" | "too_large" => {

@@ -2,7 +2,7 @@
 //! lead here, but not change the name that the browser sends.
 
 use hyper::HeaderMap;
-use hyper::header::HOST;
+use hyper::header::{HOST, HeaderValue, ORIGIN};
 
 use crate::http::answer::{Refusal, Refused};
 
@@ -21,6 +21,32 @@ impl Hosts {
             true => Ok(()),
             false => Err(Refusal::forbidden("this host is not one of --allowed-host")),
         }
+    }
+
+    /// Refuses what a page of another site makes a browser send: the browser may add credentials
+    /// that it has kept.
+    pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let is_own =
+            |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| self.is_own(origin, host));
+        match headers.get_all(ORIGIN).iter().all(is_own) {
+            true => Ok(()),
+            false => {
+                let message = "Origin is not the host that was asked; name it by --allowed-host";
+                Err(Refusal::forbidden(message))
+            }
+        }
+    }
+
+    fn is_own(&self, origin: &str, host: &str) -> bool {
+        let Some((scheme, named)) = origin.split_once("://") else { return false };
+        let usual = match scheme {
+            "http" => ":80",
+            "https" => ":443",
+            _ => "",
+        };
+        let bare = |name: &str| name.strip_suffix(usual).unwrap_or(name).to_ascii_lowercase();
+        bare(named) == bare(host) || (!self.0.is_empty() && self.allows(named))
     }
 
     /// A name without a port allows all ports.
@@ -47,7 +73,7 @@ mod tests {
         let hosts = |names: &[&str]| Hosts::new(names.iter().map(|it| (*it).to_owned()).collect());
         let of = |host: &'static str| {
             let mut headers = HeaderMap::new();
-            headers.insert(HOST, hyper::header::HeaderValue::from_static(host));
+            headers.insert(HOST, HeaderValue::from_static(host));
             headers
         };
         let some = hosts(&["Board.example", "[::1]", "10.0.0.1:8420"]);
@@ -58,6 +84,33 @@ mod tests {
             assert!(some.check(&of(bad)).is_err(), "{bad}");
         }
         assert!(some.check(&HeaderMap::new()).is_err());
+        let own = |hosts: &Hosts, host: &'static str, origin: &'static str| {
+            let mut headers = of(host);
+            headers.insert(ORIGIN, HeaderValue::from_static(origin));
+            hosts.check_origin(&headers).is_ok()
+        };
+        let any = hosts(&[]);
+        for (host, origin) in [
+            ("board.example", "https://board.example"),
+            ("Board.example:8420", "http://board.Example:8420"),
+            ("board.example:443", "https://board.example"),
+            ("127.0.0.1", "http://127.0.0.1:80"),
+        ] {
+            assert!(own(&any, host, origin), "{host} {origin}");
+        }
+        for (host, origin) in [
+            ("board.example", "null"),
+            ("board.example", "https://evil.example"),
+            ("board.example", "https://board.example:8420"),
+            ("board.example", "http://board.example.evil"),
+            ("", "http://board.example"),
+        ] {
+            assert!(!own(&any, host, origin), "{host} {origin}");
+        }
+        // A page of a host that is allowed may ask, through a proxy that asks under another name.
+        assert!(own(&some, "10.0.0.1:8420", "https://board.example"));
+        assert!(!own(&some, "10.0.0.1:8420", "https://evil.example"));
+        assert!(any.check_origin(&of("board.example")).is_ok());
         assert!(hosts(&[]).check(&of("evil.example")).is_ok());
     }
 }

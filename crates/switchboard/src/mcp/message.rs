@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use hyper::body::Bytes;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 /// What a client says.
@@ -18,7 +19,23 @@ pub(super) struct Message {
     pub(super) arguments: Option<Bytes>,
     /// Its id as JSON, a text or a number; `null` where there is none.
     pub(super) id: String,
+    /// Whether it asks for something that is there.
+    pub(super) known: bool,
 }
+
+/// Why something is no message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// It is not JSON.
+    NotJson,
+    /// It is JSON, and not a message.
+    NotMessage,
+    /// Its method is known, and its parameters cannot be read; its id as JSON.
+    BadParams(String),
+}
+
+/// The requests that are answered; rmcp takes one with parameters that it cannot read for unknown.
+const KNOWN: [&str; 4] = ["initialize", "ping", "tools/list", "tools/call"];
 
 #[derive(Deserialize)]
 struct Outer<'a> {
@@ -37,27 +54,38 @@ struct Params<'a> {
 }
 
 impl Message {
-    /// `None` when it is not one object of JSON.
-    pub(super) fn read(bytes: Bytes) -> Option<Self> {
+    /// Reads one object of JSON.
+    pub(super) fn read(bytes: Bytes) -> Result<Self, Unreadable> {
         // An array would be read as fields in their order.
-        if bytes.trim_ascii_start().first() != Some(&b'{') {
-            return None;
-        }
-        let outer: Outer<'_> = serde_json::from_slice(&bytes).ok()?;
+        let is_object = bytes.trim_ascii_start().first() == Some(&b'{');
+        let outer = serde_json::from_slice(&bytes).ok().filter(|_| is_object);
+        let is_json = || {
+            let text = std::str::from_utf8(&bytes).unwrap_or_default();
+            serde_json::from_str::<IgnoredAny>(text).is_ok()
+        };
+        let outer: Outer<'_> = outer.ok_or_else(|| match is_json() {
+            true => Unreadable::NotMessage,
+            false => Unreadable::NotJson,
+        })?;
         let id = outer.id.map(RawValue::get).filter(|id| !id.starts_with(['{', '[', 't', 'f']));
         let id = id.unwrap_or("null").to_owned();
+        let known = outer.method.as_deref().is_some_and(|method| KNOWN.contains(&method));
         let params = outer.params.filter(|_| outer.method.as_deref() == Some("tools/call"));
         let params = params.filter(|params| params.get().starts_with('{'));
         let params = params.map(|params| serde_json::from_str::<Params<'_>>(params.get()));
-        let Some(found) = params.transpose().ok()?.and_then(|params| params.arguments) else {
-            return Some(Self { text: bytes, arguments: None, id });
+        let params = params.transpose().map_err(|_| Unreadable::BadParams(id.clone()))?;
+        if known && outer.params.is_some_and(|params| !params.get().starts_with(['{', 'n'])) {
+            return Err(Unreadable::BadParams(id));
+        }
+        let Some(found) = params.and_then(|params| params.arguments) else {
+            return Ok(Self { text: bytes, arguments: None, id, known });
         };
         let arguments = bytes.slice_ref(found.get().as_bytes());
         // It is a part of these bytes.
         let from = arguments.as_ptr() as usize - bytes.as_ptr() as usize;
         let (before, after) = (&bytes[..from], &bytes[from + arguments.len()..]);
         let text = [before, b"{}", after].concat().into();
-        Some(Self { text, arguments: Some(arguments), id })
+        Ok(Self { text, arguments: Some(arguments), id, known })
     }
 }
 
@@ -65,7 +93,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    fn read(text: &'static str) -> Option<Message> {
+    fn read(text: &'static str) -> Result<Message, Unreadable> {
         Message::read(Bytes::from_static(text.as_bytes()))
     }
 
@@ -91,7 +119,6 @@ mod tests {
             r#"{"method":"tools/call","params":{"name":"x"}}"#,
             r#"{"method":"tools/call","params":{"name":"x","arguments":null}}"#,
             r#"{"method":"tools/call"}"#,
-            r#"{"method":"tools/call","params":[{"a":1}]}"#,
             "{}",
         ] {
             let message = read(text).unwrap();
@@ -116,22 +143,30 @@ mod tests {
             let text = format!("{{\"id\":{id}}}");
             assert_eq!(Message::read(text.into()).unwrap().id, expected);
         }
-        assert!(read("{\"id\":\"a\nb\"}").is_none());
+        assert_eq!(read("{\"id\":\"a\nb\"}").unwrap_err(), Unreadable::NotJson);
     }
 
     #[test]
     fn what_is_not_one_message_is_refused() {
+        for text in ["", "{", "[1", "nonsense"] {
+            assert_eq!(read(text).unwrap_err(), Unreadable::NotJson, "{text}");
+        }
+        let not_utf_8 = Message::read(Bytes::from_static(b"{\"id\":\"\xff\"}"));
+        assert_eq!(not_utf_8.unwrap_err(), Unreadable::NotJson);
         for text in [
-            "",
             "[]",
             "7",
-            "{",
             r#"{"method":7}"#,
-            r#"{"method":"tools/call","params":{"arguments":{},"arguments":{}}}"#,
             r#"{"method":"tools/call","method":"tools/list","params":{}}"#,
         ] {
-            assert!(read(text).is_none(), "{text}");
+            assert_eq!(read(text).unwrap_err(), Unreadable::NotMessage, "{text}");
         }
-        assert!(Message::read(Bytes::from_static(b"{\"id\":\"\xff\"}")).is_none());
+        for text in [
+            r#"{"id":7,"method":"tools/call","params":{"arguments":{},"arguments":{}}}"#,
+            r#"{"id":7,"method":"tools/call","params":[{"a":1}]}"#,
+            r#"{"id":7,"method":"tools/list","params":7}"#,
+        ] {
+            assert_eq!(read(text).unwrap_err(), Unreadable::BadParams("7".to_owned()), "{text}");
+        }
     }
 }

@@ -27,10 +27,10 @@ use uuid::Uuid;
 
 use self::handler::Tools;
 use self::hosts::Hosts;
-use self::message::Message;
+use self::message::{Message, Unreadable};
 use self::read::Duties;
 use self::result::Told;
-use self::sessions::{Event, SessionId, Sessions};
+use self::sessions::{Event, Sent, SessionId, Sessions};
 use crate::access::Caller;
 use crate::budget::Share;
 use crate::http::State;
@@ -97,6 +97,11 @@ impl Mcp {
     pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Refused> {
         self.hosts.check(headers)
     }
+
+    /// Whether a request that a browser sends is for a page of this host, or of an allowed one.
+    pub(crate) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        self.hosts.check_origin(headers)
+    }
 }
 
 /// One message, and everything that is needed to answer it.
@@ -132,6 +137,30 @@ impl Reply {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into();
         Self { status, body, addressed: id != "null" }
     }
+
+    fn unreadable(why: Unreadable) -> Self {
+        let bad = StatusCode::BAD_REQUEST;
+        match why {
+            Unreadable::NotJson => Self::error(bad, "null", -32700, "Parse error: not JSON"),
+            Unreadable::NotMessage => {
+                let says = "Invalid Request: one JSON-RPC message is expected";
+                Self::error(bad, "null", -32600, says)
+            }
+            Unreadable::BadParams(id) => Self::bad_params(bad, &id),
+        }
+    }
+
+    fn bad_params(status: StatusCode, id: &str) -> Self {
+        let says = "Invalid params: they are not those of the method";
+        Self::error(status, id, -32602, says)
+    }
+}
+
+/// Whether rmcp says that it does not know the method; such an answer is short.
+fn is_unknown_method(body: &[u8]) -> bool {
+    let error = Some(body).filter(|body| body.len() < 1024);
+    let error = error.and_then(|body| serde_json::from_slice::<serde_json::Value>(body).ok());
+    error.is_some_and(|answer| answer["error"]["code"] == -32601)
 }
 
 /// Who says something, with which headers, from where.
@@ -147,9 +176,9 @@ pub(crate) async fn answer(
     from: From<'_>,
     whole: Whole,
 ) -> Result<Reply, Refused> {
-    let Some(message) = Message::read(whole.bytes) else {
-        let says = "Parse error: one JSON-RPC message is expected";
-        return Ok(Reply::error(StatusCode::BAD_REQUEST, "null", -32700, says));
+    let message = match Message::read(whole.bytes) {
+        Ok(message) => message,
+        Err(unreadable) => return Ok(Reply::unreadable(unreadable)),
     };
     if message.text.len() > AROUND {
         let says = format!("Invalid Request: more than {AROUND} bytes besides a tool's arguments");
@@ -182,6 +211,9 @@ pub(crate) async fn answer(
         let status =
             if head.status.is_server_error() { head.status } else { StatusCode::BAD_REQUEST };
         return Ok(Reply::error(status, &message.id, -32600, says));
+    }
+    if message.known && is_unknown_method(&body) {
+        return Ok(Reply::bad_params(head.status, &message.id));
     }
     let addressed = message.id != "null";
     let body = match take(&call.told) {
@@ -250,8 +282,12 @@ pub(crate) async fn post(
     let json = std::str::from_utf8(&reply.body).map_err(|_| Refusal::internal())?;
     let event = Event::message(&state.budget, json).ok_or_else(overloaded)?;
     drop(reply);
-    if !state.mcp.sessions.send(number, &session, event) {
-        return Err(Refusal::not_found("the session is over: its stream was not read"));
+    match state.mcp.sessions.send(number, &session, event, &state.patience).await {
+        Sent::Sent => {}
+        Sent::Behind => return Err(overloaded()),
+        Sent::Over => {
+            return Err(Refusal::not_found("the session is over: its stream was not read"));
+        }
     }
     Ok(Reply { status: StatusCode::ACCEPTED, body: Bytes::new(), addressed: true })
 }

@@ -14,16 +14,18 @@ use hyper::body::Bytes;
 use tenure_core::{Clock, LocalInstant};
 use tenure_duty::process;
 use tenure_store::BootClock;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Interval, interval};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Interval, interval, timeout};
 use uuid::Uuid;
 
+use crate::Patience;
 use crate::access::Caller;
 use crate::budget::{Budget, Share};
 use crate::http::Phase;
 use crate::line::Turn;
 
-/// Answers that wait until their client reads. One that lets more wait does not read.
+/// Answers that wait until their client reads; more wait with whoever posts.
 const MOST_WAITING: usize = 32;
 /// And so many bytes of them: the largest page, as text and as it is.
 const ROOM: usize = 12 << 20;
@@ -78,9 +80,39 @@ pub(super) struct Session {
     posted: Mutex<LocalInstant>,
     idle: Duration,
     room: Arc<Budget>,
+    /// Something was read.
+    read: Arc<Notify>,
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// It is on its way.
+    Sent,
+    /// The client reads, but has too much before it.
+    Behind,
+    /// The session is over: the client has gone, or does not read.
+    Over,
 }
 
 impl Session {
+    /// Puts an event into the stream; gives it back where there is no room. `None` when the stream
+    /// is gone.
+    fn put(&self, mut event: Event) -> Option<Result<(), Event>> {
+        let slot = match self.outlet.try_reserve() {
+            Ok(slot) => slot,
+            Err(TrySendError::Full(())) => return Some(Err(event)),
+            Err(TrySendError::Closed(())) => return None,
+        };
+        event.room = self.room.take(event.text.len());
+        if event.room.is_none() {
+            return Some(Err(event));
+        }
+        event.read = Some(Arc::clone(&self.read));
+        slot.send(Bytes::from_owner(event));
+        Some(Ok(()))
+    }
+
     fn is_idle(&self) -> bool {
         BootClock.now().since(*lock(&self.posted)) >= self.idle
     }
@@ -111,6 +143,7 @@ impl Sessions {
             posted: BootClock.now().into(),
             idle: self.idle,
             room: Budget::new(ROOM),
+            read: Arc::default(),
         });
         let mut open = lock(&self.open);
         if open.len() >= self.most && !self.make_room(&mut open) {
@@ -153,15 +186,32 @@ impl Sessions {
         Some(session)
     }
 
-    /// Sends an event to a client. One that does not read loses its session: `false`.
-    pub(super) fn send(&self, number: u128, session: &Session, mut event: Event) -> bool {
-        event.room = session.room.take(event.text.len());
-        let fits = event.room.is_some();
-        let sent = fits && session.outlet.try_send(Bytes::from_owner(event)).is_ok();
-        if !sent {
-            lock(&self.open).remove(&number);
-        }
-        sent
+    /// Sends an event to a client. Where much waits already, it waits as long as the client reads;
+    /// a client that takes nothing for a while loses its session.
+    pub(super) async fn send(
+        &self,
+        number: u128,
+        session: &Session,
+        event: Event,
+        patience: &Patience,
+    ) -> Sent {
+        let sending = async {
+            let mut event = event;
+            loop {
+                // Asked for before looking: what is read meanwhile is not missed.
+                let read = session.read.notified();
+                event = match session.put(event) {
+                    Some(Ok(())) => return Sent::Sent,
+                    Some(Err(event)) => event,
+                    None => return Sent::Over,
+                };
+                if timeout(patience.write_stall, read).await.is_err() {
+                    lock(&self.open).remove(&number);
+                    return Sent::Over;
+                }
+            }
+        };
+        timeout(patience.write, sending).await.unwrap_or(Sent::Behind)
     }
 }
 
@@ -171,6 +221,17 @@ pub(super) struct Event {
     text: String,
     _share: Share,
     room: Option<Share>,
+    /// Told when it was taken out of the stream, or given up.
+    read: Option<Arc<Notify>>,
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        self.room = None;
+        if let Some(read) = &self.read {
+            read.notify_waiters();
+        }
+    }
 }
 
 impl Event {
@@ -178,7 +239,7 @@ impl Event {
     pub(super) fn message(budget: &Arc<Budget>, json: &str) -> Option<Self> {
         let text = format!("event: message\ndata: {json}\n\n");
         let share = budget.take(text.len())?;
-        Some(Self { text, _share: share, room: None })
+        Some(Self { text, _share: share, room: None, read: None })
     }
 }
 
@@ -280,7 +341,8 @@ mod tests {
         let session = sessions.find(number, &Caller::Open).unwrap();
         assert!(next(&mut stream).is_pending());
         let event = Event::message(&budget, "{}").unwrap();
-        assert!(sessions.send(number, &session, event));
+        let sent = sessions.send(number, &session, event, &Patience::default()).await;
+        assert_eq!(sent, Sent::Sent);
         assert!(budget.taken() > 0);
         let Poll::Ready(Some(event)) = next(&mut stream) else { panic!() };
         assert_eq!(event, "event: message\ndata: {}\n\n");
@@ -302,8 +364,17 @@ mod tests {
             let (number, mut stream) = opened(&sessions, &phase);
             let session = sessions.find(number, &Caller::Open).unwrap();
             let text = "x".repeat(size);
-            let send = || sessions.send(number, &session, Event::message(&budget, &text).unwrap());
-            assert_eq!((0..1000).take_while(|_| send()).count(), most);
+            let patience =
+                Patience { write_stall: Duration::from_millis(1), ..Patience::default() };
+            let mut sent = 0;
+            loop {
+                let event = Event::message(&budget, &text).unwrap();
+                if sessions.send(number, &session, event, &patience).await != Sent::Sent {
+                    break;
+                }
+                sent += 1;
+            }
+            assert_eq!(sent, most);
             assert!(sessions.find(number, &Caller::Open).is_none());
             drop(session);
             // What was sent before is still there, and then it is over.
@@ -313,6 +384,42 @@ mod tests {
             assert_eq!(next(&mut stream), Poll::Ready(None));
             assert_eq!(budget.taken(), 0);
         }
+    }
+
+    /// Far more than fits at a time goes to a client that reads one after the other.
+    #[tokio::test]
+    async fn who_reads_gets_everything() {
+        let (sessions, phase) = (Sessions::new(1), watch::Sender::new(Phase::Running));
+        let budget = Budget::new(usize::MAX);
+        let (number, mut stream) = opened(&sessions, &phase);
+        let session = sessions.find(number, &Caller::Open).unwrap();
+        let patience = Patience::default();
+        let posting = async {
+            for n in 0..3 * MOST_WAITING {
+                let event = Event::message(&budget, &n.to_string()).unwrap();
+                assert_eq!(sessions.send(number, &session, event, &patience).await, Sent::Sent);
+            }
+        };
+        let reading = async {
+            for n in 0..3 * MOST_WAITING {
+                let next = std::future::poll_fn(|context| stream.poll_next(context)).await;
+                assert_eq!(next.unwrap(), format!("event: message\ndata: {n}\n\n"));
+            }
+        };
+        tokio::join!(posting, reading);
+        // One that reads, but too slowly for all that is posted, is told so and stays.
+        let hurry = Patience { write: Duration::from_millis(20), ..patience };
+        let sent = async {
+            loop {
+                let event = Event::message(&budget, "{}").unwrap();
+                let sent = sessions.send(number, &session, event, &hurry).await;
+                if sent != Sent::Sent {
+                    return sent;
+                }
+            }
+        };
+        assert_eq!(sent.await, Sent::Behind);
+        assert!(sessions.find(number, &Caller::Open).is_some());
     }
 
     #[tokio::test]

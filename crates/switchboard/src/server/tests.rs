@@ -180,6 +180,50 @@ async fn a_head_that_does_not_come_or_is_too_large_ends_the_connection() {
     assert_eq!(large.answer().await.unwrap().status, 431);
 }
 
+/// Who never says anything is given less time than who rests between two requests.
+#[tokio::test]
+async fn a_connection_that_says_nothing_is_closed() {
+    let patience = Patience { first_byte: Duration::from_millis(100), ..impatient() };
+    let server = Server::start(Settings { patience, ..Settings::default() }).await;
+    let mut resting = server.connect().await;
+    resting.send(&get("/health")).await;
+    assert_eq!(resting.answer().await.unwrap().status, 200);
+    assert!(server.connect().await.is_closed().await);
+    resting.send(&get("/health")).await;
+    assert_eq!(resting.answer().await.unwrap().status, 200);
+}
+
+/// One address has its share, is told so beyond it, and leaves the rest to others.
+#[tokio::test]
+async fn one_address_cannot_take_all_connections() {
+    let limits =
+        Settings { max_connections: 4, max_connections_per_address: 2, ..Settings::default() };
+    let server = Server::start(limits).await;
+    let mut taken = Vec::new();
+    for _ in 0..2 {
+        let mut client = server.connect().await;
+        client.send(&post(INGEST, "", &envelope("1"))).await;
+        assert_eq!(client.answer().await.unwrap().status, 202);
+        taken.push(client);
+    }
+    let told = server.ask(&post(INGEST, "", &envelope("2"))).await;
+    assert_eq!((told.status, told.body["error"].as_str()), (503, Some("overload_rejected")));
+    assert_eq!(server.ask(&get("/ready")).await.status, 200);
+    let elsewhere = tokio::net::TcpSocket::new_v4().unwrap();
+    elsewhere.bind(([127, 0, 0, 2], 0).into()).unwrap();
+    let mut other = crate::tests::Client(elsewhere.connect(server.handle.address()).await.unwrap());
+    other.send(&post(INGEST, "", &envelope("3"))).await;
+    assert_eq!(other.answer().await.unwrap().status, 202);
+    // What is closed is given back.
+    drop(taken);
+    let patience = async {
+        while server.ask(&post(INGEST, "", &envelope("4"))).await.status != 202 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), patience).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_full_server_still_says_that_it_lives() {
     let server = Server::start(Settings { max_connections: 1, ..Settings::default() }).await;

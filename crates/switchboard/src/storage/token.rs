@@ -112,8 +112,6 @@ pub struct Attempt<'a> {
     pub limit: i64,
     /// How long a window is, in microseconds, from its first failure.
     pub window: i64,
-    /// Whether this token was good before: then the failures of its neighbours do not keep it out.
-    pub recognised: bool,
 }
 
 /// Whether somebody may come in.

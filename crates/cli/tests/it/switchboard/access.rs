@@ -1,5 +1,7 @@
 //! Who may come in.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::{
@@ -11,6 +13,7 @@ on_both_stores! {
     a_revoked_token_is_out_at_once_on_every_replica
     a_token_is_replaced_while_both_are_good_and_expires
     failed_attempts_are_limited_over_all_replicas
+    a_token_may_be_the_password_of_a_url
     proxies_are_believed_as_far_as_they_are_trusted
     without_tokens_it_is_open_to_this_machine_alone
 }
@@ -81,6 +84,43 @@ fn a_token_opens_what_its_role_and_scope_say(place: &Place) {
     );
 }
 
+/// For clients that cannot set a header. Nobody is ever asked for a password, so that no browser
+/// keeps one; and what a page of another site makes a browser send is refused.
+fn a_token_may_be_the_password_of_a_url(place: &Place) {
+    let (ingest, _) = place.token(&SCOPE);
+    let (read, _) = place.token(&["--role", "read"]);
+    let server = place.serve(&["--auth-failures", "1000"]);
+    let basic = |login: &str| format!("Basic {}", STANDARD.encode(login));
+    let url = format!("http://x:{read}@{}{INBOX}", server.at);
+    let answer = Answer::of(agent().get(url).call().unwrap());
+    answer.is(200);
+    let event = envelope("1").to_string();
+    let submit = basic(&format!("anybody:{ingest}"));
+    let headers = [("content-type", "application/json"), ("authorization", submit.as_str())];
+    server.post_with(INGEST, event.as_bytes(), &headers).is(202);
+    // Only the password counts.
+    for bad in [format!("{read}:"), format!("{read}:x"), read.clone(), "x:y".to_owned()] {
+        let answer = server.get_with(INBOX, &[("authorization", &basic(&bad))]);
+        assert_eq!(answer.headers["www-authenticate"], "Bearer", "{answer:?}");
+        answer.refused(401, "invalid_token");
+    }
+    let paths = [INBOX, LETTERS, FENCES, "/metrics", "/sse", "/mcp", "/api/connectors/summary"];
+    for shown in [basic(&format!("x:{read}")), format!("Bearer {read}")] {
+        for path in paths {
+            for origin in ["https://evil.example", "null"] {
+                let headers = [("authorization", shown.as_str()), ("origin", origin)];
+                assert_eq!(server.get_with(path, &headers).status, 403, "{path} {origin}");
+            }
+        }
+        let own = format!("http://{}", server.at);
+        server.get_with(INBOX, &[("authorization", &shown), ("origin", &own)]).is(200);
+    }
+    let foreign = [headers[0], headers[1], ("origin", "https://evil.example")];
+    server.post_with(INGEST, event.as_bytes(), &foreign).refused(403, "forbidden");
+    let said = place.said(&server);
+    assert!(!said.contains(&read) && !said.contains(&ingest), "{said}");
+}
+
 fn a_revoked_token_is_out_at_once_on_every_replica(place: &Place) {
     let (ingest, id) = place.token(&SCOPE);
     let (read, read_id) = place.token(&["--role", "read"]);
@@ -136,9 +176,12 @@ fn failed_attempts_are_limited_over_all_replicas(place: &Place) {
         limited.refused(429, "too_many_attempts");
         server.get(INBOX).refused(429, "too_many_attempts");
     }
-    // A token that this replica knows is not kept out by its neighbours; a new one is.
-    submit(&replicas[0], &ingest, "test_bot").is(202);
-    with(&replicas[0], &read, INBOX).refused(429, "too_many_attempts");
+    // A good token is never kept out by its neighbours, whether this replica knows it or not.
+    for server in &replicas {
+        submit(server, &ingest, "test_bot").is(202);
+        with(server, &read, INBOX).is(200);
+        server.get(INBOX).refused(429, "too_many_attempts");
+    }
 }
 
 fn proxies_are_believed_as_far_as_they_are_trusted(place: &Place) {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{BATCH, INGEST, Place, Server, agent, envelope};
 use crate::running::LIMIT;
+use crate::tenure::Tenure;
 
 /// The most memory that a process had so far, in KiB.
 pub(super) fn peak_memory(server: &Server) -> u64 {
@@ -111,4 +112,73 @@ fn a_slow_client_is_cut_off() {
     };
     assert!(matches!(broken, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{broken}");
     server.ingest(&envelope("1")).is(202);
+}
+
+/// Operators see it, clients are told, and it passes by itself.
+fn a_full_store_is_told(place: &Place, fill: impl FnOnce(), free: impl FnOnce()) {
+    let server = place.serve(&[]);
+    server.ingest(&envelope("before")).is(202);
+    fill();
+    let mut large = envelope("large");
+    large["payload"]["normalized_text"] = "x".repeat(256 << 10).into();
+    let full = server.ingest(&large).refused(503, "store_full");
+    assert_eq!(full["code"], "ST008", "{full}");
+    let ready = server.get("/ready").is(503);
+    assert_eq!((&ready["status"], &ready["code"]), (&"store_full".into(), &"ST008".into()));
+    assert_eq!(server.get("/health").status, 200);
+    server.ingest(&large).refused(503, "store_full");
+    let said = place.said(&server);
+    assert_eq!(said.matches("nothing can be stored: ST008").count(), 1, "{said}");
+    free();
+    testkit::wait_until("it is ready", LIMIT, || server.get("/ready").status == 200).unwrap();
+    server.ingest(&large).is(202);
+    assert_eq!(server.inbox().len(), 2);
+    server.stop();
+}
+
+/// A small file system of its own, until this is dropped.
+struct Mount(std::path::PathBuf);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let tenure = Tenure::new();
+    let folder = tenure.path("disk");
+    std::fs::create_dir(&folder).unwrap();
+    let mount = ["-t", "tmpfs", "-o", "size=2m", "tmpfs"];
+    let mounted = std::process::Command::new("mount").args(mount).arg(&folder).status();
+    let mounted = mounted.is_ok_and(|status| status.success());
+    assert!(mounted || std::env::var_os("CI").is_none(), "cannot mount a tmpfs");
+    if !mounted {
+        return;
+    }
+    let _mount = Mount(folder.clone());
+    let url = tenure.sqlite("disk/tenure.db");
+    let place = Place { tenure, url };
+    let filler = folder.join("filler");
+    let fill = || {
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+    };
+    a_full_store_is_told(&place, fill, || std::fs::remove_file(&filler).unwrap());
+}
+
+/// As the server says it when its disk is full.
+#[test]
+fn a_full_disk_of_postgres_is_told() {
+    let Some(place) = Place::postgres() else { return };
+    let fill = || {
+        place.execute(
+            "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$;
+             CREATE TRIGGER no_room BEFORE INSERT ON ingest_dedupe
+                EXECUTE FUNCTION no_room()",
+        );
+    };
+    a_full_store_is_told(&place, fill, || place.execute("DROP FUNCTION no_room CASCADE"));
 }

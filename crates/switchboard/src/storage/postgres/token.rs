@@ -13,12 +13,11 @@ use crate::storage::{Admission, Attempt, Ended, NewToken, Scope, Token, TokenAud
 impl Postgres {
     pub(super) async fn judge(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError> {
         let hash = attempt.hash.as_ref().map(<[u8; 32]>::as_slice);
-        let parameters: [Parameter<'_>; 5] = [
+        let parameters: [Parameter<'_>; 4] = [
             (&hash, Type::BYTEA),
             (&attempt.address, Type::TEXT),
             (&attempt.limit, Type::INT8),
             (&attempt.window, Type::INT8),
-            (&attempt.recognised, Type::BOOL),
         ];
         let rows = self.data.query(&self.statements.token_admit, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;

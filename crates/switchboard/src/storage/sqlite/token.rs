@@ -58,7 +58,6 @@ pub(super) struct Asked {
     address: String,
     limit: i64,
     window: i64,
-    recognised: bool,
 }
 
 impl Asked {
@@ -68,7 +67,6 @@ impl Asked {
             address: attempt.address.to_owned(),
             limit: attempt.limit,
             window: attempt.window,
-            recognised: attempt.recognised,
         }
     }
 }
@@ -80,19 +78,19 @@ pub(super) fn judge(db: &Connection, asked: &Asked, now: i64) -> rusqlite::Resul
         Some(hash) => first(db, &sql, [hash], read)?,
         None => None,
     };
+    if let Some(token) = token {
+        return Ok(match why_ended(token.revoked_at, token.expires_at, now) {
+            Some(ended) => Admission::Ended(ended),
+            None => Admission::Token(Box::new(token)),
+        });
+    }
     let sql = "SELECT window_ends_at FROM auth_failure
         WHERE address = ?1 AND window_ends_at > ?2 AND failures >= ?3";
     let limited: Option<i64> =
         first(db, sql, (&asked.address, now, asked.limit), |row| row.get(0))?;
-    Ok(match (token, limited) {
-        (Some(token), limited) if asked.recognised || limited.is_none() => {
-            match why_ended(token.revoked_at, token.expires_at, now) {
-                Some(ended) => Admission::Ended(ended),
-                None => Admission::Token(Box::new(token)),
-            }
-        }
-        (_, Some(window_ends_at)) => Admission::Limited { retry_after: window_ends_at - now },
-        _ => Admission::Unknown,
+    Ok(match limited {
+        Some(window_ends_at) => Admission::Limited { retry_after: window_ends_at - now },
+        None => Admission::Unknown,
     })
 }
 

@@ -155,7 +155,7 @@ pub fn micros(duration: Duration) -> i64 {
 /// An attempt with the token of this id, five failures in a quarter of an hour.
 pub fn attempt<'a>(token_id: &str, address: &'a str) -> Attempt<'a> {
     let window = micros(HOUR / 4);
-    Attempt { hash: Some(sha(token_id)), address, limit: 5, window, recognised: false }
+    Attempt { hash: Some(sha(token_id)), address, limit: 5, window }
 }
 
 pub fn letter(name: &str) -> DeadLetter {

@@ -120,8 +120,7 @@ cases! {
         the_limit_is_exact_for_one_after_another
         the_limit_is_exact_for_many_at_once
         the_window_ends
-        failures_keep_out_good_tokens_of_the_address
-        a_recognised_token_passes
+        failures_never_keep_out_good_tokens_of_the_address
         addresses_are_apart
     }
     prune {

@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::wait_until;
 
 use super::clients::metric;
-use super::stream::{Session, call, connect, list_tools, sessions_become};
+use super::stream::{JSON, Session, call, connect, list_tools, sessions_become};
 use crate::running::LIMIT;
 use crate::switchboard::overload::peak_memory;
 use crate::switchboard::{Place, envelope};
@@ -76,5 +76,43 @@ fn only_envelopes_may_be_large() {
     event["payload"]["normalized_text"] = "x".repeat(400 << 10).into();
     let told = server.post("/mcp", &call("ingest", &event)).is(200);
     assert_eq!(told["result"]["structuredContent"]["status"], "accepted", "{told}");
+    server.stop();
+}
+
+/// Each kind of mistake has the code that JSON-RPC gives it, and the id of its message.
+#[test]
+fn mistakes_have_the_codes_of_json_rpc() {
+    let place = Place::sqlite();
+    let server = place.serve(&[]);
+    let of = |text: &str| {
+        let answer = server.post_with("/mcp", text.as_bytes(), &[JSON]).body;
+        (answer["error"]["code"].as_i64(), answer["id"].clone())
+    };
+    let with = |rest: &str| of(&format!(r#"{{"jsonrpc":"2.0","id":7{rest}}}"#));
+    for text in ["", "nonsense", "{", r#"{"id":"\ud800" x}"#] {
+        assert_eq!(of(text), (Some(-32700), Value::Null), "{text}");
+    }
+    for text in ["[]", "7", "null", r#"{"method":7}"#, "{}", r#"{"id":{},"method":"ping"}"#] {
+        assert_eq!(of(text), (Some(-32600), Value::Null), "{text}");
+    }
+    assert_eq!(with(""), (Some(-32600), json!(7)));
+    assert_eq!(of(r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#), (Some(-32600), json!(7)));
+    for method in ["nope", "prompts/get", "tools"] {
+        let told = with(&format!(r#","method":"{method}","params":{{}}"#));
+        assert_eq!(told, (Some(-32601), json!(7)), "{method}");
+    }
+    for (method, params) in [
+        ("tools/call", ""),
+        ("tools/call", r#","params":{}"#),
+        ("tools/call", r#","params":{"name":7}"#),
+        ("tools/call", r#","params":[]"#),
+        ("tools/call", r#","params":{"name":"no.such.tool"}"#),
+        ("tools/list", r#","params":7"#),
+        ("initialize", r#","params":{}"#),
+    ] {
+        let told = with(&format!(r#","method":"{method}"{params}"#));
+        assert_eq!(told, (Some(-32602), json!(7)), "{method}{params}");
+    }
+    assert_eq!(with(r#","method":"ping""#), (None, json!(7)));
     server.stop();
 }

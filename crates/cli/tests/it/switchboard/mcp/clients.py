@@ -35,7 +35,8 @@ def streamable(url):
 
 
 def sse(url):
-    return sse_client(url, headers=HEADERS)
+    """As clients are set up that can only be given a URL."""
+    return sse_client(url.replace("://", f"://x:{TOKEN}@", 1))
 
 
 def event(name, endpoint="test_bot"):

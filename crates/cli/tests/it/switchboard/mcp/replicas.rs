@@ -29,7 +29,7 @@ fn a_message_is_sent_on_to_the_replica_of_its_session(place: &Place) {
     assert_eq!(session.told()["id"], 5);
     assert_eq!(metric(&two, "switchboard_sse_forwarded_total"), 1);
     // As the replica of the session would say it.
-    assert_eq!(session.post(&two, &json!([])).is(400)["error"]["code"], -32700);
+    assert_eq!(session.post(&two, &json!([])).is(400)["error"]["code"], -32600);
     let body = list_tools(6).to_string();
     let post =
         |headers: &[(&str, &str)]| two.post_with(&session.endpoint, body.as_bytes(), headers);

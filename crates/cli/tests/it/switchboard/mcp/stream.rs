@@ -115,7 +115,7 @@ fn a_session_ends_when_its_client_goes() {
     session
         .post(&server, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
         .is(202);
-    assert_eq!(session.post(&server, &json!([])).is(400)["error"]["code"], -32700);
+    assert_eq!(session.post(&server, &json!([])).is(400)["error"]["code"], -32600);
     let odd = session.post(&server, &json!({ "jsonrpc": "2.0", "id": 8, "method": 9 }));
     assert_eq!(odd.status, 400, "{odd:?}");
     sessions_become(&server, 1);
@@ -187,7 +187,7 @@ fn who_does_not_read_loses_the_session() {
 #[test]
 fn half_of_the_connections_may_be_sessions() {
     let place = Place::sqlite();
-    let server = place.serve(&["--max-connections", "8"]);
+    let server = place.serve(&["--max-connections", "8", "--max-connections-per-address", "8"]);
     let sessions: Vec<Session> = (0..4).map(|_| Session::open(&server)).collect();
     assert!(Session::try_open(&server).is_err_and(|told| told.starts_with("HTTP/1.1 503 ")));
     server.ingest(&envelope("1")).is(202);

@@ -1,5 +1,6 @@
--- Judges an attempt: $1 hash, $2 address, $3 limit, $4 window in microseconds, $5 recognised.
--- Who is not known is counted; from an address that is kept out nothing more is.
+-- Judges an attempt: $1 hash, $2 address, $3 limit, $4 window in microseconds.
+-- Who is not known is counted; from an address that is kept out nothing more is. A token that is
+-- known counts whatever its address has done.
 WITH token AS MATERIALIZED (
     SELECT * FROM tenure.connector_tokens WHERE token_hash = $1
 ), before AS MATERIALIZED (
@@ -22,7 +23,7 @@ WITH token AS MATERIALIZED (
     SELECT window_ends_at FROM counted WHERE failures > $3
     UNION ALL
     SELECT window_ends_at FROM before
-    WHERE failures >= $3 AND NOT ($5 AND EXISTS (SELECT FROM token))
+    WHERE failures >= $3 AND NOT EXISTS (SELECT FROM token)
 )
 SELECT (SELECT (extract(epoch FROM max(window_ends_at) - clock_timestamp()) * 1000000)::bigint
         FROM limited),
