@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use crate::address;
 use crate::http::answer::{Refusal, Refused};
 use crate::metrics::Metrics;
-use crate::storage::{Admission, Attempt, Ended, Storage, Token, Usage};
+use crate::storage::{Admission, Attempt, Ended, Scope, Storage, Token, Usage};
 use crate::token::{self, Role};
 
 /// How long a token that was good is taken for good without asking. Every commit asks again.
@@ -95,6 +95,43 @@ impl Caller {
         }
         let message = format!("Token scope does not permit ingestion for endpoint '{endpoint}'");
         Err(Refusal::forbidden(message))
+    }
+
+    /// The one source that may be read of; `None` for those who may read everything.
+    pub(crate) fn reads_only(&self) -> Option<&Scope> {
+        let token = self.token()?;
+        let reads_all =
+            |role: &String| matches!(Role::parse(role), Some(Role::Admin | Role::Consume));
+        token.scope.as_ref().filter(|_| !token.roles.iter().any(reads_all))
+    }
+
+    /// Whether what came from this source may be read.
+    pub(crate) fn may_read(&self, channel: &str, provider: &str, endpoint: &str) -> bool {
+        self.reads_only().is_none_or(|scope| {
+            scope.channel == channel
+                && scope.provider == provider
+                && scope.endpoint_identity == endpoint
+        })
+    }
+
+    /// Whether this connector may be looked at.
+    pub(crate) fn may_see(&self, connector_type: &str, endpoint: &str) -> bool {
+        self.reads_only().is_none_or(|scope| {
+            scope.endpoint_identity == endpoint
+                && fits(connector_type, &scope.channel, &scope.provider)
+        })
+    }
+
+    /// Whether what tells of all endpoints together may be read.
+    pub(crate) fn permits_overview(&self) -> Result<(), Refused> {
+        match self.reads_only() {
+            None => Ok(()),
+            Some(scope) => {
+                let endpoint = &scope.endpoint_identity;
+                let message = format!("Token scope permits reading of endpoint '{endpoint}' only");
+                Err(Refusal::forbidden(message))
+            }
+        }
     }
 
     /// Whether heartbeats of this connector may be sent.

@@ -64,7 +64,8 @@ impl Environment {
 pub enum Role {
     /// Submit events and dead letters of one source: its scope.
     Ingest,
-    /// Read the inbox, dead letters, fences, connectors and metrics.
+    /// Read the inbox, dead letters, fences, connectors and metrics; with a scope, only the
+    /// messages, dead letters and connectors of that source.
     Read,
     /// Everything that `read` may; replay and discard dead letters, reset fences, archive and
     /// delete connectors.

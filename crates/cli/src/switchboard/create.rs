@@ -139,8 +139,11 @@ impl Task {
         let roles = if self.roles.is_empty() { inherited } else { self.roles.clone() };
         let environment = self.environment.or(environment).unwrap_or(Environment::Live);
         let submits = roles.contains(&Role::Ingest);
+        let reads = roles == [Role::Read];
         let scope = match (&self.scope, submits) {
             (Some(scope), true) => Some(scope.clone()),
+            (Some(scope), false) if reads => Some(scope.clone()),
+            (None, false) if reads => replaced.and_then(|token| token.scope.clone()),
             (None, true) => {
                 Some(replaced.and_then(|token| token.scope.clone()).ok_or_else(|| {
                     Failure::Usage(
@@ -152,8 +155,8 @@ impl Task {
             }
             (Some(_), false) => {
                 return Err(Failure::Usage(
-                    "--channel, --provider and --endpoint are for tokens that submit: add --role \
-                     ingest, or leave them out"
+                    "--channel, --provider and --endpoint are for tokens that submit or read: add \
+                     --role ingest, take --role read alone, or leave them out"
                         .to_owned(),
                 ));
             }

@@ -293,7 +293,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         (&scope("email", "slack", "x"), "gmail or imap"),
         (&scope("email", "imap", " \t"), "1 to 1024 bytes"),
         (&scope("email", "imap", &long), "1 to 1024 bytes"),
-        (&[&scope("email", "imap", "x")[..], &["--role", "read"]].concat(), "--role ingest"),
+        (&[&scope("email", "imap", "x")[..], &["--role", "admin"]].concat(), "--role ingest"),
         (&[&scope("email", "imap", "x")[..], &["--expires-in", "1s"]].concat(), "--expires-in"),
         (&[&scope("email", "imap", "x")[..], &["--expires-in", "soon"]].concat(), "90d"),
         (&[&scope("email", "imap", "x")[..], &["--description", &long]].concat(), "--description"),

@@ -13,7 +13,7 @@ use super::inbox::{Page, room};
 use super::letters::{LONGEST_REASON, SMALL, check, parsed, sound};
 use super::{Asked, State, body, content, query, time};
 use crate::access::Caller;
-use crate::storage::{ConnectorQuery, HistoryQuery, Logged, Name};
+use crate::storage::{Connector, ConnectorQuery, HistoryQuery, Logged, Name};
 use crate::view::{self, Summary};
 
 /// How many connectors a page has, and how many at most.
@@ -45,25 +45,25 @@ struct Delete {
 impl Asked<'_> {
     /// `GET /api/connectors`.
     pub(super) async fn connectors(self) -> Result<Answer, Refused> {
-        self.reader().await?;
+        let caller = self.reader().await?;
         let mut query = self.query()?;
         let after = query.text("after");
         let limit = query.number("limit", (1, MOST))?.unwrap_or(USUAL);
         let archived = query.flag("archived")?;
         query.end()?;
-        Ok(list(self.state, after.as_deref(), limit, archived).await?.answer())
+        Ok(list(self.state, &caller, after.as_deref(), limit, archived).await?.answer())
     }
 
     /// `GET /api/connectors/{type}/{identity}`.
     pub(super) async fn connector(self) -> Result<Answer, Refused> {
-        self.reader().await?;
+        let caller = self.reader().await?;
         self.no_query()?;
-        Ok(show(self.state, &self.name()?).await?.answer())
+        Ok(show(self.state, &caller, &self.name()?).await?.answer())
     }
 
     /// `GET /api/connectors/{type}/{identity}/heartbeats`.
     pub(super) async fn heartbeats(self) -> Result<Answer, Refused> {
-        self.reader().await?;
+        let caller = self.reader().await?;
         let mut query = self.query()?;
         let asked = HistoryQuery {
             before: query.text("before").map(|text| moment(&text)).transpose()?,
@@ -71,7 +71,7 @@ impl Asked<'_> {
             limit: query.number("limit", (1, MOST_BEATS))?.unwrap_or(USUAL_BEATS),
         };
         query.end()?;
-        let name = self.name()?;
+        let name = self.seen_by(&caller)?;
         let room = room(self.state, PAGE_COST).await?;
         let beats = self.state.storage.heartbeats(&name, &asked).await?;
         if beats.is_empty() && self.state.storage.connector(&name).await?.is_none() {
@@ -128,6 +128,13 @@ impl Asked<'_> {
             endpoint_identity: query::part(self.parts[1])?,
         })
     }
+
+    /// The same, if the caller may look at it; else there is none of that name.
+    pub(super) fn seen_by(self, caller: &Caller) -> Result<Name, Refused> {
+        let name = self.name()?;
+        let seen = caller.may_see(&name.connector_type, &name.endpoint_identity);
+        seen.then_some(name).ok_or_else(unknown)
+    }
 }
 
 pub(super) fn unknown() -> Refused {
@@ -144,6 +151,7 @@ fn reasonable(what: &str, reason: &str) -> Result<(), Refused> {
 /// before has as `next_after`.
 pub(crate) async fn list<'a>(
     state: &'a State,
+    caller: &Caller,
     after: Option<&str>,
     limit: usize,
     archived: bool,
@@ -157,7 +165,8 @@ pub(crate) async fn list<'a>(
         query.limit = STEP.min(limit - listed);
         let found = state.storage.connectors(&query).await?;
         more = found.connectors.len() == query.limit;
-        for connector in &found.connectors {
+        let seen = |it: &&Connector| caller.may_see(&it.connector_type, &it.endpoint_identity);
+        for connector in found.connectors.iter().filter(seen) {
             text.push_str(if listed == 0 { "" } else { "," });
             let summary = Summary::of(connector, found.now, state.liveness);
             text.push_str(&serde_json::to_string(&summary).unwrap_or_default());
@@ -173,9 +182,14 @@ pub(crate) async fn list<'a>(
 }
 
 /// Everything that is known of a connector as JSON: `{"data":{..},"meta":{}}`.
-pub(crate) async fn show<'a>(state: &'a State, name: &Name) -> Result<Page<'a>, Refused> {
+pub(crate) async fn show<'a>(
+    state: &'a State,
+    caller: &Caller,
+    name: &Name,
+) -> Result<Page<'a>, Refused> {
     let room = room(state, PAGE_COST / 4).await?;
-    let shown = state.storage.connector(name).await?.ok_or_else(unknown)?;
+    let seen = caller.may_see(&name.connector_type, &name.endpoint_identity);
+    let shown = state.storage.connector(name).await?.filter(|_| seen).ok_or_else(unknown)?;
     let answer = json!({ "data": view::detail(&shown, state.liveness), "meta": {} });
     Ok(room.with(answer.to_string()))
 }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::answer::{Answer, Refusal, Refused, json_text};
 use super::{Asked, Phase, State, time};
+use crate::access::Caller;
 use crate::budget::{Share, paid};
 use crate::follow::Follower;
 use crate::metrics::Overload;
@@ -27,16 +28,17 @@ const ROOM: Duration = Duration::from_secs(5);
 impl Asked<'_> {
     /// `GET /api/switchboard/inbox`.
     pub(super) async fn inbox(self) -> Result<Answer, Refused> {
-        self.reader().await?;
-        let (asked, wait) = asked(self.head.uri.query().unwrap_or_default())?;
+        let caller = self.reader().await?;
+        let (mut asked, wait) = asked(self.head.uri.query().unwrap_or_default())?;
+        narrow(&mut asked, &caller)?;
         Ok(page(self.state, asked, wait).await?.answer())
     }
 
     /// `GET /api/switchboard/inbox/{request_id}`.
     pub(super) async fn message(self) -> Result<Answer, Refused> {
-        self.reader().await?;
+        let caller = self.reader().await?;
         self.no_query()?;
-        Ok(message(self.state, self.parts[0]).await?.answer())
+        Ok(message(self.state, &caller, self.parts[0]).await?.answer())
     }
 }
 
@@ -57,6 +59,22 @@ pub(crate) fn asked(query: &str) -> Result<(InboxQuery, Duration), Refused> {
         until: words.until.map(|until| until.max(0)),
     };
     Ok((asked, Duration::from_secs(words.wait)))
+}
+
+/// Asks only for what the caller may read.
+pub(crate) fn narrow(asked: &mut InboxQuery, caller: &Caller) -> Result<(), Refused> {
+    let Some(scope) = caller.reads_only() else { return Ok(()) };
+    for (asked, own) in [
+        (&mut asked.channel, &scope.channel),
+        (&mut asked.provider, &scope.provider),
+        (&mut asked.endpoint_identity, &scope.endpoint_identity),
+    ] {
+        if asked.as_ref().is_some_and(|asked| asked != own) {
+            caller.permits_overview()?;
+        }
+        *asked = Some(own.clone());
+    }
+    Ok(())
 }
 
 /// A page of the inbox; waits so long for one that is not empty.
@@ -94,10 +112,21 @@ pub(crate) async fn page(
 }
 
 /// One message, and to whom it went.
-pub(crate) async fn message<'a>(state: &'a State, id: &str) -> Result<Page<'a>, Refused> {
+pub(crate) async fn message<'a>(
+    state: &'a State,
+    caller: &Caller,
+    id: &str,
+) -> Result<Page<'a>, Refused> {
     let id = Uuid::try_parse(id).map_err(|_| unknown())?;
     let room = room(state, PAGE / 4).await?;
     match state.storage.message(id).await? {
+        Found::Message(it)
+            if !caller.may_read(&it.channel, &it.provider, &it.endpoint_identity) =>
+        {
+            Err(unknown())
+        }
+        // Of whom it was, nobody knows any more.
+        Found::Trimmed { .. } if caller.reads_only().is_some() => Err(unknown()),
         Found::Message(message) => {
             let (acked, failed) = state.storage.outcomes(id).await?;
             let outcomes =

@@ -108,7 +108,7 @@ impl Asked<'_> {
 
     /// `GET /api/switchboard/dead-letters`.
     pub(super) async fn letters(self) -> Result<Answer, Refused> {
-        self.reader().await?;
+        let caller = self.reader().await?;
         let mut words = self.query()?;
         let mut query = DeadQuery {
             after: match words.text("after") {
@@ -132,6 +132,12 @@ impl Asked<'_> {
             let message = "query parameter endpoint: is empty, or longer than any endpoint's name";
             return Err(Refusal::bad_request(message));
         }
+        if let Some(scope) = caller.reads_only() {
+            if query.endpoint_identity.is_some_and(|asked| asked != scope.endpoint_identity) {
+                caller.permits_overview()?;
+            }
+            query.endpoint_identity = Some(scope.endpoint_identity.clone());
+        }
         let room = room(self.state, LIST_COST).await?;
         let mut text = String::from("{\"data\":[");
         let mut listed = 0;
@@ -142,7 +148,8 @@ impl Asked<'_> {
             more = found.len() == query.limit;
             query.after = found.last().map_or(query.after, |kept| Some(kept.letter.id));
             // One after the other: what is written is not kept twice.
-            for kept in found {
+            let of_caller = |it: &KeptLetter| may_read(&caller, it);
+            for kept in found.into_iter().filter(of_caller) {
                 text.push_str(if listed == 0 { "" } else { "," });
                 write_letter(&mut text, &kept);
                 listed += 1;
@@ -157,10 +164,11 @@ impl Asked<'_> {
 
     /// `GET /api/switchboard/dead-letters/{id}`.
     pub(super) async fn letter(self) -> Result<Answer, Refused> {
-        self.reader().await?;
+        let caller = self.reader().await?;
         self.no_query()?;
         let room = room(self.state, LIST_COST / 2).await?;
-        let kept = self.kept().await?;
+        let kept = Some(self.kept().await?).filter(|kept| may_read(&caller, kept));
+        let kept = kept.ok_or_else(unknown)?;
         let mut text = String::from("{\"data\":");
         write_letter(&mut text, &kept);
         text.push('}');
@@ -247,6 +255,11 @@ impl Asked<'_> {
     async fn kept(self) -> Result<KeptLetter, Refused> {
         self.state.storage.letter(self.letter_id()?).await?.ok_or_else(unknown)
     }
+}
+
+fn may_read(caller: &Caller, kept: &KeptLetter) -> bool {
+    let of = &kept.letter;
+    caller.may_read(&of.channel, &of.provider, &of.endpoint_identity)
 }
 
 fn unknown() -> Refused {

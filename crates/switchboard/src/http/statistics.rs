@@ -31,7 +31,7 @@ const USUAL_INTERVAL: i64 = 120 * 1_000_000;
 impl Asked<'_> {
     /// `GET /api/connectors/summary`.
     pub(super) async fn connector_summary(self) -> Result<Answer, Refused> {
-        self.reader().await?;
+        self.reader().await?.permits_overview()?;
         let mut query = self.query()?;
         let period = period(&mut query, &Period::ALL, Period::Day)?;
         query.end()?;
@@ -45,7 +45,7 @@ impl Asked<'_> {
 
     /// `GET /api/connectors/fanout`.
     pub(super) async fn fanout(self) -> Result<Answer, Refused> {
-        self.reader().await?;
+        self.reader().await?.permits_overview()?;
         let mut query = self.query()?;
         let period = period(&mut query, &[Period::Week, Period::Month], Period::Week)?;
         query.end()?;
@@ -58,11 +58,11 @@ impl Asked<'_> {
 
     /// `GET /api/connectors/{type}/{identity}/stats`.
     pub(super) async fn connector_stats(self) -> Result<Answer, Refused> {
-        self.reader().await?;
+        let caller = self.reader().await?;
         let mut query = self.query()?;
         let period = period(&mut query, &Period::ALL, Period::Day)?;
         query.end()?;
-        let name = self.name()?;
+        let name = self.seen_by(&caller)?;
         let room = room(self.state, SMALL_COST).await?;
         let storage = &self.state.storage;
         let shown = storage.connector(&name).await?.ok_or_else(unknown)?;

@@ -73,7 +73,7 @@ pub(super) async fn connectors(call: &Call) -> Result<Told, Refused> {
     let which: Which = arguments(call)?;
     let limit = limited(which.limit, connectors::USUAL, connectors::MOST)?;
     let after = which.after.as_deref();
-    paged(call, connectors::list(&call.state, after, limit, which.archived).await?)
+    paged(call, connectors::list(&call.state, &call.caller, after, limit, which.archived).await?)
 }
 
 fn limited(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Refused> {
@@ -92,7 +92,7 @@ struct One {
 pub(super) async fn connector(call: &Call) -> Result<Told, Refused> {
     let One { connector_type, endpoint_identity } = arguments(call)?;
     let name = Name { connector_type, endpoint_identity };
-    paged(call, connectors::show(&call.state, &name).await?)
+    paged(call, connectors::show(&call.state, &call.caller, &name).await?)
 }
 
 /// The same words as in the query of the inbox, and the same rules.
@@ -109,7 +109,9 @@ pub(super) async fn inbox(call: &Call) -> Result<Told, Refused> {
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         query.push_str(&format!("&{}={}", encoded(name), encoded(&value)));
     }
-    let (query, wait) = inbox::asked(&query).map_err(|refusal| invalid(refusal.message()))?;
+    let asked = inbox::asked(&query).map_err(|refusal| invalid(refusal.message()));
+    let (mut query, wait) = asked?;
+    inbox::narrow(&mut query, &call.caller)?;
     paged(call, inbox::page(&call.state, query, wait).await?)
 }
 
@@ -121,7 +123,7 @@ struct Id {
 
 pub(super) async fn message(call: &Call) -> Result<Told, Refused> {
     let Id { request_id } = arguments(call)?;
-    paged(call, inbox::message(&call.state, &request_id).await?)
+    paged(call, inbox::message(&call.state, &call.caller, &request_id).await?)
 }
 
 /// The store of holds, opened when somebody asks first.

@@ -2,10 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
-    Answer, FENCES, INBOX, INGEST, LETTERS, Place, Server, agent, envelope, on_both_stores,
+    Answer, CONNECTORS, FENCES, HEARTBEAT, INBOX, INGEST, LETTERS, Place, Server, agent, envelope,
+    heartbeat, on_both_stores,
 };
 
 on_both_stores! {
@@ -14,6 +15,7 @@ on_both_stores! {
     a_token_is_replaced_while_both_are_good_and_expires
     failed_attempts_are_limited_over_all_replicas
     a_token_may_be_the_password_of_a_url
+    a_read_token_with_an_endpoint_reads_that_one
     proxies_are_believed_as_far_as_they_are_trusted
     without_tokens_it_is_open_to_this_machine_alone
 }
@@ -82,6 +84,68 @@ fn a_token_opens_what_its_role_and_scope_say(place: &Place) {
         ![&ingest, &read, &admin].iter().any(|secret| said.contains(secret.as_str())),
         "{said}"
     );
+}
+
+fn a_read_token_with_an_endpoint_reads_that_one(place: &Place) {
+    let other = ["--channel", "telegram", "--provider", "telegram", "--endpoint", "other_bot"];
+    let (mine, _) = place.token(&[&SCOPE[..], &["--role", "read"]].concat());
+    let (both, _) = place.token(&[&SCOPE[..], &["--role", "ingest", "--role", "read"]].concat());
+    let (theirs, _) = place.token(&[&other[..], &["--role", "ingest", "--role", "read"]].concat());
+    let (all, _) = place.token(&["--role", "read"]);
+    let server = place.serve(&[]);
+    let first = submit(&server, &both, "test_bot").is(202);
+    let second = submit(&server, &theirs, "other_bot").is(202);
+    for (token, endpoint) in [(&both, "test_bot"), (&theirs, "other_bot")] {
+        let bearer = format!("Bearer {token}");
+        let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
+        let beat = heartbeat(endpoint, 1, 5, 1).to_string();
+        server.post_with(HEARTBEAT, beat.as_bytes(), &headers).is(200);
+        let letter = json!({
+            "source": envelope("dead")["source"], "external_event_id": "dead",
+            "error_class": "timeout", "reason": "test", "attempts": 1, "envelope": {}
+        });
+        let letter = letter.to_string().replace("test_bot", endpoint);
+        server.post_with(LETTERS, letter.as_bytes(), &headers).is(202);
+    }
+    let ids = |value: &Value, name: &str| -> Vec<Value> {
+        value["data"].as_array().unwrap().iter().map(|it| it[name].clone()).collect()
+    };
+    assert_eq!(ids(&with(&server, &all, INBOX).is(200), "request_id").len(), 2);
+    let letters = with(&server, &all, LETTERS).is(200);
+    let foreign = letters["data"].as_array().unwrap().iter();
+    let foreign = foreign.filter(|it| it.to_string().contains("other_bot")).map(|it| &it["id"]);
+    let foreign: Vec<String> = foreign.map(|id| id.as_str().unwrap().to_owned()).collect();
+    assert_eq!(foreign.len(), 1, "{letters}");
+    for token in [&mine, &both] {
+        let read = |path: &str| with(&server, token, path);
+        assert_eq!(ids(&read(INBOX).is(200), "request_id"), [first["request_id"].clone()]);
+        read(&format!("{INBOX}?endpoint=other_bot")).refused(403, "forbidden");
+        let message = |of: &Value| format!("{INBOX}/{}", of["request_id"].as_str().unwrap());
+        read(&message(&first)).is(200);
+        read(&message(&second)).refused(404, "not_found");
+        assert_eq!(ids(&read(LETTERS).is(200), "endpoint_identity").len(), 1);
+        read(&format!("{LETTERS}?endpoint=other_bot")).refused(403, "forbidden");
+        read(&format!("{LETTERS}/{}", foreign[0])).refused(404, "not_found");
+        let connectors = read(CONNECTORS).is(200);
+        assert_eq!(ids(&connectors, "endpoint_identity"), [json!("test_bot")]);
+        read(&format!("{CONNECTORS}/telegram_bot/test_bot")).is(200);
+        for what in ["", "/stats", "/heartbeats"] {
+            let path = format!("{CONNECTORS}/telegram_bot/other_bot{what}");
+            assert_eq!(read(&path).status, 404, "{path}");
+        }
+        assert_eq!(read(&format!("{CONNECTORS}/summary")).status, 403);
+        let call = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": { "name": "inbox.list", "arguments": {} }
+        });
+        let bearer = format!("Bearer {token}");
+        let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
+        let told = server.post_with("/mcp", call.to_string().as_bytes(), &headers).is(200);
+        let told = &told["result"]["structuredContent"];
+        assert_eq!(ids(told, "request_id"), [first["request_id"].clone()], "{told}");
+    }
+    assert_eq!(with(&server, &mine, "/metrics").status, 200);
+    submit(&server, &mine, "test_bot").refused(403, "forbidden");
 }
 
 /// For clients that cannot set a header. Nobody is ever asked for a password, so that no browser
