@@ -1,6 +1,7 @@
 //! Moves money once, under a hold, in the user's own tables.
 //!
-//! `TENURE_STORE` names a PostgreSQL database; the table `fence_example` is made in it.
+//! `TENURE_STORE` names a PostgreSQL database; the table `guarded_example` is made in it, with a
+//! guard: it is changed under a hold only.
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::error::Error;
@@ -16,8 +17,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = StoreUrl::parse(&url)?.open(IfAbsent::Create, process::entropy()).await?;
     let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await?;
     let connection = tokio::spawn(connection);
-    let table = "CREATE TABLE IF NOT EXISTS fence_example (id int PRIMARY KEY, balance int);
-        INSERT INTO fence_example VALUES (7, 100) ON CONFLICT DO NOTHING";
+    let table = "CREATE TABLE IF NOT EXISTS guarded_example (id int PRIMARY KEY, balance int);
+        SELECT tenure.guard_table('guarded_example', 'billing')";
     client.batch_execute(table).await?;
 
     let duty = DutyKey::new("billing", "account-7")?;
@@ -39,7 +40,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Before the first effect: from here to the commit nobody else is granted the duty.
     let transaction = client.transaction().await?;
     postgres::fence(&transaction, &hold).await?;
-    let update = "UPDATE fence_example SET balance = balance - 1 WHERE id = 7 RETURNING balance";
+    let update = "INSERT INTO guarded_example AS e VALUES (7, 99)
+        ON CONFLICT (id) DO UPDATE SET balance = e.balance - 1 RETURNING balance";
     let balance: i32 = transaction.query_one(update, &[]).await?.get(0);
     transaction.commit().await?;
     println!("under epoch {} the balance became {balance}", hold.epoch);
@@ -52,6 +54,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let code = refused.map(|error| error.code());
     println!("after the release the fence said {code:?}");
     assert_eq!(code, Some(Code::Fenced));
+
+    // And without a fence the table is not changed at all.
+    let unfenced = client.batch_execute("DELETE FROM guarded_example").await.err();
+    let state = unfenced.as_ref().and_then(tokio_postgres::Error::code).map(|state| state.code());
+    println!("without a fence the table said {state:?}");
+    assert_eq!(state, Some("TN002"));
 
     store.close_session(&session, &why).await?;
     drop(client);

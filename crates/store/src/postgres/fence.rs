@@ -8,11 +8,12 @@ use super::{error, schema};
 
 /// Makes a transaction stand or fall with a hold in the schema `tenure` of the same database.
 ///
-/// Call it before the first effect. While the transaction runs, the duty is granted to nobody
-/// else (R12); when the hold does not stand, the error has [`tenure_core::Code::Fenced`] and
-/// PostgreSQL refuses everything further in this transaction. The server ends the transaction when
-/// it stands idle for longer than the hold is valid, so that a paused client blocks a takeover no
-/// longer than its TTL.
+/// Call it before the first effect and the first savepoint: a rollback to an earlier savepoint
+/// undoes it. Changes of tables under `tenure.guard_table` are refused after that. While the
+/// transaction runs, the duty is granted to nobody else (R12); when the hold does not stand, the
+/// error has [`tenure_core::Code::Fenced`] and PostgreSQL refuses everything further in this
+/// transaction. The server ends the transaction when it stands idle for longer than the hold is
+/// valid.
 ///
 /// ```no_run
 /// # async fn example(client: &mut tokio_postgres::Client, hold: &tenure_core::Hold)

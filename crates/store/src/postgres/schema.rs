@@ -20,17 +20,18 @@ const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
 /// of any age gets them as they are now. Whoever adds a migration moves them to it.
 const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
+    Migration { number: 2, name: "upkeep", sql: include_str!("migrations/0002_upkeep.sql") },
     Migration {
-        number: 2,
-        name: "upkeep",
+        number: 3,
+        name: "guard",
         sql: concat!(
-            include_str!("migrations/0002_upkeep.sql"),
             include_str!("sql/routine/session_open.sql"),
             include_str!("sql/routine/session_end.sql"),
             include_str!("sql/routine/hold_claim.sql"),
             include_str!("sql/routine/hold_release.sql"),
             include_str!("sql/routine/checkpoint_commit.sql"),
             include_str!("sql/routine/assert_hold.sql"),
+            include_str!("sql/routine/guard_table.sql"),
             include_str!("sql/routine/duty_forget.sql"),
             include_str!("sql/routine/store_upkeep.sql"),
         ),

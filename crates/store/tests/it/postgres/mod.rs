@@ -2,6 +2,7 @@
 
 mod clock;
 mod fence;
+mod guard;
 mod locks;
 mod nonce;
 mod reconnect;

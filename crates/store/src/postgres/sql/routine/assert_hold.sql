@@ -12,23 +12,30 @@ $$;
 -- For effects in your own transaction: raises TN001 unless `p_instance` holds `p_duty`, written
 -- `group/duty`, under `p_epoch`. Until your transaction ends nobody else can be granted the duty
 -- (R12), so it must end: when it stands idle for longer than the hold is valid, the server ends it.
+--
+-- The hold is locked FOR SHARE: a weaker lock would be granted on an old version of the row, too,
+-- if the snapshot of your transaction is older than a takeover.
+--
+-- `tenure.fenced` has this transaction's id and what it was asserted for. It is rolled back
+-- together with the lock, so guarded tables can rely on it.
 CREATE OR REPLACE FUNCTION tenure.assert_hold(
     p_duty text, p_epoch bigint, p_instance text
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    v_group text := tenure.unescape(split_part(p_duty, '/', 1));
-    v_duty text := tenure.unescape(substr(p_duty, strpos(p_duty, '/') + 1));
-    v_nonce uuid;
+    v_group constant text := tenure.unescape(split_part(p_duty, '/', 1));
+    v_duty constant text := tenure.unescape(substr(p_duty, strpos(p_duty, '/') + 1));
+    v_fenced text[] := nullif(current_setting('tenure.fenced', true), '');
+    v_xact text;
+    v_hold tenure.hold%ROWTYPE;
     v_left_ms bigint;
     v_limit_ms bigint;
 BEGIN
-    SELECT nonce INTO v_nonce FROM tenure.hold
-    WHERE group_name = v_group AND duty = v_duty AND epoch = p_epoch
-        AND instance = p_instance AND held
-    FOR KEY SHARE;
+    SELECT * INTO v_hold FROM tenure.hold
+    WHERE group_name = v_group AND duty = v_duty FOR SHARE;
     SELECT extract(epoch FROM expires_at - clock_timestamp()) * 900 INTO v_left_ms
     FROM tenure.session
-    WHERE group_name = v_group AND instance = p_instance AND nonce = v_nonce AND NOT ended;
+    WHERE group_name = v_group AND instance = p_instance AND nonce = v_hold.nonce AND NOT ended
+        AND v_hold.held AND v_hold.epoch = p_epoch AND v_hold.instance = p_instance;
     IF v_left_ms IS NULL OR v_left_ms < 1 THEN
         RAISE EXCEPTION '% is not held by % under epoch %', p_duty, p_instance, p_epoch
             USING ERRCODE = 'TN001', HINT = 'Stop this work: the duty belongs to somebody else.';
@@ -37,5 +44,13 @@ BEGIN
     WHERE name = 'idle_in_transaction_session_timeout';
     IF v_limit_ms = 0 OR v_limit_ms > v_left_ms THEN
         PERFORM set_config('idle_in_transaction_session_timeout', v_left_ms::text, true);
+    END IF;
+    v_xact := pg_current_xact_id();
+    IF v_fenced[1] IS DISTINCT FROM v_xact THEN
+        v_fenced := ARRAY[v_xact];
+    END IF;
+    IF p_duty <> ALL (v_fenced) THEN
+        v_fenced := v_fenced || p_duty || split_part(p_duty, '/', 1);
+        PERFORM set_config('tenure.fenced', v_fenced::text, true);
     END IF;
 END $$;
