@@ -12,8 +12,8 @@ use super::{error, schema};
 /// undoes it. Changes of tables under `tenure.guard_table` are refused after that. While the
 /// transaction runs, the duty is granted to nobody else (R12); when the hold does not stand, the
 /// error has [`tenure_core::Code::Fenced`] and PostgreSQL refuses everything further in this
-/// transaction. The server ends the transaction when it stands idle for longer than the hold is
-/// valid.
+/// transaction. A client that stands still in it loses its connection when the hold is over: by a
+/// timeout of the server, or by the next claim.
 ///
 /// ```no_run
 /// # async fn example(client: &mut tokio_postgres::Client, hold: &tenure_core::Hold)

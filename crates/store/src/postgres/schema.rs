@@ -32,6 +32,7 @@ const MIGRATIONS: &[Migration] = &[
             include_str!("sql/routine/checkpoint_commit.sql"),
             include_str!("sql/routine/assert_hold.sql"),
             include_str!("sql/routine/guard_table.sql"),
+            include_str!("sql/routine/effect_end.sql"),
             include_str!("sql/routine/duty_forget.sql"),
             include_str!("sql/routine/store_upkeep.sql"),
         ),

@@ -9,6 +9,7 @@ mod reconnect;
 mod schema;
 mod server;
 mod starvation;
+mod stopped;
 mod survey;
 #[cfg(feature = "tls")]
 mod tls;

@@ -7,6 +7,7 @@ use tenure_core::{Code, GroupName, StoreError};
 use testkit::{Pgbouncer, Postgres, PostgresOptions, Proxy};
 
 use super::Place;
+use super::stopped::{self, Effect};
 use crate::player::{LONG, Player, duty, or_hang};
 
 fn private() -> Postgres {
@@ -124,6 +125,16 @@ async fn everything_works_behind_a_transaction_pooler() {
     playing.join_all().await;
     let holders = store.holders(&GroupName::new("g").unwrap()).await.unwrap();
     assert_eq!(holders.len(), 80);
+
+    // The pooler takes a result from the server only as far as its client does.
+    let direct = Place { url: server.url(), ..place.clone() };
+    stopped::with_table(&direct).await;
+    let a = Player::join(&store, "a", Duration::from_millis(1_000)).await;
+    let hold = a.hold("d").await;
+    let effect = Effect::start(&direct, &pooler.url(), &hold, stopped::ENDLESS).await;
+    effect.until_gone().await;
+    let b = Player::join(&store, "b", LONG).await;
+    or_hang(b.claim_until_granted("d")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

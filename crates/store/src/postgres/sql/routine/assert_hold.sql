@@ -9,9 +9,19 @@ LANGUAGE sql IMMUTABLE STRICT AS $$
         WITH ORDINALITY AS match(part, position)
 $$;
 
+-- The advisory lock by which a transaction with effects under a hold can be found: a row lock does
+-- not say whose it is.
+CREATE OR REPLACE FUNCTION tenure.effect_key(
+    p_group text, p_duty text, p_epoch bigint
+) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT hashtextextended(p_duty,
+        hashtextextended(p_group, hashtextextended('tenure.hold', p_epoch)))
+$$;
+
 -- For effects in your own transaction: raises TN001 unless `p_instance` holds `p_duty`, written
 -- `group/duty`, under `p_epoch`. Until your transaction ends nobody else can be granted the duty
--- (R12), so it must end: when it stands idle for longer than the hold is valid, the server ends it.
+-- (R12), so it must end: the server closes the connection of a client that is idle in it, or takes
+-- nothing of a result, for longer than the hold is valid.
 --
 -- The hold is locked FOR SHARE: a weaker lock would be granted on an old version of the row, too,
 -- if the snapshot of your transaction is older than a takeover.
@@ -28,7 +38,6 @@ DECLARE
     v_xact text;
     v_hold tenure.hold%ROWTYPE;
     v_left_ms bigint;
-    v_limit_ms bigint;
 BEGIN
     SELECT * INTO v_hold FROM tenure.hold
     WHERE group_name = v_group AND duty = v_duty FOR SHARE;
@@ -40,11 +49,11 @@ BEGIN
         RAISE EXCEPTION '% is not held by % under epoch %', p_duty, p_instance, p_epoch
             USING ERRCODE = 'TN001', HINT = 'Stop this work: the duty belongs to somebody else.';
     END IF;
-    SELECT setting::bigint INTO v_limit_ms FROM pg_settings
-    WHERE name = 'idle_in_transaction_session_timeout';
-    IF v_limit_ms = 0 OR v_limit_ms > v_left_ms THEN
-        PERFORM set_config('idle_in_transaction_session_timeout', v_left_ms::text, true);
-    END IF;
+    PERFORM pg_advisory_xact_lock_shared(tenure.effect_key(v_group, v_duty, p_epoch));
+    PERFORM set_config(name, v_left_ms::text, true) FROM (
+        SELECT name, setting FROM pg_settings
+        WHERE name IN ('idle_in_transaction_session_timeout', 'tcp_user_timeout') OFFSET 0
+    ) AS s WHERE setting::bigint = 0 OR setting::bigint > v_left_ms;
     v_xact := pg_current_xact_id();
     IF v_fenced[1] IS DISTINCT FROM v_xact THEN
         v_fenced := ARRAY[v_xact];

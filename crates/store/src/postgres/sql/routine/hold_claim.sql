@@ -125,6 +125,10 @@ BEGIN
     IF v_granted > 0 THEN
         PERFORM pg_notify('tenure.changes', p_group);
     END IF;
+    IF cardinality(p_duties) > coalesce(cardinality(v_duties), 0) THEN
+        PERFORM tenure.effect_end(
+            p_group, ARRAY(SELECT unnest(p_duties) EXCEPT SELECT unnest(v_duties)));
+    END IF;
 
     RETURN QUERY SELECT w.item,
         CASE WHEN s.nonce = p_nonce AND h.is_new THEN 'granted'

@@ -1,0 +1,50 @@
+-- Ends transactions with effects under holds that expired more than three seconds ago: `p_duties`
+-- were found locked by a claim. A client that is stopped while it sends or takes data is seen by no
+-- timeout of the server, so it would block its successor for ever.
+--
+-- Nothing here waits. A session that is locked is being kept alive, or judged by another claim. The
+-- key has the epoch in it, so the next holder's effects are not meant.
+CREATE OR REPLACE FUNCTION tenure.effect_end(p_group text, p_duties text[]) RETURNS void
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    v_keys bigint[];
+    v_backend record;
+BEGIN
+    WITH blocked AS MATERIALIZED (
+        SELECT h.duty, h.epoch, h.instance, h.nonce FROM unnest(p_duties) AS w(duty)
+        CROSS JOIN LATERAL (
+            SELECT x.duty, x.epoch, x.instance, x.nonce FROM tenure.hold x
+            WHERE x.group_name = p_group AND x.duty = w.duty AND x.held OFFSET 0
+        ) AS h
+    ), over AS MATERIALIZED (
+        SELECT s.instance, s.nonce FROM (SELECT DISTINCT instance, nonce FROM blocked) AS o
+        CROSS JOIN LATERAL (
+            SELECT x.instance, x.nonce FROM tenure.session x
+            WHERE x.group_name = p_group AND x.instance = o.instance AND x.nonce = o.nonce
+                AND x.expires_at <= clock_timestamp() - interval '3 seconds'
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS s
+    )
+    SELECT array_agg(tenure.effect_key(p_group, duty, epoch)) INTO v_keys
+    FROM blocked JOIN over USING (instance, nonce);
+    IF v_keys IS NULL THEN
+        RETURN;
+    END IF;
+    FOR v_backend IN
+        SELECT l.pid, a.application_name
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.pid <> pg_backend_pid()
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND (l.classid::bigint << 32 | l.objid::bigint) = ANY (v_keys)
+    LOOP
+        BEGIN
+            PERFORM pg_terminate_backend(v_backend.pid);
+            RAISE LOG 'tenure ended backend % (%), which had effects in group % under a hold that '
+                'has expired', v_backend.pid, v_backend.application_name, p_group;
+        EXCEPTION WHEN insufficient_privilege THEN
+            RAISE WARNING 'backend % (%) blocks group % under a hold that has expired',
+                v_backend.pid, v_backend.application_name, p_group
+                USING HINT = 'End it, or grant pg_signal_backend to ' || current_user || '.';
+        END;
+    END LOOP;
+END $$;
