@@ -39,11 +39,22 @@ impl Default for Limits {
 /// What became of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// For each of its events; `None` for one that the store refuses for itself.
-    Stored(Vec<Option<Outcome>>),
+    /// For each of its events.
+    Stored(Vec<Result<Outcome, Unstored>>),
     /// See [`Settled::Fenced`].
     Fenced(Standing),
     /// See [`Settled::TokenEnded`].
+    TokenEnded(Ended),
+}
+
+/// Why one event of a submission was not stored, and others may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unstored {
+    /// The store refuses it for itself.
+    Content,
+    /// See [`Settled::Fenced`]: the hold was replaced after the events before it were stored.
+    Fenced(Standing),
+    /// See [`Settled::TokenEnded`], in the same way.
     TokenEnded(Ended),
 }
 
@@ -240,7 +251,9 @@ impl Commit {
         answers
     }
 
-    /// The events of one submission by themselves, under the same fence and token.
+    /// The events of one submission by themselves, under the same fence and token. When one of
+    /// those ends meanwhile, what is left is refused for it, one by one: what was stored before was
+    /// stored in its time, and is told as such.
     async fn one_by_one(
         &self,
         submission: Submission,
@@ -251,21 +264,28 @@ impl Commit {
             return Err(Trouble::Store(error.clone()));
         }
         let mut outcomes = Vec::with_capacity(items.len());
+        let mut left = items.len();
         for item in items {
             let alone =
                 Submission { items: vec![item], fence: fence.clone(), token_id: token_id.clone() };
             match self.try_commit(&[alone]).await {
                 Ok(mut settled) => match settled.pop() {
-                    Some(Settled::Stored(stored)) => {
-                        outcomes.extend(stored.into_iter().map(Some));
+                    Some(Settled::Stored(stored)) => outcomes.extend(stored.into_iter().map(Ok)),
+                    Some(other) if outcomes.iter().all(Result::is_err) => return Ok(other.into()),
+                    Some(Settled::Fenced(newest)) => {
+                        outcomes.extend(vec![Err(Unstored::Fenced(newest)); left]);
+                        break;
                     }
-                    // Replaced meanwhile: what was stored before was stored in its time.
-                    Some(other) => return Ok(other.into()),
-                    None => outcomes.push(None),
+                    Some(Settled::TokenEnded(ended)) => {
+                        outcomes.extend(vec![Err(Unstored::TokenEnded(ended)); left]);
+                        break;
+                    }
+                    None => outcomes.push(Err(Unstored::Content)),
                 },
-                Err(error) if is_about_content(&error) => outcomes.push(None),
+                Err(error) if is_about_content(&error) => outcomes.push(Err(Unstored::Content)),
                 Err(error) => return Err(Trouble::Store(error)),
             }
+            left -= 1;
         }
         Ok(Answer::Stored(outcomes))
     }
@@ -282,7 +302,7 @@ impl Commit {
 impl From<Settled> for Answer {
     fn from(settled: Settled) -> Self {
         match settled {
-            Settled::Stored(outcomes) => Self::Stored(outcomes.into_iter().map(Some).collect()),
+            Settled::Stored(outcomes) => Self::Stored(outcomes.into_iter().map(Ok).collect()),
             Settled::Fenced(standing) => Self::Fenced(standing),
             Settled::TokenEnded(ended) => Self::TokenEnded(ended),
         }

@@ -8,10 +8,11 @@ use uuid::Uuid;
 
 use super::answer::{Answer, Refusal, Refused, json_value};
 use super::content::Form;
-use super::ingest::{LARGEST, invalid_envelope, refused, submit};
+use super::ingest::{LARGEST, invalid_envelope, refused, submit, unstored};
 use super::{Asked, body, content};
 use crate::access::{Caller, Need};
-use crate::storage::{Item, Outcome, Submission};
+use crate::commit::Unstored;
+use crate::storage::{Fence, Item, Outcome, Submission};
 use crate::token::Role;
 
 /// The largest batch, in bytes.
@@ -47,11 +48,11 @@ impl Asked<'_> {
             true => Vec::new(),
             false => {
                 let token_id = caller.token_id().map(str::to_owned);
-                let submission = Submission { items, fence, token_id };
+                let submission = Submission { items, fence: fence.clone(), token_id };
                 submit(self.state, &caller, submission, whole.share).await?
             }
         };
-        Ok(json_value(StatusCode::ACCEPTED, &told(results, outcomes)))
+        Ok(json_value(StatusCode::ACCEPTED, &told(results, outcomes, fence.as_ref())))
     }
 }
 
@@ -65,14 +66,18 @@ fn judge(part: &[u8], caller: &Caller) -> Result<Item, Refused> {
 }
 
 /// Puts the outcomes where no error stands yet.
-fn told(results: Vec<Option<Value>>, outcomes: Vec<Option<Outcome>>) -> Value {
+fn told(
+    results: Vec<Option<Value>>,
+    outcomes: Vec<Result<Outcome, Unstored>>,
+    fence: Option<&Fence>,
+) -> Value {
     let (mut accepted, mut duplicates, mut rejected) = (0, 0, 0);
     let mut outcomes = outcomes.into_iter();
     let mut told = Vec::with_capacity(results.len());
     for (index, result) in results.into_iter().enumerate() {
-        let result = result.or_else(|| match outcomes.next().flatten() {
-            None => Some(Refusal::unstorable().item(index)),
-            Some(outcome) => {
+        let result = result.or_else(|| match outcomes.next().unwrap_or(Err(Unstored::Content)) {
+            Err(why) => Some(unstored(fence, &why).item(index)),
+            Ok(outcome) => {
                 accepted += usize::from(!outcome.duplicate);
                 duplicates += usize::from(outcome.duplicate);
                 told.push(json!({

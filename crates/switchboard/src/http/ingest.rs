@@ -11,7 +11,7 @@ use super::body::Whole;
 use super::{Asked, State, body, content};
 use crate::access::{Caller, Need};
 use crate::budget::Share;
-use crate::commit::{self, Trouble};
+use crate::commit::{self, Trouble, Unstored};
 use crate::metrics::Overload;
 use crate::storage::{Fence, Item, Outcome, Submission};
 use crate::token::Role;
@@ -74,8 +74,9 @@ async fn take_in(
     let items = vec![Item { request_id: Uuid::now_v7(), event }];
     let token_id = caller.token_id().map(str::to_owned);
     let submission = Submission { items, fence, token_id };
-    let outcomes = submit(state, caller, submission, share).await?;
-    outcomes.first().copied().flatten().ok_or_else(Refusal::unstorable)
+    // Nothing was stored before the only one: a hold or token that has ended refuses the whole.
+    let outcome = submit(state, caller, submission, share).await?.pop();
+    outcome.and_then(Result::ok).ok_or_else(Refusal::unstorable)
 }
 
 /// Counts events that were not taken in, unless they may come again.
@@ -88,13 +89,22 @@ pub(super) fn refused(state: &State, caller: &Caller, refusal: &Refusal, events:
     }
 }
 
-/// Commits a submission; an outcome for each event, `None` for one that the store refuses.
+/// Why one event was not stored, and others of its batch may be.
+pub(super) fn unstored(fence: Option<&Fence>, why: &Unstored) -> Refused {
+    match why {
+        Unstored::Content => Refusal::unstorable(),
+        Unstored::Fenced(newest) => Refusal::fenced(fence, newest),
+        Unstored::TokenEnded(ended) => Refusal::token_ended(*ended),
+    }
+}
+
+/// Commits a submission; an outcome for each event.
 pub(super) async fn submit(
     state: &State,
     caller: &Caller,
     submission: Submission,
     share: Share,
-) -> Result<Vec<Option<Outcome>>, Refused> {
+) -> Result<Vec<Result<Outcome, Unstored>>, Refused> {
     let fence = submission.fence.clone();
     match state.committer.submit_holding(submission, Some(share)).await {
         Ok(commit::Answer::Stored(outcomes)) => {
@@ -119,7 +129,15 @@ pub(super) async fn submit(
     }
 }
 
-fn count(state: &State, caller: &Caller, outcomes: &[Option<Outcome>]) {
+fn count(state: &State, caller: &Caller, outcomes: &[Result<Outcome, Unstored>]) {
+    match outcomes.last() {
+        Some(Err(Unstored::Fenced(_))) => state.metrics.fenced.add(1),
+        Some(Err(Unstored::TokenEnded(_))) => {
+            state.access.ended(caller.token_id());
+            state.metrics.auth_failures.add(1);
+        }
+        _ => {}
+    }
     let duplicates = outcomes.iter().flatten().filter(|it| it.duplicate).count();
     let reused = outcomes.iter().flatten().filter(|it| it.reused).count();
     let stored = outcomes.iter().flatten().count();

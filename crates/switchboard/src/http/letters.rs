@@ -194,8 +194,8 @@ impl Asked<'_> {
         let items = vec![Item { request_id: Uuid::now_v7(), event }];
         let token_id = caller.token_id().map(str::to_owned);
         let submission = Submission { items, fence: None, token_id };
-        let outcomes = submit(self.state, &caller, submission, whole.share).await?;
-        let outcome = outcomes.first().copied().flatten().ok_or_else(Refusal::unstorable)?;
+        let outcome = submit(self.state, &caller, submission, whole.share).await?.pop();
+        let outcome = outcome.and_then(Result::ok).ok_or_else(Refusal::unstorable)?;
         let why = if corrected.is_some() { "replayed, corrected" } else { "replayed as it was" };
         self.resolve(&caller, "replayed", why, Some(outcome.request_id)).await?;
         let answer = json!({

@@ -12,6 +12,7 @@ on_both_stores! {
     what_json_can_say_is_kept_as_it_was_said
     what_is_too_much_is_refused
     a_row_that_the_store_refuses_fails_alone
+    a_batch_that_is_fenced_in_the_middle_tells_what_was_stored
 }
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
@@ -190,4 +191,44 @@ fn a_row_that_the_store_refuses_fails_alone(place: &Place) {
     assert_eq!(told["results"][7]["error"], "internal_error");
     server.ingest(&envelope("poison")).refused(500, "internal_error");
     assert_eq!(server.inbox().len(), 39);
+}
+
+/// The events of a batch that has such a row are stored one by one. When the hold is replaced
+/// meanwhile, those before are stored, and are told as such.
+fn a_batch_that_is_fenced_in_the_middle_tells_what_was_stored(place: &Place) {
+    let server = place.serve(&[]);
+    place.execute(match place.url.starts_with("sqlite:") {
+        true => {
+            "CREATE TRIGGER poison BEFORE INSERT ON message_inbox
+             WHEN NEW.envelope LIKE '%poison%' BEGIN SELECT RAISE(ABORT, 'poison'); END;
+             CREATE TRIGGER takeover AFTER INSERT ON message_inbox
+             WHEN NEW.envelope LIKE '%takeover%'
+             BEGIN UPDATE ingest_fence SET epoch = 9, instance = 'b'; END"
+        }
+        false => {
+            "ALTER TABLE message_inbox ADD CHECK (envelope NOT LIKE '%poison%');
+             CREATE FUNCTION takeover() RETURNS trigger LANGUAGE plpgsql
+             SET search_path FROM CURRENT AS 'BEGIN
+                UPDATE ingest_fence SET epoch = 9, instance = ''b''; RETURN NULL; END';
+             CREATE TRIGGER takeover AFTER INSERT ON message_inbox FOR EACH ROW
+             WHEN (NEW.envelope LIKE '%takeover%') EXECUTE FUNCTION takeover()"
+        }
+    });
+    let under = |names: &[&str]| {
+        let batch = json!(names.iter().map(|name| envelope(name)).collect::<Vec<_>>());
+        let hold = [("tenure-duty", "g/d"), ("tenure-epoch", "1"), ("tenure-instance", "a")];
+        let headers = [&JSON[..], &hold].concat();
+        server.post_with(BATCH, batch.to_string().as_bytes(), &headers)
+    };
+    let told = under(&["1", "takeover", "poison", "2"]).is(202);
+    assert_eq!((&told["accepted"], &told["rejected"]), (&json!(2), &json!(2)), "{told}");
+    for index in [2, 3] {
+        let item = &told["results"][index];
+        assert_eq!((&item["index"], &item["error"]), (&json!(index), &json!("fenced")), "{told}");
+        assert_eq!((&item["epoch"], &item["newest_epoch"]), (&json!(1), &json!(9)), "{told}");
+    }
+    assert_eq!(server.inbox().len(), 2);
+    // Where nothing was stored, the whole is refused.
+    under(&["3", "poison"]).refused(409, "fenced");
+    assert_eq!(server.inbox().len(), 2);
 }
