@@ -20,7 +20,7 @@ pages! {
     "DT001" "DT002" "DT003" "DT004" "DT005" "DT006" "DT007" "DT008" "DT009"
     "DT010" "DT011" "DT012" "DT013" "DT014" "DT015"
     "BK001" "BK002" "BK003" "BK004"
-    "SW001" "SW002" "SW003" "SW004" "SW005" "SW006" "SW007"
+    "SW001" "SW002" "SW003" "SW004" "SW005" "SW006" "SW007" "SW008"
 }
 
 /// A test sees to it that every code has a page.

@@ -9,10 +9,11 @@ use tenure_store::{IfAbsent, StoreUrl};
 
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
+use crate::switchboard::adopt_inbox;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Take the store over after a restore: end every session, raise every epoch
+    /// Take the store over after a restore: end every session, raise every epoch and position
     Adopt {
         /// Grant only above this epoch; the Unix time in microseconds when not given
         #[arg(long, value_name = "EPOCH")]
@@ -88,12 +89,15 @@ async fn adopt(
 ) -> Result<String, Failure> {
     let floor = floor.map_or_else(wall_clock_floor, Ok)?;
     if consent == Consent::Yes {
+        // First: nobody is hurt by it, so the command can be given again if the rest fails.
+        let inbox = adopt_inbox(url).await?;
         let adopted = store.adopt(&Adopt { entropy: process::entropy(), floor }).await?;
         let found = Found {
             sessions: adopted.sessions,
             duties: adopted.duties,
             floor: adopted.floor,
             incarnation: Some(adopted.incarnation),
+            inbox,
         };
         return Ok(found.text(url, json));
     }
@@ -115,11 +119,13 @@ struct Found {
     duties: u64,
     floor: Epoch,
     incarnation: Option<String>,
+    /// Above which position the inbox of a switchboard goes on.
+    inbox: Option<i64>,
 }
 
 impl Found {
     async fn look(store: &dyn Store, floor: Epoch) -> Result<Self, StoreError> {
-        let mut found = Self { sessions: 0, duties: 0, floor, incarnation: None };
+        let mut found = Self { sessions: 0, duties: 0, floor, incarnation: None, inbox: None };
         for group in store.groups().await? {
             found.sessions += store.members(&group).await?.len() as u64;
             for holder in store.holders(&group).await? {
@@ -131,7 +137,7 @@ impl Found {
     }
 
     fn text(&self, url: &StoreUrl, json: bool) -> String {
-        let Self { sessions, duties, floor, incarnation } = self;
+        let Self { sessions, duties, floor, incarnation, inbox } = self;
         if json {
             return document(&json!({
                 "store": url.to_string(),
@@ -140,6 +146,7 @@ impl Found {
                 "sessions": sessions,
                 "duties": duties,
                 "floor": floor.get(),
+                "inbox_floor": inbox,
             }));
         }
         let store = shown(&url.to_string());
@@ -148,7 +155,10 @@ impl Found {
                 "{store} was adopted as {incarnation}\n\
                  sessions that ended: {sessions}\n\
                  duties: {duties}, their checkpoints are kept\n\
-                 grants go on above epoch {floor}\n"
+                 grants go on above epoch {floor}\n{}",
+                inbox.map_or(String::new(), |inbox| {
+                    format!("the inbox goes on above position {inbox}\n")
+                })
             ),
             None => format!(
                 "{store} would be adopted\n\

@@ -143,6 +143,8 @@ codes! {
         "look at its answer above; check the token, --url, --type and --endpoint"
     BadCounters "SW007" "the counters cannot be read"
         "give a JSON object, or lines NAME=N, with the names that the page of this code has"
+    CursorDiverged "SW008" "the inbox is not the one that the cursor comes from"
+        "ask with an older cursor, or with after=0, and skip every request_id that you have"
 }
 
 impl fmt::Display for Code {

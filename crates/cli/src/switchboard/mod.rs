@@ -51,6 +51,19 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
     }
 }
 
+/// Takes the inbox over with its store: the position above which it goes on. `None` where no
+/// switchboard keeps anything.
+pub(crate) async fn adopt_inbox(url: &StoreUrl) -> Result<Option<i64>, StoreError> {
+    if url.tables().is_err() {
+        return Ok(None);
+    }
+    match storage::open(url, IfAbsent::Refuse).await {
+        Ok(storage) => storage.adopt(&operator()).await.map(Some),
+        Err(error) if error.code() == Code::Absent => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Opens what the switchboard keeps, in a store of ours.
 async fn open(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Storage>, StoreError> {
     // Before anything is made: not every store has tables.

@@ -10,10 +10,11 @@ use hyper::header::{
 use hyper::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tenure_core::{Code, StoreError};
+use tenure_wire::ingest::Cursor;
 
 use super::outgoing::Outgoing;
 use crate::commit::Trouble;
-use crate::storage::{Ended, Fence, Standing};
+use crate::storage::{Diverged, Ended, Fence, Standing};
 
 /// What goes back.
 pub(crate) type Answer = Response<Outgoing>;
@@ -116,7 +117,7 @@ impl Refusal {
     }
 
     pub(crate) fn fenced(fence: Option<&Fence>, newest: &Standing) -> Refused {
-        let message = "a newer hold of this duty was seen; nothing was stored";
+        let message = "a newer hold of this duty was seen; this was not stored";
         let mut refusal = Self::new(409, "fenced", message).with("duty", newest.duty.as_str());
         if let Some(fence) = fence {
             refusal = refusal.with("epoch", fence.epoch.get());
@@ -129,6 +130,20 @@ impl Refusal {
 
     pub(crate) fn conflict(message: impl Into<Cow<'static, str>>) -> Refused {
         Self::new(409, "conflict", message)
+    }
+
+    pub(crate) fn cursor_diverged(cursor: Cursor, inbox: Diverged) -> Refused {
+        let Diverged { last, trimmed } = inbox;
+        let message = format!(
+            "the inbox is not the one that cursor {cursor} comes from: it has lost messages since, \
+             or never had so many. Nothing was read. Ask with an older cursor of yours, or with \
+             after=0, and skip every request_id that you have; see `tenure errors SW008`"
+        );
+        Self::new(409, "cursor_diverged", message)
+            .with("code", Code::CursorDiverged.as_str())
+            .with("after", cursor.to_string())
+            .with("last", last)
+            .with("trimmed", trimmed)
     }
 
     pub(crate) fn gone(first_seen_at: &str) -> Refused {

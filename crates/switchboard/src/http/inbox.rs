@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use serde_json::json;
 use tenure_core::Clock;
 use tenure_store::BootClock;
-use tenure_wire::ingest;
+use tenure_wire::ingest::{self, Cursor};
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -18,7 +18,7 @@ use crate::access::Caller;
 use crate::budget::{Share, paid};
 use crate::follow::Follower;
 use crate::metrics::Overload;
-use crate::storage::{Found, InboxPage, InboxQuery, Message};
+use crate::storage::{Found, InboxPage, InboxQuery, InboxRead, Message};
 
 /// What a page costs at most: 4 MiB of envelopes and one more, and the answer made from them.
 const PAGE: usize = 8 << 20;
@@ -89,7 +89,12 @@ pub(crate) async fn page(
         // Noted before looking: what comes after is not missed.
         let seen = follower.as_mut().map(Follower::look);
         let room = room(state, PAGE).await?;
-        let page = state.storage.inbox(&query).await?;
+        let page = match state.storage.inbox(&query).await? {
+            InboxRead::Page(page) => page,
+            InboxRead::Diverged(inbox) => {
+                return Err(Refusal::cursor_diverged(query.after, inbox));
+            }
+        };
         let left = ends.since(BootClock.now());
         let over = left.is_zero() || state.is_leaving();
         if !page.messages.is_empty() || over {
@@ -213,7 +218,7 @@ fn written(page: InboxPage) -> String {
     // Writing to a String never fails.
     let _ = write!(
         text,
-        "],\"meta\":{{\"next_after\":{next_after},\"at_end\":{at_end},\"trimmed\":{trimmed}}}}}"
+        "],\"meta\":{{\"next_after\":\"{next_after}\",\"at_end\":{at_end},\"trimmed\":{trimmed}}}}}"
     );
     text
 }
@@ -238,7 +243,9 @@ fn write_message(out: &mut String, message: &Message) {
     ];
     let position = message.position;
     let state = quoted(&message.lifecycle_state);
-    let _ = write!(out, "{{\"position\":{position},\"request_id\":\"{id}\",");
+    let cursor = Cursor::new(position, Some(message.request_id));
+    let _ = write!(out, "{{\"position\":{position},\"cursor\":\"{cursor}\",");
+    let _ = write!(out, "\"request_id\":\"{id}\",");
     let _ = write!(out, "\"received_at\":\"{received_at}\",\"lifecycle_state\":{state},");
     out.push_str("\"request_context\":{");
     for (n, (name, value)) in context.iter().enumerate() {
@@ -271,7 +278,7 @@ mod tests {
         };
         let page = InboxPage {
             messages: vec![message.clone(), message],
-            next_after: 7,
+            next_after: Cursor::new(7, Some(Uuid::from_u128(1))),
             at_end: true,
             trimmed: 3,
         };
@@ -282,6 +289,8 @@ mod tests {
         let read: serde_json::Value = serde_json::from_str(&text).unwrap();
         let first = &read["data"][1];
         assert_eq!(first["request_id"], "00000000-0000-0000-0000-000000000001");
+        assert_eq!((&first["position"], &first["cursor"]), (&json!(7), &json!("7.000000000001")));
+        assert_eq!(read["meta"]["next_after"], "7.000000000001");
         assert_eq!(first["received_at"], "2026-02-15T10:30:00.123456Z");
         let context = &first["request_context"];
         assert_eq!(context["source_endpoint_identity"], "a\"b\\\n\u{1}");

@@ -88,7 +88,7 @@ const KINDS: [Kind; 7] = [
         name: Name::Inbox,
         text: "inbox.list",
         role: Role::Read,
-        says: "Messages of the inbox in the order in which they were stored, after a position.",
+        says: "Messages of the inbox in the order in which they were stored, after a cursor.",
         takes: inbox,
     },
     Kind {
@@ -162,7 +162,10 @@ fn inbox() -> Value {
     let time = json!({ "type": "string", "format": "date-time" });
     object(
         json!({
-            "after": { "type": "integer", "minimum": 0 },
+            "after": {
+                "type": ["string", "integer"],
+                "description": "next_after of the page before; 0 from the start",
+            },
             "limit": { "type": "integer", "minimum": 1, "maximum": 1000 },
             "channel": text,
             "provider": text,

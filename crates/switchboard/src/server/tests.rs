@@ -252,7 +252,8 @@ async fn who_waits_is_told_of_the_next_message_and_of_the_end() {
     // It has begun to wait, or will not any more: either way it is answered.
     let _handle = server.stop();
     let page = waiting.answer().await.unwrap();
-    assert_eq!((page.status, page.body["meta"]["next_after"].as_u64()), (200, Some(1)));
+    let next = page.body["meta"]["next_after"].as_str().unwrap();
+    assert!(page.status == 200 && next.starts_with("1."), "{next}");
 }
 
 #[tokio::test]

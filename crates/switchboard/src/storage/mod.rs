@@ -1,5 +1,6 @@
 //! What the switchboard keeps, and the contract of whoever keeps it.
 
+mod inbox;
 mod letter;
 pub mod postgres;
 mod registry;
@@ -16,6 +17,7 @@ use tenure_store::{IfAbsent, StoreUrl};
 use tenure_wire::ingest::Event;
 use uuid::Uuid;
 
+pub use inbox::{Diverged, Found, InboxPage, InboxQuery, InboxRead, Message};
 pub use letter::{DeadLetter, DeadQuery, KeptLetter, Posted, Resolve, Resolved};
 pub use registry::*;
 pub use replica::{GONE, Replicas};
@@ -116,85 +118,6 @@ pub enum Ended {
     Gone,
 }
 
-/// Which part of the inbox to read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InboxQuery {
-    /// Only what comes after this position; 0 from the start.
-    pub after: i64,
-    /// At most so many.
-    pub limit: usize,
-    /// Only of this channel, and so on.
-    pub channel: Option<String>,
-    /// Only of this provider.
-    pub provider: Option<String>,
-    /// Only of this endpoint.
-    pub endpoint_identity: Option<String>,
-    /// Only of this sender.
-    pub sender_identity: Option<String>,
-    /// Only of this thread.
-    pub thread_identity: Option<String>,
-    /// Only received at or after this, in Unix microseconds.
-    pub since: Option<i64>,
-    /// Only received before this, in Unix microseconds.
-    pub until: Option<i64>,
-}
-
-/// A message of the inbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// Its place: 1, 2, 3 and so on, in the order of commits.
-    pub position: i64,
-    /// Its id.
-    pub request_id: Uuid,
-    /// By the store's clock, in Unix microseconds.
-    pub received_at: i64,
-    /// From the envelope.
-    pub channel: String,
-    /// From the envelope.
-    pub provider: String,
-    /// From the envelope.
-    pub endpoint_identity: String,
-    /// From the envelope.
-    pub sender_identity: String,
-    /// From the envelope.
-    pub thread_identity: Option<String>,
-    /// What made it this event.
-    pub dedupe_key: String,
-    /// With which token it came.
-    pub token_id: Option<String>,
-    /// `accepted`.
-    pub lifecycle_state: String,
-    /// JSON text.
-    pub envelope: String,
-}
-
-/// A part of the inbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InboxPage {
-    /// In the order of positions.
-    pub messages: Vec<Message>,
-    /// Where the next page begins: everything up to here was looked at.
-    pub next_after: i64,
-    /// Whether there was nothing behind it.
-    pub at_end: bool,
-    /// Up to this position messages may be gone by retention.
-    pub trimmed: i64,
-}
-
-/// What is found by a request's id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// The message.
-    Message(Box<Message>),
-    /// It was accepted; its body is past its retention.
-    Trimmed {
-        /// When its key was seen first, in Unix microseconds.
-        first_seen_at: i64,
-    },
-    /// No such id, or so old that its key is gone, too.
-    Nothing,
-}
-
 /// How long things are kept, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
@@ -252,8 +175,9 @@ pub struct Tick {
 ///    another instance, is `Fenced` and stores nothing (R11). Of one group the newest counts
 ///    first. A fence that passes is remembered, also without items.
 /// 4. A submission whose token has ended stores nothing, and its fence is not remembered.
-/// 5. Positions are given in the order of commits, without gaps; within a submission in the order
-///    of its items. Nothing ever becomes visible before something that was there.
+/// 5. Positions are given in the order of commits; within a submission in the order of its items.
+///    Each is one more than the one before, unless a new incarnation has begun. Nothing ever
+///    becomes visible before something that was there.
 /// 6. Expiry and windows are by the store's clock; what is stored has its time, or that of the
 ///    clock of retention if that is later.
 /// 7. One commit comes after another, over all replicas, and locks are taken in one order (keys in
@@ -264,17 +188,23 @@ pub struct Tick {
 ///    moves nothing.
 /// 9. When two readings of the store's clock agree with the time between them, beats that were
 ///    stored with a later time count as heard then: a clock that was ahead keeps nobody alive.
+/// 10. A cursor with another tag than that of the message at its position, or beyond the end, is
+///     `Diverged`: it was given by an inbox that has since lost messages. [`Storage::adopt`], and
+///     on PostgreSQL a commit that finds another timeline or system than the one before, start a
+///     new incarnation: positions go on above every position that a reader can have seen.
 #[async_trait]
 pub trait Storage: Registry + Replicas {
     /// Stores what is new, in one transaction; an answer for each submission.
     async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError>;
 
     /// A page of the inbox. It looks at a bounded number of rows: it may be empty before the end.
-    async fn inbox(&self, query: &InboxQuery) -> Result<InboxPage, StoreError>;
+    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, StoreError>;
     /// One message.
     async fn message(&self, request_id: Uuid) -> Result<Found, StoreError>;
     /// The newest position; cheap, for those who wait for more.
     async fn last_position(&self) -> Result<i64, StoreError>;
+    /// Takes the inbox over after a restore and notes it: the position above which it goes on.
+    async fn adopt(&self, by: &str) -> Result<i64, StoreError>;
 
     /// What is known of every duty, by name; at most `limit` after the duty `after`.
     async fn fences(&self, after: &str, limit: usize) -> Result<Vec<Standing>, StoreError>;

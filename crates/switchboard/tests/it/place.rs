@@ -18,7 +18,8 @@ static FREE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 const EMPTY: &str = "DELETE FROM message_inbox; DELETE FROM ingest_dedupe;
     DELETE FROM ingest_fence; DELETE FROM dead_letter; DELETE FROM connector_tokens;
     DELETE FROM token_audit_log; DELETE FROM token_usage; DELETE FROM auth_failure;
-    UPDATE inbox_position SET last = 0, trimmed = 0;
+    UPDATE inbox_position
+        SET last = 0, trimmed = 0, floor = 0, last_id = NULL, trimmed_id = NULL;
     DELETE FROM connector_registry; DELETE FROM connector_instances;
     DELETE FROM connector_heartbeat_log; DELETE FROM connector_stats_hourly;
     DELETE FROM connector_stats_daily; DELETE FROM connector_fanout_daily;

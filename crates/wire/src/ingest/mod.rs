@@ -5,6 +5,7 @@
 //! is kept should hear of it.
 
 mod batch;
+mod cursor;
 mod dedupe;
 mod envelope;
 mod query;
@@ -13,6 +14,7 @@ mod query;
 mod tests;
 
 pub use batch::{BadBatch, split_array, split_lines};
+pub use cursor::{Cursor, NoCursor, Tag};
 pub use envelope::PAIRS;
 pub use query::{BadQuery, InboxWords, inbox_query};
 

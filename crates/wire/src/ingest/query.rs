@@ -2,14 +2,15 @@
 
 use std::fmt::{self, Display};
 
+use super::Cursor;
 use super::envelope::{CHANNELS, PROVIDERS};
 use crate::envelope::{MAX_IDENTITY_BYTES, text, time};
 
 /// Which part of the inbox is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxWords {
-    /// Only what comes after this position.
-    pub after: i64,
+    /// Only what comes after this.
+    pub after: Cursor,
     /// At most so many, 1 to 1,000.
     pub limit: usize,
     /// Only of this channel.
@@ -33,7 +34,7 @@ pub struct InboxWords {
 impl Default for InboxWords {
     fn default() -> Self {
         Self {
-            after: 0,
+            after: Cursor::default(),
             limit: 100,
             channel: None,
             provider: None,
@@ -96,7 +97,9 @@ pub fn inbox_query(query: &str) -> Result<InboxWords, BadQuery> {
 
 fn set(words: &mut InboxWords, name: &str, value: String) -> Result<(), String> {
     match name {
-        "after" => words.after = number(&value, 0, i64::MAX)?,
+        "after" => {
+            words.after = value.parse().map_err(|no| format!("{} {no}", shown(&value)))?;
+        }
         "limit" => words.limit = number(&value, 1, 1_000)? as usize,
         "channel" => words.channel = Some(one_of(value, &CHANNELS)?),
         "provider" => words.provider = Some(one_of(value, &PROVIDERS)?),

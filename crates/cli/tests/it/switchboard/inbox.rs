@@ -10,6 +10,7 @@ on_both_stores! {
     one_message_is_shown
     dead_letters_are_kept_replayed_and_discarded
     what_is_past_its_retention
+    a_reader_notices_that_the_inbox_was_restored
 }
 
 fn the_inbox_is_followed_from_a_cursor(place: &Place) {
@@ -17,21 +18,31 @@ fn the_inbox_is_followed_from_a_cursor(place: &Place) {
     server.batch(&envelopes(25)).is(202);
     let page = server.get(&format!("{INBOX}?limit=10")).is(200);
     assert_eq!(page["data"].as_array().unwrap().len(), 10);
-    assert_eq!(page["meta"], json!({ "next_after": 10, "at_end": false, "trimmed": 0 }));
-    let page = server.get(&format!("{INBOX}?limit=1000&after=10")).is(200);
+    let next = page["data"][9]["cursor"].as_str().unwrap().to_owned();
+    let (position, tag) = next.split_once('.').unwrap();
+    assert!(position == "10" && page["data"][9]["request_id"].as_str().unwrap().ends_with(tag));
+    assert_eq!(page["meta"], json!({ "next_after": next, "at_end": false, "trimmed": 0 }));
+    // A bare position is taken, too.
+    for after in [next.as_str(), "10"] {
+        let page = server.get(&format!("{INBOX}?limit=5&after={after}")).is(200);
+        assert_eq!(page["data"][0]["position"], 11);
+    }
+    let page = server.get(&format!("{INBOX}?limit=1000&after={next}")).is(200);
     assert_eq!(page["data"].as_array().unwrap().len(), 15);
-    assert_eq!(page["meta"]["next_after"], 25);
+    let end = page["meta"]["next_after"].as_str().unwrap().to_owned();
+    assert_eq!(page["data"][14]["cursor"], end.as_str());
     assert_eq!(page["meta"]["at_end"], true);
     // At the end it is asked again from the same place; whoever waits is told at once.
-    let page = server.get(&format!("{INBOX}?after=25")).is(200);
-    assert_eq!((&page["data"], &page["meta"]["next_after"]), (&json!([]), &json!(25)));
+    let page = server.get(&format!("{INBOX}?after={end}")).is(200);
+    assert_eq!((&page["data"], &page["meta"]["next_after"]), (&json!([]), &json!(end)));
     let waited = std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| server.get(&format!("{INBOX}?after=25&wait=30")).is(200));
+        let waiting = scope.spawn(|| server.get(&format!("{INBOX}?after={end}&wait=30")).is(200));
         server.ingest(&envelope("late")).is(202);
         waiting.join().unwrap()
     });
     assert_eq!(waited["data"][0]["envelope"]["event"]["external_event_id"], "late");
-    for bad in ["after=-1", "after=x", "limit=0", "limit=1001", "wait=31", "since=yesterday", "x=1"]
+    for bad in
+        ["after=-1", "after=1.x", "limit=0", "limit=1001", "wait=31", "since=yesterday", "x=1"]
     {
         server.get(&format!("{INBOX}?{bad}")).refused(400, "bad_request");
     }
@@ -151,4 +162,57 @@ fn what_is_past_its_retention(place: &Place) {
     assert_ne!(new["request_id"], id.as_str());
     // Positions go on where they were.
     assert_eq!(server.inbox()[0]["position"], 2);
+}
+
+/// Three events, a backup, two more that are read, the restore, and three new ones.
+fn a_reader_notices_that_the_inbox_was_restored(place: &Place) {
+    let server = place.serve(&[]);
+    let read = |after: &str| server.get(&format!("{INBOX}?after={after}"));
+    let next = |page: &Value| page["meta"]["next_after"].as_str().unwrap().to_owned();
+    let ids = |page: &Value| {
+        let messages = page["data"].as_array().unwrap().iter();
+        messages
+            .map(|it| it["envelope"]["event"]["external_event_id"].clone())
+            .collect::<Vec<Value>>()
+    };
+    server.batch(&[envelope("a"), envelope("b"), envelope("c")]).is(202);
+    let third = next(&read("0").is(200));
+    server.batch(&[envelope("d"), envelope("e")]).is(202);
+    let fifth = next(&read(&third).is(200));
+    // Whoever waits is told at once, too.
+    let told = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| read(&format!("{fifth}&wait=30")));
+        place.execute("DELETE FROM message_inbox WHERE position > 3");
+        place.execute(
+            "DELETE FROM ingest_dedupe
+             WHERE request_id NOT IN (SELECT request_id FROM message_inbox)",
+        );
+        place.execute(
+            "UPDATE inbox_position SET last = 3,
+             last_id = (SELECT request_id FROM message_inbox WHERE position = 3)",
+        );
+        waiting.join().unwrap().refused(409, "cursor_diverged")
+    });
+    let expected = json!({
+        "error": "cursor_diverged", "message": told["message"], "code": "SW008", "after": fifth,
+        "last": 3, "trimmed": 0
+    });
+    assert_eq!(told, expected);
+    read("50").refused(409, "cursor_diverged");
+    let words = json!({ "name": "inbox.list", "arguments": { "after": fifth } });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": words });
+    let called = server.post("/mcp", &call).is(200);
+    assert!(called.to_string().contains("cursor_diverged"), "{called}");
+
+    let adopted = place.tenure(&["store", "adopt", "--yes", "--json"]).json();
+    let floor = adopted["inbox_floor"].as_i64().unwrap();
+    server.batch(&[envelope("x"), envelope("y"), envelope("z")]).is(202);
+    read(&fifth).refused(409, "cursor_diverged");
+    for after in [third.as_str(), "5"] {
+        let page = read(after).is(200);
+        assert_eq!(ids(&page), ["x", "y", "z"]);
+        assert_eq!(page["data"][0]["position"], floor + 1);
+    }
+    let text = place.tenure(&["store", "adopt", "--yes"]).ok();
+    assert!(text.contains("\nthe inbox goes on above position "), "{text}");
 }

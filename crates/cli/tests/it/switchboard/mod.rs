@@ -275,11 +275,11 @@ impl Server {
     /// The whole inbox, page by page, in its order.
     #[track_caller]
     pub fn inbox(&self) -> Vec<Value> {
-        let (mut all, mut after) = (Vec::new(), 0);
+        let (mut all, mut after) = (Vec::new(), "0".to_owned());
         loop {
             let page = self.get(&format!("{INBOX}?limit=1000&after={after}")).is(200);
             all.extend(page["data"].as_array().unwrap().iter().cloned());
-            after = page["meta"]["next_after"].as_i64().unwrap();
+            after = page["meta"]["next_after"].as_str().unwrap().to_owned();
             if page["meta"]["at_end"] == true {
                 return all;
             }

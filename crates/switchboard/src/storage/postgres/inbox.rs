@@ -3,21 +3,23 @@
 use std::time::SystemTime;
 
 use tenure_core::StoreError;
+use tenure_wire::ingest::Cursor;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::value::{column, count, from_micros, missing, to_micros};
 use super::{Parameter, Postgres};
-use crate::storage::{Found, InboxPage, InboxQuery, Message};
+use crate::storage::inbox::Place;
+use crate::storage::{Found, InboxPage, InboxQuery, InboxRead, Message};
 
 impl Postgres {
-    pub(super) async fn read_inbox(&self, query: &InboxQuery) -> Result<InboxPage, StoreError> {
+    pub(super) async fn read_inbox(&self, query: &InboxQuery) -> Result<InboxRead, StoreError> {
         let limit = count(query.limit);
         let at = |micros: Option<i64>| micros.map(from_micros);
         let (since, until) = (at(query.since), at(query.until));
         let mut parameters: Vec<Parameter<'_>> = vec![
-            (&query.after, Type::INT8),
+            (&query.after.position, Type::INT8),
             (&limit, Type::INT8),
             (&query.channel, Type::TEXT),
             (&query.provider, Type::TEXT),
@@ -34,6 +36,12 @@ impl Postgres {
         page(query, &self.data.query(statement, &parameters).await?)
     }
 
+    pub(super) async fn adopt_inbox(&self, by: &str) -> Result<i64, StoreError> {
+        let parameters: [Parameter<'_>; 1] = [(&by, Type::TEXT)];
+        let rows = self.data.query(&self.statements.inbox_adopt, &parameters).await?;
+        column(rows.first().ok_or_else(missing)?, 0).map_err(StoreError::or_happened)
+    }
+
     pub(super) async fn show_message(&self, request_id: Uuid) -> Result<Found, StoreError> {
         let parameters: [Parameter<'_>; 1] = [(&request_id, Type::UUID)];
         let rows = self.data.query(&self.statements.inbox_show, &parameters).await?;
@@ -48,24 +56,24 @@ impl Postgres {
 }
 
 /// The bounds stand in every row; a page without messages is one row with nothing else.
-fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxPage, StoreError> {
-    let last_row = rows.last().ok_or_else(missing)?;
-    let (last, upto): (i64, i64) = (column(last_row, 0)?, column(last_row, 2)?);
-    let more: Option<bool> = column(last_row, 3)?;
+fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, StoreError> {
+    let row = rows.last().ok_or_else(missing)?;
+    let (last, trimmed, floor) = (column(row, 0)?, column(row, 1)?, column(row, 16)?);
+    let place = Place { last, floor, trimmed, at: column(row, 17)? };
+    if let Err(diverged) = place.check(query.after) {
+        return Ok(InboxRead::Diverged(diverged));
+    }
+    let upto = Cursor::new(column(row, 2)?, column(row, 18)?);
+    let more: Option<bool> = column(row, 3)?;
     let messages: Vec<Message> =
         rows.iter().filter_map(|row| message(row).transpose()).collect::<Result<_, _>>()?;
     // A page that is full was cut at its last message; another one looked at everything up to the
     // bound.
     let is_cut = more.unwrap_or(false) || messages.len() >= query.limit;
-    let looked_at =
-        if is_cut { messages.last().map(|message| message.position) } else { Some(upto) };
-    let next_after = looked_at.unwrap_or(query.after).max(query.after);
-    Ok(InboxPage {
-        messages,
-        next_after,
-        at_end: next_after >= last,
-        trimmed: column(last_row, 1)?,
-    })
+    let cut = messages.last().filter(|_| is_cut);
+    let next_after = cut.map_or(upto, |it| Cursor::new(it.position, Some(it.request_id)));
+    let at_end = next_after.position >= last;
+    Ok(InboxRead::Page(InboxPage { messages, next_after, at_end, trimmed }))
 }
 
 /// From the fifth column on.

@@ -27,7 +27,7 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::{
-    Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxPage, InboxQuery, Keep,
+    Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxQuery, InboxRead, Keep,
     KeptLetter, Measured, NewToken, Posted, Pruned, Resolve, Resolved, Settled, Standing, Storage,
     Submission, Tick, Token, TokenAudit, Usage, When,
 };
@@ -55,13 +55,15 @@ const HISTORY: History = History {
             name: "connectors",
             sql: include_str!("migrations/0002_connectors.sql"),
         },
+        Migration { number: 3, name: "clock", sql: include_str!("migrations/0003_clock.sql") },
         Migration {
-            number: 3,
-            name: "clock",
+            number: 4,
+            name: "cursors",
             sql: concat!(
-                include_str!("migrations/0003_clock.sql"),
+                include_str!("migrations/0004_cursors.sql"),
                 include_str!("sql/routine/switchboard_clock.sql"),
                 include_str!("sql/routine/ingest_gate.sql"),
+                include_str!("sql/routine/inbox_jump.sql"),
                 include_str!("sql/routine/ingest_commit.sql"),
                 include_str!("sql/routine/inbox_endpoint.sql"),
                 include_str!("sql/routine/inbox_prune.sql"),
@@ -153,6 +155,9 @@ pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> Result<Postgr
     };
     // Without a day of its own a beat is kept, too; and it is tried again every minute.
     let _ = postgres.make_days(When::Now).await;
+    // A server that does not tell its timeline is taken as it is. Of one that is known to tell it,
+    // each commit asks again.
+    let _ = postgres.data.query(&postgres.statements.inbox_recognise, &[]).await;
     Ok(postgres)
 }
 
@@ -180,7 +185,7 @@ impl Storage for Postgres {
         self.commit_group(group).await
     }
 
-    async fn inbox(&self, query: &InboxQuery) -> Result<InboxPage, StoreError> {
+    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, StoreError> {
         self.read_inbox(query).await
     }
 
@@ -190,6 +195,10 @@ impl Storage for Postgres {
 
     async fn last_position(&self) -> Result<i64, StoreError> {
         self.value(&self.statements.inbox_last).await
+    }
+
+    async fn adopt(&self, by: &str) -> Result<i64, StoreError> {
+        self.adopt_inbox(by).await
     }
 
     async fn fences(&self, after: &str, limit: usize) -> Result<Vec<Standing>, StoreError> {

@@ -22,6 +22,8 @@ statements! {
     inbox_endpoint: "SELECT * FROM tenure.inbox_endpoint($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     inbox_show: include_str!("sql/inbox/show.sql"),
     inbox_last: include_str!("sql/inbox/last.sql"),
+    inbox_recognise: include_str!("sql/inbox/recognise.sql"),
+    inbox_adopt: "SELECT tenure.inbox_jump($1, 'the store was adopted')",
     inbox_prune: "SELECT tenure.inbox_prune($1)",
     dedupe_prune: include_str!("sql/dedupe/prune.sql"),
     fence_list: include_str!("sql/fence/list.sql"),

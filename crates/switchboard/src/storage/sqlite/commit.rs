@@ -26,7 +26,8 @@ pub(super) fn commit(
     let counted = group.iter().filter(|sent| ended(sent).is_none());
     let standings = raise(db, counted.filter_map(|sent| sent.fence.as_ref()), now)?;
     let stamp = clock::stamp(db, now)?;
-    let first = inbox::bounds(db)?.last;
+    let bounds = inbox::bounds(db)?;
+    let first = bounds.last.max(bounds.floor);
     let mut last = first;
     let mut settled = Vec::with_capacity(group.len());
     for sent in group {
@@ -39,7 +40,9 @@ pub(super) fn commit(
         });
     }
     if last > first {
-        execute(db, "UPDATE inbox_position SET last = ?1", [last])?;
+        let sql = "UPDATE inbox_position SET last = ?1,
+            last_id = (SELECT request_id FROM message_inbox WHERE position = ?1)";
+        execute(db, sql, [last])?;
     }
     Ok(settled)
 }

@@ -2,12 +2,13 @@
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
-use tenure_wire::ingest::Event;
+use tenure_wire::ingest::{Cursor, Event};
 use uuid::Uuid;
 
-use super::super::{Found, InboxPage, InboxQuery, Message};
+use super::super::inbox::Place as Asked;
+use super::super::{Found, InboxPage, InboxQuery, InboxRead, Message};
 use super::commit::uuid;
-use super::{execute, first};
+use super::{execute, first, token};
 
 /// So many rows are looked at for a page.
 const LOOKED: usize = 10_000;
@@ -18,15 +19,61 @@ const COLUMNS: &str = "position, request_id, received_at, source_channel, source
     source_endpoint_identity, source_sender_identity, source_thread_identity, dedupe_key,
     authenticated_token_id, lifecycle_state, envelope";
 
+/// A new incarnation begins at a full second of Unix time in microseconds, and at least so far
+/// above what is known: no inbox takes a million messages a second, so no reader has seen more.
+const JUMP: i64 = 1_000_000;
+/// A clock beyond the year 2112 is wrong: positions stay far below 2^53.
+const LATEST: i64 = 1 << 52;
+
 /// The ends of the inbox.
 pub(super) struct Bounds {
     pub(super) last: i64,
-    pub(super) trimmed: i64,
+    pub(super) floor: i64,
+    trimmed: i64,
+    last_id: Option<Uuid>,
+    trimmed_id: Option<Uuid>,
 }
 
 pub(super) fn bounds(db: &Connection) -> rusqlite::Result<Bounds> {
-    db.prepare_cached("SELECT last, trimmed FROM inbox_position")?
-        .query_row([], |row| Ok(Bounds { last: row.get(0)?, trimmed: row.get(1)? }))
+    let sql = "SELECT last, floor, trimmed, last_id, trimmed_id FROM inbox_position";
+    let id = |bytes: Option<[u8; 16]>| bytes.map(Uuid::from_bytes);
+    db.prepare_cached(sql)?.query_row([], |row| {
+        Ok(Bounds {
+            last: row.get(0)?,
+            floor: row.get(1)?,
+            trimmed: row.get(2)?,
+            last_id: id(row.get(3)?),
+            trimmed_id: id(row.get(4)?),
+        })
+    })
+}
+
+/// The message at a position, also when its row is gone and it is at one of the ends.
+fn at(db: &Connection, bounds: &Bounds, position: i64) -> rusqlite::Result<Option<Uuid>> {
+    let sql = "SELECT request_id FROM message_inbox WHERE position = ?1";
+    Ok(match first(db, sql, [position], |row| uuid(row, 0))? {
+        Some(id) => Some(id),
+        None if position == bounds.last => bounds.last_id,
+        None if position == bounds.trimmed => bounds.trimmed_id,
+        None => None,
+    })
+}
+
+fn jump(known: i64, now: i64) -> i64 {
+    let now = now.clamp(0, LATEST);
+    (now - now % JUMP + JUMP).max(known + JUMP)
+}
+
+/// Starts a new incarnation.
+pub(super) fn adopt(db: &Connection, by: &str, now: i64) -> rusqlite::Result<i64> {
+    let Bounds { last, floor, .. } = bounds(db)?;
+    let floor = jump(last.max(floor), now);
+    execute(db, "UPDATE inbox_position SET floor = ?1", [floor])?;
+    let metadata = serde_json::json!({ "last": last, "floor": floor });
+    let reason = "the store was adopted";
+    let entry = token::Entry { token_id: "inbox", action: "inbox_adopt", by, reason, metadata };
+    token::record(db, &entry, now)?;
+    Ok(floor)
 }
 
 /// What a message has beside its event.
@@ -60,9 +107,14 @@ pub(super) fn add(db: &Connection, place: &Place<'_>, event: &Event) -> rusqlite
     Ok(())
 }
 
-pub(super) fn page(db: &Connection, query: &InboxQuery) -> rusqlite::Result<InboxPage> {
-    let Bounds { last, trimmed } = bounds(db)?;
-    let mut parameters = vec![Value::from(query.after)];
+pub(super) fn page(db: &Connection, query: &InboxQuery) -> rusqlite::Result<InboxRead> {
+    let bounds = bounds(db)?;
+    let Bounds { last, floor, trimmed, .. } = bounds;
+    let asked = Asked { last, floor, trimmed, at: at(db, &bounds, query.after.position)? };
+    if let Err(diverged) = asked.check(query.after) {
+        return Ok(InboxRead::Diverged(diverged));
+    }
+    let mut parameters = vec![Value::from(query.after.position)];
     let mut sql = format!("SELECT {COLUMNS} FROM message_inbox WHERE position > ?1");
     if let Some(endpoint) = &query.endpoint_identity {
         parameters.push(Value::from(endpoint.clone()));
@@ -76,19 +128,19 @@ pub(super) fn page(db: &Connection, query: &InboxQuery) -> rusqlite::Result<Inbo
     let (mut looked, mut bytes) = (0, 0);
     while let Some(row) = rows.next()? {
         if page.messages.len() >= query.limit || bytes > PAGE_BYTES || looked >= LOOKED {
-            return Ok(page);
+            return Ok(InboxRead::Page(page));
         }
         looked += 1;
-        page.next_after = row.get(0)?;
+        page.next_after = Cursor::new(row.get(0)?, Some(uuid(row, 1)?));
         if matches(row, query)? {
             let message = read(row)?;
             bytes += message.envelope.len();
             page.messages.push(message);
         }
     }
-    page.next_after = query.after.max(last);
+    page.next_after = Cursor::new(last, at(db, &bounds, last)?);
     page.at_end = true;
-    Ok(page)
+    Ok(InboxRead::Page(page))
 }
 
 /// Looks at no more columns than it needs to: the envelope may be long.

@@ -29,7 +29,7 @@ use tenure_store::{BootClock, IfAbsent};
 use uuid::Uuid;
 
 use super::{
-    Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxPage, InboxQuery, Keep,
+    Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxQuery, InboxRead, Keep,
     KeptLetter, Measured, NewToken, Posted, Pruned, Resolve, Resolved, Settled, Standing, Storage,
     Submission, Tick, Token, TokenAudit, Usage, When,
 };
@@ -44,6 +44,7 @@ const HISTORY: History = History {
             sql: include_str!("migrations/0002_connectors.sql"),
         },
         Migration { number: 3, name: "clock", sql: include_str!("migrations/0003_clock.sql") },
+        Migration { number: 4, name: "cursors", sql: include_str!("migrations/0004_cursors.sql") },
     ],
 };
 
@@ -136,7 +137,7 @@ impl Storage for Sqlite {
         Ok(settled)
     }
 
-    async fn inbox(&self, query: &InboxQuery) -> Result<InboxPage, StoreError> {
+    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, StoreError> {
         let query = query.clone();
         self.read(move |db, _| inbox::page(db, &query)).await
     }
@@ -147,6 +148,11 @@ impl Storage for Sqlite {
 
     async fn last_position(&self) -> Result<i64, StoreError> {
         self.read(|db, _| Ok(inbox::bounds(db)?.last)).await
+    }
+
+    async fn adopt(&self, by: &str) -> Result<i64, StoreError> {
+        let by = by.to_owned();
+        self.write(move |db, now| inbox::adopt(db, &by, now)).await
     }
 
     async fn fences(&self, after: &str, limit: usize) -> Result<Vec<Standing>, StoreError> {

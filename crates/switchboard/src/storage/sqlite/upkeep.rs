@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::super::{Keep, Pruned};
-use super::{clock, execute, inbox};
+use super::{clock, execute};
 
 /// So many rows of a kind are taken away at a time.
 const STEP: i64 = 1_000;
@@ -51,13 +51,13 @@ fn messages(db: &Connection, before: i64) -> rusqlite::Result<usize> {
     let sql = "DELETE FROM message_inbox WHERE position <= (SELECT max(position) FROM
             (SELECT position, received_at FROM message_inbox ORDER BY position LIMIT ?2)
             WHERE received_at < ?1)
-        RETURNING position";
+        RETURNING position, request_id";
     let mut statement = db.prepare_cached(sql)?;
-    let gone = statement.query_map((before, STEP), |row| row.get(0))?;
-    let gone: Vec<i64> = gone.collect::<rusqlite::Result<_>>()?;
+    let gone = statement.query_map((before, STEP), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let gone: Vec<(i64, [u8; 16])> = gone.collect::<rusqlite::Result<_>>()?;
     if let Some(newest) = gone.iter().max() {
-        let trimmed = inbox::bounds(db)?.trimmed.max(*newest);
-        execute(db, "UPDATE inbox_position SET trimmed = ?1", [trimmed])?;
+        let sql = "UPDATE inbox_position SET trimmed = ?1, trimmed_id = ?2 WHERE trimmed < ?1";
+        execute(db, sql, *newest)?;
     }
     Ok(gone.len())
 }

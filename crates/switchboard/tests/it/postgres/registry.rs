@@ -5,17 +5,18 @@ use std::sync::Arc;
 use tenure_core::Code;
 use tenure_store::IfAbsent;
 use tenure_switchboard::storage::{
-    Beat, Beaten, ConnectorQuery, Ended, HistoryKeep, HistoryQuery, Measured, Outcomes, Period,
-    Step, Storage, Tidied, When, postgres,
+    Beat, Beaten, ConnectorQuery, Ended, HistoryKeep, HistoryQuery, InboxQuery, Measured, Outcomes,
+    Period, Step, Storage, Tidied, When, postgres,
 };
 use tenure_wire::heartbeat::Health;
+use tenure_wire::ingest::Cursor;
 use testkit::{TEST_POSTGRES, service};
 use tokio::task::JoinSet;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::place::Place;
-use crate::storage::kit::{commit_one, event, inbox, make_token, sent};
+use crate::storage::kit::{commit_one, event, inbox, make_token, read_page, sent};
 use crate::storage::outcome::message;
 use crate::storage::told::{
     DAY, HOUR, MIDNIGHT, MINUTE, SECOND, beat, bot, connector, count, counters, epoch, hear,
@@ -309,6 +310,10 @@ async fn an_older_store_is_brought_up_to_date() {
     let (one, other) = tokio::join!(open(), open());
     let (one, other): (Arc<dyn Storage>, Arc<dyn Storage>) = (Arc::new(one), Arc::new(other));
     let message = inbox(&other).await.remove(0);
+    // Its cursor has the tag that it has from now on.
+    let query = InboxQuery { limit: 9, ..InboxQuery::default() };
+    let next = read_page(&one, &query).await.next_after;
+    assert_eq!(next, Cursor::new(1, Some(message.request_id)));
     let outcomes = Outcomes {
         request_id: message.request_id,
         connector_type: "telegram_bot".to_owned(),

@@ -3,18 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tenure_switchboard::storage::{Found, InboxQuery, Keep};
-use tenure_wire::ingest::Event;
+use tenure_switchboard::storage::{Diverged, Found, InboxQuery, Keep};
+use tenure_wire::ingest::{Cursor, Event};
 use uuid::Uuid;
 
 use super::kit::{
-    DAY, HOUR, commit_one, event, follow, inbox, make_token, micros, named, positions, sent,
-    with_token,
+    DAY, HOUR, commit_one, diverged, event, follow, inbox, make_token, micros, named, positions,
+    read_page, sent, with_token,
 };
 use crate::place::Place;
 
 fn query(limit: usize) -> InboxQuery {
     InboxQuery { limit, ..InboxQuery::default() }
+}
+
+fn from(after: impl Into<Cursor>) -> InboxQuery {
+    InboxQuery { after: after.into(), ..query(1_000) }
 }
 
 fn text(wanted: &str) -> Option<String> {
@@ -53,18 +57,19 @@ pub async fn a_message_has_everything(place: Place) {
 pub async fn pages_lead_to_the_end(place: Place) {
     fill(&place, 7).await;
     assert_eq!(positions(&follow(&place.storage, query(3)).await), [1, 2, 3, 4, 5, 6, 7]);
-    let page = place.storage.inbox(&query(3)).await.unwrap();
-    assert_eq!((page.next_after, page.at_end, page.trimmed), (3, false, 0));
-    let page = place.storage.inbox(&InboxQuery { after: 6, ..query(3) }).await.unwrap();
-    assert_eq!((positions(&page.messages), page.next_after, page.at_end), (vec![7], 7, true));
+    let page = read_page(&place.storage, &query(3)).await;
+    assert_eq!((page.next_after.position, page.at_end, page.trimmed), (3, false, 0));
+    let page = read_page(&place.storage, &from(6)).await;
+    let next = page.next_after.position;
+    assert_eq!((positions(&page.messages), next, page.at_end), (vec![7], 7, true));
 }
 
 pub async fn an_exact_page_is_at_the_end(place: Place) {
-    let page = place.storage.inbox(&query(3)).await.unwrap();
-    assert_eq!((page.messages.len(), page.next_after, page.at_end), (0, 0, true));
+    let page = read_page(&place.storage, &query(3)).await;
+    assert_eq!((page.messages.len(), page.next_after.position, page.at_end), (0, 0, true));
     fill(&place, 3).await;
-    let page = place.storage.inbox(&query(3)).await.unwrap();
-    assert_eq!((page.messages.len(), page.next_after, page.at_end), (3, 3, true));
+    let page = read_page(&place.storage, &query(3)).await;
+    assert_eq!((page.messages.len(), page.next_after.position, page.at_end), (3, 3, true));
 }
 
 pub async fn each_filter_filters(place: Place) {
@@ -89,9 +94,9 @@ pub async fn each_filter_filters(place: Place) {
         InboxQuery { thread_identity: text("other"), ..query(10) },
     ];
     for (number, query) in filters.iter().enumerate() {
-        let page = place.storage.inbox(query).await.unwrap();
+        let page = read_page(&place.storage, query).await;
         assert_eq!(positions(&page.messages), [number as i64 + 2], "{query:?}");
-        assert_eq!((page.next_after, page.at_end), (6, true), "{query:?}");
+        assert_eq!((page.next_after.position, page.at_end), (6, true), "{query:?}");
     }
     place.age("message_inbox", "received_at", HOUR, "position <= 3").await;
     let received_at = inbox(&place.storage).await[3].received_at;
@@ -110,7 +115,7 @@ pub async fn filters_go_together(place: Place) {
     }
     let both = InboxQuery { endpoint_identity: text("y"), sender_identity: text("b"), ..query(1) };
     assert_eq!(positions(&follow(&place.storage, both.clone()).await), [2, 8]);
-    let after = InboxQuery { after: 2, ..both };
+    let after = InboxQuery { after: 2.into(), ..both };
     assert_eq!(positions(&follow(&place.storage, after).await), [8]);
 }
 
@@ -120,8 +125,8 @@ pub async fn a_bounded_number_is_looked_at(place: Place) {
     rare.sender_identity = "rare".to_owned();
     commit_one(&place.storage, sent([rare])).await;
     let rare = InboxQuery { sender_identity: text("rare"), ..query(10) };
-    let page = place.storage.inbox(&rare).await.unwrap();
-    assert_eq!((page.messages.len(), page.next_after, page.at_end), (0, 10_000, false));
+    let page = read_page(&place.storage, &rare).await;
+    assert_eq!((page.messages.len(), page.next_after.position, page.at_end), (0, 10_000, false));
     assert_eq!(positions(&follow(&place.storage, rare).await), [10_006]);
 }
 
@@ -130,7 +135,7 @@ pub async fn a_page_ends_with_its_bytes(place: Place) {
         let name = format!("{number}{}", "x".repeat(1 << 20));
         commit_one(&place.storage, named(&[&name])).await;
     }
-    let page = place.storage.inbox(&query(10)).await.unwrap();
+    let page = read_page(&place.storage, &query(10)).await;
     // Four have a few bytes more than 4 MiB.
     assert_eq!((positions(&page.messages), page.at_end), (vec![1, 2, 3, 4], false));
     assert_eq!(positions(&follow(&place.storage, query(10)).await), [1, 2, 3, 4, 5, 6]);
@@ -140,9 +145,9 @@ pub async fn behind_the_end(place: Place) {
     fill(&place, 2).await;
     for after in [5, i64::MAX] {
         for endpoint_identity in [None, text("bot")] {
-            let query = InboxQuery { after, endpoint_identity, ..query(10) };
-            let page = place.storage.inbox(&query).await.unwrap();
-            assert_eq!((page.messages.len(), page.next_after, page.at_end), (0, after, true));
+            let query = InboxQuery { endpoint_identity, ..from(after) };
+            let found = diverged(&place.storage, &query).await;
+            assert_eq!(found, Diverged { last: 2, trimmed: 0 });
         }
     }
 }
@@ -170,10 +175,10 @@ pub async fn readers_see_positions_in_order(place: Place) {
     let follower = {
         let (storage, done) = (other.clone(), done.clone());
         tokio::spawn(async move {
-            let (mut seen, mut after) = (Vec::new(), 0);
+            let (mut seen, mut after) = (Vec::new(), Cursor::default());
             loop {
                 let is_last = done.load(Ordering::SeqCst);
-                let page = storage.inbox(&InboxQuery { after, ..query(7) }).await.unwrap();
+                let page = read_page(&storage, &InboxQuery { after, ..query(7) }).await;
                 seen.extend(positions(&page.messages));
                 after = page.next_after;
                 if page.at_end && is_last {
@@ -197,4 +202,133 @@ pub async fn readers_see_positions_in_order(place: Place) {
     }
     done.store(true, Ordering::SeqCst);
     assert_eq!(follower.await.unwrap(), (1..=80).collect::<Vec<_>>());
+}
+
+pub async fn a_cursor_names_its_message(place: Place) {
+    fill(&place, 4).await;
+    let ids: Vec<Uuid> = inbox(&place.storage).await.iter().map(|it| it.request_id).collect();
+    let cursor = |position: usize| Cursor::new(position as i64, Some(ids[position - 1]));
+    let all = [None, text("bot")];
+    for endpoint_identity in &all {
+        let asked = |after: Cursor| InboxQuery {
+            endpoint_identity: endpoint_identity.clone(),
+            ..from(after)
+        };
+        let first = read_page(&place.storage, &InboxQuery { limit: 2, ..asked(0.into()) }).await;
+        assert_eq!(first.next_after, cursor(2));
+        let rest = read_page(&place.storage, &asked(first.next_after)).await;
+        assert_eq!((positions(&rest.messages), rest.next_after), (vec![3, 4], cursor(4)));
+        let end = read_page(&place.storage, &asked(rest.next_after)).await;
+        assert_eq!((end.messages.len(), end.next_after, end.at_end), (0, cursor(4), true));
+        // Nothing matches, and yet it is known how far it looked.
+        let none = InboxQuery { sender_identity: text("nobody"), ..asked(cursor(1)) };
+        assert_eq!(read_page(&place.storage, &none).await.next_after, cursor(4));
+        for (position, other) in [(2, 1), (4, 3), (1, 4)] {
+            let wrong = Cursor { position, ..cursor(other) };
+            let found = diverged(&place.storage, &asked(wrong)).await;
+            assert_eq!(found, Diverged { last: 4, trimmed: 0 });
+        }
+    }
+}
+
+/// Who came as far as a message that retention has taken is still recognised.
+pub async fn a_cursor_outlives_its_message(place: Place) {
+    fill(&place, 3).await;
+    let read = read_page(&place.storage, &query(10)).await;
+    let (first, last) = (Cursor::new(1, Some(read.messages[0].request_id)), read.next_after);
+    let wrong = Cursor { position: 3, ..first };
+    place.age("message_inbox", "received_at", 2 * DAY, "position > 0").await;
+    let keep = Keep { bodies: micros(DAY), keys: micros(2 * DAY) };
+    place.storage.prune(keep).await.unwrap();
+    for new in [vec![], vec![4]] {
+        if !new.is_empty() {
+            commit_one(&place.storage, named(&["new"])).await;
+        }
+        for endpoint_identity in [None, text("bot")] {
+            let asked = |after: Cursor| InboxQuery {
+                endpoint_identity: endpoint_identity.clone(),
+                ..from(after)
+            };
+            let found = read_page(&place.storage, &asked(last)).await;
+            assert_eq!((positions(&found.messages), found.trimmed), (new.clone(), 3));
+            assert!(!new.is_empty() || found.next_after == last);
+            diverged(&place.storage, &asked(wrong)).await;
+            // Of what is gone nothing can be compared; `trimmed` tells that something is missing.
+            let behind = read_page(&place.storage, &asked(first)).await;
+            assert_eq!((positions(&behind.messages), behind.trimmed), (new.clone(), 3));
+        }
+    }
+}
+
+/// Takes away what came after a position, as the restore of a backup does.
+async fn restore(place: &Place, last: i64) {
+    place.execute(&format!("DELETE FROM message_inbox WHERE position > {last}")).await;
+    let keys = "DELETE FROM ingest_dedupe
+        WHERE request_id NOT IN (SELECT request_id FROM message_inbox)";
+    place.execute(keys).await;
+    let row = format!(
+        "UPDATE inbox_position SET last = {last},
+            last_id = (SELECT request_id FROM message_inbox WHERE position = {last})"
+    );
+    place.execute(&row).await;
+}
+
+/// Three messages, a backup, two more, and the restore: cursors at the third and the fifth.
+async fn restored(place: &Place) -> (Cursor, Cursor) {
+    commit_one(&place.storage, named(&["a", "b", "c"])).await;
+    let third = read_page(&place.storage, &query(10)).await.next_after;
+    commit_one(&place.storage, named(&["d", "e"])).await;
+    let fifth = read_page(&place.storage, &from(third)).await.next_after;
+    restore(place, 3).await;
+    (third, fifth)
+}
+
+pub async fn a_restore_is_noticed_by_the_cursor(place: Place) {
+    let (third, fifth) = restored(&place).await;
+    let lost = Diverged { last: 3, trimmed: 0 };
+    assert_eq!(diverged(&place.storage, &from(fifth)).await, lost);
+    assert_eq!(diverged(&place.storage, &from(5)).await, lost);
+    assert!(read_page(&place.storage, &from(third)).await.at_end);
+    commit_one(&place.storage, named(&["x", "y", "z"])).await;
+    let other = Diverged { last: 6, trimmed: 0 };
+    assert_eq!(diverged(&place.storage, &from(fifth)).await, other);
+    assert_eq!(positions(&read_page(&place.storage, &from(third)).await.messages), [4, 5, 6]);
+}
+
+pub async fn an_adopted_inbox_goes_on_far_above(place: Place) {
+    let (third, fifth) = restored(&place).await;
+    let floor = place.storage.adopt("me").await.unwrap();
+    // A full second of this century.
+    assert!(floor > 1_577_836_800_000_000 && floor % 1_000_000 == 0, "{floor}");
+    diverged(&place.storage, &from(fifth)).await;
+    diverged(&place.storage, &from(floor + 1)).await;
+    for after in [third, 5.into(), floor.into()] {
+        let end = read_page(&place.storage, &from(after)).await;
+        assert_eq!((end.messages.len(), end.next_after, end.at_end), (0, third, true));
+    }
+    commit_one(&place.storage, named(&["x", "y", "z"])).await;
+    let new = [floor + 1, floor + 2, floor + 3];
+    diverged(&place.storage, &from(fifth)).await;
+    for endpoint_identity in [None, text("bot")] {
+        // A bare position is below everything new.
+        for after in [third, 5.into()] {
+            let asked = InboxQuery { endpoint_identity: endpoint_identity.clone(), ..from(after) };
+            assert_eq!(positions(&read_page(&place.storage, &asked).await.messages), new);
+        }
+        // Page by page nobody has to cross what was left out.
+        let steps = InboxQuery { endpoint_identity, ..query(1) };
+        let all = [&[1, 2, 3][..], &new].concat();
+        assert_eq!(positions(&follow(&place.storage, steps).await), all);
+    }
+    let nobody = InboxQuery { sender_identity: text("nobody"), ..query(10) };
+    assert_eq!(follow(&place.storage, nobody).await, []);
+    place.age("message_inbox", "received_at", 2 * DAY, "position <= 3").await;
+    place.storage.prune(Keep { bodies: micros(DAY), keys: micros(2 * DAY) }).await.unwrap();
+    let rest = read_page(&place.storage, &from(third)).await;
+    assert_eq!((positions(&rest.messages), rest.trimmed), (new.to_vec(), 3));
+    assert!(place.storage.adopt("me").await.unwrap() >= floor + 1_000_000);
+    let trail = place.storage.audit(Some("inbox"), 9).await.unwrap();
+    assert_eq!((trail.len(), trail[1].action_type.as_str()), (2, "inbox_adopt"));
+    let metadata: serde_json::Value = serde_json::from_str(&trail[1].metadata).unwrap();
+    assert_eq!(metadata, serde_json::json!({ "last": 3, "floor": floor }));
 }

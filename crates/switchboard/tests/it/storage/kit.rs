@@ -6,8 +6,8 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tenure_core::{DutyKey, Epoch, InstanceId};
 use tenure_switchboard::storage::{
-    Attempt, DeadLetter, Fence, InboxQuery, Item, Message, NewToken, Outcome, Scope, Settled,
-    Storage, Submission,
+    Attempt, DeadLetter, Diverged, Fence, InboxPage, InboxQuery, InboxRead, Item, Message,
+    NewToken, Outcome, Scope, Settled, Storage, Submission,
 };
 use tenure_wire::ingest::{Dedupe, Event};
 use uuid::Uuid;
@@ -102,6 +102,22 @@ pub fn is_fenced(settled: &Settled, epoch: u64, instance: &str) {
     }
 }
 
+/// A page of the inbox, to whom the cursor belongs.
+pub async fn read_page(storage: &Arc<dyn Storage>, query: &InboxQuery) -> InboxPage {
+    match storage.inbox(query).await.unwrap() {
+        InboxRead::Page(page) => page,
+        other => panic!("{query:?}: {other:?}"),
+    }
+}
+
+/// The inbox is not the one that the cursor comes from.
+pub async fn diverged(storage: &Arc<dyn Storage>, query: &InboxQuery) -> Diverged {
+    match storage.inbox(query).await.unwrap() {
+        InboxRead::Diverged(inbox) => inbox,
+        other => panic!("{query:?}: {other:?}"),
+    }
+}
+
 /// Everything in the inbox.
 pub async fn inbox(storage: &Arc<dyn Storage>) -> Vec<Message> {
     follow(storage, InboxQuery { limit: 1000, ..InboxQuery::default() }).await
@@ -111,13 +127,14 @@ pub async fn inbox(storage: &Arc<dyn Storage>) -> Vec<Message> {
 pub async fn follow(storage: &Arc<dyn Storage>, mut query: InboxQuery) -> Vec<Message> {
     let mut messages = Vec::new();
     loop {
-        let page = storage.inbox(&query).await.unwrap();
+        let page = read_page(storage, &query).await;
         assert!(page.messages.len() <= query.limit);
         messages.extend(page.messages);
         if page.at_end {
             return messages;
         }
-        assert!(page.next_after > query.after, "no page stays where it is");
+        let moved = page.next_after.position > query.after.position;
+        assert!(moved, "no page stays where it is");
         query.after = page.next_after;
     }
 }

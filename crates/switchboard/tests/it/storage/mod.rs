@@ -89,6 +89,10 @@ cases! {
         behind_the_end
         found_trimmed_or_nothing
         readers_see_positions_in_order
+        a_cursor_names_its_message
+        a_cursor_outlives_its_message
+        a_restore_is_noticed_by_the_cursor
+        an_adopted_inbox_goes_on_far_above
     }
     letter {
         a_letter_is_kept_once

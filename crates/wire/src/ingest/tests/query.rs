@@ -10,12 +10,12 @@ fn nothing_asks_for_the_start() {
         assert_eq!(inbox_query(query), Ok(InboxWords::default()));
     }
     let words = InboxWords::default();
-    assert_eq!((words.after, words.limit, words.wait), (0, 100, 0));
+    assert_eq!((words.after, words.limit, words.wait), (Cursor::from(0), 100, 0));
 }
 
 #[test]
 fn every_word_is_read() {
-    let query = "after=9223372036854775807&limit=1000&channel=email&provider=gmail\
+    let query = "after=7.0f5d3c1a2b4e&limit=1000&channel=email&provider=gmail\
         &endpoint=gmail%3Auser%3Aa%40b&sender=a+b%2Bc&thread=%E2%82%ac=&wait=30\
         &since=2026-02-15T10:30:00Z&un%74il=2026-02-15T10%3A30%3A00.5%2B01:00";
     let words = inbox_query(query).unwrap();
@@ -23,7 +23,7 @@ fn every_word_is_read() {
     assert_eq!(
         words,
         InboxWords {
-            after: i64::MAX,
+            after: "7.0f5d3c1a2b4e".parse().unwrap(),
             limit: 1_000,
             channel: text("email"),
             provider: text("gmail"),

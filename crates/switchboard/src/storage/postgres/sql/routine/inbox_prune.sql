@@ -7,6 +7,7 @@ DECLARE
     v_cutoff timestamptz;
     v_trimmed bigint;
     v_upto bigint;
+    v_id uuid;
     v_gone bigint;
 BEGIN
     SELECT trimmed INTO STRICT v_trimmed FROM tenure.inbox_position WHERE only_row;
@@ -14,15 +15,17 @@ BEGIN
     FROM tenure.switchboard_clock WHERE only_row;
     -- Up to the last one that is old enough: what lies before it came earlier, also under a clock
     -- that was ahead.
-    SELECT max(s.position) FILTER (WHERE s.received_at < v_cutoff) INTO v_upto FROM (
-        SELECT x.position, x.received_at FROM tenure.message_inbox x
+    SELECT s.position, s.request_id INTO v_upto, v_id FROM (
+        SELECT x.position, x.request_id, x.received_at FROM tenure.message_inbox x
         WHERE x.position > v_trimmed ORDER BY x.position LIMIT 1000
-    ) AS s;
-    IF v_upto IS NULL OR v_upto <= v_trimmed THEN
+    ) AS s
+    WHERE s.received_at < v_cutoff ORDER BY s.position DESC LIMIT 1;
+    IF v_upto IS NULL THEN
         RETURN 0;
     END IF;
     DELETE FROM tenure.message_inbox WHERE position > v_trimmed AND position <= v_upto;
     GET DIAGNOSTICS v_gone = ROW_COUNT;
-    UPDATE tenure.inbox_position SET trimmed = greatest(trimmed, v_upto) WHERE only_row;
+    UPDATE tenure.inbox_position SET trimmed = v_upto, trimmed_id = v_id
+    WHERE only_row AND trimmed < v_upto;
     RETURN v_gone;
 END $$;

@@ -23,6 +23,7 @@ SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     v_last bigint;
+    v_lineage text;
     v_now timestamptz;
     v_gate record;
     v_open boolean[] := array_fill(true, ARRAY[cardinality(p_tokens)]);
@@ -34,7 +35,15 @@ DECLARE
     v_seen record;
     v_stored bigint;
 BEGIN
-    SELECT last INTO STRICT v_last FROM tenure.inbox_position WHERE only_row FOR UPDATE;
+    SELECT greatest(last, floor), lineage INTO STRICT v_last, v_lineage
+    FROM tenure.inbox_position WHERE only_row FOR UPDATE;
+    IF v_lineage IS NOT NULL THEN
+        IF v_lineage <> tenure.inbox_lineage() THEN
+            PERFORM tenure.inbox_recognise();
+            SELECT greatest(last, floor) INTO STRICT v_last
+            FROM tenure.inbox_position WHERE only_row;
+        END IF;
+    END IF;
     FOR v_gate IN SELECT * FROM tenure.ingest_gate(p_tokens, p_duties, p_epochs, p_instances) LOOP
         v_open[v_gate.gate] := false;
         item := v_gate.gate;
@@ -117,7 +126,9 @@ BEGIN
     WHERE v_open[u.gate] AND v_fresh[u.item];
     GET DIAGNOSTICS v_stored = ROW_COUNT;
     IF v_stored > 0 THEN
-        UPDATE tenure.inbox_position SET last = v_last + v_stored WHERE only_row;
+        UPDATE tenure.inbox_position SET last = v_last + v_stored, last_id = (
+            SELECT m.request_id FROM tenure.message_inbox m WHERE m.position = v_last + v_stored)
+        WHERE only_row;
     END IF;
     RETURN QUERY SELECT v_stored, 'stored', NULL::bigint, NULL::text, NULL::timestamptz,
         NULL::uuid, NULL::boolean;

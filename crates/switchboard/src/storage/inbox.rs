@@ -1,0 +1,130 @@
+//! The inbox: what is read, and whether a reader's cursor still belongs to it.
+
+use tenure_wire::ingest::{Cursor, Tag};
+use uuid::Uuid;
+
+/// Which part of the inbox to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InboxQuery {
+    /// Only what comes after this; position 0 from the start.
+    pub after: Cursor,
+    /// At most so many.
+    pub limit: usize,
+    /// Only of this channel, and so on.
+    pub channel: Option<String>,
+    /// Only of this provider.
+    pub provider: Option<String>,
+    /// Only of this endpoint.
+    pub endpoint_identity: Option<String>,
+    /// Only of this sender.
+    pub sender_identity: Option<String>,
+    /// Only of this thread.
+    pub thread_identity: Option<String>,
+    /// Only received at or after this, in Unix microseconds.
+    pub since: Option<i64>,
+    /// Only received before this, in Unix microseconds.
+    pub until: Option<i64>,
+}
+
+/// A message of the inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its place, in the order of commits.
+    pub position: i64,
+    /// Its id.
+    pub request_id: Uuid,
+    /// By the store's clock, in Unix microseconds.
+    pub received_at: i64,
+    /// From the envelope.
+    pub channel: String,
+    /// From the envelope.
+    pub provider: String,
+    /// From the envelope.
+    pub endpoint_identity: String,
+    /// From the envelope.
+    pub sender_identity: String,
+    /// From the envelope.
+    pub thread_identity: Option<String>,
+    /// What made it this event.
+    pub dedupe_key: String,
+    /// With which token it came.
+    pub token_id: Option<String>,
+    /// `accepted`.
+    pub lifecycle_state: String,
+    /// JSON text.
+    pub envelope: String,
+}
+
+/// A part of the inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxPage {
+    /// In the order of positions.
+    pub messages: Vec<Message>,
+    /// Where the next page begins: everything up to here was looked at. It names a message, or
+    /// what is left of one, so that the next page can be checked.
+    pub next_after: Cursor,
+    /// Whether there was nothing behind it.
+    pub at_end: bool,
+    /// Up to this position messages may be gone by retention.
+    pub trimmed: i64,
+}
+
+/// What is found by a request's id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The message.
+    Message(Box<Message>),
+    /// It was accepted; its body is past its retention.
+    Trimmed {
+        /// When its key was seen first, in Unix microseconds.
+        first_seen_at: i64,
+    },
+    /// No such id, or so old that its key is gone, too.
+    Nothing,
+}
+
+/// What a reader gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InboxRead {
+    /// A part of the inbox.
+    Page(InboxPage),
+    /// Nothing: the cursor is not of this inbox.
+    Diverged(Diverged),
+}
+
+/// The inbox that a cursor does not belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Diverged {
+    /// The position of the newest message.
+    pub last: i64,
+    /// Up to this position messages may be gone by retention.
+    pub trimmed: i64,
+}
+
+/// What a store knows about the place of a cursor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The position of the newest message.
+    pub(crate) last: i64,
+    /// The newest incarnation goes on above this.
+    pub(crate) floor: i64,
+    /// Up to this position messages may be gone by retention.
+    pub(crate) trimmed: i64,
+    /// The message at the cursor's position.
+    pub(crate) at: Option<Uuid>,
+}
+
+impl Place {
+    /// Whether a reader that came so far has read this inbox and no other.
+    ///
+    /// What retention has taken cannot be compared; below `trimmed` the reader is told that it
+    /// missed something in any case. A bare position above `last` and up to `floor` is of a message
+    /// that was lost: everything new is above it.
+    pub(crate) fn check(self, cursor: Cursor) -> Result<(), Diverged> {
+        let Self { last, floor, trimmed, at } = self;
+        let agrees = |tag: Tag| at.map_or(cursor.position <= trimmed, |id| Tag::of(id) == tag);
+        let is_within = cursor.position <= last.max(floor);
+        let is_ours = cursor.position == 0 || (is_within && cursor.tag.is_none_or(agrees));
+        is_ours.then_some(()).ok_or(Diverged { last, trimmed })
+    }
+}

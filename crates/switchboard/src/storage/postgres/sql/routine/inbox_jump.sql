@@ -1,0 +1,46 @@
+
+-- Which history of commits this server writes. A standby that takes over, and a server that is
+-- restored to a point in time, begin another timeline; a copy of the rows is on another system.
+CREATE OR REPLACE FUNCTION tenure.inbox_lineage() RETURNS text
+LANGUAGE sql VOLATILE AS $$
+    SELECT c.system_identifier || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
+    FROM pg_control_system() AS c
+$$;
+
+-- Starts a new incarnation and notes it: positions go on above the one that comes back. That is a
+-- full second of Unix time in microseconds, and at least a million above what is known: no inbox
+-- takes a million messages a second, so no reader has seen more. A clock beyond the year 2112 is
+-- wrong, and positions stay far below 2^53.
+CREATE OR REPLACE FUNCTION tenure.inbox_jump(p_by text, p_reason text) RETURNS bigint
+LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
+DECLARE
+    v_second bigint := least(floor(extract(epoch FROM clock_timestamp())), 4503599627)::bigint;
+    v_last bigint;
+    v_floor bigint;
+BEGIN
+    UPDATE tenure.inbox_position AS p
+    SET floor = greatest((v_second + 1) * 1000000, greatest(p.last, p.floor) + 1000000)
+    WHERE p.only_row RETURNING p.last, p.floor INTO STRICT v_last, v_floor;
+    INSERT INTO tenure.token_audit_log
+        (token_id, action_type, operator_identity, reason, performed_at, metadata)
+    VALUES ('inbox', 'inbox_adopt', p_by, p_reason, clock_timestamp(),
+        json_build_object('last', v_last, 'floor', v_floor)::text);
+    RETURN v_floor;
+END $$;
+
+-- Starts a new incarnation if this is not the server of the last commit; notes which one it is.
+-- Whoever comes second finds that it was done.
+CREATE OR REPLACE FUNCTION tenure.inbox_recognise() RETURNS void
+LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
+DECLARE
+    v_known text;
+    v_lineage text := tenure.inbox_lineage();
+BEGIN
+    SELECT lineage INTO STRICT v_known FROM tenure.inbox_position WHERE only_row FOR UPDATE;
+    IF v_known <> v_lineage THEN
+        PERFORM tenure.inbox_jump('switchboard',
+            format('PostgreSQL %s instead of %s', v_lineage, v_known));
+    END IF;
+    UPDATE tenure.inbox_position SET lineage = v_lineage
+    WHERE only_row AND lineage IS DISTINCT FROM v_lineage;
+END $$;

@@ -1,0 +1,74 @@
+//! A standby that takes over and lacks commits.
+
+use std::sync::Arc;
+
+use tenure_store::IfAbsent;
+use tenure_switchboard::storage::{InboxQuery, Storage, postgres};
+use tenure_wire::ingest::Cursor;
+use testkit::{Postgres, PostgresOptions, wait_until};
+
+use super::LIMIT;
+use crate::storage::kit::{commit_one, diverged, named, positions, read_page};
+
+fn from(after: impl Into<Cursor>) -> InboxQuery {
+    InboxQuery { after: after.into(), limit: 9, ..InboxQuery::default() }
+}
+
+/// A replica that runs through the failover, and readers that have seen what was lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_skip_nothing_after_a_failover_that_lost_commits() {
+    let (primary, standby) = tokio::task::spawn_blocking(|| {
+        let primary = Postgres::start(PostgresOptions::default()).unwrap();
+        let standby = Postgres::standby_of(&primary).unwrap();
+        (primary, standby)
+    })
+    .await
+    .unwrap();
+    let (one, other) =
+        (format!("127.0.0.1:{}", primary.port()), format!("127.0.0.1:{}", standby.port()));
+    let both = primary.url().replace(&one, &format!("{one},{other}"));
+    let storage = postgres::open(&both, "tenure", IfAbsent::Create).await.unwrap();
+    let storage: Arc<dyn Storage> = Arc::new(storage);
+    commit_one(&storage, named(&["a", "b", "c"])).await;
+    let third = read_page(&storage, &from(0)).await.next_after;
+    let seen = "SELECT count(*) FROM tenure.message_inbox";
+    let (primary, standby) = tokio::task::spawn_blocking(move || {
+        let has = || standby.sql(seen).is_ok_and(|count| count.trim() == "3");
+        wait_until("the standby has three", LIMIT, has).unwrap();
+        // From now on it asks for nothing more.
+        standby.sql("ALTER SYSTEM SET primary_conninfo = ''").unwrap();
+        standby.sql("SELECT pg_reload_conf()").unwrap();
+        let gone = || standby.sql("SELECT FROM pg_stat_wal_receiver").is_ok_and(|it| it.is_empty());
+        wait_until("the stream has ended", LIMIT, gone).unwrap();
+        (primary, standby)
+    })
+    .await
+    .unwrap();
+    commit_one(&storage, named(&["d", "e"])).await;
+    let fifth = read_page(&storage, &from(third)).await.next_after;
+    assert_eq!(fifth.position, 5);
+    let servers = tokio::task::spawn_blocking(move || {
+        primary.kill().unwrap();
+        standby.promote().unwrap();
+        (primary, standby)
+    })
+    .await
+    .unwrap();
+
+    // The connections of before are dead; each is noticed once.
+    let again = async { while storage.inbox(&from(0)).await.is_err() {} };
+    tokio::time::timeout(LIMIT, again).await.unwrap();
+    let lost = diverged(&storage, &from(fifth)).await;
+    assert_eq!((lost.last, lost.trimmed), (3, 0));
+    let commit = async { while storage.commit(&[named(&["x", "y", "z"])]).await.is_err() {} };
+    tokio::time::timeout(LIMIT, commit).await.unwrap();
+    // Whoever goes by a bare number gets everything that is new, too.
+    for after in [third, 5.into()] {
+        let new = positions(&read_page(&storage, &from(after)).await.messages);
+        assert!(new.len() == 3 && new[0] > 1_577_836_800_000_000, "{new:?}");
+    }
+    diverged(&storage, &from(fifth)).await;
+    let trail = storage.audit(Some("inbox"), 9).await.unwrap();
+    assert!(trail.len() == 1 && trail[0].reason.starts_with("PostgreSQL "), "{trail:?}");
+    drop(servers);
+}

@@ -1,0 +1,120 @@
+//! Cursors of the inbox: `POSITION.TAG`, as in `5.0f5d3c1a2b4e`.
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+/// How far a reader of the inbox came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// The position of the last message that was looked at; 0 before the first.
+    pub position: i64,
+    /// Names that message; `None` where only its position is known.
+    pub tag: Option<Tag>,
+}
+
+/// Names a message: the last twelve hexadecimal digits of its `request_id`. They are random, so
+/// after a restore the message that gets the same position has another tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag(u64);
+
+const TAG_DIGITS: usize = 12;
+const TAG_BITS: u32 = 48;
+
+impl Tag {
+    /// Of the message with this id.
+    pub fn of(request_id: Uuid) -> Self {
+        Self(request_id.as_u64_pair().1 & ((1 << TAG_BITS) - 1))
+    }
+}
+
+impl Cursor {
+    /// Of a position and the message there, if it is known.
+    pub fn new(position: i64, request_id: Option<Uuid>) -> Self {
+        Self { position, tag: request_id.map(Tag::of) }
+    }
+}
+
+impl From<i64> for Cursor {
+    fn from(position: i64) -> Self {
+        Self { position, tag: None }
+    }
+}
+
+impl Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.position)?;
+        match self.tag {
+            Some(Tag(tag)) => write!(f, ".{tag:0TAG_DIGITS$x}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A text that is no cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not a cursor: POSITION.TAG, as next_after has it, or a number from 0 to {}", i64::MAX)]
+pub struct NoCursor;
+
+impl FromStr for Cursor {
+    type Err = NoCursor;
+
+    fn from_str(text: &str) -> Result<Self, NoCursor> {
+        let (position, tag) = match text.split_once('.') {
+            Some((position, tag)) => (position, Some(tag)),
+            None => (text, None),
+        };
+        // A sign would be read, too.
+        let digits = position.bytes().all(|byte| byte.is_ascii_digit());
+        let position = position.parse().ok().filter(|_| digits).ok_or(NoCursor)?;
+        let read = |tag: &str| {
+            let digits = tag.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let tag = u64::from_str_radix(tag, 16).ok().filter(|_| tag.len() == TAG_DIGITS);
+            tag.filter(|_| digits).map(Tag).ok_or(NoCursor)
+        };
+        Ok(Self { position, tag: tag.map(read).transpose()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_was_written() {
+        let id = Uuid::parse_str("019c60f3-8d5a-7c31-9d0c-0f5d3c1a2b4e").unwrap();
+        let small = Uuid::parse_str("019c60f3-8d5a-7c31-9d0c-00000000000a").unwrap();
+        for (cursor, text) in [
+            (Cursor::new(5, Some(id)), "5.0f5d3c1a2b4e"),
+            (Cursor::new(i64::MAX, Some(small)), "9223372036854775807.00000000000a"),
+            (Cursor::new(0, None), "0"),
+            (Cursor::from(1_790_000_000_000_001), "1790000000000001"),
+        ] {
+            assert_eq!(cursor.to_string(), text);
+            assert_eq!(text.parse(), Ok(cursor));
+        }
+        assert_eq!("5.0F5D3C1A2B4E".parse(), Ok(Cursor::new(5, Some(id))));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "",
+            ".",
+            "5.",
+            "5.0",
+            ".0f5d3c1a2b4e",
+            "+5",
+            "-5",
+            "5.+f5d3c1a2b4e",
+            "5.0f5d3c1a2b4e0",
+            "5.0f5d3c1a2b4g",
+            "5.0f5d3c1a2b4e.1",
+            "9223372036854775808",
+            " 5",
+        ] {
+            assert_eq!(text.parse::<Cursor>(), Err(NoCursor), "{text}");
+        }
+    }
+}
