@@ -1,6 +1,7 @@
 //! What only several connections to PostgreSQL, or its rights and poolers, can get wrong.
 
 mod failover;
+mod meanwhile;
 mod registry;
 
 use std::collections::BTreeSet;

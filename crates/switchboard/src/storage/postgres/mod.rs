@@ -69,6 +69,7 @@ const HISTORY: History = History {
                 include_str!("sql/routine/inbox_prune.sql"),
                 include_str!("sql/routine/fence_reset.sql"),
                 include_str!("sql/routine/letter_post.sql"),
+                include_str!("sql/routine/token_revoke.sql"),
                 include_str!("sql/routine/usage_add.sql"),
                 include_str!("sql/routine/connector_beat.sql"),
                 include_str!("sql/routine/connector_delete.sql"),

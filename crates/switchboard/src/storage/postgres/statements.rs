@@ -40,7 +40,7 @@ statements! {
     token_exists: include_str!("sql/token/exists.sql"),
     token_create: include_str!("sql/token/create.sql"),
     token_list: include_str!("sql/token/list.sql"),
-    token_revoke: include_str!("sql/token/revoke.sql"),
+    token_revoke: "SELECT * FROM tenure.token_revoke($1, $2, $3)",
     token_usage: include_str!("sql/token/usage.sql"),
     token_audit: include_str!("sql/token/audit.sql"),
     usage_add: "SELECT tenure.usage_add($1, $2, $3, $4, $5, $6)::text",

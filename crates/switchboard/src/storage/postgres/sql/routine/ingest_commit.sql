@@ -55,6 +55,8 @@ BEGIN
     END LOOP;
     v_now := tenure.switchboard_now();
     WHILE v_round <= p_last_round LOOP
+        -- A key that is found is locked, so that retention does not take it before it is seen
+        -- again; one that retention was about to take is waited for, and is new.
         WITH looked AS MATERIALIZED (
             SELECT u.item, u.id, u.digest, u.payload, u.observed,
                 row_number() OVER (PARTITION BY u.digest ORDER BY u.item) AS turn,
@@ -66,13 +68,13 @@ BEGIN
                 WITH ORDINALITY AS u(gate, round, id, digest, previous, payload, observed, item)
             LEFT JOIN LATERAL (
                 SELECT x.request_id, x.payload_digest, x.first_seen_at, x.observed_at
-                FROM tenure.ingest_dedupe x WHERE x.dedupe_digest = u.digest OFFSET 0
+                FROM tenure.ingest_dedupe x WHERE x.dedupe_digest = u.digest OFFSET 0 FOR UPDATE
             ) AS own ON true
             LEFT JOIN LATERAL (
                 SELECT x.request_id, x.payload_digest, x.first_seen_at, x.observed_at
                 FROM tenure.ingest_dedupe x
                 WHERE x.dedupe_digest = u.previous
-                    AND x.observed_at > u.observed - interval '1 hour' OFFSET 0
+                    AND x.observed_at > u.observed - interval '1 hour' OFFSET 0 FOR UPDATE
             ) AS earlier ON true
             -- Of two the one that came first: who submits again gets the same answer.
             CROSS JOIN LATERAL (SELECT earlier.request_id IS NOT NULL AND (

@@ -1,0 +1,102 @@
+//! What others do while a submission is under way.
+
+use tenure_switchboard::storage::{Beaten, Settled, When};
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+
+use super::LIMIT;
+use crate::place::Place;
+use crate::storage::kit::{commit_one, make_token, named, stored, with_token};
+use crate::storage::told::{MIDNIGHT, MINUTE, beat, hear};
+
+async fn client(place: &Place) -> Client {
+    let (url, schema) = place.schema();
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(&format!("SET search_path TO {schema}")).await.unwrap();
+    client
+}
+
+/// Waits until a routine of this place waits for a lock, or is through.
+async fn stands_still<T>(place: &Place, routine: &str, running: &JoinHandle<T>) {
+    let client = client(place).await;
+    let waiting = format!(
+        "SELECT FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND query LIKE '%{}.{routine}%'",
+        place.schema().1
+    );
+    let look = async {
+        while !running.is_finished() && client.query(&waiting, &[]).await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, look).await.unwrap();
+}
+
+/// Revokes `tok_a` while something stands still that has found it good. Whether the revocation was
+/// answered before that was through.
+async fn revoke_meanwhile<T: Send + 'static>(
+    place: &Place,
+    lock: &str,
+    routine: &str,
+    storing: impl Future<Output = T> + Send + 'static,
+) -> (bool, T) {
+    let other = client(place).await;
+    other.batch_execute(&format!("BEGIN; {lock}")).await.unwrap();
+    let storing = tokio::spawn(storing);
+    stands_still(place, routine, &storing).await;
+    assert!(!storing.is_finished());
+    let storage = place.storage.clone();
+    let revoking = tokio::spawn(async move { storage.revoke_token("tok_a", "me", "x").await });
+    stands_still(place, "token_revoke", &revoking).await;
+    let is_answered = revoking.is_finished();
+    other.batch_execute("COMMIT").await.unwrap();
+    let stored = storing.await.unwrap();
+    assert_eq!(revoking.await.unwrap().unwrap(), Some(true));
+    (is_answered, stored)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_stored_after_a_revocation_was_answered() {
+    let Some(place) = Place::postgres().await else { return };
+    make_token(&place.storage, "tok_a").await;
+    commit_one(&place.storage, named(&["a"])).await;
+    let storage = place.storage.clone();
+    let storing = async move { commit_one(&storage, with_token("tok_a", &["a", "b"])).await };
+    let lock = "SELECT FROM ingest_dedupe FOR UPDATE";
+    let (is_answered, settled) = revoke_meanwhile(&place, lock, "ingest_commit", storing).await;
+    assert!(!is_answered, "{settled:?}");
+    assert_eq!(stored(&settled).len(), 2);
+    let late = commit_one(&place.storage, with_token("tok_a", &["c"])).await;
+    assert!(matches!(late, Settled::TokenEnded(_)), "{late:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_heartbeat_is_taken_after_a_revocation_was_answered() {
+    let Some(place) = Place::postgres().await else { return };
+    make_token(&place.storage, "tok_a").await;
+    hear(&place.storage, 1, MIDNIGHT, 60, 1).await;
+    let storage = place.storage.clone();
+    let mut beat = beat(1, MIDNIGHT + MINUTE, 120, 2);
+    beat.token_id = Some("tok_a".to_owned());
+    let storing = async move { storage.beat(&beat, When::Now).await.unwrap() };
+    let lock = "SELECT FROM connector_instances FOR UPDATE";
+    let (is_answered, beaten) = revoke_meanwhile(&place, lock, "connector_beat", storing).await;
+    assert!(!is_answered && matches!(beaten, Beaten::Taken(_)), "{is_answered} {beaten:?}");
+}
+
+/// A key that retention takes while a copy of its event comes: what the copy was answered holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn retention_forgets_nothing_that_is_seen_again() {
+    let Some(place) = Place::postgres().await else { return };
+    commit_one(&place.storage, named(&["a"])).await;
+    let other = client(&place).await;
+    other.batch_execute("BEGIN; DELETE FROM ingest_dedupe").await.unwrap();
+    let storage = place.storage.clone();
+    let copy = tokio::spawn(async move { commit_one(&storage, named(&["a"])).await });
+    stands_still(&place, "ingest_commit", &copy).await;
+    other.batch_execute("COMMIT").await.unwrap();
+    let told = stored(&copy.await.unwrap())[0];
+    let again = stored(&commit_one(&place.storage, named(&["a"])).await)[0];
+    assert!(again.duplicate && again.request_id == told.request_id, "{told:?} {again:?}");
+}
