@@ -38,6 +38,12 @@ pub const PATRONI: &[Need] = &[
 pub const BUCKETS: &[Need] =
     &[Need { binary: "node", package: "nodejs" }, Need { binary: "python3", package: "python3" }];
 
+/// What a minimal Debian is made and looked at with.
+pub const FRESH: &[Need] = &[
+    Need { binary: "debootstrap", package: "debootstrap" },
+    Need { binary: "curl", package: "curl" },
+];
+
 /// The packages to install before the tests can run.
 #[must_use]
 pub fn missing() -> Vec<&'static str> {

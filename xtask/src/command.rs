@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::fresh::{self, Part};
 use crate::fuzz;
 use crate::kill;
 use crate::run::{cargo, step};
@@ -21,7 +22,9 @@ usage: cargo xtask <command>
   services         start the test servers, print their URLs, wait for Ctrl-C
   soak [NAME]...   what takes too long for every change, all or these: features, tests,
                    stories, fuzz, openapi, kill-table, sim, model, chaos, rolling, churn,
-                   leader, failover, patroni
+                   leader, failover, patroni, fresh
+  fresh [--only build|test]
+                   run the README's commands in a minimal Debian (needs root)
   bench [store] [WORDS]
                    measure on private servers; WORDS go to the benchmark
   bench roster     measure plans of a million duties
@@ -56,6 +59,10 @@ pub(crate) enum Command {
     Soak {
         names: Vec<String>,
     },
+    /// The README's commands on a fresh machine, all or some.
+    Fresh {
+        only: Option<Part>,
+    },
     Bench {
         words: Vec<String>,
     },
@@ -81,6 +88,7 @@ impl Command {
             "tidy" if rest.is_empty() => Some(Self::Tidy),
             "services" if rest.is_empty() => Some(Self::Services),
             "soak" => Some(Self::Soak { names: rest.to_vec() }),
+            "fresh" => fresh::parse(rest).map(|only| Self::Fresh { only }),
             "bench" => Some(Self::Bench { words: bench_words(rest) }),
             "sim" if !rest.is_empty() => Some(Self::Sim { words: rest.to_vec() }),
             "model" => Some(Self::Model { words: rest.to_vec() }),
@@ -97,6 +105,7 @@ impl Command {
             Self::Tidy => tidy::run(),
             Self::Services => servers::hold(),
             Self::Soak { names } => soak::run(&names),
+            Self::Fresh { only } => step("fresh", "cargo xtask fresh", || fresh::run(only)),
             Self::Bench { words } => step("bench", "cargo xtask bench", || bench(&words)),
             Self::Model { words } => step("model", "cargo xtask model", || {
                 let fixed = ["run", "--release", "--package", "tenure-sim", "--", "model"];

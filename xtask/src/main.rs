@@ -7,6 +7,7 @@
 )]
 
 mod command;
+mod fresh;
 mod fuzz;
 mod kill;
 mod openapi;

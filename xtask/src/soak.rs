@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::command;
+use crate::fresh;
 use crate::fuzz;
 use crate::kill;
 use crate::openapi;
@@ -32,6 +33,7 @@ const ALL: &[Soak] = &[
     Soak { name: "leader", run: || chaos("leader --rounds 5") },
     Soak { name: "failover", run: || chaos("failover") },
     Soak { name: "patroni", run: || chaos("failover --patroni") },
+    Soak { name: "fresh", run: || fresh::run(None) },
 ];
 
 /// Runs all of them, or those named. One that fails does not keep the others from running.

@@ -1,0 +1,162 @@
+//! `cargo xtask fresh`: the README's commands on a machine that has nothing.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use testkit::packages::{self, FRESH};
+
+use crate::run::{check, output};
+use crate::servers;
+
+/// Where Debian comes from when this machine's own sources do not say.
+const MIRROR: &str = "http://deb.debian.org/debian";
+
+/// What of this machine's environment goes along: how to reach the registries.
+const KEPT: &[&str] = &["PIP_", "SSL_CERT", "REQUESTS_CA", "CURL_CA", "CARGO_HTTP", "CARGO_NET"];
+const PROXIES: &[&str] = &["http_proxy", "https_proxy", "no_proxy"];
+
+/// A part of it that can be run alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The release build, and a server that answers.
+    Build,
+    /// The test command.
+    Test,
+}
+
+/// Reads the words after `fresh`; `None` when they make no sense.
+pub(crate) fn parse(words: &[String]) -> Option<Option<Part>> {
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => Some(None),
+        ["--only", "build"] => Some(Some(Part::Build)),
+        ["--only", "test"] => Some(Some(Part::Test)),
+        _ => None,
+    }
+}
+
+/// Clones HEAD into a minimal Debian in a temporary folder, and runs the commands there.
+pub(crate) fn run(only: Option<Part>) -> Result<()> {
+    if fs::metadata("/proc/self")?.uid() != 0 {
+        bail!("run it as root: debootstrap and chroot need that");
+    }
+    servers::install_all(&packages::missing_of(FRESH))?;
+    let changed = output(Command::new("git").args(["status", "--porcelain"]))?;
+    if !changed.is_empty() {
+        eprintln!("fresh: only what is committed is looked at");
+    }
+    let folder = tempfile::Builder::new().prefix("tenure-fresh-").tempdir()?;
+    let root = folder.path().join("debian");
+    let readme = output(Command::new("git").args(["show", "HEAD:README.md"]))?;
+    let [serve, ingest, test] = commands(&readme)?;
+    let wanted = |part, command: String| match only {
+        Some(only) if only != part => String::new(),
+        _ => command,
+    };
+    let done = check(
+        Command::new("unshare")
+            .args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c"])
+            .arg(include_str!("fresh.sh"))
+            .env_clear()
+            .envs(env::vars_os().filter(|(name, _)| is_kept(name)))
+            .env(
+                "PATH",
+                "/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            )
+            .env("HOME", "/srv")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .env("LC_ALL", "C.UTF-8")
+            .env("ROOT", &root)
+            .env("MIRROR", mirror())
+            .env("REPOSITORY", env::current_dir()?)
+            .env("TOOLCHAIN", output(Command::new("rustc").args(["--print", "sysroot"]))?.trim())
+            .env("CARGO_HOME_HERE", cargo_home())
+            .env("SERVE", wanted(Part::Build, serve))
+            .env("INGEST", ingest)
+            .env("TEST", wanted(Part::Test, test)),
+    );
+    // What is mounted below is this machine's own: it must not be deleted with the folder.
+    let mounted = fs::read_to_string("/proc/self/mountinfo")?;
+    if mounted.contains(&*folder.path().to_string_lossy()) {
+        bail!("something is still mounted below {}", folder.keep().display());
+    }
+    done
+}
+
+/// The first command of the quick start, the event that follows it, and the command of the tests.
+fn commands(readme: &str) -> Result<[String; 3]> {
+    let mut start = section(readme, "## Quick start")?.into_iter();
+    let (serve, ingest) = (start.next(), start.next());
+    let test = section(readme, "## Tests")?.into_iter().next();
+    match (serve, ingest, test) {
+        (Some(serve), Some(ingest), Some(test)) => {
+            ensure!(ingest.starts_with("curl "), "after {serve} the README has no event to submit");
+            Ok([serve, ingest, test])
+        }
+        _ => bail!("the README has no commands in its quick start, or none in its tests"),
+    }
+}
+
+/// The shell commands of a section, block by block.
+fn section(readme: &str, heading: &str) -> Result<Vec<String>> {
+    let (_, rest) = readme
+        .split_once(&format!("\n{heading}\n"))
+        .with_context(|| format!("the README has no {heading}"))?;
+    let section = rest.split("\n## ").next().unwrap_or(rest);
+    let blocks = section.split("\n```sh\n").skip(1);
+    Ok(blocks.filter_map(|block| Some(block.split_once("\n```")?.0.to_owned())).collect())
+}
+
+fn is_kept(name: &OsString) -> bool {
+    let name = name.to_string_lossy();
+    KEPT.iter().any(|start| name.starts_with(start))
+        || PROXIES.contains(&name.to_lowercase().as_str())
+}
+
+fn cargo_home() -> OsString {
+    let home = || env::home_dir().unwrap_or_default().join(".cargo").into_os_string();
+    env::var_os("CARGO_HOME").unwrap_or_else(home)
+}
+
+/// Where this machine has Debian from, if it is the same Debian.
+fn mirror() -> String {
+    let format =
+        ["indextargets", "--format", "$(REPO_URI)", "Codename: bookworm", "Origin: Debian"];
+    let listed = output(Command::new("apt-get").args(format)).unwrap_or_default();
+    listed.lines().next().map_or(MIRROR, |line| line.trim_end_matches('/')).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_has_the_commands() {
+        let readme = fs::read_to_string("../README.md").unwrap();
+        let [serve, ingest, test] = commands(&readme).unwrap();
+        assert_eq!(serve, "cargo run --release -- serve");
+        assert!(ingest.contains("/api/switchboard/ingest"));
+        assert_eq!(test, "cargo xtask test");
+    }
+
+    #[test]
+    fn a_part_is_named_or_none() {
+        let parse =
+            |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(parse(""), Some(None));
+        assert_eq!(parse("--only build"), Some(Some(Part::Build)));
+        assert_eq!(parse("--only tests"), None);
+    }
+
+    #[test]
+    fn only_the_ways_to_registries_go_along() {
+        let kept = |name: &str| is_kept(&OsString::from(name));
+        assert!(kept("PIP_CERT") && kept("HTTPS_PROXY") && kept("SSL_CERT_FILE"));
+        assert!(
+            !kept("CARGO_HOME") && !kept("RUSTUP_HOME") && !kept("TENURE_STORE") && !kept("CI")
+        );
+    }
+}

@@ -1,0 +1,67 @@
+# Runs the README's commands in a minimal Debian below $ROOT, in mount and process namespaces of its
+# own: whatever is mounted or started here is gone when this shell is.
+# Given: ROOT, MIRROR, REPOSITORY, TOOLCHAIN, and the commands SERVE, INGEST and TEST, empty to leave one out.
+set -eu
+
+now="start"
+trap 'code=$?; [ "$code" = 0 ] || echo "fresh: failed at: $now" >&2' EXIT
+begin() {
+    now=$1
+    echo "== fresh: $now" >&2
+}
+inside() {
+    chroot "$ROOT" /bin/sh -c "cd /srv/tenure && $1"
+}
+
+begin "debootstrap from $MIRROR"
+debootstrap --variant=minbase bookworm "$ROOT" "$MIRROR" > "$ROOT.log" 2>&1 || {
+    tail -n 20 "$ROOT.log" >&2
+    exit 1
+}
+
+begin "clone of HEAD"
+git clone -q "$REPOSITORY" "$ROOT/srv/tenure"
+
+begin "mounts and settings of this machine"
+mount -t proc proc "$ROOT/proc"
+mount --rbind /dev "$ROOT/dev"
+mount --rbind -o ro /sys "$ROOT/sys"
+mkdir "$ROOT/opt/rust"
+mount --bind -o ro "$TOOLCHAIN" "$ROOT/opt/rust"
+cp /etc/hosts /etc/resolv.conf "$ROOT/etc/"
+apt-config dump | grep '^Acquire::' > "$ROOT/etc/apt/apt.conf.d/90machine"
+# There is no init that could start services.
+printf '#!/bin/sh\nexit 101\n' > "$ROOT/usr/sbin/policy-rc.d"
+chmod +x "$ROOT/usr/sbin/policy-rc.d"
+
+begin "a C compiler, git, and certificates to fetch crates"
+inside "apt-get -q update && apt-get -qy install --no-install-recommends gcc libc6-dev git ca-certificates"
+for file in /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
+    [ ! -f "$file" ] || cp "$file" "$ROOT$file"
+done
+for file in config.toml config; do
+    [ ! -f "$CARGO_HOME_HERE/$file" ] || install -D "$CARGO_HOME_HERE/$file" "$ROOT/srv/.cargo/$file"
+done
+
+if [ -n "$SERVE" ]; then
+    begin "$SERVE"
+    # It becomes the server: chroot, the shell and cargo each become what they start.
+    chroot "$ROOT" /bin/sh -c "cd /srv/tenure && exec $SERVE" > "$ROOT.log" 2>&1 &
+    server=$!
+    tail -n +1 -f --pid "$server" "$ROOT.log" >&2 &
+    until grep -q '^listening on' "$ROOT.log"; do
+        kill -0 "$server" 2> /dev/null || exit 1
+        sleep 1
+    done
+    begin "the README's event is accepted, and then a duplicate"
+    sh -c "$INGEST" | grep '"status":"accepted","duplicate":false'
+    sh -c "$INGEST" | grep '"status":"accepted","duplicate":true'
+    begin "the server ends"
+    kill "$server"
+    wait "$server"
+fi
+
+if [ -n "$TEST" ]; then
+    begin "$TEST"
+    inside "$TEST"
+fi
