@@ -23,7 +23,7 @@ pub(super) fn event(event: &Event) -> String {
         Event::Stopped { duty, epoch, how } => format!("stopped {duty}@{epoch} {how:?}"),
         Event::Progress { duty, epoch } => format!("progress {duty}@{epoch}"),
         Event::Fenced { duty, epoch, newest } => format!("fenced {duty}@{epoch} by {newest}"),
-        Event::Tick | Event::Hint | Event::Drain | Event::Leave => {
+        Event::Tick | Event::Hint | Event::Doubted | Event::Drain | Event::Leave => {
             format!("{event:?}").to_lowercase()
         }
     }

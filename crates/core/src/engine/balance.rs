@@ -16,23 +16,23 @@ const RANK_DELAY: Duration = Duration::from_millis(500);
 const FALLBACK_MOST: usize = 1_000;
 
 /// The members that duties are planned over, as this one sees them.
-struct Table {
-    all: picture::Table,
+pub(super) struct Table {
+    pub(super) all: picture::Table,
     /// The index of this member.
-    me: u32,
+    pub(super) me: u32,
     /// Members of more than one revision.
     mixed: bool,
 }
 
 impl Table {
-    fn seats(&self) -> &[Seat] {
+    pub(super) fn seats(&self) -> &[Seat] {
         &self.all.seats
     }
 
-    /// What the others say that they see.
+    /// What the others say that they see; foreign ones do not say.
     fn views(&self) -> impl Iterator<Item = u64> {
-        let others = (0..).zip(&self.all.said).filter(|(n, _)| *n != self.me);
-        others.map(|(_, said)| said.view)
+        let others = (0..).zip(self.all.ours()).filter(|(n, _)| *n != self.me);
+        others.filter_map(|(_, said)| Some(said?.view))
     }
 }
 
@@ -54,6 +54,7 @@ impl Engine {
         self.floors.retain(|duty, _| known(duty));
         self.last.retain(|duty, _| known(duty));
         self.resting.retain(|duty, _| known(duty));
+        self.refused.retain(|duty, _| known(duty));
         self.complaints.remove(&Change::ListFailed);
         let reason = match listing.repeated() {
             0 => format!("{count} duties"),
@@ -88,6 +89,7 @@ impl Engine {
         self.mixed = table.mixed.then(|| self.mixed.unwrap_or(now));
         let Some((charges, free)) = self.charges(&table) else { return };
         let plan = table.all.plan(&charges).seats;
+        self.meet_guests(&charges, &table, now);
         self.shed(&charges, &plan, &free, &table, fresh, now);
         self.keep_free_since(&charges, &free, now);
         self.plan_claims(&charges, &plan, &free, &table, now);
@@ -115,7 +117,7 @@ impl Engine {
         let status = self.status();
         let me = Some((live.session.nonce, &status));
         let all = picture::Table::new(&seen.members, &seen.group, status.only.as_ref(), me);
-        let mixed = all.said.iter().any(|said| said.revision != status.revision);
+        let mixed = all.ours().flatten().any(|said| said.revision != status.revision);
         Some(Table { me: all.me?, all, mixed })
     }
 
@@ -166,7 +168,7 @@ impl Engine {
     }
 
     /// How many duties may begin to move: a tenth of the group is on its way at most (R25).
-    fn room_to_move(&self) -> usize {
+    pub(super) fn room_to_move(&self) -> usize {
         let listed = self.listing.as_ref().map_or(0, |listing| listing.targets().len());
         let moving = |held: &&Held| held.release.is_some() && held.work != Work::Stopped;
         let moving = self.holds.values().filter(moving).count();
@@ -204,8 +206,11 @@ impl Engine {
         let agreed = table.views().all(|view| view == self.view) || Mutant::R20Views.is_on();
         // A claim on its way may or may not have brought something.
         let unsure = self.claiming.is_some() || self.waiting.is_some();
-        if !agreed || table.all.foreign || rollout || unsure {
+        if !agreed || rollout || unsure {
             return;
+        }
+        if table.all.foreign {
+            return self.shed_by_their_rule(charges, plan, table, fresh, now);
         }
         let (mut surplus, early) = self.surplus(charges, plan, table, now);
         let lacking = self.lacking(charges, plan, free, table, now).saturating_sub(surplus.len());
@@ -312,6 +317,7 @@ impl Engine {
                 continue;
             }
             let rests = self.resting.get(&charge.duty).map(|rest| rest.until);
+            let rests = rests.max(self.refused.get(&charge.duty).map(|refusal| refusal.until));
             if let Some(until) = rests.filter(|until| now < *until) {
                 self.balance_at(until);
                 continue;
@@ -395,7 +401,7 @@ impl Engine {
 }
 
 /// For each member, whether it holds as much as it will.
-fn full_seats(charges: &[Charge], table: &Table) -> Vec<bool> {
+pub(super) fn full_seats(charges: &[Charge], table: &Table) -> Vec<bool> {
     let mut room: Vec<usize> = table.seats().iter().map(|seat| seat.room).collect();
     for seat in charges.iter().filter_map(|charge| charge.holder) {
         if let Some(room) = room.get_mut(seat as usize) {

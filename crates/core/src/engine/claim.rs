@@ -1,5 +1,7 @@
 //! Asking for duties, and what comes of it.
 
+use std::time::Duration;
+
 use super::arrive::reason;
 use super::work::{Held, Work};
 use super::{CLAIM_CHUNK, Claiming, Effect, Engine, Request, Status, Ticket, Wish};
@@ -8,6 +10,17 @@ use crate::{
     Change, Deadline, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Mark, Mutant,
     StoreError,
 };
+
+/// How long a duty that looked free and was refused is left alone at first.
+const REFUSED: Duration = Duration::from_millis(50);
+
+/// Somebody holds a duty that no look shows as held.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Refusal {
+    pub(super) until: LocalInstant,
+    length: Duration,
+    holder: Option<InstanceId>,
+}
 
 impl Engine {
     /// Asks for the next duties.
@@ -72,8 +85,7 @@ impl Engine {
                         seen.holders.insert(duty.clone(), holder.clone());
                     }
                     self.free.remove(&duty);
-                    let about = Some((&duty, Epoch::ZERO));
-                    self.record(now, Change::AcquireFailed, about, holder, "held by another");
+                    self.claim_refused(duty, holder, now);
                     self.look_now(now);
                 }
                 Claimed::SessionEnded => return self.session_ended(now, false, now),
@@ -82,6 +94,19 @@ impl Engine {
         if self.todo.is_empty() {
             self.look_now(now);
         }
+    }
+
+    /// A look that still shows the duty as free leads to the next claim: after a pause that
+    /// doubles, and without saying the same again.
+    fn claim_refused(&mut self, duty: DutyId, holder: Option<InstanceId>, now: LocalInstant) {
+        let before = self.refused.remove(&duty);
+        let most = self.settings.look_every;
+        let length = before.as_ref().map_or(REFUSED, |before| (before.length * 2).min(most));
+        if before.is_none_or(|before| before.holder != holder) {
+            let about = Some((&duty, Epoch::ZERO));
+            self.record(now, Change::AcquireFailed, about, holder.clone(), "held by another");
+        }
+        self.refused.insert(duty, Refusal { until: now.plus(length), length, holder });
     }
 
     fn claim_failed(&mut self, wishes: &[Wish], error: &StoreError, now: LocalInstant) {
@@ -114,6 +139,7 @@ impl Engine {
         }
         self.raise_floor(&duty, epoch);
         self.free.remove(&duty);
+        self.refused.remove(&duty);
         self.standing_by = false;
         let before = self.last.remove(&duty);
         let seen = self.seen.as_ref();

@@ -48,6 +48,8 @@ pub enum Event {
         /// The newest that the resource knows.
         newest: Epoch,
     },
+    /// Somebody has seen a hold gone behind the store's back: the store is asked now.
+    Doubted,
     /// Hand everything over and go, if somebody else is there to take it.
     Drain,
     /// Stop, give everything back and go.

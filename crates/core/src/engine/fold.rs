@@ -71,6 +71,7 @@ impl Engine {
         self.last.clear();
         self.shed.clear();
         self.floors.clear();
+        self.refused.clear();
         self.complaints.clear();
         (self.standing_by, self.unheld) = (false, 0);
         self.looking.fold(fold);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::arrive::Phase;
+use super::work::Held;
 use super::{Engine, Fold, Group, Request, Ticket, View};
 use crate::store::{GroupDocument, Holder, Member};
 use crate::{Change, Code, DutyId, InstanceId, LocalInstant, Mutant, Problem, StoreError, Version};
@@ -181,6 +182,8 @@ impl Engine {
                 let holders = holders.into_iter();
                 let holders = holders.map(|h| (h.duty.id, h.holder.map(|now| now.instance)));
                 let mut holders: BTreeMap<_, _> = holders.collect();
+                self.refused.retain(|duty, _| !matches!(holders.get(duty), Some(Some(_))));
+                self.doubt(&holders, now);
                 if let Some(seen) = self.seen.take() {
                     let mine = seen.holders.into_iter();
                     holders.extend(mine.filter(|(duty, _)| self.touched.contains_key(duty)));
@@ -196,6 +199,19 @@ impl Engine {
                     self.look_now(now);
                 }
             }
+        }
+    }
+
+    /// The look shows that this member does not hold what it works on, because somebody changed the
+    /// store behind its back: a keep-alive tells for sure, and is sent now.
+    fn doubt(&mut self, holders: &BTreeMap<DutyId, Option<InstanceId>>, now: LocalInstant) {
+        let me = Some(Some(&self.settings.instance));
+        let gone = |(duty, held): (&DutyId, &Held)| {
+            let shown = holders.get(duty).map(Option::as_ref);
+            held.may_act() && !self.touched.contains_key(duty) && shown != me
+        };
+        if self.holds.iter().any(gone) {
+            self.renew_now(now);
         }
     }
 

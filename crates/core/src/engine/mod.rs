@@ -14,6 +14,7 @@
 //! | `picture` | what the roster plans from |
 //! | `balance` | what to shed and what to claim |
 //! | `claim` | asking for duties, and what comes of it |
+//! | `foreign` | giving duties away while foreign members are there |
 //! | `fold` | nothing: it makes states comparable for the model checker |
 
 mod arrive;
@@ -22,6 +23,7 @@ mod claim;
 mod effect;
 mod event;
 mod fold;
+mod foreign;
 mod group;
 mod look;
 mod note;
@@ -51,6 +53,8 @@ use crate::{
     Record, Session, StoreError,
 };
 use arrive::Phase;
+use claim::Refusal;
+use foreign::Guests;
 use look::{Looking, Seen};
 use random::Random;
 use work::{Held, Rest};
@@ -90,6 +94,9 @@ pub struct Engine {
     stopping: BTreeMap<DutyId, Epoch>,
     /// Duties that are left alone for a while because their work ended by itself.
     resting: BTreeMap<DutyId, Rest>,
+    /// Duties that looked free and were refused: the pace at which they are asked for again.
+    refused: BTreeMap<DutyId, Refusal>,
+    guests: Guests,
     /// The newest epochs known; grants must be above.
     floors: BTreeMap<DutyId, Epoch>,
     listing: Option<Listing>,
@@ -180,6 +187,8 @@ impl Engine {
             due: now,
             stopping: BTreeMap::new(),
             resting: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            guests: Guests::default(),
             floors: BTreeMap::new(),
             listing: None,
             listed: 0,
@@ -221,6 +230,7 @@ impl Engine {
             Event::Stopped { duty, epoch, how } => self.stopped(&duty, epoch, how, now),
             Event::Progress { duty, epoch } => self.progressed(&duty, epoch, now),
             Event::Fenced { duty, epoch, newest } => self.fenced(&duty, epoch, newest, now),
+            Event::Doubted => self.renew_now(now),
             Event::Drain => self.drain(now),
             Event::Leave => self.leave(now),
         }
@@ -326,8 +336,25 @@ impl Engine {
 
     /// Records what goes wrong again and again once, and again when it goes wrong otherwise.
     fn complain(&mut self, at: LocalInstant, change: Change, reason: String) {
-        if self.complaints.get(&change) != Some(&reason) {
-            self.complaints.insert(change, reason.clone());
+        self.complain_of(at, change, &[], reason);
+    }
+
+    /// The same with a record for each of the duties that it is about: once, until it goes well.
+    fn complain_of(
+        &mut self,
+        at: LocalInstant,
+        change: Change,
+        duties: &[(DutyId, Epoch)],
+        reason: String,
+    ) {
+        let before = self.complaints.insert(change, reason.clone());
+        if before.as_ref() == Some(&reason) || (before.is_some() && !duties.is_empty()) {
+            return;
+        }
+        for (duty, epoch) in duties {
+            self.record(at, change, Some((duty, *epoch)), None, reason.clone());
+        }
+        if duties.is_empty() {
             self.record(at, change, None, None, reason);
         }
     }

@@ -66,7 +66,9 @@ impl Picture {
 pub(super) struct Table {
     pub(super) seats: Vec<Seat>,
     /// What each of them says of itself.
-    pub(super) said: Vec<Status>,
+    said: Vec<Status>,
+    /// Which of them are foreign members.
+    pub(super) theirs: Vec<bool>,
     /// The index of the one who plans.
     pub(super) me: Option<u32>,
     pub(super) foreign: bool,
@@ -81,7 +83,8 @@ impl Table {
         only: Option<&DutyId>,
         me: Option<(Nonce, &Status)>,
     ) -> Self {
-        let mut table = Self { seats: Vec::new(), said: Vec::new(), me: None, foreign: false };
+        let (seats, said, theirs) = (Vec::new(), Vec::new(), Vec::new());
+        let mut table = Self { seats, said, theirs, me: None, foreign: false };
         for member in members {
             let mine = me.filter(|(nonce, _)| member.nonce == Some(*nonce));
             let foreign = member.nonce.is_none();
@@ -99,8 +102,14 @@ impl Table {
             group.adjust(&mut seat);
             table.seats.push(seat);
             table.said.push(said);
+            table.theirs.push(foreign);
         }
         table
+    }
+
+    /// What each of our own says of itself, in the order of the seats.
+    pub(super) fn ours(&self) -> impl Iterator<Item = Option<&Status>> {
+        self.said.iter().zip(&self.theirs).map(|(said, theirs)| (!theirs).then_some(said))
     }
 
     pub(super) fn seat_of(&self, instance: &InstanceId) -> Option<u32> {

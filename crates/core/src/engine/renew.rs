@@ -34,6 +34,13 @@ impl Engine {
         }
     }
 
+    /// The next keep-alive is due now.
+    pub(super) fn renew_now(&mut self, now: LocalInstant) {
+        if let Some(live) = &mut self.live {
+            live.renew_at = live.renew_at.min(now);
+        }
+    }
+
     pub(super) fn renew_if_due(&mut self, now: LocalInstant) {
         let Some(live) = &self.live else { return };
         if self.keeping.is_some() || now < live.renew_at {
@@ -64,7 +71,8 @@ impl Engine {
             Ok(KeptAlive::Ended) => self.session_ended(keeping.sent, false, now),
             Err(error) => {
                 self.trouble = true;
-                self.complain(now, Change::RenewFailed, error.problem().to_string());
+                let why = error.problem().to_string();
+                self.complain_of(now, Change::RenewFailed, &keeping.holds, why);
                 if Self::is_reset(&error) {
                     return self.session_ended(keeping.sent, true, now);
                 }

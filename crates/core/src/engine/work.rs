@@ -134,9 +134,7 @@ impl Engine {
         self.due_at(next);
         self.out.push(Effect::Revoke { duty: duty.clone(), epoch, why });
         self.record(now, change, Some((duty, epoch)), None, why);
-        if let Some(live) = &mut self.live {
-            live.renew_at = live.renew_at.min(now);
-        }
+        self.renew_now(now);
     }
 
     /// Asks the work to come to its end, and gives the duty back then (R18).
@@ -251,18 +249,18 @@ impl Engine {
         if error.as_ref().is_some_and(Self::is_reset) {
             return self.session_ended(now, true, now);
         }
+        if let Some(error) = &error {
+            // It may have happened: it is asked again until the store has said so, and only then
+            // claimed anew, under a new epoch (R17).
+            let why = error.problem().to_string();
+            self.complain_of(now, Change::ReleaseFailed, &duties, why);
+        }
         for (duty, epoch) in &duties {
             self.touch(duty);
             // It may have been lost meanwhile, and granted anew under another epoch.
             let held = self.holds.get(duty).filter(|held| held.epoch() == *epoch);
-            let Some(held) = held else { continue };
+            let Some(held) = held.filter(|_| error.is_none()) else { continue };
             let (epoch, why) = (*epoch, held.release.unwrap_or("done"));
-            if let Some(error) = &error {
-                // It may have happened: it is asked again until the store has said so, and only
-                // then claimed anew, under a new epoch (R17).
-                self.complain(now, Change::ReleaseFailed, error.problem().to_string());
-                continue;
-            }
             let stopped = held.work == Work::Stopped;
             self.drop_hold(duty);
             self.raise_floor(duty, epoch);

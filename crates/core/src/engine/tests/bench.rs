@@ -133,10 +133,20 @@ impl Bench {
 
     /// Answers the look that is on its way: these other members, and who holds what.
     pub(super) fn see(&mut self, others: &[&str], holders: &[(&str, Option<(&str, u64)>)]) {
+        self.see_me(member("me", 0, self.engine.view).note, others, holders);
+    }
+
+    /// The same, with this note of its own.
+    pub(super) fn see_me(
+        &mut self,
+        note: Note,
+        others: &[&str],
+        holders: &[(&str, Option<(&str, u64)>)],
+    ) {
         let mut members: Vec<_> =
             others.iter().map(|name| member(name, 9, self.engine.view)).collect();
         let mut me = member("me", 0, self.engine.view);
-        me.nonce = Some(self.nonce());
+        (me.nonce, me.note) = (Some(self.nonce()), note);
         members.push(me);
         members.sort_by(|a, b| a.instance.cmp(&b.instance));
         let holders = holders.iter().map(|(duty, of)| Holder {

@@ -1,0 +1,259 @@
+//! Beside foreign members, and in a store that others change by themselves.
+
+use std::collections::BTreeMap;
+
+use super::bench::*;
+use super::*;
+use crate::roster::foreign_owner;
+use crate::store::{Claimed, HoldFate, HolderNow, KeptAlive, Released};
+use crate::{Hold, Mark, Record};
+
+/// A store with other members, which do nothing by themselves.
+struct World {
+    bench: Bench,
+    others: Vec<&'static str>,
+    /// Who holds what, and under which epoch; `None` as the holder: it is free.
+    holders: BTreeMap<String, Option<String>>,
+    /// What looks do not show.
+    hidden: Vec<String>,
+    epoch: u64,
+    claims: usize,
+    renewals: usize,
+    done: Vec<Effect>,
+}
+
+impl World {
+    /// A member that holds all of these alone.
+    fn new(duties: &[String]) -> Self {
+        let mut bench = Bench::new();
+        bench.list(&duties.iter().map(String::as_str).collect::<Vec<_>>());
+        bench.join();
+        let holders = duties.iter().map(|duty| (duty.clone(), None)).collect();
+        let (others, hidden, done) = (Vec::new(), Vec::new(), Vec::new());
+        Self { bench, others, holders, hidden, epoch: 5, claims: 0, renewals: 0, done }
+    }
+
+    /// Lets so many milliseconds go by; work stops as soon as it is asked to.
+    fn pass(&mut self, millis: u64) {
+        let end = self.bench.now + millis;
+        while self.bench.engine.wake_at() < at(end) {
+            let wake = self.bench.engine.wake_at().as_nanos() / 1_000_000 + 1;
+            self.bench.tick_at(wake.max(self.bench.now));
+            self.settle();
+        }
+        self.bench.now = end;
+    }
+
+    fn settle(&mut self) {
+        loop {
+            let done = std::mem::take(&mut self.bench.done);
+            self.done.extend(done.iter().cloned());
+            for effect in done {
+                if let Effect::Drain { duty, epoch, .. } | Effect::Revoke { duty, epoch, .. } =
+                    effect
+                {
+                    self.bench.step(Event::Stopped { duty, epoch, how: Ended::Asked });
+                    self.done.append(&mut self.bench.done);
+                }
+            }
+            if self.bench.asked.is_empty() {
+                return;
+            }
+            let (ticket, request) = self.bench.asked.remove(0);
+            self.answer(ticket, request);
+        }
+    }
+
+    fn answer(&mut self, ticket: Ticket, request: Request) {
+        let answer = match request {
+            Request::Look { .. } => {
+                self.bench.asked.push((ticket, request));
+                let shown = self.holders.iter().filter(|(duty, _)| !self.hidden.contains(duty));
+                let of = |holder: &'_ Option<String>| holder.clone().map(|name| (name, self.epoch));
+                let shown: Vec<_> =
+                    shown.map(|(duty, holder)| (duty.clone(), of(holder))).collect();
+                let shown: Vec<_> = shown
+                    .iter()
+                    .map(|(duty, of)| {
+                        (duty.as_str(), of.as_ref().map(|(name, epoch)| (name.as_str(), *epoch)))
+                    })
+                    .collect();
+                let said = self.bench.engine.live.as_ref().unwrap().said.clone();
+                return self.bench.see_me(said, &self.others, &shown);
+            }
+            Request::Claim { wants, .. } => {
+                self.claims += wants.len();
+                let claimed = wants.iter().map(|want| self.claim(want.duty.id.as_str()));
+                Answer::Claim(Ok(claimed.collect()))
+            }
+            Request::Release { holds, .. } => {
+                for hold in &holds {
+                    self.holders.insert(hold.duty.id.as_str().to_owned(), None);
+                }
+                Answer::Release(Ok(vec![Released::Freed; holds.len()]))
+            }
+            Request::KeepAlive { holds, .. } => {
+                self.renewals += 1;
+                let kept = |hold: &Hold| match self.holders[hold.duty.id.as_str()].as_deref() {
+                    Some("me") => HoldFate::Kept,
+                    _ => HoldFate::Lost,
+                };
+                let holds = holds.iter().map(kept).collect();
+                Answer::KeepAlive(Ok(KeptAlive::Kept { mark: Mark(0), holds }))
+            }
+            other => panic!("{other:?}"),
+        };
+        self.bench.step(Event::Answered(ticket, answer));
+    }
+
+    fn claim(&mut self, duty: &str) -> Claimed {
+        if let Some(Some(holder)) = self.holders.get(duty) {
+            let remaining = Duration::from_millis(TTL);
+            return Claimed::HeldBy(Some(HolderNow { instance: instance(holder), remaining }));
+        }
+        self.holders.insert(duty.to_owned(), Some("me".to_owned()));
+        Claimed::Granted(self.bench.hold(duty, self.epoch))
+    }
+
+    /// What was given away since the last time that was asked for.
+    fn given_away(&mut self) -> Vec<String> {
+        let effects = std::mem::take(&mut self.done).into_iter();
+        let drained = |effect| match effect {
+            Effect::Drain { duty, .. } => Some(duty.as_str().to_owned()),
+            _ => None,
+        };
+        effects.filter_map(drained).collect()
+    }
+
+    fn take(&mut self, duty: &str, holder: &str) {
+        self.holders.insert(duty.to_owned(), Some(holder.to_owned()));
+    }
+
+    fn records(&self, change: Change) -> Vec<&Record> {
+        let record = |effect| match effect {
+            &Effect::Record(ref record) if record.change == change => Some(record),
+            _ => None,
+        };
+        self.done.iter().filter_map(record).collect()
+    }
+}
+
+/// So many duties that each of these is preferred for, by the rule of foreign members.
+fn preferred<const N: usize>(members: [&str; N], each: usize) -> [Vec<String>; N] {
+    let all = members.map(instance);
+    let mut found = [const { Vec::new() }; N];
+    for n in 0.. {
+        let name = format!("{n}-{}", n * 7919);
+        let owner = foreign_owner(&DutyId::new(name.as_str()).unwrap(), &all).unwrap();
+        if found[owner].len() < each {
+            found[owner].push(name);
+        }
+        if found.iter().all(|names: &Vec<_>| names.len() == each) {
+            return found;
+        }
+    }
+    unreachable!()
+}
+
+/// One foreign heartbeat does not stop the balance among our own members.
+#[test]
+fn beside_a_foreign_member_duties_go_to_whom_its_rule_prefers() {
+    let [theirs, mine, others] = preferred(["foreign", "me", "other"], 2);
+    let mut world = World::new(&[&theirs[..], &mine, &others].concat());
+    world.pass(25_000);
+    assert!(world.holders.values().all(|holder| holder.as_deref() == Some("me")));
+    world.given_away();
+    world.others = vec!["foreign", "other"];
+    world.pass(5_000);
+    // Ours takes what it is preferred for at once; who has just come may not be ready.
+    assert_eq!(world.given_away(), others);
+    others.iter().for_each(|duty| world.take(duty, "other"));
+    // A foreign one is tried with one duty, and gets the rest when it has taken that.
+    world.pass(8_000);
+    assert_eq!(world.given_away(), theirs[..1]);
+    world.take(&theirs[0], "foreign");
+    world.pass(3_000);
+    assert_eq!(world.given_away(), theirs[1..]);
+    world.take(&theirs[1], "foreign");
+    // Everything is where it should be.
+    world.pass(60_000);
+    assert_eq!(world.given_away(), [""; 0]);
+    assert_eq!(mine.iter().filter(|duty| world.holders[*duty].as_deref() == Some("me")).count(), 2);
+}
+
+/// A heartbeat behind which nobody takes anything costs one duty a short time, once.
+#[test]
+fn what_a_foreign_member_does_not_take_comes_back_and_stays() {
+    let [theirs, mine] = preferred(["foreign", "me"], 20);
+    let mut world = World::new(&[theirs, mine].concat());
+    world.pass(25_000);
+    world.given_away();
+    world.others = vec!["foreign"];
+    world.pass(300_000);
+    assert_eq!(world.given_away().len(), 1);
+    assert!(world.holders.values().all(|holder| holder.as_deref() == Some("me")));
+}
+
+/// A duty that no look shows as held, and that is: of a foreign member that has come just now.
+#[test]
+fn a_refused_claim_is_repeated_at_a_pace_and_told_once() {
+    let mut world = World::new(&["d".to_owned()]);
+    world.hidden = vec!["d".to_owned()];
+    world.take("d", "foreign");
+    world.pass(8_000);
+    assert!((3..=14).contains(&world.claims), "{} claims", world.claims);
+    assert_eq!(world.records(Change::AcquireFailed).len(), 1);
+    // Another one holds it: that is news.
+    world.take("d", "another");
+    world.pass(3_000);
+    assert_eq!(world.records(Change::AcquireFailed).len(), 2);
+    // It is claimed soon after it was given back.
+    world.holders.insert("d".to_owned(), None);
+    world.pass(1_100);
+    assert_eq!(world.holders["d"].as_deref(), Some("me"));
+}
+
+/// Somebody has deleted or overwritten the lease: the next look that shows it asks the store.
+#[test]
+fn a_hold_that_a_look_does_not_show_is_verified_at_once() {
+    for holder in [None, Some("foreign".to_owned())] {
+        let mut world = World::new(&["d".to_owned(), "e".to_owned()]);
+        world.pass(2_000);
+        world.others = vec!["foreign"];
+        world.pass(2_000);
+        let renewals = world.renewals;
+        world.done.clear();
+        world.holders.insert("d".to_owned(), holder);
+        world.pass(1_100);
+        assert_eq!(world.records(Change::Revoked).len(), 1, "{:?}", world.done);
+        assert!(world.renewals <= renewals + 2, "{} renewals", world.renewals - renewals);
+    }
+}
+
+/// The log has a line for each duty that is concerned, once.
+#[test]
+fn a_renewal_or_release_that_fails_is_told_of_each_duty() {
+    let about = |done: &[Effect], change| {
+        let of = |effect: &Effect| match effect {
+            Effect::Record(record) if record.change == change => record.duty.clone(),
+            _ => None,
+        };
+        done.iter().filter_map(of).count()
+    };
+    let mut world = World::new(&["d".to_owned(), "e".to_owned()]);
+    world.pass(5_000);
+    let bench = &mut world.bench;
+    let mut done = Vec::new();
+    for _ in 0..3 {
+        while !bench.asked.iter().any(|(_, request)| is_keep(request)) {
+            done.extend(bench.run_until(bench.now + 100));
+        }
+        bench.answer(is_keep, Answer::KeepAlive(Err(lost())));
+        done.append(&mut bench.done);
+    }
+    assert_eq!(about(&done, Change::RenewFailed), 2);
+    bench.list(&[]);
+    bench.stopped("d", 5);
+    bench.answer(is_release, Answer::Release(Err(lost())));
+    assert_eq!(about(&bench.done, Change::ReleaseFailed), 1);
+}
