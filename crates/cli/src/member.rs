@@ -128,6 +128,7 @@ impl Settings {
         let mut join = Join::new(open, Arc::new(BootClock), group, self.ttl, duties)
             .observer(Arc::clone(&watchers.observer))
             .weight(self.weight)
+            .record_renewals(self.watch.log_level == Level::Debug)
             .drain(self.drain);
         if let Some(zone) = &self.zone {
             join = join.zone(zone.clone());

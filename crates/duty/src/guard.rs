@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_core::engine::Ended;
-use tenure_core::store::{Checkpoint, Commit, Committed};
+use tenure_core::store::{Checkpoint, Commit, Committed, HoldFate, KeptAlive};
 use tenure_core::{
     Code, Document, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Problem, StoreError,
     Version,
@@ -108,6 +108,27 @@ impl Guard {
     pub fn check_for(&self, needed: Duration) -> Result<(), Lost> {
         let needed = needed.saturating_add(self.inner.tenancy.margin);
         if self.check()? > needed { Ok(()) } else { Err(Lost::Deadline) }
+    }
+
+    /// Asks the store whether the hold stands, and extends it there: for groups whose keys others
+    /// may change by themselves. What does not stand is lost at once. An answer that does not come
+    /// within a tenth of the TTL tells nothing: until the deadline nobody else can have the duty.
+    pub async fn verify(&self) -> Result<(), Lost> {
+        let (session, hold) = (self.inner.tenancy.session.clone(), self.hold().clone());
+        let asked = self.inner.desk.store.ask(move |store| async move {
+            let within = session.ttl.attempt_timeout();
+            let asked = store.keep_alive(&session, None, std::slice::from_ref(&hold));
+            Ok(tokio::time::timeout(within, asked).await.ok().and_then(Result::ok))
+        });
+        let gone = match asked.await {
+            Ok(Some(KeptAlive::Kept { holds, .. })) => holds.first() == Some(&HoldFate::Lost),
+            Ok(Some(KeptAlive::Ended)) => true,
+            Ok(None) | Err(_) => false,
+        };
+        if gone && self.inner.tenancy.lose() {
+            self.send(|_, _| Command::Doubted);
+        }
+        self.check().map(|_| ())
     }
 
     /// The first instant at which no effect is allowed any more, as it stands now.

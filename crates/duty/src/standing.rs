@@ -174,13 +174,14 @@ impl Tenancy {
 
 /// What guards and leavers tell the thread that renews.
 ///
-/// The queue has no limit of its own: each hold sends one `Stopped`, one `Fenced` and a few
-/// `Progress` in the time that the settings name, and a membership a handful of wishes.
+/// The queue has no limit of its own: each hold sends one `Stopped`, one `Fenced`, one `Doubted`
+/// and a few `Progress` in the time that the settings name, and a membership a handful of wishes.
 #[derive(Debug)]
 pub(crate) enum Command {
     Stopped { duty: DutyId, epoch: Epoch, how: Ended },
     Progress { duty: DutyId, epoch: Epoch },
     Fenced { duty: DutyId, epoch: Epoch, newest: Epoch },
+    Doubted,
     Drain,
     Leave,
 }

@@ -53,6 +53,9 @@ pub use memory::Memory;
 pub use memory::Snapshot;
 pub use url::{IfAbsent, StoreUrl};
 
+/// The group of the poll lease layout: in Redis, foreign instances may share its keys.
+pub const SHARED_GROUP: &str = "poll";
+
 /// After so many claims through one handle the audit trail of a SQL store is cut to what the store
 /// keeps of it again; opening a store does it, too.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

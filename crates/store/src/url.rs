@@ -5,8 +5,9 @@ mod place;
 use std::fmt;
 use std::sync::Arc;
 
-use tenure_core::{Code, DutyKey, Store, StoreError};
+use tenure_core::{Code, DutyKey, GroupName, Store, StoreError};
 
+use crate::SHARED_GROUP;
 use crate::signing::{Sealed, Signing};
 
 /// Where a store is, as the user wrote it. It may carry a password, so it prints without one.
@@ -48,6 +49,11 @@ fn bad(detail: impl Into<String>) -> StoreError {
 }
 
 impl StoreUrl {
+    /// Whether foreign instances may share this group's keys, and change them by themselves.
+    pub fn is_shared(&self, group: &GroupName) -> bool {
+        matches!(self.kind, Kind::Redis | Kind::Rediss) && group.as_str() == SHARED_GROUP
+    }
+
     /// Reads `file:PATH[#GROUP/DUTY]`, `sqlite:PATH`, `postgres://...[?schema=NAME]`,
     /// `redis://...[?prefix=TEXT]`, `rediss://...` or `etcd://...[?prefix=TEXT]`.
     pub fn parse(text: &str) -> Result<Self, StoreError> {

@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     store: StoreUrl,
     targets: TargetsUrl,
     group: GroupName,
+    /// Foreign instances may change the leases of this group by themselves.
+    shared: bool,
     every: Duration,
     timeout: Duration,
     list_every: Duration,
@@ -64,10 +66,12 @@ impl Settings {
                  timeout, the grace and a margin, so that enough is left of a hold at any time"
             )));
         }
+        let group = name(&poll.group, GroupName::unescape)?;
         Ok(Self {
+            shared: store.is_shared(&group),
             store,
             targets: TargetsUrl::parse(&poll.targets)?,
-            group: name(&poll.group, GroupName::unescape)?,
+            group,
             every: poll.every,
             timeout,
             list_every: poll.list_every,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::process::Pid;
 use tenure_core::{Clock, Code};
-use tenure_duty::{Guard as Hold, process};
+use tenure_duty::{Guard as Hold, Lost, process};
 use tenure_store::BootClock;
 use tokio::time::timeout;
 
@@ -70,6 +70,11 @@ struct Polling<'a> {
 impl Polling<'_> {
     async fn poll(&self) {
         let settings = &self.shared.settings;
+        // A lease that somebody has deleted or overwritten is noticed before the poll, not at the
+        // next renewal.
+        if settings.shared && self.hold.verify().await == Err(Lost::Revoked) {
+            return;
+        }
         // All of it has to fit into what is left of the hold, killing included.
         if let Err(lost) = self.hold.check_for(settings.timeout + settings.member.grace) {
             self.shared.notes.polled(Polled::Skipped);

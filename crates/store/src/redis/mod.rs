@@ -76,7 +76,7 @@ use tenure_core::{
     StoreError, Version,
 };
 
-use crate::IfAbsent;
+use crate::{IfAbsent, SHARED_GROUP};
 pub(crate) use dial::{Dial, Wire};
 use foreign::Foreign;
 use link::{Answer, Link, settle};
@@ -89,9 +89,6 @@ const SCHEMA: u64 = 3;
 
 /// The first layout that has floors of forgotten duties.
 const FLOORS: u64 = 2;
-
-/// The group of the poll lease layout: foreign instances may share its keys.
-pub const SHARED_GROUP: &str = "poll";
 
 /// Up to so many items go into one script, which nobody interrupts (R8).
 const CHUNK: usize = 500;

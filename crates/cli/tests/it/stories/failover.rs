@@ -36,7 +36,9 @@ fn us2_2_an_instance_that_cannot_renew_stops_and_others_take_over() {
     stage.polled(&left, 1, 0);
     wire.cut();
     let ends = stage.ends(&left);
-    stage.said(&b, r#""event":"renew_failed""#);
+    stage.until("each renewal that failed is told", || {
+        stage.said_of(&b, "renew_failed").into_iter().eq(left.clone())
+    });
     let seen = stage.history().len();
     stage.taken_over(&left, &b.id, seen);
     stage.granted_after(&ends);

@@ -164,18 +164,29 @@ fn foreign_members_and_tenure_share_a_group() {
     // The vector that the design is known by.
     assert_eq!(weight("node-a", "s-1"), 0x129d_df0f_53e2_abd2);
     let Some(stage) = Stage::open(3) else { return };
+    // Its lease has the same name for both.
+    stage.set_session("eu/plant@7(a)", false);
     let first = stage.sessions();
     let foreign = Foreign::start(&stage, "foreign-1");
     stage.polled(&first, 1, 0);
     // What is leased stays so until the foreign one gives it away, which it does now or later.
-    let [a, b] = stage.start_all(["a", "b"]);
+    let a = stage.start("a");
+    let two = [a.id.clone(), "foreign-1".to_owned()].into();
+    stage.until("two members", || stage.after("poll:node:").len() == 2);
+    let first = [first, sessions_for(&stage, &two, 6)].concat();
+    let placed = |members: &BTreeSet<String>, sessions: &[String]| {
+        stage.until("each target is with whom the design prefers", || {
+            let leases = stage.leases();
+            sessions.iter().all(|target| leases.get(target) == preferred(members, target))
+        });
+    };
+    placed(&two, &first);
+    // What the third is preferred for, both kinds give away.
+    let b = stage.start("b");
     let members = [a.id.clone(), b.id.clone(), "foreign-1".to_owned()].into();
     stage.until("three members", || stage.after("poll:node:").len() == 3);
     let sessions = [first, sessions_for(&stage, &members, 3)].concat();
-    stage.until("each target is with whom the design prefers", || {
-        let leases = stage.leases();
-        sessions.iter().all(|target| leases.get(target) == preferred(&members, target))
-    });
+    placed(&members, &sessions);
 
     // While nothing changes, nothing moves.
     let (fences, leases, seen) = (stage.fences(), stage.leases(), stage.history().len());

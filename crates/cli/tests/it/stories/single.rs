@@ -6,7 +6,7 @@ use std::slice;
 use tenure_core::store::{Claimed, Want};
 use tenure_core::{DutyKey, Reason};
 
-use super::stage::{Stage, polls_of};
+use super::stage::{Stage, every, polls_of};
 use crate::tenure::{join, with_store};
 
 #[test]
@@ -60,24 +60,38 @@ fn us3_2_who_tries_for_a_held_lease_fails() {
 
 #[test]
 fn us3_3_a_lease_of_another_is_not_renewed() {
-    let Some(stage) = Stage::open(2) else { return };
+    let Some(mut stage) = Stage::open(2) else { return };
+    // Many beats between two renewals.
+    stage.pace.0 = every() / 8;
     let sessions = stage.sessions();
     let [lost, kept] = &sessions[..] else { panic!() };
     let one = stage.start("a");
     stage.polled(&sessions, 1, 0);
+    // Somebody else has a new one already, and has come too lately to be found by the keys.
+    let taken = "somebody/else's";
+    let () = stage.ask(&["SET", &format!("poll:lease:{taken}"), "x", "PX", "3600000"]);
+    stage.set_session(taken, false);
     // What is left of a pause in which the lease has ended and somebody else was faster.
     let lease = format!("poll:lease:{lost}");
     let () = stage.ask(&["SET", &lease, "somebody-else", "PX", "3600000"]);
-    let end = stage.ends_at(lost);
-    // Two renewals may have been on their way; after the third it has been told.
+    let (end, seen) = (stage.ends_at(lost), stage.history().len());
     stage.renewals(kept, 3);
-    let seen = stage.history().len();
+    stage.until("a renewal is told", || stage.said_of(&one, "renewed").contains(kept));
+    // The lease is looked at before each poll: only one that had been looked at may have begun.
+    let after = stage.history().split_off(seen);
+    assert!(polls_of(&after, lost).count() <= 1, "{after:#?}");
+    let seen = seen + after.len();
     stage.polled(slice::from_ref(kept), 3, seen);
     stage.renewals(kept, 2);
     assert_eq!(stage.lease(lost).as_deref(), Some("somebody-else"));
     assert_eq!(stage.ends_at(lost), end);
     let after = stage.history().split_off(seen);
     assert_eq!(polls_of(&after, lost).count(), 0, "{after:#?}");
+    assert_eq!(polls_of(&stage.history(), taken).count(), 0);
+    stage.until("it was asked for", || stage.said_of(&one, "acquire_failed").contains(taken));
+    let log = stage.log(&one);
+    let refused = |line: &&str| line.contains("acquire_failed") && line.contains(taken);
+    assert_eq!(log.lines().filter(refused).count(), 1, "{log}");
     one.stop();
     assert_eq!((stage.lease(lost).as_deref(), stage.ends_at(lost)), (Some("somebody-else"), end));
 }

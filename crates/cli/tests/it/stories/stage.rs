@@ -8,6 +8,7 @@ use std::time::Duration;
 use redis::FromRedisValue;
 use rustix::process::Signal;
 use serde_json::Value;
+use tenure_core::DutyId;
 use testkit::{Redis, RedisOptions, TEST_REDIS, service, wait_until};
 use uuid::Uuid;
 
@@ -176,7 +177,7 @@ impl Stage {
         let entry = |fields: BTreeMap<String, String>| Entry {
             kind: fields["kind"].clone(),
             instance: fields["instance"].clone(),
-            target: fields["duty"].clone(),
+            target: DutyId::unescape(&fields["duty"]).map_or("".into(), |id| id.as_str().into()),
             epoch: number(&fields["epoch"]),
             unix_ms: number(&fields["unix_ms"]),
         };
@@ -196,6 +197,7 @@ impl Stage {
             ("--list-every", &*list_every),
             ("--timeout", &*timeout),
             ("--grace", &*grace),
+            ("--log-level", "debug"),
         ];
         let options = options.iter().flat_map(|(name, value)| [*name, *value]);
         let command = ["--", "sh", "-c", script, "sh", "{}"];
@@ -296,20 +298,28 @@ impl Stage {
         self.tenure.text(&instance.log)
     }
 
+    /// The targets of which an instance has said this.
+    pub fn said_of(&self, instance: &Instance, event: &str) -> BTreeSet<String> {
+        let log = self.log(instance);
+        let whole = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let lines = whole.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let of = lines.filter(|line| line["event"] == event);
+        of.filter_map(|line| line["endpoint_id"].as_str().map(str::to_owned)).collect()
+    }
+
     /// Waits until an instance has said something.
     #[track_caller]
     pub fn said(&self, instance: &Instance, what: &str) {
         self.until(what, || self.log(instance).contains(what));
     }
 
-    /// Waits until a lease was renewed so often.
+    /// Waits as long as a lease takes to be renewed so often, by its end: a look before a poll
+    /// extends it, too.
     #[track_caller]
-    pub fn renewals(&self, target: &str, times: usize) {
-        let mut seen = BTreeSet::new();
-        self.until("the lease is renewed", || {
-            seen.insert(self.ends_at(target));
-            seen.len() > times
-        });
+    pub fn renewals(&self, target: &str, times: u32) {
+        let (first, time) = (self.ends_at(target), scaled(8) * times);
+        let later = first + i64::try_from(time.as_millis()).unwrap();
+        self.until("the lease is renewed", || self.ends_at(target) >= later);
     }
 
     /// Nobody has polled what was another's at that time: what each wrote under a lease is one

@@ -115,6 +115,21 @@ async fn a_foreign_holder_is_seen_and_left_alone() {
     hold(&store, &a, "x").await;
 }
 
+/// The keys are looked through every 10 s. Until then a refused claim tells of a lease, so that
+/// what is held does not look free and is not claimed again and again.
+#[tokio::test]
+async fn a_refused_claim_makes_a_lease_known() {
+    let server = server();
+    let store = open(&server).await;
+    let a = join(&store, "a").await;
+    assert_eq!(store.holders(&group()).await.unwrap(), []);
+    assert!(Foreign::new(&server, "foreign-1").await.acquire("x/y").await);
+    assert_eq!(store.holders(&group()).await.unwrap(), []);
+    assert!(is_held_by(&claim(&store, &a, "x/y").await, "foreign-1"));
+    let holders = store.holders(&group()).await.unwrap();
+    assert_eq!((holders.len(), holders[0].duty.id.as_str()), (1, "x/y"));
+}
+
 /// Nobody may carry the name of a live foreign instance.
 #[tokio::test]
 async fn the_name_of_a_foreign_member_is_taken() {
