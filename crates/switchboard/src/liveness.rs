@@ -41,11 +41,12 @@ impl fmt::Display for Liveness {
 /// How long a connector may be silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Online up to 300 seconds and stale up to 900; longer for one whose beats are further apart:
-    /// two and a half intervals, and five.
+    /// Online up to 300 seconds and stale up to 900; longer for one whose beats are further apart,
+    /// up to the longest interval of the protocol: two and a half intervals, and five.
     #[default]
     Usual,
-    /// Two and a half intervals of its own, and five; as usual until it has an interval.
+    /// Two and a half intervals of its own, however long, and five; as usual until it has an
+    /// interval.
     Observed,
     /// Online below two minutes, stale up to four, as the protocol says literally. A connector that
     /// beats every two minutes is then stale for a moment before most of its beats.
@@ -60,8 +61,19 @@ pub enum Policy {
 }
 
 const USUAL: (i64, i64) = (300 * SECOND, 900 * SECOND);
+/// The longest interval of the protocol.
+const LONGEST_INTERVAL: i64 = 300 * SECOND;
 
 impl Policy {
+    /// How far beats may be apart that were seen so far apart, in microseconds. Only an operator
+    /// who asks for observed intervals gets one that is longer than the protocol allows.
+    pub fn interval(self, observed: Option<i64>) -> Option<i64> {
+        match self {
+            Self::Observed => observed,
+            _ => observed.map(|it| it.min(LONGEST_INTERVAL)),
+        }
+    }
+
     /// Judges a connector by its newest beat and its interval; all in microseconds, `now` by the
     /// same clock as the beat. A beat that seems to come from the future is one of now.
     pub fn judge(
@@ -72,7 +84,8 @@ impl Policy {
     ) -> Liveness {
         let Some(last) = last_heartbeat_at else { return Liveness::Unknown };
         let age = now.saturating_sub(last).max(0);
-        let own = interval.map(|it| (it.saturating_mul(5) / 2, it.saturating_mul(5)));
+        let own = self.interval(interval);
+        let own = own.map(|it| (it.saturating_mul(5) / 2, it.saturating_mul(5)));
         let (online, stale) = match (self, own) {
             (Self::Usual, Some(own)) => (USUAL.0.max(own.0), USUAL.1.max(own.1)),
             (Self::Observed, Some(own)) => own,
@@ -102,6 +115,8 @@ mod tests {
             (Policy::Usual, None, 300 * SECOND, 900 * SECOND),
             (Policy::Usual, Some(30 * SECOND), 300 * SECOND, 900 * SECOND),
             (Policy::Usual, Some(300 * SECOND), 750 * SECOND, 1500 * SECOND),
+            (Policy::Usual, Some(3600 * SECOND), 750 * SECOND, 1500 * SECOND),
+            (Policy::Observed, Some(3600 * SECOND), 9000 * SECOND, 18_000 * SECOND),
             (Policy::Observed, None, 300 * SECOND, 900 * SECOND),
             (Policy::Observed, Some(30 * SECOND), 75 * SECOND, 150 * SECOND),
             (Policy::Spec5, Some(300 * SECOND), 120 * SECOND - 1, 240 * SECOND),
@@ -118,7 +133,8 @@ mod tests {
     #[test]
     fn the_future_is_now_and_silence_is_unknown() {
         assert_eq!(Policy::Usual.judge(0, Some(i64::MAX), None), Online);
-        assert_eq!(Policy::Usual.judge(i64::MAX, Some(i64::MIN), Some(i64::MAX)), Stale);
+        assert_eq!(Policy::Usual.judge(i64::MAX, Some(i64::MIN), Some(i64::MAX)), Offline);
+        assert_eq!(Policy::Observed.judge(i64::MAX, Some(i64::MIN), Some(i64::MAX)), Stale);
         assert_eq!(Policy::Usual.judge(0, None, None), Liveness::Unknown);
     }
 }

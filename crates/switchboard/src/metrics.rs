@@ -68,6 +68,16 @@ pub(crate) enum Overload {
     Connections,
 }
 
+/// Requests by route and status; the last of each is for all others.
+#[derive(Debug)]
+struct Requests([[Counter; STATUSES.len() + 1]; Endpoint::ALL.len() + 1]);
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Default::default()))
+    }
+}
+
 /// Everything that is counted.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
@@ -83,7 +93,7 @@ pub(crate) struct Metrics {
     pub(crate) history_lost: Counter,
     pub(crate) forwarded: Counter,
     overload: [Counter; 3],
-    requests: [[Counter; STATUSES.len() + 1]; Endpoint::ALL.len() + 1],
+    requests: Requests,
     durations: Spread<{ DURATIONS.len() }>,
     commit_durations: Spread<{ DURATIONS.len() }>,
     commit_sizes: Spread<{ SIZES.len() }>,
@@ -116,7 +126,7 @@ impl Metrics {
     pub(crate) fn answered(&self, endpoint: Option<Endpoint>, status: u16, took: Duration) {
         let row = endpoint.map_or(Endpoint::ALL.len(), |endpoint| endpoint as usize);
         let column = STATUSES.iter().position(|known| *known == status);
-        self.requests[row][column.unwrap_or(STATUSES.len())].add(1);
+        self.requests.0[row][column.unwrap_or(STATUSES.len())].add(1);
         self.durations.add(&DURATIONS, took.as_secs_f64());
     }
 
@@ -175,7 +185,7 @@ impl Metrics {
         let name = "switchboard_requests_total";
         text.family(name, "counter", "Requests, by route and status.");
         let routes = Endpoint::ALL.iter().map(|endpoint| endpoint.label()).chain(["other"]);
-        for (route, row) in routes.zip(&self.requests) {
+        for (route, row) in routes.zip(&self.requests.0) {
             for (n, count) in row.iter().enumerate().filter(|(_, count)| count.get() > 0) {
                 let status = STATUSES.get(n).map_or("other".to_owned(), u16::to_string);
                 text.sample(name, &[("route", route), ("status", &status)], count.get());

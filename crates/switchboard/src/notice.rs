@@ -89,6 +89,8 @@ pub enum News {
     },
     /// A counter went down, and no process began.
     CountersReset,
+    /// A counter of a process jumped by the size of a Unix time, for the first time.
+    CounterJumped,
     /// The clock of its host is off, by so many microseconds; below zero it is ahead.
     ClockOff(i64),
     /// The clock of its host is right again.
@@ -207,6 +209,10 @@ impl fmt::Display for News {
             Self::CountersReset => {
                 f.write_str("a counter went down without a new instance, and is counted from 0")
             }
+            Self::CounterJumped => f.write_str(
+                "a counter jumped by the size of a Unix time, as clients do that add up when \
+                 counters were made: the jump is left out, what is counted from there on is not",
+            ),
             Self::ClockOff(drift) => write!(f, "{}", Drift(*drift)),
             Self::ClockRight => f.write_str("its clock is right again"),
         }

@@ -126,6 +126,7 @@ fn instance(instance: &Instance, now: i64, policy: Policy) -> Value {
         "heartbeats": instance.beats,
         "late_heartbeats": instance.late,
         "counter_resets": instance.resets,
+        "counter_jumps": instance.jumps,
     })
 }
 

@@ -90,6 +90,7 @@ fn kind(notice: &Notice) -> (Level, &'static str) {
             News::Revived => (Level::Info, "connector_revived"),
             News::Replaced { .. } => (Level::Info, "connector_instance_changed"),
             News::CountersReset => (Level::Warn, "connector_counters_reset"),
+            News::CounterJumped => (Level::Warn, "connector_counter_jumped"),
             News::ClockOff(_) => (Level::Warn, "connector_clock_off"),
             News::ClockRight => (Level::Info, "connector_clock_right"),
         },

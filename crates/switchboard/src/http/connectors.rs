@@ -38,7 +38,7 @@ struct Archive {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Delete {
+struct Why {
     reason: String,
 }
 
@@ -95,9 +95,20 @@ impl Asked<'_> {
         Ok(json_value(StatusCode::OK, &answer))
     }
 
+    /// `POST /api/connectors/{type}/{identity}/recount`.
+    pub(super) async fn recount(self, body: Incoming) -> Result<Answer, Refused> {
+        let (caller, asked): (_, Why) = self.wish(body, "recount request").await?;
+        reasonable("recount request", &asked.reason)?;
+        let by = caller.recorded();
+        let since = self.state.storage.recount(&self.name()?, by, &asked.reason).await?;
+        let since = time(since.ok_or_else(unknown)?);
+        let answer = json!({ "data": { "recounted": true, "since": since }, "meta": {} });
+        Ok(json_value(StatusCode::OK, &answer))
+    }
+
     /// `DELETE /api/connectors/{type}/{identity}`.
     pub(super) async fn delete_connector(self, body: Incoming) -> Result<Answer, Refused> {
-        let (caller, asked): (_, Delete) = self.wish(body, "delete request").await?;
+        let (caller, asked): (_, Why) = self.wish(body, "delete request").await?;
         reasonable("delete request", &asked.reason)?;
         match self.state.storage.delete(&self.name()?, caller.recorded(), &asked.reason).await? {
             true => {

@@ -19,8 +19,8 @@ use crate::notice::{ConnectorName, Drift, News, Notice};
 use crate::storage::{Beat, Beaten, MOST_PER_TOKEN, Name, Taken, When};
 use crate::token::Role;
 
-/// The largest envelope.
-pub(crate) const LARGEST: usize = 64 << 10;
+/// The largest envelope: with room for messages that are cut to a few thousand bytes.
+pub(crate) const LARGEST: usize = 1 << 20;
 /// A clock may be off by so many microseconds before it is said.
 const OFF: i64 = 5_000_000;
 /// How often it is said that the history cannot be written.
@@ -98,10 +98,12 @@ fn refused(state: &State, caller: &Caller, refusal: &Refusal) {
 
 /// What whoever sent it should know.
 fn warnings(heartbeat: &Heartbeat, taken: &Taken) -> Vec<String> {
-    let mut warnings: Vec<String> =
-        heartbeat::warnings(heartbeat).into_iter().map(str::to_owned).collect();
+    let mut warnings = heartbeat::warnings(heartbeat);
     if !taken.late && side(taken.drift) != 0 {
         warnings.push(format!("{}", Drift(taken.drift)));
+    }
+    if taken.jumped {
+        warnings.push(News::CounterJumped.to_string());
     }
     if taken.unwritten.is_some() {
         let lost = "the history could not be written: this heartbeat is missing there, and what \
@@ -137,6 +139,9 @@ fn tell(state: &State, heartbeat: &Heartbeat, taken: &Taken) {
     }
     if taken.reset {
         say(News::CountersReset);
+    }
+    if taken.jumped {
+        say(News::CounterJumped);
     }
     let was = taken.drift_before.map_or(0, side);
     match side(taken.drift) {

@@ -228,6 +228,7 @@ impl Asked<'_> {
             Endpoint::ConnectorStats => self.connector_stats().await,
             Endpoint::Heartbeats => self.heartbeats().await,
             Endpoint::Archive => self.archive(body).await,
+            Endpoint::Recount => self.recount(body).await,
             Endpoint::DeleteConnector => self.delete_connector(body).await,
             Endpoint::Mcp => self.mcp(body).await,
             Endpoint::McpOther => self.mcp_other().await,

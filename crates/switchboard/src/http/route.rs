@@ -24,6 +24,7 @@ pub(crate) enum Endpoint {
     ConnectorStats,
     Heartbeats,
     Archive,
+    Recount,
     DeleteConnector,
     Mcp,
     McpOther,
@@ -37,7 +38,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Self; 31] = [
+    pub(crate) const ALL: [Self; 32] = [
         Self::Ingest,
         Self::Batch,
         Self::IngestHealth,
@@ -59,6 +60,7 @@ impl Endpoint {
         Self::ConnectorStats,
         Self::Heartbeats,
         Self::Archive,
+        Self::Recount,
         Self::DeleteConnector,
         Self::Mcp,
         Self::McpOther,
@@ -95,6 +97,7 @@ impl Endpoint {
             Self::ConnectorStats => "connector_stats",
             Self::Heartbeats => "connector_heartbeats",
             Self::Archive => "connector_archive",
+            Self::Recount => "connector_recount",
             Self::DeleteConnector => "connector_delete",
             Self::Mcp => "mcp",
             Self::McpOther => "mcp_other",
@@ -173,6 +176,7 @@ pub(crate) const ROUTES: &[Route] = &[
     get("/api/connectors/{}/{}/stats", &[("GET", Endpoint::ConnectorStats)]),
     get("/api/connectors/{}/{}/heartbeats", &[("GET", Endpoint::Heartbeats)]),
     post("/api/connectors/{}/{}/archive", &[("POST", Endpoint::Archive)]),
+    post("/api/connectors/{}/{}/recount", &[("POST", Endpoint::Recount)]),
     Route {
         path: "/mcp",
         methods: &[

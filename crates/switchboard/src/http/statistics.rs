@@ -15,7 +15,7 @@ use super::connectors::unknown;
 use super::inbox::room;
 use super::query::Query;
 use super::{Asked, State, time};
-use crate::liveness::Liveness;
+use crate::liveness::{Liveness, Policy};
 use crate::storage::{Bucket, Fanned, Measures, Period, Shown, Step, Sum};
 use crate::view::{error_rate_pct, percent, uptime_pct};
 
@@ -67,7 +67,10 @@ impl Asked<'_> {
         let storage = &self.state.storage;
         let shown = storage.connector(&name).await?.ok_or_else(unknown)?;
         let found = storage.series(&name, period.since(shown.now), period.step()).await?;
-        let answer = json!({ "data": stats(&shown, period, &found), "meta": {} });
+        let answer = json!({
+            "data": stats(&shown, period, &found, self.state.liveness),
+            "meta": {},
+        });
         Ok(room.answer(answer.to_string()))
     }
 }
@@ -205,7 +208,7 @@ fn matrix(period: Period, found: &[Fanned]) -> Value {
 }
 
 /// What a connector has done in a period that ends now; every step of it is there.
-fn stats(shown: &Shown, period: Period, found: &[Bucket]) -> Value {
+fn stats(shown: &Shown, period: Period, found: &[Bucket], policy: Policy) -> Value {
     let Shown { now, connector, .. } = shown;
     let (since, step) = (period.since(*now), period.step());
     let mut all = Measures::default();
@@ -228,8 +231,9 @@ fn stats(shown: &Shown, period: Period, found: &[Bucket]) -> Value {
         }));
     }
     let hours = (period.steps() * step.micros() / Step::Hour.micros()) as f64;
-    let elapsed = now - since.max(connector.first_seen_at);
-    let expected = elapsed / connector.interval.unwrap_or(USUAL_INTERVAL).max(1);
+    let elapsed = (now - since.max(connector.first_seen_at)).max(0);
+    let interval = policy.interval(connector.interval).unwrap_or(USUAL_INTERVAL);
+    let expected = elapsed / interval.max(1);
     json!({
         "connector_type": connector.connector_type,
         "endpoint_identity": connector.endpoint_identity,

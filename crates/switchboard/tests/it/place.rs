@@ -37,10 +37,12 @@ const RIGHT_CLOCK: &str = "UPDATE switchboard_clock SET reached = clock_timestam
 /// Nothing was counted yet.
 const UNCOUNTED: [&str; 2] = [
     "UPDATE connector_stats_progress SET epoch = 0, since_24h = 0, since_7d = 0, since_30d = 0,
+        beats_since = 0,
         counted_beat = (SELECT coalesce(max(seq), 0) FROM sqlite_sequence
             WHERE name = 'connector_heartbeat_log'), counted_ack = last_ack",
     "UPDATE connector_stats_progress SET epoch = 0, since_24h = 'epoch', since_7d = 'epoch',
-        since_30d = 'epoch', counted_id = nextval('connector_heartbeat_log_id_seq')",
+        since_30d = 'epoch', beats_since = 'epoch',
+        counted_id = nextval('connector_heartbeat_log_id_seq')",
 ];
 
 pub struct Place {

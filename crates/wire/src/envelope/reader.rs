@@ -250,6 +250,20 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The same, cut where it is longer, with a mark at its end; and whether it was.
+    pub(crate) fn cut_remark(&mut self, most: usize) -> Read<(String, bool)> {
+        match self.nullable(Self::trimmed)? {
+            Some(said) if said.len() > most => {
+                let cut = text::cut(&said, most);
+                Ok(self.storable(&cut, most).map(|text| (text, true)))
+            }
+            Some(said) if !said.is_empty() => {
+                Ok(self.storable(&said, most).map(|text| (text, false)))
+            }
+            _ => Ok(None),
+        }
+    }
+
     fn storable(&mut self, said: &[u8], most: usize) -> Option<String> {
         if said.len() > most {
             let says = format!("has {} bytes; at most {most} may be", said.len());

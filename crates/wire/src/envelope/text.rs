@@ -49,6 +49,17 @@ pub(crate) fn storable(text: &[u8]) -> Option<&str> {
     std::str::from_utf8(text).ok().filter(|text| !text.contains('\0'))
 }
 
+/// As much of a text as fits into so many bytes, between two characters, with a mark that says how
+/// long it was.
+pub(crate) fn cut(text: &[u8], most: usize) -> Vec<u8> {
+    let mark = format!("... [cut: {} bytes]", text.len());
+    let mut end = most.saturating_sub(mark.len()).min(text.len());
+    while end > 0 && text.get(end).is_some_and(|byte| byte & 0xC0 == 0x80) {
+        end -= 1;
+    }
+    [&text[..end], mark.as_bytes()].concat()
+}
+
 /// The inside of a JSON string that says `text`.
 pub(crate) fn encode(text: &[u8]) -> String {
     let special = |byte: &u8| matches!(byte, ..0x20 | b'"' | b'\\' | 0xED);

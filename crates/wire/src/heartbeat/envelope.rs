@@ -41,6 +41,7 @@ struct Draft {
     checkpoint: Option<Checkpoint>,
     capabilities: Option<String>,
     sent_at_micros: Option<i64>,
+    cut: Vec<&'static str>,
 }
 
 pub(super) fn read(bytes: &[u8]) -> Result<Heartbeat, Invalid> {
@@ -57,7 +58,10 @@ fn draft(reader: &mut Reader<'_>) -> Result<Draft, Broken> {
             "status" => status(reader, &mut draft)?,
             "counters" => counters(reader, &mut draft.counters)?,
             "sent_at" => draft.sent_at_micros = reader.time()?,
-            "checkpoint" => draft.checkpoint = reader.nullable(checkpoint)?,
+            "checkpoint" => {
+                let cut = &mut draft.cut;
+                draft.checkpoint = reader.nullable(|reader| checkpoint(reader, cut))?;
+            }
             _ => {
                 let object = |reader: &mut Reader<'_>| reader.small_object(MAX_CAPABILITIES_BYTES);
                 draft.capabilities = reader.nullable(object)?;
@@ -97,7 +101,10 @@ fn status(reader: &mut Reader<'_>, draft: &mut Draft) -> Result<(), Broken> {
                 draft.state = word.and_then(Health::parse);
             }
             "uptime_s" => draft.uptime_s = count(reader)?,
-            _ => draft.error_message = reader.remark(MAX_MESSAGE_BYTES)?,
+            _ => {
+                let said = reader.cut_remark(MAX_MESSAGE_BYTES)?;
+                draft.error_message = uncut(said, "status.error_message", &mut draft.cut);
+            }
         }
         Ok(())
     })
@@ -121,11 +128,30 @@ fn count(reader: &mut Reader<'_>) -> Result<Option<i64>, Broken> {
     Ok(reader.integer(0)?.and_then(|count| i64::try_from(count).ok()))
 }
 
-fn checkpoint(reader: &mut Reader<'_>) -> Result<Option<Checkpoint>, Broken> {
+/// What was said, with a note of it if it was cut.
+fn uncut(
+    said: Option<(String, bool)>,
+    name: &'static str,
+    cut: &mut Vec<&'static str>,
+) -> Option<String> {
+    let (text, is_cut) = said?;
+    if is_cut {
+        cut.push(name);
+    }
+    Some(text)
+}
+
+fn checkpoint(
+    reader: &mut Reader<'_>,
+    cut: &mut Vec<&'static str>,
+) -> Result<Option<Checkpoint>, Broken> {
     let mut checkpoint = Checkpoint::default();
     reader.object(&CHECKPOINT, |reader, name| {
         match name {
-            "cursor" => checkpoint.cursor = reader.remark(MAX_CURSOR_BYTES)?,
+            "cursor" => {
+                let said = reader.cut_remark(MAX_CURSOR_BYTES)?;
+                checkpoint.cursor = uncut(said, "checkpoint.cursor", cut);
+            }
             _ => checkpoint.updated_at_micros = reader.nullable(Reader::time)?,
         }
         Ok(())
@@ -148,6 +174,7 @@ impl Draft {
             checkpoint: self.checkpoint,
             capabilities: self.capabilities,
             sent_at_micros: self.sent_at_micros?,
+            cut: self.cut,
         })
     }
 }

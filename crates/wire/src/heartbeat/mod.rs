@@ -32,13 +32,15 @@ pub fn read(bytes: &[u8]) -> Result<Heartbeat, Invalid> {
 }
 
 /// What is not wrong with a heartbeat, but its sender should know of.
-pub fn warnings(heartbeat: &Heartbeat) -> Vec<&'static str> {
-    let mut warnings = Vec::new();
+pub fn warnings(heartbeat: &Heartbeat) -> Vec<String> {
+    let cut = |name: &&str| format!("{name} was longer than 4096 bytes and is cut");
+    let mut warnings: Vec<String> = heartbeat.cut.iter().map(cut).collect();
     if heartbeat.error_message.is_none() {
         match heartbeat.state {
             Health::Healthy => {}
-            Health::Degraded => warnings.push("state is degraded without an error_message"),
-            Health::Error => warnings.push("state is error without an error_message"),
+            state => {
+                warnings.push(format!("state is {} without an error_message", state.as_str()));
+            }
         }
     }
     warnings
@@ -69,6 +71,8 @@ pub struct Heartbeat {
     pub capabilities: Option<String>,
     /// `sent_at`, in Unix microseconds.
     pub sent_at_micros: i64,
+    /// Texts that were too long and were cut.
+    pub cut: Vec<&'static str>,
 }
 
 /// How a connector says that it is.

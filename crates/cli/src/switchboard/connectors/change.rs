@@ -1,8 +1,9 @@
-//! `tenure connectors archive`, `delete` and `add`: what operators change.
+//! `tenure connectors archive`, `delete`, `recount` and `add`: what operators change.
 
 use serde_json::json;
 use tenure_switchboard::liveness::{Liveness, Policy};
 use tenure_switchboard::storage::{Name, Shown, Storage};
+use tenure_switchboard::view;
 
 use super::super::{operator, words};
 use super::{NameArgs, named, not_there};
@@ -128,6 +129,43 @@ impl Delete {
         }
         let did = if *dry_run { "would be deleted" } else { "is deleted" };
         Ok(format!("{} {did}, with its history and its statistics\n", named(name)))
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RecountArgs {
+    #[command(flatten)]
+    name: NameArgs,
+    /// Why, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Recount {
+    name: Name,
+    reason: String,
+}
+
+impl Recount {
+    pub(super) fn new(args: &RecountArgs) -> Result<Self, Failure> {
+        Ok(Self { name: args.name.read()?, reason: words("--reason", &args.reason)? })
+    }
+
+    pub(super) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
+        let Self { name, reason } = self;
+        let since = storage.recount(name, &operator(), reason).await?;
+        let since = view::time(since.ok_or_else(|| not_there(name))?);
+        if json {
+            return Ok(document(&json!({
+                "connector_type": name.connector_type,
+                "endpoint_identity": name.endpoint_identity,
+                "recounted": true,
+                "since": since,
+            })));
+        }
+        let kept = "what was counted before stays, because its heartbeats are gone";
+        Ok(format!("{} is counted again from {since} on; {kept}\n", named(name)))
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Archive(change::ArchiveArgs),
     /// Remove a connector with its history and its statistics
     Delete(change::DeleteArgs),
+    /// Count a connector again from its history
+    Recount(change::RecountArgs),
     /// Make a connector known that has not been heard yet: it is listed as unknown
     Add {
         #[command(flatten)]
@@ -86,6 +88,7 @@ pub(crate) enum Task {
     Show { name: Name, policy: Policy },
     Archive(change::Archive),
     Delete(change::Delete),
+    Recount(change::Recount),
     Add { name: Name },
 }
 
@@ -100,6 +103,7 @@ impl Task {
             }
             Command::Archive(args) => Self::Archive(change::Archive::new(args)?),
             Command::Delete(args) => Self::Delete(change::Delete::new(args)?),
+            Command::Recount(args) => Self::Recount(change::Recount::new(args)?),
             Command::Add { name } => Self::Add { name: name.read()? },
         })
     }
@@ -111,6 +115,7 @@ pub(super) async fn run(storage: &dyn Storage, task: Task, json: bool) -> Result
         Task::Show { name, policy } => show::run(storage, &name, policy, json).await,
         Task::Archive(task) => task.run(storage, json).await,
         Task::Delete(task) => task.run(storage, json).await,
+        Task::Recount(task) => task.run(storage, json).await,
         Task::Add { name } => change::add(storage, &name, json).await,
     }
 }

@@ -96,7 +96,7 @@ fn seconds(micros: i64) -> String {
     format!("{:.1} s", micros as f64 / MICROS as f64)
 }
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 13] = [
     Column("INSTANCE", Align::Left),
     Column("LIVENESS", Align::Left),
     Column("STATE", Align::Left),
@@ -107,11 +107,12 @@ const COLUMNS: [Column; 12] = [
     Column("BEATS", Align::Right),
     Column("LATE", Align::Right),
     Column("RESETS", Align::Right),
+    Column("JUMPS", Align::Right),
     Column("VERSION", Align::Left),
     Column("MESSAGE", Align::Left),
 ];
 
-fn row(instance: &Instance, now: i64, policy: Policy) -> [String; 12] {
+fn row(instance: &Instance, now: i64, policy: Policy) -> [String; 13] {
     let heard = instance.last_heartbeat_at;
     let state = match instance.stopped_at {
         Some(_) => "stopped".to_owned(),
@@ -128,6 +129,7 @@ fn row(instance: &Instance, now: i64, policy: Policy) -> [String; 12] {
         instance.beats.to_string(),
         instance.late.to_string(),
         instance.resets.to_string(),
+        instance.jumps.to_string(),
         or_nothing(instance.version.as_deref().map(shown)),
         or_nothing(instance.error_message.as_deref().map(shown)),
     ]

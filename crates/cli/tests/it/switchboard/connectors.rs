@@ -118,6 +118,7 @@ fn connectors_are_archived_deleted_and_come_back(place: &Place) {
     assert!(
         place.said(&connector).contains("telegram_bot a/b: it was archived, and is heard again")
     );
+    is_counted_again(place, &server, &path);
     let gone = server.delete(&path, &json!({ "reason": "a test" })).is(200);
     assert_eq!(gone, json!({ "data": { "deleted": true }, "meta": {} }));
     server.delete(&path, &json!({ "reason": "a test" })).fails(404, "not_found");
@@ -129,10 +130,19 @@ fn connectors_are_archived_deleted_and_come_back(place: &Place) {
     connector.beat(&heartbeat("a/b", 1, 3, 4)).is(200);
     assert_eq!(server.get(&path).is(200)["data"]["counters"]["messages_ingested"], 4);
     let trail = place.tenure(&["token", "audit", "--json"]).json()["audit"].to_string();
-    for word in ["connector_archive", "connector_delete", "a test", &id] {
+    for word in ["connector_archive", "connector_recount", "connector_delete", "a test", &id] {
         assert!(trail.contains(word), "{word} in {trail}");
     }
     errors_have_one_form(&mut server, &path);
+}
+
+fn is_counted_again(place: &Place, server: &Server, path: &str) {
+    let recount = |path: &str| server.post(&format!("{path}/recount"), &json!({ "reason": "x" }));
+    recount(&format!("{CONNECTORS}/telegram_bot/nobody")).fails(404, "not_found");
+    let counted = recount(path).is(200)["data"].clone();
+    assert_eq!(counted["recounted"], true);
+    let words = ["connectors", "recount", "telegram_bot", "a/b", "--reason", "again", "--json"];
+    assert_eq!(place.tenure(&words).json()["since"], counted["since"]);
 }
 
 fn errors_have_one_form(server: &mut Server, path: &str) {

@@ -153,7 +153,7 @@ fn bad_beats_are_refused_and_change_nothing(place: &Place) {
     let kind = [("content-type", "application/json")];
     server.post_with(HEARTBEAT, b"{", &kind).refused(422, "validation_error");
     server.post_with(HEARTBEAT, b"{}", &[]).refused(415, "unsupported_media_type");
-    server.post_with(HEARTBEAT, &[b' '; (64 << 10) + 1], &kind).refused(413, "too_large");
+    server.post_with(HEARTBEAT, &vec![b' '; (1 << 20) + 1], &kind).refused(413, "too_large");
     server.get(HEARTBEAT).refused(405, "method_not_allowed");
     assert_eq!(server.get(CONNECTORS).is(200)["data"], json!([]));
     let refused = server.metric("switchboard_heartbeats_total{outcome=\"refused\"}");

@@ -1,12 +1,12 @@
 use tenure_wire::heartbeat::Counters;
 
 use super::*;
-use crate::liveness::Policy;
 use crate::storage::Connector;
 
 const SECOND: i64 = 1_000_000;
 /// 2026-02-15T10:30:00Z.
 const NOW: i64 = 1_771_151_400 * SECOND;
+const USUAL: Policy = Policy::Usual;
 
 fn shown(first_seen_at: i64, interval: Option<i64>) -> Shown {
     let connector = Connector {
@@ -47,7 +47,7 @@ fn bucket(start: i64, messages_ingested: i64, messages_failed: i64, beats: i64) 
 fn every_step_of_a_period_is_there() {
     let hour = Period::Day.since(NOW);
     let found = [bucket(hour, 300, 5, 30), bucket(hour + 3 * 3600 * SECOND, 42, 0, 30)];
-    let told = stats(&shown(0, Some(120 * SECOND)), Period::Day, &found);
+    let told = stats(&shown(0, Some(120 * SECOND)), Period::Day, &found, USUAL);
     let series = told["timeseries"].as_array().unwrap();
     assert_eq!(series.len(), 24);
     assert_eq!(series[0]["bucket"], "2026-02-14T11:00:00Z");
@@ -62,22 +62,26 @@ fn every_step_of_a_period_is_there() {
         "uptime_pct": 96.67, "avg_messages_per_hour": 14.3, "heartbeat_coverage_pct": 8.51
     });
     assert_eq!(told["summary"], summary);
-    let month = stats(&shown(0, None), Period::Month, &[]);
+    let month = stats(&shown(0, None), Period::Month, &[], USUAL);
     let series = month["timeseries"].as_array().unwrap();
     assert_eq!((series.len(), &series[29]["bucket"]), (30, &json!("2026-02-15")));
     assert_eq!(series[0]["bucket"], "2026-01-17");
     assert_eq!(month["summary"]["uptime_pct"], Value::Null);
-    assert_eq!(stats(&shown(0, None), Period::Week, &[])["timeseries"][167]["error_count"], 0);
+    assert_eq!(
+        stats(&shown(0, None), Period::Week, &[], USUAL)["timeseries"][167]["error_count"],
+        0
+    );
 }
 
 #[test]
 fn coverage_is_of_what_could_have_come() {
     let hour = NOW / (3600 * SECOND) * 3600 * SECOND;
-    let covered = |first_seen_at, interval, beats| {
-        let told =
-            stats(&shown(first_seen_at, interval), Period::Day, &[bucket(hour, 0, 0, beats)]);
+    let judged = |policy, first_seen_at, interval, beats| {
+        let found = [bucket(hour, 0, 0, beats)];
+        let told = stats(&shown(first_seen_at, interval), Period::Day, &found, policy);
         told["summary"]["heartbeat_coverage_pct"].clone()
     };
+    let covered = |first_seen_at, interval, beats| judged(USUAL, first_seen_at, interval, beats);
     // Known for ten minutes: five beats of two minutes each were due, or twenty of half a one.
     let known = NOW - 600 * SECOND;
     assert_eq!(covered(known, None, 4), json!(80.0));
@@ -85,6 +89,10 @@ fn coverage_is_of_what_could_have_come() {
     // Several instances send more than one would.
     assert_eq!(covered(known, None, 40), json!(100.0));
     assert_eq!(covered(NOW - 60 * SECOND, None, 1), Value::Null);
+    // It beats every ten minutes, which is more than the protocol allows: so two were due, unless
+    // an operator says that it may.
+    assert_eq!(covered(known, Some(600 * SECOND), 1), json!(50.0));
+    assert_eq!(judged(Policy::Observed, known, Some(600 * SECOND), 1), json!(100.0));
     // A clock that was set back.
     assert_eq!(covered(NOW + 60 * SECOND, None, 1), Value::Null);
 }

@@ -50,6 +50,7 @@ statements! {
     connector_register: include_str!("sql/registry/register.sql"),
     connector_archive: include_str!("sql/registry/archive.sql"),
     connector_delete: "SELECT tenure.connector_delete($1, $2, $3, $4, $5)",
+    connector_recount: "SELECT tenure.connector_recount($1, $2, $3, $4, $5)",
     connector_list: include_str!("sql/registry/list.sql"),
     connector_show: include_str!("sql/registry/show.sql"),
     connector_types: include_str!("sql/registry/types.sql"),

@@ -26,6 +26,20 @@ pub const STOPPING: &str = "stopping";
 /// neighbours.
 pub const MOST: i64 = (1 << 53) - 1;
 
+/// Whether a counter that grew by so much until a time (Unix microseconds) grew by one or a few
+/// Unix times. Some clients add the times at which counters were made to what they count: with
+/// each label that is new, a counter jumps by the Unix time of that moment.
+pub fn is_time(grown: i64, at: i64) -> bool {
+    const LEAST: i64 = 1_000_000_000;
+    const YEAR: i64 = 366 * 24 * 3_600;
+    let now = at / 1_000_000;
+    if grown < LEAST || now < LEAST {
+        return false;
+    }
+    let times = grown / now + i64::from(grown % now * 2 >= now);
+    (1..=16).contains(&times) && grown.abs_diff(times * now) <= (times * YEAR) as u64
+}
+
 /// Whose clock counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
@@ -72,6 +86,9 @@ pub struct Taken {
     pub late: bool,
     /// A counter went down without a new instance: counting began again.
     pub reset: bool,
+    /// A counter of this instance jumped by the size of a Unix time, for the first time: that was
+    /// left out ([`is_time`]).
+    pub jumped: bool,
     /// Received minus sent, in microseconds.
     pub drift: i64,
     /// The same of the instance's beat before.
@@ -159,6 +176,8 @@ pub struct Instance {
     pub late: i64,
     /// How often its counters went down.
     pub resets: i64,
+    /// How often a counter jumped by the size of a Unix time, which was left out.
+    pub jumps: i64,
 }
 
 /// A connector with its instances.
@@ -238,9 +257,10 @@ pub struct HistoryQuery {
 ///    a clock that was once far ahead does not silence its instance. Two that are both further
 ///    ahead are compared as they are: a clock that is always ahead makes no beat newer than those
 ///    sent after it. A late beat goes into the history with empty deltas, is counted in `beats` and
-///    `late`, and changes nothing else.
+///    `late` of its instance, and nowhere else.
 /// 3. The delta of a beat is what its counters grew by since the instance's newest; a counter
-///    without one, or that is smaller than before, begins at 0 (a reset). The connector's counters
+///    without one, or that is smaller than before, begins at 0 (a reset); growth by the size of a
+///    Unix time is none ([`is_time`]). The connector's counters
 ///    are the sum of the deltas of all instances, and so are those of the history: what could
 ///    not be written there is owed, and written with the instance's next beat.
 /// 4. One instance stands for the connector. Another one takes its place when it started later
@@ -289,6 +309,12 @@ pub trait Registry: Debug + Send + Sync + 'static {
     /// messages stays, and is not counted for it any more.
     async fn delete(&self, name: &Name, by: &str, reason: &str) -> Result<bool, StoreError>;
 
+    /// Counts the hours, days and periods of a connector again, and notes who did it. Only what the
+    /// history still has can be counted: what was counted before that day stays. Says which day
+    /// that is, in Unix microseconds; `None` when there is no such connector.
+    async fn recount(&self, name: &Name, by: &str, reason: &str)
+    -> Result<Option<i64>, StoreError>;
+
     /// Notes to whom a message went. A target that has acknowledged stays acknowledged; one that
     /// has failed may acknowledge later.
     async fn report(&self, outcomes: &Outcomes, when: When) -> Result<Reported, StoreError>;
@@ -328,3 +354,22 @@ impl Name {
 /// What would blur where a part of a path ends.
 const SEPARATORS: &percent_encoding::AsciiSet =
     &percent_encoding::CONTROLS.add(b'/').add(b'%').add(b' ');
+
+#[cfg(test)]
+mod tests {
+    use super::is_time;
+
+    #[test]
+    fn growth_by_a_few_unix_times_is_told() {
+        const NOW: i64 = 1_771_151_400;
+        let at = NOW * 1_000_000;
+        for grown in [NOW, NOW - 3_600, NOW + 5_000, 2 * NOW - 86_400, 16 * NOW] {
+            assert!(is_time(grown, at), "{grown}");
+        }
+        let half = NOW + NOW / 2;
+        for grown in [0, 1, -NOW, 999_999_999, 1_500_000_000, half, 17 * NOW, i64::MAX] {
+            assert!(!is_time(grown, at), "{grown}");
+        }
+        assert!(!is_time(NOW, 0) && !is_time(NOW, i64::MIN));
+    }
+}

@@ -45,6 +45,11 @@ const HISTORY: History = History {
         },
         Migration { number: 3, name: "clock", sql: include_str!("migrations/0003_clock.sql") },
         Migration { number: 4, name: "cursors", sql: include_str!("migrations/0004_cursors.sql") },
+        Migration {
+            number: 5,
+            name: "heartbeats",
+            sql: include_str!("migrations/0005_heartbeats.sql"),
+        },
     ],
 };
 

@@ -340,6 +340,7 @@ pub async fn uses_everything(storage: &Arc<dyn Storage>, start: i64) {
     let other = named("slack", "other");
     assert!(storage.register(&other, "me").await.unwrap());
     assert_eq!(storage.archive(&other, true, "me", "quiet").await.unwrap(), Some(true));
+    assert!(storage.recount(&other, "me", "again").await.unwrap().is_some());
     assert!(storage.delete(&other, "me", "gone").await.unwrap());
     let message = inbox(storage).await.pop().unwrap();
     let outcomes = Outcomes {

@@ -216,6 +216,40 @@ pub async fn a_counter_that_goes_down_begins_again(place: Place) {
     assert_eq!(connector(storage).await.counters.messages_ingested, 14);
 }
 
+/// A client that adds the times at which counters were made to what they count: with each new label
+/// a counter jumps by a Unix time.
+pub async fn a_jump_by_a_unix_time_is_left_out(place: Place) {
+    let storage = &place.storage;
+    let now = T / SECOND;
+    let jump = |number: i64, by: i64| {
+        let mut told = beat(1, T + number * MINUTE, 60 + number, 10 + number);
+        told.heartbeat.counters.messages_ingested += by;
+        told
+    };
+    take(storage, &jump(0, 0), T).await;
+    let taken = take(storage, &jump(1, now - 3_600), T + MINUTE).await;
+    assert!(taken.jumped && !taken.reset, "{taken:?}");
+    let mut left = counters(1);
+    left.messages_ingested = 0;
+    assert_eq!(history(storage, &bot()).await[1].deltas, left);
+    assert_eq!(connector(storage).await.counters.messages_ingested, 10);
+    assert_eq!(connector(storage).await.counters.messages_failed, 22);
+    // From there it goes on, and it is not said again.
+    assert!(!take(storage, &jump(2, now - 3_600), T + 2 * MINUTE).await.jumped);
+    assert_eq!(connector(storage).await.counters.messages_ingested, 11);
+    let again = take(storage, &jump(3, 3 * now), T + 3 * MINUTE).await;
+    assert!(!again.jumped, "{again:?}");
+    assert_eq!(connector(storage).await.counters.messages_ingested, 11);
+    let it = instance(storage, 1).await;
+    assert_eq!((it.jumps, it.resets, it.counters.messages_ingested), (2, 0, 13 + 3 * now));
+    // A process that begins with it.
+    let mut first = beat(2, T, 1, 5);
+    first.heartbeat.counters.messages_ingested += now;
+    assert!(take(storage, &first, T + 4 * MINUTE).await.jumped);
+    assert_eq!(connector(storage).await.counters.messages_ingested, 11);
+    assert_eq!(connector(storage).await.counters.messages_failed, 26 + 10);
+}
+
 pub async fn sums_end_where_numbers_do(place: Place) {
     let storage = &place.storage;
     let most = Counters {

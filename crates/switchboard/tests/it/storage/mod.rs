@@ -148,6 +148,7 @@ cases! {
         a_clock_that_is_always_ahead_makes_nothing_newer
         the_first_and_the_last_time
         a_counter_that_goes_down_begins_again
+        a_jump_by_a_unix_time_is_left_out
         sums_end_where_numbers_do
         what_could_not_be_written_is_owed
         a_checkpoint_stays_until_another_is_told
@@ -185,7 +186,7 @@ cases! {
         the_first_interval_of_an_hour_counts
         a_restart_never_gives_a_negative_hour
         hours_and_days_by_arrival
-        late_beats_are_beats
+        late_beats_count_nowhere
         the_uptime_of_a_day
         each_beat_counts_once
         a_step_of_counting_is_bounded
@@ -194,6 +195,7 @@ cases! {
         periods_grow_and_shrink
         sums_are_of_everybody
         counting_does_not_overflow
+        a_connector_is_counted_again
         two_count_at_once
     }
     outcome {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tenure_switchboard::storage::{MOST, Measures, Period, Step, Storage, When};
+use tenure_switchboard::storage::{HistoryKeep, MOST, Measures, Period, Step, Storage, When};
 use tenure_wire::heartbeat::Health;
 
 use super::outcome::{message, report};
 use super::told::{
-    DAY, HOUR, MIDNIGHT, MINUTE, beat, bot, count, epoch, hear, measures, named, of, saying,
-    series, take,
+    DAY, HOUR, MIDNIGHT, MINUTE, beat, bot, connector, count, epoch, hear, measures, named, of,
+    saying, series, take,
 };
 use crate::place::Place;
 
@@ -75,15 +75,15 @@ pub async fn hours_and_days_by_arrival(place: Place) {
     assert!(series(storage, &named("api", "nobody"), Step::Day).await.is_empty());
 }
 
-pub async fn late_beats_are_beats(place: Place) {
+pub async fn late_beats_count_nowhere(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 60, 10).await;
     assert!(hear(storage, 1, T - MINUTE, 30, 5).await.late);
     take(storage, &beat(1, T - MINUTE, 30, 5), T + MINUTE).await;
     count(storage, 1, T + HOUR).await;
     let hours = series(storage, &bot(), Step::Hour).await;
-    let expected = [(T - HOUR, measures(0, [1, 0, 0])), (T, measures(10, [2, 0, 0]))];
-    assert_eq!(hours.into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!(hours.into_iter().collect::<Vec<_>>(), [(T, measures(10, [1, 0, 0]))]);
+    assert_eq!(series(storage, &bot(), Step::Day).await[&MIDNIGHT], measures(10, [1, 0, 0]));
 }
 
 /// How much of a day was healthy, to two digits.
@@ -282,6 +282,63 @@ pub async fn counting_does_not_overflow(place: Place) {
     hear(storage, 1, T + HOUR, HOUR, HOUR).await;
     count(storage, 1, T + 40 * DAY).await;
     assert_eq!(sums(storage).await, [(0, 0); 3]);
+}
+
+/// Everything that the history still has is counted again, and nothing else changes.
+pub async fn a_connector_is_counted_again(place: Place) {
+    let storage = &place.storage;
+    assert_eq!(storage.recount(&bot(), "me", "why").await.unwrap(), None);
+    let other = named("api", "bot");
+    take(storage, &of(&other, beat(1, T, 60, 7)), T).await;
+    for day in 0..3 {
+        hear(storage, 1, T + day * DAY, 60 + day, day + 1).await;
+        hear(storage, 1, T + day * DAY - MINUTE, 50, 1).await;
+    }
+    let now = T + 2 * DAY + MINUTE;
+    count(storage, 1, now).await;
+    let keep = HistoryKeep { beats: DAY, ..HistoryKeep::default() };
+    storage.tidy(keep, When::At(now)).await.unwrap();
+    // As an earlier version counted it, with a jump.
+    let all = ["connector_type = 'telegram_bot'", "1771151400"];
+    for table in ["connector_stats_hourly", "connector_stats_daily", "connector_stats_window"] {
+        let sql = format!(
+            "UPDATE {table} SET messages_ingested = messages_ingested + {} WHERE {}",
+            all[1], all[0]
+        );
+        assert!(place.execute(&sql).await > 0);
+    }
+    for (table, column) in [
+        ("connector_heartbeat_log", "delta_messages_failed"),
+        ("connector_registry", "counter_messages_ingested"),
+    ] {
+        let set = format!("{column} = {column} + {}", all[1]);
+        let sql = format!("UPDATE {table} SET {set} WHERE {}", all[0]);
+        assert!(place.execute(&sql).await > 0);
+    }
+    // The second whole day is the first one that is there.
+    let since = storage.recount(&bot(), "me", "a jump").await.unwrap();
+    assert_eq!(since, Some(MIDNIGHT + DAY));
+    let mut recounted = measures(1, [1, 0, 0]);
+    recounted.messages_failed = 0;
+    for (step, start) in [(Step::Hour, T), (Step::Day, MIDNIGHT)] {
+        let found = series(storage, &bot(), step).await;
+        let mut kept = measures(1, [1, 0, 0]);
+        kept.messages_ingested += 1_771_151_400;
+        let expected = [(start, kept), (start + DAY, recounted), (start + 2 * DAY, recounted)];
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
+    }
+    let (_, day) = storage.sums(Period::Day).await.unwrap();
+    let found: Vec<_> = day.iter().map(|it| (it.messages_ingested, it.messages_failed)).collect();
+    assert_eq!(found, [(0, 0), (1, 0)]);
+    let (_, month) = storage.sums(Period::Month).await.unwrap();
+    assert_eq!((month[0].messages_ingested, month[1].messages_ingested), (7, 1_771_151_403));
+    assert_eq!(series(storage, &other, Step::Day).await[&MIDNIGHT], measures(7, [1, 0, 0]));
+    // Again: nothing changes any more.
+    let known = connector(storage).await;
+    assert_eq!((known.counters.messages_ingested, known.counters.messages_failed), (0, 2));
+    storage.recount(&bot(), "me", "again").await.unwrap();
+    assert_eq!(connector(storage).await.counters, known.counters);
+    assert_eq!(storage.audit(None, 9).await.unwrap()[0].action_type, "connector_recount");
 }
 
 /// Somebody counts under an old hold at the same time: nothing is counted twice.

@@ -20,6 +20,7 @@ fn a_minimal_heartbeat_is_read() {
         checkpoint: None,
         capabilities: None,
         sent_at_micros: 1_771_151_400_000_000,
+        cut: Vec::new(),
     };
     assert_eq!(good(MINIMAL), heartbeat);
 }
@@ -114,6 +115,30 @@ fn the_longest_texts_are_read() {
     assert_eq!(heartbeat.connector_type.len(), MAX_TYPE_BYTES);
     assert_eq!(heartbeat.endpoint_identity.len(), 1_024);
     assert_eq!(heartbeat.capabilities.unwrap().len(), MAX_CAPABILITIES_BYTES);
+}
+
+/// A connector that is sick enough to say a lot is heard all the same.
+#[test]
+fn long_messages_and_cursors_are_cut_and_marked() {
+    for (letter, count) in [("m", 4_097), ("é", 2_049), ("😀", 100_000)] {
+        let long = letter.repeat(count);
+        let text = with(&[
+            (r#""healthy""#, &format!(r#""error","error_message":"{long}""#)),
+            (r#""sent_at""#, &format!(r#""checkpoint":{{"cursor":"{long}"}},"sent_at""#)),
+        ]);
+        let heartbeat = good(&text);
+        let message = heartbeat.error_message.clone().unwrap();
+        let mark = format!("... [cut: {} bytes]", long.len());
+        let kept = message.strip_suffix(&mark).unwrap_or_else(|| panic!("{message}"));
+        assert!(message.len() > 4_092 && message.len() <= 4_096, "{}", message.len());
+        assert!(long.starts_with(kept), "{kept}");
+        assert_eq!(heartbeat.checkpoint.as_ref().unwrap().cursor.as_ref(), Some(&message));
+        assert_eq!(heartbeat.cut, ["status.error_message", "checkpoint.cursor"]);
+        let said = "was longer than 4096 bytes and is cut";
+        let expected =
+            [format!("status.error_message {said}"), format!("checkpoint.cursor {said}")];
+        assert_eq!(warnings(&heartbeat), expected);
+    }
 }
 
 #[test]

@@ -73,8 +73,9 @@ fn beaten(row: &Row) -> Result<Beaten, StoreError> {
         replaced: column(row, 4)?,
         late: column(row, 5)?,
         reset: column(row, 6)?,
-        drift: column(row, 7)?,
-        drift_before: column(row, 8)?,
-        unwritten: column(row, 9)?,
+        jumped: column(row, 7)?,
+        drift: column(row, 8)?,
+        drift_before: column(row, 9)?,
+        unwritten: column(row, 10)?,
     }))
 }

@@ -1,10 +1,12 @@
 //! What operators and consumers change.
 
+use std::time::SystemTime;
+
 use tenure_core::StoreError;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::super::value::{column, missing};
+use super::super::value::{column, missing, to_micros};
 use super::super::{Parameter, Postgres};
 use super::told;
 use crate::storage::{Name, Outcomes, Reported, When};
@@ -60,6 +62,25 @@ impl Postgres {
         ];
         let rows = self.data.query(&self.statements.connector_delete, &parameters).await?;
         column(rows.first().ok_or_else(missing)?, 0)
+    }
+
+    pub(super) async fn count_again(
+        &self,
+        name: &Name,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<i64>, StoreError> {
+        let path = name.path();
+        let parameters: [Parameter<'_>; 5] = [
+            (&name.connector_type, Type::TEXT),
+            (&name.endpoint_identity, Type::TEXT),
+            (&path, Type::TEXT),
+            (&by, Type::TEXT),
+            (&reason, Type::TEXT),
+        ];
+        let rows = self.data.query(&self.statements.connector_recount, &parameters).await?;
+        let since: Option<SystemTime> = column(rows.first().ok_or_else(missing)?, 0)?;
+        Ok(since.map(to_micros))
     }
 
     pub(super) async fn note_outcomes(

@@ -71,6 +71,15 @@ impl Registry for Postgres {
         self.remove(name, by, reason).await
     }
 
+    async fn recount(
+        &self,
+        name: &Name,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<i64>, StoreError> {
+        self.count_again(name, by, reason).await
+    }
+
     async fn report(&self, outcomes: &Outcomes, when: When) -> Result<Reported, StoreError> {
         self.note_outcomes(outcomes, when).await
     }

@@ -152,7 +152,8 @@ fn instance(row: &Row) -> Result<Option<Instance>, StoreError> {
         beats: column(row, 43)?,
         late: column(row, 44)?,
         resets: column(row, 45)?,
-        counters: counters(row, 46)?,
+        jumps: column(row, 46)?,
+        counters: counters(row, 47)?,
     }))
 }
 

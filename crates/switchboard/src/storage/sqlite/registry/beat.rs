@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::super::{execute, failed, first, token};
 use super::read::counters;
-use crate::storage::{Beat, Beaten, MOST, MOST_PER_TOKEN, SILENT, STOPPING, Taken};
+use crate::storage::{Beat, Beaten, MOST, MOST_PER_TOKEN, SILENT, STOPPING, Taken, is_time};
 
 const SECOND: i64 = 1_000_000;
 /// A time of sending counts as at most so long after its arrival.
@@ -25,6 +25,7 @@ struct Known {
     owed: Counters,
     interval: Option<i64>,
     drift: i64,
+    jumps: i64,
 }
 
 /// What a beat that is not late makes of its instance.
@@ -37,6 +38,7 @@ struct Next<'a> {
     drift: i64,
     deltas: Counters,
     reset: bool,
+    jumped: bool,
 }
 
 /// Takes a beat. `now` is the wall clock, by which tokens end; `at` is when the beat comes.
@@ -78,6 +80,7 @@ pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, at: i64) -> rusqlite:
         replaced: before.filter(|_| stands),
         late: false,
         reset: next.reset,
+        jumped: next.jumped && known.as_ref().is_none_or(|known| known.jumps == 0),
         drift: next.drift,
         drift_before: known.map(|known| known.drift),
         unwritten,
@@ -121,7 +124,7 @@ fn instance(
             interval_micros, drift_micros, counter_messages_ingested, counter_messages_failed,
             counter_source_api_calls, counter_checkpoint_saves, counter_dedupe_accepted,
             owed_messages_ingested, owed_messages_failed, owed_source_api_calls,
-            owed_checkpoint_saves, owed_dedupe_accepted
+            owed_checkpoint_saves, owed_dedupe_accepted, jumps
         FROM connector_instances
         WHERE connector_type = ?1 AND endpoint_identity = ?2 AND instance_id = ?3";
     let key = (&heartbeat.connector_type, &heartbeat.endpoint_identity, instance_id.as_bytes());
@@ -136,12 +139,14 @@ fn instance(
             drift: row.get(6)?,
             counters: counters(row, 7)?,
             owed: counters(row, 12)?,
+            jumps: row.get(17)?,
         })
     })
 }
 
 fn next<'a>(heartbeat: &'a Heartbeat, known: Option<&Known>, at: i64) -> Next<'a> {
-    let (deltas, reset) = deltas(known.map(|known| &known.counters), &heartbeat.counters);
+    let (grown, reset) = deltas(known.map(|known| &known.counters), &heartbeat.counters);
+    let deltas = each(&grown, &grown, |grown, _| if is_time(grown, at) { 0 } else { grown });
     // Nothing here started before 1970; an uptime may say so.
     let started_at = at.saturating_sub(heartbeat.uptime_s.saturating_mul(SECOND)).max(0);
     let started_at = match known {
@@ -157,6 +162,7 @@ fn next<'a>(heartbeat: &'a Heartbeat, known: Option<&Known>, at: i64) -> Next<'a
         drift: at.saturating_sub(heartbeat.sent_at_micros),
         deltas,
         reset,
+        jumped: deltas != grown,
     }
 }
 
@@ -303,9 +309,9 @@ fn keep_instance(db: &Connection, next: &Next<'_>, owed: &Counters) -> rusqlite:
             counter_dedupe_accepted, owed_messages_ingested, owed_messages_failed,
             owed_source_api_calls, owed_checkpoint_saves, owed_dedupe_accepted,
             checkpoint_cursor, checkpoint_updated_at, capabilities, interval_micros,
-            drift_micros, resets, beats)
+            drift_micros, resets, jumps, beats)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-            ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, 1)
+            ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, 1)
         ON CONFLICT (connector_type, endpoint_identity, instance_id) DO UPDATE SET
             version = excluded.version, state = excluded.state,
             error_message = excluded.error_message, uptime_s = excluded.uptime_s,
@@ -326,7 +332,7 @@ fn keep_instance(db: &Connection, next: &Next<'_>, owed: &Counters) -> rusqlite:
                 THEN checkpoint_updated_at ELSE excluded.checkpoint_updated_at END,
             capabilities = coalesce(excluded.capabilities, capabilities),
             interval_micros = excluded.interval_micros, drift_micros = excluded.drift_micros,
-            beats = beats + 1, resets = resets + excluded.resets";
+            beats = beats + 1, resets = resets + excluded.resets, jumps = jumps + excluded.jumps";
     let Next { heartbeat, at, .. } = next;
     let (cursor, updated_at) = checkpoint(heartbeat);
     let is_stopping =
@@ -360,6 +366,7 @@ fn keep_instance(db: &Connection, next: &Next<'_>, owed: &Counters) -> rusqlite:
         next.interval,
         next.drift,
         next.reset,
+        next.jumped,
     ];
     execute(db, sql, row)?;
     Ok(())

@@ -18,7 +18,7 @@ const TABLES: [&str; 7] = [
     "connector_stats_window",
 ];
 
-fn record(
+pub(super) fn record(
     db: &Connection,
     name: &Name,
     (action, by, reason): (&str, &str, &str),

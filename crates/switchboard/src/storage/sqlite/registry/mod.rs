@@ -5,6 +5,7 @@ mod change;
 mod outcome;
 mod progress;
 mod read;
+mod recount;
 mod statistics;
 mod tidy;
 
@@ -80,6 +81,16 @@ impl Registry for Sqlite {
     async fn delete(&self, name: &Name, by: &str, reason: &str) -> Result<bool, StoreError> {
         let (name, by, reason) = (name.clone(), by.to_owned(), reason.to_owned());
         self.write(move |db, now| change::delete(db, &name, &by, &reason, now)).await
+    }
+
+    async fn recount(
+        &self,
+        name: &Name,
+        by: &str,
+        reason: &str,
+    ) -> Result<Option<i64>, StoreError> {
+        let (name, by, reason) = (name.clone(), by.to_owned(), reason.to_owned());
+        self.write(move |db, now| recount::recount(db, &name, (&by, &reason), now)).await
     }
 
     async fn report(&self, outcomes: &Outcomes, when: When) -> Result<Reported, StoreError> {

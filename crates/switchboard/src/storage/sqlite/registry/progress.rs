@@ -12,10 +12,13 @@ pub(super) struct Progress {
     pub(super) epoch: i64,
     /// Where the periods began when they were counted last, in the order of `Period::ALL`.
     pub(super) since: [i64; 3],
+    /// From this day on the history has every beat.
+    pub(super) beats_since: i64,
 }
 
 pub(super) fn progress(db: &Connection) -> rusqlite::Result<Progress> {
-    let sql = "SELECT counted_beat, counted_ack, epoch, since_24h, since_7d, since_30d
+    let sql = "SELECT counted_beat, counted_ack, epoch, since_24h, since_7d, since_30d,
+            beats_since
         FROM connector_stats_progress";
     db.prepare_cached(sql)?.query_row([], |row| {
         Ok(Progress {
@@ -23,6 +26,7 @@ pub(super) fn progress(db: &Connection) -> rusqlite::Result<Progress> {
             counted_ack: row.get(1)?,
             epoch: row.get(2)?,
             since: [row.get(3)?, row.get(4)?, row.get(5)?],
+            beats_since: row.get(6)?,
         })
     })
 }

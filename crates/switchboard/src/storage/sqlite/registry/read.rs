@@ -98,8 +98,8 @@ pub(super) fn show(db: &Connection, name: &Name, now: i64) -> rusqlite::Result<O
     let sql = "SELECT instance_id, version, state, error_message, uptime_s, started_at,
             first_seen_at, last_heartbeat_at, stopped_at, checkpoint_cursor,
             checkpoint_updated_at, capabilities, interval_micros, drift_micros, beats, late,
-            resets, counter_messages_ingested, counter_messages_failed, counter_source_api_calls,
-            counter_checkpoint_saves, counter_dedupe_accepted
+            resets, jumps, counter_messages_ingested, counter_messages_failed,
+            counter_source_api_calls, counter_checkpoint_saves, counter_dedupe_accepted
         FROM connector_instances WHERE connector_type = ?1 AND endpoint_identity = ?2
         ORDER BY last_heartbeat_at DESC, instance_id LIMIT ?3";
     let instances = all(db, sql, (of, endpoint, INSTANCES), instance)?;
@@ -125,7 +125,8 @@ fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
         beats: row.get(14)?,
         late: row.get(15)?,
         resets: row.get(16)?,
-        counters: counters(row, 17)?,
+        jumps: row.get(17)?,
+        counters: counters(row, 18)?,
     })
 }
 

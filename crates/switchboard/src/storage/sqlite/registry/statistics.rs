@@ -30,7 +30,7 @@ pub(super) fn roll_up(db: &Connection, epoch: Epoch, now: i64) -> rusqlite::Resu
     move_periods(db, &was, &since)?;
     let rolled = Rolled {
         fenced: false,
-        beats: count_beats(db, beats, &since)?,
+        beats: count_beats(db, &Part::step(beats), &since)?,
         outcomes: count_outcomes(db, acks)?,
         behind: if beats.1 < last_beat { age(db, beats.1, now)? } else { 0 },
         more: beats.1 < last_beat || acks.1 < last_ack,
@@ -98,9 +98,7 @@ fn measured(of: &str) -> (String, String, String) {
     let sums = ["messages_ingested", "messages_failed", "source_api_calls", "dedupe_accepted"];
     let states = ["healthy", "degraded", "error"];
     let states = states.map(|state| (format!("{state}_count"), format!("sum(state = '{state}')")));
-    let mut columns: Vec<(String, String)> = sums
-        .map(|it| (it.to_owned(), format!("CAST(min(total(delta_{it}), {MOST}) AS INTEGER)")))
-        .into();
+    let mut columns: Vec<(String, String)> = sums.map(|it| (it.to_owned(), total(it))).into();
     columns.push(("heartbeat_count".to_owned(), "count(*)".to_owned()));
     columns.extend(states);
     let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
@@ -110,14 +108,58 @@ fn measured(of: &str) -> (String, String, String) {
     (names.join(", "), values.join(", "), added.join(", "))
 }
 
-fn count_beats(
+/// The sum of a delta, without what jumped by the size of a Unix time, as `is_time` has it.
+fn total(of: &str) -> String {
+    let (grown, now) = (format!("delta_{of}"), "(received_at / 1000000)");
+    let times = format!("(({grown} + {now} / 2) / {now})");
+    format!(
+        "CAST(min(total(CASE WHEN {grown} >= 1000000000 AND {now} >= 1000000000
+            AND {times} BETWEEN 1 AND 16
+            AND abs({grown} - {times} * {now}) <= {times} * 31622400
+            THEN 0 ELSE {grown} END), {MOST}) AS INTEGER)"
+    )
+}
+
+/// Beats that are counted together: those with numbers after one and up to another, or those of a
+/// connector from a time on.
+pub(super) struct Part<'a> {
+    pub(super) after: i64,
+    pub(super) upto: i64,
+    pub(super) name: Option<&'a Name>,
+    pub(super) from: i64,
+}
+
+impl<'a> Part<'a> {
+    fn step((after, upto): (i64, i64)) -> Self {
+        Self { after, upto, name: None, from: i64::MIN }
+    }
+
+    /// A late beat counts nowhere.
+    fn rows(&self) -> &'static str {
+        match self.name {
+            None => "id > ?1 AND id <= ?2 AND ?3 IS ?4 AND received_at >= ?5 AND NOT late",
+            Some(_) => {
+                "connector_type = ?3 AND endpoint_identity = ?4 AND received_at >= ?5
+                    AND +id > ?1 AND +id <= ?2 AND NOT late"
+            }
+        }
+    }
+
+    fn values(&self) -> (i64, i64, Option<&'a str>, Option<&'a str>, i64) {
+        let part = |of: fn(&'a Name) -> &'a str| self.name.map(of);
+        let of = part(|name| &name.connector_type);
+        (self.after, self.upto, of, part(|name| &name.endpoint_identity), self.from)
+    }
+}
+
+pub(super) fn count_beats(
     db: &Connection,
-    (after, upto): (i64, i64),
+    part: &Part<'_>,
     since: &[i64; 3],
 ) -> rusqlite::Result<i64> {
-    let sql = "SELECT count(*) FROM connector_heartbeat_log
-        WHERE id > ?1 AND id <= ?2";
-    let beats: i64 = db.prepare_cached(sql)?.query_row((after, upto), |row| row.get(0))?;
+    let (rows, of) = (part.rows(), part.values());
+    let sql = format!("SELECT count(*) FROM connector_heartbeat_log WHERE {rows}");
+    let beats: i64 = db.prepare_cached(&sql)?.query_row(of, |row| row.get(0))?;
     if beats == 0 {
         return Ok(0);
     }
@@ -125,40 +167,37 @@ fn count_beats(
     let hours = format!(
         "INSERT INTO connector_stats_hourly (connector_type, endpoint_identity, hour, {names})
         SELECT connector_type, endpoint_identity, received_at / 3600000000 * 3600000000, {values}
-        FROM connector_heartbeat_log WHERE id > ?1 AND id <= ?2
-        GROUP BY 1, 2, 3
+        FROM connector_heartbeat_log WHERE {rows} GROUP BY 1, 2, 3
         ON CONFLICT (connector_type, endpoint_identity, hour) DO UPDATE SET {added}"
     );
-    execute(db, &hours, (after, upto))?;
+    execute(db, &hours, of)?;
     let (names, values, added) = measured("connector_stats_daily");
     let days = format!(
         "INSERT INTO connector_stats_daily
             (connector_type, endpoint_identity, day, {names}, uptime_pct)
         SELECT connector_type, endpoint_identity, date(received_at / 1000000, 'unixepoch'),
             {values}, round(100.0 * sum(state = 'healthy') / count(*), 2)
-        FROM connector_heartbeat_log WHERE id > ?1 AND id <= ?2
-        GROUP BY 1, 2, 3
+        FROM connector_heartbeat_log WHERE {rows} GROUP BY 1, 2, 3
         ON CONFLICT (connector_type, endpoint_identity, day) DO UPDATE SET {added}, uptime_pct =
             round(100.0 * (connector_stats_daily.healthy_count + excluded.healthy_count)
                 / (connector_stats_daily.heartbeat_count + excluded.heartbeat_count), 2)"
     );
-    execute(db, &days, (after, upto))?;
+    execute(db, &days, of)?;
     for (period, since) in Period::ALL.into_iter().zip(since) {
         let sql = format!(
             "INSERT INTO connector_stats_window
                 (connector_type, endpoint_identity, period, messages_ingested, messages_failed)
-            SELECT connector_type, endpoint_identity, ?3,
-                CAST(min(total(delta_messages_ingested), {MOST}) AS INTEGER),
-                CAST(min(total(delta_messages_failed), {MOST}) AS INTEGER)
-            FROM connector_heartbeat_log WHERE id > ?1 AND id <= ?2 AND received_at >= ?4
-            GROUP BY 1, 2
+            SELECT connector_type, endpoint_identity, ?6, {}, {}
+            FROM connector_heartbeat_log WHERE {rows} AND received_at >= ?7 GROUP BY 1, 2
             ON CONFLICT (connector_type, endpoint_identity, period) DO UPDATE SET
                 messages_ingested = min(connector_stats_window.messages_ingested
                     + excluded.messages_ingested, {MOST}),
                 messages_failed = min(connector_stats_window.messages_failed
-                    + excluded.messages_failed, {MOST})"
+                    + excluded.messages_failed, {MOST})",
+            total("messages_ingested"),
+            total("messages_failed"),
         );
-        execute(db, &sql, (after, upto, period.as_str(), since))?;
+        execute(db, &sql, (of.0, of.1, of.2, of.3, of.4, period.as_str(), since))?;
     }
     Ok(beats)
 }

@@ -37,6 +37,11 @@ pub(super) fn tidy(
         let of = Period::ALL.iter().zip(progress.since).filter(|it| it.0.step() == step);
         of.map(|it| it.1).min().unwrap_or(i64::MAX)
     };
+    if let Kind::Beats = kind {
+        // Before anything goes.
+        let sql = "UPDATE connector_stats_progress SET beats_since = max(beats_since, ?1)";
+        execute(db, sql, [start_of(Step::Day, before(keep.beats))])?;
+    }
     let (sql, before) = match kind {
         Kind::Beats => (
             "DELETE FROM connector_heartbeat_log WHERE id IN (SELECT id

@@ -200,7 +200,7 @@ impl World<'_> {
         assert_eq!(taken.received_at, at);
         assert_eq!(taken.drift, at - beat.heartbeat.sent_at_micros);
         assert_eq!(taken.unwritten.is_none(), written);
-        let heard = Heard { beat, at, written, counted: false };
+        let heard = Heard { beat, at, written, late: taken.late, counted: false };
         let revived = !taken.late && self.archived.remove(&heard.name());
         assert_eq!(taken.revived, revived);
         self.heard.push(heard);
@@ -223,7 +223,7 @@ impl World<'_> {
             (self.epoch, self.counted_at) = (number, self.now);
             for it in self.heard.iter_mut().filter(|it| it.written && !it.counted) {
                 it.counted = true;
-                counted.0 += 1;
+                counted.0 += i64::from(!it.late);
             }
             for it in self.acked.values_mut().filter(|it| **it == Some(false)) {
                 *it = Some(true);
@@ -372,6 +372,14 @@ async fn play(place: &Place, events: &[Event], tidies: bool, goes_on: bool) {
     }
     world.now += SECOND;
     world.counts(Hold::Newer).await;
+    world.is_known().await;
+    // To count everything again changes nothing.
+    for connector in 0..CONNECTORS {
+        let name = name_of(connector);
+        let since = place.storage.recount(&name, "me", "so").await.unwrap();
+        assert_eq!(since.is_some(), world.is_heard(&name));
+    }
+    world.is_right().await;
     world.is_known().await;
 }
 

@@ -13,6 +13,7 @@ pub(super) struct Heard {
     pub(super) beat: Beat,
     pub(super) at: i64,
     pub(super) written: bool,
+    pub(super) late: bool,
     pub(super) counted: bool,
 }
 
@@ -119,7 +120,7 @@ impl Recount {
             standing: BTreeMap::new(),
             last: Last::default(),
         };
-        for Heard { beat, at, written, counted } in heard {
+        for Heard { beat, at, written, counted, .. } in heard {
             let told = &beat.heartbeat;
             let name = named(&told.connector_type, &told.endpoint_identity);
             let of = recount.instances.entry((name.clone(), told.instance_id)).or_default();
@@ -187,7 +188,8 @@ impl Recount {
 
     /// What counts of a connector since a time.
     pub(super) fn counted(&self, name: &Name, since: i64) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(move |it| it.name == *name && it.counted && it.at >= since)
+        let counts = move |it: &&Entry| it.counted && !it.late && it.at >= since;
+        self.entries.iter().filter(move |it| it.name == *name && counts(it))
     }
 
     pub(super) fn series(&self, name: &Name, step: Step, since: i64) -> Vec<(i64, Measures)> {

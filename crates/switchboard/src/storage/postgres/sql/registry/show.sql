@@ -8,7 +8,7 @@ SELECT clock_timestamp(), r.connector_type, r.endpoint_identity, r.instance_id, 
     d.heartbeat_count, d.healthy_count, d.degraded_count, d.error_count,
     i.instance_id, i.version, i.state, i.error_message, i.uptime_s, i.started_at, i.first_seen_at,
     i.last_heartbeat_at, i.stopped_at, i.checkpoint_cursor, i.checkpoint_updated_at,
-    i.capabilities, i.interval_micros, i.drift_micros, i.beats, i.late, i.resets,
+    i.capabilities, i.interval_micros, i.drift_micros, i.beats, i.late, i.resets, i.jumps,
     i.counter_messages_ingested, i.counter_messages_failed, i.counter_source_api_calls,
     i.counter_checkpoint_saves, i.counter_dedupe_accepted
 FROM tenure.connector_registry r

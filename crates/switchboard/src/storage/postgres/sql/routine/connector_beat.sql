@@ -10,7 +10,8 @@ CREATE OR REPLACE FUNCTION tenure.connector_beat(
     p_cursor_at timestamptz, p_capabilities text, p_sent timestamptz
 ) RETURNS TABLE (
     verdict text, received_at timestamptz, registered boolean, revived boolean, replaced uuid,
-    late boolean, reset boolean, drift bigint, drift_before bigint, unwritten text
+    late boolean, reset boolean, jumped boolean, drift bigint, drift_before bigint,
+    unwritten text
 )
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -77,6 +78,7 @@ BEGIN
     received_at := v_now;
     revived := false;
     reset := false;
+    jumped := false;
     drift := extract(epoch FROM v_now - p_sent) * 1000000;
     SELECT * INTO v_before FROM tenure.connector_instances i
     WHERE i.connector_type = p_type AND i.endpoint_identity = p_endpoint
@@ -104,6 +106,10 @@ BEGIN
                 v_done[v_n] := p_counters[v_n] - v_counted[v_n];
             ELSIF v_counted[v_n] IS NOT NULL THEN
                 reset := true;
+            END IF;
+            IF tenure.connector_grown(v_done[v_n], v_now) <> v_done[v_n] THEN
+                v_done[v_n] := 0;
+                jumped := true;
             END IF;
             v_told[v_n] := least(v_done[v_n] + coalesce(v_owed[v_n], 0), c_most);
         END LOOP;
@@ -135,11 +141,11 @@ BEGIN
             last_heartbeat_at, last_sent_at, stopped_at, counter_messages_ingested,
             counter_messages_failed, counter_source_api_calls, counter_checkpoint_saves,
             counter_dedupe_accepted, checkpoint_cursor, checkpoint_updated_at, capabilities,
-            interval_micros, drift_micros, beats)
+            interval_micros, drift_micros, jumps, beats)
         VALUES (p_type, p_endpoint, p_instance, p_version, p_state, p_error, p_uptime, v_started,
             v_now, v_now, v_sent, CASE WHEN p_stopping THEN v_now END, p_counters[1],
             p_counters[2], p_counters[3], p_counters[4], p_counters[5], p_cursor, p_cursor_at,
-            p_capabilities, v_interval, drift, 1)
+            p_capabilities, v_interval, drift, jumped::integer, 1)
         ON CONFLICT (connector_type, endpoint_identity, instance_id) DO UPDATE SET
             version = excluded.version, state = excluded.state,
             error_message = excluded.error_message, uptime_s = excluded.uptime_s,
@@ -157,7 +163,10 @@ BEGIN
                 ELSE p_cursor_at END,
             capabilities = coalesce(excluded.capabilities, i.capabilities),
             interval_micros = excluded.interval_micros, drift_micros = excluded.drift_micros,
-            beats = i.beats + 1, resets = i.resets + reset::integer;
+            beats = i.beats + 1, resets = i.resets + reset::integer,
+            jumps = i.jumps + excluded.jumps;
+        -- Said once.
+        jumped := jumped AND coalesce(v_before.jumps, 0) = 0;
         revived := v_known.archived_at IS NOT NULL;
         UPDATE tenure.connector_registry SET
             instance_id = CASE WHEN v_stands THEN p_instance ELSE instance_id END,

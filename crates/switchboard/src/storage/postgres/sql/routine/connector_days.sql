@@ -50,6 +50,14 @@ BEGIN
     INTO STRICT v_end, v_counted
     FROM tenure.switchboard_clock c, tenure.connector_stats_progress p
     WHERE c.only_row AND p.only_row;
+    -- Before anything goes, also of those that have no day of their own.
+    BEGIN
+        UPDATE tenure.connector_stats_progress p SET beats_since = date_trunc('day', v_end, 'UTC')
+        WHERE p.only_row AND p.beats_since < date_trunc('day', v_end, 'UTC');
+    EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+        -- Somebody counts, or does the same.
+        RETURN 0;
+    END;
     FOR v_name IN
         SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'tenure.connector_heartbeat_log'::regclass

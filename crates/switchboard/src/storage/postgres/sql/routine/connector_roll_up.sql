@@ -1,23 +1,4 @@
 
--- What connectors have done in the hours or days of a period from a time on and before another.
-CREATE OR REPLACE FUNCTION tenure.connector_period(
-    p_period text, p_from timestamptz, p_before timestamptz
-) RETURNS TABLE (connector_type text, endpoint_identity text, ingested bigint, failed bigint)
-LANGUAGE sql STABLE AS $$
-    SELECT h.connector_type, h.endpoint_identity,
-        least(sum(h.messages_ingested), 9007199254740991)::bigint,
-        least(sum(h.messages_failed), 9007199254740991)::bigint
-    FROM tenure.connector_stats_hourly h
-    WHERE p_period <> '30d' AND h.hour >= p_from AND h.hour < p_before GROUP BY 1, 2
-    UNION ALL
-    SELECT d.connector_type, d.endpoint_identity,
-        least(sum(d.messages_ingested), 9007199254740991)::bigint,
-        least(sum(d.messages_failed), 9007199254740991)::bigint
-    FROM tenure.connector_stats_daily d
-    WHERE p_period = '30d' AND d.day >= (p_from AT TIME ZONE 'UTC')::date
-        AND d.day < (p_before AT TIME ZONE 'UTC')::date GROUP BY 1, 2
-$$;
-
 -- Counts the next ten thousand numbers of what arrived before the bound.
 CREATE OR REPLACE FUNCTION tenure.connector_roll_up(p_epoch bigint, p_at timestamptz)
 RETURNS TABLE (fenced boolean, beats bigint, outcomes bigint, behind bigint, more boolean)
@@ -80,69 +61,8 @@ BEGIN
     END LOOP;
 
     IF v_end > v_old.counted_id THEN
-        WITH part AS MATERIALIZED (
-            SELECT l.connector_type, l.endpoint_identity,
-                date_trunc('hour', l.received_at, 'UTC') AS hour,
-                sum(l.delta_messages_ingested) AS ingested,
-                sum(l.delta_messages_failed) AS failed,
-                sum(l.delta_source_api_calls) AS api_calls,
-                sum(l.delta_dedupe_accepted) AS dedupe, count(*) AS beats,
-                count(*) FILTER (WHERE l.state = 'healthy') AS healthy,
-                count(*) FILTER (WHERE l.state = 'degraded') AS degraded,
-                count(*) FILTER (WHERE l.state = 'error') AS error
-            FROM tenure.connector_heartbeat_log l
-            WHERE l.id > v_old.counted_id AND l.id <= v_end
-            GROUP BY 1, 2, 3
-        ), hourly AS (
-            INSERT INTO tenure.connector_stats_hourly AS h
-            SELECT p.connector_type, p.endpoint_identity, p.hour, least(p.ingested, c_most),
-                least(p.failed, c_most), least(p.api_calls, c_most), least(p.dedupe, c_most),
-                p.beats, p.healthy, p.degraded, p.error
-            FROM part p
-            ON CONFLICT (connector_type, endpoint_identity, hour) DO UPDATE SET
-                messages_ingested = least(h.messages_ingested + excluded.messages_ingested,
-                    c_most),
-                messages_failed = least(h.messages_failed + excluded.messages_failed, c_most),
-                source_api_calls = least(h.source_api_calls + excluded.source_api_calls, c_most),
-                dedupe_accepted = least(h.dedupe_accepted + excluded.dedupe_accepted, c_most),
-                heartbeat_count = h.heartbeat_count + excluded.heartbeat_count,
-                healthy_count = h.healthy_count + excluded.healthy_count,
-                degraded_count = h.degraded_count + excluded.degraded_count,
-                error_count = h.error_count + excluded.error_count
-        ), daily AS (
-            INSERT INTO tenure.connector_stats_daily AS d
-            SELECT p.connector_type, p.endpoint_identity, (p.hour AT TIME ZONE 'UTC')::date,
-                least(sum(p.ingested), c_most), least(sum(p.failed), c_most),
-                least(sum(p.api_calls), c_most), least(sum(p.dedupe), c_most), sum(p.beats),
-                sum(p.healthy), sum(p.degraded), sum(p.error),
-                round(100 * sum(p.healthy) / sum(p.beats), 2)
-            FROM part p GROUP BY 1, 2, 3
-            ON CONFLICT (connector_type, endpoint_identity, day) DO UPDATE SET
-                messages_ingested = least(d.messages_ingested + excluded.messages_ingested,
-                    c_most),
-                messages_failed = least(d.messages_failed + excluded.messages_failed, c_most),
-                source_api_calls = least(d.source_api_calls + excluded.source_api_calls, c_most),
-                dedupe_accepted = least(d.dedupe_accepted + excluded.dedupe_accepted, c_most),
-                heartbeat_count = d.heartbeat_count + excluded.heartbeat_count,
-                healthy_count = d.healthy_count + excluded.healthy_count,
-                degraded_count = d.degraded_count + excluded.degraded_count,
-                error_count = d.error_count + excluded.error_count,
-                uptime_pct = round(100.0 * (d.healthy_count + excluded.healthy_count)
-                    / (d.heartbeat_count + excluded.heartbeat_count), 2)
-        ), periods AS (
-            INSERT INTO tenure.connector_stats_window AS w
-            SELECT p.connector_type, p.endpoint_identity, s.period, least(sum(p.ingested), c_most),
-                least(sum(p.failed), c_most)
-            FROM part p JOIN (VALUES ('24h', v_since_24h), ('7d', v_since_7d),
-                ('30d', v_since_30d)) AS s(period, since) ON p.hour >= s.since
-            WHERE p.ingested > 0 OR p.failed > 0
-            GROUP BY 1, 2, 3
-            ON CONFLICT (connector_type, endpoint_identity, period) DO UPDATE SET
-                messages_ingested = least(w.messages_ingested + excluded.messages_ingested,
-                    c_most),
-                messages_failed = least(w.messages_failed + excluded.messages_failed, c_most)
-        )
-        SELECT coalesce(sum(p.beats), 0) INTO v_beats FROM part p;
+        v_beats := tenure.connector_count(v_old.counted_id, v_end, NULL, NULL, NULL, v_since_24h,
+            v_since_7d, v_since_30d);
         WITH part AS MATERIALIZED (
             SELECT o.connector_type, o.endpoint_identity, o.target,
                 (o.acked_at AT TIME ZONE 'UTC')::date AS day, count(*) AS messages
