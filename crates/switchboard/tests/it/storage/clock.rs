@@ -96,6 +96,13 @@ pub async fn what_arrives_under_a_clock_that_is_behind_is_not_old(place: Place) 
     assert_eq!(inbox(storage).await[0].received_at, reached);
     storage.beat(&beat(1, 0, 60, 1), When::Now).await.unwrap();
     assert_eq!(instance(storage, 1).await.last_heartbeat_at, reached);
+    // It counts as heard now, and the time until its next beat is no interval.
+    let tick = learned(storage).await;
+    moved(storage, tick, 60 * SECOND, tick.wall + 60 * SECOND).await;
+    assert_eq!(instance(storage, 1).await.last_heartbeat_at, tick.wall + 60 * SECOND);
+    storage.beat(&beat(1, 0, 120, 1), When::Now).await.unwrap();
+    let it = instance(storage, 1).await;
+    assert_eq!((it.last_heartbeat_at, it.interval), (reached, None));
     assert_eq!(storage.prune(keep()).await.unwrap(), Pruned::default());
     assert!(stored(&commit_one(storage, named(&["a"])).await)[0].duplicate);
 }

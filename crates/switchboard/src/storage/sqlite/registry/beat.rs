@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use super::super::{execute, failed, first, token};
 use super::read::counters;
-use crate::storage::{Beat, Beaten, MOST, MOST_PER_TOKEN, SILENT, STOPPING, Taken, is_time};
+use super::told;
+use crate::storage::{Beat, Beaten, MOST, MOST_PER_TOKEN, SILENT, STOPPING, Taken, When, is_time};
 
 const SECOND: i64 = 1_000_000;
 /// A time of sending counts as at most so long after its arrival.
@@ -41,8 +42,9 @@ struct Next<'a> {
     jumped: bool,
 }
 
-/// Takes a beat. `now` is the wall clock, by which tokens end; `at` is when the beat comes.
-pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, at: i64) -> rusqlite::Result<Beaten> {
+/// Takes a beat. `now` is the wall clock, by which tokens end.
+pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, when: When) -> rusqlite::Result<Beaten> {
+    let at = told(db, when, now)?;
     let token_id = beat.token_id.as_deref();
     let ended = token_id.map(|token_id| token::ended(db, token_id, now)).transpose()?;
     if let Some(ended) = ended.flatten() {
@@ -54,7 +56,11 @@ pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, at: i64) -> rusqlite:
         return Ok(Beaten::TooMany);
     }
     let known = instance(db, heartbeat, heartbeat.instance_id)?;
-    let next = next(heartbeat, known.as_ref(), at);
+    let mut next = next(heartbeat, known.as_ref(), at);
+    if when == When::Now && at > now {
+        // A time that the clock has not reached says nothing of the gap.
+        next.interval = known.as_ref().and_then(|known| known.interval);
+    }
     if let Some(known) = known.as_ref().filter(|known| is_late(known, &next)) {
         return late(db, &next, known).map(Beaten::Taken);
     }

@@ -32,7 +32,7 @@ fn told(db: &Connection, when: When, now: i64) -> rusqlite::Result<i64> {
 impl Registry for Sqlite {
     async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, StoreError> {
         let beat = beat.clone();
-        let job = move |db: &_, now| beat::beat(db, &beat, now, told(db, when, now)?);
+        let job = move |db: &_, now| beat::beat(db, &beat, now, when);
         let beaten = self.write(job).await?;
         self.log.note(1).await;
         Ok(beaten)

@@ -119,7 +119,8 @@ BEGIN
             v_started := least(v_started, v_before.started_at);
         END IF;
         v_interval := v_before.interval_micros;
-        IF v_gap >= 1000000 THEN
+        -- A time that the clock has not reached says nothing of the gap.
+        IF v_gap >= 1000000 AND v_now <= coalesce(p_at, clock_timestamp()) THEN
             v_interval := coalesce((4 * v_interval + least(v_gap, 2 * v_interval)) / 5,
                 least(v_gap, 3600000000));
         END IF;
