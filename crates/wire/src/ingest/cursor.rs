@@ -14,8 +14,8 @@ pub struct Cursor {
     pub tag: Option<Tag>,
 }
 
-/// Names a message: the last twelve hexadecimal digits of its `request_id`. They are random, so
-/// after a restore the message that gets the same position has another tag.
+/// Names a message: the last twelve hexadecimal digits of its `request_id`. At least 32 of their 48
+/// bits are random, so the message that gets the same position after a restore has another tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(u64);
 

@@ -6,9 +6,11 @@ use tenure_store::IfAbsent;
 use tenure_switchboard::storage::{InboxQuery, Storage, postgres};
 use tenure_wire::ingest::Cursor;
 use testkit::{Postgres, PostgresOptions, wait_until};
+use tokio::task::JoinSet;
 
 use super::LIMIT;
-use crate::storage::kit::{commit_one, diverged, named, positions, read_page};
+use crate::place::Place;
+use crate::storage::kit::{commit_one, diverged, inbox, named, positions, read_page};
 
 fn from(after: impl Into<Cursor>) -> InboxQuery {
     InboxQuery { after: after.into(), limit: 9, ..InboxQuery::default() }
@@ -71,4 +73,41 @@ async fn readers_skip_nothing_after_a_failover_that_lost_commits() {
     let trail = storage.audit(Some("inbox"), 9).await.unwrap();
     assert!(trail.len() == 1 && trail[0].reason.starts_with("PostgreSQL "), "{trail:?}");
     drop(servers);
+}
+
+/// Whoever notices first starts the new incarnation, and nobody does it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_server_is_noticed_once() {
+    let Some(place) = Place::postgres().await else { return };
+    let from_elsewhere = "UPDATE inbox_position SET lineage = '1/00000001'";
+    let jumps = async || place.storage.audit(Some("inbox"), 9).await.unwrap().len();
+    commit_one(&place.storage, named(&["a"])).await;
+    assert_eq!(jumps().await, 0);
+    place.execute(from_elsewhere).await;
+    let mut committing = JoinSet::new();
+    for number in 0..4 {
+        let storage = place.open().await;
+        committing.spawn(async move {
+            commit_one(&storage, named(&[&number.to_string()])).await;
+        });
+    }
+    committing.join_all().await;
+    assert_eq!(jumps().await, 1);
+    place.execute(from_elsewhere).await;
+    let mut committing = JoinSet::new();
+    for storage in [place.storage.clone(), place.storage.clone()] {
+        committing.spawn(async move {
+            commit_one(&storage, named(&["b", "c"])).await;
+        });
+    }
+    committing.join_all().await;
+    assert_eq!(jumps().await, 2);
+    let found = positions(&inbox(&place.storage).await);
+    let steps: Vec<i64> = found.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(steps[0] > 1_000_000 && steps[4] >= 1_000_000 - 4, "{steps:?}");
+    assert_eq!([&steps[1..4], &steps[5..]].concat(), [1; 4]);
+    // A server that does not tell is taken as it is.
+    place.execute("UPDATE inbox_position SET lineage = NULL").await;
+    commit_one(&place.storage, named(&["d"])).await;
+    assert_eq!(jumps().await, 2);
 }
