@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use testkit::packages::{self, FRESH};
 
-use crate::run::{check, output};
+use crate::run::output;
 use crate::servers;
 
 /// Where Debian comes from when this machine's own sources do not say.
@@ -56,34 +56,31 @@ pub(crate) fn run(only: Option<Part>) -> Result<()> {
         Some(only) if only != part => String::new(),
         _ => command,
     };
-    let done = check(
-        Command::new("unshare")
-            .args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c"])
-            .arg(include_str!("fresh.sh"))
-            .env_clear()
-            .envs(env::vars_os().filter(|(name, _)| is_kept(name)))
-            .env(
-                "PATH",
-                "/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            )
-            .env("HOME", "/srv")
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .env("LC_ALL", "C.UTF-8")
-            .env("ROOT", &root)
-            .env("MIRROR", mirror())
-            .env("REPOSITORY", env::current_dir()?)
-            .env("TOOLCHAIN", output(Command::new("rustc").args(["--print", "sysroot"]))?.trim())
-            .env("CARGO_HOME_HERE", cargo_home())
-            .env("SERVE", wanted(Part::Build, serve))
-            .env("INGEST", ingest)
-            .env("TEST", wanted(Part::Test, test)),
-    );
+    let ended = Command::new("unshare")
+        .args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c"])
+        .arg(include_str!("fresh.sh"))
+        .env_clear()
+        .envs(env::vars_os().filter(|(name, _)| is_kept(name)))
+        .env("PATH", "/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("HOME", "/srv")
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .env("LC_ALL", "C.UTF-8")
+        .env("ROOT", &root)
+        .env("MIRROR", mirror())
+        .env("REPOSITORY", env::current_dir()?)
+        .env("TOOLCHAIN", output(Command::new("rustc").args(["--print", "sysroot"]))?.trim())
+        .env("CARGO_HOME_HERE", cargo_home())
+        .env("SERVE", wanted(Part::Build, serve))
+        .env("INGEST", ingest)
+        .env("TEST", wanted(Part::Test, test))
+        .status()?;
     // What is mounted below is this machine's own: it must not be deleted with the folder.
     let mounted = fs::read_to_string("/proc/self/mountinfo")?;
     if mounted.contains(&*folder.path().to_string_lossy()) {
         bail!("something is still mounted below {}", folder.keep().display());
     }
-    done
+    ensure!(ended.success(), "the last step above failed");
+    Ok(())
 }
 
 /// The first command of the quick start, the event that follows it, and the command of the tests.

@@ -10,7 +10,7 @@ begin() {
     echo "== fresh: $now" >&2
 }
 inside() {
-    chroot "$ROOT" /bin/sh -c "cd /srv/tenure && $1"
+    chroot "$ROOT" /bin/sh -c "cd ~/tenure && $1"
 }
 
 begin "debootstrap from $MIRROR"
@@ -20,7 +20,7 @@ debootstrap --variant=minbase bookworm "$ROOT" "$MIRROR" > "$ROOT.log" 2>&1 || {
 }
 
 begin "clone of HEAD"
-git clone -q "$REPOSITORY" "$ROOT/srv/tenure"
+git clone -q "$REPOSITORY" "$ROOT$HOME/tenure"
 
 begin "mounts and settings of this machine"
 mount -t proc proc "$ROOT/proc"
@@ -40,13 +40,13 @@ for file in /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
     [ ! -f "$file" ] || cp "$file" "$ROOT$file"
 done
 for file in config.toml config; do
-    [ ! -f "$CARGO_HOME_HERE/$file" ] || install -D "$CARGO_HOME_HERE/$file" "$ROOT/srv/.cargo/$file"
+    [ ! -f "$CARGO_HOME_HERE/$file" ] || install -D "$CARGO_HOME_HERE/$file" "$ROOT$HOME/.cargo/$file"
 done
 
 if [ -n "$SERVE" ]; then
     begin "$SERVE"
     # It becomes the server: chroot, the shell and cargo each become what they start.
-    chroot "$ROOT" /bin/sh -c "cd /srv/tenure && exec $SERVE" > "$ROOT.log" 2>&1 &
+    chroot "$ROOT" /bin/sh -c "cd ~/tenure && exec $SERVE" > "$ROOT.log" 2>&1 &
     server=$!
     tail -n +1 -f --pid "$server" "$ROOT.log" >&2 &
     until grep -q '^listening on' "$ROOT.log"; do
