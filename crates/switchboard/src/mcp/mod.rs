@@ -283,7 +283,7 @@ pub(crate) async fn post(
     let event = Event::message(&state.budget, json).ok_or_else(overloaded)?;
     drop(reply);
     match state.mcp.sessions.send(number, &session, event, &state.patience).await {
-        Sent::Sent => {}
+        Sent::Taken => {}
         Sent::Behind => return Err(overloaded()),
         Sent::Over => {
             return Err(Refusal::not_found("the session is over: its stream was not read"));

@@ -88,7 +88,7 @@ pub(super) struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// It is on its way.
-    Sent,
+    Taken,
     /// The client reads, but has too much before it.
     Behind,
     /// The session is over: the client has gone, or does not read.
@@ -201,7 +201,7 @@ impl Sessions {
                 // Asked for before looking: what is read meanwhile is not missed.
                 let read = session.read.notified();
                 event = match session.put(event) {
-                    Some(Ok(())) => return Sent::Sent,
+                    Some(Ok(())) => return Sent::Taken,
                     Some(Err(event)) => event,
                     None => return Sent::Over,
                 };
@@ -342,7 +342,7 @@ mod tests {
         assert!(next(&mut stream).is_pending());
         let event = Event::message(&budget, "{}").unwrap();
         let sent = sessions.send(number, &session, event, &Patience::default()).await;
-        assert_eq!(sent, Sent::Sent);
+        assert_eq!(sent, Sent::Taken);
         assert!(budget.taken() > 0);
         let Poll::Ready(Some(event)) = next(&mut stream) else { panic!() };
         assert_eq!(event, "event: message\ndata: {}\n\n");
@@ -369,7 +369,7 @@ mod tests {
             let mut sent = 0;
             loop {
                 let event = Event::message(&budget, &text).unwrap();
-                if sessions.send(number, &session, event, &patience).await != Sent::Sent {
+                if sessions.send(number, &session, event, &patience).await != Sent::Taken {
                     break;
                 }
                 sent += 1;
@@ -397,7 +397,7 @@ mod tests {
         let posting = async {
             for n in 0..3 * MOST_WAITING {
                 let event = Event::message(&budget, &n.to_string()).unwrap();
-                assert_eq!(sessions.send(number, &session, event, &patience).await, Sent::Sent);
+                assert_eq!(sessions.send(number, &session, event, &patience).await, Sent::Taken);
             }
         };
         let reading = async {
@@ -413,7 +413,7 @@ mod tests {
             loop {
                 let event = Event::message(&budget, "{}").unwrap();
                 let sent = sessions.send(number, &session, event, &hurry).await;
-                if sent != Sent::Sent {
+                if sent != Sent::Taken {
                     return sent;
                 }
             }
