@@ -16,6 +16,7 @@ use tenure_switchboard::token::Environment;
 use crate::bucket;
 use crate::env;
 use crate::failure::Failure;
+use crate::guard;
 use crate::observe;
 use crate::operate::{drain, evict, pause, pin, share};
 use crate::switchboard::{beat, connectors, fence, serve, token};
@@ -154,10 +155,7 @@ pub(crate) enum Command {
     },
     /// What `run` and `poll` start to end commands in time
     #[command(hide = true)]
-    Guard {
-        /// A folder to remove in the end
-        scratch: Option<PathBuf>,
-    },
+    Guard(guard::Args),
     /// Explain an error code, or list all of them
     Errors {
         /// The code, such as ST002
@@ -235,6 +233,9 @@ pub(crate) struct Member {
     /// The least that the store has to promise; below it the command fails
     #[arg(long, value_name = "LEVEL", value_parser = levels())]
     pub(crate) require: Option<String>,
+    /// Run commands in a PID namespace that ends with their guard; fail where none can be made
+    #[arg(long)]
+    pub(crate) isolate: bool,
     /// Where this runs: what would best be done here comes here first
     #[arg(long, value_name = "LABEL")]
     pub(crate) zone: Option<String>,

@@ -59,8 +59,8 @@ fn run(settings: Settings) -> Result<ExitCode, Failure> {
     let text = match settings.action {
         Action::Checkpoint(action) => wait_for(checkpoint::run(action, json))?,
         Action::Doctor { store, require } => wait_for(doctor::run(&store, require, json))?,
-        Action::Guard { scratch } => {
-            guard::main(scratch.as_deref())?;
+        Action::Guard(stage) => {
+            guard::main(&stage)?;
             return Ok(ExitCode::SUCCESS);
         }
         Action::Bucket(task) => return bucket::run(task, json),

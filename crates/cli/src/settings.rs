@@ -9,6 +9,7 @@ use tenure_store::StoreUrl;
 
 use crate::args::{Args, Command, NOT_SHOWN, group_name, may_be_secret, name, path};
 use crate::failure::Failure;
+use crate::guard::Stage;
 use crate::operate::Task::{Drain, Evict, Pause, Pin, Share};
 use crate::operate::{self, drain, evict, pause, pin, share};
 use crate::store::Task;
@@ -39,7 +40,7 @@ pub(crate) enum Action {
     Completions(Shell),
     Man { dir: Option<PathBuf> },
     Why { store: StoreUrl, task: why::Task },
-    Guard { scratch: Option<PathBuf> },
+    Guard(Stage),
     Run(run::Settings),
     Poll(Box<poll::Settings>),
     Bucket(bucket::Task),
@@ -99,7 +100,7 @@ impl Settings {
             Command::Bucket(bucket) => Action::Bucket(bucket::Task::new(bucket, &args.global)?),
             Command::Completions { shell } => Action::Completions(*shell),
             Command::Man { dir } => Action::Man { dir: dir.as_deref().map(path).transpose()? },
-            Command::Guard { scratch } => Action::Guard { scratch: scratch.clone() },
+            Command::Guard(args) => Action::Guard(args.stage()),
             Command::Poll(poll) => Action::Poll(Box::new(poll::Settings::new(poll, store()?)?)),
             Command::Run(run) => {
                 let settings = store().map_err(Failure::from);

@@ -121,6 +121,8 @@ codes! {
         "make a new one with `tenure plan --out FILE`, for this group and this store"
     NoRecord "DT015" "the audit trail does not tell of that time"
         "ask for a time within the trail; `tenure store retention` says how much is kept"
+    CannotIsolate "DT016" "commands cannot be isolated on this machine"
+        "allow PID namespaces (see the page of this code), or start without --isolate"
     BadBucketing "BK001" "a setting of bucketing is refused"
         "correct the value above; `tenure bucket schema` prints the settings"
     BadBucketFile "BK002" "a config or a state cannot be used"

@@ -67,6 +67,7 @@ mutants! {
     R24Audit "r24-audit" "Nothing is written into the audit."
     R25All "r25-all" "Everything that is to move is moved at once."
     R26Group "r26-group" "What a command has started may outlive it."
+    R26Orphan "r26-orphan" "A command outlives its guard."
     R26Late "r26-late" "A command is ended some seconds after its deadline."
 }
 

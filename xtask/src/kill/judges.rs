@@ -58,6 +58,7 @@ pub(super) const JUDGES: &[Judge] = &[
         "memory::audit::the_life_of_a_duty_is_recorded_in_order",
     ),
     judge("r26-group", Suite::Cli, "guard::nothing_of_a_command_outlives_it"),
+    judge("r26-orphan", Suite::Cli, "kernel::a_command_does_not_outlive_its_guard"),
     judge(
         "r26-late",
         Suite::Cli,

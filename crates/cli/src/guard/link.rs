@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::net::{
@@ -22,11 +22,15 @@ pub(crate) enum Input {
 
 /// Sends the standard input of the commands: the guard's own is the socket.
 pub(super) fn send_input(link: &UnixStream, input: Input) -> io::Result<()> {
-    let input: OwnedFd = match input {
-        Input::Ours => io::stdin().as_fd().try_clone_to_owned()?,
-        Input::Nothing => File::open("/dev/null")?.into(),
-    };
-    let files = [input.as_fd()];
+    match input {
+        Input::Ours => send_file(link, io::stdin().as_fd()),
+        Input::Nothing => send_file(link, File::open("/dev/null")?.as_fd()),
+    }
+}
+
+/// Sends a file to whoever has the other end.
+pub(super) fn send_file(link: &UnixStream, input: BorrowedFd<'_>) -> io::Result<()> {
+    let files = [input];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     // The room was made for one.

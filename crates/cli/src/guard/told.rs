@@ -15,18 +15,22 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use tenure_core::LocalInstant;
+use tenure_core::{Code, LocalInstant, StoreError};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 use tokio::time::timeout;
 
 use super::link::{Input, send_input};
+use super::tree::outside;
 use super::words::{Order, Report};
 use crate::env;
 
 /// A guard that takes its orders at all takes them in this time.
 const TAKES_ORDERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// A guard that can be isolated is so in this time, however busy the machine is.
+const IS_ISOLATED_WITHIN: Duration = Duration::from_secs(30);
 
 /// A guard process. When this is dropped, the guard ends its command, and then itself.
 #[derive(Debug)]
@@ -36,17 +40,20 @@ pub(crate) struct Guard {
     process: Option<OwnedFd>,
     orders: OwnedWriteHalf,
     reports: Lines<BufReader<OwnedReadHalf>>,
+    isolated: bool,
 }
 
 impl Guard {
     /// Starts a guard in a process group of its own, out of the way of the terminal's signals. It
-    /// removes the folder `scratch` in the end.
-    pub(crate) fn start(input: Input, scratch: Option<&Path>) -> io::Result<Self> {
+    /// removes the folder `scratch` in the end. To be called on a thread that lives as long as the
+    /// process, because the kernel tells a child when the thread that started it ends.
+    pub(crate) fn start(input: Input, scratch: Option<&Path>, isolate: bool) -> io::Result<Self> {
         let (ours, theirs) = Link::pair()?;
         send_input(&ours, input)?;
         // The running binary, also after its file was replaced.
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("tenure").arg("guard").args(scratch).process_group(0);
+        command.arg0("tenure").arg("guard").args(isolate.then_some("--isolate"));
+        command.args(scratch).process_group(0);
         // Its environment is that of the commands.
         for name in env::SECRETS {
             command.env_remove(name);
@@ -57,7 +64,27 @@ impl Guard {
         ours.set_nonblocking(true)?;
         let (reports, orders) = UnixStream::from_std(ours)?.into_split();
         let reports = BufReader::new(reports).lines();
-        Ok(Self { pid, process, orders, reports })
+        Ok(Self { pid, process, orders, reports, isolated: isolate })
+    }
+
+    /// Waits until the guard is isolated, if it is to be; refuses when that is not possible here.
+    pub(crate) async fn ready(&mut self) -> Result<(), StoreError> {
+        if !self.isolated {
+            return Ok(());
+        }
+        let detail = match timeout(IS_ISOLATED_WITHIN, self.report()).await {
+            Ok(Some(Report::Ready)) => return Ok(()),
+            Ok(Some(Report::CannotIsolate { detail })) => detail,
+            Ok(_) => "the guard ended before it was ready".to_owned(),
+            Err(_) => "the guard was not ready in time".to_owned(),
+        };
+        Err(StoreError::refused(Code::CannotIsolate, detail))
+    }
+
+    /// A process of the command as this process knows it: inside a PID namespace it has another id.
+    pub(crate) fn process(&self, pid: i32) -> Option<Pid> {
+        let inside = Pid::from_raw(pid);
+        if self.isolated { outside(self.pid, inside?) } else { inside }
     }
 
     /// Its process id.

@@ -82,6 +82,27 @@ fn below(spared: &[Pid]) -> Vec<Entry> {
     found
 }
 
+/// The id that a process in the PID namespace of `guard` has here. `inside` is its id in there.
+pub(super) fn outside(guard: Pid, inside: Pid) -> Option<Pid> {
+    let names = fs::read_dir("/proc").ok()?.flatten();
+    let pids = names.filter_map(|name| name.file_name().to_str()?.parse::<i32>().ok());
+    let mut same = pids.filter(|pid| innermost(*pid) == Some(inside.as_raw_pid()));
+    let found = same.find(|pid| {
+        // Other namespaces have the same numbers.
+        let mut above =
+            std::iter::successors(Some(*pid), |pid| Some(look(&pid.to_string())?.parent));
+        above.any(|pid| pid == guard.as_raw_pid())
+    });
+    Pid::from_raw(found?)
+}
+
+/// The id of a process in the innermost PID namespace that it is in.
+fn innermost(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
 /// Sends a signal to a group, if it is still there, and to everything below this process.
 pub(super) fn signal_all(group: Option<Pid>, signal: Signal) {
     let found = below(&[]);

@@ -1,15 +1,21 @@
 //! What the guard process does.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as Link;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use rustix::process::{
+    Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper,
+    set_parent_process_death_signal,
+};
 use tenure_core::{Clock, LocalInstant, Mutant};
 use tenure_store::BootClock;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -17,21 +23,38 @@ use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::stage::{Init, Stage};
 use super::told::BootTimer;
 use super::tree::{Pauses, Reaped, kill_all, reap, signal_all};
 use super::words::{End, Order, Report, Start, Why};
-use super::{link, tree};
+use super::{link, stage, tree};
 use crate::failure::Failure;
 use crate::output::to_stderr;
 use crate::signals;
 
+/// Runs the guard, or a stage on the way to one or to its command.
+pub(crate) fn main(stage: &Stage) -> Result<(), Failure> {
+    match stage {
+        Stage::Exec { parent, command } => stage::exec(*parent, command),
+        Stage::Isolate { scratch } => stage::isolate(scratch.as_deref()),
+        Stage::Guard { init, scratch } => guard(*init, scratch.as_deref()),
+    }
+}
+
 /// Runs the guard until its parent is gone and nothing of its command runs any more.
 /// `scratch` is a folder of the parent, which it may not have come to remove.
-pub(crate) fn main(scratch: Option<&Path>) -> Result<(), Failure> {
+fn guard(init: Option<Init>, scratch: Option<&Path>) -> Result<(), Failure> {
     // Started by way of /proc, it would be called `exe`; a name is for people, so it may fail.
     let _ = rustix::thread::set_name(c"tenure-guard");
-    let link = io::stdin().as_fd().try_clone_to_owned().map(Link::from);
-    let link = link.context("cannot use standard input")?;
+    let mut link = stage::link().context("cannot use standard input")?;
+    if let Some(init) = init {
+        if !stage::settle(&mut link, init).context("cannot isolate the guard")? {
+            return Ok(());
+        }
+    } else {
+        // When the parent dies, a guard that was stopped goes on, and ends its command.
+        let _ = set_parent_process_death_signal(Some(Signal::CONT));
+    }
     let input = link::receive_input(&link)
         .context("a guard is started by `tenure run` and `tenure poll`, not by hand")?;
     // Whatever a command leaves behind comes to this process.
@@ -75,6 +98,7 @@ async fn watch(link: Link, input: OwnedFd) -> anyhow::Result<()> {
                     watch.be_orphaned();
                 }
             },
+            () = watch.exec_known() => {}
             _ = children.recv() => {}
             () = timer.at(wake_at) => {}
         }
@@ -124,23 +148,62 @@ impl Watch {
 
     fn start(&mut self, start: Start) {
         let Start { id, deadline, grace, env, argv } = start;
-        let spawned = self.input.try_clone().and_then(|input| {
-            let (program, words) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-            let mut command = Command::new(program);
-            command.args(words).envs(env).stdin(Stdio::from(input)).process_group(0).spawn()
-        });
-        match spawned {
-            Ok(child) => {
-                let pid = Pid::from_child(&child);
-                let (phase, why) = (Phase::Running, Why::Itself);
+        match self.spawn(env, &argv) {
+            Ok((pid, exec)) => {
+                let (phase, why, exec) = (Phase::Running, Why::Itself, Some(exec));
                 let (ended, remains) = (None, Remains::Unseen);
-                let charge = Charge { id, pid, deadline, grace, phase, why, ended, remains };
+                let charge = Charge { id, pid, deadline, grace, phase, why, exec, ended, remains };
                 self.charge = Some(charge);
-                self.tell(&Report::Started { id, pid: pid.as_raw_pid() });
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or_default();
                 self.tell(&Report::CannotStart { id, errno });
+            }
+        }
+    }
+
+    /// Starts the stage that becomes the command. What comes on the socket says what became of it.
+    fn spawn(
+        &self,
+        env: Vec<(String, OsString)>,
+        argv: &[OsString],
+    ) -> io::Result<(Pid, UnixStream)> {
+        let (ours, theirs) = Link::pair()?;
+        link::send_file(&ours, self.input.as_fd())?;
+        ours.set_nonblocking(true)?;
+        let exec = UnixStream::from_std(ours)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("tenure").args(["guard", "--exec", &getpid().to_string(), "--"]).args(argv);
+        let child = command.envs(env).stdin(OwnedFd::from(theirs)).process_group(0).spawn()?;
+        Ok((Pid::from_child(&child), exec))
+    }
+
+    /// Waits until it is known whether the command could be started.
+    async fn exec_known(&self) {
+        let exec = self.charge.as_ref().and_then(|charge| charge.exec.as_ref());
+        let Some(exec) = exec else { return std::future::pending().await };
+        // An error is known, too.
+        let _ = exec.readable().await;
+    }
+
+    /// Tells whether the command could be started, once that is known.
+    fn tell_exec(&mut self) {
+        let Some(charge) = &mut self.charge else { return };
+        let Some(exec) = &charge.exec else { return };
+        let mut errno = [0; 4];
+        match recv(exec, &mut errno, RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Ok((_, 4)) => {
+                let report =
+                    Report::CannotStart { id: charge.id, errno: i32::from_le_bytes(errno) };
+                self.charge = None;
+                self.tell(&report);
+            }
+            // It is closed when the command takes the place of the stage.
+            _ => {
+                charge.exec = None;
+                let report = Report::Started { id: charge.id, pid: charge.pid.as_raw_pid() };
+                self.tell(&report);
             }
         }
     }
@@ -161,6 +224,8 @@ impl Watch {
                 Reaped::Nobody => break true,
             }
         };
+        // After a look at who has ended: one that has ended has said before whether it started.
+        self.tell_exec();
         let Some(charge) = &mut self.charge else { return };
         match charge.ended {
             Some(end) if alone || Mutant::R26Group.is_on() => {
@@ -205,6 +270,8 @@ struct Charge {
     grace: Duration,
     phase: Phase,
     why: Why,
+    /// The other end is with the stage that becomes the command; `None` when it has.
+    exec: Option<UnixStream>,
     /// The command itself has ended; what it left behind may run.
     ended: Option<End>,
     remains: Remains,

@@ -39,6 +39,10 @@ pub(crate) struct Start {
 /// What a guard tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
+    /// An isolated guard takes orders.
+    Ready,
+    /// There is no guard: it could not be isolated.
+    CannotIsolate { detail: String },
     /// The command runs; its process id is also that of its group.
     Started { id: u64, pid: i32 },
     /// It does not, and never did.
@@ -118,6 +122,12 @@ impl Order {
 impl Report {
     pub(crate) fn line(&self) -> String {
         match self {
+            Self::Ready => "ready 0\n".to_owned(),
+            Self::CannotIsolate { detail } => {
+                let mut line = "cannot-isolate 0".to_owned();
+                push(&mut line, detail.as_ref());
+                line + "\n"
+            }
             Self::Started { id, pid } => format!("started {id} {pid}\n"),
             Self::CannotStart { id, errno } => format!("cannot-start {id} {errno}\n"),
             Self::Stopped { id, signal } => format!("stopped {id} {signal}\n"),
@@ -142,6 +152,11 @@ impl Report {
         let number = |at: usize| words.get(at)?.parse::<i32>().ok();
         let id = words.get(1)?.parse().ok()?;
         match words[0] {
+            "ready" => Some(Self::Ready),
+            "cannot-isolate" => {
+                let detail = unescaped(words.get(2)?).to_string_lossy().into_owned();
+                Some(Self::CannotIsolate { detail })
+            }
             "started" => Some(Self::Started { id, pid: number(2)? }),
             "cannot-start" => Some(Self::CannotStart { id, errno: number(2)? }),
             "stopped" => Some(Self::Stopped { id, signal: number(2)? }),
@@ -214,6 +229,8 @@ mod tests {
             assert_eq!(Order::read(line.trim_end_matches('\n')), Some(order));
         }
         for report in [
+            Report::Ready,
+            Report::CannotIsolate { detail: "no: way".to_owned() },
             Report::Started { id: 1, pid: 77 },
             Report::CannotStart { id: 1, errno: 2 },
             Report::Stopped { id: 1, signal: 20 },

@@ -129,6 +129,10 @@ async fn poll(settings: Settings, watchers: &Watchers) -> Result<(), Failure> {
     // When a guard dies, what it had comes to this process.
     set_child_subreaper(Some(getpid())).map_err(io::Error::from).context("no subreaper")?;
     let Settings { store, targets, group, list_every, member, .. } = &settings;
+    let pool = Pool::new(member.isolate);
+    // Whether there can be a guard is known before anything is claimed.
+    let (guard, _) = pool.take().await?;
+    pool.give_back(guard);
     let duties = Duties::Targets { source: targets.open(), every: *list_every };
     let join = member.join(store, group.clone(), duties, watchers, true);
     let mut membership = match member::start(join, &mut signals, leaves).await? {
@@ -136,7 +140,7 @@ async fn poll(settings: Settings, watchers: &Watchers) -> Result<(), Failure> {
         Started::Asked(_) => return Ok(()),
     };
     let shared = Arc::new(Shared {
-        pool: Pool::default(),
+        pool,
         permits: Semaphore::new(settings.jobs),
         notes: watchers.handle.notes(),
         leaving: watch::Sender::new(false),

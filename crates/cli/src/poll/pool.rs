@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Pid;
+use tenure_core::{Code, StoreError};
 
 use crate::guard::{Guard, Input, Pauses, kill_strays, reap_all};
 
 /// One guard for each poll at a time: so what a command leaves behind belongs to one poll.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pool {
+    isolate: bool,
     idle: Mutex<Vec<Guard>>,
     /// The process ids of all guards.
     known: Mutex<BTreeSet<i32>>,
@@ -19,8 +21,13 @@ pub(super) struct Pool {
 }
 
 impl Pool {
+    pub(super) fn new(isolate: bool) -> Self {
+        let (idle, known) = (Mutex::default(), Mutex::default());
+        Self { isolate, idle, known, polls: AtomicU64::new(0) }
+    }
+
     /// A guard that has nothing to do, and a name for what it will do.
-    pub(super) fn take(&self) -> io::Result<(Guard, u64)> {
+    pub(super) async fn take(&self) -> Result<(Guard, u64), StoreError> {
         let id = self.polls.fetch_add(1, Ordering::Relaxed);
         while let Some(guard) = lock(&self.idle).pop() {
             if !guard.is_gone() {
@@ -29,11 +36,19 @@ impl Pool {
             // It had nothing to do, so nothing is left of it.
             lock(&self.known).remove(&guard.pid().as_raw_pid());
         }
+        let mut guard = self.start().map_err(|error| {
+            StoreError::refused(Code::Machine, format!("cannot start the guard: {error}"))
+        })?;
+        guard.ready().await?;
+        Ok((guard, id))
+    }
+
+    fn start(&self) -> io::Result<Guard> {
         // Under the lock: nobody must take it for a stray before it is known.
         let mut known = lock(&self.known);
-        let guard = Guard::start(Input::Nothing, None)?;
+        let guard = Guard::start(Input::Nothing, None, self.isolate)?;
         known.insert(guard.pid().as_raw_pid());
-        Ok((guard, id))
+        Ok(guard)
     }
 
     /// Takes a guard back whose command has ended.

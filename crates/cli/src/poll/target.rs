@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use rustix::process::Pid;
-use tenure_core::{Clock, Code};
+use tenure_core::{Clock, Code, StoreError};
 use tenure_duty::{Guard as Hold, Lost, process};
 use tenure_store::BootClock;
 use tokio::time::timeout;
@@ -49,6 +49,8 @@ pub(super) async fn attend(shared: Arc<Shared>, hold: Hold) {
 enum Outcome {
     Ended(End, Why),
     CannotStart(io::Error),
+    /// There is no guard to start it.
+    NoGuard(StoreError),
     /// The guard is gone; nothing of the command runs any more.
     Lost(&'static str),
     /// This process is to end, and something of the command cannot be ended.
@@ -81,9 +83,9 @@ impl Polling<'_> {
             self.say(Level::Warn, "poll_skipped", format!("too little is left: {lost}"));
             return;
         }
-        let outcome = match self.shared.pool.take() {
+        let outcome = match self.shared.pool.take().await {
             Ok((guard, id)) => self.run(guard, id).await,
-            Err(error) => Outcome::CannotStart(error),
+            Err(error) => Outcome::NoGuard(error),
         };
         self.judge(outcome);
     }
@@ -117,7 +119,7 @@ impl Polling<'_> {
         let limit = settings.timeout + settings.member.grace + settings.member.ttl.margin();
         let outcome = match timeout(limit, self.until_it_ends(&mut guard, id)).await {
             Ok(Some(Reached::Remains(pid))) => {
-                self.not_ended(pid);
+                self.not_ended(guard.process(pid).map_or(pid, Pid::as_raw_pid));
                 self.until_it_is_gone(&mut guard, id).await
             }
             Ok(Some(Reached::End(outcome))) => Some(outcome),
@@ -227,6 +229,7 @@ impl Polling<'_> {
                 let what = format!("DT006: {program} cannot be started: {error}; hint: {hint}");
                 (Polled::Failed, what)
             }
+            Outcome::NoGuard(error) => (Polled::Failed, error.problem().to_string()),
             Outcome::Lost(what) => (Polled::Killed, what.to_owned()),
             Outcome::Remains => (Polled::Killed, "something of it still runs".to_owned()),
         };

@@ -87,8 +87,10 @@ impl Runner {
         if let Some(pid) = self.guard_failed().await {
             return Err(format!("process {pid} below this one cannot be ended"));
         }
-        let guard = Guard::start(Input::Ours, Some(self.scratch.path()));
+        let isolate = self.settings.member.isolate;
+        let guard = Guard::start(Input::Ours, Some(self.scratch.path()), isolate);
         self.guard = guard.map_err(|error| format!("cannot start the guard: {error}"))?;
+        self.guard.ready().await.map_err(|error| error.problem().to_string())?;
         self.say("guard_replaced", "the guard had died while it had nothing to do".to_owned());
         Ok(())
     }
@@ -172,13 +174,16 @@ impl Runner {
     async fn reported(&mut self, run: &mut Run, report: Report) -> io::Result<Option<Outcome>> {
         match report {
             Report::Started { id, pid } if id == run.id => {
-                run.group = Pid::from_raw(pid);
+                if self.terminal.is_some() {
+                    run.group = self.guard.process(pid);
+                }
                 self.lend_terminal(run).await?;
             }
             Report::Stopped { id, signal } if id == run.id => self.stopped(run, signal).await?,
             Report::Remains { id, pid } if id == run.id => {
-                run.remains = Pid::from_raw(pid);
-                self.say("not_ended", not_ended(pid));
+                let known = self.guard.process(pid).or(Pid::from_raw(pid));
+                run.remains = known;
+                self.say("not_ended", not_ended(known.map_or(pid, Pid::as_raw_pid)));
             }
             Report::CannotStart { id, errno } if id == run.id => {
                 return Ok(Some(Outcome::CannotStart(io::Error::from_raw_os_error(errno))));

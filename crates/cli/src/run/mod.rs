@@ -123,8 +123,9 @@ impl Runner {
         let terminal = Terminal::find();
         let scratch = tempfile::Builder::new().prefix("tenure-").tempdir();
         let scratch = scratch.context("cannot make a private folder")?;
-        let guard = Guard::start(Input::Ours, Some(scratch.path()));
-        let guard = guard.context("cannot start the guard")?;
+        let guard = Guard::start(Input::Ours, Some(scratch.path()), settings.member.isolate);
+        let mut guard = guard.context("cannot start the guard")?;
+        guard.ready().await?;
         let Settings { store, duty, member, no_wait, .. } = &settings;
         let duties = Duties::Standby(duty.id.clone());
         let join = member.join(store, duty.group.clone(), duties, watchers, !no_wait);

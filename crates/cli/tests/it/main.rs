@@ -14,6 +14,7 @@ mod drain;
 mod errors;
 mod guard;
 mod guide;
+mod kernel;
 mod listen;
 mod ls;
 mod migrate;

@@ -105,9 +105,7 @@ impl Running {
 
     /// The guard that it has started.
     pub fn guard(&self) -> Pid {
-        let me = self.pid().as_raw_pid();
-        let children = std::fs::read_to_string(format!("/proc/{me}/task/{me}/children")).unwrap();
-        Pid::from_raw(children.split_whitespace().next().unwrap().parse().unwrap()).unwrap()
+        children(self.pid())[0]
     }
 }
 
@@ -116,6 +114,14 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The processes whose parent this is.
+pub fn children(pid: Pid) -> Vec<Pid> {
+    let pid = pid.as_raw_pid();
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let text = text.unwrap_or_default();
+    text.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect()
 }
 
 pub fn all_gone(pids: &[Pid]) -> bool {

@@ -76,9 +76,18 @@ impl Drop for Desk {
 /// What is typed is echoed: the arithmetic tells what was printed from what was typed.
 #[test]
 fn the_command_has_the_terminal_while_it_runs() {
+    has_the_terminal("");
+}
+
+#[test]
+fn a_command_in_a_pid_namespace_has_the_terminal_too() {
+    has_the_terminal("--isolate");
+}
+
+fn has_the_terminal(option: &str) {
     let tenure = Tenure::new();
     let mut desk = Desk::new(&tenure);
-    let run = "\"$TENURE\" run --duty demo/one --ttl 60s -- sh -c";
+    let run = format!("\"$TENURE\" run --duty demo/one --ttl 60s {option} -- sh -c");
     let script = "echo ready-$((1+1)); while read line; do echo \"got-$line\"; done";
 
     // It reads what is typed.

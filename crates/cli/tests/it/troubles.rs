@@ -4,10 +4,10 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use testkit::wait_until;
 
-use crate::running::{LIMIT, STAY, all_gone};
+use crate::running::{LIMIT, STAY, all_gone, children};
 use crate::tenure::{Ran, Tenure};
 
 const STANDBY: &str = r#""event":"standby""#;
@@ -16,14 +16,6 @@ const STANDBY: &str = r#""event":"standby""#;
 fn shell<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
     let before = ["run", "--duty", "demo/one", "--ttl", "3s"];
     [&before[..], options, &["--", "sh", "-c", script]].concat()
-}
-
-/// The processes whose parent this is.
-fn children(pid: Pid) -> Vec<Pid> {
-    let pid = pid.as_raw_pid();
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let text = text.unwrap_or_default();
-    text.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect()
 }
 
 #[test]
