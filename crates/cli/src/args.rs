@@ -28,8 +28,9 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  refused or failed; the message says what was kept
-  2  bad usage
-  3  outcome unknown; it may have happened";
+  2  bad usage: a command, an option or a value that cannot be used
+  3  outcome unknown; it may have happened
+  5  checkpoint: the duty has none yet";
 
 const RUN_EXIT_CODES: &str = "\
 Exit codes:
@@ -233,7 +234,7 @@ pub(crate) struct Member {
     /// The least that the store has to promise; below it the command fails
     #[arg(long, value_name = "LEVEL", value_parser = levels())]
     pub(crate) require: Option<String>,
-    /// Run commands in a PID namespace that ends with their guard; fail where none can be made
+    /// Run commands in a PID namespace, so that nothing of them outlives tenure however it ends
     #[arg(long)]
     pub(crate) isolate: bool,
     /// Where this runs: what would best be done here comes here first
@@ -254,20 +255,13 @@ pub(crate) struct Member {
     pub(crate) watch: observe::Options,
 }
 
-/// Reads `30s`, `500ms`, `1m 30s`.
+/// Reads `500ms`, `30s`, `1m30s`, `2h`, `1d`; a day has 24 hours.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let time = text
-        .parse::<jiff::SignedDuration>()
-        .map_err(|_| "a time is a number and a unit, as in 30s, 500ms or 5m".to_owned())?;
-    time.try_into().map_err(|_| "a time is not negative".to_owned())
-}
-
-/// Reads `90d`, `2w`, `12h`; a day has 24 hours.
-pub(crate) fn long_time(text: &str) -> Result<Duration, String> {
     let days = jiff::SpanRelativeTo::days_are_24_hours();
     let span = text.parse::<jiff::Span>().and_then(|span| span.to_duration(days));
-    let time =
-        span.map_err(|_| "a time is a number and a unit, as in 90d, 12h or 30m".to_owned())?;
+    let time = span.map_err(|_| {
+        "a time is a number and a unit, as in 500ms, 30s, 1m30s, 2h or 90d".to_owned()
+    })?;
     time.try_into().map_err(|_| "a time is not negative".to_owned())
 }
 
@@ -513,6 +507,26 @@ mod tests {
             let usage = Usage::new(&error, &words);
             assert!(usage.is_error);
             assert!(!usage.text.contains("s3cret"), "{}", usage.text);
+        }
+    }
+
+    #[test]
+    fn a_time_is_read_as_people_write_it() {
+        for (text, ms) in [
+            ("500ms", 500),
+            ("1.5s", 1_500),
+            ("90s", 90_000),
+            ("1m30s", 90_000),
+            ("1m 30s", 90_000),
+            ("2h", 7_200_000),
+            ("1d", 86_400_000),
+            ("1d12h", 129_600_000),
+            ("2w", 1_209_600_000),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "30", "s", "-5s", "1 parsec", "1mo"] {
+            assert!(duration(text).is_err(), "{text}");
         }
     }
 

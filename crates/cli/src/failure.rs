@@ -11,6 +11,7 @@ use crate::output::{document, shown, to_stderr, to_stdout};
 const REFUSED: u8 = 1;
 const BAD_USAGE: u8 = 2;
 const UNKNOWN: u8 = 3;
+const NO_CHECKPOINT: u8 = 5;
 
 /// Why a command did not come to its end.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) enum Failure {
     Unconfirmed { shown: String },
     /// It went wrong around a command whose exit codes are passed on: it has one of its own.
     Around { failure: Box<Failure>, code: u8 },
+    /// What to do next depends on the command that was typed.
+    Hinted { error: StoreError, hint: &'static str },
     /// This machine did not play along: no thread, no room for the output.
     Machine(anyhow::Error),
 }
@@ -63,7 +66,12 @@ impl Failure {
 
     /// Tells standard error, and the shell.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
+        let mut hint = None;
         let (error, kept) = match self {
+            Self::Hinted { error, hint: this } => {
+                hint = Some(*this);
+                (error, kept(error))
+            }
             Self::Store(error) => (error, kept(error)),
             Self::Kept { error, kept } => (error, *kept),
             Self::Partly { shown, error, kept } => {
@@ -92,13 +100,22 @@ impl Failure {
                 return Self::Store(error).report(json);
             }
         };
-        to_stderr(&if json { for_programs(error, kept) } else { for_people(error, kept) });
+        let hint = hint.unwrap_or(error.code().hint());
+        to_stderr(&match json {
+            true => for_programs(error, kept, hint),
+            false => for_people(error, kept, hint),
+        });
         ExitCode::from(exit_code(error))
     }
 }
 
 fn exit_code(error: &StoreError) -> u8 {
-    if error.is_unknown() { UNKNOWN } else { REFUSED }
+    match error.code() {
+        _ if error.is_unknown() => UNKNOWN,
+        Code::BadUrl | Code::BadInput | Code::BadKeys => BAD_USAGE,
+        Code::NoCheckpoint => NO_CHECKPOINT,
+        _ => REFUSED,
+    }
 }
 
 fn kept(error: &StoreError) -> &'static str {
@@ -108,20 +125,20 @@ fn kept(error: &StoreError) -> &'static str {
     }
 }
 
-fn for_people(error: &StoreError, kept: &str) -> String {
+fn for_people(error: &StoreError, kept: &str, hint: &str) -> String {
     let code = error.code();
-    let (problem, hint) = (shown(&error.problem().to_string()), code.hint());
+    let problem = shown(&error.problem().to_string());
     format!("{problem}\nkept: {kept}\nhint: {hint}; see `tenure errors {code}`")
 }
 
-fn for_programs(error: &StoreError, kept: &str) -> String {
+fn for_programs(error: &StoreError, kept: &str, hint: &str) -> String {
     let code = error.code();
     document(&json!({ "error": {
         "code": code.as_str(),
         "sentence": code.sentence(),
         "detail": error.problem().detail,
         "kept": kept,
-        "hint": code.hint(),
+        "hint": hint,
     }}))
 }
 
@@ -144,7 +161,7 @@ mod tests {
     #[test]
     fn an_error_says_what_was_kept_and_what_to_do() {
         let refused = StoreError::refused(Code::Unreachable, "no\x1b[1m route");
-        let text = for_people(&refused, kept(&refused));
+        let text = for_people(&refused, kept(&refused), refused.code().hint());
         assert_eq!(
             text,
             "ST002: the store cannot be reached: no\\u{1b}[1m route\n\
@@ -153,9 +170,11 @@ mod tests {
              see `tenure errors ST002`"
         );
         let unknown = StoreError::unknown(Code::Lost, "x");
-        let text = for_people(&unknown, kept(&unknown));
+        let text = for_people(&unknown, kept(&unknown), unknown.code().hint());
         assert!(text.contains("\nkept: it may have happened; read again before deciding\n"));
         assert_eq!(exit_code(&unknown), 3);
-        assert_eq!(exit_code(&StoreError::refused(Code::Lost, "x")), 1);
+        let codes = [Code::Lost, Code::BadUrl, Code::BadInput, Code::BadKeys, Code::NoCheckpoint];
+        let exits = codes.map(|code| exit_code(&StoreError::refused(code, "x")));
+        assert_eq!(exits, [1, 2, 2, 2, 5]);
     }
 }

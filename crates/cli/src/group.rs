@@ -3,6 +3,7 @@
 use tenure_core::engine::{Group, Status};
 use tenure_core::roster::{Pin, Seat};
 use tenure_core::store::{Holder, Member};
+use tenure_core::text::counted;
 use tenure_core::{Code, DutyId, GroupName, Store, StoreError, Version};
 
 use crate::failure::nothing_happened;
@@ -131,5 +132,5 @@ pub(crate) fn check_room(pin: &Pin, takers: &[Taker], group: &Group) -> Result<(
 
 /// `1 duty`, `2 duties`.
 pub(crate) fn duties(count: usize) -> String {
-    if count == 1 { "1 duty".to_owned() } else { format!("{count} duties") }
+    counted(count, "duty", "duties")
 }

@@ -1,12 +1,12 @@
 //! How a long-running command joins a group.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tenure_core::guarantee::Level as Promise;
+use tenure_core::text::span;
 use tenure_core::{Code, GroupName, Label, Store, StoreError, Ttl};
 use tenure_duty::observe::Observer;
 use tenure_duty::{Duties, Join, Membership, Opener, opener, process};
@@ -29,6 +29,8 @@ const MOMENT: Duration = Duration::from_secs(1);
 
 /// The shortest TTL: in less, a command could not be ended with certainty when its guard fails.
 const SHORTEST: Duration = Duration::from_secs(1);
+/// Said of a store that other hosts cannot use.
+const LOCAL: &str = ": this host only; for several hosts name one that they share (--store)";
 /// The longest time that work may take to end.
 const LONGEST_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -58,8 +60,9 @@ impl Settings {
     pub(crate) fn new(member: &args::Member) -> Result<Self, Failure> {
         if member.ttl < SHORTEST {
             return Err(Failure::Usage(format!(
-                "--ttl {:?} is too short to end a command in time: the least is {SHORTEST:?}",
-                member.ttl
+                "--ttl {} is too short to end a command in time: the least is {}",
+                span(member.ttl),
+                span(SHORTEST)
             )));
         }
         let ttl = Ttl::new(member.ttl)?;
@@ -120,11 +123,14 @@ impl Settings {
         watchers: &Watchers,
         waits: bool,
     ) -> Join {
+        let reason = format!("{store}{}", if store.is_local() { LOCAL } else { "" });
+        let notes = watchers.handle.notes();
+        notes.say(Note { level: Level::Info, event: "store", duty: None, reason });
         let place = Place {
             url: store.clone(),
             signing: Arc::clone(&self.signing),
             require: self.require,
-            notes: watchers.handle.notes(),
+            notes,
         };
         let open = open(place, waits);
         let mut join = Join::new(open, Arc::new(BootClock), group, self.ttl, duties)
@@ -177,15 +183,39 @@ pub(crate) async fn start(
     Ok(Started::Asked(signal))
 }
 
+/// Something that an option takes, as it is typed.
+pub(crate) trait Written {
+    fn written(&self) -> String;
+}
+
+impl Written for Duration {
+    fn written(&self) -> String {
+        span(*self)
+    }
+}
+
+macro_rules! written {
+    ($($number:ty)*) => {
+        $(impl Written for $number {
+            fn written(&self) -> String {
+                self.to_string()
+            }
+        })*
+    };
+}
+
+written! { u32 u64 usize }
+
 /// Refuses what is outside of its limits.
-pub(crate) fn within<T: PartialOrd + Debug>(
+pub(crate) fn within<T: PartialOrd + Written>(
     option: &str,
     value: T,
     least: T,
     most: T,
 ) -> Result<T, Failure> {
     if value < least || value > most {
-        let what = format!("{option} {value:?} is outside the limits: {least:?} to {most:?}");
+        let (value, least, most) = (value.written(), least.written(), most.written());
+        let what = format!("{option} {value} is outside the limits: {least} to {most}");
         return Err(Failure::Usage(what));
     }
     Ok(value)
@@ -196,8 +226,9 @@ pub(crate) fn within<T: PartialOrd + Debug>(
 fn grace(ttl: Ttl, asked: Option<Duration>) -> Result<Duration, Failure> {
     match asked {
         Some(asked) if asked > ttl.get() / 4 => Err(Failure::Usage(format!(
-            "--grace {asked:?} is more than a quarter of --ttl {:?}: take a longer TTL",
-            ttl.get()
+            "--grace {} is more than a quarter of --ttl {}: take a longer TTL",
+            span(asked),
+            span(ttl.get())
         ))),
         Some(asked) => Ok(asked),
         None => Ok(GRACE.min(ttl.get() / 6)),

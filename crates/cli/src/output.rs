@@ -7,11 +7,15 @@ pub(crate) fn to_stdout(text: &str) -> io::Result<()> {
     bytes_to_stdout(text.as_bytes())
 }
 
+/// Writes to standard output what has to arrive.
+pub(crate) fn all_to_stdout(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes).and_then(|()| stdout.flush())
+}
+
 /// Prints what may be no text.
 pub(crate) fn bytes_to_stdout(bytes: &[u8]) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
-    match written {
+    match all_to_stdout(bytes) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }

@@ -101,7 +101,11 @@ impl Settings {
             Command::Completions { shell } => Action::Completions(*shell),
             Command::Man { dir } => Action::Man { dir: dir.as_deref().map(path).transpose()? },
             Command::Guard(args) => Action::Guard(args.stage()),
-            Command::Poll(poll) => Action::Poll(Box::new(poll::Settings::new(poll, store()?)?)),
+            Command::Poll(poll) => {
+                let settings = store().map_err(Failure::from);
+                let settings = settings.and_then(|store| poll::Settings::new(poll, store));
+                Action::Poll(Box::new(settings.map_err(run::bad_usage)?))
+            }
             Command::Run(run) => {
                 let settings = store().map_err(Failure::from);
                 let settings = settings.and_then(|store| run::Settings::new(run, store));

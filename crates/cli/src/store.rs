@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use serde_json::json;
 use tenure_core::store::{Adopt, Retention};
+use tenure_core::text::counted;
 use tenure_core::{Epoch, Store, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
@@ -191,6 +192,9 @@ async fn retention(
             "history": history_slots,
             "audit": audit_kept,
         })),
-        false => format!("history: {history_slots} checkpoints\naudit: {audit_kept} entries\n"),
+        false => format!(
+            "history: {}\naudit: {audit_kept} entries\n",
+            counted(history_slots, "checkpoint", "checkpoints")
+        ),
     })
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::text::span;
 use crate::{Code, LocalInstant, Mutant, StoreError};
 
 /// How long the store keeps a session without hearing from it.
@@ -27,7 +28,7 @@ impl Ttl {
             let (min, max) = (Self::MIN, Self::MAX);
             return Err(StoreError::refused(
                 Code::BadInput,
-                format!("a TTL of {ttl:?} is outside {min:?} to {max:?}"),
+                format!("a TTL of {} is outside {} to {}", span(ttl), span(min), span(max)),
             ));
         }
         Ok(Self(whole))

@@ -26,6 +26,7 @@ pub mod roster;
 mod seal;
 pub mod store;
 mod target;
+pub mod text;
 
 pub use clock::{Clock, LocalInstant};
 pub use deadline::{Deadline, Jitter, Ttl, is_pause};

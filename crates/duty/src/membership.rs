@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Display;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tenure_core::engine::Ended;
 use tenure_core::{GroupName, Hold, InstanceId, Problem, StoreError};
@@ -61,7 +62,7 @@ pub struct Membership {
     instance: InstanceId,
 }
 
-/// Ends a membership from elsewhere, for instance when a signal comes.
+/// Ends a membership from elsewhere, for instance when a signal comes, or has it give way.
 #[derive(Clone, Debug)]
 pub struct Leaver(Desk);
 
@@ -75,6 +76,12 @@ impl Leaver {
     /// is there to take it.
     pub fn drain(&self) {
         self.send(Command::Drain);
+    }
+
+    /// The work on every duty fails here: for so long, hand over to members whose work does not.
+    /// Where there are none, nothing is handed over. Zero takes it back.
+    pub fn failing(&self, rest: Duration) {
+        self.send(Command::Failing { rest });
     }
 
     fn send(&self, command: Command) {

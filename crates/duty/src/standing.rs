@@ -182,6 +182,7 @@ pub(crate) enum Command {
     Progress { duty: DutyId, epoch: Epoch },
     Fenced { duty: DutyId, epoch: Epoch, newest: Epoch },
     Doubted,
+    Failing { rest: Duration },
     Drain,
     Leave,
 }

@@ -54,6 +54,11 @@ impl StoreUrl {
         matches!(self.kind, Kind::Redis | Kind::Rediss) && group.as_str() == SHARED_GROUP
     }
 
+    /// Whether only processes of this host can use the store.
+    pub fn is_local(&self) -> bool {
+        matches!(self.kind, Kind::File | Kind::Sqlite)
+    }
+
     /// Reads `file:PATH[#GROUP/DUTY]`, `sqlite:PATH`, `postgres://...[?schema=NAME]`,
     /// `redis://...[?prefix=TEXT]`, `rediss://...` or `etcd://...[?prefix=TEXT]`.
     pub fn parse(text: &str) -> Result<Self, StoreError> {

@@ -30,6 +30,7 @@ mod url;
 pub use file::FileTargets;
 pub use url::{StaticTargets, TIMEOUT, TOKEN, TargetsUrl};
 
+use tenure_core::text::span;
 use tenure_core::{Code, StoreError};
 
 /// The list cannot be read, or the URL makes no sense.
@@ -51,6 +52,6 @@ async fn within<T>(
     limit: std::time::Duration,
     listing: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let late = |_| bad(format!("the list did not come within {limit:?}"));
+    let late = |_| bad(format!("the list did not come within {}", span(limit)));
     tokio::time::timeout(limit, listing).await.map_err(late)?
 }

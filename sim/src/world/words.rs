@@ -23,6 +23,7 @@ pub(super) fn event(event: &Event) -> String {
         Event::Stopped { duty, epoch, how } => format!("stopped {duty}@{epoch} {how:?}"),
         Event::Progress { duty, epoch } => format!("progress {duty}@{epoch}"),
         Event::Fenced { duty, epoch, newest } => format!("fenced {duty}@{epoch} by {newest}"),
+        Event::Failing { rest } => format!("failing for {rest:?}"),
         Event::Tick | Event::Hint | Event::Doubted | Event::Drain | Event::Leave => {
             format!("{event:?}").to_lowercase()
         }

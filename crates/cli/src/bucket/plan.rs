@@ -8,6 +8,7 @@ use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 use tenure_core::StoreError;
 use tenure_core::bucket::{Partition, Total, short};
+use tenure_core::text::counted;
 
 use super::lines::{Lines, each, entity, unreadable};
 use super::{Task, total};
@@ -110,7 +111,7 @@ impl Progress {
             return;
         }
         self.bytes = 0;
-        let line = format!("{entities} entities so far");
+        let line = format!("{} so far", counted(entities, "entity", "entities"));
         // A line that is broken by the terminal cannot be written over; no terminal has no window.
         if tcgetwinsize(io::stderr()).is_ok_and(|size| line.len() < size.ws_col.into()) {
             // When nobody reads, nobody is told.

@@ -184,5 +184,5 @@ fn with(mut value: Value, more: Value) -> Value {
 
 /// No checkpoint of this duty.
 fn absent(duty: &DutyKey) -> StoreError {
-    StoreError::refused(tenure_core::Code::Absent, format!("{duty} has no checkpoint"))
+    StoreError::refused(tenure_core::Code::NoCheckpoint, duty.to_string())
 }

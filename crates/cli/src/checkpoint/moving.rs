@@ -68,7 +68,7 @@ impl Moving {
     fn batches(&self, duties: Vec<DutyKey>) -> Result<Vec<Vec<DutyKey>>, Failure> {
         if self.merge && duties.is_empty() {
             let detail = format!("{} has no duties to put together", self.from);
-            return Err(StoreError::refused(Code::Absent, detail).into());
+            return Err(StoreError::refused(Code::NotThere, detail).into());
         }
         if self.merge {
             return Ok(vec![duties]);
@@ -191,7 +191,7 @@ async fn known(from: &dyn Store, names: &[Name]) -> Result<(), StoreError> {
         };
         if !there {
             let what = duty.map_or_else(|| format!("group {group}"), ToString::to_string);
-            return Err(StoreError::refused(Code::Absent, format!("no {what} in FROM")));
+            return Err(StoreError::refused(Code::NotThere, format!("no {what} in FROM")));
         }
     }
     Ok(())

@@ -55,7 +55,10 @@ pub(super) async fn run(
     let mut desk = Desk::new(store, signing.signing()?, url.to_string(), operator);
     let rewound = transfer::rewind(&mut desk, &duty, to).await;
     desk.close().await;
-    let rewound = rewound?;
+    let rewound = rewound.map_err(|error| match error.code() {
+        Code::Held => Failure::Hinted { error, hint: "take it from its holder with --force" },
+        _ => error.into(),
+    })?;
     let (before, now, epoch) = (rewound.before, rewound.now, rewound.epoch);
     Ok(match json {
         true => document(&json!({

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tenure_core::store::Checkpoint;
+use tenure_core::text::counted;
 use tenure_core::{Code, DutyKey, Store, StoreError};
 use tenure_store::signing::{Inspected, Keyring, Verdict, verify};
 use tenure_store::{IfAbsent, StoreUrl};
@@ -79,7 +80,7 @@ pub(super) async fn run(
     // The report comes in any case; the error says that it is not good.
     to_stdout(&text).map_err(|error| Failure::Machine(error.into()))?;
     let all = report.looks.len() + report.unread.len();
-    let detail = format!("{faults} of {all} checkpoints in {url}");
+    let detail = format!("{faults} of {} in {url}", counted(all, "checkpoint", "checkpoints"));
     Err(StoreError::refused(Code::BadSignature, detail).into())
 }
 

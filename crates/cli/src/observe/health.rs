@@ -19,6 +19,14 @@ pub(super) struct Health {
     holds: usize,
     pub(super) store: &'static str,
     last_renewed_at: Option<String>,
+    /// Every poll fails here; only `poll` says so.
+    #[serde(skip_serializing_if = "is_false")]
+    failing: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(failing: &bool) -> bool {
+    !failing
 }
 
 impl Health {
@@ -37,9 +45,10 @@ pub(super) fn judge(
     unix_ms: u64,
 ) -> Health {
     let since = state.answered_at.unwrap_or(started);
+    let failing = state.failing.is_some_and(|until| now < until);
     let lost = !about.ttl.deadline(since).allows(now);
     Health {
-        status: if lost { "unhealthy" } else { "healthy" },
+        status: if lost || failing { "unhealthy" } else { "healthy" },
         uptime_seconds: now.since(started).as_secs(),
         timestamp: time::shown(unix_ms),
         instance_id: about.instance.as_str().to_owned(),
@@ -52,5 +61,6 @@ pub(super) fn judge(
             Some(false) => "disconnected",
         },
         last_renewed_at: state.renewed_at.map(time::shown),
+        failing,
     }
 }

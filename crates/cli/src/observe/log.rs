@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ValueEnum;
 use serde::Serialize;
+use tenure_core::text::counted;
 use tenure_core::{Change, DutyId, DutyKey, Epoch, GroupName, InstanceId, Record};
 use tenure_duty::process;
 
@@ -237,7 +238,8 @@ impl<W: Write> Writer<W> {
             return;
         }
         let instance = self.instance.clone();
-        let reason = format!("{dropped} lines came faster than they were written");
+        let reason =
+            format!("{} came faster than they were written", counted(dropped, "line", "lines"));
         let line = Line {
             timestamp: time::shown(process::unix_ms()),
             level: Level::Warn.as_str(),

@@ -122,6 +122,11 @@ impl Notes {
     pub(crate) fn polled(&self, how: Polled) {
         self.0.state().polled(how);
     }
+
+    /// Until then every poll is taken to fail here; `None`: polls go well.
+    pub(crate) fn failing(&self, until: Option<LocalInstant>) {
+        self.0.state().failing = until;
+    }
 }
 
 impl Handle {

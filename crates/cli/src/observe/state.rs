@@ -72,6 +72,8 @@ pub(super) struct State {
     pub(super) fenced: u64,
     /// How many polls ended in each way; empty where nothing is polled.
     pub(super) polls: BTreeMap<Polled, u64>,
+    /// Until when every poll is taken to fail here.
+    pub(super) failing: Option<LocalInstant>,
     pub(super) groups: BTreeMap<GroupName, Group>,
     pub(super) lags: BTreeMap<Endpoint, Duration>,
     /// Whether the store gave an answer, when it was asked last.

@@ -1,5 +1,6 @@
 //! `tenure poll`: a command once per target and interval, each target on one instance.
 
+mod fitness;
 mod pool;
 mod schedule;
 mod target;
@@ -12,8 +13,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::{Signal, getpid, set_child_subreaper};
+use tenure_core::text::span;
 use tenure_core::{GroupName, StoreError, Ttl};
-use tenure_duty::{Duties, Event};
+use tenure_duty::{Duties, Event, Leaver};
 use tenure_store::StoreUrl;
 use tenure_targets::TargetsUrl;
 use tokio::sync::{Semaphore, watch};
@@ -26,6 +28,7 @@ use crate::member::{self, Started, Watchers, within};
 use crate::observe::Notes;
 use crate::signals::{Signals, ends};
 
+use fitness::Fitness;
 use pool::Pool;
 
 /// The limits of intervals.
@@ -62,8 +65,10 @@ impl Settings {
         let needed = (timeout + member.grace + ttl.margin()) * 2;
         if needed > ttl.get() {
             return Err(Failure::Usage(format!(
-                "a poll of up to {timeout:?} needs a --ttl of at least {needed:?}: twice the \
-                 timeout, the grace and a margin, so that enough is left of a hold at any time"
+                "a poll of up to {} needs a --ttl of at least {}: twice the timeout, the grace \
+                 and a margin, so that enough is left of a hold at any time",
+                span(timeout),
+                span(needed),
             )));
         }
         let group = name(&poll.group, GroupName::unescape)?;
@@ -105,6 +110,8 @@ struct Shared {
     pool: Pool,
     permits: Semaphore,
     notes: Notes,
+    fitness: Fitness,
+    membership: Leaver,
     /// This process is to end.
     leaving: watch::Sender<bool>,
 }
@@ -143,6 +150,8 @@ async fn poll(settings: Settings, watchers: &Watchers) -> Result<(), Failure> {
         pool,
         permits: Semaphore::new(settings.jobs),
         notes: watchers.handle.notes(),
+        fitness: Fitness::new(settings.every),
+        membership: membership.leaver(),
         leaving: watch::Sender::new(false),
         settings,
     });

@@ -3,14 +3,17 @@
 use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::Pid;
+use tenure_core::text::{counted, span};
 use tenure_core::{Clock, Code, StoreError};
 use tenure_duty::{Guard as Hold, Lost, process};
 use tenure_store::BootClock;
 use tokio::time::timeout;
 
 use super::Shared;
+use super::fitness::{Fault, Resting};
 use super::schedule::Schedule;
 use crate::guard::{End, Guard, Order, Report, Start, Why};
 use crate::observe::{Level, Note, Polled};
@@ -22,6 +25,7 @@ pub(super) async fn attend(shared: Arc<Shared>, hold: Hold) {
     let every = shared.settings.every;
     let id = hold.duty().id.as_str();
     let mut schedule = Schedule::new(id, every, BootClock.now(), process::unix_ms());
+    shared.fitness.came();
     loop {
         let wait = schedule.due().since(BootClock.now());
         tokio::select! {
@@ -34,14 +38,19 @@ pub(super) async fn attend(shared: Arc<Shared>, hold: Hold) {
             () = hold.stopping() => break,
             permit = shared.permits.acquire() => permit,
         };
-        target.poll().await;
+        // One that was told already: all polls fail here.
+        if !shared.fitness.rests(BootClock.now()) {
+            target.poll().await;
+        }
         drop(permit);
         let missed = schedule.done(BootClock.now());
-        // What is stopped is not late.
-        if missed > 0 && hold.check().is_ok() && !hold.draining() {
+        // What is stopped is not late, nor is what rests.
+        let stands = hold.check().is_ok() && !hold.draining();
+        if missed > 0 && stands && !shared.fitness.rests(BootClock.now()) {
             target.missed(missed);
         }
     }
+    shared.fitness.went(&hold.duty().id);
     // Dropped here: the duty is given back.
 }
 
@@ -80,8 +89,15 @@ impl Polling<'_> {
         // All of it has to fit into what is left of the hold, killing included.
         if let Err(lost) = self.hold.check_for(settings.timeout + settings.member.grace) {
             self.shared.notes.polled(Polled::Skipped);
-            self.say(Level::Warn, "poll_skipped", format!("too little is left: {lost}"));
+            if self.shared.fitness.skipped() {
+                let reason = format!("too little is left: {lost}; this is said once per outage");
+                self.say(Level::Warn, "poll_skipped", reason);
+            }
             return;
+        }
+        if let Some(skipped) = self.shared.fitness.begins() {
+            let polls = counted(skipped, "poll was", "polls were");
+            self.say(Level::Info, "poll_resumed", format!("{polls} skipped"));
         }
         let outcome = match self.shared.pool.take().await {
             Ok((guard, id)) => self.run(guard, id).await,
@@ -116,8 +132,15 @@ impl Polling<'_> {
             return self.bury(guard, what).await;
         }
         // The guard has ended the command before that, or has said that it cannot.
-        let limit = settings.timeout + settings.member.grace + settings.member.ttl.margin();
-        let outcome = match timeout(limit, self.until_it_ends(&mut guard, id)).await {
+        let margin = settings.member.ttl.margin();
+        let limit = settings.timeout + settings.member.grace + margin;
+        let mut ended = timeout(limit, self.until_it_ends(&mut guard, id)).await;
+        if ended.is_err() {
+            // After a pause of this process its timers come first: what the guard has said
+            // meanwhile is still to be read.
+            ended = timeout(margin, self.until_it_ends(&mut guard, id)).await;
+        }
+        let outcome = match ended {
             Ok(Some(Reached::Remains(pid))) => {
                 self.not_ended(guard.process(pid).map_or(pid, Pid::as_raw_pid));
                 self.until_it_is_gone(&mut guard, id).await
@@ -208,13 +231,21 @@ impl Polling<'_> {
 
     /// A poll that fails is no reason to end: the next one may go well.
     fn judge(&self, outcome: Outcome) {
+        let fault = match &outcome {
+            Outcome::CannotStart(_) | Outcome::NoGuard(_) => Some(Fault::NotStarted),
+            Outcome::Ended(_, Why::Itself) => Some(Fault::Failed),
+            Outcome::Ended(_, Why::Deadline) => Some(Fault::TooLong),
+            // No fault of the command.
+            Outcome::Ended(_, Why::Ordered) | Outcome::Lost(_) | Outcome::Remains => None,
+        };
         let (how, reason) = match outcome {
             Outcome::Ended(End::Code(0), Why::Itself) => {
-                return self.shared.notes.polled(Polled::Done);
+                self.shared.notes.polled(Polled::Done);
+                return self.went_well();
             }
             Outcome::Ended(_, Why::Deadline) => {
                 let limit = self.shared.settings.timeout;
-                (Polled::Killed, format!("it was ended: it took longer than {limit:?}"))
+                (Polled::Killed, format!("it was ended: it took longer than {}", span(limit)))
             }
             Outcome::Ended(_, Why::Ordered) => {
                 (Polled::Killed, "it was ended: the hold was lost".to_owned())
@@ -235,14 +266,47 @@ impl Polling<'_> {
         };
         self.shared.notes.polled(how);
         self.say(Level::Warn, "poll_failed", reason);
+        if let Some(fault) = fault {
+            self.went_wrong(fault);
+        }
+    }
+
+    fn went_well(&self) {
+        if self.shared.fitness.succeeded() {
+            self.shared.membership.failing(Duration::ZERO);
+            self.shared.notes.failing(None);
+            self.tell(Level::Info, "fit", "polls go well again".to_owned());
+        }
+    }
+
+    /// When all polls fail here, others may do better.
+    fn went_wrong(&self, fault: Fault) {
+        let (target, now) = (&self.hold.duty().id, BootClock.now());
+        let failed = self.shared.fitness.failed(target, fault, now, process::entropy());
+        let Some(Resting { rest, failures }) = failed else { return };
+        self.shared.membership.failing(rest);
+        self.shared.notes.failing(Some(now.plus(rest)));
+        let reason = format!(
+            "{}: {failures} polls in a row {}; targets go to other members, if there are any, and \
+             nothing is polled here for {}",
+            Code::Failing.as_str(),
+            if fault == Fault::NotStarted { "could not be started" } else { "failed" },
+            span(Duration::from_secs(rest.as_secs().max(1))),
+        );
+        self.tell(Level::Warn, "failing", reason);
+    }
+
+    /// Says something of this instance, not of the target.
+    fn tell(&self, level: Level, event: &'static str, reason: String) {
+        self.shared.notes.say(Note { level, event, duty: None, reason });
     }
 
     fn missed(&self, beats: u64) {
         for _ in 0..beats.min(1000) {
             self.shared.notes.polled(Polled::Skipped);
         }
-        let every = self.shared.settings.every;
-        let reason = format!("{beats} times: it takes longer than every {every:?}");
+        let (times, every) = (counted(beats, "time", "times"), span(self.shared.settings.every));
+        let reason = format!("{times}: it takes longer than every {every}");
         self.say(Level::Warn, "poll_skipped", reason);
     }
 

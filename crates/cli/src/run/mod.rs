@@ -89,7 +89,7 @@ pub(crate) fn bad_usage(failure: Failure) -> Failure {
 pub(crate) fn around(failure: Failure) -> Failure {
     let code = match &failure {
         Failure::Around { .. } | Failure::Usage(_) => return failure,
-        Failure::Store(error) if error.code() == Code::Held => HELD,
+        Failure::Store(error) | Failure::Hinted { error, .. } if error.code() == Code::Held => HELD,
         _ => FAILED,
     };
     Failure::Around { failure: Box::new(failure), code }
@@ -203,7 +203,8 @@ impl Runner {
         let holder = holder.map_or_else(|| "somebody".to_owned(), |id| shown(id.as_str()));
         if self.settings.no_wait {
             let detail = format!("{holder} holds {duty}");
-            return Some(StoreError::refused(Code::Held, detail).into());
+            let error = StoreError::refused(Code::Held, detail);
+            return Some(Failure::Hinted { error, hint: "start without --no-wait to wait for it" });
         }
         None
     }

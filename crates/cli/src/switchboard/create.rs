@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
-use tenure_core::Code;
+use tenure_core::text::{counted, span};
+use tenure_core::{Code, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::storage::{NewToken, Scope, Storage, Token};
@@ -14,10 +15,10 @@ use tenure_wire::ingest::{self, MAX_IDENTITY_BYTES};
 
 use super::token::{State, micros};
 use super::{at, find, not_there, open, operator, scope_shown, scope_value, token_id, words};
-use crate::args::long_time;
+use crate::args::duration;
 use crate::failure::Failure;
 use crate::member::within;
-use crate::output::{document, to_stderr};
+use crate::output::{self, document, to_stderr};
 
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long = "role", value_parser = roles())]
     roles: Vec<String>,
     /// How long it lasts [default: by its environment]
-    #[arg(long, value_name = "TIME", value_parser = long_time)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     expires_in: Option<Duration>,
     /// What it is for, for people
     #[arg(long, value_name = "TEXT")]
@@ -253,10 +254,11 @@ pub(super) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
     if json {
         let mut value = plan.value(&task);
         value["token"] = secret.reveal().into();
+        let id = token_id.clone();
         value["token_id"] = token_id.into();
         value["expires_at"] = at(token.expires_at).into();
         value["next"] = next.into();
-        return Ok(document(&value));
+        return hand_over(&document(&value), &id);
     }
     to_stderr(&format!("{token_id}: {}, until {}", plan.sentence(), at(token.expires_at)));
     to_stderr("the token is shown this once: only its digest is stored");
@@ -264,7 +266,22 @@ pub(super) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
         let steps = next.iter().zip(1..).map(|(step, number)| format!("  {number}. {step}\n"));
         to_stderr(&format!("next:\n{}", steps.collect::<String>()));
     }
-    Ok(format!("{}\n", secret.reveal()))
+    hand_over(&format!("{}\n", secret.reveal()), &token_id)
+}
+
+/// Prints the token. Nobody can do so a second time, so a reader that is gone is an error here.
+fn hand_over(text: &str, token_id: &str) -> Result<String, Failure> {
+    let written = output::all_to_stdout(text.as_bytes());
+    written.map(|()| String::new()).map_err(|error| Failure::Kept {
+        error: StoreError::refused(
+            Code::Machine,
+            format!(
+                "{token_id} was made and nobody has seen it ({error}): revoke it with `tenure \
+                 token revoke {token_id} --reason unseen`"
+            ),
+        ),
+        kept: "the token was made; only its digest is stored",
+    })
 }
 
 /// What would be made. A store that is not there would be made, too.
@@ -280,8 +297,8 @@ async fn foresee(url: &StoreUrl, task: &Task, json: bool) -> Result<String, Fail
     }
     to_stderr(DRY_RUN);
     let lifetime = match (plan.lifetime.as_secs() / 86_400, plan.lifetime.as_secs() % 86_400) {
-        (days, 0) => format!("{days} days"),
-        _ => format!("{:#}", jiff::SignedDuration::try_from(plan.lifetime).unwrap_or_default()),
+        (days, 0) => counted(days, "day", "days"),
+        _ => span(plan.lifetime),
     };
     Ok(format!("a token would be made: {}, for {lifetime}\n", plan.sentence()))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_switchboard::liveness::Policy;
 
 use super::token::micros;
-use crate::args::long_time;
+use crate::args::duration;
 
 /// What `--liveness` takes, for people.
 pub(crate) const WORDS: &str = "usual|observed|spec5|ONLINE,STALE";
@@ -26,7 +26,7 @@ pub(crate) fn policy(text: &str) -> Result<Policy, String> {
          it is stale, as in 120s,600s"
             .to_owned()
     })?;
-    let (online, stale) = (long_time(online.trim())?, long_time(stale.trim())?);
+    let (online, stale) = (duration(online.trim())?, duration(stale.trim())?);
     if online.is_zero() || stale < online || stale > LONGEST {
         let what = "a connector is online for more than nothing, and stale for as long or longer, \
                     up to 3650d";

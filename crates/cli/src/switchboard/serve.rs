@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::process::Signal;
 use tenure_core::Code;
+use tenure_core::text::span;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::Keep;
@@ -18,7 +19,7 @@ use tokio::sync::oneshot;
 use super::teller::Teller;
 use super::token::micros;
 use super::{liveness, open};
-use crate::args::{self, long_time, path};
+use crate::args::{self, duration, path};
 use crate::env;
 use crate::failure::Failure;
 use crate::member::within;
@@ -94,7 +95,7 @@ pub(crate) struct Args {
         env = env::KEEP_BODIES,
         hide_env_values = true,
         default_value = "30d",
-        value_parser = long_time
+        value_parser = duration
     )]
     keep_bodies: Duration,
     /// How long an event is recognised after it was last seen; not shorter than --keep-bodies
@@ -104,7 +105,7 @@ pub(crate) struct Args {
         env = env::KEEP_KEYS,
         hide_env_values = true,
         default_value = "45d",
-        value_parser = long_time
+        value_parser = duration
     )]
     keep_keys: Duration,
     /// How many attempts without a good token an address has within --auth-window
@@ -260,10 +261,10 @@ impl Settings {
         within("--keep-keys", args.keep_keys, HOUR, LONGEST)?;
         if args.keep_keys < args.keep_bodies {
             return Err(Failure::Usage(format!(
-                "--keep-keys ({} days) is shorter than --keep-bodies ({} days): an event in the \
-                 inbox has to be recognised when it comes again",
-                args.keep_keys.as_secs() / DAY.as_secs(),
-                args.keep_bodies.as_secs() / DAY.as_secs(),
+                "--keep-keys ({}) is shorter than --keep-bodies ({}): an event in the inbox has \
+                 to be recognised when it comes again",
+                span(args.keep_keys),
+                span(args.keep_bodies),
             )));
         }
         within("--trusted-proxies", args.trusted_proxies, 0, 16)?;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
+use tenure_core::text::counted;
 use tenure_switchboard::storage::{Storage, Token};
 
 use super::{DAY, at, at_or_null, create, find, now, revoke, scope_shown, scope_value, trail};
-use crate::args::long_time;
+use crate::args::duration;
 use crate::failure::Failure;
 use crate::ls::or_nothing;
 use crate::output::{document, shown, to_stderr};
@@ -20,10 +21,10 @@ pub(crate) enum Command {
     /// List tokens, oldest first
     List {
         /// Only those that are good and expire within this time
-        #[arg(long, value_name = "TIME", value_parser = long_time)]
+        #[arg(long, value_name = "TIME", value_parser = duration)]
         expires_within: Option<Duration>,
         /// Only those that are good and nobody used for this time
-        #[arg(long, value_name = "TIME", value_parser = long_time)]
+        #[arg(long, value_name = "TIME", value_parser = duration)]
         unused_since: Option<Duration>,
     },
     /// Show a token; its secret is not kept
@@ -172,7 +173,7 @@ fn show(token: &Token, json: bool) -> Result<String, Failure> {
     });
     let left = (token.expires_at - now()) / DAY;
     let expires = match State::of(token) {
-        State::Good => format!("{} ({left} days left)", at(token.expires_at)),
+        State::Good => format!("{} ({} left)", at(token.expires_at), counted(left, "day", "days")),
         _ => at(token.expires_at),
     };
     for (name, value) in [

@@ -8,7 +8,7 @@ use tenure_switchboard::storage::{self, Storage, TokenAudit};
 
 use super::token::micros;
 use super::{at, find, now, token_id};
-use crate::args::{long_time, name};
+use crate::args::{duration, name};
 use crate::failure::Failure;
 use crate::member::within;
 use crate::output::{document, shown, to_stderr};
@@ -21,7 +21,7 @@ pub(crate) struct UsageArgs {
     /// Only this token, as `tenure token list` shows it
     id: Option<String>,
     /// Since how long; whole days, UTC
-    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = long_time)]
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     since: Duration,
 }
 

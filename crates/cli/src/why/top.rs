@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::termios::{Winsize, tcgetwinsize};
 use serde_json::{Value, json};
 use tenure_core::store::{AuditEntry, AuditKind, Member};
+use tenure_core::text::span;
 use tenure_core::{Code, GroupName, InstanceId, Label, Store, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
@@ -57,7 +58,12 @@ impl Task {
         let limits = Duration::from_millis(50)..=Duration::from_secs(86_400);
         if !limits.contains(&args.every) {
             let (least, most) = (limits.start(), limits.end());
-            let what = format!("--every {:?} is outside: {least:?} to {most:?}", args.every);
+            let what = format!(
+                "--every {} is outside: {} to {}",
+                span(args.every),
+                span(*least),
+                span(*most)
+            );
             return Err(Failure::Usage(what));
         }
         let group = args.group.as_deref().map(group_name);

@@ -61,7 +61,7 @@ fn get_prints_the_newest_one_byte_for_byte() {
     assert_eq!(value["document"]["last_update_id"], 12345);
     assert_eq!(value["document_base64"], "eyAibGFzdF91cGRhdGVfaWQiOiAxMjM0NSB9Cg==");
     assert_eq!((&value["version"], &value["epoch"]), (&2.into(), &1.into()));
-    get(&["telegram/nobody"]).refused("ST015");
+    get(&["telegram/nobody"]).refused("ST032");
     get(&["telegram"]).refused("ST011");
     tenure.run(&["checkpoint", "get", "g/d", "--store", "sqlite:no.db"]).refused("ST015");
     assert!(!tenure.path("no.db").exists());
@@ -119,13 +119,13 @@ fn documents_of_other_schemas_are_printed_and_read() {
     assert_eq!(offsets(&again), offsets(&shards));
     // The document itself is no shard, wherever it lies; a shard that is missing is missed.
     let telegram = ["checkpoint", "get", "telegram", "--schema", "shards", "--store", &old];
-    run(&telegram).refused("ST015");
+    run(&telegram).refused("ST032");
     run(&["checkpoint", "move", &old, &new, "telegram/one", "--schema", "lease"]).ok();
     let read = run(&["checkpoint", "get", "telegram/one", "--store", &new]).ok();
     assert_eq!(read, zero.replace(' ', ""));
     // A cursor is no such document.
     let ran = run(&["checkpoint", "move", &url, &new, "telegram/1", "--schema", "shards"]);
-    assert_eq!(ran.code, Some(1));
+    assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("ST011"), "{ran:?}");
     assert_eq!(run(&["checkpoint", "get", "telegram/1", "--store", &url]).ok(), one);
 }
@@ -378,13 +378,13 @@ fn a_move_with_nonsense_changes_nothing() {
     let ran = run(&[&from, "postgres://me:s3cret@127.0.0.1:1/db"]);
     ran.refused("ST002");
     ran.hides("s3cret");
-    assert_eq!(run(&[&from, &to, "telegram/none/x%"]).code, Some(1));
+    assert_eq!(run(&[&from, &to, "telegram/none/x%"]).code, Some(2));
     // A slip of the pen is no success.
-    run(&[&from, &to, "telegram/none"]).refused("ST015");
-    run(&[&from, &to, "telegramm"]).refused("ST015");
+    run(&[&from, &to, "telegram/none"]).refused("DT010");
+    run(&[&from, &to, "telegramm"]).refused("DT010");
     let empty = tenure.sqlite("empty.db");
     tenure.run(&["migrate", "--store", &empty]).ok();
-    run(&[&empty, &to, "--merge", "--as", "g/x"]).refused("ST015");
+    run(&[&empty, &to, "--merge", "--as", "g/x"]).refused("DT010");
     assert!(!tenure.path("to.db").exists());
     let ran = run(&[&from, &to, "--require", "exclusive-effects"]);
     assert_eq!(ran.code, Some(1));

@@ -1,8 +1,11 @@
 //! `tenure poll`, with real processes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use rustix::process::Signal;
+use tenure_core::Clock;
+use tenure_store::BootClock;
 use testkit::wait_until;
 
 use crate::running::{LIMIT, all_gone, family};
@@ -210,12 +213,85 @@ fn no_poll_begins_that_could_outlast_its_hold() {
     let writer = rusqlite::Connection::open(tenure.path("tenure.db")).unwrap();
     writer.execute_batch("BEGIN IMMEDIATE").unwrap();
     tenure.said(&running, "too little is left: ");
+    tenure.said(&running, "this is said once per outage");
     let begun = tenure.lines("began", 1).len();
     tenure.said(&running, "\"event\":\"expired\"");
     assert_eq!(tenure.lines("began", 1).len(), begun);
     // It goes on when the store does.
     writer.execute_batch("COMMIT").unwrap();
     tenure.lines("began", begun + 1);
+    tenure.said(&running, r#""event":"poll_resumed""#);
+    let said = tenure.text("1.err");
+    assert_eq!(said.matches("poll_skipped").count(), 1, "{said}");
+    running.signal(Signal::TERM);
+    running.exits(0);
+}
+
+/// While it was stopped its guard has ended the poll, and said so: that comes before its own timer.
+#[test]
+fn a_poll_that_was_ended_while_tenure_was_stopped_is_not_taken_for_lost() {
+    let tenure = Tenure::new();
+    let running = tenure.start("1", &poll("list:a", &[], &family(":")));
+    let pids = tenure.pids("pids", 3)[..3].to_vec();
+    running.signal(Signal::STOP);
+    let late = BootClock.now().plus(Duration::from_secs(2));
+    let over = || all_gone(&pids) && BootClock.now() > late;
+    wait_until("the guard has ended the poll", LIMIT, over).unwrap();
+    running.signal(Signal::CONT);
+    tenure.said(&running, "it was ended: it took longer than 1s");
+    let said = tenure.text("1.err");
+    assert!(!said.contains("did not end the command in time"), "{said}");
+    running.signal(Signal::TERM);
+    running.exits(0);
+}
+
+/// Who holds which target.
+fn holders(tenure: &Tenure) -> Vec<Option<String>> {
+    let groups = tenure.run(&["ls", "poll", "--json"]).json();
+    let duties = groups["groups"][0]["duties"].as_array().cloned().unwrap_or_default();
+    duties.iter().map(|duty| duty["holder"].as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn an_instance_that_cannot_start_its_command_gives_its_targets_away() {
+    let tenure = Tenure::new();
+    let limits = ["--ttl", "6s", "--timeout", "1s", "--grace", "300ms", "--every", "500ms"];
+    let targets = ["poll", "--targets", "list:a,b,c,d", "--list-every", "200ms"];
+    let words = [&targets[..], &limits, &["--", "./no-such-program", "{}"]].concat();
+    let failing = tenure.start("1", &words);
+    tenure.said(&failing, "DT006: ./no-such-program cannot be started");
+    let able = tenure.start("2", &poll("list:a,b,c,d", &[], NOTE));
+    let (mut polled, all) = (BTreeSet::new(), BTreeSet::from(["a", "b", "c", "d"]));
+    wait_until("all are polled", LIMIT, || {
+        polled = polls(&tenure, 0).into_iter().map(|(target, _)| target).collect();
+        polled.iter().map(String::as_str).collect::<BTreeSet<_>>() == all
+    })
+    .unwrap();
+    tenure.said(&failing, "DT017: 3 polls in a row could not be started");
+    tenure.said(&failing, r#""reason":"failing""#);
+    let me = polls(&tenure, 1).remove(0).1;
+    wait_until("the other one has all", LIMIT, || {
+        holders(&tenure).iter().all(|holder| holder.as_ref() == Some(&me))
+    })
+    .unwrap();
+    for (running, code) in [(failing, 0), (able, 0)] {
+        running.signal(Signal::TERM);
+        running.exits(code);
+    }
+}
+
+#[test]
+fn the_last_member_keeps_what_fails_and_tries_again_after_a_rest() {
+    let tenure = Tenure::new();
+    let script = "echo >> tried; test -e repaired";
+    let running = tenure.start("1", &poll("list:a,b", &["--listen", "0"], script));
+    tenure.said(&running, "DT017: ");
+    assert!(tenure.lines("tried", 3).len() < 6);
+    assert!(holders(&tenure).iter().all(Option::is_some));
+    let notes = tenure.run(&["ls", "poll"]).ok();
+    assert!(notes.contains("failing=1"), "{notes}");
+    std::fs::write(tenure.path("repaired"), "").unwrap();
+    tenure.said(&running, r#""event":"fit""#);
     running.signal(Signal::TERM);
     running.exits(0);
 }
@@ -227,7 +303,7 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.stderr.contains("needs a --ttl of at least"), "{ran:?}");
     let ran = tenure.run(&["poll", "--targets", "nowhere:me:s3cret@h", "--", "true"]);
-    ran.refused("DT005");
+    ran.refused_with("DT005", 2);
     ran.hides("s3cret");
     assert!(!tenure.path("tenure.db").exists());
 }

@@ -206,6 +206,7 @@ fn who_does_not_want_to_wait_is_told_who_holds_the_duty() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
     let said = format!("\nST025: somebody holds the duty: {holder} holds demo/one\n");
     assert!(ran.stderr.contains(&said), "{ran:?}");
+    assert!(ran.stderr.contains("\nhint: start without --no-wait to wait for it; "), "{ran:?}");
     // Alone, nobody has to wait.
     let alone = ["run", "--duty", "demo2/one", "--no-wait", "--", "true"];
     assert_eq!(tenure.run(&alone).code, Some(0));
@@ -227,6 +228,11 @@ fn the_second_waits_for_the_first(store: &str) {
     let epochs = tenure.lines("epochs", 2);
     let epochs: Vec<u64> = epochs.iter().map(|epoch| epoch.parse().unwrap()).collect();
     assert!(epochs[0] < epochs[1], "{epochs:?}");
+    // Whether others can take part is said where it begins.
+    let said = tenure.text("a.err");
+    let first = said.lines().next().unwrap();
+    assert!(first.contains(r#""event":"store""#), "{said}");
+    assert_eq!(first.contains("this host only"), store.starts_with("sqlite:"), "{said}");
 }
 
 #[test]

@@ -86,7 +86,18 @@ impl Ran {
     /// The run was refused with this code, and said what was kept and what to do.
     #[track_caller]
     pub fn refused(&self, code: &str) {
-        assert_eq!((self.code, self.stdout.as_str()), (Some(1), ""), "{self:?}");
+        let exit = match code {
+            // What was typed cannot be used, whichever command it was.
+            "ST001" | "ST011" | "ST024" => 2,
+            "ST032" => 5,
+            _ => 1,
+        };
+        self.refused_with(code, exit);
+    }
+
+    #[track_caller]
+    pub fn refused_with(&self, code: &str, exit: i32) {
+        assert_eq!((self.code, self.stdout.as_str()), (Some(exit), ""), "{self:?}");
         let lines: Vec<&str> = self.stderr.lines().collect();
         assert_eq!(lines.len(), 3, "{self:?}");
         assert!(lines[0].starts_with(&format!("{code}: ")), "{self:?}");

@@ -76,6 +76,25 @@ impl Place {
     }
 }
 
+/// A token is shown once: when nobody reads it, whoever made it learns so.
+#[test]
+fn a_token_that_nobody_reads_is_told_of() {
+    let place = Place::sqlite();
+    for json in [&[][..], &["--json"]] {
+        let words = [&["token", "create"], &SCOPE[..], json].concat();
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = place.tenure.command(&words);
+        let command = command.env("TENURE_STORE", &place.store).stdout(writer);
+        let ran = Ran::of(command.output().unwrap());
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains("was made and nobody has seen it"), "{ran:?}");
+        let made = place.tokens(&[]).pop().unwrap();
+        assert!(ran.stderr.contains(made["token_id"].as_str().unwrap()), "{ran:?}");
+    }
+    assert_eq!(place.tokens(&[]).len(), 2);
+}
+
 #[test]
 fn a_token_is_shown_once_and_never_again() {
     let place = Place::sqlite();

@@ -7,7 +7,7 @@ use testkit::{TEST_POSTGRES, TEST_REDIS, service};
 
 use crate::ls::prepare;
 use crate::stores::name;
-use crate::tenure::{Tenure, claim, join, with_store};
+use crate::tenure::{Ran, Tenure, claim, join, with_store};
 
 /// A store of each kind that can be had here, new and empty.
 fn stores(tenure: &Tenure) -> Vec<String> {
@@ -26,6 +26,20 @@ fn duties(tenure: &Tenure, url: &str) -> Vec<Value> {
 async fn session_lives(store: &dyn Store) -> bool {
     let group = GroupName::new("poll").unwrap();
     !store.members(&group).await.unwrap().is_empty()
+}
+
+/// A file that cannot be written has no primary to go to.
+#[test]
+fn a_read_only_file_has_a_hint_of_its_own() {
+    let tenure = Tenure::new();
+    tenure.run(&["migrate"]).ok();
+    let script = "mount --bind . . && mount -o remount,bind,ro . && cd . && cd \"$PWD\" && \
+                  exec \"$0\" store retention --history 3";
+    let words = ["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_tenure")];
+    let ran = Ran::of(tenure.command_of("unshare", &words).output().unwrap());
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.starts_with("ST006: "), "{ran:?}");
+    assert!(ran.stderr.contains("a file: make it and its folder writable"), "{ran:?}");
 }
 
 #[test]

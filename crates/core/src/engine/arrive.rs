@@ -293,6 +293,7 @@ impl Engine {
             room: settings.room,
             takes: !going && self.waiting.is_none(),
             keeps: !going,
+            failing: self.failing.is_some(),
             zone: settings.zone.clone(),
             name: settings.name.clone(),
             revision: settings.revision.clone(),
@@ -325,7 +326,7 @@ impl Engine {
             return self.end("asked to", now);
         }
         self.say_status(now);
-        self.shed_for_drain(now);
+        self.shed_for_drain("drain", now);
     }
 
     /// Gives everything back as soon as its work has stopped.

@@ -8,6 +8,7 @@ use super::work::{Held, Work};
 use super::{Drain, Engine, Layout, Settings, Wish};
 use crate::fnv::Fnv;
 use crate::roster::{self, Charge, Seat};
+use crate::text::{counted, span};
 use crate::{Change, Code, DutyId, Listing, LocalInstant, Mutant, Problem, Target};
 
 /// How long a duty stays free before the next best member tries for it.
@@ -45,7 +46,7 @@ impl Engine {
         }
         let (count, most) = (listing.targets().len(), self.settings.most_duties);
         if count > most {
-            let detail = format!("{count} duties, the limit of the group is {most}");
+            let detail = format!("{}, the limit of the group is {most}", duties(count));
             let problem = Problem { code: Code::TooManyTargets, detail };
             return self.complain(now, Change::ListFailed, problem.to_string());
         }
@@ -57,8 +58,11 @@ impl Engine {
         self.refused.retain(|duty, _| known(duty));
         self.complaints.remove(&Change::ListFailed);
         let reason = match listing.repeated() {
-            0 => format!("{count} duties"),
-            repeated => format!("{count} duties; {repeated} entries named one again"),
+            0 => duties(count),
+            repeated => {
+                let entries = counted(repeated, "entry", "entries");
+                format!("{}; {entries} named one again", duties(count))
+            }
         };
         self.record(now, Change::Listed, None, None, reason);
         let mut hash = Fnv::new();
@@ -178,12 +182,12 @@ impl Engine {
         (listed / 10).max(4).saturating_sub(moving)
     }
 
-    pub(super) fn shed_for_drain(&mut self, now: LocalInstant) {
+    pub(super) fn shed_for_drain(&mut self, why: &'static str, now: LocalInstant) {
         let running = |held: &Held| held.work == Work::Running && held.release.is_none();
         let duties = self.holds.iter().filter(|(_, held)| running(held)).map(|(d, _)| d.clone());
         let duties: Vec<_> = duties.take(self.room_to_move()).collect();
         for duty in duties {
-            self.ask_to_stop(&duty, "drain", now);
+            self.ask_to_stop(&duty, why, now);
         }
     }
 
@@ -199,7 +203,10 @@ impl Engine {
         now: LocalInstant,
     ) {
         if self.draining || self.is_drained(table) {
-            return self.shed_for_drain(now);
+            return self.shed_for_drain("drain", now);
+        }
+        if self.failing.is_some() && !table.seats()[table.me as usize].keeps {
+            return self.shed_for_drain("failing", now);
         }
         let rollout = self.mixed.is_some_and(|since| now.since(since) < self.settings.rollout);
         // All see the same members and duties (R20).
@@ -387,7 +394,17 @@ impl Engine {
         }
         let unheld = plan.iter().zip(free).filter(|(seat, free)| seat.is_none() && **free).count();
         if unheld != self.unheld && unheld > 0 {
-            let why = format!("{unheld} duties find no member with room");
+            let why = match (self.waiting, unheld) {
+                (Some(until), _) => {
+                    let left = span(until.since(now).max(Duration::from_secs(1)));
+                    format!(
+                        "{}: waiting for previous leases to expire ({left} left)",
+                        duties(unheld)
+                    )
+                }
+                (None, 1) => "1 duty finds no member with room".to_owned(),
+                (None, _) => format!("{} find no member with room", duties(unheld)),
+            };
             self.record(now, Change::Unheld, None, None, why);
         }
         self.unheld = unheld;
@@ -398,6 +415,10 @@ impl Engine {
         self.balance(false, now);
         self.look_now(now);
     }
+}
+
+fn duties(count: usize) -> String {
+    counted(count, "duty", "duties")
 }
 
 /// For each member, whether it holds as much as it will.

@@ -1,5 +1,7 @@
 //! What the engine is told.
 
+use std::time::Duration;
+
 use crate::store::{
     Claimed, Closed, GroupDocument, Holder, KeptAlive, Member, Opened, Released, Replaced,
 };
@@ -50,6 +52,12 @@ pub enum Event {
     },
     /// Somebody has seen a hold gone behind the store's back: the store is asked now.
     Doubted,
+    /// The work on every duty fails here: give way for so long to members whose work does not.
+    /// Zero takes it back.
+    Failing {
+        /// How long.
+        rest: Duration,
+    },
     /// Hand everything over and go, if somebody else is there to take it.
     Drain,
     /// Stop, give everything back and go.

@@ -156,7 +156,8 @@ impl Engine {
     }
 
     fn fold_timers(&mut self, fold: &Fold) {
-        for at in [&mut self.waiting, &mut self.leaving].into_iter().flatten() {
+        let timers = [&mut self.waiting, &mut self.leaving, &mut self.failing];
+        for at in timers.into_iter().flatten() {
             *at = fold.timer(*at);
         }
         self.fallback = None;

@@ -83,6 +83,8 @@ pub struct Engine {
     /// Since when no effect is allowed because this process was paused.
     suspended: Option<LocalInstant>,
     draining: bool,
+    /// Until when it says that its work fails, whatever the duty.
+    failing: Option<LocalInstant>,
     /// Going: until when everything has to be given back.
     leaving: Option<LocalInstant>,
     holds: BTreeMap<DutyId, Held>,
@@ -181,6 +183,7 @@ impl Engine {
             waiting: None,
             suspended: None,
             draining: false,
+            failing: None,
             leaving: None,
             holds: BTreeMap::new(),
             ready: BTreeSet::new(),
@@ -231,6 +234,7 @@ impl Engine {
             Event::Progress { duty, epoch } => self.progressed(&duty, epoch, now),
             Event::Fenced { duty, epoch, newest } => self.fenced(&duty, epoch, newest, now),
             Event::Doubted => self.renew_now(now),
+            Event::Failing { rest } => self.give_way(rest, now),
             Event::Drain => self.drain(now),
             Event::Leave => self.leave(now),
         }
@@ -255,6 +259,9 @@ impl Engine {
             self.waiting = None;
             self.say_status(now);
             self.look_now(now);
+        }
+        if self.failing.is_some_and(|until| now >= until) {
+            self.give_way(Duration::ZERO, now);
         }
         if !matches!(self.phase, Phase::Member) {
             return self.go_on(now);
@@ -289,13 +296,20 @@ impl Engine {
             }
             phase => by(phase.next(now)),
         }
-        let timers = [self.waiting, self.leaving];
+        let timers = [self.waiting, self.leaving, self.failing];
         timers.into_iter().flatten().for_each(&mut by);
         if !self.holds.is_empty() {
             by(self.due);
         }
         // What is due but cannot be done yet is no reason to turn in circles.
         wake.max(now.plus(Duration::from_millis(1)))
+    }
+
+    /// Says that its work fails, or that it may go well again, and plans by that.
+    fn give_way(&mut self, rest: Duration, now: LocalInstant) {
+        self.failing = (!rest.is_zero()).then(|| now.plus(rest));
+        self.balance(false, now);
+        self.look_now(now);
     }
 
     fn answered(&mut self, ticket: Ticket, answer: Answer, now: LocalInstant) {

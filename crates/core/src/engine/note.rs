@@ -15,6 +15,8 @@ pub struct Status {
     pub takes: bool,
     /// Whether it may keep what it holds.
     pub keeps: bool,
+    /// Its work fails whatever the duty: it gives way to members whose work does not.
+    pub failing: bool,
     /// Where it runs.
     pub zone: Option<Label>,
     /// A name that outlives its process.
@@ -35,6 +37,7 @@ impl Status {
             room,
             takes: true,
             keeps: true,
+            failing: false,
             zone: None,
             name: None,
             revision: None,
@@ -52,6 +55,9 @@ impl Status {
         }
         if !self.keeps {
             add("keeps", "0");
+        }
+        if self.failing {
+            add("failing", "1");
         }
         let labels = [("zone", &self.zone), ("name", &self.name), ("revision", &self.revision)];
         for (key, label) in labels {
@@ -80,6 +86,7 @@ impl Status {
                 "room" => status.room = value.parse().ok()?,
                 "takes" => status.takes = value != "0",
                 "keeps" => status.keeps = value != "0",
+                "failing" => status.failing = value == "1",
                 "zone" => status.zone = Some(Label::unescape(value).ok()?),
                 "name" => status.name = Some(Label::unescape(value).ok()?),
                 "revision" => status.revision = Some(Label::unescape(value).ok()?),
@@ -117,6 +124,7 @@ mod tests {
             room: 7,
             takes: false,
             keeps: false,
+            failing: true,
             zone: label("eu west=1\u{2028}"),
             name: label("api-0"),
             revision: label("v2"),

@@ -104,12 +104,25 @@ impl Table {
             table.said.push(said);
             table.theirs.push(foreign);
         }
+        table.let_failing_give_way();
         table
     }
 
     /// What each of our own says of itself, in the order of the seats.
     pub(super) fn ours(&self) -> impl Iterator<Item = Option<&Status>> {
         self.said.iter().zip(&self.theirs).map(|(said, theirs)| (!theirs).then_some(said))
+    }
+
+    /// Where all fail, nobody is better than another: then it counts for nothing, and the duties
+    /// stay where they are.
+    fn let_failing_give_way(&mut self) {
+        let seats = self.seats.iter_mut().zip(&self.said);
+        let (failing, others): (Vec<_>, Vec<_>) = seats.partition(|(_, said)| said.failing);
+        if others.iter().any(|(seat, _)| seat.takes && seat.weight > 0 && seat.room > 0) {
+            for (seat, _) in failing {
+                (seat.takes, seat.keeps) = (false, false);
+            }
+        }
     }
 
     pub(super) fn seat_of(&self, instance: &InstanceId) -> Option<u32> {

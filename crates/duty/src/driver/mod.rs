@@ -225,6 +225,7 @@ impl Driver {
             Command::Progress { duty, epoch } => Input::Progress { duty, epoch },
             Command::Fenced { duty, epoch, newest } => Input::Fenced { duty, epoch, newest },
             Command::Doubted => Input::Doubted,
+            Command::Failing { rest } => Input::Failing { rest },
             Command::Drain => Input::Drain,
             Command::Leave => Input::Leave,
         };

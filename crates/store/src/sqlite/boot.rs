@@ -6,6 +6,7 @@
 //! file over only while nobody holds that lock, and then every session of before has ended.
 
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -39,7 +40,11 @@ pub(super) fn identity() -> Result<String, StoreError> {
 }
 
 fn io_error(error: &std::io::Error) -> StoreError {
-    StoreError::refused(Code::Unreachable, format!("the lock file of the database: {error}"))
+    let code = match error.kind() {
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Code::ReadOnly,
+        _ => Code::Unreachable,
+    };
+    StoreError::refused(code, format!("the lock file of the database: {error}"))
 }
 
 /// Takes the shared lock, after taking the file over from an earlier boot if need be.

@@ -23,7 +23,7 @@ use self::caller::Caller;
 use self::every::Every;
 use self::send::{Accepted, Place, Sender};
 use super::{MICROS, at, now};
-use crate::args::{self, NOT_SHOWN, long_time, may_be_token, path};
+use crate::args::{self, NOT_SHOWN, duration, may_be_token, path};
 use crate::env;
 use crate::failure::Failure;
 use crate::member::within;
@@ -92,7 +92,7 @@ fn states() -> PossibleValuesParser {
 
 /// Reads `90`, `90s` or `2h`.
 fn seconds(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_secs).or_else(|_| long_time(text))
+    text.parse().map(Duration::from_secs).or_else(|_| duration(text))
 }
 
 /// A heartbeat that was read and checked, as far as it is known before it is sent.

@@ -1,5 +1,6 @@
 //! `tenure connectors show`: everything that is known of one.
 
+use tenure_core::text;
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{Connector, Instance, Name, Shown, Storage};
 use tenure_switchboard::view;
@@ -82,12 +83,12 @@ fn registered(via: &str) -> String {
 
 fn counted(counters: &Counters) -> String {
     format!(
-        "{} ingested, {} failed, {} duplicates, {} calls to the source, {} checkpoints saved",
+        "{} ingested, {} failed, {}, {} to the source, {} saved",
         counters.messages_ingested,
         counters.messages_failed,
-        counters.dedupe_accepted,
-        counters.source_api_calls,
-        counters.checkpoint_saves
+        text::counted(counters.dedupe_accepted, "duplicate", "duplicates"),
+        text::counted(counters.source_api_calls, "call", "calls"),
+        text::counted(counters.checkpoint_saves, "checkpoint", "checkpoints")
     )
 }
 

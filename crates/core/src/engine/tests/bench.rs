@@ -201,7 +201,8 @@ pub(super) fn key(duty: &str) -> DutyKey {
 }
 
 pub(super) fn member(name: &str, entropy: u128, view: u64) -> Member {
-    let status = Status { view, ..Status::with_room(10) };
+    let failing = name.starts_with("failing");
+    let status = Status { view, failing, ..Status::with_room(10) };
     Member {
         instance: instance(name),
         nonce: (name != "foreign").then(|| Nonce::from_entropy(entropy)),

@@ -82,6 +82,11 @@ fn an_ended_session_loses_everything_and_waits_before_it_claims() {
     bench.open();
     assert_ne!(bench.nonce(), first);
     bench.see(&[], &[("d", None)]);
+    let waits = |effect: &Effect| match effect {
+        Effect::Record(record) => record.reason.starts_with("1 duty: waiting for previous leases"),
+        _ => false,
+    };
+    assert!(bench.did(waits), "{:?}", bench.done);
     while bench.now < 3_400 + 10_300 {
         bench.run_until(bench.now + 500);
         if bench.asked.iter().any(|(_, request)| is_keep(request)) {

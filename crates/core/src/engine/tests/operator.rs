@@ -28,6 +28,28 @@ fn who_is_drained_hands_over_and_stays() {
     assert!(drains(&bench));
 }
 
+/// Who fails whatever the duty gives way to others, unless they fail as well; and comes back.
+#[test]
+fn who_fails_gives_way_to_members_that_do_not() {
+    let gives = |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: "failing", .. }));
+    let mine = [("d", Some(("me", 5)))];
+    let mut bench = Bench::holding();
+    bench.step(Event::Failing { rest: Duration::from_secs(5) });
+    bench.look(&[], &mine);
+    bench.look(&["failing-too"], &mine);
+    assert!(!gives(&bench), "nobody would do better");
+    bench.look(&["other"], &mine);
+    assert!(gives(&bench));
+    bench.stopped("d", 5);
+    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    bench.look(&["other"], &[("d", None)]);
+    bench.run_until(bench.now + 3_000);
+    assert!(bench.asked(is_claim).is_none());
+    bench.run_until(bench.now + 3_000);
+    bench.look(&[], &[("d", None)]);
+    assert!(bench.asked(is_claim).is_some());
+}
+
 /// A share that an operator gave counts, and not the member's own.
 #[test]
 fn a_given_weight_counts() {
