@@ -130,11 +130,13 @@ impl World {
     }
 
     fn records(&self, change: Change) -> Vec<&Record> {
-        let record = |effect| match effect {
-            &Effect::Record(ref record) if record.change == change => Some(record),
-            _ => None,
-        };
-        self.done.iter().filter_map(record).collect()
+        fn of(effect: &Effect, change: Change) -> Option<&Record> {
+            match effect {
+                Effect::Record(record) if record.change == change => Some(record),
+                _ => None,
+            }
+        }
+        self.done.iter().filter_map(|effect| of(effect, change)).collect()
     }
 }
 
