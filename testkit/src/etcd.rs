@@ -9,12 +9,15 @@ use anyhow::{Context, Result, ensure};
 use crate::certs::Certificates;
 use crate::guard::{Guard, output};
 use crate::ports::{free_port, random};
+use crate::proxy::Proxy;
 
 /// How an [`Etcd`] differs from a plain one: one member, no password, no encryption.
 #[derive(Debug, Default)]
 pub struct EtcdOptions<'a> {
     /// How many members; zero counts as one.
     pub members: usize,
+    /// Members reach each other through proxies, for [`Etcd::cut_peers`].
+    pub proxied_peers: bool,
     /// The size at which the database takes no more writes; etcd's own when absent.
     pub quota_bytes: Option<u64>,
     /// Keeps little of the past: revisions for a minute and 5,000 entries of its log, where etcd
@@ -44,6 +47,7 @@ struct Member {
     guard: Guard,
     client: u16,
     peer: u16,
+    proxy: Option<Proxy>,
 }
 
 /// The files by name, as the servers and `etcdctl` are told them.
@@ -71,8 +75,9 @@ impl Etcd {
         };
         let mut tried = Ok(());
         for _ in 0..TRIES {
-            server.members =
-                (0..options.members.max(1)).map(|_| Member::new()).collect::<Result<_>>()?;
+            server.members = (0..options.members.max(1))
+                .map(|_| Member::new(options.proxied_peers))
+                .collect::<Result<_>>()?;
             tried = server.launch_all();
             if tried.is_ok() {
                 break;
@@ -158,6 +163,17 @@ impl Etcd {
         self.members[member].guard.signal_all("CONT")
     }
 
+    /// Ends the connections of other members to this one, and lets no new one through. What it has
+    /// opened itself to others stays.
+    pub fn cut_peers(&self, member: usize) {
+        self.members[member].proxy.iter().for_each(Proxy::cut);
+    }
+
+    /// Lets other members connect again.
+    pub fn restore_peers(&self, member: usize) -> Result<()> {
+        self.members[member].proxy.iter().try_for_each(Proxy::restore)
+    }
+
     fn launch_all(&self) -> Result<()> {
         (0..self.members.len()).try_for_each(|member| self.launch(member))?;
         (0..self.members.len()).try_for_each(|member| self.wait_for(member))
@@ -178,7 +194,7 @@ impl Etcd {
             ("data-dir", member.guard.folder().join("data").display().to_string()),
             ("listen-client-urls", client.clone()),
             ("advertise-client-urls", client),
-            ("listen-peer-urls", peer.clone()),
+            ("listen-peer-urls", format!("http://127.0.0.1:{}", member.peer)),
             ("initial-advertise-peer-urls", peer),
             ("initial-cluster", cluster.join(",")),
             ("initial-cluster-token", self.token.clone()),
@@ -225,17 +241,20 @@ impl Etcd {
 }
 
 impl Member {
-    fn new() -> Result<Self> {
+    fn new(proxied: bool) -> Result<Self> {
         let (guard, client) = (Guard::new("etcd")?, free_port()?);
         let mut peer = free_port()?;
         while peer == client {
             peer = free_port()?;
         }
-        Ok(Self { guard, client, peer })
+        let proxy = proxied.then(|| Proxy::start(peer)).transpose()?;
+        Ok(Self { guard, client, peer, proxy })
     }
 
+    /// Where the other members find it.
     fn peer_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.peer)
+        let port = self.proxy.as_ref().map_or(self.peer, Proxy::port);
+        format!("http://127.0.0.1:{port}")
     }
 }
 

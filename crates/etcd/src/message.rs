@@ -328,6 +328,13 @@ pub struct LeaseKeepAliveResponse {
     pub ttl: i64,
 }
 
+impl LeaseKeepAliveResponse {
+    /// The term that the member had applied before it extended the lease, or passed that on.
+    pub fn term(&self) -> u64 {
+        self.header.as_ref().map_or(0, |header| header.raft_term)
+    }
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct LeaseTimeToLiveRequest {
     #[prost(int64, tag = "1")]

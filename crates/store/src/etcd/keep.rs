@@ -8,10 +8,11 @@ use std::time::Duration;
 use tenure_core::store::{HoldFate, KeptAlive, check};
 use tenure_core::{Clock, Hold, LocalInstant, Mark, Note, Session, StoreError};
 use tenure_etcd::{Client, KeepAlive, KeyValue};
+use tokio::time::{sleep, timeout};
 
 use super::error::Trouble;
 use super::key::Fence;
-use super::link::{Call, Failed, QUICK};
+use super::link::{Call, Failed, PAUSE, QUICK};
 use super::read::{found, get};
 use super::{Etcd, error};
 use crate::{BootClock, fates_by_mark};
@@ -19,8 +20,9 @@ use crate::{BootClock, fates_by_mark};
 /// So many streams stay open; whoever comes later opens one for each keep-alive.
 const MOST: usize = 256;
 
-/// A session is looked at so often at least: what is remembered of it is renewed on the way.
-const LOOK: Duration = Duration::from_secs(60 * 60);
+/// A session is looked at so often at least: a cluster that has grown since is noticed, and what is
+/// remembered of the session is renewed on the way.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// Open streams by lease. One is taken out while it is used: an answer that nobody has waited for
 /// must not be taken for the answer to a later question.
@@ -43,7 +45,9 @@ struct Keeper {
 ///
 /// That is exact for one member only. Of several, the one that answers may be behind. So whenever
 /// anything was written, it is asked again whether it is still alone; and a member that joins
-/// writes nothing, but can take nothing away either without a write.
+/// writes nothing, but can take nothing away either without a write, which a leader sees. One that
+/// was alone, and is the leader of the past soon after others have joined, is found out by
+/// [`LOOK`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Seen {
     server: u64,
@@ -53,8 +57,17 @@ struct Seen {
 }
 
 /// The answer to a keep-alive.
+///
+/// It is no matter of the majority: whoever takes itself for the leader extends the lease in its
+/// own memory. One that was frozen or cut off does so while the others have chosen another, with which
+/// the lease ends earlier. But it answers in the term of before, and so does a follower that asks
+/// it. So an answer counts only if its term is not older than that of a read made in the same call:
+/// of a leader that was chosen before the call, the read knows; one that is chosen later extends
+/// every lease by itself.
 struct Extended {
     alive: bool,
+    /// That of the member that was asked, from before it extended the lease or passed that on.
+    term: u64,
     /// The server that answered and the revision that it was at; `None` for a stream just opened.
     at: Option<(u64, i64)>,
     seen: Option<Seen>,
@@ -110,25 +123,36 @@ impl Etcd {
     async fn lease_keep(&self, lease: i64) -> Result<Extended, StoreError> {
         if let Some(mut keeper) = self.keepers.take(lease) {
             // A stream that fails says nothing about the lease.
-            if let Ok(Ok(answer)) = tokio::time::timeout(QUICK, keeper.stream.extend()).await {
-                let (alive, seen) = (answer.ttl > 0, keeper.seen);
+            if let Ok(Ok(answer)) = timeout(QUICK, keeper.stream.extend()).await {
+                let (alive, term, seen) = (answer.ttl > 0, answer.term(), keeper.seen);
                 let at = answer.header.as_ref().map(|header| (header.member_id, header.revision));
                 if alive {
                     self.keepers.put(lease, keeper);
                 }
-                return Ok(Extended { alive, at, seen });
+                return Ok(Extended { alive, term, at, seen });
             }
         }
         let sent = |client: Client| async move { client.lease_keep_alive(lease).await };
-        let alive = match self.control.repeat(QUICK, sent).await {
-            Ok((stream, _)) => {
+        let (alive, term) = match self.control.repeat(QUICK, sent).await {
+            Ok((stream, answer)) => {
                 self.keepers.put(lease, Keeper { stream, seen: None });
-                true
+                (true, answer.term())
             }
-            Err(Trouble::LeaseGone) => false,
+            Err(Trouble::LeaseGone) => (false, 0),
             Err(trouble) => return Err(trouble.into_error()),
         };
-        Ok(Extended { alive, at: None, seen: None })
+        Ok(Extended { alive, term, at: None, seen: None })
+    }
+
+    /// Whether the lease was extended, now that the session was looked at. Asks again what was told
+    /// by a leader of the past.
+    async fn lease_kept(&self, lease: i64, mut extended: Extended) -> Result<bool, StoreError> {
+        while extended.alive && extended.term < self.control.term().max(self.link.term()) {
+            self.keepers.forget(lease);
+            sleep(PAUSE).await;
+            extended = self.lease_keep(lease).await?;
+        }
+        Ok(extended.alive)
     }
 
     /// Whether the cluster has one member. One that has more once is never asked again.
@@ -209,14 +233,15 @@ impl Etcd {
             // older, and when it stays at that revision, not younger either.
             let (live, alone) =
                 tokio::join!(self.session_look(call, session, None), self.is_alone());
-            let live = live?.filter(|_| extended.alive);
+            let (server, live) = (extended.at, live?);
+            let alive = live.is_some() && self.lease_kept(lease, extended).await?;
+            let live = live.filter(|_| alive);
             let at = BootClock.now();
-            let seen = live.as_ref().zip(extended.at).filter(|_| alone).map(
-                |(live, (server, revision))| {
+            let seen =
+                live.as_ref().zip(server).filter(|_| alone).map(|(live, (server, revision))| {
                     let mark = mark(session, live);
                     Seen { server, revision, mark, at }
-                },
-            );
+                });
             self.keepers.saw(lease, seen);
             return self.agreed(session, holds, common, live).await;
         }
@@ -225,8 +250,8 @@ impl Etcd {
         if extended.is_err() {
             call.takes_back();
         }
-        let live = live?;
-        let alive = extended?.alive;
+        let (live, extended) = (live?, extended?);
+        let alive = live.is_some() && self.lease_kept(lease, extended).await?;
         self.agreed(session, holds, common, live.filter(|_| alive)).await
     }
 

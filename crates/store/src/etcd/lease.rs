@@ -6,10 +6,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tenure_core::StoreError;
 use tenure_etcd::Client;
+use tokio::time::sleep;
 
 use super::WAVE;
 use super::error::Trouble;
-use super::link::{ATTEMPT, Link, QUICK};
+use super::link::{ATTEMPT, Link, PAUSE, QUICK};
 
 impl Link {
     /// Grants a lease; one of that number that exists is as good, once it is extended.
@@ -31,10 +32,17 @@ impl Link {
         }
     }
 
-    /// Extends a lease by its whole TTL.
+    /// Extends a lease by its whole TTL, for a caller that has just read: a leader of the past does
+    /// not count.
     pub(super) async fn extend(&self, id: i64) -> Result<(), Trouble> {
-        let sent = |client: Client| async move { client.lease_keep_alive(id).await.map(|_| ()) };
-        self.repeat(QUICK, sent).await
+        loop {
+            let sent = |client: Client| async move { client.lease_keep_alive(id).await };
+            let (_, answer) = self.repeat(QUICK, sent).await?;
+            if answer.term() >= self.term() {
+                return Ok(());
+            }
+            sleep(PAUSE).await;
+        }
     }
 
     /// The TTL that a lease was granted; `None` when it has ended.

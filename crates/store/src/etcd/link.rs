@@ -1,7 +1,7 @@
 //! The way to the servers: one of them at a time. Whoever meets trouble turns to the next address
 //! for everybody.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -94,6 +94,8 @@ pub(super) struct Link {
     pub(super) signed_in: AtomicBool,
     /// The newest revision that was seen.
     revision: AtomicI64,
+    /// The newest term in which something was read or written: there was a leader of it by then.
+    term: AtomicU64,
 }
 
 /// Turns away from a server unless the request came to its end: a caller that stopped waiting may
@@ -137,6 +139,7 @@ impl Link {
             is_encrypted: settings.tls.is_some(),
             signed_in: AtomicBool::new(false),
             revision: AtomicI64::new(0),
+            term: AtomicU64::new(0),
         }
     }
 
@@ -154,9 +157,15 @@ impl Link {
         self.revision.load(Relaxed)
     }
 
+    pub(super) fn term(&self) -> u64 {
+        self.term.load(Relaxed)
+    }
+
+    /// Of an answer that was true when it was given: none to a keep-alive.
     pub(super) fn saw(&self, header: Option<&ResponseHeader>) {
         if let Some(header) = header {
             self.revision.fetch_max(header.revision, Relaxed);
+            self.term.fetch_max(header.raft_term, Relaxed);
         }
     }
 

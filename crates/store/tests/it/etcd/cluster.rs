@@ -97,17 +97,54 @@ async fn without_a_majority_every_call_ends() {
     .await;
 }
 
+/// What a member counts under this name.
+fn counted(server: &Etcd, member: usize, name: &str) -> u64 {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port(member))).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.expect("a counter").parse::<f64>().unwrap() as u64
+}
+
 /// How many reads the servers have done.
 fn reads(server: &Etcd, members: usize) -> u64 {
-    let read = |member: usize| {
-        let mut stream = TcpStream::connect(("127.0.0.1", server.port(member))).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
-        let line = page.lines().find_map(|line| line.strip_prefix("etcd_mvcc_range_total "));
-        line.expect("a counter of reads").parse::<u64>().unwrap()
-    };
-    (0..members).map(read).sum()
+    (0..members).map(|member| counted(server, member, "etcd_mvcc_range_total")).sum()
+}
+
+/// A leader that was frozen does not know at first that there is another one, and extends leases of
+/// which the other one knows nothing. Together with a look at the other one that is not enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_leader_of_the_past_extends_is_extended_again() {
+    const RENEWED: &str = "etcd_debugging_lease_renewed_total";
+    let (members, proxied_peers) = (3, true);
+    let server = start(EtcdOptions { members, proxied_peers, ..EtcdOptions::default() });
+    let past = server.leader().unwrap();
+    let others: Vec<usize> = (0..members).filter(|member| *member != past).collect();
+    // The handle asks the first address.
+    let mut hosts: Vec<String> = server.hosts().split(',').map(str::to_owned).collect();
+    hosts.swap(0, past);
+    let store = try_open(&format!("etcd://{}", hosts.join(","))).await.unwrap();
+    let a = join_for(&*store, "a", 60).await;
+    let held = hold(&*store, &a, "d").await;
+    assert!(is_kept(&keep(&*store, &a, &held).await));
+    let before = counted(&server, past, RENEWED);
+
+    // Nothing that the others say of their new leader waits for the frozen one.
+    (0..members).for_each(|member| server.cut_peers(member));
+    server.pause(past).unwrap();
+    others.iter().for_each(|member| server.restore_peers(*member).unwrap());
+    let leads = |member: &usize| counted(&server, *member, "etcd_server_is_leader") == 1;
+    until("another leader", || async { others.iter().any(leads) }).await;
+    let by_others = || others.iter().map(|member| counted(&server, *member, RENEWED)).sum::<u64>();
+    let before_others = by_others();
+    others.iter().for_each(|member| server.pause(*member).unwrap());
+    let keeping = tokio::spawn(async move { keep(&*store, &a, &held).await });
+    server.resume(past).unwrap();
+    until("the renewal", || async { counted(&server, past, RENEWED) > before }).await;
+    others.iter().for_each(|member| server.resume(*member).unwrap());
+    assert!(is_kept(&keeping.await.unwrap()));
+    assert!(by_others() > before_others, "only a leader of the past has extended the lease");
 }
 
 /// One member knows by itself that nothing was written. Of three, the one that answers may be
