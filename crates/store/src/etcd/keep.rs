@@ -58,12 +58,12 @@ struct Seen {
 
 /// The answer to a keep-alive.
 ///
-/// It is no matter of the majority: whoever takes itself for the leader extends the lease in its
-/// own memory. One that was frozen or cut off does so while the others have chosen another, with which
-/// the lease ends earlier. But it answers in the term of before, and so does a follower that asks
-/// it. So an answer counts only if its term is not older than that of a read made in the same call:
-/// of a leader that was chosen before the call, the read knows; one that is chosen later extends
-/// every lease by itself.
+/// It is no matter of the majority: a member that takes itself for the leader extends the lease in
+/// its own memory. One that was frozen or cut off does so while the others have chosen another,
+/// with which the lease ends earlier. But it answers in the term of before, and so does a follower
+/// that asks it. So an answer counts only if its term is not older than that of a read made in the
+/// same call: the read knows of a leader that was chosen before the call; one that is chosen later
+/// extends every lease by itself.
 struct Extended {
     alive: bool,
     /// That of the member that was asked, from before it extended the lease or passed that on.
