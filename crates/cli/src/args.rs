@@ -365,7 +365,7 @@ pub(crate) struct Move {
     pub(crate) require: Option<String>,
 }
 
-fn levels() -> PossibleValuesParser {
+pub(crate) fn levels() -> PossibleValuesParser {
     PossibleValuesParser::new(Level::ALL.map(Level::as_str))
 }
 

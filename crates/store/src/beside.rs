@@ -29,7 +29,8 @@ pub mod sqlite {
 #[cfg(feature = "postgres")]
 pub mod postgres {
     pub use crate::postgres::connect::{
-        Line, Parameter, Target, is_direct, keep_plans_keyed, primary_only, target, within,
+        Line, Parameter, Target, is_direct, keep_plans_keyed, primary_only, read_committed, target,
+        within,
     };
     pub use crate::postgres::error::of_statement;
     pub use crate::postgres::schema::{check_name, in_schema, migrate, script};

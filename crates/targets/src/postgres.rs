@@ -9,7 +9,7 @@ use tenure_core::{Listing, StoreError, Targets};
 use tenure_store::StoreUrl;
 use tenure_store::connect;
 use tokio_postgres::types::{FromSql, Type};
-use tokio_postgres::{Column, Error, Row};
+use tokio_postgres::{Column, Error, IsolationLevel, Row};
 
 use crate::collect::Collector;
 use crate::columns::Columns;
@@ -52,8 +52,10 @@ impl PostgresTargets {
         let connecting = connect::postgres(&self.settings.url).await;
         let mut client = connecting.map_err(|error| of_the_way(&error))?;
         let wrong = |error: Error| wrong(&error);
-        let transaction = client.build_transaction().read_only(true).start().await;
-        let transaction = transaction.map_err(wrong)?;
+        // Whatever the role's default is: a serializable reader may make writers fail.
+        let level = IsolationLevel::ReadCommitted;
+        let begin = client.build_transaction().read_only(true).isolation_level(level);
+        let transaction = begin.start().await.map_err(wrong)?;
         // We stop waiting at the same moment; without this the server would go on by itself.
         let limit = self.timeout.as_millis().max(1);
         let limit = format!("SET LOCAL statement_timeout = {limit}");

@@ -8,23 +8,25 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::Signal;
-use tenure_core::Code;
+use tenure_core::guarantee::Level as Promise;
 use tenure_core::text::span;
+use tenure_core::{Code, StoreError};
+use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::liveness::Policy;
-use tenure_switchboard::storage::Keep;
+use tenure_switchboard::storage::{self, Keep};
 use tenure_switchboard::{Limiter, Patience, TlsFiles};
 use tokio::sync::oneshot;
 
+use super::liveness;
 use super::teller::Teller;
 use super::token::micros;
-use super::{liveness, open};
 use crate::args::{self, duration, path};
-use crate::env;
 use crate::failure::Failure;
 use crate::member::within;
 use crate::observe::{Form, Level};
 use crate::signals::Signals;
+use crate::{doctor, env};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -196,6 +198,9 @@ pub(crate) struct Args {
         value_parser = args::duration
     )]
     statistics_every: Duration,
+    /// Guarantee that the store has to give; below it the switchboard does not start
+    #[arg(long, value_name = "LEVEL", value_parser = args::levels())]
+    require: Option<String>,
     /// The form of what is said on standard error
     #[arg(long, value_enum, default_value = "human")]
     log: Form,
@@ -249,6 +254,7 @@ fn bytes(text: &str) -> Result<usize, String> {
 #[derive(Debug)]
 pub(crate) struct Settings {
     store: StoreUrl,
+    require: Option<Promise>,
     log: Form,
     server: tenure_switchboard::Settings,
 }
@@ -305,7 +311,8 @@ impl Settings {
             statistics_every: args.statistics_every,
             ..tenure_switchboard::Settings::default()
         };
-        Ok(Self { store, log: args.log, server })
+        let require = args.require.as_deref().and_then(Promise::parse);
+        Ok(Self { store, require, log: args.log, server })
     }
 }
 
@@ -338,11 +345,15 @@ pub(crate) fn main(settings: Settings) -> Result<ExitCode, Failure> {
 
 async fn run(settings: Settings, teller: Teller) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().context("cannot hear signals")?;
-    let Settings { store, log, mut server } = settings;
+    let Settings { store, require, log, mut server } = settings;
     server.log = teller.log();
     let is_encrypted = server.tls.is_some();
-    let storage = tokio::select! {
-        opened = open(&store, IfAbsent::Create) => opened?,
+    let opening = async {
+        let promise = judge(&store, require).await?;
+        Ok::<_, StoreError>((storage::open(&store, IfAbsent::Create).await?, promise))
+    };
+    let (storage, promise) = tokio::select! {
+        opened = opening => opened?,
         signal = end(&mut signals) => return Ok(ended_by(signal)),
     };
     let has_tokens = storage.has_tokens().await?;
@@ -360,6 +371,7 @@ async fn run(settings: Settings, teller: Teller) -> Result<ExitCode, Failure> {
         teller.say(Level::Info, "tokens", "tokens are required".to_owned());
     }
     teller.say(Level::Info, "store", format!("store {store}"));
+    teller.say(Level::Info, "guarantee", format!("guarantee: {promise} (tenure doctor says why)"));
     if log == Form::Human && std::io::stderr().is_terminal() {
         let url = format!("{}://{}", if is_encrypted { "https" } else { "http" }, handle.address());
         teller.say(Level::Info, "try", format!("try: {}", first_event(&url, has_tokens)));
@@ -374,6 +386,15 @@ async fn run(settings: Settings, teller: Teller) -> Result<ExitCode, Failure> {
         () = &mut finished => Ok(ExitCode::SUCCESS),
         signal = end(&mut signals) => Ok(ended_by(signal)),
     }
+}
+
+/// What the store can promise; refuses one that promises too little. The tables of the switchboard
+/// are in the same database or file.
+async fn judge(url: &StoreUrl, require: Option<Promise>) -> Result<Promise, StoreError> {
+    let store = url.open(IfAbsent::Create, process::entropy()).await?;
+    let promise = doctor::level(&*store).await?;
+    doctor::check(promise, require)?;
+    Ok(promise)
 }
 
 /// The next signal that asks this process to end.

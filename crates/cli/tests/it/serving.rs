@@ -71,6 +71,20 @@ fn without_a_token_others_are_kept_out() {
 }
 
 #[test]
+fn a_store_that_promises_too_little_is_refused() {
+    let tenure = Tenure::new();
+    let ran = serve(&tenure, &["--listen", "0", "--require", "exclusive-effects"]);
+    ran.refused("ST027");
+    let says = "required is exclusive-effects, and the store gives fenced";
+    assert!(ran.stderr.contains(says), "{ran:?}");
+    let ran = serve(&tenure, &["--require", "perfect"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    // What it does give is enough: the next refusal is another one.
+    let ran = serve(&tenure, &["--listen", "0.0.0.0:0", "--require", "fenced"]);
+    assert!(ran.stderr.contains("SW001: "), "{ran:?}");
+}
+
+#[test]
 fn an_address_that_is_taken_is_named() {
     let tenure = Tenure::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

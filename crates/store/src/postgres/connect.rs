@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Config, Row};
+use tokio_postgres::{Client, Config, Row};
 
 use super::error;
 use super::tls::{self, Connector};
@@ -22,6 +22,11 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// How long a statement may take. Locks are given up by the server before that.
 const ANSWER: Duration = Duration::from_secs(15);
 
+/// Begins a transaction where the session's defaults are not ours to set. The limits are those of
+/// `keep_plans_keyed`, and that of a client which stops before its `COMMIT` is sent.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; \
+    SET LOCAL lock_timeout = '3s'; SET LOCAL idle_in_transaction_session_timeout = '3s'";
+
 /// A parameter with its type, which the server then need not be asked for.
 pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
@@ -30,6 +35,8 @@ pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 pub struct Target {
     pub(super) config: Config,
     tls: Connector,
+    /// Whether each statement runs in a transaction that names its isolation level.
+    begins: bool,
 }
 
 impl Target {
@@ -44,11 +51,11 @@ pub async fn target(url: &str) -> Result<Target, StoreError> {
     let (url, wanted) = tls::read(url)?;
     let mut config = config(&url)?;
     let tls = wanted.prepare(&mut config).await?;
-    Ok(Target { config, tls })
+    Ok(Target { config, tls, begins: false })
 }
 
 /// One connection by itself, driven until its client is dropped.
-pub(crate) async fn connect_once(url: &str) -> Result<tokio_postgres::Client, StoreError> {
+pub(crate) async fn connect_once(url: &str) -> Result<Client, StoreError> {
     let target = target(url).await?;
     let connecting = target.config.connect(target.tls());
     let (client, connection) = connecting.await.map_err(|error| error::of_connect(&error))?;
@@ -80,6 +87,7 @@ pub struct Line {
     pool: Pool,
     /// Whether statements are prepared once per connection, which saves a third of a short call.
     named: bool,
+    begins: bool,
 }
 
 impl Line {
@@ -92,7 +100,7 @@ impl Line {
         let pool =
             Pool::builder(manager).max_size(size).timeouts(timeouts).runtime(Runtime::Tokio1);
         let failed = |error| StoreError::refused(Code::Failed, format!("{error}"));
-        Ok(Self { pool: pool.build().map_err(failed)?, named })
+        Ok(Self { pool: pool.build().map_err(failed)?, named, begins: target.begins })
     }
 
     /// Whether nothing stands between us and the server, as [`is_direct`] has found.
@@ -112,7 +120,10 @@ impl Line {
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, StoreError> {
         let client = Kept(Some(self.client().await?));
-        let answer = within(client.run(sql, parameters, self.named)).await;
+        let answer = match self.begins {
+            true => within(client.run_committed(sql, parameters)).await,
+            false => within(client.run(sql, parameters, self.named)).await,
+        };
         // Whatever is still under way on that connection must not meet the next statement.
         if answer.as_ref().is_err_and(StoreError::is_unknown) {
             return answer;
@@ -144,6 +155,24 @@ impl Kept {
             .await?
             .try_collect()
             .await
+    }
+
+    /// The statement in a transaction of its own that is read committed. All three are sent at
+    /// once; if this process stops in the middle, the server ends the transaction.
+    async fn run_committed(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let Some(client) = &self.0 else { return Ok(Vec::new()) };
+        let (begun, rows, ended) = tokio::join!(
+            client.batch_execute(BEGIN),
+            client.query_typed(sql, parameters),
+            client.batch_execute("COMMIT"),
+        );
+        let rows = rows?;
+        ended.and(begun)?;
+        Ok(rows)
     }
 
     fn give_back(mut self) {
@@ -182,8 +211,19 @@ pub fn keep_plans_keyed(target: &mut Target) {
     let given = config.get_options().unwrap_or_default();
     // A last choice counts as expensive, and what is expensive would be compiled each time.
     let ours = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c jit=off \
-        -c lock_timeout=3s";
+        -c lock_timeout=3s -c default_transaction_isolation=read\\ committed";
     config.options(format!("{given} {ours}"));
+}
+
+/// Makes every transaction read committed: a routine locks and then looks, and must see what was
+/// committed while it waited. Where a role or database has another default and a pooler keeps us
+/// from setting our own for the session, each statement begins its own transaction.
+pub async fn read_committed(target: &mut Target, client: &Client) -> Result<(), StoreError> {
+    let rows =
+        within(client.query_typed("SELECT current_setting('transaction_isolation')", &[])).await?;
+    let level: Option<&str> = rows.first().and_then(|row| row.try_get(0).ok());
+    target.begins = level != Some("read committed");
+    Ok(())
 }
 
 /// From now on connections are made to a primary only, also after a failover.

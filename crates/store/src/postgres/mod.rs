@@ -112,6 +112,7 @@ impl Postgres {
         if standby.first().is_some_and(|row| row.get(0)) {
             return Err(StoreError::refused(Code::ReadOnly, "this server is a standby"));
         }
+        connect::read_committed(&mut target, &client).await?;
         let Settings { schema, if_absent, .. } = &settings;
         schema::migrate(&mut client, schema, &schema::HISTORY, *if_absent).await?;
         drop(client);
@@ -323,11 +324,7 @@ impl Store for Postgres {
         let who = Who::of(session);
         let [group, instance, nonce] = who.parameters();
         let duties: Vec<&str> = holds.iter().map(|hold| hold.duty.id.as_str()).collect();
-        // A hold of somebody else is asked for under an epoch that was never granted.
-        let epoch = |hold: &Hold| {
-            if hold.is_of(session) { hold.epoch.as_i64() } else { -1 }
-        };
-        let epochs: Vec<i64> = holds.iter().map(epoch).collect();
+        let epochs: Vec<i64> = holds.iter().map(|hold| epoch_for(session, hold)).collect();
         let (duties, epochs) = ((&duties as _, Type::TEXT_ARRAY), (&epochs as _, Type::INT8_ARRAY));
         let reason = (&reason.as_str() as _, Type::TEXT);
         let parameters = [group, instance, nonce, duties, epochs, reason];

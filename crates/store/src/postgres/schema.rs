@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::{Code, StoreError};
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, GenericClient};
+use tokio_postgres::{Client, GenericClient, IsolationLevel};
 
 use super::connect::within;
 use super::error;
@@ -24,7 +24,14 @@ const MIGRATIONS: &[Migration] = &[
     Migration {
         number: 3,
         name: "guard",
+        // Functions alone, which are those of the newest migration.
+        sql: "",
+    },
+    Migration {
+        number: 4,
+        name: "isolation",
         sql: concat!(
+            include_str!("sql/routine/isolation.sql"),
             include_str!("sql/routine/session_open.sql"),
             include_str!("sql/routine/session_end.sql"),
             include_str!("sql/routine/hold_claim.sql"),
@@ -131,7 +138,9 @@ async fn run(
     schema: &str,
     history: &History,
 ) -> Result<(), tokio_postgres::Error> {
-    let transaction = client.transaction().await?;
+    // Starters wait for each other, and have to see what was made meanwhile.
+    let level = IsolationLevel::ReadCommitted;
+    let transaction = client.build_transaction().isolation_level(level).start().await?;
     // Whoever comes tenth waits for nine: longer than a lease may wait for a row.
     let patience = format!("SET LOCAL lock_timeout = {}", MIGRATION.as_millis());
     transaction.batch_execute(&patience).await?;
@@ -151,7 +160,7 @@ async fn run(
 /// `rights` are lines that name what each role has to be granted.
 pub fn script(schema: &str, history: &History, rights: &str) -> String {
     let table = history.table;
-    let mut script = format!("BEGIN;\n{}", bootstrap(history));
+    let mut script = format!("BEGIN ISOLATION LEVEL READ COMMITTED;\n{}", bootstrap(history));
     for migration in history.migrations {
         let Migration { number, name, sql } = migration;
         script.push_str(&format!(

@@ -12,20 +12,27 @@ use tokio_postgres::NoTls;
 /// Counts the schemas of this run.
 static FRESH: AtomicU64 = AtomicU64::new(0);
 
+/// The strictest default of a role or database: our connections set their own isolation level.
+const STRICT: &str = "?options=-c%20default_transaction_isolation%3Dserializable";
+
 #[derive(Debug)]
 pub struct Schema {
+    /// For what is done behind the store's back.
+    given: String,
     settings: Settings,
 }
 
 impl Schema {
     pub fn new(url: String) -> Self {
         let schema = format!("suite_{}", std::process::id());
-        Self { settings: Settings { url, schema, if_absent: IfAbsent::Create } }
+        let settings =
+            Settings { url: format!("{url}{STRICT}"), schema, if_absent: IfAbsent::Create };
+        Self { given: url, settings }
     }
 
     fn edit(&self, sql: &str) -> Boxed<()> {
         let sql = sql.replace("tenure.", &format!("{}.", self.settings.schema));
-        let url = self.settings.url.clone();
+        let url = self.given.clone();
         Box::pin(async move {
             let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
             let running = tokio::spawn(connection);
@@ -61,6 +68,7 @@ impl Place for Schema {
         let number = FRESH.fetch_add(1, Ordering::Relaxed);
         let schema = format!("{}_{number}", self.settings.schema);
         let settings = Settings { schema, ..self.settings.clone() };
-        Box::pin(async { Arc::new(Self { settings }) as Arc<dyn Place> })
+        let given = self.given.clone();
+        Box::pin(async { Arc::new(Self { given, settings }) as Arc<dyn Place> })
     }
 }

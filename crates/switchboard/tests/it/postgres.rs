@@ -14,6 +14,7 @@ use tenure_switchboard::storage::{InboxQuery, Settled, Storage, postgres};
 use tenure_wire::ingest::Cursor;
 use testkit::{Pgbouncer, Postgres, PostgresOptions};
 use tokio::task::JoinSet;
+use tokio_postgres::{Client, NoTls};
 
 use crate::place::Place;
 use crate::storage::kit::{
@@ -126,6 +127,51 @@ async fn names_longer_than_an_index_takes() {
     assert_eq!(positions(&read_page(&place.storage, &query).await.messages), [2]);
 }
 
+/// A holder that waits while its successor is announced must find the announcement, whatever
+/// isolation level the role or database has by default.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_holder_is_fenced_under_any_default_isolation() {
+    for level in ["repeatable%5C%20read", "serializable"] {
+        let Some(place) = Place::postgres().await else { return };
+        let (url, schema) = place.schema();
+        let strict = format!("{url}?options=-c%20default_transaction_isolation%3D{level}");
+        let stale = postgres::open(&strict, schema, IfAbsent::Refuse).await.unwrap();
+        let (client, watcher) = (client(url).await, client(url).await);
+        client.batch_execute(&format!("SET search_path TO {schema}")).await.unwrap();
+        let turn = "BEGIN; SELECT FROM inbox_position FOR UPDATE";
+        client.batch_execute(turn).await.unwrap();
+        let late =
+            tokio::spawn(
+                async move { stale.commit(&[held(fence("bot", 5, "old"), &["a"])]).await },
+            );
+        until_waiting(&watcher, &format!("{schema}.ingest_commit")).await;
+        let announce = "INSERT INTO ingest_fence (duty, epoch, instance, updated_at)
+            VALUES ('telegram/bot', 6, 'new', clock_timestamp()); COMMIT";
+        client.batch_execute(announce).await.unwrap();
+        let settled = late.await.unwrap().unwrap();
+        assert!(matches!(&settled[..], [Settled::Fenced(_)]), "{level}: {settled:?}");
+    }
+}
+
+async fn client(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// Waits until a statement of this kind waits for a lock.
+async fn until_waiting(client: &Client, needle: &str) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'";
+    let mut tick = tokio::time::interval(Duration::from_millis(5));
+    let look = async {
+        while client.query_one(waiting, &[&needle]).await.unwrap().get::<_, i64>(0) == 0 {
+            tick.tick().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), look).await.expect("nobody waits");
+}
+
 /// One private server for everything that changes a server.
 #[tokio::test(flavor = "multi_thread")]
 async fn poolers_rights_and_encodings() {
@@ -162,9 +208,7 @@ async fn poolers_rights_and_encodings() {
     registry::uses_everything(&pooled, MIDNIGHT + 100 * DAY).await;
 
     // Somebody holds the row that all commits take: nobody waits for it for ever.
-    let (client, connection) =
-        tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = client(&server.url()).await;
     let lock = "BEGIN; SELECT FROM tenure.inbox_position FOR UPDATE";
     client.batch_execute(lock).await.unwrap();
     let waiting = commit_one_error(&pooled);

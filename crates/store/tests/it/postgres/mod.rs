@@ -3,6 +3,7 @@
 mod clock;
 mod fence;
 mod guard;
+mod isolation;
 mod locks;
 mod nonce;
 mod reconnect;
@@ -29,6 +30,8 @@ use crate::player::unique;
 pub struct Place {
     pub url: String,
     pub schema: String,
+    /// For the store's own connections, as a role or database would set it.
+    pub isolation: &'static str,
 }
 
 impl Place {
@@ -41,11 +44,16 @@ impl Place {
     }
 
     fn on(url: String) -> Self {
-        Self { url, schema: format!("it_{}_{}", std::process::id(), unique()) }
+        let schema = format!("it_{}_{}", std::process::id(), unique());
+        Self { url, schema, isolation: "" }
     }
 
     fn settings(&self) -> Settings {
-        let (url, schema) = (self.url.clone(), self.schema.clone());
+        let (mut url, schema) = (self.url.clone(), self.schema.clone());
+        if !self.isolation.is_empty() {
+            let level = self.isolation.replace(' ', "%5C%20");
+            url.push_str(&format!("?options=-c%20default_transaction_isolation%3D{level}"));
+        }
         Settings { url, schema, if_absent: IfAbsent::Create }
     }
 

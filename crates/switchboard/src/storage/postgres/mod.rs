@@ -20,7 +20,8 @@ use async_trait::async_trait;
 use tenure_core::{Code, StoreError};
 use tenure_store::IfAbsent;
 use tenure_store::beside::postgres::{
-    self as beside, Line, Parameter, is_direct, keep_plans_keyed, primary_only, target, within,
+    self as beside, Line, Parameter, is_direct, keep_plans_keyed, primary_only, read_committed,
+    target, within,
 };
 use tenure_store::beside::{History, Migration};
 use tokio_postgres::types::Type;
@@ -147,6 +148,7 @@ pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> Result<Postgr
         let detail = format!("the database's encoding is {encoding}; events need UTF8");
         return Err(StoreError::refused(Code::BadUrl, detail));
     }
+    read_committed(&mut target, &client).await?;
     beside::migrate(&mut client, schema, &HISTORY, if_absent).await?;
     drop(client);
     primary_only(&mut target);

@@ -11,6 +11,7 @@ DECLARE
     v_live boolean;
     v_saved bigint := 0;
 BEGIN
+    PERFORM tenure.check_isolation();
     -- Key share: keep-alives and other commits pass, a takeover does not (R12).
     PERFORM count(*) FROM (
         SELECT u.duty FROM unnest(p_duties) AS u(duty) ORDER BY u.duty COLLATE "C" OFFSET 0

@@ -16,6 +16,7 @@ DECLARE
     v_epoch bigint;
     v_last text;
 BEGIN
+    PERFORM tenure.check_isolation();
     -- A checkpoint that has lost its hold: a row to lock, which a claim would make, too.
     INSERT INTO tenure.hold (group_name, duty, epoch, instance, nonce, held)
     SELECT w.group_name, w.duty, 0, '', '00000000-0000-4000-8000-000000000000', false

@@ -18,6 +18,7 @@ DECLARE
     v_duties text[];
     v_floors bigint[];
 BEGIN
+    PERFORM tenure.check_isolation();
     SELECT left_count INTO v_mark FROM tenure.session
     WHERE group_name = p_group AND instance = p_instance AND nonce = p_nonce
         AND NOT ended AND NOT evicted AND expires_at > clock_timestamp();

@@ -8,6 +8,7 @@ LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 DECLARE
     v_freed bigint := 0;
 BEGIN
+    PERFORM tenure.check_isolation();
     -- Waits for effects that are running under these holds.
     PERFORM count(*) FROM (
         SELECT u.duty FROM unnest(p_duties) AS u(duty) ORDER BY u.duty COLLATE "C" OFFSET 0

@@ -28,6 +28,7 @@ CREATE OR REPLACE FUNCTION tenure.session_close(
     p_group text, p_instance text, p_nonce uuid, p_reason text
 ) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 BEGIN
+    PERFORM tenure.check_isolation();
     -- A closed session is seen by nobody before its holds are free: it is one transaction. Holds
     -- before sessions, as everywhere.
     PERFORM 1 FROM (
@@ -57,6 +58,7 @@ DECLARE
     v_row tenure.session%ROWTYPE;
     v_freed bigint := 0;
 BEGIN
+    PERFORM tenure.check_isolation();
     INSERT INTO tenure.session (
         group_name, instance, nonce, note, ttl, expires_at, ended, left_count
     ) VALUES (

@@ -45,6 +45,7 @@ DECLARE
     v_is_there boolean;
     v_spent boolean;
 BEGIN
+    PERFORM tenure.check_isolation();
     LOOP
         SELECT * INTO v_row FROM tenure.session
         WHERE group_name = p_group AND instance = p_instance FOR UPDATE;

@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION tenure.store_adopt(
 LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 #variable_conflict use_column
 BEGIN
+    PERFORM tenure.check_isolation();
     LOCK TABLE tenure.hold, tenure.session IN EXCLUSIVE MODE;
     SELECT count(*) INTO sessions FROM tenure.session
     WHERE NOT ended AND expires_at > clock_timestamp();
@@ -42,6 +43,7 @@ CREATE OR REPLACE FUNCTION tenure.store_retain(
 ) RETURNS void LANGUAGE plpgsql
 SET lock_timeout = '3s' SET enable_nestloop = off SET enable_seqscan = on AS $$
 BEGIN
+    PERFORM tenure.check_isolation();
     LOCK TABLE tenure.history IN SHARE ROW EXCLUSIVE MODE;
     IF p_slots <> (SELECT history_slots FROM tenure.store) THEN
         DELETE FROM tenure.history WHERE (group_name, duty, slot) IN (
