@@ -4,7 +4,7 @@ use clap::Subcommand;
 use serde_json::json;
 use tenure_core::store::{Adopt, Retention};
 use tenure_core::text::counted;
-use tenure_core::{Epoch, Store, StoreError};
+use tenure_core::{Code, Epoch, Store, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 
@@ -81,6 +81,20 @@ fn wall_clock_floor() -> Result<Epoch, StoreError> {
     Epoch::new(process::unix_micros())
 }
 
+/// A floor cannot be taken back, so none is set that only a mistake or a wrong clock can explain.
+async fn check_floor(store: &dyn Store, floor: Epoch) -> Result<(), StoreError> {
+    let now_ms = store.survey().await?.unix_ms.unwrap_or_else(process::unix_ms);
+    let last = now_ms.saturating_add(24 * 60 * 60 * 1000).saturating_mul(1000);
+    if floor.get() <= last {
+        return Ok(());
+    }
+    let detail = format!(
+        "floor {floor} is more than a day above the store's clock, {} in Unix microseconds",
+        now_ms.saturating_mul(1000)
+    );
+    Err(StoreError::refused(Code::BadInput, detail))
+}
+
 async fn adopt(
     store: &dyn Store,
     url: &StoreUrl,
@@ -89,6 +103,7 @@ async fn adopt(
     json: bool,
 ) -> Result<String, Failure> {
     let floor = floor.map_or_else(wall_clock_floor, Ok)?;
+    check_floor(store, floor).await?;
     if consent == Consent::Yes {
         // First: nobody is hurt by it, so the command can be given again if the rest fails.
         let inbox = adopt_inbox(url).await?;

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::budget::Share;
-use crate::storage::{Ended, Outcome, Settled, Standing, Storage, Submission};
+use crate::storage::{BadFence, Ended, Outcome, Settled, Standing, Storage, Submission};
 
 /// What one group holds at most, and how many wait.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,9 @@ pub enum Answer {
     /// For each of its events.
     Stored(Vec<Result<Outcome, Unstored>>),
     /// See [`Settled::Fenced`].
-    Fenced(Standing),
+    Fenced(Option<Standing>),
+    /// See [`Settled::BadFence`].
+    BadFence(BadFence),
     /// See [`Settled::TokenEnded`].
     TokenEnded(Ended),
 }
@@ -53,7 +55,9 @@ pub enum Unstored {
     /// The store refuses it for itself.
     Content,
     /// See [`Settled::Fenced`]: the hold was replaced after the events before it were stored.
-    Fenced(Standing),
+    Fenced(Option<Standing>),
+    /// See [`Settled::BadFence`], in the same way.
+    BadFence(BadFence),
     /// See [`Settled::TokenEnded`], in the same way.
     TokenEnded(Ended),
 }
@@ -276,6 +280,10 @@ impl Commit {
                         outcomes.extend(vec![Err(Unstored::Fenced(newest)); left]);
                         break;
                     }
+                    Some(Settled::BadFence(bad)) => {
+                        outcomes.extend(vec![Err(Unstored::BadFence(bad)); left]);
+                        break;
+                    }
                     Some(Settled::TokenEnded(ended)) => {
                         outcomes.extend(vec![Err(Unstored::TokenEnded(ended)); left]);
                         break;
@@ -304,6 +312,7 @@ impl From<Settled> for Answer {
         match settled {
             Settled::Stored(outcomes) => Self::Stored(outcomes.into_iter().map(Ok).collect()),
             Settled::Fenced(standing) => Self::Fenced(standing),
+            Settled::BadFence(bad) => Self::BadFence(bad),
             Settled::TokenEnded(ended) => Self::TokenEnded(ended),
         }
     }

@@ -3,9 +3,9 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 use tenure_core::{DutyKey, StoreError};
-use tenure_switchboard::storage::{Standing, Storage};
+use tenure_switchboard::storage::{KnownFence, Scope, Standing, Storage};
 
-use super::{at, not_there, operator, words};
+use super::{at, not_there, operator, scope_shown, scope_value, words};
 use crate::args::name;
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
@@ -16,12 +16,21 @@ const PAGE: usize = 1000;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List the newest epoch of each duty that submitted
+    /// List the newest epoch of each duty that submitted, by source
     List,
     /// Forget the newest epoch of a duty: the next submission sets it, whatever it is
     Reset {
         /// The duty, as it is printed: GROUP/ID
         duty: String,
+        /// Only at the source of this channel [default: at all sources]
+        #[arg(long, value_name = "NAME", requires = "provider", requires = "endpoint")]
+        channel: Option<String>,
+        /// Provider of that source
+        #[arg(long, value_name = "NAME", requires = "channel")]
+        provider: Option<String>,
+        /// Endpoint of that source
+        #[arg(long, value_name = "ID", requires = "channel")]
+        endpoint: Option<String>,
         /// Why, for the audit trail
         #[arg(long, value_name = "TEXT")]
         reason: String,
@@ -35,15 +44,21 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) enum Task {
     List,
-    Reset { duty: DutyKey, reason: String, dry_run: bool },
+    Reset { duty: DutyKey, source: Option<Scope>, reason: String, dry_run: bool },
 }
 
 impl Task {
     pub(crate) fn new(command: &Command) -> Result<Self, Failure> {
         Ok(match command {
             Command::List => Self::List,
-            Command::Reset { duty, reason, dry_run } => Self::Reset {
+            Command::Reset { duty, channel, provider, endpoint, reason, dry_run } => Self::Reset {
                 duty: name(duty, str::parse)?,
+                source: match (channel.clone(), provider.clone(), endpoint.clone()) {
+                    (Some(channel), Some(provider), Some(endpoint_identity)) => {
+                        Some(Scope { channel, provider, endpoint_identity })
+                    }
+                    _ => None,
+                },
                 reason: words("--reason", reason)?,
                 dry_run: *dry_run,
             },
@@ -54,79 +69,94 @@ impl Task {
 pub(super) async fn run(storage: &dyn Storage, task: Task, json: bool) -> Result<String, Failure> {
     match task {
         Task::List => list(storage, json).await,
-        Task::Reset { duty, reason, dry_run } => {
-            let duty = duty.to_string();
-            let was = match dry_run {
-                true => all(storage).await?.into_iter().find(|standing| standing.duty == duty),
-                false => storage.reset_fence(&duty, &operator(), &reason).await?,
+        Task::Reset { duty, source, reason, dry_run } => {
+            let (duty, source) = (duty.to_string(), source.as_ref());
+            let is_meant = |fence: &KnownFence| {
+                fence.newest.duty == duty && (source.is_none() || fence.source.as_ref() == source)
             };
-            let was = was.ok_or_else(|| not_there(&duty))?;
-            Ok(reset(&was, dry_run, json))
+            let was = match dry_run {
+                true => all(storage).await?.into_iter().filter(is_meant).collect(),
+                false => storage.reset_fence(&duty, source, &operator(), &reason).await?,
+            };
+            if was.is_empty() {
+                return Err(not_there(&duty));
+            }
+            Ok(reset(&duty, &was, dry_run, json))
         }
     }
 }
 
-async fn all(storage: &dyn Storage) -> Result<Vec<Standing>, StoreError> {
-    let mut standings: Vec<Standing> = Vec::new();
+async fn all(storage: &dyn Storage) -> Result<Vec<KnownFence>, StoreError> {
+    let mut fences: Vec<KnownFence> = Vec::new();
     loop {
-        let after = standings.last().map(|last| last.duty.clone()).unwrap_or_default();
-        let page = storage.fences(&after, PAGE).await?;
+        let after = fences.last().map(KnownFence::cursor).unwrap_or_default();
+        let page = storage.fences(None, &after, PAGE).await?;
         let is_last = page.len() < PAGE;
-        standings.extend(page);
+        fences.extend(page);
         if is_last {
-            return Ok(standings);
+            return Ok(fences);
         }
     }
 }
 
-const COLUMNS: [Column; 4] = [
+const COLUMNS: [Column; 5] = [
     Column("DUTY", Align::Left),
+    Column("SOURCE", Align::Left),
     Column("EPOCH", Align::Right),
     Column("INSTANCE", Align::Left),
     Column("SINCE", Align::Left),
 ];
 
 async fn list(storage: &dyn Storage, json: bool) -> Result<String, Failure> {
-    let standings = all(storage).await?;
+    let fences = all(storage).await?;
     if json {
-        let value = |standing: &Standing| {
-            json!({
-                "duty": standing.duty,
-                "epoch": standing.epoch.get(),
-                "instance": standing.instance,
-                "since": at(standing.updated_at),
-            })
-        };
-        let fences: Vec<Value> = standings.iter().map(value).collect();
+        let fences: Vec<Value> = fences.iter().map(value).collect();
         return Ok(document(&json!({ "fences": fences })));
     }
-    if standings.is_empty() {
+    if fences.is_empty() {
         to_stderr("nothing was submitted under a hold yet");
     }
-    let row = |standing: &Standing| {
-        let Standing { duty, epoch, instance, updated_at } = standing;
-        [shown(duty), epoch.to_string(), shown(instance), at(*updated_at)]
+    let row = |KnownFence { source, newest }: &KnownFence| {
+        let Standing { duty, epoch, instance, updated_at } = newest;
+        let source = source_shown(source.as_ref());
+        [shown(duty), source, epoch.to_string(), shown(instance), at(*updated_at)]
     };
-    Ok(lay_out(&COLUMNS, &standings.iter().map(row).collect::<Vec<_>>()))
+    Ok(lay_out(&COLUMNS, &fences.iter().map(row).collect::<Vec<_>>()))
 }
 
-fn reset(was: &Standing, dry_run: bool, json: bool) -> String {
-    let Standing { duty, epoch, instance, .. } = was;
+fn value(KnownFence { source, newest }: &KnownFence) -> Value {
+    json!({
+        "duty": newest.duty,
+        "source": scope_value(source.as_ref()),
+        "epoch": newest.epoch.get(),
+        "instance": newest.instance,
+        "since": at(newest.updated_at),
+    })
+}
+
+fn source_shown(source: Option<&Scope>) -> String {
+    source.map_or_else(|| "all".to_owned(), |source| scope_shown(Some(source)))
+}
+
+fn reset(duty: &str, was: &[KnownFence], dry_run: bool, json: bool) -> String {
     if json {
-        return document(&json!({
-            "dry_run": dry_run,
-            "duty": duty,
-            "was": { "epoch": epoch.get(), "instance": instance },
-        }));
+        let was: Vec<Value> = was.iter().map(value).collect();
+        return document(&json!({ "dry_run": dry_run, "duty": duty, "was": was }));
     }
     if dry_run {
         to_stderr("a dry run: nothing was changed");
     }
     let did = if dry_run { "would be forgotten" } else { "is forgotten" };
+    let line = |KnownFence { source, newest }: &KnownFence| {
+        let (source, instance) = (source_shown(source.as_ref()), shown(&newest.instance));
+        let epoch = newest.epoch;
+        format!(
+            "the fence of {} ({source}) {did}: it was epoch {epoch} of {instance}\n",
+            shown(duty)
+        )
+    };
+    let lines: String = was.iter().map(line).collect();
     format!(
-        "the fence of {} {did}: it was epoch {epoch} of {}\n\
-         the next submission under this duty sets it anew, also one of an older holder\n",
-        shown(duty),
-        shown(instance)
+        "{lines}the next submission under this duty sets it anew, also one of an older holder\n"
     )
 }

@@ -253,16 +253,15 @@ fn a_fence_is_listed_and_forgotten() {
     let listed = place.run(&["fence", "list"]);
     let duty = "mail%2Fx/in%20box";
     let line = listed.stdout.lines().nth(1).unwrap();
-    assert_eq!(line.split_whitespace().take(3).collect::<Vec<_>>(), [duty, "7", "api-1"]);
+    assert_eq!(line.split_whitespace().take(4).collect::<Vec<_>>(), [duty, "all", "7", "api-1"]);
 
     let reset = ["fence", "reset", duty, "--reason", "the store was made anew", "--json"];
-    let expected = |dry_run: bool| {
-        let was = json!({ "epoch": 7, "instance": "api-1" });
-        json!({ "dry_run": dry_run, "duty": duty, "was": was })
-    };
     let dry = place.run(&[&reset[..], &["--dry-run"]].concat()).json();
-    assert_eq!(dry, expected(true));
-    assert_eq!(place.run(&reset).json(), expected(false));
+    let done = place.run(&reset).json();
+    assert_eq!((&dry["dry_run"], &done["dry_run"]), (&json!(true), &json!(false)));
+    assert_eq!((&done["duty"], &done["was"]), (&json!(duty), &dry["was"]));
+    let was = &done["was"][0];
+    assert_eq!((&was["epoch"], &was["instance"]), (&json!(7), &json!("api-1")), "{done}");
     for more in [&[][..], &["--dry-run"]] {
         place.run(&[&["fence", "reset", duty, "--reason", "x"], more].concat()).refused("SW002");
     }

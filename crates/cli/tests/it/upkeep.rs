@@ -217,8 +217,13 @@ fn a_floor_can_be_given() {
     // What the store finds counts as well.
     let done = tenure.run(&["store", "adopt", "--yes", "--json", "--floor", "0"]).json();
     assert_eq!(done["floor"], 41);
-    let last = "9007199254740991";
-    tenure.run(&["store", "adopt", "--yes", "--floor", last]).refused("ST017");
+    for consent in ["--yes", "--dry-run"] {
+        let ran = tenure.run(&["store", "adopt", consent, "--floor", "9007199254740991"]);
+        ran.refused("ST011");
+        assert!(ran.stderr.contains("more than a day above the store's clock"), "{ran:?}");
+    }
+    let done = tenure.run(&["store", "adopt", "--yes", "--json", "--floor", "0"]).json();
+    assert_eq!(done["floor"], 41);
     tenure.run(&["store", "adopt", "--yes", "--floor", "9007199254740992"]).refused("ST011");
 }
 

@@ -14,7 +14,7 @@ use tenure_wire::ingest::Cursor;
 
 use super::outgoing::Outgoing;
 use crate::commit::Trouble;
-use crate::storage::{Diverged, Ended, Fence, Standing};
+use crate::storage::{BadFence, Diverged, Ended, Fence, MOST_FENCES, Standing};
 
 /// What goes back.
 pub(crate) type Answer = Response<Outgoing>;
@@ -116,16 +116,38 @@ impl Refusal {
         Self::new(408, "timeout", "the body did not come in time").closing()
     }
 
-    pub(crate) fn fenced(fence: Option<&Fence>, newest: &Standing) -> Refused {
+    /// `newest` where it is the caller's own fence.
+    pub(crate) fn fenced(fence: Option<&Fence>, newest: Option<&Standing>) -> Refused {
         let message = "a newer hold of this duty was seen; this was not stored";
-        let mut refusal = Self::new(409, "fenced", message).with("duty", newest.duty.as_str());
+        let mut refusal = Self::new(409, "fenced", message);
         if let Some(fence) = fence {
+            refusal = refusal.with("duty", fence.duty.to_string());
             refusal = refusal.with("epoch", fence.epoch.get());
             refusal = refusal.with("instance", fence.instance.as_str());
         }
+        if let Some(newest) = newest {
+            refusal = refusal.with("newest_epoch", newest.epoch.get());
+            refusal = refusal.with("newest_instance", newest.instance.as_str());
+        }
         refusal
-            .with("newest_epoch", newest.epoch.get())
-            .with("newest_instance", newest.instance.as_str())
+    }
+
+    pub(crate) fn bad_fence(bad: BadFence) -> Refused {
+        match bad {
+            BadFence::EpochAhead => {
+                let message = "Tenure-Epoch is more than a day above the store's clock in Unix \
+                    microseconds: no store grants such an epoch; nothing was stored";
+                Self::new(403, "epoch_ahead", message)
+            }
+            BadFence::TooMany => {
+                let message = format!(
+                    "this source has submitted under {MOST_FENCES} duties, and no more are \
+                     remembered; nothing was stored. Reset those that are gone: `tenure fence \
+                     list`, `tenure fence reset`"
+                );
+                Self::new(403, "too_many_fences", message)
+            }
+        }
     }
 
     pub(crate) fn conflict(message: impl Into<Cow<'static, str>>) -> Refused {

@@ -7,25 +7,28 @@ use serde_json::{Value, json};
 use tenure_core::DutyKey;
 
 use super::answer::{Answer, Refusal, Refused, json_value};
-use super::letters::{LONGEST_REASON, SMALL, check, parsed, sound};
+use super::letters::{LONGEST_REASON, SMALL, Source, check, parsed, sound};
 use super::{Asked, State, body, content, time};
+use crate::access::Caller;
+use crate::storage::{KnownFence, Scope};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reset {
     duty: String,
+    source: Option<Source>,
     reason: String,
 }
 
 impl Asked<'_> {
     /// `GET /api/switchboard/fences`.
     pub(super) async fn fences(self) -> Result<Answer, Refused> {
-        self.reader().await?;
+        let caller = self.reader().await?;
         let mut query = self.query()?;
         let after = query.text("after").unwrap_or_default();
         let limit = query.number("limit", (1, 1000))?.unwrap_or(100);
         query.end()?;
-        let answer = list(self.state, &after, limit).await?;
+        let answer = list(self.state, &caller, &after, limit).await?;
         Ok(json_value(StatusCode::OK, &answer))
     }
 
@@ -43,30 +46,40 @@ impl Asked<'_> {
         }
         sound("reset request", wrong)?;
         let by = caller.recorded();
-        let was = self.state.storage.reset_fence(&asked.duty, by, &asked.reason).await?;
-        let Some(was) = was else {
+        let source = asked.source.map(Scope::from);
+        let storage = &self.state.storage;
+        let was = storage.reset_fence(&asked.duty, source.as_ref(), by, &asked.reason).await?;
+        if was.is_empty() {
             return Err(Refusal::not_found("no hold of this duty was seen"));
-        };
-        let answer = json!({
-            "duty": was.duty,
-            "was": { "epoch": was.epoch.get(), "instance": was.instance },
-        });
+        }
+        let was: Vec<Value> = was.iter().map(fence).collect();
+        let answer = json!({ "duty": asked.duty, "was": was });
         Ok(json_value(StatusCode::OK, &answer))
     }
 }
 
-/// What is known of duties' holds, by name, after the duty `after`.
-pub(crate) async fn list(state: &State, after: &str, limit: usize) -> Result<Value, Refused> {
-    let found = state.storage.fences(after, limit).await?;
-    let next = found.last().filter(|_| found.len() == limit).map(|last| last.duty.clone());
-    let data = found.iter().map(|standing| {
+/// What is known of duties' holds, by name, as far as the caller may read it.
+async fn list(state: &State, caller: &Caller, after: &str, limit: usize) -> Result<Value, Refused> {
+    let found = state.storage.fences(caller.reads_only(), after, limit).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(KnownFence::cursor);
+    let data: Vec<Value> = found.iter().map(fence).collect();
+    Ok(json!({ "data": data, "meta": { "next_after": next } }))
+}
+
+fn fence(known: &KnownFence) -> Value {
+    let KnownFence { source, newest } = known;
+    let source = source.as_ref().map(|source| {
         json!({
-            "duty": standing.duty,
-            "epoch": standing.epoch.get(),
-            "instance": standing.instance,
-            "updated_at": time(standing.updated_at),
+            "channel": source.channel,
+            "provider": source.provider,
+            "endpoint_identity": source.endpoint_identity,
         })
     });
-    let data = Value::Array(data.collect());
-    Ok(json!({ "data": data, "meta": { "next_after": next } }))
+    json!({
+        "duty": newest.duty,
+        "source": source,
+        "epoch": newest.epoch.get(),
+        "instance": newest.instance,
+        "updated_at": time(newest.updated_at),
+    })
 }

@@ -93,7 +93,8 @@ pub(super) fn refused(state: &State, caller: &Caller, refusal: &Refusal, events:
 pub(super) fn unstored(fence: Option<&Fence>, why: &Unstored) -> Refused {
     match why {
         Unstored::Content => Refusal::unstorable(),
-        Unstored::Fenced(newest) => Refusal::fenced(fence, newest),
+        Unstored::Fenced(newest) => Refusal::fenced(fence, newest.as_ref()),
+        Unstored::BadFence(bad) => Refusal::bad_fence(*bad),
         Unstored::TokenEnded(ended) => Refusal::token_ended(*ended),
     }
 }
@@ -113,8 +114,9 @@ pub(super) async fn submit(
         }
         Ok(commit::Answer::Fenced(newest)) => {
             state.metrics.fenced.add(1);
-            Err(Refusal::fenced(fence.as_ref(), &newest))
+            Err(Refusal::fenced(fence.as_ref(), newest.as_ref()))
         }
+        Ok(commit::Answer::BadFence(bad)) => Err(Refusal::bad_fence(bad)),
         Ok(commit::Answer::TokenEnded(ended)) => {
             state.access.ended(caller.token_id());
             state.metrics.auth_failures.add(1);

@@ -17,7 +17,7 @@ use super::ingest::{LARGEST, error, invalid_envelope, refused, submit};
 use super::{Asked, body, content, time};
 use crate::access::{Caller, Need};
 use crate::storage::{
-    DeadLetter, DeadQuery, Item, KeptLetter, Posted, Resolve, Resolved, Submission,
+    DeadLetter, DeadQuery, Item, KeptLetter, Posted, Resolve, Resolved, Scope, Submission,
 };
 use crate::token::Role;
 
@@ -53,10 +53,16 @@ struct Letter<'a> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Source {
+pub(super) struct Source {
     channel: String,
     provider: String,
     endpoint_identity: String,
+}
+
+impl From<Source> for Scope {
+    fn from(Source { channel, provider, endpoint_identity }: Source) -> Self {
+        Self { channel, provider, endpoint_identity }
+    }
 }
 
 #[derive(Deserialize)]
@@ -97,8 +103,9 @@ impl Asked<'_> {
             }
             Posted::Fenced(newest) => {
                 self.state.metrics.fenced.add(1);
-                Err(Refusal::fenced(fence.as_ref(), &newest))
+                Err(Refusal::fenced(fence.as_ref(), newest.as_ref()))
             }
+            Posted::BadFence(bad) => Err(Refusal::bad_fence(bad)),
             Posted::TokenEnded(ended) => {
                 self.state.access.ended(caller.token_id());
                 Err(Refusal::token_ended(ended))

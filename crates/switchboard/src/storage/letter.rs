@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{Ended, Standing};
+use super::{BadFence, Ended, Standing};
 
 /// What a connector gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,9 @@ pub enum Posted {
         duplicate: bool,
     },
     /// As for submissions.
-    Fenced(Standing),
+    Fenced(Option<Standing>),
+    /// As for submissions.
+    BadFence(BadFence),
     /// As for submissions.
     TokenEnded(Ended),
 }

@@ -77,8 +77,11 @@ pub struct Fence {
 pub enum Settled {
     /// In the order of its items.
     Stored(Vec<Outcome>),
-    /// A newer hold was seen, or the same epoch by another instance: nothing was stored.
-    Fenced(Standing),
+    /// A newer hold was seen, or the same epoch by another instance: nothing was stored. `None`
+    /// where that hold was seen outside the token's source, which the token must not learn of.
+    Fenced(Option<Standing>),
+    /// Its fence cannot be remembered: nothing was stored.
+    BadFence(BadFence),
     /// The token was revoked or has expired since it was looked at: nothing was stored.
     TokenEnded(Ended),
 }
@@ -92,6 +95,52 @@ pub struct Outcome {
     pub duplicate: bool,
     /// Whether it was seen with another payload.
     pub reused: bool,
+}
+
+/// Why a fence cannot be remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadFence {
+    /// The epoch is more than a day above the Unix microseconds of the store: no store grants it.
+    EpochAhead,
+    /// The source has [`MOST_FENCES`] already.
+    TooMany,
+}
+
+/// The most fences of a source. The statements for PostgreSQL say the same.
+pub const MOST_FENCES: i64 = 10_000;
+
+/// A fence, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownFence {
+    /// The source that it holds for; `None` for every source.
+    pub source: Option<Scope>,
+    /// The newest hold.
+    pub newest: Standing,
+}
+
+impl KnownFence {
+    fn new([channel, provider, endpoint_identity]: [String; 3], newest: Standing) -> Self {
+        let source = Scope { channel, provider, endpoint_identity };
+        Self { source: (!source.channel.is_empty()).then_some(source), newest }
+    }
+
+    /// Its place in the list. Neither duties, as they are printed, nor channels and providers have
+    /// spaces.
+    pub fn cursor(&self) -> String {
+        let duty = &self.newest.duty;
+        match &self.source {
+            None => duty.clone(),
+            Some(Scope { channel, provider, endpoint_identity }) => {
+                format!("{duty} {channel} {provider} {endpoint_identity}")
+            }
+        }
+    }
+}
+
+/// Duty, channel, provider and endpoint of a [`KnownFence::cursor`].
+fn of_cursor(cursor: &str) -> [&str; 4] {
+    let mut parts = cursor.splitn(4, ' ');
+    std::array::from_fn(|_| parts.next().unwrap_or_default())
 }
 
 /// What is known of a duty's holds.
@@ -173,7 +222,8 @@ pub struct Tick {
 ///    replica, gets the first one's id, and the payload is compared with the first one's.
 /// 3. A submission whose fence is older than the newest seen of its duty, or has the same epoch and
 ///    another instance, is `Fenced` and stores nothing (R11). Of one group the newest counts
-///    first. A fence that passes is remembered, also without items.
+///    first. A fence that passes is remembered, also without items. It is the fence of the token's
+///    source alone; one without a token holds for every source.
 /// 4. A submission whose token has ended stores nothing, and its fence is not remembered.
 /// 5. Positions are given in the order of commits; within a submission in the order of its items.
 ///    Each is one more than the one before, unless a new incarnation has begun. Nothing ever
@@ -206,15 +256,23 @@ pub trait Storage: Registry + Replicas {
     /// Takes the inbox over after a restore and notes it: the position above which it goes on.
     async fn adopt(&self, by: &str) -> Result<i64, StoreError>;
 
-    /// What is known of every duty, by name; at most `limit` after the duty `after`.
-    async fn fences(&self, after: &str, limit: usize) -> Result<Vec<Standing>, StoreError>;
-    /// Forgets the fence of a duty and notes who did it; `None` when there was none.
+    /// What is known of duties, by name, of one source or of all; at most `limit` after the fence
+    /// of this [`KnownFence::cursor`], or from the start.
+    async fn fences(
+        &self,
+        of: Option<&Scope>,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<KnownFence>, StoreError>;
+    /// Forgets the fences of a duty, at one source or at all, notes who did it, and says what they
+    /// were.
     async fn reset_fence(
         &self,
         duty: &str,
+        source: Option<&Scope>,
         by: &str,
         reason: &str,
-    ) -> Result<Option<Standing>, StoreError>;
+    ) -> Result<Vec<KnownFence>, StoreError>;
 
     /// Keeps a dead letter, once. Fence and token as for submissions.
     async fn post_letter(

@@ -34,7 +34,7 @@ pub struct Token {
 }
 
 /// A source: channel, provider and endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scope {
     /// `source.channel`.
     pub channel: String,

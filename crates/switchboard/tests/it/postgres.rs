@@ -18,7 +18,8 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::place::Place;
 use crate::storage::kit::{
-    commit_one, event, fence, held, inbox, letter, make_token, positions, read_page, sent, stored,
+    commit_one, event, fence, held, inbox, is_fenced, letter, make_token, positions, read_page,
+    sent, stored,
     with_token,
 };
 use crate::storage::told::{DAY, MIDNIGHT};
@@ -153,6 +154,25 @@ async fn a_stale_holder_is_fenced_under_any_default_isolation() {
     }
 }
 
+/// A fence from before sources still keeps a stale holder out.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_keeps_every_fence() {
+    let Some(url) = testkit::service(testkit::TEST_POSTGRES) else { return };
+    let schema = format!("switchboard_old_{}", std::process::id());
+    let script = postgres::script(&schema).unwrap();
+    let before = script.split("-- 0006 fences").next().unwrap();
+    let seen = format!(
+        "INSERT INTO {schema}.ingest_fence VALUES ('telegram/bot', 7, 'new', clock_timestamp())"
+    );
+    let client = client(&url).await;
+    client.batch_execute(&format!("{before} {seen}; COMMIT")).await.unwrap();
+    let storage = postgres::open(&url, &schema, IfAbsent::Refuse).await.unwrap();
+    let storage: Arc<dyn Storage> = Arc::new(storage);
+    let stale = held(fence("bot", 6, "old"), &["a"]);
+    is_fenced(&commit_one(&storage, stale).await, 7, "new");
+    client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
+}
+
 async fn client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -234,8 +254,10 @@ async fn uses_everything(storage: &Arc<dyn Storage>, name: &str) {
         let settled = commit_one(storage, submission).await;
         assert!(matches!(settled, Settled::Stored(_)), "{settled:?}");
     }
-    let older = commit_one(storage, held(fence(name, 0, "one"), &["x"])).await;
-    assert!(matches!(older, Settled::Fenced(_)), "{older:?}");
+    for (epoch, passes) in [(1, true), (0, false)] {
+        let settled = commit_one(storage, held(fence(name, epoch, "one"), &["x"])).await;
+        assert_eq!(matches!(settled, Settled::Stored(_)), passes, "{settled:?}");
+    }
     let letter = letter(name);
     storage.post_letter(&letter, Some(&fence(name, 1, "one")), Some(&token)).await.unwrap();
     assert!(storage.letter(letter.id).await.unwrap().is_some());
@@ -268,9 +290,8 @@ async fn uses_everything(storage: &Arc<dyn Storage>, name: &str) {
     assert_eq!(storage.audit(Some(&token), 9).await.unwrap().len(), 2);
     let message = inbox(storage).await.pop().unwrap();
     storage.message(message.request_id).await.unwrap();
-    assert!(
-        storage.reset_fence(&format!("telegram/{name}"), "me", "wrong").await.unwrap().is_some()
-    );
+    let was = storage.reset_fence(&format!("telegram/{name}"), None, "me", "wrong").await.unwrap();
+    assert_eq!(was.len(), 2, "with the token, and without one");
     storage
         .prune(tenure_switchboard::storage::Keep { bodies: i64::MAX, keys: i64::MAX })
         .await

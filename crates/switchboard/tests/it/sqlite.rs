@@ -109,3 +109,20 @@ async fn the_log_does_not_grow_for_ever() {
         number += 200;
     }
 }
+
+/// A fence from before sources still keeps a stale holder out.
+#[tokio::test]
+async fn an_update_keeps_every_fence() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("tenure.db");
+    let script = storage::sqlite::script();
+    let before = script.split("-- 0006 fences").next().unwrap();
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(&format!("{before} COMMIT")).unwrap();
+    let seen = "INSERT INTO ingest_fence VALUES ('telegram/bot', 7, 'new', 1)";
+    old.execute_batch(seen).unwrap();
+    drop(old);
+    let storage = storage::open(&url(&path), IfAbsent::Refuse).await.unwrap();
+    let stale = kit::held(kit::fence("bot", 6, "old"), &["a"]);
+    kit::is_fenced(&kit::commit_one(&storage, stale).await, 7, "new");
+}

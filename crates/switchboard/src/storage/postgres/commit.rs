@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::value::{column, from_micros, index, to_micros};
 use super::{Parameter, Postgres};
-use crate::storage::{Ended, Fence, Item, Outcome, Settled, Standing, Submission};
+use crate::storage::{BadFence, Ended, Fence, Item, Outcome, Settled, Standing, Submission};
 
 impl Postgres {
     pub(super) async fn commit_group(
@@ -150,7 +150,8 @@ fn rounds(group: &[Submission]) -> Vec<i32> {
 
 /// Why a gate stays closed.
 pub(super) enum Closed {
-    Fenced(Standing),
+    Fenced(Option<Standing>),
+    Bad(BadFence),
     Ended(Ended),
 }
 
@@ -164,12 +165,15 @@ pub(super) fn closed(
         "gone" => Closed::Ended(Ended::Gone),
         "revoked" => Closed::Ended(Ended::Revoked),
         "expired" => Closed::Ended(Ended::Expired),
-        "fenced" => Closed::Fenced(Standing {
+        "ahead" => Closed::Bad(BadFence::EpochAhead),
+        "full" => Closed::Bad(BadFence::TooMany),
+        "fenced_by_all" => Closed::Fenced(None),
+        "fenced" => Closed::Fenced(Some(Standing {
             duty: duty.unwrap_or_default().to_owned(),
             epoch: Epoch::from_i64(column(row, 2)?)?,
             instance: column(row, 3)?,
             updated_at: to_micros(column(row, 4)?),
-        }),
+        })),
         _ => return Ok(None),
     }))
 }
@@ -178,6 +182,7 @@ impl From<Closed> for Settled {
     fn from(closed: Closed) -> Self {
         match closed {
             Closed::Fenced(standing) => Self::Fenced(standing),
+            Closed::Bad(bad) => Self::BadFence(bad),
             Closed::Ended(ended) => Self::TokenEnded(ended),
         }
     }

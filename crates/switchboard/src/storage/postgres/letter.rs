@@ -11,7 +11,8 @@ use super::commit::{Closed, closed};
 use super::value::{column, count, missing, to_micros};
 use super::{Parameter, Postgres};
 use crate::storage::{
-    DeadLetter, DeadQuery, Fence, KeptLetter, Posted, Resolve, Resolved, Standing,
+    DeadLetter, DeadQuery, Fence, KeptLetter, KnownFence, Posted, Resolve, Resolved, Scope,
+    Standing, of_cursor,
 };
 
 impl Postgres {
@@ -88,29 +89,43 @@ impl Postgres {
 
     pub(super) async fn list_fences(
         &self,
+        of: Option<&Scope>,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<Standing>, StoreError> {
+    ) -> Result<Vec<KnownFence>, StoreError> {
         let limit = count(limit);
-        let parameters: [Parameter<'_>; 2] = [(&after, Type::TEXT), (&limit, Type::INT8)];
-        self.data
-            .query(&self.statements.fence_list, &parameters)
-            .await?
-            .iter()
-            .map(standing)
-            .collect()
+        let [duty, channel, provider, endpoint] = of_cursor(after);
+        let parameters: [Parameter<'_>; 8] = [
+            (&duty, Type::TEXT),
+            (&channel, Type::TEXT),
+            (&provider, Type::TEXT),
+            (&endpoint, Type::TEXT),
+            (&limit, Type::INT8),
+            (&of.map(|source| &source.channel), Type::TEXT),
+            (&of.map(|source| &source.provider), Type::TEXT),
+            (&of.map(|source| &source.endpoint_identity), Type::TEXT),
+        ];
+        let rows = self.data.query(&self.statements.fence_list, &parameters).await?;
+        rows.iter().map(known_fence).collect()
     }
 
     pub(super) async fn forget_fence(
         &self,
         duty: &str,
+        source: Option<&Scope>,
         by: &str,
         reason: &str,
-    ) -> Result<Option<Standing>, StoreError> {
-        let parameters: [Parameter<'_>; 3] =
-            [(&duty, Type::TEXT), (&by, Type::TEXT), (&reason, Type::TEXT)];
+    ) -> Result<Vec<KnownFence>, StoreError> {
+        let parameters: [Parameter<'_>; 6] = [
+            (&duty, Type::TEXT),
+            (&source.map(|source| &source.channel), Type::TEXT),
+            (&source.map(|source| &source.provider), Type::TEXT),
+            (&source.map(|source| &source.endpoint_identity), Type::TEXT),
+            (&by, Type::TEXT),
+            (&reason, Type::TEXT),
+        ];
         let rows = self.data.query(&self.statements.fence_reset, &parameters).await?;
-        rows.first().map(standing).transpose().map_err(StoreError::or_happened)
+        rows.iter().map(known_fence).collect::<Result<_, _>>().map_err(StoreError::or_happened)
     }
 }
 
@@ -122,17 +137,19 @@ fn posted(row: &Row, duty: Option<&str>) -> Result<Posted, StoreError> {
     let odd = || StoreError::unknown(Code::Damaged, format!("letter_post answered {verdict:?}"));
     Ok(match closed(row, verdict, duty)?.ok_or_else(odd)? {
         Closed::Fenced(standing) => Posted::Fenced(standing),
+        Closed::Bad(bad) => Posted::BadFence(bad),
         Closed::Ended(ended) => Posted::TokenEnded(ended),
     })
 }
 
-fn standing(row: &Row) -> Result<Standing, StoreError> {
-    Ok(Standing {
+fn known_fence(row: &Row) -> Result<KnownFence, StoreError> {
+    let newest = Standing {
         duty: column(row, 0)?,
-        epoch: Epoch::from_i64(column(row, 1)?)?,
-        instance: column(row, 2)?,
-        updated_at: to_micros(column(row, 3)?),
-    })
+        epoch: Epoch::from_i64(column(row, 4)?)?,
+        instance: column(row, 5)?,
+        updated_at: to_micros(column(row, 6)?),
+    };
+    Ok(KnownFence::new([column(row, 1)?, column(row, 2)?, column(row, 3)?], newest))
 }
 
 fn kept(row: &Row) -> Result<KeptLetter, StoreError> {

@@ -29,8 +29,8 @@ use uuid::Uuid;
 
 use super::{
     Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxQuery, InboxRead, Keep,
-    KeptLetter, Measured, NewToken, Posted, Pruned, Resolve, Resolved, Settled, Standing, Storage,
-    Submission, Tick, Token, TokenAudit, Usage, When,
+    KeptLetter, KnownFence, Measured, NewToken, Posted, Pruned, Resolve, Resolved, Scope, Settled,
+    Storage, Submission, Tick, Token, TokenAudit, Usage, When,
 };
 use statements::Statements;
 use value::{column, missing};
@@ -61,8 +61,14 @@ const HISTORY: History = History {
         Migration {
             number: 5,
             name: "heartbeats",
+            sql: include_str!("migrations/0005_heartbeats.sql"),
+        },
+        Migration {
+            number: 6,
+            name: "fences",
             sql: concat!(
-                include_str!("migrations/0005_heartbeats.sql"),
+                include_str!("migrations/0006_fences.sql"),
+                include_str!("sql/routine/isolation.sql"),
                 include_str!("sql/routine/switchboard_clock.sql"),
                 include_str!("sql/routine/ingest_gate.sql"),
                 include_str!("sql/routine/inbox_jump.sql"),
@@ -207,17 +213,23 @@ impl Storage for Postgres {
         self.adopt_inbox(by).await
     }
 
-    async fn fences(&self, after: &str, limit: usize) -> Result<Vec<Standing>, StoreError> {
-        self.list_fences(after, limit).await
+    async fn fences(
+        &self,
+        of: Option<&Scope>,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<KnownFence>, StoreError> {
+        self.list_fences(of, after, limit).await
     }
 
     async fn reset_fence(
         &self,
         duty: &str,
+        source: Option<&Scope>,
         by: &str,
         reason: &str,
-    ) -> Result<Option<Standing>, StoreError> {
-        self.forget_fence(duty, by, reason).await
+    ) -> Result<Vec<KnownFence>, StoreError> {
+        self.forget_fence(duty, source, by, reason).await
     }
 
     async fn post_letter(

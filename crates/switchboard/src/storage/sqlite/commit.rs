@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::types::Type;
-use rusqlite::{Connection, Error, Row};
-use tenure_core::Epoch;
+use rusqlite::{Connection, Row};
 use tenure_wire::ingest::Event;
 use uuid::Uuid;
 
-use super::super::{Ended, Fence, Outcome, Settled, Standing, Submission};
-use super::{all, clock, count_of, execute, first, inbox, token};
+use super::super::{Ended, Outcome, Settled, Submission};
+use super::fence::{Closed, Gates};
+use super::{clock, execute, first, inbox, token};
 
 /// What was observed less than this before is the same, if its content is.
 const HOUR: i64 = 3_600_000_000;
@@ -24,7 +23,8 @@ pub(super) fn commit(
         sent.token_id.as_deref().and_then(|token_id| ended.get(token_id).copied().flatten())
     };
     let counted = group.iter().filter(|sent| ended(sent).is_none());
-    let standings = raise(db, counted.filter_map(|sent| sent.fence.as_ref()), now)?;
+    let fences = counted.filter_map(|sent| Some((sent.token_id.as_deref(), sent.fence.as_ref()?)));
+    let gates = Gates::raise(db, fences, now)?;
     let stamp = clock::stamp(db, now)?;
     let bounds = inbox::bounds(db)?;
     let first = bounds.last.max(bounds.floor);
@@ -33,8 +33,11 @@ pub(super) fn commit(
     for sent in group {
         settled.push(if let Some(ended) = ended(sent) {
             Settled::TokenEnded(ended)
-        } else if let Some(standing) = fenced(&standings, sent.fence.as_ref()) {
-            Settled::Fenced(standing)
+        } else if let Some(closed) = gates.closed(sent.token_id.as_deref(), sent.fence.as_ref()) {
+            match closed {
+                Closed::Fenced(newest) => Settled::Fenced(newest),
+                Closed::Bad(bad) => Settled::BadFence(bad),
+            }
         } else {
             Settled::Stored(store(db, sent, &mut last, stamp)?)
         });
@@ -60,52 +63,6 @@ pub(super) fn ended<'a>(
         }
     }
     Ok(states)
-}
-
-/// Remembers the newest hold of every duty that is named, and says which it is. At the same epoch
-/// the one that was known stays, or else the first one.
-pub(super) fn raise<'a>(
-    db: &Connection,
-    fences: impl Iterator<Item = &'a Fence>,
-    now: i64,
-) -> rusqlite::Result<BTreeMap<String, Standing>> {
-    let mut newest: BTreeMap<String, (Standing, bool)> = BTreeMap::new();
-    for fence in fences {
-        let duty = fence.duty.to_string();
-        let new = || Standing {
-            duty: duty.clone(),
-            epoch: fence.epoch,
-            instance: fence.instance.as_str().to_owned(),
-            updated_at: now,
-        };
-        if !newest.contains_key(&duty) {
-            let known = standing_of(db, &duty)?;
-            let is_new = known.is_none();
-            newest.insert(duty.clone(), (known.unwrap_or_else(new), is_new));
-        }
-        match newest.get_mut(&duty) {
-            Some(known) if known.0.epoch < fence.epoch => *known = (new(), true),
-            _ => {}
-        }
-    }
-    let keep = "INSERT INTO ingest_fence (duty, epoch, instance, updated_at)
-        VALUES (?1, ?2, ?3, ?4) ON CONFLICT (duty) DO UPDATE SET
-            epoch = excluded.epoch, instance = excluded.instance, updated_at = excluded.updated_at";
-    for (it, _) in newest.values().filter(|(_, is_new)| *is_new) {
-        execute(db, keep, (&it.duty, it.epoch.as_i64(), &it.instance, it.updated_at))?;
-    }
-    Ok(newest.into_iter().map(|(duty, (standing, _))| (duty, standing)).collect())
-}
-
-/// What stands in the way of a fence.
-pub(super) fn fenced(
-    standings: &BTreeMap<String, Standing>,
-    fence: Option<&Fence>,
-) -> Option<Standing> {
-    let fence = fence?;
-    let standing = standings.get(&fence.duty.to_string())?;
-    let stands = (standing.epoch, standing.instance.as_str());
-    ((fence.epoch, fence.instance.as_str()) != stands).then(|| standing.clone())
 }
 
 fn store(
@@ -164,40 +121,4 @@ fn key(db: &Connection, request_id: Uuid, event: &Event, now: i64) -> rusqlite::
 /// An id that is kept as its 16 bytes.
 pub(super) fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
     row.get(column).map(Uuid::from_bytes)
-}
-
-fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
-    let epoch = Epoch::from_i64(row.get(1)?)
-        .map_err(|error| Error::FromSqlConversionFailure(1, Type::Integer, error.into()))?;
-    Ok(Standing { duty: row.get(0)?, epoch, instance: row.get(2)?, updated_at: row.get(3)? })
-}
-
-fn standing_of(db: &Connection, duty: &str) -> rusqlite::Result<Option<Standing>> {
-    let sql = "SELECT duty, epoch, instance, updated_at FROM ingest_fence WHERE duty = ?1";
-    first(db, sql, [duty], standing)
-}
-
-pub(super) fn fences(
-    db: &Connection,
-    after: &str,
-    limit: usize,
-) -> rusqlite::Result<Vec<Standing>> {
-    let sql = "SELECT duty, epoch, instance, updated_at FROM ingest_fence
-        WHERE duty > ?1 ORDER BY duty LIMIT ?2";
-    all(db, sql, (after, count_of(limit)), standing)
-}
-
-pub(super) fn reset_fence(
-    db: &Connection,
-    duty: &str,
-    by: &str,
-    reason: &str,
-    now: i64,
-) -> rusqlite::Result<Option<Standing>> {
-    let Some(was) = standing_of(db, duty)? else { return Ok(None) };
-    execute(db, "DELETE FROM ingest_fence WHERE duty = ?1", [duty])?;
-    let metadata = serde_json::json!({ "epoch": was.epoch.get(), "instance": was.instance });
-    let entry = token::Entry { token_id: duty, action: "fence_reset", by, reason, metadata };
-    token::record(db, &entry, now)?;
-    Ok(Some(was))
 }

@@ -5,7 +5,8 @@ use rusqlite::{Connection, Row, params_from_iter};
 use uuid::Uuid;
 
 use super::super::{DeadLetter, DeadQuery, Fence, KeptLetter, Posted, Resolve, Resolved};
-use super::commit::{fenced, raise, uuid};
+use super::commit::uuid;
+use super::fence::{Closed, Gates};
 use super::{all, clock, count_of, execute, first, token};
 
 const COLUMNS: &str = "id, digest, source_channel, source_provider, source_endpoint_identity,
@@ -23,9 +24,11 @@ pub(super) fn post(
     if let Some(ended) = ended.flatten() {
         return Ok(Posted::TokenEnded(ended));
     }
-    let standings = raise(db, fence.into_iter(), now)?;
-    if let Some(standing) = fenced(&standings, fence) {
-        return Ok(Posted::Fenced(standing));
+    let gates = Gates::raise(db, fence.into_iter().map(|fence| (token_id, fence)), now)?;
+    match gates.closed(token_id, fence) {
+        Some(Closed::Fenced(newest)) => return Ok(Posted::Fenced(newest)),
+        Some(Closed::Bad(bad)) => return Ok(Posted::BadFence(bad)),
+        None => {}
     }
     let sql = "INSERT INTO dead_letter (id, digest, posted_at, source_channel, source_provider,
             source_endpoint_identity, external_event_id, error_class, reason, attempts, duty,

@@ -6,6 +6,7 @@
 
 mod clock;
 mod commit;
+mod fence;
 mod inbox;
 mod letter;
 mod log;
@@ -30,8 +31,8 @@ use uuid::Uuid;
 
 use super::{
     Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxQuery, InboxRead, Keep,
-    KeptLetter, Measured, NewToken, Posted, Pruned, Resolve, Resolved, Settled, Standing, Storage,
-    Submission, Tick, Token, TokenAudit, Usage, When,
+    KeptLetter, KnownFence, Measured, NewToken, Posted, Pruned, Resolve, Resolved, Scope, Settled,
+    Storage, Submission, Tick, Token, TokenAudit, Usage, When,
 };
 
 const HISTORY: History = History {
@@ -50,6 +51,7 @@ const HISTORY: History = History {
             name: "heartbeats",
             sql: include_str!("migrations/0005_heartbeats.sql"),
         },
+        Migration { number: 6, name: "fences", sql: include_str!("migrations/0006_fences.sql") },
     ],
 };
 
@@ -160,19 +162,29 @@ impl Storage for Sqlite {
         self.write(move |db, now| inbox::adopt(db, &by, now)).await
     }
 
-    async fn fences(&self, after: &str, limit: usize) -> Result<Vec<Standing>, StoreError> {
-        let after = after.to_owned();
-        self.read(move |db, _| commit::fences(db, &after, limit)).await
+    async fn fences(
+        &self,
+        of: Option<&Scope>,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<KnownFence>, StoreError> {
+        let (of, after) = (of.cloned(), after.to_owned());
+        self.read(move |db, _| fence::list(db, of.as_ref(), &after, limit)).await
     }
 
     async fn reset_fence(
         &self,
         duty: &str,
+        source: Option<&Scope>,
         by: &str,
         reason: &str,
-    ) -> Result<Option<Standing>, StoreError> {
-        let (duty, by, reason) = (duty.to_owned(), by.to_owned(), reason.to_owned());
-        self.write(move |db, now| commit::reset_fence(db, &duty, &by, &reason, now)).await
+    ) -> Result<Vec<KnownFence>, StoreError> {
+        let (duty, source) = (duty.to_owned(), source.cloned());
+        let (by, reason) = (by.to_owned(), reason.to_owned());
+        let job = move |db: &Connection, now| {
+            fence::reset(db, &duty, source.as_ref(), (&by, &reason), now)
+        };
+        self.write(job).await
     }
 
     async fn post_letter(

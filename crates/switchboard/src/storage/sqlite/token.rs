@@ -51,6 +51,17 @@ pub(super) fn ended(db: &Connection, token_id: &str, now: i64) -> rusqlite::Resu
     Ok(first(db, sql, [token_id], state)?.unwrap_or(Some(Ended::Gone)))
 }
 
+/// The source of a token. One without a scope submits nothing, and must not stand for all sources.
+pub(super) fn scope(db: &Connection, token_id: &str) -> rusqlite::Result<Option<Scope>> {
+    let sql = "SELECT coalesce(scope_channel, '-'), coalesce(scope_provider, '-'),
+            coalesce(scope_endpoint_identity, '-')
+        FROM connector_tokens WHERE token_id = ?1";
+    first(db, sql, [token_id], |row| {
+        let (channel, provider, endpoint_identity) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Scope { channel, provider, endpoint_identity })
+    })
+}
+
 /// An [`Attempt`] that can go to another thread.
 #[derive(Clone)]
 pub(super) struct Asked {

@@ -191,7 +191,7 @@ pub async fn a_refused_group_stores_nothing(place: Place) {
     assert_eq!(inbox(&place.storage).await.len(), 1);
     assert_eq!(place.storage.last_position().await.unwrap(), 1);
     assert_eq!(place.execute("SELECT count(*) FROM ingest_dedupe").await, 1);
-    assert_eq!(place.storage.fences("", 10).await.unwrap(), []);
+    assert_eq!(place.storage.fences(None, "", 10).await.unwrap(), []);
     let settled = commit_one(&place.storage, named(&["b", "c", "d"])).await;
     assert!(stored(&settled).iter().all(|outcome| !outcome.duplicate));
     assert_eq!(positions(&inbox(&place.storage).await), [1, 2, 3, 4]);

@@ -1,6 +1,11 @@
 //! R11: what a replaced holder still sends stores nothing.
 
-use super::kit::{commit_one, fence, held, inbox, is_fenced, named, stored};
+use tenure_core::Epoch;
+use tenure_switchboard::storage::{BadFence, MOST_FENCES, Scope, Settled, Submission};
+
+use super::kit::{
+    OBSERVED, commit_one, fence, held, inbox, is_fenced, make_token, named, new_token, stored,
+};
 use crate::place::Place;
 
 pub async fn an_older_epoch_stores_nothing(place: Place) {
@@ -27,10 +32,10 @@ pub async fn the_same_hold_passes_again(place: Place) {
         let settled = commit_one(&place.storage, held(fence("bot", 7, "one"), &[name])).await;
         assert!(!stored(&settled)[0].duplicate);
     }
-    let standings = place.storage.fences("", 10).await.unwrap();
+    let standings = place.storage.fences(None, "", 10).await.unwrap();
     assert_eq!(standings.len(), 1);
     // Seen first, not last.
-    assert!(standings[0].updated_at <= inbox(&place.storage).await[0].received_at);
+    assert!(standings[0].newest.updated_at <= inbox(&place.storage).await[0].received_at);
 }
 
 pub async fn a_newer_epoch_passes_and_is_remembered(place: Place) {
@@ -87,7 +92,7 @@ pub async fn duties_are_apart(place: Place) {
     commit_one(&place.storage, held(fence("one", 7, "i"), &["a"])).await;
     let settled = commit_one(&place.storage, held(fence("two", 3, "j"), &["b"])).await;
     assert_eq!(stored(&settled).len(), 1);
-    assert_eq!(place.storage.fences("", 10).await.unwrap().len(), 2);
+    assert_eq!(place.storage.fences(None, "", 10).await.unwrap().len(), 2);
 }
 
 pub async fn a_neighbour_of_what_is_fenced_is_stored(place: Place) {
@@ -102,11 +107,11 @@ pub async fn a_reset_forgets_and_is_noted(place: Place) {
     commit_one(&place.storage, held(fence("bot/1", 7, "i"), &["a"])).await;
     let duty = fence("bot/1", 7, "i").duty.to_string();
     let storage = &place.storage;
-    assert_eq!(storage.reset_fence("telegram/other", "me", "why").await.unwrap(), None);
+    assert_eq!(storage.reset_fence("telegram/other", None, "me", "why").await.unwrap(), []);
     assert!(storage.audit(None, 10).await.unwrap().is_empty());
-    let was = storage.reset_fence(&duty, "me", "why").await.unwrap().unwrap();
+    let was = storage.reset_fence(&duty, None, "me", "why").await.unwrap().remove(0).newest;
     assert_eq!((was.duty.as_str(), was.epoch.get(), was.instance.as_str()), (&*duty, 7, "i"));
-    assert_eq!(storage.reset_fence(&duty, "me", "why").await.unwrap(), None);
+    assert_eq!(storage.reset_fence(&duty, None, "me", "why").await.unwrap(), []);
     let entry = storage.audit(Some(&duty), 10).await.unwrap().remove(0);
     assert_eq!(entry.action_type, "fence_reset");
     assert_eq!((entry.operator_identity.as_str(), entry.reason.as_str()), ("me", "why"));
@@ -123,8 +128,8 @@ pub async fn fences_are_listed_by_name(place: Place) {
     let names = |after: &'static str, limit| {
         let storage = place.storage.clone();
         async move {
-            let standings = storage.fences(after, limit).await.unwrap();
-            standings.into_iter().map(|it| it.duty).collect::<Vec<_>>()
+            let standings = storage.fences(None, after, limit).await.unwrap();
+            standings.into_iter().map(|it| it.newest.duty).collect::<Vec<_>>()
         }
     };
     let all = ["telegram/B", "telegram/a", "telegram/b", "telegram/c"];
@@ -132,4 +137,116 @@ pub async fn fences_are_listed_by_name(place: Place) {
     assert_eq!(names("", 2).await, all[..2]);
     assert_eq!(names("telegram/a", 2).await, all[2..]);
     assert!(names("telegram/c", 2).await.is_empty());
+}
+
+/// A token of the bot, and one of another endpoint.
+async fn two_sources(place: &Place) {
+    make_token(&place.storage, "tok_bot").await;
+    let mut other = new_token("tok_other");
+    other.scope.as_mut().unwrap().endpoint_identity = "other".to_owned();
+    assert!(place.storage.create_token(&other).await.unwrap());
+}
+
+fn by(token_id: &str, epoch: u64, instance: &str, names: &[&str]) -> Submission {
+    let token_id = Some(token_id.to_owned());
+    Submission { token_id, ..held(fence("bot", epoch, instance), names) }
+}
+
+pub async fn a_token_reaches_the_fences_of_its_own_source(place: Place) {
+    two_sources(&place).await;
+    let storage = &place.storage;
+    commit_one(storage, by("tok_bot", 5, "i", &["a"])).await;
+    assert!(stored(&commit_one(storage, by("tok_other", 9, "thief", &[])).await).is_empty());
+    // In one group, too.
+    let group = [by("tok_other", 10, "thief", &[]), by("tok_bot", 5, "i", &["b"])];
+    let settled = storage.commit(&group).await.unwrap();
+    assert_eq!(stored(&settled[1]).len(), 1);
+    is_fenced(&commit_one(storage, by("tok_other", 9, "thief", &["c"])).await, 10, "thief");
+    let known = storage.fences(None, "", 10).await.unwrap();
+    let of =
+        |name: &str| known.iter().find(|it| it.source.as_ref().unwrap().endpoint_identity == name);
+    assert_eq!(of("bot").unwrap().newest.epoch.get(), 5);
+    assert_eq!(of("other").unwrap().newest.epoch.get(), 10);
+    // Page by page nothing is left out.
+    let next = storage.fences(None, &known[0].cursor(), 10).await.unwrap();
+    assert_eq!(next, known[1..]);
+    // One is reset alone, or all of the duty.
+    let source = of("other").unwrap().source.clone();
+    let theirs = storage.fences(source.as_ref(), "", 10).await.unwrap();
+    assert_eq!(theirs, [of("other").unwrap().clone()]);
+    let was = storage.reset_fence("telegram/bot", source.as_ref(), "me", "why").await.unwrap();
+    assert_eq!(was, [of("other").unwrap().clone()]);
+    commit_one(storage, by("tok_other", 1, "j", &[])).await;
+    let was = storage.reset_fence("telegram/bot", None, "me", "why").await.unwrap();
+    assert_eq!(was.len(), 2);
+    assert_eq!(storage.fences(None, "", 10).await.unwrap(), []);
+}
+
+/// As all fences were before they had sources, and as they are without tokens.
+pub async fn a_fence_without_a_source_counts_for_every_one(place: Place) {
+    two_sources(&place).await;
+    let storage = &place.storage;
+    commit_one(storage, held(fence("bot", 7, "old"), &[])).await;
+    for token_id in ["tok_bot", "tok_other"] {
+        // Whose the newer hold is is none of their business.
+        let late = commit_one(storage, by(token_id, 6, "stale", &["a"])).await;
+        assert_eq!(late, Settled::Fenced(None));
+        let pretender = commit_one(storage, by(token_id, 7, "stale", &["a"])).await;
+        assert_eq!(pretender, Settled::Fenced(None));
+    }
+    let settled = commit_one(storage, by("tok_bot", 7, "old", &["a"])).await;
+    assert_eq!(stored(&settled).len(), 1);
+    commit_one(storage, by("tok_bot", 8, "new", &["b"])).await;
+    is_fenced(&commit_one(storage, by("tok_bot", 7, "old", &["c"])).await, 8, "new");
+    assert_eq!(stored(&commit_one(storage, by("tok_other", 7, "old", &["c"])).await).len(), 1);
+}
+
+pub async fn an_epoch_that_no_store_grants_is_refused(place: Place) {
+    let storage = &place.storage;
+    // The microseconds of a moment that is over, and the last epoch of all.
+    let clock = OBSERVED as u64;
+    let group = [
+        held(fence("bot", Epoch::MAX.get(), "thief"), &["a"]),
+        held(fence("bot", clock, "i"), &["b"]),
+    ];
+    let settled = storage.commit(&group).await.unwrap();
+    assert_eq!(settled[0], Settled::BadFence(BadFence::EpochAhead));
+    assert_eq!(stored(&settled[1]).len(), 1);
+    let known = storage.fences(None, "", 10).await.unwrap();
+    assert_eq!(known.iter().map(|it| it.newest.epoch.get()).collect::<Vec<_>>(), [clock]);
+    assert_eq!(inbox(storage).await.len(), 1);
+}
+
+pub async fn the_fences_of_a_source_are_bounded(place: Place) {
+    two_sources(&place).await;
+    let storage = &place.storage;
+    commit_one(storage, by("tok_bot", 5, "i", &[])).await;
+    let more = format!(
+        "INSERT INTO ingest_fence (duty, source, source_channel, source_provider,
+            source_endpoint_identity, epoch, instance, updated_at)
+        WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {})
+        SELECT 'x/' || i, source, source_channel, source_provider, source_endpoint_identity,
+            epoch, instance, updated_at FROM ingest_fence, n",
+        MOST_FENCES - 2
+    );
+    assert_eq!(place.execute(&more).await, MOST_FENCES - 2);
+    let fenced = |token_id: &str, duty: &str| {
+        let token_id = Some(token_id.to_owned());
+        Submission { token_id, ..held(fence(duty, 1, "i"), &[duty]) }
+    };
+    // The last one, the first too many, and one of somebody else.
+    let group =
+        [fenced("tok_bot", "last"), fenced("tok_bot", "more"), fenced("tok_other", "theirs")];
+    let settled = storage.commit(&group).await.unwrap();
+    assert_eq!(stored(&settled[0]).len(), 1);
+    assert_eq!(settled[1], Settled::BadFence(BadFence::TooMany));
+    assert_eq!(stored(&settled[2]).len(), 1);
+    // Those that are there go on.
+    assert_eq!(stored(&commit_one(storage, by("tok_bot", 6, "j", &["a"])).await).len(), 1);
+    // One less, one more.
+    let source = Scope { endpoint_identity: "bot".to_owned(), ..new_token("").scope.unwrap() };
+    storage.reset_fence("x/7", Some(&source), "me", "gone").await.unwrap();
+    let settled = commit_one(storage, fenced("tok_bot", "more")).await;
+    assert_eq!(stored(&settled).len(), 1);
+    place.execute("DELETE FROM ingest_fence").await;
 }

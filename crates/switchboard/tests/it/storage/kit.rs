@@ -95,7 +95,7 @@ pub fn stored(settled: &Settled) -> &[Outcome] {
 #[track_caller]
 pub fn is_fenced(settled: &Settled, epoch: u64, instance: &str) {
     match settled {
-        Settled::Fenced(standing) => {
+        Settled::Fenced(Some(standing)) => {
             assert_eq!((standing.epoch.get(), standing.instance.as_str()), (epoch, instance));
         }
         other => panic!("{other:?}"),

@@ -77,6 +77,10 @@ cases! {
         a_neighbour_of_what_is_fenced_is_stored
         a_reset_forgets_and_is_noted
         fences_are_listed_by_name
+        a_token_reaches_the_fences_of_its_own_source
+        a_fence_without_a_source_counts_for_every_one
+        an_epoch_that_no_store_grants_is_refused
+        the_fences_of_a_source_are_bounded
     }
     inbox {
         a_message_has_everything

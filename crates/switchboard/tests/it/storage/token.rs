@@ -119,7 +119,7 @@ pub async fn an_ended_token_moves_no_fence(place: Place) {
     let settled = place.storage.commit(&[ended, holder]).await.unwrap();
     assert_eq!(settled[0], Settled::TokenEnded(Ended::Revoked));
     assert_eq!(stored(&settled[1]).len(), 1);
-    let standing = place.storage.fences("", 10).await.unwrap().remove(0);
+    let standing = place.storage.fences(None, "", 10).await.unwrap().remove(0).newest;
     assert_eq!((standing.epoch.get(), standing.instance.as_str()), (7, "holder"));
 }
 

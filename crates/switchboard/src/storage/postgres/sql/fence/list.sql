@@ -1,2 +1,9 @@
-SELECT duty, epoch, instance, updated_at FROM tenure.ingest_fence
-WHERE duty > $1 ORDER BY duty LIMIT $2
+-- $1 duty, $2 channel, $3 provider, $4 endpoint to go on after; $5 at most; $6, $7, $8 the source,
+-- or null.
+SELECT duty, source_channel, source_provider, source_endpoint_identity, epoch, instance, updated_at
+FROM tenure.ingest_fence
+WHERE duty >= $1 AND (duty, source_channel COLLATE "C", source_provider COLLATE "C",
+    source_endpoint_identity COLLATE "C") > ($1, $2, $3, $4)
+    AND ($6 IS NULL OR (source_channel, source_provider, source_endpoint_identity) = ($6, $7, $8))
+ORDER BY duty, source_channel COLLATE "C", source_provider COLLATE "C",
+    source_endpoint_identity COLLATE "C" LIMIT $5

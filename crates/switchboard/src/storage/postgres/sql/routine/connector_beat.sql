@@ -33,6 +33,7 @@ DECLARE
     v_interval bigint;
     v_stands boolean;
 BEGIN
+    PERFORM tenure.ingest_isolation();
     PERFORM pg_advisory_xact_lock_shared(hashtextextended('tenure.connector_stats_progress', 0));
     registered := false;
     LOOP

@@ -5,6 +5,7 @@
 CREATE OR REPLACE FUNCTION tenure.connector_bound(p_epoch bigint) RETURNS void
 LANGUAGE plpgsql SET lock_timeout = '1s' SET enable_seqscan = off AS $$
 BEGIN
+    PERFORM tenure.ingest_isolation();
     PERFORM FROM tenure.connector_stats_progress WHERE only_row AND epoch <= p_epoch FOR UPDATE;
     IF NOT FOUND THEN
         RETURN;

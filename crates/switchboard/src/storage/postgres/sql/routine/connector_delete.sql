@@ -9,6 +9,7 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_counted bigint;
 BEGIN
+    PERFORM tenure.ingest_isolation();
     SELECT counted_id INTO STRICT v_counted
     FROM tenure.connector_stats_progress WHERE only_row FOR UPDATE;
     DELETE FROM tenure.connector_registry

@@ -21,6 +21,7 @@ DECLARE
     v_beats bigint := 0;
     v_outcomes bigint := 0;
 BEGIN
+    PERFORM tenure.ingest_isolation();
     SELECT * INTO STRICT v_old FROM tenure.connector_stats_progress WHERE only_row FOR UPDATE;
     IF p_epoch < v_old.epoch THEN
         RETURN QUERY SELECT true, 0::bigint, 0::bigint, 0::bigint, false;

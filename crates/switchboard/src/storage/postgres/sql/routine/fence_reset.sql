@@ -1,18 +1,26 @@
 
--- Forgets what was seen of a duty. Nothing comes back when there was nothing.
-CREATE OR REPLACE FUNCTION tenure.fence_reset(p_duty text, p_by text, p_reason text)
-RETURNS TABLE (duty text, epoch bigint, instance text, updated_at timestamptz)
+-- Forgets what was seen of a duty: at one source, or at all where `p_channel` is null. What was
+-- forgotten comes back.
+CREATE OR REPLACE FUNCTION tenure.fence_reset(
+    p_duty text, p_channel text, p_provider text, p_endpoint text, p_by text, p_reason text
+) RETURNS TABLE (duty text, channel text, provider text, endpoint text, epoch bigint,
+    instance text, updated_at timestamptz)
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
+    PERFORM tenure.ingest_isolation();
     PERFORM FROM tenure.inbox_position WHERE only_row FOR UPDATE;
     RETURN QUERY WITH gone AS (
-        DELETE FROM tenure.ingest_fence f WHERE f.duty = p_duty RETURNING f.*
+        DELETE FROM tenure.ingest_fence f WHERE f.duty = p_duty AND (p_channel IS NULL OR (
+            f.source_channel, f.source_provider, f.source_endpoint_identity
+        ) = (p_channel, p_provider, p_endpoint)) RETURNING f.*
     ), noted AS (
         INSERT INTO tenure.token_audit_log
             (token_id, action_type, operator_identity, reason, performed_at, metadata)
         SELECT g.duty, 'fence_reset', p_by, p_reason, clock_timestamp(),
-            json_build_object('epoch', g.epoch, 'instance', g.instance)::text
+            json_build_object('epoch', g.epoch, 'instance', g.instance, 'endpoint_identity',
+                nullif(g.source_endpoint_identity, ''))::text
         FROM gone g
-    ) SELECT g.duty, g.epoch, g.instance, g.updated_at FROM gone g;
+    ) SELECT g.duty, g.source_channel, g.source_provider, g.source_endpoint_identity, g.epoch,
+        g.instance, g.updated_at FROM gone g ORDER BY g.source;
 END $$;

@@ -10,6 +10,7 @@ DECLARE
     v_id uuid;
     v_gone bigint;
 BEGIN
+    PERFORM tenure.ingest_isolation();
     SELECT trimmed INTO STRICT v_trimmed FROM tenure.inbox_position WHERE only_row;
     SELECT reached - p_keep * interval '1 microsecond' INTO STRICT v_cutoff
     FROM tenure.switchboard_clock WHERE only_row;

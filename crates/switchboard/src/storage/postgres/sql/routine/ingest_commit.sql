@@ -35,6 +35,7 @@ DECLARE
     v_seen record;
     v_stored bigint;
 BEGIN
+    PERFORM tenure.ingest_isolation();
     SELECT greatest(last, floor), lineage INTO STRICT v_last, v_lineage
     FROM tenure.inbox_position WHERE only_row FOR UPDATE;
     IF v_lineage IS NOT NULL THEN

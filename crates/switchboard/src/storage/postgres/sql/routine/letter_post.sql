@@ -13,6 +13,7 @@ LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 DECLARE
     v_id uuid;
 BEGIN
+    PERFORM tenure.ingest_isolation();
     -- Fences are judged one group after another.
     PERFORM FROM tenure.inbox_position WHERE only_row FOR UPDATE;
     RETURN QUERY SELECT g.*, NULL::uuid, NULL::boolean FROM tenure.ingest_gate(

@@ -14,6 +14,7 @@ DECLARE
     v_became text;
     v_changed bigint;
 BEGIN
+    PERFORM tenure.ingest_isolation();
     -- As in connector_beat: nothing is numbered before the bound of what is counted.
     PERFORM pg_advisory_xact_lock_shared(hashtextextended('tenure.connector_stats_progress', 0));
     SELECT m.position, m.lifecycle_state INTO v_position, v_state
