@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::guard;
 use crate::observe;
 use crate::operate::{drain, evict, pause, pin, share};
-use crate::switchboard::{beat, connectors, fence, serve, token};
+use crate::switchboard::{beat, channel, connectors, fence, serve, token};
 use crate::why::{apply, explain, plan, top};
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
@@ -129,6 +129,9 @@ pub(crate) enum Command {
     /// Look at what the switchboard knows of holds, or forget it
     #[command(subcommand)]
     Fence(fence::Command),
+    /// List, add and remove the channels that the switchboard takes events from
+    #[command(subcommand)]
+    Channel(channel::Command),
     /// Look at connectors and whether they live; put one away, or remove it
     #[command(subcommand)]
     Connectors(connectors::Command),

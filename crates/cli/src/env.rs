@@ -66,9 +66,10 @@ pub(crate) const DRAIN: &str = "TENURE_DRAIN";
 /// How long a connector may be silent; also for `connectors`.
 pub(crate) const LIVENESS: &str = "TENURE_LIVENESS";
 pub(crate) const STATISTICS_EVERY: &str = "TENURE_STATISTICS_EVERY";
+pub(crate) const FIELDS: &str = "TENURE_FIELDS";
 
 /// All of `serve`.
-pub(crate) const SERVE: [&str; 17] = [
+pub(crate) const SERVE: [&str; 18] = [
     LISTEN,
     TLS_CERT,
     TLS_KEY,
@@ -86,6 +87,7 @@ pub(crate) const SERVE: [&str; 17] = [
     DRAIN,
     LIVENESS,
     STATISTICS_EVERY,
+    FIELDS,
 ];
 
 /// What commands that this one starts do not get: secrets that are tenure's own. The store's URL

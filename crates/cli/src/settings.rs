@@ -13,7 +13,7 @@ use crate::guard::Stage;
 use crate::operate::Task::{Drain, Evict, Pause, Pin, Share};
 use crate::operate::{self, drain, evict, pause, pin, share};
 use crate::store::Task;
-use crate::switchboard::{self, beat, connectors, fence, serve, token};
+use crate::switchboard::{self, beat, channel, connectors, fence, serve, token};
 use crate::why::{self, apply, explain, plan, top};
 use crate::{bucket, checkpoint, poll, run, signing};
 
@@ -91,6 +91,10 @@ impl Settings {
             }
             Command::Fence(command) => {
                 let task = switchboard::Task::Fence(fence::Task::new(command)?);
+                Action::Switchboard { task, store: store()? }
+            }
+            Command::Channel(command) => {
+                let task = switchboard::Task::Channel(channel::Task::new(command));
                 Action::Switchboard { task, store: store()? }
             }
             Command::Connectors(command) => {

@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq;
 use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
 use tenure_wire::heartbeat::fits;
+use tenure_wire::ingest::Rules;
 use tokio::sync::Semaphore;
 
 use crate::address;
@@ -139,12 +140,19 @@ impl Caller {
         &self,
         connector_type: &str,
         endpoint: &str,
+        rules: &Rules,
     ) -> Result<(), Refused> {
         let Some(token) = self.token() else { return Ok(()) };
         let scope = token.scope.as_ref().filter(|scope| scope.endpoint_identity == endpoint);
         let about = match scope {
             None => format!("endpoint '{endpoint}'"),
-            Some(scope) if fits(connector_type, &scope.channel, &scope.provider) => return Ok(()),
+            Some(Scope { channel, provider, .. })
+                if [channel, rules.keyed(channel)]
+                    .iter()
+                    .any(|channel| fits(connector_type, channel, provider)) =>
+            {
+                return Ok(());
+            }
             Some(_) => format!("connector type '{connector_type}' of endpoint '{endpoint}'"),
         };
         let message = format!("Token scope does not permit heartbeats for {about}");

@@ -4,6 +4,7 @@
 mod access;
 mod address;
 mod budget;
+mod channels;
 pub mod commit;
 mod follow;
 mod health;

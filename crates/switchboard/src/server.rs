@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use tenure_core::{Clock, Code, StoreError};
 use tenure_store::{BootClock, StoreUrl};
+use tenure_wire::ingest::Fields;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::access::{Access, Limiter};
 use crate::budget::Budget;
+use crate::channels::Channels;
 use crate::commit::{self, Committer};
 use crate::follow::Follow;
 use crate::health::Health;
@@ -67,6 +69,8 @@ pub struct Settings {
     pub keep_history: HistoryKeep,
     /// How long a connector may be silent.
     pub liveness: Policy,
+    /// What becomes of fields of envelopes that are not known.
+    pub fields: Fields,
     /// A route that answers what it was sent, to measure what the server itself costs.
     pub echo: bool,
     /// Told what operators must know.
@@ -101,6 +105,7 @@ impl Default for Settings {
             statistics_every: Duration::from_secs(10),
             keep_history: HistoryKeep::default(),
             liveness: Policy::default(),
+            fields: Fields::default(),
             echo: false,
             log: Arc::new(|_| {}),
         }
@@ -257,6 +262,7 @@ fn made(settings: &Settings, storage: Arc<dyn Storage>, required: bool, mcp: Mcp
         committer: Committer::start(Arc::clone(&storage), settings.commit, on_commit),
         access: Access::new(Arc::clone(&storage), Arc::clone(&metrics), settings.limiter, required),
         budget: Budget::new(settings.memory_budget),
+        channels: Channels::new(Arc::clone(&storage), settings.fields),
         metrics,
         follow: Follow::new(),
         patience: settings.patience,

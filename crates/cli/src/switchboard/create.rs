@@ -11,10 +11,12 @@ use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::storage::{NewToken, Scope, Storage, Token};
 use tenure_switchboard::token::{Environment, Minted, Role, mint};
-use tenure_wire::ingest::{self, MAX_IDENTITY_BYTES};
+use tenure_wire::ingest::{Fields, MAX_IDENTITY_BYTES, Rules};
 
 use super::token::{State, micros};
-use super::{at, find, not_there, open, operator, scope_shown, scope_value, token_id, words};
+use super::{
+    at, channel, find, not_there, open, operator, scope_shown, scope_value, token_id, words,
+};
 use crate::args::duration;
 use crate::failure::Failure;
 use crate::member::within;
@@ -32,11 +34,11 @@ pub(crate) struct Args {
     /// The environment: how long it lasts by itself (90, 30 or 7 days), and a part of the token
     #[arg(long, value_name = "ENV", value_parser = environments())]
     env: Option<String>,
-    /// The channel that it may submit for
-    #[arg(long, value_parser = channels())]
+    /// Channel that it may submit for, one of `tenure channel ls`
+    #[arg(long, value_name = "NAME", value_parser = channel::plain)]
     channel: Option<String>,
-    /// The provider that it may submit for
-    #[arg(long, value_parser = providers())]
+    /// Provider that it may submit for
+    #[arg(long, value_name = "NAME", value_parser = channel::plain)]
     provider: Option<String>,
     /// The endpoint that it may submit for: one, exactly as in the envelope
     #[arg(long, value_name = "IDENTITY")]
@@ -72,21 +74,6 @@ fn environments() -> PossibleValuesParser {
 
 fn roles() -> PossibleValuesParser {
     PossibleValuesParser::new(Role::ALL.map(Role::as_str))
-}
-
-fn channels() -> PossibleValuesParser {
-    PossibleValuesParser::new(ingest::PAIRS.map(|(channel, _)| channel))
-}
-
-fn providers() -> PossibleValuesParser {
-    let mut names: Vec<&str> = Vec::new();
-    for provider in ingest::PAIRS.iter().flat_map(|(_, providers)| *providers) {
-        // Some go with several channels.
-        if !names.contains(provider) {
-            names.push(provider);
-        }
-    }
-    PossibleValuesParser::new(names)
 }
 
 /// A token to be made, as far as it was said.
@@ -174,7 +161,7 @@ impl Task {
     }
 }
 
-/// All three parts or none, and only pairs that an envelope may have.
+/// All three parts or none. Whether channel and provider go together the store says.
 fn scope(args: &Args) -> Result<Option<Scope>, Failure> {
     let (channel, provider, endpoint) = match (&args.channel, &args.provider, &args.endpoint) {
         (None, None, None) => return Ok(None),
@@ -184,14 +171,6 @@ fn scope(args: &Args) -> Result<Option<Scope>, Failure> {
             return Err(Failure::Usage(what.to_owned()));
         }
     };
-    let known = ingest::PAIRS.iter().find(|(name, _)| name == channel);
-    let known = known.map_or(&[][..], |(_, providers)| *providers);
-    if !known.contains(&provider.as_str()) {
-        return Err(Failure::Usage(format!(
-            "--channel {channel} goes with --provider {}, not with {provider}",
-            known.join(" or ")
-        )));
-    }
     // As envelopes are trimmed: with the four separators of ASCII.
     let blank = |c: char| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}');
     let endpoint_identity = endpoint.trim_matches(blank);
@@ -222,6 +201,7 @@ pub(super) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
     if task.dry_run {
         return foresee(url, &task, json).await;
     }
+    check_scope(url, &task).await?;
     // Made if it is not there: a switchboard that others can reach has to have a token first.
     let storage = open(url, IfAbsent::Create).await?;
     let replaced = replaced(&*storage, &task).await?;
@@ -286,6 +266,7 @@ fn hand_over(text: &str, token_id: &str) -> Result<String, Failure> {
 
 /// What would be made. A store that is not there would be made, too.
 async fn foresee(url: &StoreUrl, task: &Task, json: bool) -> Result<String, Failure> {
+    check_scope(url, task).await?;
     let replaced = match open(url, IfAbsent::Refuse).await {
         Ok(storage) => replaced(&*storage, task).await?,
         Err(error) if error.code() == Code::Absent && task.replaces.is_none() => None,
@@ -301,6 +282,25 @@ async fn foresee(url: &StoreUrl, task: &Task, json: bool) -> Result<String, Fail
         _ => span(plan.lifetime),
     };
     Ok(format!("a token would be made: {}, for {lifetime}\n", plan.sentence()))
+}
+
+/// Only pairs that an envelope may have: those of the list in the store, or those that a new one
+/// begins with. What is taken over from another token was checked then.
+async fn check_scope(url: &StoreUrl, task: &Task) -> Result<(), Failure> {
+    let Some(Scope { channel, provider, .. }) = &task.scope else { return Ok(()) };
+    let rules = match open(url, IfAbsent::Refuse).await {
+        Ok(storage) => Rules::new(storage.channels().await?, Fields::Refused),
+        Err(error) if error.code() == Code::Absent => Rules::default(),
+        Err(error) => return Err(error.into()),
+    };
+    let known = rules.channel(channel).ok_or_else(|| channel::not_there(channel))?;
+    match known.providers.contains(provider) {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "--channel {channel} goes with --provider {}, not with {provider}",
+            known.providers.join(" or ")
+        ))),
+    }
 }
 
 async fn replaced(storage: &dyn Storage, task: &Task) -> Result<Option<Token>, Failure> {

@@ -1,6 +1,7 @@
 //! The switchboard: the server, and what operators do beside it, on its store.
 
 pub(crate) mod beat;
+pub(crate) mod channel;
 pub(crate) mod connectors;
 mod create;
 pub(crate) mod fence;
@@ -37,6 +38,7 @@ pub(crate) const DAY: i64 = 24 * 60 * 60 * MICROS;
 pub(crate) enum Task {
     Token(token::Task),
     Fence(fence::Task),
+    Channel(channel::Task),
     Connectors(connectors::Task),
 }
 
@@ -45,6 +47,7 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
         Task::Token(token::Task::Create(task)) => create::run(url, task, json).await,
         Task::Token(task) => token::run(&*open(url, IfAbsent::Refuse).await?, task, json).await,
         Task::Fence(task) => fence::run(&*open(url, IfAbsent::Refuse).await?, task, json).await,
+        Task::Channel(task) => channel::run(&*open(url, IfAbsent::Refuse).await?, task, json).await,
         Task::Connectors(task) => {
             connectors::run(&*open(url, IfAbsent::Refuse).await?, task, json).await
         }

@@ -16,6 +16,7 @@ use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{self, Keep};
 use tenure_switchboard::{Limiter, Patience, TlsFiles};
+use tenure_wire::ingest::Fields;
 use tokio::sync::oneshot;
 
 use super::liveness;
@@ -201,6 +202,16 @@ pub(crate) struct Args {
     /// Guarantee that the store has to give; below it the switchboard does not start
     #[arg(long, value_name = "LEVEL", value_parser = args::levels())]
     require: Option<String>,
+    /// Fields of an event that `ingest.v1` does not have: refuse the event, or keep them in it
+    #[arg(
+        long,
+        value_name = "refused|kept",
+        env = env::FIELDS,
+        hide_env_values = true,
+        default_value = "refused",
+        value_parser = fields
+    )]
+    fields: Fields,
     /// The form of what is said on standard error
     #[arg(long, value_enum, default_value = "human")]
     log: Form,
@@ -214,6 +225,14 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         "not a PORT or ADDRESS:PORT, as in 8420, 127.0.0.1:8420, 0.0.0.0:8420 or [::1]:8420"
             .to_owned()
     })
+}
+
+fn fields(text: &str) -> Result<Fields, String> {
+    match text {
+        "refused" => Ok(Fields::Refused),
+        "kept" => Ok(Fields::Kept),
+        _ => Err("refused or kept".to_owned()),
+    }
 }
 
 /// A host and a port, to be connected to.
@@ -308,6 +327,7 @@ impl Settings {
             drain: args.drain,
             store: Some(store.clone()),
             liveness: args.liveness,
+            fields: args.fields,
             statistics_every: args.statistics_every,
             ..tenure_switchboard::Settings::default()
         };

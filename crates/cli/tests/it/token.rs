@@ -306,8 +306,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         (&["token", "create", "--env", "prod"], "live, staging, dev"),
         (&["token", "create", "--type", "person"], "connector, development"),
         (&["token", "create", "--channel", "email"], "all three or none"),
-        (&scope("fax", "imap", "x"), "telegram, slack, email, api, mcp"),
-        (&scope("email", "smtp", "x"), "telegram, slack, gmail, imap, internal"),
+        (&scope("Fax!", "imap", "x"), "1 to 64 of a-z, 0-9 and _"),
         (&scope("email", "slack", "x"), "gmail or imap"),
         (&scope("email", "imap", " \t"), "1 to 1024 bytes"),
         (&scope("email", "imap", &long), "1 to 1024 bytes"),
@@ -337,6 +336,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         ran.hides("s3cret");
     }
     tenure.run(&["fence", "reset", "ab", "--reason", "x"]).refused("ST011");
+    tenure.run(&scope("fax", "imap", "x")).refused("SW010");
     assert!(!tenure.path("tenure.db").exists());
 
     let id = "tok_0123456789abcdef";

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use tenure_wire::ingest::{self, BadBatch};
+use tenure_wire::ingest::{self, BadBatch, Event};
 use uuid::Uuid;
 
 use super::answer::{Answer, Refusal, Refused, json_value};
@@ -31,8 +31,13 @@ impl Asked<'_> {
         let parts = split(&whole.bytes, form)?;
         let mut results = Vec::with_capacity(parts.len());
         let mut items = Vec::with_capacity(parts.len());
+        let mut reading = self.state.channels.reading().await?;
         for (index, part) in parts.iter().enumerate() {
-            match judge(part, &caller) {
+            let read = match part.len() > LARGEST {
+                true => Err(Refusal::too_large(LARGEST)),
+                false => reading.read(part).await?.map_err(|invalid| invalid_envelope(&invalid)),
+            };
+            match read.and_then(|event| permitted(event, &caller)) {
                 Ok(item) => {
                     items.push(item);
                     results.push(None);
@@ -56,12 +61,8 @@ impl Asked<'_> {
     }
 }
 
-fn judge(part: &[u8], caller: &Caller) -> Result<Item, Refused> {
-    if part.len() > LARGEST {
-        return Err(Refusal::too_large(LARGEST));
-    }
-    let event = ingest::read(part).map_err(|invalid| invalid_envelope(&invalid))?;
-    caller.permits(event.channel, event.provider, &event.endpoint_identity)?;
+fn permitted(event: Event, caller: &Caller) -> Result<Item, Refused> {
+    caller.permits(&event.channel, &event.provider, &event.endpoint_identity)?;
     Ok(Item { request_id: Uuid::now_v7(), event })
 }
 

@@ -71,7 +71,8 @@ async fn take_in(
     envelope: &[u8],
 ) -> Result<(Heartbeat, Taken), Refused> {
     let heartbeat = heartbeat::read(envelope).map_err(|invalid| invalid_envelope(&invalid))?;
-    caller.permits_heartbeat(&heartbeat.connector_type, &heartbeat.endpoint_identity)?;
+    let rules = state.channels.current().await?;
+    caller.permits_heartbeat(&heartbeat.connector_type, &heartbeat.endpoint_identity, &rules)?;
     let beat = Beat { heartbeat, token_id: caller.token_id().map(str::to_owned) };
     match state.storage.beat(&beat, When::Now).await? {
         Beaten::Taken(taken) => Ok((beat.heartbeat, taken)),

@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use serde::Deserialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 use tenure_core::Clock;
 use tenure_store::BootClock;
 use tenure_wire::ingest::{self, Cursor};
@@ -21,7 +23,9 @@ use crate::metrics::Overload;
 use crate::storage::{Found, InboxPage, InboxQuery, InboxRead, Message};
 
 /// What a page costs at most: 4 MiB of envelopes and one more, and the answer made from them.
-const PAGE: usize = 8 << 20;
+const PAGE: usize = 9 << 20;
+/// The longest trace context that is shown beside the envelope.
+const MOST_CONTEXT: usize = 1024;
 /// How long somebody waits for room to make a page.
 const ROOM: Duration = Duration::from_secs(5);
 
@@ -223,12 +227,38 @@ fn written(page: InboxPage) -> String {
     text
 }
 
+/// What an envelope says of how it is to be treated.
+#[derive(Default, Deserialize)]
+struct Control<'a> {
+    idempotency_key: Option<String>,
+    #[serde(borrow)]
+    trace_context: Option<&'a RawValue>,
+}
+
+/// Of an envelope that was read before: it was checked, and what is trimmed is trimmed.
+fn control(envelope: &str) -> Control<'_> {
+    #[derive(Deserialize)]
+    struct Envelope<'a> {
+        #[serde(borrow)]
+        control: Option<Control<'a>>,
+    }
+    let read = serde_json::from_str::<Envelope<'_>>(envelope).ok();
+    read.and_then(|envelope| envelope.control).unwrap_or_default()
+}
+
+/// A large one stands in the envelope alone: a page is not to become twice as long by it.
+fn context_shown(context: Option<&RawValue>) -> String {
+    let context = context.map_or("{}", RawValue::get);
+    if context.len() > MOST_CONTEXT { "null" } else { context }.to_owned()
+}
+
 /// The envelope is JSON already and goes out as it is.
 fn write_message(out: &mut String, message: &Message) {
     let id = message.request_id.as_hyphenated();
     let received_at = time(message.received_at);
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let or_null = |text: &Option<String>| text.as_deref().map_or("null".to_owned(), quoted);
+    let Control { idempotency_key, trace_context } = control(&message.envelope);
     let context = [
         ("request_id", format!("\"{id}\"")),
         ("received_at", quoted(&received_at)),
@@ -237,6 +267,8 @@ fn write_message(out: &mut String, message: &Message) {
         ("source_endpoint_identity", quoted(&message.endpoint_identity)),
         ("source_sender_identity", quoted(&message.sender_identity)),
         ("source_thread_identity", or_null(&message.thread_identity)),
+        ("idempotency_key", or_null(&idempotency_key)),
+        ("trace_context", context_shown(trace_context)),
         ("dedupe_key", quoted(&message.dedupe_key)),
         ("dedupe_strategy", "\"connector_api\"".to_owned()),
         ("authenticated_token_id", or_null(&message.token_id)),
@@ -274,7 +306,11 @@ mod tests {
             dedupe_key: "event:x".to_owned(),
             token_id: Some("tok_1".to_owned()),
             lifecycle_state: "accepted".to_owned(),
-            envelope: r#"{"x":1e400,"y":"\ud800"}"#.to_owned(),
+            envelope: concat!(
+                r#"{"x":1e400,"y":"\ud800","control":{"policy_tier":"default","#,
+                r#""idempotency_key":"k\"1","trace_context":{"a": 1e400}}}"#
+            )
+            .to_owned(),
         };
         let page = InboxPage {
             messages: vec![message.clone(), message],
@@ -284,7 +320,8 @@ mod tests {
         };
         let text = written(page);
         // A number and a surrogate that a reader may not take: they are as they came.
-        assert!(text.contains(r#""envelope":{"x":1e400,"y":"\ud800"}}"#));
+        assert!(text.contains(r#""envelope":{"x":1e400,"y":"\ud800","#));
+        assert!(text.contains(r#""trace_context":{"a": 1e400},"dedupe_key""#));
         let text = text.replace("1e400", "1").replace("\\ud800", "");
         let read: serde_json::Value = serde_json::from_str(&text).unwrap();
         let first = &read["data"][1];
@@ -295,6 +332,7 @@ mod tests {
         let context = &first["request_context"];
         assert_eq!(context["source_endpoint_identity"], "a\"b\\\n\u{1}");
         assert!(context["source_thread_identity"].is_null());
+        assert_eq!(context["idempotency_key"], "k\"1");
         assert_eq!(read["meta"]["trimmed"], 3);
     }
 }

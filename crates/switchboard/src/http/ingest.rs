@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use hyper::body::{Bytes, Incoming};
 use serde_json::{Value, json};
-use tenure_wire::ingest::{self, Invalid};
+use tenure_wire::ingest::Invalid;
 use uuid::Uuid;
 
 use super::answer::{Answer, Refusal, Refused, json_text};
@@ -68,9 +68,10 @@ async fn take_in(
     fence: Option<Fence>,
     share: Share,
 ) -> Result<Outcome, Refused> {
-    let event = ingest::read(&envelope).map_err(|invalid| invalid_envelope(&invalid))?;
+    let read = state.channels.reading().await?.read(&envelope).await?;
+    let event = read.map_err(|invalid| invalid_envelope(&invalid))?;
     drop(envelope);
-    caller.permits(event.channel, event.provider, &event.endpoint_identity)?;
+    caller.permits(&event.channel, &event.provider, &event.endpoint_identity)?;
     let items = vec![Item { request_id: Uuid::now_v7(), event }];
     let token_id = caller.token_id().map(str::to_owned);
     let submission = Submission { items, fence, token_id };

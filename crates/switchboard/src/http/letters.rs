@@ -196,7 +196,7 @@ impl Asked<'_> {
         }
         let corrected = corrected(&whole.bytes)?;
         let envelope = corrected.unwrap_or(&kept.letter.envelope);
-        let event = ingest::read(envelope.as_bytes());
+        let event = self.state.channels.reading().await?.read(envelope.as_bytes()).await?;
         let event = event.map_err(|invalid| invalid_envelope(&invalid))?;
         let items = vec![Item { request_id: Uuid::now_v7(), event }];
         let token_id = caller.token_id().map(str::to_owned);

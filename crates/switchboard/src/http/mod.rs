@@ -43,6 +43,7 @@ use self::route::{Endpoint, Found};
 use crate::Patience;
 use crate::access::{Access, Caller, Need};
 use crate::budget::Budget;
+use crate::channels::Channels;
 use crate::commit::Committer;
 use crate::follow::Follow;
 use crate::health::Health;
@@ -64,6 +65,7 @@ pub(crate) struct State {
     pub(crate) committer: Committer,
     pub(crate) access: Access,
     pub(crate) budget: Arc<Budget>,
+    pub(crate) channels: Channels,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) follow: Follow,
     pub(crate) patience: Patience,

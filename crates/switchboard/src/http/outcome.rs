@@ -46,9 +46,10 @@ impl Asked<'_> {
             Found::Nothing => return Err(unknown()),
         };
         let known = storage.types_of(&endpoint_identity).await?;
+        let rules = self.state.channels.current().await?;
         let outcomes = Outcomes {
             request_id,
-            connector_type: connector_type_of(&channel, &provider, &known),
+            connector_type: connector_type_of(rules.keyed(&channel), &provider, &known),
             endpoint_identity,
             acked,
             failed,

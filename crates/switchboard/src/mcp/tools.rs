@@ -131,7 +131,7 @@ fn envelope() -> Value {
             "schema_version": { "type": "string", "const": "ingest.v1" },
             "source": part("channel, provider and endpoint_identity"),
             "event": part("external_event_id, external_thread_id and observed_at"),
-            "sender": part("identity"),
+            "sender": part("identity and display_name"),
             "payload": part("raw, normalized_text and attachments"),
             "control": part("idempotency_key, trace_context and policy_tier"),
         }),

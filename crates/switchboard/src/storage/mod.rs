@@ -1,5 +1,6 @@
 //! What the switchboard keeps, and the contract of whoever keeps it.
 
+mod channel;
 mod inbox;
 mod letter;
 pub mod postgres;
@@ -17,6 +18,7 @@ use tenure_store::{IfAbsent, StoreUrl};
 use tenure_wire::ingest::Event;
 use uuid::Uuid;
 
+pub use channel::ChannelList;
 pub use inbox::{Diverged, Found, InboxPage, InboxQuery, InboxRead, Message};
 pub use letter::{DeadLetter, DeadQuery, KeptLetter, Posted, Resolve, Resolved};
 pub use registry::*;
@@ -243,7 +245,7 @@ pub struct Tick {
 ///     on PostgreSQL a commit that finds another timeline or system than the one before, start a
 ///     new incarnation: positions go on above every position that a reader can have seen.
 #[async_trait]
-pub trait Storage: Registry + Replicas {
+pub trait Storage: Registry + Replicas + ChannelList {
     /// Stores what is new, in one transaction; an answer for each submission.
     async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError>;
 

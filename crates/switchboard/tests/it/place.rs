@@ -24,7 +24,8 @@ const EMPTY: &str = "DELETE FROM message_inbox; DELETE FROM ingest_dedupe;
     DELETE FROM connector_heartbeat_log; DELETE FROM connector_stats_hourly;
     DELETE FROM connector_stats_daily; DELETE FROM connector_fanout_daily;
     DELETE FROM connector_stats_window; DELETE FROM inbox_outcome;
-    DELETE FROM switchboard_replica";
+    DELETE FROM switchboard_replica;
+    DELETE FROM ingest_channel WHERE channel NOT IN ('telegram', 'slack', 'email', 'api', 'mcp')";
 /// Days of the history that an earlier case made, all but those that every storage makes.
 const OTHER_DAYS: &str = "DO $$ DECLARE name text; BEGIN
     FOR name IN SELECT c.relname FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid

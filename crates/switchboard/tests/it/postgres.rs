@@ -19,8 +19,7 @@ use tokio_postgres::{Client, NoTls};
 use crate::place::Place;
 use crate::storage::kit::{
     commit_one, event, fence, held, inbox, is_fenced, letter, make_token, positions, read_page,
-    sent, stored,
-    with_token,
+    sent, stored, with_token,
 };
 use crate::storage::told::{DAY, MIDNIGHT};
 

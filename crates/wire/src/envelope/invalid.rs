@@ -41,6 +41,14 @@ impl Invalid {
         Self::json(protocol, "missing", "a field is missing".to_owned())
     }
 
+    /// Whether a channel or provider is refused that another list may have.
+    pub fn is_about_source(&self) -> bool {
+        let kinds = ["literal_error", "invalid_source_provider"];
+        let places = ["source", "source.channel", "source.provider"];
+        let issues = &mut self.issues.iter();
+        issues.any(|it| kinds.contains(&it.kind) && places.contains(&it.at.as_str()))
+    }
+
     pub(super) fn broken(protocol: &'static str, Broken { at, why }: Broken) -> Self {
         match why {
             Why::Expected(what) => {

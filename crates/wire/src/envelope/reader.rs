@@ -1,6 +1,7 @@
 //! Reading the values that envelopes are made of, and remembering what is wrong with them.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use uuid::Uuid;
@@ -47,6 +48,8 @@ pub(crate) struct Reader<'a> {
     depth: usize,
     issues: Vec<Issue>,
     more: usize,
+    /// Fields that no shape has are left where they are.
+    keeps_unknown: bool,
     /// What is to be written instead of parts of the text, in order.
     edits: Vec<(Range<usize>, String)>,
 }
@@ -63,8 +66,14 @@ impl<'a> Reader<'a> {
             depth: 0,
             issues: Vec::new(),
             more: 0,
+            keeps_unknown: false,
             edits: Vec::new(),
         }
+    }
+
+    /// From now on fields that are not known are no issue.
+    pub(crate) fn keep_unknown(&mut self) {
+        self.keeps_unknown = true;
     }
 
     /// Notes that the value at this place is wrong.
@@ -105,6 +114,7 @@ impl<'a> Reader<'a> {
         }
         self.depth += 1;
         let mut seen = 0_u32;
+        let mut unknown = BTreeSet::new();
         let mut first = true;
         while !self.scan.take(b'}') {
             if !first && !self.scan.take(b',') {
@@ -120,7 +130,13 @@ impl<'a> Reader<'a> {
                     field(self, known)?;
                     self.path.pop();
                 }
-                known => self.refuse_field(shape, &name, known.is_some())?,
+                None if self.keeps_unknown && unknown.insert(name.to_vec()) => {
+                    self.scan.skip(MAX_DEPTH - self.depth)?;
+                }
+                known => {
+                    let twice = known.is_some() || unknown.contains(&*name);
+                    self.refuse_field(shape, &name, twice)?;
+                }
             }
         }
         self.depth -= 1;
@@ -133,10 +149,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Goes over a field that may not be there, or not twice.
-    fn refuse_field(&mut self, shape: &Shape, name: &[u8], known: bool) -> Result<(), Broken> {
+    fn refuse_field(&mut self, shape: &Shape, name: &[u8], twice: bool) -> Result<(), Broken> {
         self.scan.skip(MAX_DEPTH - self.depth)?;
         let name = text::shown_name(name);
-        if known {
+        if twice {
             self.issue_at(Some(&name), "duplicate_key", || "is there twice".to_owned());
         } else {
             let protocol = self.protocol;
@@ -328,15 +344,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one of a few words, exactly as it is written.
-    pub(crate) fn one_of(&mut self, words: &[&'static str]) -> Read<&'static str> {
+    pub(crate) fn one_of<'w>(&mut self, words: &'w [impl AsRef<str>]) -> Read<&'w str> {
+        let mut known = words.iter().map(AsRef::as_ref);
+        let all = || words.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
         if self.scan.peek() != b'"' {
-            return self.wrong("literal_error", &format!("one of {}", words.join(", ")));
+            return self.wrong("literal_error", &format!("one of {}", all()));
         }
         let string = self.scan.string()?;
         let said = self.scan.decode(&string);
-        let word = words.iter().find(|word| word.as_bytes() == &*said).copied();
+        let word = known.find(|word| word.as_bytes() == &*said);
         if word.is_none() {
-            let says = format!("{} is not one of {}", text::shown(&said), words.join(", "));
+            let says = format!("{} is not one of {}", text::shown(&said), all());
             self.issue("literal_error", says);
         }
         Ok(word)

@@ -97,7 +97,8 @@ fn status(reader: &mut Reader<'_>, draft: &mut Draft) -> Result<(), Broken> {
     reader.object(&STATUS, |reader, name| {
         match name {
             "state" => {
-                let word = reader.one_of(&Health::ALL.map(Health::as_str))?;
+                let words = Health::ALL.map(Health::as_str);
+                let word = reader.one_of(&words)?;
                 draft.state = word.and_then(Health::parse);
             }
             "uptime_s" => draft.uptime_s = count(reader)?,

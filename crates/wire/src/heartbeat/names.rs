@@ -18,6 +18,8 @@ const INTERNAL: &str = "internal";
 pub fn fits(connector_type: &str, channel: &str, provider: &str) -> bool {
     let known = KNOWN.iter().find(|(_, _, names)| names.contains(&connector_type));
     match known {
+        // Later versions of connectors have channels of their own, called like themselves.
+        Some(_) if connector_type == channel => true,
         Some((of_channel, of_provider, _)) => (*of_channel, *of_provider) == (channel, provider),
         None => provider == INTERNAL || connector_type == provider,
     }

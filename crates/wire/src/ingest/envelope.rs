@@ -5,22 +5,11 @@ use std::borrow::Cow;
 use sha2::{Digest, Sha256};
 
 use super::dedupe::{self, Parts};
-use super::{Event, Invalid};
+use super::{Event, Fields, Invalid, Rules};
 use crate::envelope::{self, Broken, Kept, Reader, Shape};
 
 const VERSION: &str = "ingest.v1";
-pub(super) const CHANNELS: [&str; 5] = ["telegram", "slack", "email", "api", "mcp"];
-pub(super) const PROVIDERS: [&str; 5] = ["telegram", "slack", "gmail", "imap", "internal"];
 const TIERS: [&str; 3] = ["default", "interactive", "high_priority"];
-
-/// Every channel, and the providers that it has.
-pub const PAIRS: [(&str, &[&str]); 5] = [
-    ("telegram", &["telegram"]),
-    ("slack", &["slack"]),
-    ("email", &["gmail", "imap"]),
-    ("api", &["internal"]),
-    ("mcp", &["internal"]),
-];
 
 const ENVELOPE: Shape = Shape {
     required: &["schema_version", "source", "event", "sender", "payload"],
@@ -30,7 +19,7 @@ const SOURCE: Shape =
     Shape { required: &["channel", "provider", "endpoint_identity"], optional: &[] };
 const EVENT: Shape =
     Shape { required: &["external_event_id", "observed_at"], optional: &["external_thread_id"] };
-const SENDER: Shape = Shape { required: &["identity"], optional: &[] };
+const SENDER: Shape = Shape { required: &["identity"], optional: &["display_name"] };
 const PAYLOAD: Shape = Shape { required: &["raw", "normalized_text"], optional: &["attachments"] };
 const ATTACHMENT: Shape = Shape {
     required: &["media_type", "storage_ref", "size_bytes"],
@@ -42,8 +31,8 @@ const CONTROL: Shape =
 /// What was read so far.
 #[derive(Default)]
 struct Draft<'a> {
-    channel: Option<&'static str>,
-    provider: Option<&'static str>,
+    channel: Option<&'a str>,
+    provider: Option<&'a str>,
     endpoint: Option<String>,
     event_id: Option<String>,
     thread: Option<String>,
@@ -56,19 +45,25 @@ struct Draft<'a> {
     tier: Option<&'static str>,
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Event, Invalid> {
-    let (draft, envelope) = envelope::read(VERSION, bytes, draft)?;
-    draft.finish(envelope).ok_or_else(|| Invalid::missing(VERSION))
+pub(super) fn read(bytes: &[u8], rules: &Rules) -> Result<Event, Invalid> {
+    let (draft, envelope) = envelope::read(VERSION, bytes, |reader| draft(reader, rules))?;
+    draft.finish(envelope, rules).ok_or_else(|| Invalid::missing(VERSION))
 }
 
-fn draft<'a>(reader: &mut Reader<'a>) -> Result<Draft<'a>, Broken> {
+fn draft<'a>(reader: &mut Reader<'a>, rules: &'a Rules) -> Result<Draft<'a>, Broken> {
+    if rules.fields == Fields::Kept {
+        reader.keep_unknown();
+    }
     let mut draft = Draft::default();
     reader.object(&ENVELOPE, |reader, name| match name {
         "schema_version" => reader.version(),
-        "source" => source(reader, &mut draft),
+        "source" => source(reader, &mut draft, rules),
         "event" => event(reader, &mut draft),
-        "sender" => reader.object(&SENDER, |reader, _| {
-            draft.sender = reader.identity()?;
+        "sender" => reader.object(&SENDER, |reader, name| {
+            match name {
+                "identity" => draft.sender = reader.identity()?,
+                _ => _ = reader.nullable(Reader::text)?,
+            }
             Ok(())
         }),
         "payload" => payload(reader, &mut draft),
@@ -77,11 +72,15 @@ fn draft<'a>(reader: &mut Reader<'a>) -> Result<Draft<'a>, Broken> {
     Ok(draft)
 }
 
-fn source(reader: &mut Reader<'_>, draft: &mut Draft<'_>) -> Result<(), Broken> {
+fn source<'a>(
+    reader: &mut Reader<'_>,
+    draft: &mut Draft<'a>,
+    rules: &'a Rules,
+) -> Result<(), Broken> {
     reader.object(&SOURCE, |reader, name| {
         match name {
-            "channel" => draft.channel = reader.one_of(&CHANNELS)?,
-            "provider" => draft.provider = reader.one_of(&PROVIDERS)?,
+            "channel" => draft.channel = reader.one_of(&rules.names)?,
+            "provider" => draft.provider = reader.one_of(&rules.providers)?,
             _ => draft.endpoint = reader.identity()?,
         }
         Ok(())
@@ -89,10 +88,9 @@ fn source(reader: &mut Reader<'_>, draft: &mut Draft<'_>) -> Result<(), Broken> 
     let (Some(channel), Some(provider)) = (draft.channel, draft.provider) else {
         return Ok(());
     };
-    let pair =
-        PAIRS.iter().find(|(of, providers)| *of == channel && !providers.contains(&provider));
-    if let Some((_, providers)) = pair {
-        let allowed = providers.join(" or ");
+    let known = rules.channel(channel).map_or(&[][..], |known| &known.providers);
+    if !known.iter().any(|known| known == provider) {
+        let allowed = known.join(" or ");
         let says = format!("provider {provider} is not one of channel {channel}: {allowed}");
         reader.issue("invalid_source_provider", says);
     }
@@ -164,13 +162,13 @@ fn control(reader: &mut Reader<'_>, draft: &mut Draft<'_>) -> Result<(), Broken>
 
 impl Draft<'_> {
     /// The event, if all that is required is there.
-    fn finish(self, envelope: String) -> Option<Event> {
+    fn finish(self, envelope: String, rules: &Rules) -> Option<Event> {
         let payload_digest = self.payload_digest()?;
         let (channel, provider) = (self.channel?, self.provider?);
         let (endpoint_identity, sender_identity) = (self.endpoint?, self.sender?);
         let observed_at_micros = self.observed_at?;
         let parts = Parts {
-            channel,
+            channel: rules.keyed(channel),
             provider,
             endpoint: &endpoint_identity,
             idempotency_key: self.idempotency_key.as_deref(),
@@ -181,8 +179,8 @@ impl Draft<'_> {
         };
         let dedupe = parts.dedupe();
         Some(Event {
-            channel,
-            provider,
+            channel: channel.to_owned(),
+            provider: provider.to_owned(),
             endpoint_identity,
             sender_identity,
             thread_identity: self.thread,

@@ -1,10 +1,11 @@
 //! `ingest.v1`: one event that came in somewhere, as connectors submit it.
 //!
-//! The shape is closed: a field that `ingest.v1` does not have is refused (`extra_forbidden`), also
-//! one that a later version may have, and so are later channels and tiers. Whoever sends more than
-//! is kept should hear of it.
+//! The shape is closed: a field that `ingest.v1` does not have is refused (`extra_forbidden`),
+//! unless the rules say that such fields are kept. A word that is not on its list is always
+//! refused: whoever sends more than is understood should hear of it.
 
 mod batch;
+mod channel;
 mod cursor;
 mod dedupe;
 mod envelope;
@@ -14,8 +15,8 @@ mod query;
 mod tests;
 
 pub use batch::{BadBatch, split_array, split_lines};
+pub use channel::{Channel, Fields, MAX_NAME_BYTES, PAIRS, Rules, is_name};
 pub use cursor::{Cursor, NoCursor, Tag};
-pub use envelope::PAIRS;
 pub use query::{BadQuery, InboxWords, inbox_query};
 
 use crate::envelope::json;
@@ -26,22 +27,27 @@ pub fn fits_depth(text: &str) -> bool {
     json::Scanner::new(text).skip(MAX_DEPTH).is_ok()
 }
 
+/// Reads one envelope by the published rules: see [`read_by`].
+pub fn read(bytes: &[u8]) -> Result<Event, Invalid> {
+    read_by(bytes, &Rules::default())
+}
+
 /// Reads one envelope. All that is wrong with it is told at once, unless it is not even JSON.
 ///
 /// Identities hold no NUL and no lone surrogate, because no store can index those; the payload, its
 /// attachments and the trace context may, and keep them.
-pub fn read(bytes: &[u8]) -> Result<Event, Invalid> {
-    envelope::read(bytes)
+pub fn read_by(bytes: &[u8], rules: &Rules) -> Result<Event, Invalid> {
+    envelope::read(bytes, rules)
 }
 
 /// An event that may be stored: its envelope was read and every rule of `ingest.v1` holds. Texts
 /// are trimmed, hold no NUL and are valid UTF-8; only the payload is kept as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// `source.channel`: `telegram`, `slack`, `email`, `api` or `mcp`.
-    pub channel: &'static str,
+    /// `source.channel`.
+    pub channel: String,
     /// `source.provider`, one that goes with the channel.
-    pub provider: &'static str,
+    pub provider: String,
     /// `source.endpoint_identity`: who received it.
     pub endpoint_identity: String,
     /// `sender.identity`.

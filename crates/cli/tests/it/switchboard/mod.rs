@@ -1,6 +1,7 @@
 //! `tenure serve` as its clients meet it, on SQLite and on PostgreSQL.
 
 mod access;
+mod channel;
 mod connectors;
 mod crash;
 mod ending;

@@ -116,8 +116,8 @@ impl<'a> Items<'a> {
                 items.previous.push(event.dedupe.previous_hour.as_ref().map(<[u8; 32]>::as_slice));
                 items.payloads.push(&event.payload_digest);
                 items.observed.push(from_micros(event.observed_at_micros));
-                items.channels.push(event.channel);
-                items.providers.push(event.provider);
+                items.channels.push(&event.channel);
+                items.providers.push(&event.provider);
                 items.endpoints.push(&event.endpoint_identity);
                 items.senders.push(&event.sender_identity);
                 items.threads.push(event.thread_identity.as_deref());

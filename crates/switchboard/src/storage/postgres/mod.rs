@@ -4,6 +4,7 @@
 //! between two. Ingest takes turns: whoever commits locks the one row of `inbox_position` first, so
 //! that positions become visible in their order and no two commits wait for each other in a circle.
 
+mod channel;
 mod clock;
 mod commit;
 mod inbox;
@@ -63,11 +64,12 @@ const HISTORY: History = History {
             name: "heartbeats",
             sql: include_str!("migrations/0005_heartbeats.sql"),
         },
+        Migration { number: 6, name: "fences", sql: include_str!("migrations/0006_fences.sql") },
         Migration {
-            number: 6,
-            name: "fences",
+            number: 7,
+            name: "channels",
             sql: concat!(
-                include_str!("migrations/0006_fences.sql"),
+                include_str!("migrations/0007_channels.sql"),
                 include_str!("sql/routine/isolation.sql"),
                 include_str!("sql/routine/switchboard_clock.sql"),
                 include_str!("sql/routine/ingest_gate.sql"),
@@ -99,8 +101,8 @@ const RIGHTS: &str = "-- For each role that runs the switchboard:\n\
     --     tenure.switchboard_clock TO role;\n\
     -- GRANT USAGE ON SEQUENCE tenure.connector_heartbeat_log_id_seq TO role;\n\
     -- GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.message_inbox, tenure.ingest_dedupe,\n\
-    --     tenure.ingest_fence, tenure.dead_letter, tenure.auth_failure, tenure.inbox_outcome,\n\
-    --     tenure.connector_registry, tenure.connector_instances,\n\
+    --     tenure.ingest_fence, tenure.ingest_channel, tenure.dead_letter, tenure.auth_failure,\n\
+    --     tenure.inbox_outcome, tenure.connector_registry, tenure.connector_instances,\n\
     --     tenure.connector_heartbeat_log, tenure.connector_heartbeat_log_default,\n\
     --     tenure.connector_stats_hourly, tenure.connector_stats_daily,\n\
     --     tenure.connector_fanout_daily, tenure.connector_stats_window,\n\

@@ -28,6 +28,8 @@ statements! {
     dedupe_prune: include_str!("sql/dedupe/prune.sql"),
     fence_list: include_str!("sql/fence/list.sql"),
     fence_reset: "SELECT * FROM tenure.fence_reset($1, $2, $3, $4, $5, $6)",
+    channel_list: include_str!("sql/channel/list.sql"),
+    channel_replace: include_str!("sql/channel/replace.sql"),
     letter_post: "SELECT * FROM tenure.letter_post($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
         $12, $13, $14)",
     letter_list: include_str!("sql/letter/list.sql"),

@@ -4,6 +4,7 @@
 //! order of commits is the order of positions. What only reads has a thread and a connection of
 //! its own, and never waits for a write; so has what moves the log of changes into the file.
 
+mod channel;
 mod clock;
 mod commit;
 mod fence;
@@ -52,6 +53,11 @@ const HISTORY: History = History {
             sql: include_str!("migrations/0005_heartbeats.sql"),
         },
         Migration { number: 6, name: "fences", sql: include_str!("migrations/0006_fences.sql") },
+        Migration {
+            number: 7,
+            name: "channels",
+            sql: include_str!("migrations/0007_channels.sql"),
+        },
     ],
 };
 

@@ -42,7 +42,7 @@ pub async fn a_message_has_everything(place: Place) {
     let message = inbox(&place.storage).await.remove(0);
     assert_eq!(message.position, 1);
     assert_eq!(message.request_id, submission.items[0].request_id);
-    assert_eq!((&*message.channel, &*message.provider), (event.channel, event.provider));
+    assert_eq!((&*message.channel, &*message.provider), (&*event.channel, &*event.provider));
     assert_eq!(message.endpoint_identity, event.endpoint_identity);
     assert_eq!(message.sender_identity, event.sender_identity);
     assert_eq!(message.thread_identity, event.thread_identity);
@@ -74,8 +74,8 @@ pub async fn an_exact_page_is_at_the_end(place: Place) {
 
 pub async fn each_filter_filters(place: Place) {
     let change: [fn(&mut Event); 5] = [
-        |event| event.channel = "email",
-        |event| event.provider = "gmail",
+        |event| event.channel = "email".to_owned(),
+        |event| event.provider = "gmail".to_owned(),
         |event| event.endpoint_identity = "other".to_owned(),
         |event| event.sender_identity = "other".to_owned(),
         |event| event.thread_identity = Some("other".to_owned()),

@@ -26,8 +26,8 @@ pub fn event(name: &str) -> Event {
     let key = format!("event:telegram:telegram:bot:{name}");
     let dedupe = Dedupe { digest: sha(&key), key, previous_hour: None };
     Event {
-        channel: "telegram",
-        provider: "telegram",
+        channel: "telegram".to_owned(),
+        provider: "telegram".to_owned(),
         endpoint_identity: "bot".to_owned(),
         sender_identity: "user".to_owned(),
         thread_identity: None,

@@ -3,6 +3,7 @@
 mod admit;
 mod at_once;
 mod beat;
+mod channel;
 mod clock;
 mod commit;
 mod fence;
@@ -81,6 +82,10 @@ cases! {
         a_fence_without_a_source_counts_for_every_one
         an_epoch_that_no_store_grants_is_refused
         the_fences_of_a_source_are_bounded
+    }
+    channel {
+        the_list_begins_with_what_is_published
+        a_channel_is_replaced_as_it_was_seen
     }
     inbox {
         a_message_has_everything

@@ -28,6 +28,8 @@ fn a_type_fits_the_scope_of_its_source() {
     // A provider that is not known yet has connectors of its name.
     assert!(fits("signal", "signal", "signal"));
     assert!(!fits("signal", "telegram", "telegram"));
+    assert!(fits("telegram_bot", "telegram_bot", "telegram"));
+    assert!(!fits("telegram_bot", "telegram_user_client", "telegram"));
 }
 
 #[test]

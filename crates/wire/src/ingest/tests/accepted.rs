@@ -35,7 +35,7 @@ fn an_event_has_what_its_envelope_says() {
         (r#"world!"}}"#, r#"world!"},"control":{"policy_tier":"high_priority"}}"#),
     ]);
     let event = good(&text);
-    assert_eq!((event.channel, event.provider), ("telegram", "telegram"));
+    assert_eq!((&*event.channel, &*event.provider), ("telegram", "telegram"));
     assert_eq!(event.endpoint_identity, "test_bot");
     assert_eq!(event.sender_identity, "user_eve");
     assert_eq!(event.thread_identity.as_deref(), Some("chat"));
@@ -58,7 +58,7 @@ fn every_pair_is_taken() {
     ] {
         let pair = format!(r#""{channel}","provider":"{provider}""#);
         let event = good(&with(&[(r#""telegram","provider":"telegram""#, &pair)]));
-        assert_eq!((event.channel, event.provider), (channel, provider));
+        assert_eq!((&*event.channel, &*event.provider), (channel, provider));
     }
 }
 
@@ -242,4 +242,83 @@ fn a_name_may_be_escaped_and_space_be_anywhere() {
     let event = good(&text);
     assert_eq!(event.envelope, text.trim());
     assert_eq!(event.dedupe, good(MINIMAL).dedupe);
+}
+
+fn listed(name: &str, providers: &[&str], alias: Option<&str>) -> Channel {
+    Channel {
+        name: name.to_owned(),
+        providers: providers.iter().map(|&name| name.to_owned()).collect(),
+        alias: alias.map(str::to_owned),
+    }
+}
+
+#[test]
+fn a_list_says_which_channels_there_are_and_whose_keys_they_have() {
+    let channels = vec![
+        listed("telegram", &["telegram"], None),
+        listed("telegram_bot", &["telegram", "bots"], Some("telegram")),
+    ];
+    let rules = Rules::new(channels, Fields::Refused);
+    let of = |pair: &str| {
+        let text = with(&[(r#""telegram","provider":"telegram""#, pair)]);
+        read_by(text.as_bytes(), &rules)
+    };
+    let bot = of(r#""telegram_bot","provider":"telegram""#).unwrap();
+    assert_eq!((&*bot.channel, &*bot.provider), ("telegram_bot", "telegram"));
+    assert_eq!(bot.dedupe, good(MINIMAL).dedupe);
+    assert_eq!(bot.envelope.matches("telegram_bot").count(), 1, "kept as it was sent");
+    let other = of(r#""telegram_bot","provider":"bots""#).unwrap();
+    assert_eq!(other.dedupe.key, "event:telegram:bots:test_bot:999001");
+    for pair in [r#""telegram","provider":"bots""#, r#""slack","provider":"telegram""#] {
+        let invalid = of(pair).unwrap_err();
+        assert!(invalid.is_about_source(), "{invalid}");
+    }
+    assert!(!read(with(&[("999001", " ")]).as_bytes()).unwrap_err().is_about_source());
+    // Every kind of key.
+    for edit in
+        [("999001", "unknown"), (r#"world!"}}"#, r#"world!"},"control":{"idempotency_key":"k"}}"#)]
+    {
+        let (plain, pair) = (with(&[edit]), r#""telegram_bot","provider":"telegram""#);
+        let bot = plain.replacen(r#""telegram","provider":"telegram""#, pair, 1);
+        let bot = read_by(bot.as_bytes(), &rules).unwrap();
+        assert_eq!(bot.dedupe, good(&plain).dedupe);
+    }
+}
+
+#[test]
+fn fields_that_are_not_known_are_kept_where_that_is_wanted() {
+    let rules = Rules::published(Fields::Kept);
+    let text = with(&[
+        (r#"{"identity""#, r#"{"chat_type":"group","x":[{"y":1e400}],"identity""#),
+        (r#""sender""#, r#""extra":"\u0000\ud800","sender""#),
+    ]);
+    let event = read_by(text.as_bytes(), &rules).unwrap();
+    assert_eq!(event.envelope, text);
+    assert_eq!(event.dedupe, good(MINIMAL).dedupe);
+    let kinds = |text: &str| {
+        let invalid = read_by(text.as_bytes(), &rules).expect_err(text);
+        invalid.issues.iter().map(|it| format!("{} {}", it.kind, it.at)).collect::<Vec<_>>()
+    };
+    // Twice is once too often, and a word that is not known is no field.
+    let twice = with(&[(r#"{"identity""#, r#"{"x":1,"\u0078":2,"identity""#)]);
+    assert_eq!(kinds(&twice), ["duplicate_key sender.x"]);
+    let tier = with(&[(r#"world!"}}"#, r#"world!"},"control":{"policy_tier":"passive"}}"#)]);
+    assert_eq!(kinds(&tier), ["literal_error control.policy_tier"]);
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let deep = with(&[(r#""sender""#, &format!(r#""extra":{deep},"sender""#))]);
+    assert_eq!(kinds(&deep), ["recursion_limit "]);
+}
+
+#[test]
+fn a_sender_may_have_a_name() {
+    for name in [r#""Eve""#, "null"] {
+        let text = with(&[(r#"{"identity""#, &format!(r#"{{"display_name":{name},"identity""#))]);
+        assert_eq!(good(&text).envelope, text);
+    }
+    for name in ["a", "a_1", &"x".repeat(64)] {
+        assert!(is_name(name));
+    }
+    for name in ["", "A", "a-b", "a b", "\u{e4}", &"x".repeat(65)] {
+        assert!(!is_name(name), "{name}");
+    }
 }

@@ -28,11 +28,8 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     (r#""channel":"telegram""#, r#""channel":"mcp""#, &["invalid_source_provider source"]),
     (r#""channel":"telegram""#, r#""channel":"email""#, &["invalid_source_provider source"]),
     (r#"{"channel""#, r#"{"kind":[{}],"channel""#, &["extra_forbidden source.kind"]),
-    (
-        r#"{"identity""#,
-        r#"{"display_name":"E","identity""#,
-        &["extra_forbidden sender.display_name"],
-    ),
+    (r#"{"identity""#, r#"{"chat_type":"group","identity""#, &["extra_forbidden sender.chat_type"]),
+    (r#"{"identity""#, r#"{"display_name":7,"identity""#, &["string_type sender.display_name"]),
     (r#""sender""#, r#""extra":{},"sender""#, &["extra_forbidden extra"]),
     (r#""sender""#, r#""Sender""#, &["extra_forbidden Sender", "missing sender"]),
     (r#"{"identity""#, r#"{"\n\u202e":1,"identity""#, &["extra_forbidden sender.\\n\\u{202e}"]),

@@ -1,0 +1,106 @@
+//! The list of channels as this replica knows it.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tenure_core::{Clock, LocalInstant, StoreError};
+use tenure_store::BootClock;
+use tenure_wire::ingest::{self, Event, Fields, Invalid, Rules};
+use tokio::sync::Mutex;
+
+use crate::storage::Storage;
+
+/// So old may a list be: what was removed from it is taken for no longer than this.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// The list, read again when it is old or lacks what somebody sends.
+pub(crate) struct Channels {
+    storage: Arc<dyn Storage>,
+    fields: Fields,
+    known: RwLock<Option<Known>>,
+    /// One asks the store, and the others wait for its answer.
+    asking: Mutex<()>,
+}
+
+#[derive(Clone)]
+struct Known {
+    rules: Arc<Rules>,
+    /// When the store was asked for it.
+    asked: LocalInstant,
+}
+
+impl fmt::Debug for Channels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channels").finish_non_exhaustive()
+    }
+}
+
+impl Channels {
+    pub(crate) fn new(storage: Arc<dyn Storage>, fields: Fields) -> Self {
+        Self { storage, fields, known: RwLock::default(), asking: Mutex::default() }
+    }
+
+    /// The list, at most [`FRESH`] old.
+    pub(crate) async fn current(&self) -> Result<Arc<Rules>, StoreError> {
+        let is_fresh = |asked| BootClock.now().since(asked) <= FRESH;
+        self.asked_when(is_fresh).await
+    }
+
+    async fn asked_when(
+        &self,
+        will_do: impl Fn(LocalInstant) -> bool,
+    ) -> Result<Arc<Rules>, StoreError> {
+        let known = || {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();
+            known.filter(|known| will_do(known.asked)).map(|known| known.rules)
+        };
+        if let Some(rules) = known() {
+            return Ok(rules);
+        }
+        let _turn = self.asking.lock().await;
+        if let Some(rules) = known() {
+            return Ok(rules);
+        }
+        let asked = BootClock.now();
+        let rules = Arc::new(Rules::new(self.storage.channels().await?, self.fields));
+        let known = Known { rules: Arc::clone(&rules), asked };
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        Ok(rules)
+    }
+
+    /// For the envelopes of one request.
+    pub(crate) async fn reading(&self) -> Result<Reading<'_>, StoreError> {
+        let began = BootClock.now();
+        Ok(Reading { channels: self, rules: self.current().await?, began })
+    }
+}
+
+/// Reads the envelopes of one request.
+pub(crate) struct Reading<'a> {
+    channels: &'a Channels,
+    rules: Arc<Rules>,
+    began: LocalInstant,
+}
+
+impl Reading<'_> {
+    /// Reads an envelope. One is refused for its source only by a list that is not older than its
+    /// request: a channel that was added before is taken by every replica.
+    pub(crate) async fn read(
+        &mut self,
+        bytes: &[u8],
+    ) -> Result<Result<Event, Invalid>, StoreError> {
+        let read = ingest::read_by(bytes, &self.rules);
+        match &read {
+            Err(invalid) if invalid.is_about_source() => {}
+            _ => return Ok(read),
+        }
+        let began = self.began;
+        let newer = self.channels.asked_when(|asked| asked >= began).await?;
+        if newer == self.rules {
+            return Ok(read);
+        }
+        self.rules = newer;
+        Ok(ingest::read_by(bytes, &self.rules))
+    }
+}

@@ -1,0 +1,38 @@
+//! The list of channels.
+
+use async_trait::async_trait;
+use tenure_core::StoreError;
+use tenure_wire::ingest::Channel;
+
+/// Where the list of channels is kept: one for all replicas.
+#[async_trait]
+pub trait ChannelList {
+    /// All channels, by name.
+    async fn channels(&self) -> Result<Vec<Channel>, StoreError>;
+    /// Replaces a channel, adds it where it was not (`was` is `None`), or removes it (`becomes` is
+    /// `None`), and notes who did. Whether it was as is said.
+    async fn replace_channel(
+        &self,
+        was: Option<&Channel>,
+        becomes: Option<&Channel>,
+        by: &str,
+    ) -> Result<bool, StoreError>;
+}
+
+/// Providers as they are kept: names have no commas.
+pub(super) fn joined(channel: &Channel) -> String {
+    channel.providers.join(",")
+}
+
+pub(super) fn channel(name: String, providers: &str, alias: Option<String>) -> Channel {
+    Channel { name, providers: providers.split(',').map(str::to_owned).collect(), alias }
+}
+
+/// What a change is called in the audit trail.
+pub(super) fn action(was: Option<&Channel>, becomes: Option<&Channel>) -> &'static str {
+    match (was, becomes) {
+        (None, _) => "channel_add",
+        (_, None) => "channel_remove",
+        _ => "channel_change",
+    }
+}

@@ -1,0 +1,40 @@
+//! The list of channels.
+
+use async_trait::async_trait;
+use tenure_core::StoreError;
+use tenure_wire::ingest::Channel;
+use tokio_postgres::types::Type;
+
+use super::value::column;
+use super::{Parameter, Postgres};
+use crate::storage::channel::{ChannelList, action, channel, joined};
+
+#[async_trait]
+impl ChannelList for Postgres {
+    async fn channels(&self) -> Result<Vec<Channel>, StoreError> {
+        let rows = self.data.query(&self.statements.channel_list, &[]).await?;
+        let read = |row| Ok(channel(column(row, 0)?, column(row, 1)?, column(row, 2)?));
+        rows.iter().map(read).collect()
+    }
+
+    async fn replace_channel(
+        &self,
+        was: Option<&Channel>,
+        becomes: Option<&Channel>,
+        by: &str,
+    ) -> Result<bool, StoreError> {
+        let Some(named) = was.or(becomes) else { return Ok(false) };
+        let alias = |of: Option<&Channel>| of.and_then(|channel| channel.alias.clone());
+        let parameters: [Parameter<'_>; 7] = [
+            (&named.name, Type::TEXT),
+            (&was.map(joined), Type::TEXT),
+            (&alias(was), Type::TEXT),
+            (&becomes.map(joined), Type::TEXT),
+            (&alias(becomes), Type::TEXT),
+            (&action(was, becomes), Type::TEXT),
+            (&by, Type::TEXT),
+        ];
+        let rows = self.data.query(&self.statements.channel_replace, &parameters).await?;
+        Ok(!rows.is_empty())
+    }
+}
