@@ -121,27 +121,29 @@ async fn opened(join: &Join, ready: &mut Ready) -> Result<Arc<dyn Store>, StoreE
 /// Refuses a group of shards in which one has its checkpoint under `NAME:shard-N`, as some
 /// connectors call it, and none under its own name: its holder would begin from nothing.
 async fn check_names(store: &dyn Store, settings: &Settings) -> Result<(), StoreError> {
-    let Layout::Shards(_) = settings.layout else { return Ok(()) };
+    let Layout::Shards(count) = settings.layout else { return Ok(()) };
     let group = &settings.group;
+    let is_shard = |id: &DutyId| Layout::shard_of(id).is_some_and(|n| n < count);
     for Holder { duty, .. } in store.holders(group).await? {
         let shard = duty.id.as_str().rsplit_once(":shard-").map(|(_, n)| DutyId::new(n));
         let Some(Ok(shard)) = shard.filter(|id| id.as_ref().is_ok_and(is_shard)) else { continue };
+        let own = DutyKey { group: group.clone(), id: shard };
+        if store.load(std::slice::from_ref(&own)).await?.iter().any(Option::is_some) {
+            continue;
+        }
         let there = match store.load(std::slice::from_ref(&duty)).await {
             // It has been given its name since.
             Err(error) if error.code() == Code::Moved => false,
+            // Not to be trusted, but there.
+            Err(error) if matches!(error.code(), Code::BadSignature | Code::Replayed) => true,
             loaded => loaded?.iter().any(Option::is_some),
         };
-        let own = DutyKey { group: group.clone(), id: shard };
-        if there && store.load(std::slice::from_ref(&own)).await?.iter().all(Option::is_none) {
+        if there {
             let detail = format!("{duty} has a checkpoint, and {own} has none");
             return Err(StoreError::refused(Code::OtherName, detail));
         }
     }
     Ok(())
-}
-
-fn is_shard(id: &DutyId) -> bool {
-    Layout::shard_of(id).is_some()
 }
 
 /// A task of its own: an opener that panics is a store that cannot be opened.

@@ -67,7 +67,8 @@ mod encrypted {
             let unnamed = |_| Trouble::Told(failed(format!("{address} is no name of a server")));
             let name = ServerName::try_from(host).map_err(unnamed)?;
             let stream = connector.connect(name, socket).await.map_err(|e| match explain(&e) {
-                Some(why) => Trouble::Told(failed(format!("{address}: {why}"))),
+                // Another server may have a better certificate.
+                Some(why) => Trouble::NotSent(failed(format!("{address}: {why}"))),
                 None => Trouble::NotSent(error::unreachable(address)),
             })?;
             let origin = format!("https://{address}");

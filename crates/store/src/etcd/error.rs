@@ -101,7 +101,7 @@ fn of_status(code: i32, text: &str, address: &str) -> Trouble {
 }
 
 /// With TLS 1.3 a handshake is over before the server has judged the client's certificate. What it
-/// says then reaches us as words.
+/// says then reaches us as words. It has read no request, and another server may judge otherwise.
 fn refused(error: &(dyn std::error::Error + 'static), address: &str) -> Option<Trouble> {
     let says = |alert: &str| {
         let words = format!("received fatal alert: {alert}");
@@ -114,7 +114,7 @@ fn refused(error: &(dyn std::error::Error + 'static), address: &str) -> Option<T
     ["CertificateRequired", "BadCertificate", "UnknownCA", "CertificateExpired"]
         .into_iter()
         .any(says)
-        .then(|| Trouble::Told(StoreError::refused(Code::NoTls, format!("{address}: {why}"))))
+        .then(|| Trouble::NotSent(StoreError::refused(Code::NoTls, format!("{address}: {why}"))))
 }
 
 /// The server did not take a connection, or not in time.

@@ -47,18 +47,30 @@ fn io_error(error: &std::io::Error) -> StoreError {
     StoreError::refused(code, format!("the lock file of the database: {error}"))
 }
 
+/// Opens the lock file. A new one gets the mode of the database, as its log does: everybody who may
+/// write the database may lock it.
+fn open_lock(path: &Path) -> std::io::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-boot");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match options.clone().create_new(true).mode(0o600).open(&name) {
+        Ok(file) => {
+            file.set_permissions(std::fs::metadata(path)?.permissions())?;
+            Ok(file)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => options.open(&name),
+        Err(error) => Err(error),
+    }
+}
+
 /// Takes the shared lock, after taking the file over from an earlier boot if need be.
 pub(super) fn enter(
     path: &Path,
     connection: &Connection,
     identity: &str,
 ) -> Result<BootLock, StoreError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-boot");
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let open = options.open(name);
-    let file = open.map_err(|error| io_error(&error))?;
+    let file = open_lock(path).map_err(|error| io_error(&error))?;
     for _ in 0..ATTEMPTS {
         file.lock_shared().map_err(|error| io_error(&error))?;
         if stored(connection)?.as_deref() == Some(identity) {

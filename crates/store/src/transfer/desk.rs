@@ -183,17 +183,24 @@ impl Desk {
 
     /// The newest checkpoint. One that must not be trusted is an error.
     pub(super) async fn load(&self, duty: &DutyKey) -> Result<Option<Stored>, StoreError> {
-        let stored = self.store.load(std::slice::from_ref(duty)).await?.into_iter().next();
-        let stored = stored.flatten();
+        if !matches!(self.signing, Signing::Require(_)) {
+            let stored = self.stored(duty).await?;
+            return stored.map(|stored| self.trusted(duty, &stored)).transpose();
+        }
+        // The ring first: a commit that comes between the two answers makes nothing look old.
+        let ring = self.store.history(duty).await?;
+        let stored = self.stored(duty).await?;
         let trusted = stored.as_ref().map(|stored| self.trusted(duty, stored)).transpose()?;
-        if matches!(self.signing, Signing::Require(_)) {
-            let ring = self.store.history(duty).await?;
-            match &stored {
-                Some(stored) => check_ring(self.signing.keys(), duty, stored, &ring)?,
-                None => check_missing(duty, &ring)?,
-            }
+        match &stored {
+            Some(stored) => check_ring(self.signing.keys(), duty, stored, &ring)?,
+            None => check_missing(duty, &ring)?,
         }
         Ok(trusted)
+    }
+
+    async fn stored(&self, duty: &DutyKey) -> Result<Option<Checkpoint>, StoreError> {
+        let stored = self.store.load(std::slice::from_ref(duty)).await?;
+        Ok(stored.into_iter().next().flatten())
     }
 
     /// The ring, newest first; what cannot be trusted is left out.
@@ -204,8 +211,8 @@ impl Desk {
 
     /// The newest checkpoint, whatever its signature says: to be replaced.
     pub(super) async fn newest(&self, duty: &DutyKey) -> Result<Option<Stored>, StoreError> {
-        let stored = self.store.load(std::slice::from_ref(duty)).await?.into_iter().next();
-        Ok(stored.flatten().map(|stored| take_apart(&stored, self.inspected(duty, &stored))))
+        let stored = self.stored(duty).await?;
+        Ok(stored.map(|stored| take_apart(&stored, self.inspected(duty, &stored))))
     }
 
     fn inspected(&self, duty: &DutyKey, stored: &Checkpoint) -> Inspected {

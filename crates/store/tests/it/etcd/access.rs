@@ -42,6 +42,22 @@ async fn a_server_is_known_by_its_authority() {
     assert!(try_open(&server.url()).await.is_err());
 }
 
+/// One whose certificate is not trusted is one that cannot be reached: the others are asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_a_wrong_certificate_stops_no_other() {
+    let (certificates, stranger) =
+        (Certificates::make("tenure").unwrap(), Certificates::make("tenure").unwrap());
+    let (good, bad) = (encrypted(&certificates, false), encrypted(&stranger, false));
+    let url = |first: &Server, second: &Server| {
+        let authority = certificates.authority();
+        let (first, second) = (first.hosts(), second.hosts());
+        format!("etcd://{first},{second}?tls=on&cacert={}", authority.display())
+    };
+    works(&*try_open(&url(&bad, &good)).await.unwrap()).await;
+    let error = try_open(&url(&bad, &bad)).await.unwrap_err();
+    assert_eq!(error.code(), Code::NoTls, "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_can_want_a_certificate_of_the_client() {
     let certificates = Certificates::make("tenure").unwrap();

@@ -194,6 +194,6 @@ async fn a_new_file_is_private_and_one_that_is_there_keeps_its_mode() {
             let path = folder.path().join(format!("tenure.db{kind}"));
             assert_eq!(mode(&path), expected, "{}", path.display());
         }
-        assert_eq!(mode(&folder.path().join("tenure.db-boot")), 0o600);
+        assert_eq!(mode(&folder.path().join("tenure.db-boot")), expected);
     }
 }
