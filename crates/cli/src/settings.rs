@@ -52,6 +52,7 @@ impl Settings {
         let store = || StoreUrl::parse(&args.global.store);
         let why = |task| Ok::<_, Failure>(Action::Why { task, store: store()? });
         let operate = |task| Ok::<_, Failure>(Action::Operate { task, store: store()? });
+        let board = |task| Ok::<_, Failure>(Action::Switchboard { task, store: store()? });
         let action = match &args.command {
             Command::Ls { group } => {
                 let group = group.as_deref().map(group_name);
@@ -85,21 +86,13 @@ impl Settings {
             Command::Weight(args) => operate(Share(share::Task::weight(args)?))?,
             Command::Serve(args) => Action::Serve(Box::new(serve::Settings::new(args, store()?)?)),
             Command::Beat(args) => Action::Beat(beat::Settings::new(args)?),
-            Command::Token(command) => {
-                let task = switchboard::Task::Token(token::Task::new(command)?);
-                Action::Switchboard { task, store: store()? }
-            }
-            Command::Fence(command) => {
-                let task = switchboard::Task::Fence(fence::Task::new(command)?);
-                Action::Switchboard { task, store: store()? }
-            }
+            Command::Token(command) => board(switchboard::Task::Token(token::Task::new(command)?))?,
+            Command::Fence(command) => board(switchboard::Task::Fence(fence::Task::new(command)?))?,
             Command::Channel(command) => {
-                let task = switchboard::Task::Channel(channel::Task::new(command));
-                Action::Switchboard { task, store: store()? }
+                board(switchboard::Task::Channel(channel::Task::new(command)))?
             }
             Command::Connectors(command) => {
-                let task = switchboard::Task::Connectors(connectors::Task::new(command)?);
-                Action::Switchboard { task, store: store()? }
+                board(switchboard::Task::Connectors(connectors::Task::new(command)?))?
             }
             Command::Bucket(bucket) => Action::Bucket(bucket::Task::new(bucket, &args.global)?),
             Command::Completions { shell } => Action::Completions(*shell),
