@@ -162,6 +162,23 @@ async fn a_claim_ends_the_effects_of_a_hold_that_has_expired() {
     assert_eq!(rows(&place).await, 0);
 }
 
+/// A holder that comes back opens another session in the place of the one that has expired.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_ends_the_effects_of_a_session_that_was_replaced() {
+    let Some(place) = Place::given() else { return };
+    let store = place.open().await;
+    with_table(&place).await;
+    let (a, b) = (Player::join(&store, "a", LONG).await, Player::join(&store, "b", LONG).await);
+    let hold = a.hold("d").await;
+    let effect = Effect::start(&place, &unix_url(&place).await, &hold, ENDLESS).await;
+    expired(&place, &a.session, 0).await;
+    let again = Player::join(&store, "a", LONG).await;
+    assert_ne!(again.session.nonce, a.session.nonce);
+    assert!(or_hang(b.claim_until_granted("d")).await.epoch > hold.epoch);
+    effect.until_gone().await;
+    assert_eq!(rows(&place).await, 0);
+}
+
 /// A role that may not end the other's backend says whom it waits for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_may_not_end_an_effect_names_it() {

@@ -2,7 +2,8 @@
 -- were found locked by a claim. A client that is stopped while it sends or takes data is seen by no
 -- timeout of the server, so it would block its successor for ever.
 --
--- Nothing here waits. A session that is locked is being kept alive, or judged by another claim. The
+-- Nothing here waits. A session is stored before its holds, so one without a row has ended, and its
+-- instance may have opened another. A session that is locked is being kept alive, or judged by another claim. The
 -- key has the epoch in it, so the next holder's effects are not meant.
 CREATE OR REPLACE FUNCTION tenure.effect_end(p_group text, p_duties text[]) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
@@ -24,9 +25,14 @@ BEGIN
                 AND x.expires_at <= clock_timestamp() - interval '3 seconds'
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS s
+    ), replaced AS MATERIALIZED (
+        SELECT DISTINCT b.instance, b.nonce FROM blocked b
+        WHERE NOT EXISTS (
+            SELECT FROM tenure.session x
+            WHERE x.group_name = p_group AND x.instance = b.instance AND x.nonce = b.nonce)
     )
     SELECT array_agg(tenure.effect_key(p_group, duty, epoch)) INTO v_keys
-    FROM blocked JOIN over USING (instance, nonce);
+    FROM blocked JOIN (TABLE over UNION ALL TABLE replaced) AS ended USING (instance, nonce);
     IF v_keys IS NULL THEN
         RETURN;
     END IF;

@@ -15,6 +15,8 @@ BEGIN
     SELECT count(*) INTO sessions FROM tenure.session
     WHERE NOT ended AND expires_at > clock_timestamp();
     UPDATE tenure.session SET ended = true WHERE NOT ended;
+    -- An effect whose snapshot is older than this finds the row changed.
+    UPDATE tenure.hold SET held = held WHERE held;
     SELECT count(*) INTO duties FROM (
         SELECT group_name, duty FROM tenure.hold WHERE epoch > 0
         UNION SELECT group_name, duty FROM tenure.checkpoint
