@@ -36,13 +36,8 @@ pub(crate) async fn watch(state: Arc<State>, tls: Option<Arc<Tls>>, log: Log) {
         let late = |_| Err(StoreError::refused(Code::Lost, "it did not answer in 5 seconds"));
         let answer = answer.unwrap_or_else(late);
         let (before, now) = state.store.looked(answer.as_ref().err().map(StoreError::code));
-        match answer {
-            Ok(()) if before.is_some() && now.is_none() => log(Notice::StoreFound),
-            Err(error) if before != Some(Code::Full) && error.code() == Code::Full => {
-                log(Notice::StoreFull(error));
-            }
-            Err(error) if before.is_none() => log(Notice::StoreLost(error)),
-            _ => {}
+        if let Some(news) = news(before, now, answer) {
+            log(news);
         }
         if state.access.is_open()
             && let Ok(Ok(true)) = timeout(PATIENCE, state.storage.has_tokens()).await
@@ -53,6 +48,18 @@ pub(crate) async fn watch(state: Arc<State>, tls: Option<Arc<Tls>>, log: Log) {
         if let Some(tls) = &tls {
             reload(tls, &mut told, &log).await;
         }
+    }
+}
+
+/// What is new of the store, by what was wrong with it before and what it answers now.
+fn news(before: Option<Code>, now: Option<Code>, answer: Result<(), StoreError>) -> Option<Notice> {
+    match answer {
+        Ok(()) => (before.is_some() && now.is_none()).then_some(Notice::StoreFound),
+        Err(error) if error.code() == Code::Full => {
+            (before != Some(Code::Full)).then_some(Notice::StoreFull(error))
+        }
+        // One that was full still answered.
+        Err(error) => matches!(before, None | Some(Code::Full)).then_some(Notice::StoreLost(error)),
     }
 }
 
@@ -140,4 +147,34 @@ pub(crate) async fn flush(state: &State) -> Result<(), StoreError> {
         state.access.put_back(usage);
     }
     stored
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_trouble_of_the_store_is_told_once() {
+        let error = |code| StoreError::refused(code, "x");
+        let (full, lost) = (Some(Code::Full), Some(Code::Lost));
+        let found = Some(Notice::StoreFound);
+        let is_full = Some(Notice::StoreFull(error(Code::Full)));
+        let is_lost = Some(Notice::StoreLost(error(Code::Lost)));
+        for (before, now, expected) in [
+            (None, None, None),
+            (None, full, is_full.clone()),
+            (None, lost, is_lost.clone()),
+            (full, full, None),
+            (full, lost, is_lost),
+            (full, None, found.clone()),
+            (lost, lost, None),
+            (lost, full, is_full),
+            (lost, None, found),
+        ] {
+            let answer = now.map_or(Ok(()), |code| Err(error(code)));
+            assert_eq!(news(before, now, answer), expected, "{before:?} {now:?}");
+        }
+        // It answers, but has just refused something for want of room.
+        assert_eq!(news(full, full, Ok(())), None);
+    }
 }
