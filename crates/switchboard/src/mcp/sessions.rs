@@ -29,6 +29,9 @@ use crate::line::Turn;
 const MOST_WAITING: usize = 32;
 /// And so many bytes of them: the largest page, as text and as it is.
 const ROOM: usize = 12 << 20;
+/// So many bytes go to the connection at a time: a client that takes a large event slowly is seen
+/// to read it.
+const PIECE: usize = 64 << 10;
 /// How often a stream says that it is there, so that nobody in between takes it for dead.
 const PING: Duration = Duration::from_secs(15);
 /// A session that nothing was posted to for so long is over.
@@ -159,9 +162,10 @@ impl Sessions {
             let _ = phase.wait_for(|phase| *phase >= Phase::Draining).await;
         });
         Some(Stream {
-            first: Some(first.into()),
+            rest: first.into(),
             events,
             session: Arc::downgrade(&session),
+            read: Arc::clone(&session.read),
             pings,
             leaving,
             _place: place,
@@ -264,10 +268,12 @@ impl Drop for Place {
 
 /// What goes down a connection until the session ends.
 pub(crate) struct Stream {
-    first: Option<Bytes>,
+    /// What is left of the event that is going out.
+    rest: Bytes,
     events: mpsc::Receiver<Bytes>,
     /// Not the session itself: that it was taken away ends the stream.
     session: Weak<Session>,
+    read: Arc<Notify>,
     pings: Interval,
     leaving: Pin<Box<dyn Future<Output = ()> + Send>>,
     _place: Place,
@@ -288,12 +294,18 @@ impl Stream {
 
     /// The next bytes; `None` at the end.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(first));
-        }
         // What is answered already still goes out.
-        if let Poll::Ready(next) = self.events.poll_recv(context) {
-            return Poll::Ready(next);
+        if self.rest.is_empty()
+            && let Poll::Ready(next) = self.events.poll_recv(context)
+        {
+            let Some(next) = next else { return Poll::Ready(None) };
+            self.rest = next;
+        }
+        if !self.rest.is_empty() {
+            // The connection has room again, so the client reads.
+            self.read.notify_waiters();
+            let piece = self.rest.len().min(PIECE);
+            return Poll::Ready(Some(self.rest.split_to(piece)));
         }
         if self.leaving.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
@@ -378,10 +390,11 @@ mod tests {
             assert!(sessions.find(number, &Caller::Open).is_none());
             drop(session);
             // What was sent before is still there, and then it is over.
-            for _ in 0..most {
-                assert!(matches!(next(&mut stream), Poll::Ready(Some(_))));
+            let mut left = most * Event::message(&budget, &text).unwrap().text.len();
+            while let Poll::Ready(Some(piece)) = next(&mut stream) {
+                left -= piece.len();
             }
-            assert_eq!(next(&mut stream), Poll::Ready(None));
+            assert_eq!((left, next(&mut stream)), (0, Poll::Ready(None)));
             assert_eq!(budget.taken(), 0);
         }
     }
@@ -420,6 +433,30 @@ mod tests {
         };
         assert_eq!(sent.await, Sent::Behind);
         assert!(sessions.find(number, &Caller::Open).is_some());
+    }
+
+    /// Each piece of a large event is a sign of life, not only the end of it.
+    #[tokio::test]
+    async fn who_takes_a_part_of_an_event_reads() {
+        let (sessions, phase) = (Sessions::new(1), watch::Sender::new(Phase::Running));
+        let budget = Budget::new(usize::MAX);
+        let (number, mut stream) = opened(&sessions, &phase);
+        let session = sessions.find(number, &Caller::Open).unwrap();
+        let event = Event::message(&budget, &"x".repeat(PIECE * 2)).unwrap();
+        let whole = event.text.len();
+        sessions.send(number, &session, event, &Patience::default()).await;
+        let mut taken = Vec::new();
+        for size in [PIECE, PIECE, whole - 2 * PIECE] {
+            let mut read = std::pin::pin!(session.read.notified());
+            assert!(!read.as_mut().enable());
+            let Poll::Ready(Some(piece)) = next(&mut stream) else { panic!() };
+            assert_eq!((piece.len(), read.enable()), (size, true));
+            taken.push(piece);
+        }
+        // All of it is paid for until the last piece is gone.
+        assert_eq!(session.room.taken(), whole);
+        drop(taken);
+        assert_eq!((session.room.taken(), budget.taken()), (0, 0));
     }
 
     #[tokio::test]
