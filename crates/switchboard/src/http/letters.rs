@@ -147,19 +147,26 @@ impl Asked<'_> {
         }
         let room = room(self.state, LIST_COST).await?;
         let mut text = String::from("{\"data\":[");
+        let reads_all = caller.reads_only().is_none();
         let mut listed = 0;
         let mut more = true;
         while more && listed < limit && text.len() < LIST_BYTES {
-            query.limit = STEP.min(limit - listed);
+            // Who does not read all of them needs more than are listed.
+            query.limit = if reads_all { STEP.min(limit - listed) } else { STEP };
             let found = self.state.storage.letters(&query).await?;
             more = found.len() == query.limit;
-            query.after = found.last().map_or(query.after, |kept| Some(kept.letter.id));
             // One after the other: what is written is not kept twice.
-            let of_caller = |it: &KeptLetter| may_read(&caller, it);
-            for kept in found.into_iter().filter(of_caller) {
-                text.push_str(if listed == 0 { "" } else { "," });
-                write_letter(&mut text, &kept);
-                listed += 1;
+            for kept in found {
+                if listed == limit {
+                    more = true;
+                    break;
+                }
+                query.after = Some(kept.letter.id);
+                if may_read(&caller, &kept) {
+                    text.push_str(if listed == 0 { "" } else { "," });
+                    write_letter(&mut text, &kept);
+                    listed += 1;
+                }
             }
         }
         let next = query.after.filter(|_| more).map(|id| id.to_string());

@@ -155,6 +155,8 @@ struct Whose {
 }
 
 pub(super) async fn duties(call: &Call) -> Result<Told, Refused> {
+    // Duties belong to no endpoint.
+    call.caller.permits_overview()?;
     let Whose { group, limit } = arguments(call)?;
     let limit = limited(limit, USUAL_DUTIES, MOST_DUTIES)?;
     let only = group.map(|group| GroupName::unescape(&group)).transpose();

@@ -16,6 +16,7 @@ on_both_stores! {
     failed_attempts_are_limited_over_all_replicas
     a_token_may_be_the_password_of_a_url
     a_read_token_with_an_endpoint_reads_that_one
+    a_read_token_with_an_endpoint_turns_pages_and_sees_no_duties
     proxies_are_believed_as_far_as_they_are_trusted
     without_tokens_it_is_open_to_this_machine_alone
 }
@@ -150,6 +151,59 @@ fn a_read_token_with_an_endpoint_reads_that_one(place: &Place) {
 
 /// For clients that cannot set a header. Nobody is ever asked for a password, so that no browser
 /// keeps one; and what a page of another site makes a browser send is refused.
+/// A page goes on after the last one that was told, not after the last one that was looked at.
+fn a_read_token_with_an_endpoint_turns_pages_and_sees_no_duties(place: &Place) {
+    let token = |channel: &str, endpoint: &str| {
+        let scope = ["--channel", channel, "--provider", channel, "--endpoint", endpoint];
+        place.token(&[&scope[..], &["--role", "ingest", "--role", "read"]].concat()).0
+    };
+    let [mine, slack] = ["telegram", "slack"].map(|channel| token(channel, "test_bot"));
+    let (all, _) = place.token(&["--role", "read"]);
+    let server = place.serve(&[]);
+    let post = |token: &str, path: &str, body: &Value| {
+        let bearer = format!("Bearer {token}");
+        let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
+        server.post_with(path, body.to_string().as_bytes(), &headers)
+    };
+    for (channel, id) in [("slack", "1"), ("telegram", "2"), ("slack", "3"), ("telegram", "4")] {
+        let letter = json!({
+            "source": { "channel": channel, "provider": channel, "endpoint_identity": "test_bot" },
+            "external_event_id": id, "error_class": "timeout", "reason": "test", "attempts": 1,
+            "envelope": {}
+        });
+        post(if channel == "slack" { &slack } else { &mine }, LETTERS, &letter).is(202);
+    }
+    for endpoint in ["a_bot", "test_bot", "z_bot"] {
+        post(&token("telegram", endpoint), HEARTBEAT, &heartbeat(endpoint, 1, 5, 1)).is(200);
+    }
+    for (path, name, expected) in [
+        (LETTERS, "external_event_id", &[json!("2"), json!("4")][..]),
+        (CONNECTORS, "endpoint_identity", &[json!("test_bot")]),
+    ] {
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = with(&server, &mine, &format!("{path}?limit=1{after}")).is(200);
+            let data = page["data"].as_array().unwrap();
+            assert!(data.len() <= 1, "{page}");
+            found.extend(data.iter().map(|it| it[name].clone()));
+            let Some(next) = page["meta"]["next_after"].as_str() else { break };
+            after = format!("&after={next}");
+        }
+        found.sort_by_key(Value::to_string);
+        assert_eq!(found, expected);
+    }
+    for (token, may) in [(&mine, false), (&all, true)] {
+        let call = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": { "name": "duties.list", "arguments": {} }
+        });
+        let told = &post(token, "/mcp", &call).is(200)["result"];
+        assert_eq!(told["structuredContent"]["data"].is_array(), may, "{told}");
+        let text = told["content"][0]["text"].as_str().unwrap();
+        assert_eq!(text.starts_with("forbidden: "), !may, "{told}");
+    }
+}
+
 fn a_token_may_be_the_password_of_a_url(place: &Place) {
     let (ingest, _) = place.token(&SCOPE);
     let (read, _) = place.token(&["--role", "read"]);
