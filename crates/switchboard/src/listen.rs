@@ -18,6 +18,8 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tenure_core::Clock;
+use tenure_store::BootClock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,6 +29,7 @@ use crate::address;
 use crate::http::{self, Outgoing, Phase, State, Visit};
 use crate::line::{Line, Notes, Watchman};
 use crate::metrics::Overload;
+use crate::notice::Notice;
 use crate::tls::Tls;
 
 /// A head may be as large, and a part of a body.
@@ -37,6 +40,8 @@ const SURPLUS: usize = 32;
 const SURPLUS_OF_ONE: usize = 8;
 /// How long one of them lasts.
 const SURPLUS_LASTS: Duration = Duration::from_secs(5);
+/// That an address has used up its share is not said again for so long.
+const SAID: Duration = Duration::from_secs(60 * 60);
 /// After the system could not give a connection, it is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -96,6 +101,7 @@ pub(crate) async fn run(door: Door, state: Arc<State>) {
     let places = Arc::new(Semaphore::new(most));
     let surplus = Arc::new(Semaphore::new(SURPLUS));
     let mut phase = state.phase.subscribe();
+    let mut said = None;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -106,7 +112,14 @@ pub(crate) async fn run(door: Door, state: Arc<State>) {
             continue;
         };
         let free = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
-        let found = shares.take(peer.ip()).and_then(|(share, beyond)| {
+        let taken = shares.take(peer.ip());
+        let crowded = taken.as_ref().is_none_or(|(_, beyond)| *beyond);
+        if crowded && said.is_none_or(|at| BootClock.now().since(at) >= SAID) {
+            said = Some(BootClock.now());
+            let address = address::by_network(peer.ip());
+            (state.log)(Notice::AddressFull { address, most: most_of_one });
+        }
+        let found = taken.and_then(|(share, beyond)| {
             let place = if beyond { None } else { free(&places) };
             let is_surplus = place.is_none();
             Some((place.or_else(|| free(&surplus))?, share, is_surplus))
@@ -115,7 +128,7 @@ pub(crate) async fn run(door: Door, state: Arc<State>) {
             state.metrics.overloaded(Overload::Connections);
             continue;
         };
-        let visit = Visit { peer: peer.ip(), surplus: is_surplus };
+        let visit = Visit { peer: peer.ip(), surplus: is_surplus, crowded };
         let guest = Guest { state: Arc::clone(&state), visit, _place: place, _share: share };
         tokio::spawn(guest.welcome(socket, tls.clone()));
     }

@@ -28,6 +28,13 @@ pub enum Notice {
     CutOff,
     /// It has ended.
     Stopped,
+    /// An address has used up its share of the connections.
+    AddressFull {
+        /// Which one; of IPv6, its network.
+        address: String,
+        /// How many it may have.
+        most: usize,
+    },
     /// The store does not answer any more.
     StoreLost(StoreError),
     /// The store has no room left: what is submitted is refused.
@@ -149,6 +156,11 @@ impl fmt::Display for Notice {
             Self::Draining => f.write_str("draining: requests under way are finished"),
             Self::CutOff => f.write_str("some requests did not finish in time and were cut off"),
             Self::Stopped => f.write_str("stopped: everything that was answered is stored"),
+            Self::AddressFull { address, most } => write!(
+                f,
+                "{address} has {most} connections and gets no more: where it is a proxy, say so \
+                 with --trusted-proxies, or set --max-connections-per-address",
+            ),
             Self::StoreLost(error) => write!(f, "the store does not answer: {error}"),
             Self::StoreFull(error) => write!(f, "nothing can be stored: {error}"),
             Self::StoreFound => f.write_str("the store answers again"),

@@ -38,9 +38,10 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// Connections at a time.
     pub max_connections: usize,
-    /// Connections of one address at a time; not counted behind trusted proxies, whose connections
-    /// all come from them.
-    pub max_connections_per_address: usize,
+    /// Connections of one address at a time; else three quarters of all, and any number where only
+    /// this machine can connect. Not counted behind trusted proxies, whose connections all come
+    /// from them.
+    pub max_connections_per_address: Option<usize>,
     /// What the bodies of all requests may take together, in bytes.
     pub memory_budget: usize,
     /// How submissions are committed in groups.
@@ -91,7 +92,7 @@ impl Default for Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 8420)),
             tls: None,
             max_connections: 1024,
-            max_connections_per_address: 512,
+            max_connections_per_address: None,
             memory_budget: 32 << 20,
             commit: commit::Limits::default(),
             keep: Keep { bodies: days(30), keys: days(45) },
@@ -215,10 +216,7 @@ pub async fn serve(
         listener,
         tls: tls.clone(),
         most: settings.max_connections,
-        most_of_one: match settings.limiter.trusted_proxies {
-            0 => settings.max_connections_per_address,
-            _ => usize::MAX,
-        },
+        most_of_one: most_of_one(&settings),
     };
     let beside = vec![
         tokio::spawn(upkeep::watch(Arc::clone(&state), tls, Arc::clone(&log))),
@@ -241,6 +239,16 @@ pub async fn serve(
         end.run(&log).await;
     });
     Ok(Handle { address, task })
+}
+
+/// How many connections one address may have.
+fn most_of_one(settings: &Settings) -> usize {
+    match settings.max_connections_per_address {
+        _ if settings.limiter.trusted_proxies > 0 => usize::MAX,
+        Some(most) => most,
+        None if settings.listen.ip().is_loopback() => usize::MAX,
+        None => (settings.max_connections * 3).div_ceil(4),
+    }
 }
 
 fn with_mcp(settings: &Settings, address: SocketAddr, tls: Option<Arc<Tls>>) -> Mcp {

@@ -139,8 +139,8 @@ pub(crate) struct Args {
         default_value_t = 1024
     )]
     max_connections: usize,
-    /// The most connections of one address; ignored with --trusted-proxies [default: half of
-    /// --max-connections]
+    /// The most connections of one address; ignored with --trusted-proxies [default: three quarters
+    /// of --max-connections, no limit on a loopback address]
     #[arg(
         long,
         value_name = "N",
@@ -296,9 +296,9 @@ impl Settings {
         within("--auth-failures", args.auth_failures, 1, 1_000_000)?;
         within("--auth-window", args.auth_window, Duration::from_secs(1), DAY)?;
         within("--max-connections", args.max_connections, 1, 65_536)?;
-        let half = args.max_connections.div_ceil(2);
-        let per_address = args.max_connections_per_address.unwrap_or(half);
-        within("--max-connections-per-address", per_address, 1, 65_536)?;
+        if let Some(most) = args.max_connections_per_address {
+            within("--max-connections-per-address", most, 1, 65_536)?;
+        }
         within("--memory-budget", args.memory_budget, 9 << 20, 1 << 40)?;
         within("--client-timeout", args.client_timeout, Duration::from_secs(1), HOUR)?;
         within("--drain", args.drain, Duration::ZERO, HOUR)?;
@@ -313,7 +313,7 @@ impl Settings {
             listen: args.listen,
             tls,
             max_connections: args.max_connections,
-            max_connections_per_address: per_address,
+            max_connections_per_address: args.max_connections_per_address,
             memory_budget: args.memory_budget,
             keep: Keep { bodies: micros(args.keep_bodies), keys: micros(args.keep_keys) },
             limiter: Limiter {

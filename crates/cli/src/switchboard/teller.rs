@@ -77,6 +77,7 @@ fn kind(notice: &Notice) -> (Level, &'static str) {
         Notice::Draining => (Level::Info, "draining"),
         Notice::CutOff => (Level::Warn, "cut_off"),
         Notice::Stopped => (Level::Info, "stopped"),
+        Notice::AddressFull { .. } => (Level::Warn, "address_full"),
         Notice::StoreLost(_) => (Level::Error, "store_lost"),
         Notice::StoreFull(_) => (Level::Error, "store_full"),
         Notice::StoreFound => (Level::Info, "store_found"),

@@ -236,8 +236,11 @@ impl Refusal {
         Self::new(503, "replica_unreachable", message).retry_after(1)
     }
 
-    pub(crate) fn too_many_connections() -> Refused {
-        let message = "there are too many connections";
+    pub(crate) fn too_many_connections(crowded: bool) -> Refused {
+        let message = match crowded {
+            false => "there are too many connections (--max-connections)",
+            true => "this address has too many connections (--max-connections-per-address)",
+        };
         Self::new(503, "overload_rejected", message).retry_after(1).closing()
     }
 

@@ -120,6 +120,8 @@ pub(crate) struct Visit {
     pub(crate) peer: IpAddr,
     /// One too many: only operators are answered.
     pub(crate) surplus: bool,
+    /// Its address has more than its share.
+    pub(crate) crowded: bool,
 }
 
 /// Answers a request, whatever it is.
@@ -141,7 +143,7 @@ pub(crate) async fn serve(state: &Arc<State>, visit: Visit, request: Request<Inc
         }
         Ok(endpoint) if visit.surplus && !endpoint.is_for_operators() => {
             state.metrics.overloaded(Overload::Connections);
-            Err(Refusal::too_many_connections())
+            Err(Refusal::too_many_connections(visit.crowded))
         }
         Ok(endpoint) => {
             let asked = Asked { state, visit, head: &head, parts };

@@ -198,8 +198,11 @@ async fn a_connection_that_says_nothing_is_closed() {
 /// One address has its share, is told so beyond it, and leaves the rest to others.
 #[tokio::test]
 async fn one_address_cannot_take_all_connections() {
-    let limits =
-        Settings { max_connections: 4, max_connections_per_address: 2, ..Settings::default() };
+    let limits = Settings {
+        max_connections: 4,
+        max_connections_per_address: Some(2),
+        ..Settings::default()
+    };
     let server = Server::start(limits).await;
     let mut taken = Vec::new();
     for _ in 0..2 {
@@ -210,7 +213,11 @@ async fn one_address_cannot_take_all_connections() {
     }
     let told = server.ask(&post(INGEST, "", &envelope("2"))).await;
     assert_eq!((told.status, told.body["error"].as_str()), (503, Some("overload_rejected")));
+    assert!(told.body["message"].as_str().unwrap().contains("--max-connections-per-address"));
     assert_eq!(server.ask(&get("/ready")).await.status, 200);
+    let said = Notice::AddressFull { address: "127.0.0.1".into(), most: 2 };
+    let times = server.notices.lock().unwrap().iter().filter(|notice| **notice == said).count();
+    assert_eq!(times, 1);
     let elsewhere = tokio::net::TcpSocket::new_v4().unwrap();
     elsewhere.bind(([127, 0, 0, 2], 0).into()).unwrap();
     let mut other = crate::tests::Client(elsewhere.connect(server.handle.address()).await.unwrap());
@@ -224,6 +231,24 @@ async fn one_address_cannot_take_all_connections() {
         }
     };
     timeout(Duration::from_secs(60), patience).await.unwrap();
+}
+
+/// Behind a balancer that does not say so, all may come from one address.
+#[test]
+fn most_connections_may_be_of_one_address() {
+    let most = |listen: [u8; 4], max_connections, max_connections_per_address, trusted_proxies| {
+        let limiter = Limiter { trusted_proxies, ..Limiter::default() };
+        let listen = (listen, 8420).into();
+        let settings = Settings { listen, limiter, max_connections, ..Settings::default() };
+        most_of_one(&Settings { max_connections_per_address, ..settings })
+    };
+    let (here, all) = ([127, 0, 0, 1], [0, 0, 0, 0]);
+    assert_eq!(most(here, 1024, None, 0), usize::MAX);
+    assert_eq!(most(here, 1024, Some(5), 0), 5);
+    assert_eq!(most(all, 1024, None, 0), 768);
+    assert_eq!(most(all, 1, None, 0), 1);
+    assert_eq!(most(all, 1024, Some(5), 0), 5);
+    assert_eq!(most(all, 1024, Some(5), 1), usize::MAX);
 }
 
 #[tokio::test]

@@ -187,7 +187,7 @@ fn who_does_not_read_loses_the_session() {
 #[test]
 fn half_of_the_connections_may_be_sessions() {
     let place = Place::sqlite();
-    let server = place.serve(&["--max-connections", "8", "--max-connections-per-address", "8"]);
+    let server = place.serve(&["--max-connections", "8"]);
     let sessions: Vec<Session> = (0..4).map(|_| Session::open(&server)).collect();
     assert!(Session::try_open(&server).is_err_and(|told| told.starts_with("HTTP/1.1 503 ")));
     server.ingest(&envelope("1")).is(202);
