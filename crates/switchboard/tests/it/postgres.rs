@@ -237,6 +237,32 @@ async fn poolers_rights_and_encodings() {
     assert!(pooled.last_position().await.unwrap() > 0);
     client.batch_execute("COMMIT").await.unwrap();
     commit_one(&pooled, sent([event("stuck")])).await;
+    some_are_not_told_the_timeline(&server, &plain, &pooled).await;
+}
+
+/// A role that was told the timeline is no longer: its commits go on and start no incarnation, and
+/// those of a role that is still told notice another server, once.
+async fn some_are_not_told_the_timeline(
+    server: &Postgres,
+    untold: &Arc<dyn Storage>,
+    told: &Arc<dyn Storage>,
+) {
+    let jumps = async || told.audit(Some("inbox"), 9).await.unwrap().len();
+    let lineage = || server.sql("SELECT lineage FROM tenure.inbox_position").unwrap();
+    let (before, known) = (jumps().await, lineage());
+    assert!(known.contains('/'), "{known}");
+    server.sql("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").unwrap();
+    for (number, storage) in [untold, told, untold].into_iter().enumerate() {
+        commit_one(storage, sent([event(&format!("untold {number}"))])).await;
+    }
+    assert_eq!((jumps().await, lineage()), (before, known.clone()));
+    server.sql("UPDATE tenure.inbox_position SET lineage = '1/00000001'").unwrap();
+    for (number, jumped) in [(3, 0), (4, 1), (5, 1), (6, 1)] {
+        let storage = if number % 2 == 0 { told } else { untold };
+        commit_one(storage, sent([event(&format!("untold {number}"))])).await;
+        assert_eq!(jumps().await, before + jumped);
+    }
+    assert_eq!(lineage(), known);
 }
 
 async fn commit_one_error(storage: &Arc<dyn Storage>) -> tenure_core::StoreError {

@@ -1,11 +1,16 @@
 
 -- Which history of commits this server writes. A standby that takes over, and a server that is
 -- restored to a point in time, begin another timeline; a copy of the rows is on another system.
+-- Null where the server does not tell it, or not to this role.
 CREATE OR REPLACE FUNCTION tenure.inbox_lineage() RETURNS text
-LANGUAGE sql VOLATILE AS $$
-    SELECT c.system_identifier || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
-    FROM pg_control_system() AS c
-$$;
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN (
+        SELECT c.system_identifier || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
+        FROM pg_control_system() AS c);
+EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+    RETURN NULL;
+END $$;
 
 -- Starts a new incarnation and notes it: positions go on above the one that comes back. That is a
 -- full second of Unix time in microseconds, and at least a million above what is known: no inbox
@@ -29,7 +34,8 @@ BEGIN
 END $$;
 
 -- Starts a new incarnation if this is not the server of the last commit; notes which one it is.
--- Whoever comes second finds that it was done.
+-- Whoever comes second finds that it was done. A role that is not told changes nothing: what is
+-- known stays for those that are.
 CREATE OR REPLACE FUNCTION tenure.inbox_recognise() RETURNS void
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 DECLARE
@@ -42,5 +48,5 @@ BEGIN
             format('PostgreSQL %s instead of %s', v_lineage, v_known));
     END IF;
     UPDATE tenure.inbox_position SET lineage = v_lineage
-    WHERE only_row AND lineage IS DISTINCT FROM v_lineage;
+    WHERE only_row AND lineage IS DISTINCT FROM coalesce(v_lineage, lineage);
 END $$;

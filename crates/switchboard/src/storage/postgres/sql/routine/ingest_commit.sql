@@ -39,6 +39,7 @@ BEGIN
     SELECT greatest(last, floor), lineage INTO STRICT v_last, v_lineage
     FROM tenure.inbox_position WHERE only_row FOR UPDATE;
     IF v_lineage IS NOT NULL THEN
+        -- Not when it is null: a server that no longer tells its timeline still takes events.
         IF v_lineage <> tenure.inbox_lineage() THEN
             PERFORM tenure.inbox_recognise();
             SELECT greatest(last, floor) INTO STRICT v_last
