@@ -8,7 +8,12 @@ use tenure_core::Code;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::storage;
 
-use crate::storage::kit;
+use crate::storage::{kit, told};
+
+/// A beat that was heard and not counted before the third migration.
+const HEARD: &str = "INSERT INTO connector_heartbeat_log VALUES (NULL, 'telegram_bot', 'bot',
+    x'00000000000000000000000000000001', 'healthy', NULL, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    1771113000000000, 1771113000000000);";
 
 fn url(path: &Path) -> StoreUrl {
     StoreUrl::parse(&format!("sqlite:{}", path.display())).unwrap()
@@ -110,19 +115,40 @@ async fn the_log_does_not_grow_for_ever() {
     }
 }
 
+/// A file as it was before a migration.
+fn before(migration: &str, path: &Path) -> Connection {
+    let script = storage::sqlite::script();
+    let before = script.split(migration).next().unwrap();
+    let old = Connection::open(path).unwrap();
+    old.execute_batch(&format!("{before} COMMIT")).unwrap();
+    old
+}
+
 /// A fence from before sources still keeps a stale holder out.
 #[tokio::test]
 async fn an_update_keeps_every_fence() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("tenure.db");
-    let script = storage::sqlite::script();
-    let before = script.split("-- 0006 fences").next().unwrap();
-    let old = Connection::open(&path).unwrap();
-    old.execute_batch(&format!("{before} COMMIT")).unwrap();
+    let old = before("-- 0006 fences", &path);
     let seen = "INSERT INTO ingest_fence VALUES ('telegram/bot', 7, 'new', 1)";
     old.execute_batch(seen).unwrap();
     drop(old);
     let storage = storage::open(&url(&path), IfAbsent::Refuse).await.unwrap();
     let stale = kit::held(kit::fence("bot", 6, "old"), &["a"]);
     kit::is_fenced(&kit::commit_one(&storage, stale).await, 7, "new");
+}
+
+/// Numbers of beats that were given and counted are not given again.
+#[tokio::test]
+async fn an_update_leaves_no_beat_uncounted() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("tenure.db");
+    let old = before("-- 0003 clock", &path);
+    old.execute_batch(&[HEARD; 5].concat()).unwrap();
+    drop(old);
+    let storage = storage::open(&url(&path), IfAbsent::Refuse).await.unwrap();
+    assert_eq!(told::count(&storage, 1, told::MIDNIGHT).await.beats, 5);
+    Connection::open(&path).unwrap().execute_batch("DELETE FROM connector_heartbeat_log").unwrap();
+    told::hear(&storage, 1, told::MIDNIGHT, 60, 1).await;
+    assert_eq!(told::count(&storage, 1, told::MIDNIGHT + told::HOUR).await.beats, 1);
 }

@@ -235,5 +235,6 @@ cases! {
     replica {
         a_replica_is_found_until_it_ends
         a_replica_that_is_not_seen_is_gone
+        a_replica_of_an_older_version_is_refused
     }
 }

@@ -36,3 +36,9 @@ pub async fn a_replica_that_is_not_seen_is_gone(place: Place) {
     assert!(storage.replica(Uuid::from_u128(1)).await.unwrap().is_some());
     assert_eq!(place.execute("SELECT count(*) FROM switchboard_replica").await, 1);
 }
+
+/// One that knows no more than the first two migrations would misread what the others changed.
+pub async fn a_replica_of_an_older_version_is_refused(place: Place) {
+    let may_go_on = "SELECT count(*) FROM switchboard_migration WHERE number > 2 AND breaking = ''";
+    assert_eq!(place.execute(may_go_on).await, 0);
+}

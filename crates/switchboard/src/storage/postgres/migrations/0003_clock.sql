@@ -1,4 +1,4 @@
-
+--! breaking: retention and counting go by what older versions do not keep
 -- The clock by which retention deletes. It follows the server's clock, never goes back, and never
 -- runs faster than twice the time that replicas have measured.
 CREATE TABLE tenure.switchboard_clock (

@@ -1,4 +1,4 @@
-
+--! breaking: older versions do not note since when the history is whole
 -- How often a counter has jumped by the size of a Unix time.
 ALTER TABLE tenure.connector_instances ADD COLUMN jumps bigint NOT NULL DEFAULT 0;
 

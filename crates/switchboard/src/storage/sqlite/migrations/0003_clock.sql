@@ -1,4 +1,4 @@
-
+--! breaking: retention and counting go by what older versions do not keep
 -- The clock by which retention deletes. It follows the wall clock, never goes back, and never runs
 -- faster than twice the time that processes have measured.
 CREATE TABLE switchboard_clock (
@@ -26,6 +26,10 @@ UPDATE connector_stats_progress SET
     last_ack = (SELECT coalesce(max(rowid), 0) FROM inbox_outcome);
 UPDATE connector_heartbeat_log SET id = id + (SELECT counted_beat FROM connector_stats_progress)
 WHERE received_at >= (SELECT counted FROM connector_stats_progress);
+-- An update does not move it, and a number that was counted is not given again.
+UPDATE sqlite_sequence
+SET seq = max(seq, (SELECT coalesce(max(id), 0) FROM connector_heartbeat_log))
+WHERE name = 'connector_heartbeat_log';
 UPDATE inbox_outcome SET arrival = rowid
 WHERE acked_at >= (SELECT counted FROM connector_stats_progress);
 DROP INDEX inbox_outcome_acked;

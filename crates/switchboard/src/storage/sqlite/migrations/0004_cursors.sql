@@ -1,3 +1,4 @@
+--! breaking: positions go on above a floor, which older versions do not read
 -- Positions go on above the floor: what a restore has lost is not given to other messages.
 ALTER TABLE inbox_position ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;
 -- The messages at `last` and at `trimmed`. Cursors are compared with them when the rows are gone.

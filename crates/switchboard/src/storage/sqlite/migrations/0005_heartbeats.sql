@@ -1,4 +1,4 @@
-
+--! breaking: older versions do not note since when the history is whole
 -- How often a counter has jumped by the size of a Unix time.
 ALTER TABLE connector_instances ADD COLUMN jumps INTEGER NOT NULL DEFAULT 0;
 

@@ -1,3 +1,4 @@
+--! breaking: a fence belongs to a source, which older versions do not read
 -- A fence belongs to a source: a token reaches those of its own only. What was seen before counts
 -- for every source, and so does what is submitted without a token: their `source` is empty.
 CREATE TABLE ingest_fence_by_source (

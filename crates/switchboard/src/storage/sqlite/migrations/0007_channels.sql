@@ -1,3 +1,4 @@
+--! breaking: dedupe keys have aliases of channels, which older versions do not read
 -- The channels that events may come from, and the providers of each, between commas. An alias
 -- stands for the channel in dedupe keys.
 CREATE TABLE ingest_channel (
