@@ -28,7 +28,9 @@ pub(super) fn tick(db: &Connection, since: Option<Measured>, wall: i64) -> rusql
         let sql = "UPDATE switchboard_clock SET turn = turn + 1,
                 reached = max(reached, min(?1, reached + ?2)) WHERE turn = ?3";
         execute(db, sql, (wall, since.elapsed.saturating_mul(2), since.turn))?;
-        if wall.abs_diff(since.wall.saturating_add(since.elapsed)) <= AGREE as u64 {
+        let agrees = wall.abs_diff(since.wall.saturating_add(since.elapsed)) <= AGREE as u64;
+        // A wall clock that is behind the clock of retention is wrong, however often it is read.
+        if agrees && wall >= reached(db)? {
             recall(db, wall)?;
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn prune(db: &Connection, kind: Kind, keep: Keep) -> rusqlite::Result
     let bodies = now.saturating_sub(keep.bodies);
     let keys = now.saturating_sub(keep.keys.max(keep.bodies));
     let (sql, before) = match kind {
-        Kind::Messages => return messages(db, bodies),
+        Kind::Messages => return messages(db, bodies, now),
         Kind::Keys => (
             "DELETE FROM ingest_dedupe WHERE dedupe_digest IN (SELECT dedupe_digest
                 FROM ingest_dedupe WHERE last_seen_at < ?1 ORDER BY last_seen_at LIMIT ?2)",
@@ -46,14 +46,18 @@ pub(super) fn prune(db: &Connection, kind: Kind, keep: Keep) -> rusqlite::Result
 }
 
 /// The oldest are those with the smallest positions: there is no other order to look them up by.
-/// What lies before one that is old enough came earlier, also under a clock that was ahead.
-fn messages(db: &Connection, before: i64) -> rusqlite::Result<usize> {
+/// They go up to the last one that is old enough before the first that is to be kept. Times beyond
+/// the clock of retention are those of a clock that was ahead: such messages go with what follows.
+fn messages(db: &Connection, before: i64, reached: i64) -> rusqlite::Result<usize> {
     let sql = "DELETE FROM message_inbox WHERE position <= (SELECT max(position) FROM
-            (SELECT position, received_at FROM message_inbox ORDER BY position LIMIT ?2)
-            WHERE received_at < ?1)
+            (SELECT position, received_at,
+                max(received_at BETWEEN ?1 AND ?2) OVER (ORDER BY position) AS kept FROM
+                (SELECT position, received_at FROM message_inbox ORDER BY position LIMIT ?3))
+            WHERE received_at < ?1 AND NOT kept)
         RETURNING position, request_id";
     let mut statement = db.prepare_cached(sql)?;
-    let gone = statement.query_map((before, STEP), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let gone =
+        statement.query_map((before, reached, STEP), |row| Ok((row.get(0)?, row.get(1)?)))?;
     let gone: Vec<(i64, [u8; 16])> = gone.collect::<rusqlite::Result<_>>()?;
     if let Some(newest) = gone.iter().max() {
         let sql = "UPDATE inbox_position SET trimmed = ?1, trimmed_id = ?2 WHERE trimmed < ?1";

@@ -96,10 +96,10 @@ pub async fn what_arrives_under_a_clock_that_is_behind_is_not_old(place: Place) 
     assert_eq!(inbox(storage).await[0].received_at, reached);
     storage.beat(&beat(1, 0, 60, 1), When::Now).await.unwrap();
     assert_eq!(instance(storage, 1).await.last_heartbeat_at, reached);
-    // It counts as heard now, and the time until its next beat is no interval.
+    // That stays so, and the time until its next beat is no interval.
     let tick = learned(storage).await;
     moved(storage, tick, 60 * SECOND, tick.wall + 60 * SECOND).await;
-    assert_eq!(instance(storage, 1).await.last_heartbeat_at, tick.wall + 60 * SECOND);
+    assert_eq!(instance(storage, 1).await.last_heartbeat_at, reached);
     storage.beat(&beat(1, 0, 120, 1), When::Now).await.unwrap();
     let it = instance(storage, 1).await;
     assert_eq!((it.last_heartbeat_at, it.interval), (reached, None));
@@ -107,11 +107,33 @@ pub async fn what_arrives_under_a_clock_that_is_behind_is_not_old(place: Place) 
     assert!(stored(&commit_one(storage, named(&["a"])).await)[0].duplicate);
 }
 
-/// One message has a time that is still to come: it keeps nothing that came after it.
-pub async fn what_came_before_an_old_message_is_old(place: Place) {
+/// The wall clock is at 1970 for minutes: the registry keeps its times, and everybody.
+pub async fn a_clock_that_is_behind_changes_nothing(place: Place) {
     let storage = &place.storage;
-    commit_one(storage, named(&["a", "b", "c", "d"])).await;
-    place.age("message_inbox", "received_at", 31 * DAY, "position IN (1, 3)").await;
+    let tick = learned(storage).await;
+    place.set_clock(tick.wall).await;
+    for number in [1, 2] {
+        storage.beat(&beat(number, tick.wall, 60, 1), When::At(tick.wall)).await.unwrap();
+    }
+    let known = async || {
+        let shown = shown(storage, &bot()).await;
+        (shown.connector, shown.instances)
+    };
+    let before = known().await;
+    let behind = moved(storage, tick, 60 * SECOND, 0).await;
+    let behind = moved(storage, behind, 60 * SECOND, 60 * SECOND).await;
+    assert_eq!((behind.wall, behind.reached), (60 * SECOND, tick.wall));
+    let tidied = storage.tidy(HistoryKeep::default(), When::Now).await.unwrap();
+    assert_eq!(tidied, Tidied::default());
+    assert_eq!(known().await, before);
+}
+
+/// The time of the second is still to come: it keeps nothing that came after it. The fourth is
+/// young: it stays with all after it, also with one that came under a clock that was behind.
+pub async fn what_came_before_an_old_message_goes_unless_it_is_young(place: Place) {
+    let storage = &place.storage;
+    commit_one(storage, named(&["a", "b", "c", "d", "e"])).await;
+    place.age("message_inbox", "received_at", 31 * DAY, "position IN (1, 3, 5)").await;
     place.age("message_inbox", "received_at", HOUR, "position = 4").await;
     let pruned = storage.prune(keep()).await.unwrap();
     assert_eq!((pruned.messages, pruned.keys), (3, 0));

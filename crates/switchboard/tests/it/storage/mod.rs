@@ -226,7 +226,8 @@ cases! {
         the_clock_is_moved_by_one_at_a_time
         a_clock_that_is_ahead_deletes_nothing
         what_arrives_under_a_clock_that_is_behind_is_not_old
-        what_came_before_an_old_message_is_old
+        a_clock_that_is_behind_changes_nothing
+        what_came_before_an_old_message_goes_unless_it_is_young
         a_clock_that_was_ahead_keeps_nobody_alive
     }
     recount {

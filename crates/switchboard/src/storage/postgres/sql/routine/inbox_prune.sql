@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION tenure.inbox_prune(p_keep bigint) RETURNS bigint
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 DECLARE
+    v_reached timestamptz;
     v_cutoff timestamptz;
     v_trimmed bigint;
     v_upto bigint;
@@ -12,15 +13,19 @@ DECLARE
 BEGIN
     PERFORM tenure.ingest_isolation();
     SELECT trimmed INTO STRICT v_trimmed FROM tenure.inbox_position WHERE only_row;
-    SELECT reached - p_keep * interval '1 microsecond' INTO STRICT v_cutoff
+    SELECT reached, reached - p_keep * interval '1 microsecond' INTO STRICT v_reached, v_cutoff
     FROM tenure.switchboard_clock WHERE only_row;
-    -- Up to the last one that is old enough: what lies before it came earlier, also under a clock
-    -- that was ahead.
+    -- Up to the last one that is old enough before the first that is to be kept. Times beyond the
+    -- clock of retention are those of a clock that was ahead: such messages go with what follows.
     SELECT s.position, s.request_id INTO v_upto, v_id FROM (
-        SELECT x.position, x.request_id, x.received_at FROM tenure.message_inbox x
-        WHERE x.position > v_trimmed ORDER BY x.position LIMIT 1000
+        SELECT x.position, x.request_id, x.received_at,
+            bool_or(x.received_at BETWEEN v_cutoff AND v_reached) OVER (ORDER BY x.position) AS kept
+        FROM (
+            SELECT m.position, m.request_id, m.received_at FROM tenure.message_inbox m
+            WHERE m.position > v_trimmed ORDER BY m.position LIMIT 1000
+        ) AS x
     ) AS s
-    WHERE s.received_at < v_cutoff ORDER BY s.position DESC LIMIT 1;
+    WHERE s.received_at < v_cutoff AND NOT s.kept ORDER BY s.position DESC LIMIT 1;
     IF v_upto IS NULL THEN
         RETURN 0;
     END IF;

@@ -8,7 +8,8 @@ $$;
 -- Moves the clock of retention towards the server's: by at most twice the microseconds p_elapsed
 -- that the caller has measured since turn p_turn, and only if nobody has moved it since. p_wall is
 -- what the server's clock said then. When both readings agree, times that lie ahead of them are
--- those of a clock that was wrong: what was heard then was heard by now.
+-- those of a clock that was wrong: what was heard then was heard by now. Not so while the server's
+-- clock is behind this one: then it is the readings that are wrong.
 CREATE OR REPLACE FUNCTION tenure.switchboard_tick(
     p_at timestamptz, p_turn bigint, p_elapsed bigint, p_wall timestamptz
 ) RETURNS TABLE (turn bigint, wall timestamptz, reached timestamptz)
@@ -24,6 +25,7 @@ BEGIN
     WHERE only_row AND turn = p_turn;
     IF v_wall BETWEEN p_wall + v_elapsed - interval '5 seconds'
         AND p_wall + v_elapsed + interval '5 seconds'
+        AND v_wall >= (SELECT c.reached FROM tenure.switchboard_clock c WHERE c.only_row)
     THEN
         UPDATE tenure.connector_registry SET
             last_heartbeat_at = CASE WHEN last_heartbeat_at > v_wall THEN v_wall
