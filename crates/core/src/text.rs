@@ -21,7 +21,8 @@ pub fn span(time: Duration) -> String {
     let parts = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m")];
     let mut text: String =
         parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
-    let rest = Duration::new(seconds % 60, time.subsec_nanos() / 1_000_000 * 1_000_000);
+    let rest =
+        Duration::from_secs(seconds % 60) + Duration::from_millis(time.subsec_millis().into());
     if !rest.is_zero() || text.is_empty() {
         text.push_str(&format!("{}s", rest.as_secs_f64()));
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tenure::store::{Claimed, IfAbsent, OpenSession, StoreUrl, Want, postgres};
 use tenure::{Code, DutyKey, Note, Reason, Ttl, process};
 use tokio_postgres::NoTls;
+use tokio_postgres::error::SqlState;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -57,7 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // And without a fence the table is not changed at all.
     let unfenced = client.batch_execute("DELETE FROM guarded_example").await.err();
-    let state = unfenced.as_ref().and_then(tokio_postgres::Error::code).map(|state| state.code());
+    let state = unfenced.as_ref().and_then(tokio_postgres::Error::code).map(SqlState::code);
     println!("without a fence the table said {state:?}");
     assert_eq!(state, Some("TN002"));
 

@@ -3,8 +3,8 @@
 -- timeout of the server, so it would block its successor for ever.
 --
 -- Nothing here waits. A session is stored before its holds, so one without a row has ended, and its
--- instance may have opened another. A session that is locked is being kept alive, or judged by another claim. The
--- key has the epoch in it, so the next holder's effects are not meant.
+-- instance may have opened another. A session that is locked is being kept alive, or judged by
+-- another claim. The key has the epoch in it, so the next holder's effects are not meant.
 CREATE OR REPLACE FUNCTION tenure.effect_end(p_group text, p_duties text[]) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
