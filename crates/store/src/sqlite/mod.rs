@@ -89,7 +89,8 @@ impl Sqlite {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
         let line = |manners| {
-            let connection = worker::connect(&path).map_err(refused)?;
+            let connection = worker::connect(&path);
+            let connection = connection.map_err(|error| worker::not_opened(&path, error))?;
             Ok::<_, StoreError>(Line::new(connection, clock.clone(), manners))
         };
         let mut vital = line(Manners::Vital)?;

@@ -5,8 +5,9 @@
 //! tenth of a second at a time, and a busy neighbour then starves it for seconds.
 
 use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -237,6 +238,19 @@ pub fn refused(error: Error) -> StoreError {
         other => other.to_string(),
     };
     StoreError::refused(code, detail)
+}
+
+/// An error of [`connect`]. SQLite does not say that a file may only be read if its log is not there.
+pub fn not_opened(path: &Path, error: Error) -> StoreError {
+    let told = refused(error);
+    let is_read_only = |error: std::io::Error| {
+        matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied)
+    };
+    let written = OpenOptions::new().write(true).open(path);
+    if told.code() == Code::Unreachable && written.is_err_and(is_read_only) {
+        return StoreError::refused(Code::ReadOnly, path.display().to_string());
+    }
+    told
 }
 
 /// An error of `COMMIT` itself. When the disk was full or the lock was not to be had, SQLite has
