@@ -240,7 +240,7 @@ pub fn refused(error: Error) -> StoreError {
     StoreError::refused(code, detail)
 }
 
-/// An error of [`connect`]. SQLite does not say that a file may only be read if its log is not there.
+/// An error of [`connect`]. Without its log, SQLite does not say that a file may only be read.
 pub fn not_opened(path: &Path, error: Error) -> StoreError {
     let told = refused(error);
     let is_read_only = |error: std::io::Error| {
