@@ -28,7 +28,7 @@ pub(crate) enum Failure {
     Unconfirmed { shown: String },
     /// It went wrong around a command whose exit codes are passed on: it has one of its own.
     Around { failure: Box<Failure>, code: u8 },
-    /// What to do next depends on the command that was typed.
+    /// The next step depends on the command that was typed.
     Hinted { error: StoreError, hint: &'static str },
     /// This machine did not play along: no thread, no room for the output.
     Machine(anyhow::Error),

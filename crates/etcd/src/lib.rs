@@ -106,7 +106,7 @@ impl Client {
         self.0.open("/etcdserverpb.Watch/Watch", &request).await
     }
 
-    /// Who is in the cluster, as this server knows.
+    /// Members of the cluster, as known to this server.
     pub async fn member_list(&self) -> Result<MemberListResponse, Error> {
         self.0.call("/etcdserverpb.Cluster/MemberList", &MemberListRequest {}).await
     }

@@ -262,17 +262,17 @@ impl Txn {
         Self::default()
     }
 
-    /// What is compared: all of it must be true.
+    /// Conditions, all of which must hold.
     pub fn when(self, compare: impl Into<Vec<Compare>>) -> Self {
         Self { compare: compare.into(), ..self }
     }
 
-    /// What is done then.
+    /// Operations if all conditions hold.
     pub fn and_then(self, success: impl Into<Vec<TxnOp>>) -> Self {
         Self { success: success.into(), ..self }
     }
 
-    /// What is done otherwise.
+    /// Operations otherwise.
     pub fn or_else(self, failure: impl Into<Vec<TxnOp>>) -> Self {
         Self { failure: failure.into(), ..self }
     }

@@ -30,7 +30,7 @@ impl Table {
         &self.all.seats
     }
 
-    /// What the others say that they see; foreign ones do not say.
+    /// Views reported by the other members; foreign members report none.
     fn views(&self) -> impl Iterator<Item = u64> {
         let others = (0..).zip(self.all.ours()).filter(|(n, _)| *n != self.me);
         others.filter_map(|(_, said)| Some(said?.view))

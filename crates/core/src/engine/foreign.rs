@@ -13,9 +13,9 @@ use crate::{DutyId, InstanceId, LocalInstant};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Guests {
     known: BTreeMap<InstanceId, Guest>,
-    /// What was released for a foreign member, until somebody holds it.
+    /// Duties released for a foreign member, until somebody holds them.
     offered: BTreeMap<DutyId, InstanceId>,
-    /// What a foreign member did not take: it is not offered to that one again.
+    /// Duties that a foreign member did not take: they are not offered to it again.
     spurned: BTreeMap<DutyId, InstanceId>,
 }
 

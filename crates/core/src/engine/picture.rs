@@ -108,7 +108,7 @@ impl Table {
         table
     }
 
-    /// What each of our own says of itself, in the order of the seats.
+    /// Notes of our own members, in the order of the seats.
     pub(super) fn ours(&self) -> impl Iterator<Item = Option<&Status>> {
         self.said.iter().zip(&self.theirs).map(|(said, theirs)| (!theirs).then_some(said))
     }

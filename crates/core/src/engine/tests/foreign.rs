@@ -12,7 +12,7 @@ use crate::{Hold, Mark, Record};
 struct World {
     bench: Bench,
     others: Vec<&'static str>,
-    /// Who holds what, and under which epoch; `None` as the holder: it is free.
+    /// Holder and epoch of each duty; a duty without a holder is free.
     holders: BTreeMap<String, Option<String>>,
     /// What looks do not show.
     hidden: Vec<String>,
@@ -115,7 +115,7 @@ impl World {
         Claimed::Granted(self.bench.hold(duty, self.epoch))
     }
 
-    /// What was given away since the last time that was asked for.
+    /// Duties given away since this was last read.
     fn given_away(&mut self) -> Vec<String> {
         let effects = std::mem::take(&mut self.done).into_iter();
         let drained = |effect| match effect {
