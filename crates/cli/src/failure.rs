@@ -166,8 +166,8 @@ mod tests {
             text,
             "ST002: the store cannot be reached: no\\u{1b}[1m route\n\
              kept: nothing was changed\n\
-             hint: check that the server runs and that host and port in the URL are right; \
-             see `tenure errors ST002`"
+             hint: check that the server runs, and host and port in the URL; \
+             for a file, its folder; see `tenure errors ST002`"
         );
         let unknown = StoreError::unknown(Code::Lost, "x");
         let text = for_people(&unknown, kept(&unknown), unknown.code().hint());

@@ -1,5 +1,6 @@
 //! `tenure doctor` on servers with good and bad settings.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -114,6 +115,13 @@ fn a_sqlite_file_is_as_good_as_its_disk() {
     assert!(report["round_trip_ms"].is_u64());
     assert_eq!(finding(&report, "journal_mode")["value"], "wal");
     assert_eq!(finding(&report, "synchronous")["value"], "full");
+    // A file that others may read is pointed out, and lowers nothing.
+    assert_eq!(finding(&report, "file_mode")["value"], "0600");
+    let shared = std::fs::Permissions::from_mode(0o640);
+    std::fs::set_permissions(folder.path().join("tenure.db"), shared).unwrap();
+    let report = patient.has(level);
+    let mode = finding(&report, "file_mode");
+    assert_eq!((&mode["value"], &mode["attention"]), (&"0640".into(), &true.into()), "{mode}");
 }
 
 #[test]

@@ -28,18 +28,27 @@ async fn session_lives(store: &dyn Store) -> bool {
     !store.members(&group).await.unwrap().is_empty()
 }
 
-/// A file that cannot be written has no primary to go to.
+/// A file that cannot be written has no primary to go to, whether it is there or not.
 #[test]
 fn a_read_only_file_has_a_hint_of_its_own() {
     let tenure = Tenure::new();
     tenure.run(&["migrate"]).ok();
     let script = "mount --bind . . && mount -o remount,bind,ro . && cd . && cd \"$PWD\" && \
-                  exec \"$0\" store retention --history 3";
-    let words = ["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_tenure")];
-    let ran = Ran::of(tenure.command_of("unshare", &words).output().unwrap());
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stderr.starts_with("ST006: "), "{ran:?}");
-    assert!(ran.stderr.contains("a file: make it and its folder writable"), "{ran:?}");
+                  exec \"$0\" \"$@\"";
+    let before = ["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_tenure")];
+    let new = ["--store", "sqlite:new.db"];
+    for words in [
+        &["store", "retention", "--history", "3"][..],
+        &[&["migrate"], &new[..]].concat(),
+        &[&["serve", "--listen", "0"], &new[..]].concat(),
+        &[&["run", "--duty", "g/d"], &new[..], &["--", "true"]].concat(),
+    ] {
+        let ran = tenure.command_of("unshare", &[&before[..], words].concat()).output();
+        let ran = Ran::of(ran.unwrap());
+        assert_eq!(ran.code, Some(if words[0] == "run" { 125 } else { 1 }), "{ran:?}");
+        assert!(ran.stderr.contains("ST006: "), "{ran:?}");
+        assert!(ran.stderr.contains("a file: make it and its folder writable"), "{ran:?}");
+    }
 }
 
 #[test]

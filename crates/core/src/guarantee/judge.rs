@@ -150,6 +150,7 @@ mod tests {
                 ("synchronous", "full"),
                 ("filesystem", "ext4"),
                 ("free_bytes", "9000000000"),
+                ("file_mode", "0600"),
             ],
             "file" => &[("filesystem", "xfs"), ("lock", "flock"), ("users", "one")],
             "etcd" => &[
@@ -305,6 +306,8 @@ mod tests {
             ("redis", "tls", "off"),
             ("sqlite", "filesystem", "overlay"),
             ("sqlite", "free_bytes", "1000"),
+            ("sqlite", "file_mode", "0640"),
+            ("sqlite", "file_mode", "0604"),
             ("etcd", "members", "1"),
             ("etcd", "members", "2"),
             ("etcd", "healthy_members", "2 of 3"),

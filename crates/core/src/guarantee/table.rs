@@ -301,6 +301,11 @@ table! {
             Below(104857600.0) => FINE "little room is left; without any, commits are refused"
                 "make room on that file system";
         }
+        "file_mode" {
+            Is(&["0600", "0400"]) => FINE "only its owner may read the file";
+            Else => FINE "other users may read checkpoints, messages and digests of tokens"
+                "chmod 600 the file and its companions (PATH-*), unless a group shares it";
+        }
     }
     ["sqlite", "file"] {
         "filesystem" {

@@ -28,6 +28,7 @@ use tenure_core::store::{
     Committed, Evict, Evicted, Forgotten, GroupDocument, HoldFate, Holder, KeptAlive, Member,
     OpenSession, Opened, Released, Replaced, Retention, Want, Watch, check,
 };
+use tenure_core::text::counted;
 use tenure_core::{
     Code, Document, DutyKey, GroupName, Hold, InstanceId, Mark, Note, Reason, Session, Store,
     StoreError, Version,
@@ -220,7 +221,8 @@ fn complete<T>(answers: Vec<T>, expected: usize) -> Result<Vec<T>, StoreError> {
     if answers.len() == expected {
         return Ok(answers);
     }
-    let detail = format!("{} answers to {expected} items", answers.len());
+    let answers = counted(answers.len(), "answer", "answers");
+    let detail = format!("{answers} to {}", counted(expected, "item", "items"));
     Err(StoreError::unknown(Code::Failed, detail))
 }
 

@@ -1,6 +1,7 @@
 //! Making and updating the tables.
 
 use rusqlite::Connection;
+use tenure_core::text::counted;
 use tenure_core::{Code, StoreError};
 
 use super::worker::{Line, refused, retry};
@@ -57,7 +58,7 @@ pub fn is_there(connection: &Connection, history: &History) -> Result<bool, Stor
         (0, _, _) => Ok(false),
         (tables, 0, _) => Err(StoreError::refused(
             Code::Damaged,
-            format!("a database with {tables} tables of something else"),
+            format!("a database with {} of something else", counted(tables, "table", "tables")),
         )),
         (_, _, own) => Ok(own > 0),
     }

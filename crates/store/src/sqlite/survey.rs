@@ -1,5 +1,6 @@
 //! What the file and its place say.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rusqlite::Connection;
@@ -21,11 +22,13 @@ fn survey(connection: &Connection, path: &Path) -> Survey {
     let mode = connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).ok();
     let synchronous = connection.pragma_query_value(None, "synchronous", |row| row.get(0)).ok();
     let free = filesystem::free_bytes(path).map(|bytes| bytes.to_string());
+    let file_mode = std::fs::metadata(path).ok().map(|file| format!("{:04o}", file.mode() & 0o777));
     let facts = [
         ("journal_mode", mode),
         ("synchronous", synchronous.map(synchronous_word)),
         ("filesystem", filesystem::kind(path)),
         ("free_bytes", free),
+        ("file_mode", file_mode),
     ];
     let facts = facts.into_iter().map(|(setting, value)| Fact { setting, value });
     Survey { backend: "sqlite", facts: facts.collect(), unix_ms: None }

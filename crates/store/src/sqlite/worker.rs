@@ -240,13 +240,15 @@ pub fn refused(error: Error) -> StoreError {
     StoreError::refused(code, detail)
 }
 
-/// An error of [`connect`]. Without its log, SQLite does not say that a file may only be read.
+/// An error of [`connect`]. SQLite does not say that a folder may not be written, and without its
+/// log not that a file may only be read.
 pub fn not_opened(path: &Path, error: Error) -> StoreError {
     let told = refused(error);
     let is_read_only = |error: std::io::Error| {
         matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied)
     };
-    let written = OpenOptions::new().write(true).open(path);
+    let written =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
     if told.code() == Code::Unreachable && written.is_err_and(is_read_only) {
         return StoreError::refused(Code::ReadOnly, path.display().to_string());
     }
