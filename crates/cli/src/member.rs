@@ -29,8 +29,6 @@ const MOMENT: Duration = Duration::from_secs(1);
 
 /// The shortest TTL: in less, a command could not be ended with certainty when its guard fails.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Said of a store that other hosts cannot use.
-const LOCAL: &str = ": this host only; for several hosts name one that they share (--store)";
 /// The longest time that work may take to end.
 const LONGEST_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -123,7 +121,7 @@ impl Settings {
         watchers: &Watchers,
         waits: bool,
     ) -> Join {
-        let reason = format!("{store}{}", if store.is_local() { LOCAL } else { "" });
+        let reason = place(store);
         let notes = watchers.handle.notes();
         notes.say(Note { level: Level::Info, event: "store", duty: None, reason });
         let place = Place {
@@ -149,6 +147,12 @@ impl Settings {
         }
         if waits { join } else { join.no_wait() }
     }
+}
+
+/// A store, and whether other hosts can use it.
+pub(crate) fn place(store: &StoreUrl) -> String {
+    let local = ": this host only; for several hosts name one that they share (--store)";
+    format!("{store}{}", if store.is_local() { local } else { "" })
 }
 
 /// How a start came to its end.

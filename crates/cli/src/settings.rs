@@ -13,7 +13,7 @@ use crate::guard::Stage;
 use crate::operate::Task::{Drain, Evict, Pause, Pin, Share};
 use crate::operate::{self, drain, evict, pause, pin, share};
 use crate::store::Task;
-use crate::switchboard::{self, beat, channel, connectors, fence, serve, token};
+use crate::switchboard::{self, beat, connectors, fence, serve, token};
 use crate::why::{self, apply, explain, plan, top};
 use crate::{bucket, checkpoint, poll, run, signing};
 
@@ -88,9 +88,7 @@ impl Settings {
             Command::Beat(args) => Action::Beat(beat::Settings::new(args)?),
             Command::Token(command) => board(switchboard::Task::Token(token::Task::new(command)?))?,
             Command::Fence(command) => board(switchboard::Task::Fence(fence::Task::new(command)?))?,
-            Command::Channel(command) => {
-                board(switchboard::Task::Channel(channel::Task::new(command)))?
-            }
+            Command::Channel(command) => board(switchboard::Task::Channel(command.clone()))?,
             Command::Connectors(command) => {
                 board(switchboard::Task::Connectors(connectors::Task::new(command)?))?
             }

@@ -65,7 +65,7 @@ fn read(path: &Path) -> Result<String, StoreError> {
         if shown.contains(char::is_whitespace) || may_be_key(&shown) {
             NOT_SHOWN.clone_into(&mut shown);
         }
-        let detail = format!("cannot read {shown}: {}", error.kind());
+        let detail = format!("cannot read {shown}: {error}");
         StoreError::refused(Code::BadKeys, detail)
     })
 }

@@ -104,9 +104,9 @@ async fn adopt(
 ) -> Result<String, Failure> {
     let floor = floor.map_or_else(wall_clock_floor, Ok)?;
     check_floor(store, floor).await?;
+    // First: nobody is hurt by it, so the command can be given again if the rest fails.
+    let inbox = adopt_inbox(url, consent).await?;
     if consent == Consent::Yes {
-        // First: nobody is hurt by it, so the command can be given again if the rest fails.
-        let inbox = adopt_inbox(url).await?;
         let adopted = store.adopt(&Adopt { entropy: process::entropy(), floor }).await?;
         let found = Found {
             sessions: adopted.sessions,
@@ -117,7 +117,7 @@ async fn adopt(
         };
         return Ok(found.text(url, json));
     }
-    let found = Found::look(store, floor).await?.text(url, json);
+    let found = Found::look(store, floor, inbox).await?.text(url, json);
     match consent {
         Consent::Missing => Err(Failure::Unconfirmed { shown: found }),
         _ => {
@@ -140,8 +140,8 @@ struct Found {
 }
 
 impl Found {
-    async fn look(store: &dyn Store, floor: Epoch) -> Result<Self, StoreError> {
-        let mut found = Self { sessions: 0, duties: 0, floor, incarnation: None, inbox: None };
+    async fn look(store: &dyn Store, floor: Epoch, inbox: Option<i64>) -> Result<Self, StoreError> {
+        let mut found = Self { sessions: 0, duties: 0, floor, incarnation: None, inbox };
         for group in store.groups().await? {
             found.sessions += store.members(&group).await?.len() as u64;
             for holder in store.holders(&group).await? {
@@ -166,23 +166,30 @@ impl Found {
             }));
         }
         let store = shown(&url.to_string());
-        match incarnation {
-            Some(incarnation) => format!(
-                "{store} was adopted as {incarnation}\n\
-                 sessions that ended: {sessions}\n\
-                 duties: {duties}, their checkpoints are kept\n\
-                 grants go on above epoch {floor}\n{}",
-                inbox.map_or(String::new(), |inbox| {
-                    format!("the inbox goes on above position {inbox}\n")
-                })
+        let (text, goes, larger) = match incarnation {
+            Some(incarnation) => (
+                format!(
+                    "{store} was adopted as {incarnation}\n\
+                     sessions that ended: {sessions}\n\
+                     duties: {duties}, their checkpoints are kept\n\
+                     grants go on above epoch {floor}\n"
+                ),
+                "goes",
+                "",
             ),
-            None => format!(
-                "{store} would be adopted\n\
-                 sessions that would end: {sessions}\n\
-                 duties: {duties}, their checkpoints would be kept\n\
-                 grants would go on above epoch {floor}, or above a larger one that is found\n"
+            None => (
+                format!(
+                    "{store} would be adopted\n\
+                     sessions that would end: {sessions}\n\
+                     duties: {duties}, their checkpoints would be kept\n\
+                     grants would go on above epoch {floor}, or above a larger one that is found\n"
+                ),
+                "would go",
+                ", or above a larger one that is found",
             ),
-        }
+        };
+        let inbox = inbox.map(|at| format!("the inbox {goes} on above position {at}{larger}\n"));
+        text + &inbox.unwrap_or_default()
     }
 }
 

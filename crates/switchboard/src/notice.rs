@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use tenure_core::text::counted;
 use tenure_core::{Code, StoreError};
 use uuid::Uuid;
 
@@ -179,7 +180,8 @@ impl fmt::Display for Notice {
             Self::Connector { connector, news } => write!(f, "connector {connector}: {news}"),
             Self::HistoryUnwritten { connector, why, besides } => {
                 write!(f, "connector {connector}: a heartbeat was accepted, but is not in the")?;
-                write!(f, " history (nor are {besides} others since this was said): {why}")
+                let others = counted(*besides, "other", "others");
+                write!(f, " history ({others} since this was said last): {why}")
             }
             Self::Counting { epoch } => {
                 write!(f, "statistics are counted here, under epoch {epoch}")

@@ -74,8 +74,8 @@ pub(super) fn run(settings: &Settings, json: bool) -> Result<String, Failure> {
         return Ok(document(&counts.for_programs(key)));
     }
     if counts.blank > 0 {
-        let lines = if counts.blank == 1 { "line is" } else { "lines are" };
-        to_stderr(&format!("{} {lines} blank: an entity with an empty name", counts.blank));
+        let lines = counted(counts.blank, "line is", "lines are");
+        to_stderr(&format!("{lines} blank: an entity with an empty name"));
     }
     Ok(counts.for_people(key))
 }
@@ -169,16 +169,16 @@ impl Counts {
 
     fn for_people(&self, key: &str) -> String {
         let (entities, total) = (self.entities, self.buckets.len());
-        let (key, buckets) = (shown(&short(key)), if total == 1 { "bucket" } else { "buckets" });
+        let (key, buckets) = (shown(&short(key)), counted(total, "bucket", "buckets"));
         if entities == 0 {
-            return format!("no entities for {total} {buckets} of {key}\n");
+            return format!("no entities for {buckets} of {key}\n");
         }
         let (smallest, largest, empty) = (self.smallest(), self.largest(), self.empty());
         let mean = entities as f64 / total as f64;
         let spread = largest as f64 / mean;
-        let noun = if entities == 1 { "entity" } else { "entities" };
+        let entities = counted(entities, "entity", "entities");
         format!(
-            "{entities} {noun} in {total} {buckets} of {key}\n\
+            "{entities} in {buckets} of {key}\n\
              mean {mean:.1}, smallest {smallest}, largest {largest} ({spread:.2} times the mean), \
              empty {empty}\n\n{}",
             self.chart()

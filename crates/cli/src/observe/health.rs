@@ -20,13 +20,8 @@ pub(super) struct Health {
     pub(super) store: &'static str,
     last_renewed_at: Option<String>,
     /// Every poll fails here; only `poll` says so.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     failing: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
-fn is_false(failing: &bool) -> bool {
-    !failing
 }
 
 impl Health {

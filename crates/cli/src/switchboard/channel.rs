@@ -15,7 +15,7 @@ use crate::table::{Align, Column, lay_out};
 const MOST_CHANNELS: usize = 256;
 const MOST_PROVIDERS: usize = 64;
 
-#[derive(Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// List channels, the providers of each, and whose dedupe keys they have
     Ls,
@@ -50,40 +50,20 @@ pub(super) fn plain(text: &str) -> Result<String, String> {
     }
 }
 
-/// A command that was read and checked.
-#[derive(Debug)]
-pub(crate) enum Task {
-    List,
-    Add { channel: String, providers: Vec<String>, alias: Option<String> },
-    Remove { channel: String, provider: Option<String> },
-}
-
-impl Task {
-    pub(crate) fn new(command: &Command) -> Self {
-        match command {
-            Command::Ls => Self::List,
-            Command::Add { channel, providers, alias } => Self::Add {
-                channel: channel.clone(),
-                providers: providers.clone(),
-                alias: alias.clone(),
-            },
-            Command::Rm { channel, provider } => {
-                Self::Remove { channel: channel.clone(), provider: provider.clone() }
-            }
-        }
-    }
-}
-
-pub(super) async fn run(storage: &dyn Storage, task: Task, json: bool) -> Result<String, Failure> {
+pub(super) async fn run(
+    storage: &dyn Storage,
+    command: Command,
+    json: bool,
+) -> Result<String, Failure> {
     let known = storage.channels().await?;
     let find = |name: &str| known.iter().find(|channel| channel.name == name);
-    let (was, becomes) = match task {
-        Task::List => return Ok(list(&known, json)),
-        Task::Add { channel, providers, alias } => {
+    let (was, becomes) = match command {
+        Command::Ls => return Ok(list(&known, json)),
+        Command::Add { channel, providers, alias } => {
             let was = find(&channel);
             (was, Some(added(&known, was, Channel { name: channel, providers, alias })?))
         }
-        Task::Remove { channel, provider } => {
+        Command::Rm { channel, provider } => {
             let was = find(&channel).ok_or_else(|| not_there(&channel))?;
             (Some(was), removed(was, provider.as_deref())?)
         }
@@ -136,7 +116,7 @@ fn added(known: &[Channel], was: Option<&Channel>, new: Channel) -> Result<Chann
 fn removed(was: &Channel, provider: Option<&str>) -> Result<Option<Channel>, Failure> {
     let Some(provider) = provider else { return Ok(None) };
     if !was.providers.iter().any(|known| known == provider) {
-        return Err(not_there(&format!("{} of {provider}", was.name)));
+        return Err(not_there(&format!("{} with provider {provider}", was.name)));
     }
     let mut becomes = was.clone();
     becomes.providers.retain(|known| known != provider);

@@ -234,11 +234,10 @@ pub(super) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
     if json {
         let mut value = plan.value(&task);
         value["token"] = secret.reveal().into();
-        let id = token_id.clone();
-        value["token_id"] = token_id.into();
+        value["token_id"] = token_id.as_str().into();
         value["expires_at"] = at(token.expires_at).into();
         value["next"] = next.into();
-        return hand_over(&document(&value), &id);
+        return hand_over(&document(&value), &token_id);
     }
     to_stderr(&format!("{token_id}: {}, until {}", plan.sentence(), at(token.expires_at)));
     to_stderr("the token is shown this once: only its digest is stored");
@@ -296,8 +295,8 @@ async fn check_scope(url: &StoreUrl, task: &Task) -> Result<(), Failure> {
     let known = rules.channel(channel).ok_or_else(|| channel::not_there(channel))?;
     match known.providers.contains(provider) {
         true => Ok(()),
-        false => Err(Failure::Usage(format!(
-            "--channel {channel} goes with --provider {}, not with {provider}",
+        false => Err(channel::not_there(&format!(
+            "{channel} with provider {provider}; it goes with {}",
             known.providers.join(" or ")
         ))),
     }

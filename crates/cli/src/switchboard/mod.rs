@@ -24,6 +24,7 @@ use crate::args::{NOT_SHOWN, may_be_secret};
 use crate::env;
 use crate::failure::Failure;
 use crate::output::shown;
+use crate::store::Consent;
 use crate::time;
 
 /// The longest text that an operator gives: a reason, a description, a name.
@@ -38,7 +39,7 @@ pub(crate) const DAY: i64 = 24 * 60 * 60 * MICROS;
 pub(crate) enum Task {
     Token(token::Task),
     Fence(fence::Task),
-    Channel(channel::Task),
+    Channel(channel::Command),
     Connectors(connectors::Task),
 }
 
@@ -54,14 +55,18 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
     }
 }
 
-/// Takes the inbox over with its store: the position above which it goes on. `None` where no
-/// switchboard keeps anything.
-pub(crate) async fn adopt_inbox(url: &StoreUrl) -> Result<Option<i64>, StoreError> {
+/// Takes the inbox over with its store, or only says what would happen: the position above which it
+/// goes on. `None` where no switchboard keeps anything.
+pub(crate) async fn adopt_inbox(
+    url: &StoreUrl,
+    consent: Consent,
+) -> Result<Option<i64>, StoreError> {
     if url.tables().is_err() {
         return Ok(None);
     }
     match storage::open(url, IfAbsent::Refuse).await {
-        Ok(storage) => storage.adopt(&operator()).await.map(Some),
+        Ok(storage) if consent == Consent::Yes => storage.adopt(&operator()).await.map(Some),
+        Ok(storage) => storage.foresee_adopt().await.map(Some),
         Err(error) if error.code() == Code::Absent => Ok(None),
         Err(error) => Err(error),
     }

@@ -24,7 +24,7 @@ use super::teller::Teller;
 use super::token::micros;
 use crate::args::{self, duration, path};
 use crate::failure::Failure;
-use crate::member::within;
+use crate::member::{place, within};
 use crate::observe::{Form, Level};
 use crate::signals::Signals;
 use crate::{doctor, env};
@@ -390,7 +390,7 @@ async fn run(settings: Settings, teller: Teller) -> Result<ExitCode, Failure> {
     if has_tokens {
         teller.say(Level::Info, "tokens", "tokens are required".to_owned());
     }
-    teller.say(Level::Info, "store", format!("store {store}"));
+    teller.say(Level::Info, "store", format!("store {}", place(&store)));
     teller.say(Level::Info, "guarantee", format!("guarantee: {promise} (tenure doctor says why)"));
     if log == Form::Human && std::io::stderr().is_terminal() {
         let url = format!("{}://{}", if is_encrypted { "https" } else { "http" }, handle.address());

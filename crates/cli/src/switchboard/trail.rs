@@ -148,7 +148,7 @@ impl Audit {
             return Ok(document(&json!({ "audit": entries })));
         }
         if entries.is_empty() {
-            to_stderr("the trail has no entry of that");
+            to_stderr("the audit trail has no such entry");
         }
         let row = |entry: &TokenAudit| {
             [

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::termios::{Winsize, tcgetwinsize};
 use serde_json::{Value, json};
 use tenure_core::store::{AuditEntry, AuditKind, Member};
-use tenure_core::text::span;
+use tenure_core::text::{counted, span};
 use tenure_core::{Code, GroupName, InstanceId, Label, Store, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
@@ -168,7 +168,7 @@ fn clip<'a>(lines: &'a [&'a str], size: Winsize) -> (&'a [&'a str], Option<Strin
         Some(*end)
     });
     let fits = ends.take_while(|end| *end < room).count();
-    let more = format!("... {} more lines", lines.len() - fits);
+    let more = format!("... {}", counted(lines.len() - fits, "more line", "more lines"));
     // The terminal may be narrower than this.
     (&lines[..fits], Some(more.chars().take(size.ws_col.into()).collect()))
 }

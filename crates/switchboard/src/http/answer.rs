@@ -9,6 +9,7 @@ use hyper::header::{
 };
 use hyper::{Response, StatusCode};
 use serde_json::{Map, Value, json};
+use tenure_core::text::counted;
 use tenure_core::{Code, StoreError};
 use tenure_wire::ingest::Cursor;
 
@@ -199,9 +200,8 @@ impl Refusal {
     }
 
     pub(crate) fn too_many_attempts(retry_after: u64) -> Refused {
-        let minutes = retry_after.div_ceil(60).max(1);
-        let unit = if minutes == 1 { "minute" } else { "minutes" };
-        let message = format!("Too many failed attempts. Please wait {minutes} {unit}.");
+        let minutes = counted(retry_after.div_ceil(60).max(1), "minute", "minutes");
+        let message = format!("Too many failed attempts. Please wait {minutes}.");
         Self::new(429, "too_many_attempts", message).retry_after(retry_after.max(1))
     }
 

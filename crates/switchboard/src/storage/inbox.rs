@@ -3,6 +3,19 @@
 use tenure_wire::ingest::{Cursor, Tag};
 use uuid::Uuid;
 
+/// A new incarnation begins at a full second of Unix time in microseconds, and at least so far
+/// above what is known: no inbox takes a million messages a second, so no reader has seen more.
+/// The statements for PostgreSQL say the same.
+const JUMP: i64 = 1_000_000;
+/// A clock beyond the year 2112 is wrong: positions stay far below 2^53.
+const LATEST: i64 = 1 << 52;
+
+/// The position above which a new incarnation goes on.
+pub(super) fn jump(known: i64, now: i64) -> i64 {
+    let now = now.clamp(0, LATEST);
+    (now - now % JUMP + JUMP).max(known + JUMP)
+}
+
 /// Which part of the inbox to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxQuery {

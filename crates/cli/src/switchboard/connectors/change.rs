@@ -139,33 +139,51 @@ pub(crate) struct RecountArgs {
     /// Why, for the audit trail
     #[arg(long, value_name = "TEXT")]
     reason: String,
+    /// Say what would happen and change nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Recount {
     name: Name,
     reason: String,
+    dry_run: bool,
 }
 
 impl Recount {
     pub(super) fn new(args: &RecountArgs) -> Result<Self, Failure> {
-        Ok(Self { name: args.name.read()?, reason: words("--reason", &args.reason)? })
+        let reason = words("--reason", &args.reason)?;
+        Ok(Self { name: args.name.read()?, reason, dry_run: args.dry_run })
     }
 
     pub(super) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
-        let Self { name, reason } = self;
-        let since = storage.recount(name, &operator(), reason).await?;
-        let since = view::time(since.ok_or_else(|| not_there(name))?);
+        let Self { name, reason, dry_run } = self;
+        let since = match dry_run {
+            true => find(storage, name).await.map(|_| None)?,
+            false => {
+                let since = storage.recount(name, &operator(), reason).await?;
+                Some(view::time(since.ok_or_else(|| not_there(name))?))
+            }
+        };
         if json {
             return Ok(document(&json!({
+                "dry_run": dry_run,
                 "connector_type": name.connector_type,
                 "endpoint_identity": name.endpoint_identity,
-                "recounted": true,
+                "recounted": !dry_run,
                 "since": since,
             })));
         }
         let kept = "what was counted before stays, because its heartbeats are gone";
-        Ok(format!("{} is counted again from {since} on; {kept}\n", named(name)))
+        Ok(match since {
+            Some(since) => format!("{} is counted again from {since} on; {kept}\n", named(name)),
+            None => {
+                to_stderr(DRY_RUN);
+                let from = "from the first day of which the history has every heartbeat";
+                format!("{} would be counted again {from}; {kept}\n", named(name))
+            }
+        })
     }
 }
 

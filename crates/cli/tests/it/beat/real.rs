@@ -35,6 +35,7 @@ fn the_switchboard_takes_it_from_whoever_has_the_token() {
     assert_eq!(shown["liveness"], "online", "{shown}");
     assert_eq!(shown["state"], "degraded", "{shown}");
     assert_eq!(shown["counters"]["messages_ingested"], 5, "{shown}");
+    is_cut(&place, &url, &bot);
     for (words, token, says) in [
         (&[][..], None, "401 Unauthorized: "),
         (&[], Some("sw_live_0123456789012345678901234567890123"), "401 Unauthorized: "),
@@ -55,6 +56,19 @@ fn the_switchboard_takes_it_from_whoever_has_the_token() {
     }
     server.stop();
     run(beat(tenure, &url, &[]).env("SWITCHBOARD_API_TOKEN", &bot)).refused("SW005");
+}
+
+/// A sick connector may have much to say: that is no reason not to hear it.
+fn is_cut(place: &Place, url: &str, token: &str) {
+    let long = "m".repeat(5_000);
+    let words = ["--state", "error", "--message", &long];
+    let ran = run(beat(&place.tenure, url, &words).env("SWITCHBOARD_API_TOKEN", token));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let says = "warning: status.error_message was longer than 4096 bytes and is cut\n";
+    assert_eq!(ran.stderr, says);
+    let shown = place.tenure(&["connectors", "show", "telegram_bot", "test_bot", "--json"]).json();
+    let kept = shown["error_message"].as_str().unwrap();
+    assert!(kept.len() <= 4_096 && kept.ends_with("m... [cut: 5000 bytes]"), "{shown}");
 }
 
 #[test]

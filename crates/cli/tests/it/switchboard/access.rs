@@ -149,8 +149,6 @@ fn a_read_token_with_an_endpoint_reads_that_one(place: &Place) {
     submit(&server, &mine, "test_bot").refused(403, "forbidden");
 }
 
-/// For clients that cannot set a header. Nobody is ever asked for a password, so that no browser
-/// keeps one; and what a page of another site makes a browser send is refused.
 /// A page goes on after the last one that was told, not after the last one that was looked at.
 fn a_read_token_with_an_endpoint_turns_pages_and_sees_no_duties(place: &Place) {
     let token = |channel: &str, endpoint: &str| {
@@ -204,6 +202,8 @@ fn a_read_token_with_an_endpoint_turns_pages_and_sees_no_duties(place: &Place) {
     }
 }
 
+/// For clients that cannot set a header. Nobody is ever asked for a password, so that no browser
+/// keeps one; and what a page of another site makes a browser send is refused.
 fn a_token_may_be_the_password_of_a_url(place: &Place) {
     let (ingest, _) = place.token(&SCOPE);
     let (read, _) = place.token(&["--role", "read"]);
@@ -332,7 +332,9 @@ fn proxies_are_believed_as_far_as_they_are_trusted(place: &Place) {
 
 fn without_tokens_it_is_open_to_this_machine_alone(place: &Place) {
     let server = place.serve(&[]);
-    assert!(place.said(&server).contains("open"), "{}", place.said(&server));
+    let said = place.said(&server);
+    assert!(said.contains("open"), "{said}");
+    assert_eq!(said.contains(": this host only; "), place.url.starts_with("sqlite:"), "{said}");
     server.get(INBOX).is(200);
     let health = server.get("/api/switchboard/ingest/health").is(200);
     assert_eq!(health["authenticated"], false);

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::{CONNECTORS, Place, Server, heartbeat, on_both_stores};
 
+const AUDIT: [&str; 3] = ["token", "audit", "--json"];
+
 on_both_stores! {
     liveness_is_the_same_everywhere
     connectors_are_archived_deleted_and_come_back
@@ -129,7 +131,7 @@ fn connectors_are_archived_deleted_and_come_back(place: &Place) {
     // It comes again as a new one.
     connector.beat(&heartbeat("a/b", 1, 3, 4)).is(200);
     assert_eq!(server.get(&path).is(200)["data"]["counters"]["messages_ingested"], 4);
-    let trail = place.tenure(&["token", "audit", "--json"]).json()["audit"].to_string();
+    let trail = place.tenure(&AUDIT).json()["audit"].to_string();
     for word in ["connector_archive", "connector_recount", "connector_delete", "a test", &id] {
         assert!(trail.contains(word), "{word} in {trail}");
     }
@@ -142,6 +144,10 @@ fn is_counted_again(place: &Place, server: &Server, path: &str) {
     let counted = recount(path).is(200)["data"].clone();
     assert_eq!(counted["recounted"], true);
     let words = ["connectors", "recount", "telegram_bot", "a/b", "--reason", "again", "--json"];
+    let [trail, dry, after] = [&AUDIT[..], &[&words[..], &["--dry-run"]].concat(), &AUDIT]
+        .map(|words| place.tenure(words).json());
+    assert_eq!((&dry["dry_run"], &dry["recounted"]), (&json!(true), &json!(false)), "{dry}");
+    assert_eq!(trail, after);
     assert_eq!(place.tenure(&words).json()["since"], counted["since"]);
 }
 

@@ -204,8 +204,10 @@ fn a_reader_notices_that_the_inbox_was_restored(place: &Place) {
     let called = server.post("/mcp", &call).is(200);
     assert!(called.to_string().contains("cursor_diverged"), "{called}");
 
-    let adopted = place.tenure(&["store", "adopt", "--yes", "--json"]).json();
-    let floor = adopted["inbox_floor"].as_i64().unwrap();
+    let adopt = |consent| place.tenure(&["store", "adopt", consent, "--json"]).json();
+    let [foreseen, floor] = ["--dry-run", "--yes"].map(|it| adopt(it)["inbox_floor"].as_i64());
+    let floor = floor.unwrap();
+    assert!((1_577_836_800_000_000..=floor).contains(&foreseen.unwrap()), "{foreseen:?} {floor}");
     server.batch(&[envelope("x"), envelope("y"), envelope("z")]).is(202);
     read(&fifth).refused(409, "cursor_diverged");
     for after in [third.as_str(), "5"] {
@@ -213,6 +215,8 @@ fn a_reader_notices_that_the_inbox_was_restored(place: &Place) {
         assert_eq!(ids(&page), ["x", "y", "z"]);
         assert_eq!(page["data"][0]["position"], floor + 1);
     }
-    let text = place.tenure(&["store", "adopt", "--yes"]).ok();
-    assert!(text.contains("\nthe inbox goes on above position "), "{text}");
+    for (consent, goes) in [("--dry-run", "would go"), ("--yes", "goes")] {
+        let text = place.tenure(&["store", "adopt", consent]).ok();
+        assert!(text.contains(&format!("\nthe inbox {goes} on above position ")), "{text}");
+    }
 }

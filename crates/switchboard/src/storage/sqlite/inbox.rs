@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row, params_from_iter};
 use tenure_wire::ingest::{Cursor, Event};
 use uuid::Uuid;
 
-use super::super::inbox::Place as Asked;
+use super::super::inbox::{Place as Asked, jump};
 use super::super::{Found, InboxPage, InboxQuery, InboxRead, Message};
 use super::commit::uuid;
 use super::{execute, first, token};
@@ -18,12 +18,6 @@ const PAGE_BYTES: usize = 4 << 20;
 const COLUMNS: &str = "position, request_id, received_at, source_channel, source_provider,
     source_endpoint_identity, source_sender_identity, source_thread_identity, dedupe_key,
     authenticated_token_id, lifecycle_state, envelope";
-
-/// A new incarnation begins at a full second of Unix time in microseconds, and at least so far
-/// above what is known: no inbox takes a million messages a second, so no reader has seen more.
-const JUMP: i64 = 1_000_000;
-/// A clock beyond the year 2112 is wrong: positions stay far below 2^53.
-const LATEST: i64 = 1 << 52;
 
 /// The ends of the inbox.
 pub(super) struct Bounds {
@@ -57,11 +51,6 @@ fn at(db: &Connection, bounds: &Bounds, position: i64) -> rusqlite::Result<Optio
         None if position == bounds.trimmed => bounds.trimmed_id,
         None => None,
     })
-}
-
-fn jump(known: i64, now: i64) -> i64 {
-    let now = now.clamp(0, LATEST);
-    (now - now % JUMP + JUMP).max(known + JUMP)
 }
 
 /// Starts a new incarnation.
