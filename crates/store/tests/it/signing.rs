@@ -107,8 +107,8 @@ async fn what_was_put_in_the_place_of_the_newest_is_noticed() {
     place.edit(PUT_BACK);
     let error = load(&witness, "a").await.unwrap_err();
     assert_eq!(error.code(), Code::Replayed);
-    // With its history cut, only a process that has seen more can tell.
     assert_eq!(place.verdict("a").await, Verdict::Replayed);
+    // With its history cut, only a process that has seen more can tell.
     place.edit("CREATE TABLE cut AS SELECT * FROM history; DELETE FROM history WHERE version = 3");
     assert_eq!(load(&witness, "a").await.unwrap_err().code(), Code::Replayed);
     assert_eq!(load(&place.required(), "a").await.unwrap().unwrap().version.get(), 2);

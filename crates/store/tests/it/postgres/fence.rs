@@ -66,7 +66,15 @@ async fn a_holder_paused_in_its_transaction_blocks_no_longer_than_its_ttl() {
     let effect = client.transaction().await.unwrap();
     fence_in(&effect, &place.schema, &hold).await.unwrap();
     effect.batch_execute(&place.sql("INSERT INTO tenure.effect VALUES ('a')")).await.unwrap();
-    // From here on the client does nothing: it is paused.
+    // From here on the client does nothing: it is paused. Nobody claims, so it is the server that
+    // closes the connection.
+    let mut tick = tokio::time::interval(std::time::Duration::from_millis(20));
+    let closed = async {
+        while !effect.client().is_closed() {
+            tick.tick().await;
+        }
+    };
+    or_hang(closed).await;
     let b = Player::join(&store, "b", LONG).await;
     let taken = or_hang(b.claim_until_granted("d")).await;
     assert!(taken.epoch > hold.epoch);

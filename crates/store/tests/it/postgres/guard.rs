@@ -1,7 +1,7 @@
 //! Guarded tables: no change without a hold that was asserted in the same transaction (R12).
 
-use tenure_core::store::Claimed;
-use tenure_core::{Code, Hold};
+use tenure_core::store::{Adopt, Claimed};
+use tenure_core::{Code, Epoch, Hold};
 use tenure_store::postgres::fence_in;
 use tokio_postgres::{Client, Error, IsolationLevel};
 
@@ -196,17 +196,20 @@ async fn a_guard_needs_no_rights_on_the_tables_of_the_store() {
     assert_eq!(state(client.batch_execute(&write).await).as_deref(), Some(NOT_ASSERTED));
 }
 
+/// How an assertion under an old hold is refused, by the isolation level of its transaction.
+const REFUSED: [(IsolationLevel, Code); 3] = [
+    (IsolationLevel::ReadCommitted, Code::Fenced),
+    (IsolationLevel::RepeatableRead, Code::Busy),
+    (IsolationLevel::Serializable, Code::Busy),
+];
+
 /// A snapshot shows the hold as it was: the lock must be refused on a version that is not the
 /// newest, or a hold that was given up long ago would stand.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_from_before_a_takeover_asserts_nothing() {
     let Some(place) = Place::given() else { return };
     let (a, b, mut client) = guarded(&place).await;
-    for (level, code) in [
-        (IsolationLevel::ReadCommitted, Code::Fenced),
-        (IsolationLevel::RepeatableRead, Code::Busy),
-        (IsolationLevel::Serializable, Code::Busy),
-    ] {
+    for (level, code) in REFUSED {
         let old = a.hold("d").await;
         let effect = client.build_transaction().isolation_level(level).start().await.unwrap();
         effect.batch_execute("SELECT count(*) FROM pg_class").await.unwrap();
@@ -225,6 +228,21 @@ async fn a_snapshot_from_before_a_takeover_asserts_nothing() {
         let hold = a.hold("d").await;
         a.release(&hold).await;
         return_session(&place, &b).await;
+    }
+}
+
+/// Adopting a store ends sessions, which a snapshot still shows alive. So it changes each hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_from_before_an_adoption_asserts_nothing() {
+    let Some(place) = Place::given() else { return };
+    let (a, _b, mut client) = guarded(&place).await;
+    for (level, code) in REFUSED {
+        let old = Player::join(&a.store, "c", LONG).await.hold("d").await;
+        let effect = client.build_transaction().isolation_level(level).start().await.unwrap();
+        effect.batch_execute("SELECT count(*) FROM pg_class").await.unwrap();
+        a.store.adopt(&Adopt { entropy: 1, floor: Epoch::ZERO }).await.unwrap();
+        let error = fence_in(&effect, &place.schema, &old).await.unwrap_err();
+        assert!(!error.is_unknown() && error.code() == code, "{level:?}: {error}");
     }
 }
 

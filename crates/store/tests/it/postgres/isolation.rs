@@ -63,14 +63,24 @@ async fn a_routine_refuses_a_snapshot_that_stands_still() {
     let Some(place) = Place::given() else { return };
     drop(place.open().await);
     let mut client = place.client().await;
-    let begin = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
-    let transaction = begin.start().await.unwrap();
-    let claim = place.sql(
-        "SELECT * FROM tenure.hold_claim('g', 'i', '00000000-0000-4000-8000-000000000001',
-            '{d}', '{0}', 'x')",
-    );
-    let error = transaction.batch_execute(&claim).await.unwrap_err();
-    let error = error.as_db_error().unwrap();
-    assert_eq!(error.code().code(), "25000", "{error}");
-    assert!(error.message().contains("repeatable read"), "{error}");
+    for routine in [
+        "session_open(WHO, 1000, '', 0)",
+        "session_close(WHO, 'x')",
+        "session_evict('g', 'i', true, 'x')",
+        "hold_claim(WHO, '{d}', '{0}', 'x')",
+        "hold_release(WHO, '{d}', '{1}', 'x')",
+        "checkpoint_commit(WHO, '{d}', '{1}', '{0}', '{x}')",
+        "duty_forget('{g}', '{d}', 'x')",
+        "store_adopt('x', 0)",
+        "store_retain(8, 100)",
+    ] {
+        let call = place.sql(&format!("SELECT * FROM tenure.{routine}"));
+        let call = call.replace("WHO", "'g', 'i', '00000000-0000-4000-8000-000000000001'");
+        let begin = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
+        let transaction = begin.start().await.unwrap();
+        let error = transaction.batch_execute(&call).await.unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), "25000", "{routine}: {error}");
+        assert!(error.message().contains("repeatable read"), "{error}");
+    }
 }

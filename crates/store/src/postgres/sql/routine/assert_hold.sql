@@ -23,8 +23,8 @@ $$;
 -- (R12), so it must end: the server closes the connection of a client that is idle in it, or takes
 -- nothing of a result, for longer than the hold is valid.
 --
--- The hold is locked FOR SHARE: a weaker lock would be granted on an old version of the row, too,
--- if the snapshot of your transaction is older than a takeover.
+-- The hold is locked FOR SHARE: with a snapshot from before a change of the row, a weaker lock
+-- would be granted on the old version, unless the row was locked FOR UPDATE for that change.
 --
 -- `tenure.fenced` has this transaction's id and what it was asserted for. It is rolled back
 -- together with the lock, so guarded tables can rely on it.
