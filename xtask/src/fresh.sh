@@ -1,6 +1,6 @@
 # Runs the README's commands in a minimal Debian below $ROOT, in mount and process namespaces of its
 # own: whatever is mounted or started here is gone when this shell is.
-# Given: ROOT, MIRROR, REPOSITORY, TOOLCHAIN, and the commands SERVE, INGEST and TEST, empty to leave one out.
+# Given: ROOT, MIRROR, REPOSITORY, TOOLCHAIN, CARGO_HOME_HERE, and the commands SERVE, INGEST and TEST, empty to leave one out.
 set -eu
 
 now="start"
@@ -39,8 +39,11 @@ inside "apt-get -q update && apt-get -qy install --no-install-recommends gcc lib
 for file in /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
     [ ! -f "$file" ] || cp "$file" "$ROOT$file"
 done
+# Of cargo's settings only how to reach the registries: no flags, wrappers or profiles.
+mkdir "$ROOT$HOME/.cargo"
 for file in config.toml config; do
-    [ ! -f "$CARGO_HOME_HERE/$file" ] || install -D "$CARGO_HOME_HERE/$file" "$ROOT$HOME/.cargo/$file"
+    [ ! -f "$CARGO_HOME_HERE/$file" ] || awk '/^ *\[/ { kept = /\[(source|registr|http|net)/ } kept' \
+        "$CARGO_HOME_HERE/$file" > "$ROOT$HOME/.cargo/config.toml"
 done
 
 if [ -n "$SERVE" ]; then
