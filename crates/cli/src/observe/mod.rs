@@ -6,6 +6,7 @@
 mod health;
 mod log;
 mod metrics;
+mod notices;
 mod server;
 mod state;
 
@@ -83,7 +84,9 @@ pub(crate) fn start(
     about: About,
 ) -> Result<(Arc<dyn Observer>, Handle), Failure> {
     let log = Log::to_stderr(options.log, options.log_level, about.instance.clone())?;
-    start_with(options.listen.and_then(|listen| listen.0), log, about)
+    let (observer, handle) = start_with(options.listen.and_then(|listen| listen.0), log, about)?;
+    notices::follow(handle.notes());
+    Ok((observer, handle))
 }
 
 fn start_with(

@@ -430,3 +430,24 @@ fn a_log_whose_reader_has_gone_is_no_error() {
     observer.recorded(&group(), &record(Change::Acquired, "x"), NOON);
     handle.finish();
 }
+
+/// Each claim repeats a warning, and others use the driver's log, too.
+#[test]
+fn a_warning_of_the_database_is_logged_once() {
+    use ::log::{Log as _, Record};
+    let bench = bench(Form::Json, Level::Info);
+    let notices = notices::Notices::new(bench.handle.notes());
+    let ours = "WARNUNG: tenure: backend 7 of role app (psql) blocks g/d";
+    for (target, text) in [
+        ("tokio_postgres::connection", ours),
+        ("tokio_postgres::connection", ours),
+        ("tokio_postgres::connection", "NOTICE: relation exists, skipping"),
+        ("rustls::client", ours),
+    ] {
+        notices.log(&Record::builder().target(target).args(format_args!("{text}")).build());
+    }
+    let text = bench.log();
+    let line: Value = serde_json::from_str(&text).unwrap();
+    let seen = [&line["level"], &line["event"], &line["reason"]];
+    assert_eq!(seen, ["warn", "store_notice", "backend 7 of role app (psql) blocks g/d"]);
+}

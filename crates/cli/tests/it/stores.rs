@@ -1,5 +1,8 @@
 //! The command against real servers, in a schema or under a prefix of its own.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
 use testkit::{
     Certificates, Pgbouncer, Postgres, PostgresOptions, Redis, RedisOptions, TEST_POSTGRES,
     TEST_REDIS, service,
@@ -128,4 +131,37 @@ fn redis_is_looked_at_when_it_is_built_in() {
     prepare(&url);
     check_json(&tenure.run(&["ls", "--json", "--store", &url]).json(), false);
     assert!(tenure.run(&["migrate", "--store", &url]).ok().ends_with("is up to date\n"));
+}
+
+/// A client in the middle of a transaction, under a hold that expired long ago.
+#[test]
+fn run_logs_whose_backend_it_ended() {
+    let Some(server) = service(TEST_POSTGRES) else { return };
+    let (tenure, schema) = (Tenure::new(), name());
+    let url = format!("{server}?schema={schema}");
+    tenure.run(&["migrate", "--store", &url]).ok();
+    let mut psql = Command::new("psql");
+    psql.args(["-X", "-q", "-t", "-v", "ON_ERROR_STOP=1", "-d", &server]).env("PGAPPNAME", &schema);
+    let mut stuck = psql.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let nonce = Uuid::new_v4();
+    let effect = format!(
+        "INSERT INTO {schema}.session VALUES ('g', 'old', '{nonce}', '', '3 s',
+            clock_timestamp() - interval '1 min', false, false, 0);
+         INSERT INTO {schema}.hold VALUES ('g', 'd', 1, 'old', '{nonce}', true);
+         BEGIN;
+         SELECT FROM {schema}.hold FOR SHARE;
+         SELECT pg_advisory_xact_lock_shared({schema}.effect_key('g', 'd', 1));
+         \\echo locked\n"
+    );
+    stuck.stdin.as_mut().unwrap().write_all(effect.as_bytes()).unwrap();
+    let mut said = BufReader::new(stuck.stdout.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap() == "locked"));
+    let ran = tenure.run(&["run", "--store", &url, "--duty", "g/d", "--", "true"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ended = ran.stderr.lines().find(|line| line.contains("\"store_notice\"")).unwrap();
+    for part in ["ended backend ", &format!("({schema})"), "in a transaction since 20", "g/d"] {
+        assert!(ended.contains(part), "{ended}");
+    }
+    stuck.kill().unwrap();
+    stuck.wait().unwrap();
 }

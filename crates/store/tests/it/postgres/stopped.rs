@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use rustix::process::{Pid, Signal, kill_process};
-use tenure_core::store::Claimed;
+use tenure_core::store::{Claimed, OpenSession, Opened};
 use tenure_core::{Hold, Session};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use super::Place;
-use crate::player::{LONG, Player, or_hang, unique};
+use crate::player::{LONG, Player, or_hang, unique, wish};
 
 /// More than any buffer takes.
 pub(super) const ENDLESS: &str =
@@ -172,8 +172,8 @@ async fn a_claim_ends_the_effects_of_a_session_that_was_replaced() {
     let hold = a.hold("d").await;
     let effect = Effect::start(&place, &unix_url(&place).await, &hold, ENDLESS).await;
     expired(&place, &a.session, 0).await;
-    let again = Player::join(&store, "a", LONG).await;
-    assert_ne!(again.session.nonce, a.session.nonce);
+    let again = OpenSession { instance: a.session.instance, ..wish("a", LONG) };
+    assert_eq!(store.open_session(&again).await.unwrap(), Opened::Open(again.session()));
     assert!(or_hang(b.claim_until_granted("d")).await.epoch > hold.epoch);
     effect.until_gone().await;
     assert_eq!(rows(&place).await, 0);
@@ -214,7 +214,9 @@ async fn a_claim_that_may_not_end_an_effect_names_it() {
     let outcome = client.query_one(&place.sql(claim), &parameters).await.unwrap();
     assert_eq!(outcome.get::<_, &str>(0), "held");
     let warning = or_hang(heard.recv()).await.unwrap();
-    assert!(warning.starts_with("WARNING backend "), "{warning}");
-    assert!(warning.contains(&effect.name), "{warning}");
+    assert!(warning.starts_with("WARNING tenure: backend "), "{warning}");
+    for said in [&effect.name, "blocks g/d,", &format!("grant pg_signal_backend to {role}")] {
+        assert!(warning.contains(said), "{warning}");
+    }
     assert!(effect.is_there().await);
 }

@@ -8,6 +8,7 @@
 CREATE OR REPLACE FUNCTION tenure.effect_end(p_group text, p_duties text[]) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
+    v_duties text[];
     v_keys bigint[];
     v_backend record;
 BEGIN
@@ -31,26 +32,32 @@ BEGIN
             SELECT FROM tenure.session x
             WHERE x.group_name = p_group AND x.instance = b.instance AND x.nonce = b.nonce)
     )
-    SELECT array_agg(tenure.effect_key(p_group, duty, epoch)) INTO v_keys
+    SELECT array_agg(duty), array_agg(tenure.effect_key(p_group, duty, epoch))
+    INTO v_duties, v_keys
     FROM blocked JOIN (TABLE over UNION ALL TABLE replaced) AS ended USING (instance, nonce);
     IF v_keys IS NULL THEN
         RETURN;
     END IF;
     FOR v_backend IN
-        SELECT l.pid, a.application_name
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.pid <> pg_backend_pid()
-            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND (l.classid::bigint << 32 | l.objid::bigint) = ANY (v_keys)
+        SELECT l.pid, format('backend %s of role %s (%s)%s', l.pid, a.usename, a.application_name,
+                ', in a transaction since ' || date_trunc('second', a.xact_start)) AS name,
+            p_group || '/' || v_duties[array_position(v_keys, l.key)] AS duty
+        FROM (
+            SELECT x.pid, x.classid::bigint << 32 | x.objid::bigint AS key FROM pg_locks x
+            WHERE x.locktype = 'advisory' AND x.objsubid = 1 AND x.pid <> pg_backend_pid()
+                AND x.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        ) AS l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        WHERE l.key = ANY (v_keys)
     LOOP
+        -- To the server's log, and to the claimer: the command `tenure` knows them by their start.
         BEGIN
             PERFORM pg_terminate_backend(v_backend.pid);
-            RAISE LOG 'tenure ended backend % (%), which had effects in group % under a hold that '
-                'has expired', v_backend.pid, v_backend.application_name, p_group;
+            RAISE WARNING 'tenure: ended %: its hold of % has expired',
+                v_backend.name, v_backend.duty;
         EXCEPTION WHEN insufficient_privilege THEN
-            RAISE WARNING 'backend % (%) blocks group % under a hold that has expired',
-                v_backend.pid, v_backend.application_name, p_group
-                USING HINT = 'End it, or grant pg_signal_backend to ' || current_user || '.';
+            RAISE WARNING 'tenure: % blocks %, its hold has expired: '
+                'end it, or grant pg_signal_backend to %',
+                v_backend.name, v_backend.duty, current_user;
         END;
     END LOOP;
 END $$;
