@@ -97,10 +97,10 @@ pub async fn serve_until_alone(url: &str) -> Result<()> {
         store: Some(store),
         ..Settings::default()
     };
-    let alone = async {
+    let alone = Box::pin(async {
         let mut input = tokio::io::stdin();
         let _ = input.read(&mut [0]).await;
-    };
+    });
     let handle =
         serve(settings, storage, alone).await.map_err(|error| anyhow::anyhow!("{error}"))?;
     println!("{}", handle.address());

@@ -122,7 +122,7 @@ async fn start(place: &Place) -> Result<(Handle, SocketAddr, oneshot::Sender<()>
         echo: true,
         ..Settings::default()
     };
-    let over = async { drop(stopped.await) };
+    let over = Box::pin(async { drop(stopped.await) });
     let handle =
         serve(settings, storage, over).await.map_err(|error| anyhow::anyhow!("{error}"))?;
     let at = handle.address();

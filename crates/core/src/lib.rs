@@ -42,3 +42,7 @@ pub use record::{Change, Record};
 pub use seal::{Mac, Moved, Seal};
 pub use store::Store;
 pub use target::{Listing, Target, Targets};
+
+/// A future in a box. The crate that makes it has compiled it; a plain one is compiled by each
+/// crate that awaits it, with all that it calls.
+pub type Boxed<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

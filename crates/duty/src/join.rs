@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure_core::engine::{Layout, Settings};
 use tenure_core::store::MAX_BATCH;
 use tenure_core::{
-    Clock, Code, DutyId, GroupName, Instance, Label, Store, StoreError, Targets, Ttl,
+    Boxed, Clock, Code, DutyId, GroupName, Instance, Label, Store, StoreError, Targets, Ttl,
 };
 
 use crate::membership::Membership;
@@ -162,9 +162,11 @@ impl Join {
     /// group's, a duplicate instance id) is an error. A store that cannot be reached is tried again
     /// in the background, and the membership that is returned begins when it answers; see
     /// [`Join::no_wait`].
-    pub async fn start(self) -> Result<Membership, StoreError> {
-        self.check()?;
-        driver::start(self).await
+    pub fn start(self) -> Boxed<'static, Result<Membership, StoreError>> {
+        Box::pin(async move {
+            self.check()?;
+            driver::start(self).await
+        })
     }
 
     fn check(&self) -> Result<(), StoreError> {

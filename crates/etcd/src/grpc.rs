@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -30,6 +31,14 @@ const MOMENT: Duration = Duration::from_millis(100);
 type Body = Either<Full<Bytes>, Feed<Bytes, Infallible>>;
 
 type Cause = Box<dyn StdError + Send + Sync>;
+
+/// What goes on for longer: HTTP/2 is compiled here, once, and not in each crate that waits for it.
+type Wait<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// A stream of bytes to the server.
+pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Io for S {}
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -91,24 +100,23 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) async fn new<S>(stream: S, origin: Uri, limits: &Limits) -> Result<Self, Error>
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let handshake = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(limits.silence)
-            .keep_alive_timeout(limits.answer)
-            .handshake(TokioIo::new(stream));
-        let (sender, connection) = handshake.await.map_err(Error::not_sent)?;
-        let (told, ended) = watch::channel(None);
-        // It ends when nobody can use it any more.
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                told.send_replace(Some(words(&error)));
-            }
-        });
-        Ok(Self { sender, origin, largest: limits.largest, ended, token: None })
+    pub(crate) fn new(stream: Box<dyn Io>, origin: Uri, limits: Limits) -> Wait<'static, Self> {
+        Box::pin(async move {
+            let handshake = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .keep_alive_interval(limits.silence)
+                .keep_alive_timeout(limits.answer)
+                .handshake(TokioIo::new(stream));
+            let (sender, connection) = handshake.await.map_err(Error::not_sent)?;
+            let (told, ended) = watch::channel(None);
+            // It ends when nobody can use it any more.
+            tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    told.send_replace(Some(words(&error)));
+                }
+            });
+            Ok(Self { sender, origin, largest: limits.largest, ended, token: None })
+        })
     }
 
     /// Why the connection has ended; a request that it did not take is not told.
@@ -139,29 +147,33 @@ impl Channel {
     }
 
     /// Sends a request, and gives its answer once that has begun.
-    async fn send<A>(&self, path: &'static str, body: Body) -> Result<Answers<A>, Error> {
-        let request = self.request(path, body)?;
-        let response = match self.sender.clone().try_send_request(request).await {
-            Ok(response) => response,
-            Err(mut failed) => match failed.take_message() {
-                Some(_) => {
-                    let why = self.end().await.unwrap_or_else(|| words(failed.error()));
-                    return Err(Error::not_sent(why));
-                }
-                None => return Err(Error::lost(failed.into_error())),
-            },
-        };
-        let status = response.status();
-        // A short refusal has no body, and its status stands in the head.
-        if let Some(refused) = refusal(response.headers()) {
-            return Err(refused);
-        }
-        if status != StatusCode::OK {
-            return Err(Error::lost(format!("HTTP status {status}")));
-        }
-        let body = response.into_body();
-        let (buffer, largest) = (BytesMut::new(), self.largest);
-        Ok(Answers { body, buffer, largest, kind: PhantomData })
+    fn send(&self, path: &'static str, body: Body) -> Wait<'_, Incoming> {
+        Box::pin(async move {
+            let request = self.request(path, body)?;
+            let response = match self.sender.clone().try_send_request(request).await {
+                Ok(response) => response,
+                Err(mut failed) => match failed.take_message() {
+                    Some(_) => {
+                        let why = self.end().await.unwrap_or_else(|| words(failed.error()));
+                        return Err(Error::not_sent(why));
+                    }
+                    None => return Err(Error::lost(failed.into_error())),
+                },
+            };
+            let status = response.status();
+            // A short refusal has no body, and its status stands in the head.
+            if let Some(refused) = refusal(response.headers()) {
+                return Err(refused);
+            }
+            if status != StatusCode::OK {
+                return Err(Error::lost(format!("HTTP status {status}")));
+            }
+            Ok(response.into_body())
+        })
+    }
+
+    fn answers<A>(&self, body: Incoming) -> Answers<A> {
+        Answers { body, buffer: BytesMut::new(), largest: self.largest, kind: PhantomData }
     }
 
     /// A call with one answer.
@@ -171,7 +183,7 @@ impl Channel {
         A: Message + Default,
     {
         let body = Either::Left(Full::new(framed(question)?));
-        let mut answers = self.send::<A>(path, body).await?;
+        let mut answers = self.answers::<A>(self.send(path, body).await?);
         let missing = || Error::lost("the answer is empty");
         let answer = answers.next().await?.ok_or_else(missing)?;
         // What follows says whether the server means it.
@@ -193,7 +205,7 @@ impl Channel {
     {
         let (mut questions, feed) = Feed::new(1);
         questions.send_data(framed(question)?).await.map_err(Error::not_sent)?;
-        let answers = self.send(path, Either::Right(feed)).await?;
+        let answers = self.answers(self.send(path, Either::Right(feed)).await?);
         Ok(Stream { questions, answers })
     }
 }

@@ -38,7 +38,7 @@ impl Client {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let origin: Uri = origin.parse().map_err(Error::not_sent)?;
-        Ok(Self(grpc::Channel::new(stream, origin, limits).await?))
+        Ok(Self(grpc::Channel::new(Box::new(stream), origin, *limits).await?))
     }
 
     /// Signs in: later calls of this copy are made by that user.

@@ -1,7 +1,7 @@
 //! Connections to servers of the kinds that stores live on, for others who read there: the same
 //! URLs, the same parameters for encryption, the same words for what goes wrong.
 
-use tenure_core::StoreError;
+use tenure_core::{Boxed, StoreError};
 
 /// Takes the parameters of these names out of a URL, unescaped, and gives the URL without them. A
 /// URL that could be read in two ways is refused, because one of them would print a password.
@@ -27,26 +27,26 @@ impl RedisConnection {
 
 /// Connects by a `redis://` or `rediss://` URL.
 #[cfg(feature = "redis")]
-pub async fn redis(url: &str) -> Result<RedisConnection, StoreError> {
-    Ok(RedisConnection(crate::redis::Dial::new(url).await?.wire().await?))
+pub fn redis(url: &str) -> Boxed<'_, Result<RedisConnection, StoreError>> {
+    Box::pin(async { Ok(RedisConnection(crate::redis::Dial::new(url).await?.wire().await?)) })
 }
 
 /// Connects by a `postgres://` URL. The connection ends when the client is dropped.
 #[cfg(feature = "postgres")]
-pub async fn postgres(url: &str) -> Result<tokio_postgres::Client, StoreError> {
-    crate::postgres::connect_once(url).await
+pub fn postgres(url: &str) -> Boxed<'_, Result<tokio_postgres::Client, StoreError>> {
+    Box::pin(crate::postgres::connect_once(url))
 }
 
 /// What a handshake needs with a server whose certificate is made out to its name. `authority` is a
 /// file with the authorities to trust, those of the system if there is none; `identity` the files
 /// with the client's certificate and key.
 #[cfg(feature = "tls")]
-pub async fn tls(
+pub fn tls(
     authority: Option<String>,
     identity: Option<(String, String)>,
-) -> Result<rustls::ClientConfig, StoreError> {
+) -> Boxed<'static, Result<rustls::ClientConfig, StoreError>> {
     use crate::tls::{Files, Trust, client};
-    client(Trust::Name, Files { authority, identity }).await
+    Box::pin(client(Trust::Name, Files { authority, identity }))
 }
 
 /// What a failed handshake was about, when it says so.

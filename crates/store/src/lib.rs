@@ -45,6 +45,7 @@ mod state;
 mod tls;
 pub mod transfer;
 mod url;
+#[cfg(feature = "conformance")]
 pub mod wrap;
 
 pub use clock::BootClock;

@@ -5,7 +5,7 @@ mod place;
 use std::fmt;
 use std::sync::Arc;
 
-use tenure_core::{Code, DutyKey, GroupName, Store, StoreError};
+use tenure_core::{Boxed, Code, DutyKey, GroupName, Store, StoreError};
 
 use crate::SHARED_GROUP;
 use crate::signing::{Sealed, Signing};
@@ -160,7 +160,15 @@ impl StoreUrl {
     }
 
     /// The same for tools that look at seals themselves: documents are as they are stored.
-    pub async fn open_bare(
+    pub fn open_bare(
+        &self,
+        if_absent: IfAbsent,
+        entropy: u128,
+    ) -> Boxed<'_, Result<Arc<dyn Store>, StoreError>> {
+        Box::pin(self.backend(if_absent, entropy))
+    }
+
+    async fn backend(
         &self,
         if_absent: IfAbsent,
         entropy: u128,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Clock, Code, StoreError};
+use tenure_core::{Boxed, Clock, Code, StoreError};
 use tenure_store::{BootClock, StoreUrl};
 use tenure_wire::ingest::Fields;
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -180,10 +180,18 @@ impl Handle {
 }
 
 /// Starts a switchboard. It runs until `shutdown` resolves, and then drains.
-pub async fn serve(
+pub fn serve(
     settings: Settings,
     storage: Arc<dyn Storage>,
-    shutdown: impl Future<Output = ()> + Send + 'static,
+    shutdown: Boxed<'static, ()>,
+) -> Boxed<'static, Result<Handle, StoreError>> {
+    Box::pin(start(settings, storage, shutdown))
+}
+
+async fn start(
+    settings: Settings,
+    storage: Arc<dyn Storage>,
+    shutdown: Boxed<'static, ()>,
 ) -> Result<Handle, StoreError> {
     let log = Arc::clone(&settings.log);
     let required = storage.has_tokens().await?;

@@ -38,9 +38,9 @@ impl Server {
             ..settings
         };
         let (stop, stopped) = oneshot::channel();
-        let shutdown = async {
+        let shutdown = Box::pin(async {
             let _ = stopped.await;
-        };
+        });
         let handle = serve(settings, Arc::clone(&storage), shutdown).await.unwrap();
         Self { handle, storage, notices, stop, _folder: folder }
     }

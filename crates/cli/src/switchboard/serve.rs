@@ -378,9 +378,9 @@ async fn run(settings: Settings, teller: Teller) -> Result<ExitCode, Failure> {
     };
     let has_tokens = storage.has_tokens().await?;
     let (ask, asked) = oneshot::channel::<()>();
-    let asked = async {
+    let asked = Box::pin(async {
         let _ = asked.await;
-    };
+    });
     let started = tenure_switchboard::serve(server, storage, asked).await;
     let handle = started.map_err(|error| match error.code() {
         // The store was made, or its tables, if they were not there.

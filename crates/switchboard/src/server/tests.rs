@@ -353,6 +353,6 @@ async fn it_says_that_it_leaves_before_it_closes_the_door() {
 async fn without_tokens_it_does_not_listen_to_other_machines() {
     let (storage, _folder) = crate::tests::storage().await;
     let settings = Settings { listen: ([0, 0, 0, 0], 0).into(), ..Settings::default() };
-    let error = serve(settings, storage, std::future::pending()).await.unwrap_err();
+    let error = serve(settings, storage, Box::pin(std::future::pending())).await.unwrap_err();
     assert_eq!(error.code(), Code::OpenToAll);
 }

@@ -12,7 +12,7 @@ mod token;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tenure_core::{DutyKey, Epoch, InstanceId, StoreError};
+use tenure_core::{Boxed, DutyKey, Epoch, InstanceId, StoreError};
 use tenure_duty::process;
 use tenure_store::beside::Place;
 use tenure_store::{IfAbsent, StoreUrl};
@@ -27,13 +27,20 @@ pub use replica::{GONE, Replicas};
 pub use token::{Admission, Attempt, NewToken, Scope, Token, TokenAudit, Usage};
 
 /// Opens the storage beside a store's tables, and brings its own up to date.
-pub async fn open(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Storage>, StoreError> {
-    match url.tables()? {
-        Place::Sqlite(path) => Ok(Arc::new(sqlite::open(path, if_absent).await?)),
-        Place::Postgres { url, schema } => {
-            Ok(Arc::new(postgres::open(&url, &schema, if_absent).await?))
-        }
-    }
+pub fn open(
+    url: &StoreUrl,
+    if_absent: IfAbsent,
+) -> Boxed<'_, Result<Arc<dyn Storage>, StoreError>> {
+    Box::pin(async move {
+        Ok(match url.tables()? {
+            Place::Sqlite(path) => {
+                Arc::new(sqlite::open(path, if_absent).await?) as Arc<dyn Storage>
+            }
+            Place::Postgres { url, schema } => {
+                Arc::new(postgres::open(&url, &schema, if_absent).await?)
+            }
+        })
+    })
 }
 
 /// The statements that make or update its tables, for those who may not run them through us.
