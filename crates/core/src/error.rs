@@ -91,7 +91,7 @@ codes! {
         "look at the detail; rows of others are not affected, and sending it again will not help"
     OtherName "ST030" "the checkpoint of a shard is stored under another name"
         "`tenure checkpoint move STORE STORE GROUP/OLD --as GROUP/N` moves it to the right one"
-    NoCheckpoint "ST032" "the duty has no checkpoint yet"
+    NoCheckpoint "ST031" "the duty has no checkpoint yet"
         "check the name with `tenure ls`; a holder writes the first checkpoint when it commits"
     SettingsDiffer "DT001" "this instance has other settings than its group"
         "start all members with the same TTL and layout; both values stand above"

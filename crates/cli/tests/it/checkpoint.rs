@@ -61,7 +61,7 @@ fn get_prints_the_newest_one_byte_for_byte() {
     assert_eq!(value["document"]["last_update_id"], 12345);
     assert_eq!(value["document_base64"], "eyAibGFzdF91cGRhdGVfaWQiOiAxMjM0NSB9Cg==");
     assert_eq!((&value["version"], &value["epoch"]), (&2.into(), &1.into()));
-    get(&["telegram/nobody"]).refused("ST032");
+    get(&["telegram/nobody"]).refused("ST031");
     get(&["telegram"]).refused("ST011");
     tenure.run(&["checkpoint", "get", "g/d", "--store", "sqlite:no.db"]).refused("ST015");
     assert!(!tenure.path("no.db").exists());
@@ -119,7 +119,7 @@ fn documents_of_other_schemas_are_printed_and_read() {
     assert_eq!(offsets(&again), offsets(&shards));
     // The document itself is no shard, wherever it lies; a shard that is missing is missed.
     let telegram = ["checkpoint", "get", "telegram", "--schema", "shards", "--store", &old];
-    run(&telegram).refused("ST032");
+    run(&telegram).refused("ST031");
     run(&["checkpoint", "move", &old, &new, "telegram/one", "--schema", "lease"]).ok();
     let read = run(&["checkpoint", "get", "telegram/one", "--store", &new]).ok();
     assert_eq!(read, zero.replace(' ', ""));

@@ -89,7 +89,7 @@ impl Ran {
         let exit = match code {
             // What was typed cannot be used, whichever command it was.
             "ST001" | "ST011" | "ST024" => 2,
-            "ST032" => 5,
+            "ST031" => 5,
             _ => 1,
         };
         self.refused_with(code, exit);
