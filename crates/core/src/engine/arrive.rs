@@ -259,7 +259,7 @@ impl Engine {
                 self.live = Some(Live { session, deadline, renew_at, said });
                 self.phase = Phase::Member;
                 self.trouble = false;
-                self.complaints.remove(&Change::JoinFailed);
+                self.no_complaint(Change::JoinFailed);
                 self.record(now, Change::Joined, None, None, if again { "again" } else { "start" });
                 if self.waiting.is_some() {
                     let why = "the store had been away or was reset";

@@ -41,7 +41,7 @@ impl Engine {
     /// A new list of duties.
     pub(super) fn take_listing(&mut self, listing: Listing, now: LocalInstant) {
         if self.listing.as_ref() == Some(&listing) {
-            self.complaints.remove(&Change::ListFailed);
+            self.no_complaint(Change::ListFailed);
             return;
         }
         let (count, most) = (listing.targets().len(), self.settings.most_duties);
@@ -56,7 +56,7 @@ impl Engine {
         self.last.retain(|duty, _| known(duty));
         self.resting.retain(|duty, _| known(duty));
         self.refused.retain(|duty, _| known(duty));
-        self.complaints.remove(&Change::ListFailed);
+        self.no_complaint(Change::ListFailed);
         let reason = match listing.repeated() {
             0 => duties(count),
             repeated => {

@@ -7,6 +7,7 @@ use super::arrive::Phase;
 use super::work::Held;
 use super::{Engine, Fold, Group, Request, Ticket, View};
 use crate::store::{GroupDocument, Holder, Member};
+use crate::text::span;
 use crate::{Change, Code, DutyId, InstanceId, LocalInstant, Mutant, Problem, StoreError, Version};
 
 /// The shortest time between two looks.
@@ -227,10 +228,10 @@ impl Engine {
         };
         match group.settings {
             Some((ttl, layout)) if (ttl, layout) != (self.settings.ttl, self.settings.layout) => {
-                let (mine, own) = (self.settings.ttl.get(), self.settings.layout);
+                let (ttl, mine) = (span(ttl.get()), span(self.settings.ttl.get()));
+                let own = self.settings.layout;
                 let detail = format!(
-                    "the group has TTL {:?} and layout {layout}, this one {mine:?} and {own}",
-                    ttl.get()
+                    "the group has TTL {ttl} and layout {layout}, this one {mine} and {own}"
                 );
                 self.fail(Problem { code: Code::SettingsDiffer, detail }, now);
                 return None;

@@ -127,7 +127,7 @@ pub struct Engine {
     /// Why it leaves, if it must.
     failed: Option<Problem>,
     /// What was recorded as going wrong, until it goes well.
-    complaints: BTreeMap<Change, String>,
+    complaints: BTreeMap<(Change, Option<DutyId>), String>,
 }
 
 /// A duty to ask for.
@@ -350,7 +350,10 @@ impl Engine {
 
     /// Records what goes wrong again and again once, and again when it goes wrong otherwise.
     fn complain(&mut self, at: LocalInstant, change: Change, reason: String) {
-        self.complain_of(at, change, &[], reason);
+        let before = self.complaints.insert((change, None), reason.clone());
+        if before.as_ref() != Some(&reason) {
+            self.record(at, change, None, None, reason);
+        }
     }
 
     /// The same with a record for each of the duties that it is about: once, until it goes well.
@@ -361,16 +364,20 @@ impl Engine {
         duties: &[(DutyId, Epoch)],
         reason: String,
     ) {
-        let before = self.complaints.insert(change, reason.clone());
-        if before.as_ref() == Some(&reason) || (before.is_some() && !duties.is_empty()) {
-            return;
-        }
         for (duty, epoch) in duties {
-            self.record(at, change, Some((duty, *epoch)), None, reason.clone());
+            let about = (change, Some(duty.clone()));
+            if self.complaints.insert(about, String::new()).is_none() {
+                self.record(at, change, Some((duty, *epoch)), None, reason.clone());
+            }
         }
         if duties.is_empty() {
-            self.record(at, change, None, None, reason);
+            self.complain(at, change, reason);
         }
+    }
+
+    /// What was complained about goes well again.
+    fn no_complaint(&mut self, change: Change) {
+        self.complaints.retain(|(about, _), _| *about != change);
     }
 
     /// Ends for good: what is held is given back first, and whoever runs the process is told why.

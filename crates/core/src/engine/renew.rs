@@ -100,7 +100,6 @@ impl Engine {
             live.said = note;
         }
         self.trouble = false;
-        self.complaints.remove(&Change::RenewFailed);
         // What was sent before a pause does not tell what stands after it.
         let resumed = self.suspended.is_some_and(|since| keeping.sent >= since);
         if resumed {
@@ -132,6 +131,7 @@ impl Engine {
                 HoldFate::Unknown => {}
             }
         }
+        self.no_complaint(Change::RenewFailed);
         self.say_status(now);
     }
 

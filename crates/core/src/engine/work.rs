@@ -37,7 +37,7 @@ pub(super) enum Work {
     Stopped,
 }
 
-/// A duty that is left alone for a while.
+/// A time in which a duty, or a foreign member, is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Rest {
     pub(super) until: LocalInstant,
@@ -273,7 +273,7 @@ impl Engine {
             self.record(now, Change::Released, Some((duty, epoch)), None, why);
         }
         if error.is_none() {
-            self.complaints.remove(&Change::ReleaseFailed);
+            self.no_complaint(Change::ReleaseFailed);
         } else {
             self.trouble = true;
             self.release_again = now.plus(self.pause());
