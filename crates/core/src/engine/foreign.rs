@@ -2,12 +2,19 @@
 //! prefers. Our own members say whether they take duties; a foreign one shows it by taking them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::Engine;
 use super::balance::{Table, full_seats};
-use super::work::Work;
+use super::work::{Rest, Work};
 use crate::roster::Charge;
 use crate::{DutyId, InstanceId, LocalInstant};
+
+/// How many windows a foreign member gets no offer after it left one to others, at first: each
+/// time that it does so again before it takes something, twice as many.
+const FIRST_REST: u32 = 4;
+/// The longest rest, in first rests.
+const LONGEST_REST: u32 = 1 << 10;
 
 /// What this member knows of foreign members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -15,51 +22,72 @@ pub(super) struct Guests {
     known: BTreeMap<InstanceId, Guest>,
     /// Duties released for a foreign member, until somebody holds them.
     offered: BTreeMap<DutyId, InstanceId>,
-    /// Duties that a foreign member did not take: they are not offered to it again.
-    spurned: BTreeMap<DutyId, InstanceId>,
+    /// Duties that a foreign member did not take, and how long it is not offered them again.
+    spurned: BTreeMap<DutyId, (InstanceId, Rest)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Guest {
     since: LocalInstant,
     holds: usize,
-    /// How much it held when it left an offer to others: it gets no other before that grows.
-    spurned_at: Option<usize>,
+    /// It left an offer to others.
+    rest: Option<Rest>,
 }
 
 impl Guests {
-    /// Sees who is there.
+    /// Sees who is there. A guest that holds more than before takes duties.
     fn meet(&mut self, charges: &[Charge], table: &Table, now: LocalInstant) {
         let mut before = std::mem::take(&mut self.known);
         for (seat, _) in (0..).zip(&table.all.theirs).filter(|(_, theirs)| **theirs) {
             let instance = &table.seats()[seat as usize].instance;
-            let first = Guest { since: now, holds: 0, spurned_at: None };
-            let mut guest = before.remove(instance).unwrap_or(first);
-            guest.holds = charges.iter().filter(|charge| charge.holder == Some(seat)).count();
-            guest.spurned_at = guest.spurned_at.filter(|held| guest.holds <= *held);
-            self.known.insert(instance.clone(), guest);
+            let holds = charges.iter().filter(|charge| charge.holder == Some(seat)).count();
+            let first = Guest { since: now, holds, rest: None };
+            let guest = before.remove(instance).unwrap_or(first);
+            let rest = guest.rest.filter(|_| holds <= guest.holds);
+            self.known.insert(instance.clone(), Guest { holds, rest, ..guest });
         }
-        self.spurned.retain(|_, to| self.known.contains_key(to));
+        // Not what was paused or is gone: nobody takes that.
+        let Self { known, offered, spurned } = self;
+        let stands = |duty: &DutyId, to: &InstanceId| {
+            let planned = charges.binary_search_by(|charge| charge.duty.cmp(duty));
+            planned.is_ok() && known.contains_key(to)
+        };
+        offered.retain(|duty, to| stands(duty, to));
+        spurned.retain(|duty, (to, _)| stands(duty, to));
     }
 
-    /// Somebody holds what was offered.
-    fn settle(&mut self, duty: &DutyId, holder: &InstanceId) {
+    /// Somebody holds what was offered. Another duty may be tried before the same one again.
+    fn settle(&mut self, duty: &DutyId, holder: &InstanceId, first: Duration, now: LocalInstant) {
         let Some(to) = self.offered.remove(duty).filter(|to| to != holder) else { return };
-        if let Some(guest) = self.known.get_mut(&to) {
-            guest.spurned_at = Some(guest.holds);
-            self.spurned.insert(duty.clone(), to);
-        }
+        let Some(guest) = self.known.get_mut(&to) else { return };
+        guest.rest = Some(next_rest(guest.rest, first, now));
+        let before = self.spurned.get(duty).filter(|(by, _)| *by == to).map(|(_, rest)| *rest);
+        self.spurned.insert(duty.clone(), (to, next_rest(before, first * 2, now)));
     }
 
     /// Whether to release a duty for a foreign member. One that is new may be in its start-up, and
     /// one that holds nothing may never take anything: it is tried with one duty first.
-    fn may_offer(&self, duty: &DutyId, to: &InstanceId, since: LocalInstant) -> bool {
+    fn may_offer(
+        &self,
+        duty: &DutyId,
+        to: &InstanceId,
+        since: LocalInstant,
+        now: LocalInstant,
+    ) -> bool {
         let Some(guest) = self.known.get(to).filter(|guest| guest.since <= since) else {
             return false;
         };
-        let untried = guest.holds == 0 && self.offered.values().any(|waits| waits == to);
-        guest.spurned_at.is_none() && !untried && self.spurned.get(duty) != Some(to)
+        let tried = guest.holds > 0 && guest.rest.is_none();
+        let waits = self.offered.values().any(|waits| waits == to);
+        let spurned = self.spurned.get(duty).filter(|(by, _)| by == to).map(|(_, rest)| *rest);
+        let rests = |rest: Option<Rest>| rest.is_some_and(|rest| now < rest.until);
+        (tried || !waits) && !rests(guest.rest) && !rests(spurned)
     }
+}
+
+fn next_rest(before: Option<Rest>, first: Duration, now: LocalInstant) -> Rest {
+    let length = before.map_or(first, |before| (before.length * 2).min(first * LONGEST_REST));
+    Rest { until: now.plus(length), length }
 }
 
 impl Engine {
@@ -74,7 +102,7 @@ impl Engine {
             let leaves = self.holds.get(&duty).is_some_and(|held| held.release.is_some());
             let holder = self.seen.as_ref().and_then(|seen| seen.holders.get(&duty)?.clone());
             if let (false, Some(holder)) = (leaves, holder) {
-                self.guests.settle(&duty, &holder);
+                self.guests.settle(&duty, &holder, self.settings.window * FIRST_REST, now);
             }
         }
     }
@@ -103,7 +131,7 @@ impl Engine {
             let settled = self.holds.get(&charge.duty).is_some_and(|held| {
                 held.work == Work::Running && held.release.is_none() && held.since <= since
             });
-            let offer = || self.guests.may_offer(&charge.duty, &seat.instance, since);
+            let offer = || self.guests.may_offer(&charge.duty, &seat.instance, since, now);
             if !takes || !settled || room == 0 || (theirs && !offer()) {
                 continue;
             }

@@ -6,7 +6,7 @@ use super::bench::*;
 use super::*;
 use crate::roster::foreign_owner;
 use crate::store::{Claimed, HoldFate, HolderNow, KeptAlive, Released};
-use crate::{Hold, Mark, Record};
+use crate::{Hold, Mark, Record, Target};
 
 /// A store with other members, which do nothing by themselves.
 struct World {
@@ -69,15 +69,9 @@ impl World {
             Request::Look { .. } => {
                 self.bench.asked.push((ticket, request));
                 let shown = self.holders.iter().filter(|(duty, _)| !self.hidden.contains(duty));
-                let of = |holder: &'_ Option<String>| holder.clone().map(|name| (name, self.epoch));
-                let shown: Vec<_> =
-                    shown.map(|(duty, holder)| (duty.clone(), of(holder))).collect();
-                let shown: Vec<_> = shown
-                    .iter()
-                    .map(|(duty, of)| {
-                        (duty.as_str(), of.as_ref().map(|(name, epoch)| (name.as_str(), *epoch)))
-                    })
-                    .collect();
+                let of = |name| (name, self.epoch);
+                let shown = shown.map(|(duty, held)| (duty.as_str(), held.as_deref().map(of)));
+                let shown: Vec<_> = shown.collect();
                 let said = self.bench.engine.live.as_ref().unwrap().said.clone();
                 return self.bench.see_me(said, &self.others, &shown);
             }
@@ -125,6 +119,19 @@ impl World {
         effects.filter_map(drained).collect()
     }
 
+    /// Lets time go by, some seconds at most, until something is given away.
+    fn next_given(&mut self, seconds: u64) -> Vec<String> {
+        let mut given = Vec::new();
+        for _ in 0..seconds {
+            self.pass(1_000);
+            given = self.given_away();
+            if !given.is_empty() {
+                break;
+            }
+        }
+        given
+    }
+
     fn take(&mut self, duty: &str, holder: &str) {
         self.holders.insert(duty.to_owned(), Some(holder.to_owned()));
     }
@@ -140,7 +147,7 @@ impl World {
     }
 }
 
-/// So many duties that each of these is preferred for, by the rule of foreign members.
+/// So many duties that each of these is preferred for, by the rule of foreign members; sorted.
 fn preferred<const N: usize>(members: [&str; N], each: usize) -> [Vec<String>; N] {
     let all = members.map(instance);
     let mut found = [const { Vec::new() }; N];
@@ -151,10 +158,20 @@ fn preferred<const N: usize>(members: [&str; N], each: usize) -> [Vec<String>; N
             found[owner].push(name);
         }
         if found.iter().all(|names: &Vec<_>| names.len() == each) {
+            found.iter_mut().for_each(|names| names.sort());
             return found;
         }
     }
     unreachable!()
+}
+
+/// A member that has held all of these for long when a foreign one comes.
+fn beside_a_foreign_member(duties: &[String]) -> World {
+    let mut world = World::new(duties);
+    world.pass(25_000);
+    world.given_away();
+    world.others = vec!["foreign"];
+    world
 }
 
 /// One foreign heartbeat does not stop the balance among our own members.
@@ -183,17 +200,49 @@ fn beside_a_foreign_member_duties_go_to_whom_its_rule_prefers() {
     assert_eq!(mine.iter().filter(|duty| world.holders[*duty].as_deref() == Some("me")).count(), 2);
 }
 
-/// A heartbeat behind which nobody takes anything costs one duty a short time, once.
+/// A heartbeat behind which nobody takes anything costs one duty a short time, ever more seldom.
 #[test]
 fn what_a_foreign_member_does_not_take_comes_back_and_stays() {
     let [theirs, mine] = preferred(["foreign", "me"], 20);
-    let mut world = World::new(&[theirs, mine].concat());
-    world.pass(25_000);
-    world.given_away();
-    world.others = vec!["foreign"];
-    world.pass(300_000);
-    assert_eq!(world.given_away().len(), 1);
-    assert!(world.holders.values().all(|holder| holder.as_deref() == Some("me")));
+    let mut world = beside_a_foreign_member(&[theirs, mine].concat());
+    let mut given = Vec::new();
+    for _ in 0..3 {
+        world.pass(300_000);
+        given.push(world.given_away().len());
+        assert!(world.holders.values().all(|holder| holder.as_deref() == Some("me")));
+    }
+    assert_eq!(given, [3, 1, 1]);
+}
+
+#[test]
+fn a_foreign_member_that_missed_an_offer_gets_another() {
+    let [theirs, mine] = preferred(["foreign", "me"], 3);
+    let mut world = beside_a_foreign_member(&[&theirs[..], &mine].concat());
+    assert_eq!(world.next_given(20), theirs[..1]);
+    world.pass(20_000);
+    assert_eq!(world.holders[&theirs[0]].as_deref(), Some("me"));
+    // It takes the next one, so the others follow: what it missed comes last.
+    for next in [1, 2, 0] {
+        assert_eq!(world.next_given(100), theirs[next..=next]);
+        world.take(&theirs[next], "foreign");
+    }
+}
+
+/// Nobody takes a duty that was paused after it was offered.
+#[test]
+fn a_foreign_member_gets_another_when_what_it_was_offered_is_paused() {
+    let [theirs, mine] = preferred(["foreign", "me"], 2);
+    let mut world = beside_a_foreign_member(&[&theirs[..], &mine].concat());
+    assert_eq!(world.next_given(20), theirs[..1]);
+    let target = |id: &String| Target {
+        paused: *id == theirs[0],
+        ..Target::new(DutyId::new(id.as_str()).unwrap())
+    };
+    let targets = world.holders.keys().map(target);
+    let listed = Event::Listed(Listing::new(targets.collect::<Vec<_>>()));
+    world.bench.step(listed);
+    world.settle();
+    assert_eq!(world.next_given(5), theirs[1..]);
 }
 
 /// A duty that no look shows as held, and that is: of a foreign member that has come just now.
@@ -256,6 +305,11 @@ fn a_renewal_or_release_that_fails_is_told_of_each_duty() {
     assert_eq!(about(&done, Change::RenewFailed), 2);
     bench.list(&[]);
     bench.stopped("d", 5);
+    bench.answer(is_release, Answer::Release(Err(lost())));
+    assert_eq!(about(&bench.done, Change::ReleaseFailed), 1);
+    // The next request is about both, and one of them was told.
+    bench.stopped("e", 5);
+    bench.run_until(bench.now + 2_000);
     bench.answer(is_release, Answer::Release(Err(lost())));
     assert_eq!(about(&bench.done, Change::ReleaseFailed), 1);
 }
