@@ -13,8 +13,13 @@
 -- The largest whole number that Lua keeps exactly; epochs and versions end there.
 local LARGEST = 9007199254740991
 local root = ARGV[2]
+local PREFIX = string.sub(KEYS[1], 1, -1 - #'tenure:store')
 -- The root of the group that foreign instances may share.
-local SHARED = string.sub(KEYS[1], 1, -1 - #'tenure:store') .. 'poll:'
+local SHARED = PREFIX .. 'poll:'
+
+-- Follows the incarnation in the marker once older versions must not go on. One that has the store
+-- open compares the whole of it in every script, and is told that this is another store.
+local NEWER = '+3'
 
 -- The error to return when the store is not the one that the caller knows; nil when it is.
 local function refused()
@@ -22,7 +27,7 @@ local function refused()
   if marker.err then
     return redis.error_reply('DAMAGED the marker ' .. KEYS[1] .. ' is not a hash')
   end
-  if marker[1] ~= ARGV[1] then
+  if marker[1] ~= ARGV[1] and marker[1] ~= ARGV[1] .. NEWER then
     return redis.error_reply('RESET the store is not the one that was opened')
   end
   HISTORY_SLOTS = tonumber(marker[2] or HISTORY_SLOTS)
@@ -114,11 +119,15 @@ local function leases_of(first, n, grants, nonce)
   return leases, keys
 end
 
--- Whether a member of a version is there that knows the escaped names of leases only.
+-- Whether any group has a member of a version that knows the escaped names of leases only.
 local function older_member()
-  for _, id in ipairs(redis.call('SMEMBERS', root .. 'members')) do
-    local session = redis.call('HMGET', root .. 'session:' .. id, 'nonce', 'plain')
-    if session[1] and not session[2] then return true end
+  for _, group in ipairs(redis.call('SMEMBERS', PREFIX .. 'tenure:groups')) do
+    local head = PREFIX .. group .. ':'
+    local ids = redis.pcall('SMEMBERS', head .. 'members')
+    for i = 1, ids.err and 0 or #ids do
+      local session = redis.pcall('HMGET', head .. 'session:' .. ids[i], 'nonce', 'plain')
+      if not session.err and session[1] and not session[2] then return true end
+    end
   end
   return false
 end

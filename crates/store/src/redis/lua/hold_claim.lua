@@ -11,8 +11,8 @@
 -- A lease is somebody's as long as its key is there, whoever wrote it: instances that only share
 -- the keys know nothing else. It ends with its session, because it gets no longer TTL than that.
 -- Where the plain name of a lease is not the escaped one, members of an older version look at the
--- escaped one only. While one is there, the lease is written under both; the first that is not
--- keeps older versions from opening the store.
+-- escaped one only. While one is there, the lease is written under both. The first that is not
+-- cuts older versions off, also those that have the store open.
 
 local refusal = refused()
 if refusal then return refusal end
@@ -81,9 +81,11 @@ for i = 1, n do
   end
 end
 
-if two_names then older = older_member() end
-if two_names and not older and (count(marker[3]) or 0) < 3 then
-  redis.call('HSET', KEYS[1], 'schema', '3', 'breaking', '3')
+if two_names and (count(marker[3]) or 0) < 3 then
+  older = older_member()
+  if not older then
+    redis.call('HSET', KEYS[1], 'schema', '3', 'breaking', '3', 'incarnation', ARGV[1] .. NEWER)
+  end
 end
 if restarted then
   redis.call('HSET', KEYS[1], 'base', decimal(base), 'run_id', run_id or marker[2])

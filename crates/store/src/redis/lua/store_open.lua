@@ -41,4 +41,5 @@ if run_id == '' or run_id ~= marker[3] then raised = math.max(raised, now) end
 if raised ~= base or run_id ~= marker[3] then
   redis.call('HSET', KEYS[1], 'base', decimal(raised), 'run_id', run_id)
 end
-return { marker[1], tonumber(marker[5] or HISTORY_SLOTS) }
+local incarnation = string.gsub(marker[1], '%' .. NEWER .. '$', '')
+return { incarnation, tonumber(marker[5] or HISTORY_SLOTS) }

@@ -55,10 +55,16 @@ async fn other_groups_escape_their_ids() {
 }
 
 /// A member as an older version leaves it in the store.
-async fn older(server: &testkit::Redis, store: &dyn Store) -> Session {
-    let session = join(store, "older").await;
-    server.cli(&["hdel", &format!("poll:session:{}", session.instance), "plain"]).unwrap();
+async fn older_in(server: &testkit::Redis, store: &dyn Store, group: &str) -> Session {
+    let mut wish = super::kit::wish("older");
+    wish.group = tenure_core::GroupName::new(group).unwrap();
+    let session = super::kit::join_as(store, &wish).await;
+    server.cli(&["hdel", &format!("{group}:session:{}", session.instance), "plain"]).unwrap();
     session
+}
+
+fn get_field(server: &testkit::Redis, field: &str) -> String {
+    server.cli(&["hget", "tenure:store", field]).unwrap().trim().to_owned()
 }
 
 /// What an older version writes when it claims; `false` when its name is taken.
@@ -86,7 +92,7 @@ fn granted(claimed: Claimed) -> Hold {
 async fn an_older_member_and_a_newer_one_never_hold_the_same() {
     let server = server();
     let store = open(&server).await;
-    let old = older(&server, &store).await;
+    let old = older_in(&server, &store, "poll").await;
     let new = join(&store, "new").await;
     let far = hold(&store, &new, "other").await.epoch.get() + 1_000_000_000;
     assert!(claim_as_older(&server, &old, "a%2Fb", far));
@@ -121,12 +127,25 @@ async fn an_older_member_and_a_newer_one_never_hold_the_same() {
     assert_eq!(evicted, Evicted::Evicted { ended: 1 });
     assert_eq!(number(&server, &["exists", "poll:lease:a%2Fb"]), 0);
 
-    // With the last older member the escaped names are gone, and no older version comes in.
+    // A member of another group may become one of this, with the store as it has it open.
+    let elsewhere = older_in(&server, &store, "other").await;
+    let held = granted(claim(&store, &new, "a/b").await);
+    assert!(!claim_as_older(&server, &elsewhere, "a%2Fb", far + 19));
+    assert_eq!(release(&store, &new, &held).await, Released::Freed);
+    store.close_session(&elsewhere, &reason()).await.unwrap();
+
+    // With the last older member the escaped names are gone, and no older version comes in: what it
+    // compares in every script has changed. Newer ones go on.
+    let known = || get_field(&server, "incarnation");
+    let before = known();
     let held = granted(claim(&store, &new, "a/b").await);
     assert!(held.epoch.get() > far + 9);
     assert_eq!(number(&server, &["exists", "poll:lease:a%2Fb"]), 0);
-    assert_eq!(number(&server, &["hget", "tenure:store", "breaking"]), 3);
-    // One that had the store open all the time takes the duty: that is noticed.
+    assert_eq!(get_field(&server, "breaking"), "3");
+    assert_ne!(known(), before);
+    assert!(is_kept(&keep(&store, &new, &held).await));
+    assert!(is_kept(&keep(&open(&server).await, &new, &held).await));
+    // One that gets through all the same is noticed.
     assert!(claim_as_older(&server, &old, "a%2Fb", far + 99));
     let kept = keep(&store, &new, &held).await;
     assert!(matches!(kept, KeptAlive::Kept { holds, .. } if holds == [HoldFate::Lost]));
