@@ -5,7 +5,6 @@
 //! tenth of a second at a time, and a busy neighbour then starves it for seconds.
 
 use std::fs::OpenOptions;
-use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +12,8 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use tenure_core::{Clock, Code, LocalInstant, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
@@ -244,12 +245,12 @@ pub fn refused(error: Error) -> StoreError {
 /// log not that a file may only be read.
 pub fn not_opened(path: &Path, error: Error) -> StoreError {
     let told = refused(error);
-    let is_read_only = |error: std::io::Error| {
-        matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied)
-    };
-    let written =
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-    if told.code() == Code::Unreachable && written.is_err_and(is_read_only) {
+    // Not by opening it: the close would drop all locks that this process has on the file.
+    let is_denied =
+        |path: &Path| matches!(access(path, Access::WRITE_OK), Err(Errno::ROFS | Errno::ACCESS));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let is_read_only = is_denied(path) || is_denied(folder.unwrap_or(Path::new(".")));
+    if told.code() == Code::Unreachable && is_read_only {
         return StoreError::refused(Code::ReadOnly, path.display().to_string());
     }
     told
@@ -263,5 +264,30 @@ fn not_committed(error: Error) -> StoreError {
             StoreError::Unknown(problem)
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_explained_without_dropping_the_locks_of_other_connections() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tenure.db");
+        let other = connect(&path).unwrap();
+        other.execute_batch("CREATE TABLE t (x)").unwrap();
+        let file = format!(":{} ", std::fs::metadata(&path).unwrap().ino());
+        let locks = || {
+            let all = std::fs::read_to_string("/proc/locks").unwrap();
+            all.lines().filter(|line| line.contains(&file)).count()
+        };
+        let before = locks();
+        assert!(before > 0);
+        let missing = Connection::open_with_flags(folder.path(), OpenFlags::default());
+        assert_eq!(not_opened(&path, missing.unwrap_err()).code(), Code::Unreachable);
+        assert_eq!(locks(), before);
     }
 }
