@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::store::signing::{Keyring, Sealed, Signing};
 use tenure::store::{BootClock, Claimed, Commit, MAX_BATCH, OpenSession, Want};
 use tenure::{
-    Change, Code, Document, Duties, DutyKey, Event, GroupName, Join, Note, Reason, Ttl, Version,
-    opener, process,
+    Change, Code, Document, Duties, DutyKey, Event, GroupName, Join, Note, Reason, Store, Ttl,
+    Version, opener, process,
 };
 use testkit::Proxy;
 
@@ -137,8 +138,8 @@ async fn put(place: &Place, group: &GroupName, id: &str, text: &str) {
 async fn no_shard_starts_from_nothing_while_its_checkpoint_has_another_name() {
     everywhere(|place| async move {
         let group = group();
-        // These are no shards, whatever they look like.
-        for other in ["all", "all:shard-x", "all:shard-01"] {
+        // These are no shards of two, whatever they look like.
+        for other in ["all", "all:shard-x", "all:shard-01", "all:shard-2"] {
             put(&place, &group, other, "{}").await;
         }
         put(&place, &group, "all:shard-1", "seven").await;
@@ -162,4 +163,19 @@ async fn no_shard_starts_from_nothing_while_its_checkpoint_has_another_name() {
         member.leave().await.unwrap();
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_checkpoint_under_another_name_counts_whatever_its_signature_says() {
+    let (place, group) = (Place::memory(), group());
+    put(&place, &group, "all:shard-0", "{}").await;
+    let keys = format!("k sign {}", "5e".repeat(32));
+    let unsigned = place.store().await;
+    let signed = opener(move || {
+        let signing = Signing::Require(Keyring::parse(&keys).unwrap());
+        let store: Arc<dyn Store> = Arc::new(Sealed::new(unsigned.clone(), signing));
+        async { Ok(store) }
+    });
+    let join = Join::new(signed, Arc::new(BootClock), group, ttl(), Duties::Shards(1));
+    assert_eq!(join.start().await.unwrap_err().code(), Code::OtherName);
 }
