@@ -30,7 +30,8 @@ pub use request::{Adopt, AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want
 ///    open another one there ([`Opened::Taken`]).
 /// 2. Opening again with the nonce of the live session is the same opening: a lost reply does not
 ///    lock an instance out (R17). The nonce of a session that ended is spent
-///    ([`Opened::Spent`]): what has ended never comes back (R9). It is remembered for a week.
+///    ([`Opened::Spent`]): what has ended never comes back (R9). It is remembered for a week
+///    of the store's wall clock.
 /// 3. A session ends when it is closed, evicted *now*, or not kept alive for its TTL. Only the
 ///    store's clock judges that, inside the same atomic step that acts on it (R4).
 /// 4. Live sessions, and no others, are the members of a group; each carries its newest note.

@@ -62,13 +62,6 @@ pub(super) fn of(error: &Error, address: &str) -> Trouble {
     }
 }
 
-/// An error and what it comes from.
-fn chain<'a>(
-    error: &'a (dyn std::error::Error + 'static),
-) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
-    std::iter::successors(Some(error), |error| (*error).source())
-}
-
 fn of_status(code: i32, text: &str, address: &str) -> Trouble {
     let told = |code, text: &str| Trouble::Told(StoreError::refused(code, text.to_owned()));
     let has = |words: &str| text.contains(words);
@@ -105,7 +98,8 @@ fn of_status(code: i32, text: &str, address: &str) -> Trouble {
 fn refused(error: &(dyn std::error::Error + 'static), address: &str) -> Option<Trouble> {
     let says = |alert: &str| {
         let words = format!("received fatal alert: {alert}");
-        chain(error).any(|error| error.to_string().contains(&words))
+        let mut chain = std::iter::successors(Some(error), |error| (*error).source());
+        chain.any(|error| error.to_string().contains(&words))
     };
     let why = match says("CertificateRequired") {
         true => "the server asks for a client certificate",
