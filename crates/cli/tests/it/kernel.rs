@@ -48,18 +48,24 @@ fn a_command_does_not_outlive_its_guard() {
     }
 }
 
-/// It ends more than the kernel would: so it must not sleep on.
+/// It ends more than the kernel would: so it must not sleep on. Below an init of the same session,
+/// as in a container, its process group is not orphaned, so nobody else wakes it up.
 #[test]
 fn a_stopped_guard_wakes_up_when_tenure_is_killed() {
+    let init = "\"$0\" \"$@\" & exec tail -f /dev/null";
+    let before = ["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", init];
+    let before = [&before[..], &[env!("CARGO_BIN_EXE_tenure")]].concat();
     for options in [&[][..], &["--isolate"]] {
-        let tenure = Tenure::new();
-        let running = tenure.start("a", &run(options, &family(":")));
-        tenure.pids("pids", 3);
-        let pids = below(running.pid());
-        for pid in [&[running.guard()][..], &children(running.guard())].concat() {
+        let (tenure, script) = (Tenure::new(), family(":"));
+        let words = [&before[..], &run(options, &script)].concat();
+        let running = tenure.start_this("a", tenure.command_of("unshare", &words));
+        tenure.lines("pids", 3);
+        let supervisor = children(children(running.pid())[0])[0];
+        let (pids, guard) = (below(supervisor), children(supervisor)[0]);
+        for pid in [&[guard][..], &children(guard)].concat() {
             kill_process(pid, Signal::STOP).unwrap();
         }
-        running.signal(Signal::KILL);
+        kill_process(supervisor, Signal::KILL).unwrap();
         wait_until("all have ended", LIMIT, || all_ended(&pids)).unwrap();
     }
 }
