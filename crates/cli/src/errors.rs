@@ -21,7 +21,7 @@ pages! {
     "DT010" "DT011" "DT012" "DT013" "DT014" "DT015" "DT016" "DT017"
     "BK001" "BK002" "BK003" "BK004"
     "SW001" "SW002" "SW003" "SW004" "SW005" "SW006" "SW007" "SW008"
-    "SW010" "SW011"
+    "SW009" "SW010"
 }
 
 /// A test sees to it that every code has a page.

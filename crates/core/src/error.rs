@@ -151,9 +151,9 @@ codes! {
         "give a JSON object, or lines NAME=N, with the names that the page of this code has"
     CursorDiverged "SW008" "the inbox is not the one that the cursor comes from"
         "ask with an older cursor, or with after=0, and skip every request_id that you have"
-    NoSuchChannel "SW010" "there is no channel of that name"
+    NoSuchChannel "SW009" "there is no channel of that name"
         "`tenure channel ls` shows what there is; `tenure channel add` adds one"
-    ChannelConflict "SW011" "the channel cannot be changed like that"
+    ChannelConflict "SW010" "the channel cannot be changed like that"
         "look at `tenure channel ls`; the list is as it was"
 }
 

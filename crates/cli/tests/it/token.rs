@@ -335,8 +335,8 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         ran.hides("s3cret");
     }
     tenure.run(&["fence", "reset", "ab", "--reason", "x"]).refused("ST011");
-    tenure.run(&scope("fax", "imap", "x")).refused("SW010");
-    tenure.run(&scope("email", "slack", "x")).refused("SW010");
+    tenure.run(&scope("fax", "imap", "x")).refused("SW009");
+    tenure.run(&scope("email", "slack", "x")).refused("SW009");
     assert!(!tenure.path("tenure.db").exists());
 
     let id = "tok_0123456789abcdef";

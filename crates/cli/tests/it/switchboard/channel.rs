@@ -41,14 +41,14 @@ fn a_channel_is_known_at_once_and_forgotten_soon(place: &Place) {
     let scope = ["--channel", "telegram_bot", "--provider", "telegram", "--endpoint", "test_bot"];
     place.tenure(&[&["token", "create", "--dry-run"][..], &scope].concat()).ok();
     let wrong = ["--channel", "other", "--provider", "telegram", "--endpoint", "test_bot"];
-    place.tenure(&[&["token", "create", "--dry-run"][..], &wrong].concat()).refused("SW010");
+    place.tenure(&[&["token", "create", "--dry-run"][..], &wrong].concat()).refused("SW009");
 
     for (words, code) in [
-        (&["add", "telegram_bot", "--provider", "telegram", "--alias", "slack"][..], "SW011"),
-        (&["add", "more", "--provider", "x", "--alias", "telegram_bot"], "SW011"),
-        (&["add", "more", "--provider", "x", "--alias", "nobody"], "SW010"),
-        (&["rm", "nobody"], "SW010"),
-        (&["rm", "telegram_bot", "--provider", "nobody"], "SW010"),
+        (&["add", "telegram_bot", "--provider", "telegram", "--alias", "slack"][..], "SW010"),
+        (&["add", "more", "--provider", "x", "--alias", "telegram_bot"], "SW010"),
+        (&["add", "more", "--provider", "x", "--alias", "nobody"], "SW009"),
+        (&["rm", "nobody"], "SW009"),
+        (&["rm", "telegram_bot", "--provider", "nobody"], "SW009"),
     ] {
         place.tenure(&[&["channel"][..], words].concat()).refused(code);
     }
