@@ -84,7 +84,7 @@ fn heartbeat(connector_type: &str, endpoint_identity: &str) -> Heartbeat {
         checkpoint: None,
         capabilities: None,
         sent_at_micros: now(),
-        cut: Vec::new(),
+        mended: Vec::new(),
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Reader<'a> {
     more: usize,
     /// Fields that no shape has are left where they are.
     keeps_unknown: bool,
+    /// What was changed or left out so that the rest can be kept.
+    mended: Vec<String>,
     /// What is to be written instead of parts of the text, in order.
     edits: Vec<(Range<usize>, String)>,
 }
@@ -67,6 +69,7 @@ impl<'a> Reader<'a> {
             issues: Vec::new(),
             more: 0,
             keeps_unknown: false,
+            mended: Vec::new(),
             edits: Vec::new(),
         }
     }
@@ -86,13 +89,26 @@ impl<'a> Reader<'a> {
             self.more += 1;
             return;
         }
+        self.issues.push(Issue { kind, at: self.place(name), says: says() });
+    }
+
+    fn place(&self, name: Option<&str>) -> String {
         let step = |step: &Step| match step {
             Step::Name(name) => (*name).to_owned(),
             Step::Item(n) => n.to_string(),
         };
         let steps = self.path.iter().map(step).chain(name.map(str::to_owned));
-        let at = steps.collect::<Vec<_>>().join(".");
-        self.issues.push(Issue { kind, at, says: says() });
+        steps.collect::<Vec<_>>().join(".")
+    }
+
+    /// Notes what became of the value at this place, which is not refused for it.
+    fn mend(&mut self, says: &str) {
+        self.mended.push(format!("{} {says}", self.place(None)));
+    }
+
+    /// What was changed or left out so far.
+    pub(crate) fn mended(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.mended)
     }
 
     /// Goes over a value that is not what it should be.
@@ -258,26 +274,23 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The same, where null or an empty text says nothing.
+    /// Reads a text for people; null or an empty one says nothing. It is never refused for what it
+    /// says: what no store can keep is replaced, and what is longer than so many bytes is cut.
     pub(crate) fn remark(&mut self, most: usize) -> Read<String> {
-        match self.nullable(Self::trimmed)? {
-            Some(said) if !said.is_empty() => Ok(self.storable(&said, most)),
-            _ => Ok(None),
-        }
-    }
-
-    /// The same, cut where it is longer, with a mark at its end; and whether it was.
-    pub(crate) fn cut_remark(&mut self, most: usize) -> Read<(String, bool)> {
-        match self.nullable(Self::trimmed)? {
-            Some(said) if said.len() > most => {
-                let cut = text::cut(&said, most);
-                Ok(self.storable(&cut, most).map(|text| (text, true)))
+        let said = self.nullable(Self::trimmed)?.filter(|said| !said.is_empty());
+        let Some(said) = said else { return Ok(None) };
+        let mut text = match text::storable(&said) {
+            Some(text) => text.to_owned(),
+            None => {
+                self.mend("held a NUL or a lone surrogate, which is replaced by U+FFFD");
+                String::from_utf8_lossy(&said).replace('\0', "\u{fffd}")
             }
-            Some(said) if !said.is_empty() => {
-                Ok(self.storable(&said, most).map(|text| (text, false)))
-            }
-            _ => Ok(None),
+        };
+        if text.len() > most {
+            self.mend(&format!("was longer than {most} bytes and is cut"));
+            text = text::cut(&text, most, said.len());
         }
+        Ok(Some(text))
     }
 
     fn storable(&mut self, said: &[u8], most: usize) -> Option<String> {
@@ -288,28 +301,24 @@ impl<'a> Reader<'a> {
         }
         let text = text::storable(said).map(str::to_owned);
         if text.is_none() {
-            self.unstorable(&text::shown(said));
+            let said = text::shown(said);
+            let says = format!("{said} holds a NUL or a lone surrogate, which no store can keep");
+            self.issue("invalid_text", says);
         }
         text
     }
 
-    fn unstorable(&mut self, what: &str) {
-        let says = format!("{what} holds a NUL or a lone surrogate, which no store can keep");
-        self.issue("invalid_text", says);
-    }
-
-    /// Reads an object that is nobody's business here, of at most so many bytes, and that every
-    /// store can keep.
+    /// Reads an object that is nobody's business here. It is left out if it has more than so many
+    /// bytes, or what no store can keep.
     pub(crate) fn small_object(&mut self, most: usize) -> Read<String> {
         let Some(Kept { json, .. }) = self.kept()? else {
             return Ok(None);
         };
         if json.len() > most {
-            let says = format!("has {} bytes of JSON; at most {most} may be", json.len());
-            self.issue("too_long", says);
+            self.mend(&format!("has more than {most} bytes of JSON and is left out"));
         } else if text::storable(&json::unescape(json.as_bytes())).is_none() {
             // Only strings have escapes, so that the whole is decoded as one of them.
-            self.unstorable("it");
+            self.mend("holds a NUL or a lone surrogate and is left out");
         } else {
             return Ok(Some(json.to_owned()));
         }

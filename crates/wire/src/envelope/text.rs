@@ -50,14 +50,14 @@ pub(crate) fn storable(text: &[u8]) -> Option<&str> {
 }
 
 /// As much of a text as fits into so many bytes, between two characters, with a mark that says how
-/// long it was.
-pub(crate) fn cut(text: &[u8], most: usize) -> Vec<u8> {
-    let mark = format!("... [cut: {} bytes]", text.len());
+/// long it was when it was sent.
+pub(crate) fn cut(text: &str, most: usize, sent: usize) -> String {
+    let mark = format!("... [cut: {sent} bytes]");
     let mut end = most.saturating_sub(mark.len()).min(text.len());
-    while end > 0 && text.get(end).is_some_and(|byte| byte & 0xC0 == 0x80) {
+    while !text.is_char_boundary(end) {
         end -= 1;
     }
-    [&text[..end], mark.as_bytes()].concat()
+    format!("{}{mark}", &text[..end])
 }
 
 /// The inside of a JSON string that says `text`.

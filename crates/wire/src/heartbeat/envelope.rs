@@ -41,7 +41,7 @@ struct Draft {
     checkpoint: Option<Checkpoint>,
     capabilities: Option<String>,
     sent_at_micros: Option<i64>,
-    cut: Vec<&'static str>,
+    mended: Vec<String>,
 }
 
 pub(super) fn read(bytes: &[u8]) -> Result<Heartbeat, Invalid> {
@@ -58,10 +58,7 @@ fn draft(reader: &mut Reader<'_>) -> Result<Draft, Broken> {
             "status" => status(reader, &mut draft)?,
             "counters" => counters(reader, &mut draft.counters)?,
             "sent_at" => draft.sent_at_micros = reader.time()?,
-            "checkpoint" => {
-                let cut = &mut draft.cut;
-                draft.checkpoint = reader.nullable(|reader| checkpoint(reader, cut))?;
-            }
+            "checkpoint" => draft.checkpoint = reader.nullable(checkpoint)?,
             _ => {
                 let object = |reader: &mut Reader<'_>| reader.small_object(MAX_CAPABILITIES_BYTES);
                 draft.capabilities = reader.nullable(object)?;
@@ -69,6 +66,7 @@ fn draft(reader: &mut Reader<'_>) -> Result<Draft, Broken> {
         }
         Ok(())
     })?;
+    draft.mended = reader.mended();
     Ok(draft)
 }
 
@@ -102,10 +100,7 @@ fn status(reader: &mut Reader<'_>, draft: &mut Draft) -> Result<(), Broken> {
                 draft.state = word.and_then(Health::parse);
             }
             "uptime_s" => draft.uptime_s = count(reader)?,
-            _ => {
-                let said = reader.cut_remark(MAX_MESSAGE_BYTES)?;
-                draft.error_message = uncut(said, "status.error_message", &mut draft.cut);
-            }
+            _ => draft.error_message = reader.remark(MAX_MESSAGE_BYTES)?,
         }
         Ok(())
     })
@@ -129,30 +124,11 @@ fn count(reader: &mut Reader<'_>) -> Result<Option<i64>, Broken> {
     Ok(reader.integer(0)?.and_then(|count| i64::try_from(count).ok()))
 }
 
-/// What was said, with a note of it if it was cut.
-fn uncut(
-    said: Option<(String, bool)>,
-    name: &'static str,
-    cut: &mut Vec<&'static str>,
-) -> Option<String> {
-    let (text, is_cut) = said?;
-    if is_cut {
-        cut.push(name);
-    }
-    Some(text)
-}
-
-fn checkpoint(
-    reader: &mut Reader<'_>,
-    cut: &mut Vec<&'static str>,
-) -> Result<Option<Checkpoint>, Broken> {
+fn checkpoint(reader: &mut Reader<'_>) -> Result<Option<Checkpoint>, Broken> {
     let mut checkpoint = Checkpoint::default();
     reader.object(&CHECKPOINT, |reader, name| {
         match name {
-            "cursor" => {
-                let said = reader.cut_remark(MAX_CURSOR_BYTES)?;
-                checkpoint.cursor = uncut(said, "checkpoint.cursor", cut);
-            }
+            "cursor" => checkpoint.cursor = reader.remark(MAX_CURSOR_BYTES)?,
             _ => checkpoint.updated_at_micros = reader.nullable(Reader::time)?,
         }
         Ok(())
@@ -175,7 +151,7 @@ impl Draft {
             checkpoint: self.checkpoint,
             capabilities: self.capabilities,
             sent_at_micros: self.sent_at_micros?,
-            cut: self.cut,
+            mended: self.mended,
         })
     }
 }

@@ -25,23 +25,18 @@ pub const MAX_CAPABILITIES_BYTES: usize = 4_096;
 
 /// Reads one heartbeat. All that is wrong with it is told at once, unless it is not even JSON.
 ///
-/// No text in it holds a NUL or a lone surrogate. A `sent_at` that is far away is read: a clock
-/// that is wrong is no reason to take a connector for dead.
+/// No text in it holds a NUL or a lone surrogate. A connector is not taken for dead for what it
+/// says of itself: texts for people are mended, and a `sent_at` that is far away is read.
 pub fn read(bytes: &[u8]) -> Result<Heartbeat, Invalid> {
     envelope::read(bytes)
 }
 
 /// What is not wrong with a heartbeat, but its sender should know of.
 pub fn warnings(heartbeat: &Heartbeat) -> Vec<String> {
-    let cut = |name: &&str| format!("{name} was longer than 4096 bytes and is cut");
-    let mut warnings: Vec<String> = heartbeat.cut.iter().map(cut).collect();
-    if heartbeat.error_message.is_none() {
-        match heartbeat.state {
-            Health::Healthy => {}
-            state => {
-                warnings.push(format!("state is {} without an error_message", state.as_str()));
-            }
-        }
+    let mut warnings = heartbeat.mended.clone();
+    let state = heartbeat.state;
+    if state != Health::Healthy && heartbeat.error_message.is_none() {
+        warnings.push(format!("state is {} without an error_message", state.as_str()));
     }
     warnings
 }
@@ -71,8 +66,8 @@ pub struct Heartbeat {
     pub capabilities: Option<String>,
     /// `sent_at`, in Unix microseconds.
     pub sent_at_micros: i64,
-    /// Texts that were too long and were cut.
-    pub cut: Vec<&'static str>,
+    /// What was cut, replaced or left out so that the rest can be kept.
+    pub mended: Vec<String>,
 }
 
 /// How a connector says that it is.

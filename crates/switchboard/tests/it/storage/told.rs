@@ -59,7 +59,7 @@ pub fn beat(instance: u128, sent_at: i64, uptime_s: i64, done: i64) -> Beat {
         checkpoint: None,
         capabilities: None,
         sent_at_micros: sent_at,
-        cut: Vec::new(),
+        mended: Vec::new(),
     };
     Beat { heartbeat, token_id: None }
 }

@@ -20,7 +20,7 @@ fn a_minimal_heartbeat_is_read() {
         checkpoint: None,
         capabilities: None,
         sent_at_micros: 1_771_151_400_000_000,
-        cut: Vec::new(),
+        mended: Vec::new(),
     };
     assert_eq!(good(MINIMAL), heartbeat);
 }
@@ -119,10 +119,11 @@ fn the_longest_texts_are_read() {
 
 /// A connector that is sick enough to say a lot is heard all the same.
 #[test]
-fn long_messages_and_cursors_are_cut_and_marked() {
+fn long_texts_are_cut_and_marked() {
     for (letter, count) in [("m", 4_097), ("é", 2_049), ("😀", 100_000)] {
         let long = letter.repeat(count);
         let text = with(&[
+            (r#""instance_id""#, &format!(r#""version":"{long}","instance_id""#)),
             (r#""healthy""#, &format!(r#""error","error_message":"{long}""#)),
             (r#""sent_at""#, &format!(r#""checkpoint":{{"cursor":"{long}"}},"sent_at""#)),
         ]);
@@ -133,12 +134,61 @@ fn long_messages_and_cursors_are_cut_and_marked() {
         assert!(message.len() > 4_092 && message.len() <= 4_096, "{}", message.len());
         assert!(long.starts_with(kept), "{kept}");
         assert_eq!(heartbeat.checkpoint.as_ref().unwrap().cursor.as_ref(), Some(&message));
-        assert_eq!(heartbeat.cut, ["status.error_message", "checkpoint.cursor"]);
+        let version = heartbeat.version.as_ref().unwrap();
+        assert!(version.len() > 252 && version.len() <= 256 && version.ends_with(&mark));
         let said = "was longer than 4096 bytes and is cut";
-        let expected =
-            [format!("status.error_message {said}"), format!("checkpoint.cursor {said}")];
+        let expected = [
+            "connector.version was longer than 256 bytes and is cut".to_owned(),
+            format!("status.error_message {said}"),
+            format!("checkpoint.cursor {said}"),
+        ];
         assert_eq!(warnings(&heartbeat), expected);
     }
+}
+
+#[test]
+fn what_no_store_can_keep_is_replaced_or_left_out() {
+    for odd in ["\\u0000", "\\ud800"] {
+        let text = with(&[
+            (r#""instance_id""#, &format!(r#""version":"1{odd}","instance_id""#)),
+            (r#""healthy""#, &format!(r#""error","error_message":"a{odd}b""#)),
+            (
+                r#""sent_at""#,
+                &format!(
+                    r#""checkpoint":{{"cursor":"{odd}"}},"capabilities":{{"{odd}":1}},"sent_at""#
+                ),
+            ),
+        ]);
+        let heartbeat = good(&text);
+        let message = heartbeat.error_message.as_deref().unwrap();
+        assert!(message.starts_with("a\u{fffd}") && message.ends_with("\u{fffd}b"), "{message}");
+        assert!(heartbeat.version.as_deref().unwrap().starts_with("1\u{fffd}"));
+        assert!(heartbeat.checkpoint.as_ref().unwrap().cursor.is_some());
+        assert_eq!(heartbeat.capabilities, None);
+        let said = "held a NUL or a lone surrogate, which is replaced by U+FFFD";
+        let expected = [
+            format!("connector.version {said}"),
+            format!("status.error_message {said}"),
+            format!("checkpoint.cursor {said}"),
+            "capabilities holds a NUL or a lone surrogate and is left out".to_owned(),
+        ];
+        assert_eq!(warnings(&heartbeat), expected);
+    }
+    // It may be longer after that, and is cut as what it is then.
+    let many = "\\u0000".repeat(2_000);
+    let text = with(&[(r#""healthy""#, &format!(r#""error","error_message":"{many}""#))]);
+    let heartbeat = good(&text);
+    let message = heartbeat.error_message.as_deref().unwrap();
+    assert!(message.len() <= 4_096 && message.ends_with("... [cut: 2000 bytes]"), "{message}");
+    assert_eq!(heartbeat.mended.len(), 2);
+    let long = "x".repeat(4_096);
+    let heartbeat = good(&and(&format!(r#""capabilities":{{"a":"{long}"}}"#)));
+    assert_eq!(heartbeat.capabilities, None);
+    let said = "capabilities has more than 4096 bytes of JSON and is left out";
+    assert_eq!(heartbeat.mended, [said]);
+    // Two halves in two texts are no character.
+    let halves = good(&and(r#""capabilities":{"a":"\ud83d","b":"\ude00"}"#));
+    assert_eq!((halves.capabilities, halves.mended.len()), (None, 1));
 }
 
 #[test]

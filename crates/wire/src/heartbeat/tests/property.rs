@@ -64,7 +64,7 @@ fn heartbeat() -> impl Strategy<Value = Heartbeat> {
         checkpoint: third.1,
         capabilities: third.2,
         sent_at_micros,
-        cut: Vec::new(),
+        mended: Vec::new(),
     })
 }
 

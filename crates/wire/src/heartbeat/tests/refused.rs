@@ -56,11 +56,6 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     (r#""0198c5a1-7b1e-7c3f-9d55-5f0a2b6c8e10""#, "12", &["uuid_type connector.instance_id"]),
     (r#""0198c5a1-7b1e-7c3f-9d55-5f0a2b6c8e10""#, "null", &["uuid_type connector.instance_id"]),
     (r#""instance_id""#, r#""version":1.2,"instance_id""#, &["string_type connector.version"]),
-    (
-        r#""instance_id""#,
-        r#""version":"\u0000","instance_id""#,
-        &["invalid_text connector.version"],
-    ),
     // The status.
     (r#""healthy""#, r#""online""#, &["literal_error status.state"]),
     (r#""healthy""#, r#""Healthy""#, &["literal_error status.state"]),
@@ -68,16 +63,10 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     (r#""healthy""#, "null", &["literal_error status.state"]),
     (r#""healthy""#, "true", &["literal_error status.state"]),
     (r#""healthy""#, r#""error","error_message":[]"#, &["string_type status.error_message"]),
-    (r#""healthy""#, r#""error","error_message":"\udfff""#, &["invalid_text status.error_message"]),
     // The checkpoint and the capabilities.
     (r#""sent_at""#, r#""checkpoint":[],"sent_at""#, &["model_type checkpoint"]),
     (r#""sent_at""#, r#""checkpoint":"1","sent_at""#, &["model_type checkpoint"]),
     (r#""sent_at""#, r#""checkpoint":{"cursor":1},"sent_at""#, &["string_type checkpoint.cursor"]),
-    (
-        r#""sent_at""#,
-        r#""checkpoint":{"cursor":"a\u0000"},"sent_at""#,
-        &["invalid_text checkpoint.cursor"],
-    ),
     (
         r#""sent_at""#,
         r#""checkpoint":{"updated_at":1},"sent_at""#,
@@ -90,18 +79,6 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ),
     (r#""sent_at""#, r#""capabilities":[],"sent_at""#, &["dict_type capabilities"]),
     (r#""sent_at""#, r#""capabilities":"backfill","sent_at""#, &["dict_type capabilities"]),
-    (
-        r#""sent_at""#,
-        r#""capabilities":{"a":["\u0000"]},"sent_at""#,
-        &["invalid_text capabilities"],
-    ),
-    (r#""sent_at""#, r#""capabilities":{"\u0000":1},"sent_at""#, &["invalid_text capabilities"]),
-    (r#""sent_at""#, r#""capabilities":{"a":"\ud83d"},"sent_at""#, &["invalid_text capabilities"]),
-    (
-        r#""sent_at""#,
-        r#""capabilities":{"a":"\ud83d","b":"\ude00"},"sent_at""#,
-        &["invalid_text capabilities"],
-    ),
     // The time.
     ("10:30:00Z", "10:30:00", &["timezone_required sent_at"]),
     ("2026-02-15T10:30:00Z", "yesterday", &["rfc3339_string_required sent_at"]),
@@ -162,11 +139,6 @@ fn names_that_are_too_long_are_refused_not_cut() {
         (with(&[("telegram_bot", &long(10_240))]), "string_too_long connector.connector_type"),
         (with(&[("test_bot", &long(1_025))]), "string_too_long connector.endpoint_identity"),
         (with(&[("test_bot", &long(10_240))]), "string_too_long connector.endpoint_identity"),
-        (
-            with(&[(r#""instance_id""#, &format!(r#""version":"{}","instance_id""#, long(257)))]),
-            "string_too_long connector.version",
-        ),
-        (and(&format!(r#""capabilities":{{"a":"{}"}}"#, long(4_096 - 7))), "too_long capabilities"),
         (with(&[("0198c5a1", &long(10_240))]), "uuid_parsing connector.instance_id"),
     ];
     for (text, expected) in cases {
