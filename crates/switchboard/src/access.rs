@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use crate::address;
 use crate::http::answer::{Refusal, Refused};
 use crate::metrics::Metrics;
-use crate::storage::{Admission, Attempt, Ended, Scope, Storage, Token, Usage};
+use crate::storage::{Admission, Attempt, Decision, Ended, Scope, Storage, Token, Usage};
 use crate::token::{self, Role};
 
 /// How long a token that was good is taken for good without asking. Every commit asks again.
@@ -73,9 +73,11 @@ impl Caller {
         self.token().map(|token| token.token_id.as_str())
     }
 
-    /// Under which name it stands in records who did something.
-    pub(crate) fn recorded(&self) -> &str {
-        self.token_id().unwrap_or("open")
+    /// What it decides, for the records.
+    pub(crate) fn decides(&self, reason: &str) -> Decision {
+        let token_id = self.token_id().map(str::to_owned);
+        let by = token_id.clone().unwrap_or_else(|| "open".to_owned());
+        Decision { by, reason: reason.to_owned(), token_id }
     }
 
     /// Whether events of this source may be submitted.
@@ -116,11 +118,23 @@ impl Caller {
     }
 
     /// Whether this connector may be looked at.
-    pub(crate) fn may_see(&self, connector_type: &str, endpoint: &str) -> bool {
+    pub(crate) fn may_see(&self, connector_type: &str, endpoint: &str, rules: &Rules) -> bool {
         self.reads_only().is_none_or(|scope| {
-            scope.endpoint_identity == endpoint
-                && fits(connector_type, &scope.channel, &scope.provider)
+            scope.endpoint_identity == endpoint && belongs(connector_type, scope, rules)
         })
+    }
+
+    /// Narrows the channel, provider and endpoint that are asked for to those that may be read.
+    pub(crate) fn narrow(&self, asked: [&mut Option<String>; 3]) -> Result<(), Refused> {
+        let Some(scope) = self.reads_only() else { return Ok(()) };
+        let own = [&scope.channel, &scope.provider, &scope.endpoint_identity];
+        for (asked, own) in asked.into_iter().zip(own) {
+            if asked.as_ref().is_some_and(|asked| asked != own) {
+                self.permits_overview()?;
+            }
+            *asked = Some(own.clone());
+        }
+        Ok(())
     }
 
     /// Whether what tells of all endpoints together may be read.
@@ -146,13 +160,7 @@ impl Caller {
         let scope = token.scope.as_ref().filter(|scope| scope.endpoint_identity == endpoint);
         let about = match scope {
             None => format!("endpoint '{endpoint}'"),
-            Some(Scope { channel, provider, .. })
-                if [channel, rules.keyed(channel)]
-                    .iter()
-                    .any(|channel| fits(connector_type, channel, provider)) =>
-            {
-                return Ok(());
-            }
+            Some(scope) if belongs(connector_type, scope, rules) => return Ok(()),
             Some(_) => format!("connector type '{connector_type}' of endpoint '{endpoint}'"),
         };
         let message = format!("Token scope does not permit heartbeats for {about}");
@@ -459,6 +467,11 @@ fn shown(headers: &HeaderMap) -> Option<[u8; 32]> {
     let decoded = STANDARD.decode(text.trim()).ok()?;
     let (_, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
     token::digest(password)
+}
+
+/// Whether connectors of this type belong to a source; also by the channel that its own stands for.
+fn belongs(connector_type: &str, Scope { channel, provider, .. }: &Scope, rules: &Rules) -> bool {
+    [channel, rules.keyed(channel)].iter().any(|channel| fits(connector_type, channel, provider))
 }
 
 fn prefix(digest: &[u8; 32]) -> [u8; 8] {

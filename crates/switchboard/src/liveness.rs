@@ -65,13 +65,18 @@ const USUAL: (i64, i64) = (300 * SECOND, 900 * SECOND);
 const LONGEST_INTERVAL: i64 = 300 * SECOND;
 
 impl Policy {
-    /// How far beats may be apart that were seen so far apart, in microseconds. Only an operator
-    /// who asks for observed intervals gets one that is longer than the protocol allows.
-    pub fn interval(self, observed: Option<i64>) -> Option<i64> {
+    /// An interval counts as at most this, in microseconds. Only an operator who asks for observed
+    /// intervals gets one that is longer than the protocol allows.
+    pub fn longest_interval(self) -> i64 {
         match self {
-            Self::Observed => observed,
-            _ => observed.map(|it| it.min(LONGEST_INTERVAL)),
+            Self::Observed => i64::MAX,
+            _ => LONGEST_INTERVAL,
         }
+    }
+
+    /// How far beats may be apart that were seen so far apart.
+    pub fn interval(self, observed: Option<i64>) -> Option<i64> {
+        observed.map(|it| it.min(self.longest_interval()))
     }
 
     /// Judges a connector by its newest beat and its interval; all in microseconds, `now` by the

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tenure_core::{DutyKey, StoreError};
 use tenure_switchboard::storage::{KnownFence, Scope, Standing, Storage};
 
-use super::{at, not_there, operator, scope_shown, scope_value, words};
+use super::{at, decision, not_there, scope_shown, scope_value, words};
 use crate::args::name;
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
@@ -76,7 +76,10 @@ pub(super) async fn run(storage: &dyn Storage, task: Task, json: bool) -> Result
             };
             let was = match dry_run {
                 true => all(storage).await?.into_iter().filter(is_meant).collect(),
-                false => storage.reset_fence(&duty, source, &operator(), &reason).await?,
+                false => {
+                    let was = storage.reset_fence(&duty, source, &decision(&reason)).await?;
+                    was.unwrap_or_default()
+                }
             };
             if was.is_empty() {
                 return Err(not_there(&duty));

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tenure_core::{Code, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
-use tenure_switchboard::storage::{self, Scope, Storage, Token};
+use tenure_switchboard::storage::{self, Decision, Scope, Storage, Token};
 
 use crate::args::{NOT_SHOWN, may_be_secret};
 use crate::env;
@@ -111,6 +111,11 @@ fn words(option: &str, text: &str) -> Result<String, Failure> {
         return Err(Failure::Usage(what));
     }
     Ok(text.to_owned())
+}
+
+/// What whoever runs this command decides, for the audit trail. No token can end meanwhile.
+fn decision(reason: &str) -> Decision {
+    Decision { by: operator(), reason: reason.to_owned(), token_id: None }
 }
 
 /// Who runs this command, for the audit trail.

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tenure_store::{IfAbsent, StoreUrl};
+use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{self, Beat, Beaten, Registry, When};
 use tenure_wire::heartbeat::{Checkpoint, Counters, Health, Heartbeat};
 use testkit::{TEST_POSTGRES, service};
@@ -65,7 +66,8 @@ impl Place {
     }
 
     fn beat(&self, heartbeat: Heartbeat, when: When) {
-        let beat = Beat { heartbeat, token_id: None };
+        let longest_interval = Policy::Usual.longest_interval();
+        let beat = Beat { heartbeat, token_id: None, longest_interval };
         let beaten = self.with(async |registry| registry.beat(&beat, when).await.unwrap());
         assert!(matches!(beaten, Beaten::Taken(_)), "{beaten:?}");
     }

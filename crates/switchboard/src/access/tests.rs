@@ -1,3 +1,7 @@
+use std::pin::Pin;
+
+use tenure_wire::ingest::{Channel, Fields};
+
 use super::*;
 use crate::storage::{NewToken, Scope};
 use crate::tests as testing;
@@ -85,6 +89,37 @@ async fn roles_and_scope_are_kept_apart() {
     assert!(stage.access.take_usage("2026-02-15").is_empty());
 }
 
+/// Also where the channel of the scope stands for another one.
+#[tokio::test]
+async fn who_may_beat_for_a_connector_may_see_it() {
+    let stage = Stage::new(Limiter::default()).await;
+    let shown = bearer(stage.token(&["ingest", "read"]).await.secret.reveal());
+    let caller = stage.access.check(&shown, PEER, INGEST).await.unwrap();
+    let mut token = caller.token().unwrap().clone();
+    let [channel, provider, endpoint] = ["telegram_bot", "telegram", "bot"].map(str::to_owned);
+    token.scope = Some(Scope {
+        channel: channel.clone(),
+        provider: provider.clone(),
+        endpoint_identity: endpoint,
+    });
+    let caller = Caller::Token(Arc::new(token));
+    let alias = |alias: Option<&str>| {
+        let (name, providers) = (channel.clone(), vec![provider.clone()]);
+        let channel = Channel { name, providers, alias: alias.map(str::to_owned) };
+        Rules::new(vec![channel], Fields::Refused)
+    };
+    for (kind, alias, may) in [
+        ("telegram_bot", alias(None), true),
+        ("telegram_user_client", alias(None), false),
+        ("telegram_user_client", alias(Some("telegram")), true),
+        ("slack", alias(Some("telegram")), false),
+    ] {
+        assert_eq!(caller.permits_heartbeat(kind, "bot", &alias).is_ok(), may, "{kind}");
+        assert_eq!(caller.may_see(kind, "bot", &alias), may, "{kind}");
+        assert!(!caller.may_see(kind, "other", &alias));
+    }
+}
+
 #[tokio::test]
 async fn what_is_revoked_is_known_for_submissions_only_until_a_commit_says_so() {
     let stage = Stage::new(Limiter::default()).await;
@@ -129,6 +164,34 @@ async fn failures_are_limited_and_good_tokens_are_not() {
     let other: IpAddr = "192.0.2.1".parse().unwrap();
     let refusal = stage.access.check(&HeaderMap::new(), other, INGEST).await.unwrap_err();
     assert_eq!(refusal.status.as_u16(), 401);
+}
+
+async fn is_pending(future: Pin<&mut impl Future>) -> bool {
+    tokio::select! {
+        biased;
+        _ = future => false,
+        () = std::future::ready(()) => true,
+    }
+}
+
+/// Guesses of an address that has failed too often wait for each other, a token that is known to be
+/// good does not wait for them.
+#[tokio::test]
+async fn guesses_take_a_few_lookups_at_a_time() {
+    let stage = Stage::new(Limiter { failures: 1, ..Limiter::default() }).await;
+    let shown = bearer(stage.token(&["ingest"]).await.secret.reveal());
+    assert_eq!(stage.status(&shown, INGEST).await, 200);
+    let guess = bearer(mint(Environment::Dev, || 7).secret.reveal());
+    assert_eq!(stage.status(&guess, INGEST).await, 401);
+    assert_eq!(stage.status(&guess, INGEST).await, 429);
+    let others = stage.access.lookups.acquire_many(LOOKUPS_AT_ONCE as u32).await.unwrap();
+    let mut waiting = std::pin::pin!(stage.status(&guess, INGEST));
+    assert!(is_pending(waiting.as_mut()).await);
+    // Looked up, since it asks for more than to submit: what was asked before would be answered.
+    assert_eq!(stage.status(&shown, Need::Any).await, 200);
+    assert!(is_pending(waiting.as_mut()).await);
+    drop(others);
+    assert_eq!(waiting.await, 429);
 }
 
 #[test]

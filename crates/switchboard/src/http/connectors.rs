@@ -71,7 +71,7 @@ impl Asked<'_> {
             limit: query.number("limit", (1, MOST_BEATS))?.unwrap_or(USUAL_BEATS),
         };
         query.end()?;
-        let name = self.seen_by(&caller)?;
+        let name = self.seen_by(&caller).await?;
         let room = room(self.state, PAGE_COST).await?;
         let beats = self.state.storage.heartbeats(&name, &asked).await?;
         if beats.is_empty() && self.state.storage.connector(&name).await?.is_none() {
@@ -88,8 +88,9 @@ impl Asked<'_> {
     pub(super) async fn archive(self, body: Incoming) -> Result<Answer, Refused> {
         let (caller, asked): (_, Archive) = self.wish(body, "archive request").await?;
         reasonable("archive request", &asked.reason)?;
-        let (archived, by) = (asked.archived, caller.recorded());
-        let done = self.state.storage.archive(&self.name()?, archived, by, &asked.reason).await?;
+        let (archived, decision) = (asked.archived, caller.decides(&asked.reason));
+        let done = self.state.storage.archive(&self.name()?, archived, &decision).await?;
+        let done = done.map_err(|ended| self.state.token_ended(&caller, ended))?;
         let changed = done.ok_or_else(unknown)?;
         let answer = json!({ "data": { "archived": archived, "changed": changed }, "meta": {} });
         Ok(json_value(StatusCode::OK, &answer))
@@ -99,8 +100,9 @@ impl Asked<'_> {
     pub(super) async fn recount(self, body: Incoming) -> Result<Answer, Refused> {
         let (caller, asked): (_, Why) = self.wish(body, "recount request").await?;
         reasonable("recount request", &asked.reason)?;
-        let by = caller.recorded();
-        let since = self.state.storage.recount(&self.name()?, by, &asked.reason).await?;
+        let decision = caller.decides(&asked.reason);
+        let since = self.state.storage.recount(&self.name()?, &decision).await?;
+        let since = since.map_err(|ended| self.state.token_ended(&caller, ended))?;
         let since = time(since.ok_or_else(unknown)?);
         let answer = json!({ "data": { "recounted": true, "since": since }, "meta": {} });
         Ok(json_value(StatusCode::OK, &answer))
@@ -110,7 +112,9 @@ impl Asked<'_> {
     pub(super) async fn delete_connector(self, body: Incoming) -> Result<Answer, Refused> {
         let (caller, asked): (_, Why) = self.wish(body, "delete request").await?;
         reasonable("delete request", &asked.reason)?;
-        match self.state.storage.delete(&self.name()?, caller.recorded(), &asked.reason).await? {
+        let decision = caller.decides(&asked.reason);
+        let deleted = self.state.storage.delete(&self.name()?, &decision).await?;
+        match deleted.map_err(|ended| self.state.token_ended(&caller, ended))? {
             true => {
                 let answer = json!({ "data": { "deleted": true }, "meta": {} });
                 Ok(json_value(StatusCode::OK, &answer))
@@ -141,9 +145,10 @@ impl Asked<'_> {
     }
 
     /// The same, if the caller may look at it; else there is none of that name.
-    pub(super) fn seen_by(self, caller: &Caller) -> Result<Name, Refused> {
+    pub(super) async fn seen_by(self, caller: &Caller) -> Result<Name, Refused> {
         let name = self.name()?;
-        let seen = caller.may_see(&name.connector_type, &name.endpoint_identity);
+        let rules = self.state.channels.current().await?;
+        let seen = caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
         seen.then_some(name).ok_or_else(unknown)
     }
 }
@@ -167,23 +172,21 @@ pub(crate) async fn list<'a>(
     limit: usize,
     archived: bool,
 ) -> Result<Page<'a>, Refused> {
-    let mut query = ConnectorQuery { after: after.map(place).transpose()?, limit: 0, archived };
+    let endpoint_identity = caller.reads_only().map(|scope| scope.endpoint_identity.clone());
+    let after = after.map(place).transpose()?;
+    let mut query = ConnectorQuery { after, limit: 0, archived, endpoint_identity };
+    let rules = state.channels.current().await?;
     let room = room(state, PAGE_COST).await?;
     let mut text = String::from("{\"data\":[");
-    let sees_all = caller.reads_only().is_none();
     let mut listed = 0;
     let mut more = true;
     while more && listed < limit && text.len() < PAGE_BYTES {
-        // Who does not see all of them needs more than are listed.
-        query.limit = if sees_all { STEP.min(limit - listed) } else { STEP };
+        query.limit = STEP.min(limit - listed);
         let found = state.storage.connectors(&query).await?;
         more = found.connectors.len() == query.limit;
         for connector in found.connectors {
-            if listed == limit {
-                more = true;
-                break;
-            }
-            if caller.may_see(&connector.connector_type, &connector.endpoint_identity) {
+            let (kind, endpoint) = (&connector.connector_type, &connector.endpoint_identity);
+            if caller.may_see(kind, endpoint, &rules) {
                 text.push_str(if listed == 0 { "" } else { "," });
                 let summary = Summary::of(&connector, found.now, state.liveness);
                 text.push_str(&serde_json::to_string(&summary).unwrap_or_default());
@@ -203,8 +206,9 @@ pub(crate) async fn show<'a>(
     caller: &Caller,
     name: &Name,
 ) -> Result<Page<'a>, Refused> {
+    let rules = state.channels.current().await?;
+    let seen = caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
     let room = room(state, PAGE_COST / 4).await?;
-    let seen = caller.may_see(&name.connector_type, &name.endpoint_identity);
     let shown = state.storage.connector(name).await?.filter(|_| seen).ok_or_else(unknown)?;
     let answer = json!({ "data": view::detail(&shown, state.liveness), "meta": {} });
     Ok(room.with(answer.to_string()))

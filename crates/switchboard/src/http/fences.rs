@@ -45,10 +45,9 @@ impl Asked<'_> {
             wrong.push(("duty", "is not GROUP/DUTY as tenure prints it".to_owned()));
         }
         sound("reset request", wrong)?;
-        let by = caller.recorded();
-        let source = asked.source.map(Scope::from);
-        let storage = &self.state.storage;
-        let was = storage.reset_fence(&asked.duty, source.as_ref(), by, &asked.reason).await?;
+        let (source, decision) = (asked.source.map(Scope::from), caller.decides(&asked.reason));
+        let was = self.state.storage.reset_fence(&asked.duty, source.as_ref(), &decision).await?;
+        let was = was.map_err(|ended| self.state.token_ended(&caller, ended))?;
         if was.is_empty() {
             return Err(Refusal::not_found("no hold of this duty was seen"));
         }

@@ -73,14 +73,12 @@ async fn take_in(
     let heartbeat = heartbeat::read(envelope).map_err(|invalid| invalid_envelope(&invalid))?;
     let rules = state.channels.current().await?;
     caller.permits_heartbeat(&heartbeat.connector_type, &heartbeat.endpoint_identity, &rules)?;
-    let beat = Beat { heartbeat, token_id: caller.token_id().map(str::to_owned) };
+    let token_id = caller.token_id().map(str::to_owned);
+    let longest_interval = state.liveness.longest_interval();
+    let beat = Beat { heartbeat, token_id, longest_interval };
     match state.storage.beat(&beat, When::Now).await? {
         Beaten::Taken(taken) => Ok((beat.heartbeat, taken)),
-        Beaten::TokenEnded(ended) => {
-            state.access.ended(caller.token_id());
-            state.metrics.auth_failures.add(1);
-            Err(Refusal::token_ended(ended))
-        }
+        Beaten::TokenEnded(ended) => Err(state.token_ended(caller, ended)),
         Beaten::TooMany => Err(Refusal::forbidden(format!(
             "{MOST_PER_TOKEN} connectors were registered with this token, and no more are taken"
         ))),

@@ -67,18 +67,8 @@ pub(crate) fn asked(query: &str) -> Result<(InboxQuery, Duration), Refused> {
 
 /// Asks only for what the caller may read.
 pub(crate) fn narrow(asked: &mut InboxQuery, caller: &Caller) -> Result<(), Refused> {
-    let Some(scope) = caller.reads_only() else { return Ok(()) };
-    for (asked, own) in [
-        (&mut asked.channel, &scope.channel),
-        (&mut asked.provider, &scope.provider),
-        (&mut asked.endpoint_identity, &scope.endpoint_identity),
-    ] {
-        if asked.as_ref().is_some_and(|asked| asked != own) {
-            caller.permits_overview()?;
-        }
-        *asked = Some(own.clone());
-    }
-    Ok(())
+    let InboxQuery { channel, provider, endpoint_identity, .. } = asked;
+    caller.narrow([channel, provider, endpoint_identity])
 }
 
 /// A page of the inbox; waits so long for one that is not empty.

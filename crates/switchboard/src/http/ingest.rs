@@ -118,11 +118,7 @@ pub(super) async fn submit(
             Err(Refusal::fenced(fence.as_ref(), newest.as_ref()))
         }
         Ok(commit::Answer::BadFence(bad)) => Err(Refusal::bad_fence(bad)),
-        Ok(commit::Answer::TokenEnded(ended)) => {
-            state.access.ended(caller.token_id());
-            state.metrics.auth_failures.add(1);
-            Err(Refusal::token_ended(ended))
-        }
+        Ok(commit::Answer::TokenEnded(ended)) => Err(state.token_ended(caller, ended)),
         Err(trouble) => {
             if trouble == Trouble::Full {
                 state.metrics.overloaded(Overload::Queue);
@@ -135,10 +131,7 @@ pub(super) async fn submit(
 fn count(state: &State, caller: &Caller, outcomes: &[Result<Outcome, Unstored>]) {
     match outcomes.last() {
         Some(Err(Unstored::Fenced(_))) => state.metrics.fenced.add(1),
-        Some(Err(Unstored::TokenEnded(_))) => {
-            state.access.ended(caller.token_id());
-            state.metrics.auth_failures.add(1);
-        }
+        Some(Err(Unstored::TokenEnded(ended))) => drop(state.token_ended(caller, *ended)),
         _ => {}
     }
     let duplicates = outcomes.iter().flatten().filter(|it| it.duplicate).count();

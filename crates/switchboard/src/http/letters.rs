@@ -106,10 +106,7 @@ impl Asked<'_> {
                 Err(Refusal::fenced(fence.as_ref(), newest.as_ref()))
             }
             Posted::BadFence(bad) => Err(Refusal::bad_fence(bad)),
-            Posted::TokenEnded(ended) => {
-                self.state.access.ended(caller.token_id());
-                Err(Refusal::token_ended(ended))
-            }
+            Posted::TokenEnded(ended) => Err(self.state.token_ended(&caller, ended)),
         }
     }
 
@@ -127,6 +124,7 @@ impl Asked<'_> {
             limit: 0,
             state: words.text("state"),
             endpoint_identity: words.text("endpoint"),
+            ..DeadQuery::default()
         };
         let limit = words.number("limit", (1, 100))?.unwrap_or(20);
         words.end()?;
@@ -139,34 +137,22 @@ impl Asked<'_> {
             let message = "query parameter endpoint: is empty, or longer than any endpoint's name";
             return Err(Refusal::bad_request(message));
         }
-        if let Some(scope) = caller.reads_only() {
-            if query.endpoint_identity.is_some_and(|asked| asked != scope.endpoint_identity) {
-                caller.permits_overview()?;
-            }
-            query.endpoint_identity = Some(scope.endpoint_identity.clone());
-        }
+        let DeadQuery { channel, provider, endpoint_identity, .. } = &mut query;
+        caller.narrow([channel, provider, endpoint_identity])?;
         let room = room(self.state, LIST_COST).await?;
         let mut text = String::from("{\"data\":[");
-        let reads_all = caller.reads_only().is_none();
         let mut listed = 0;
         let mut more = true;
         while more && listed < limit && text.len() < LIST_BYTES {
-            // Who does not read all of them needs more than are listed.
-            query.limit = if reads_all { STEP.min(limit - listed) } else { STEP };
+            query.limit = STEP.min(limit - listed);
             let found = self.state.storage.letters(&query).await?;
             more = found.len() == query.limit;
+            query.after = found.last().map_or(query.after, |kept| Some(kept.letter.id));
             // One after the other: what is written is not kept twice.
             for kept in found {
-                if listed == limit {
-                    more = true;
-                    break;
-                }
-                query.after = Some(kept.letter.id);
-                if may_read(&caller, &kept) {
-                    text.push_str(if listed == 0 { "" } else { "," });
-                    write_letter(&mut text, &kept);
-                    listed += 1;
-                }
+                text.push_str(if listed == 0 { "" } else { "," });
+                write_letter(&mut text, &kept);
+                listed += 1;
             }
         }
         let next = query.after.filter(|_| more).map(|id| id.to_string());
@@ -181,8 +167,11 @@ impl Asked<'_> {
         let caller = self.reader().await?;
         self.no_query()?;
         let room = room(self.state, LIST_COST / 2).await?;
-        let kept = Some(self.kept().await?).filter(|kept| may_read(&caller, kept));
-        let kept = kept.ok_or_else(unknown)?;
+        let kept = self.kept().await?;
+        let of = &kept.letter;
+        if !caller.may_read(&of.channel, &of.provider, &of.endpoint_identity) {
+            return Err(unknown());
+        }
         let mut text = String::from("{\"data\":");
         write_letter(&mut text, &kept);
         text.push('}');
@@ -244,14 +233,10 @@ impl Asked<'_> {
         why: &str,
         request_id: Option<Uuid>,
     ) -> Result<(), Refused> {
-        let resolve = Resolve {
-            id: self.letter_id()?,
-            state,
-            by: caller.recorded().to_owned(),
-            resolution: why.to_owned(),
-            request_id,
-        };
-        match self.state.storage.resolve_letter(&resolve).await? {
+        let resolve =
+            Resolve { id: self.letter_id()?, state, decision: caller.decides(why), request_id };
+        let resolved = self.state.storage.resolve_letter(&resolve).await?;
+        match resolved.map_err(|ended| self.state.token_ended(caller, ended))? {
             Resolved::Done => Ok(()),
             // Somebody else was faster, after this one's envelope went in.
             Resolved::Before if request_id.is_some() => Err(Refusal::conflict(
@@ -269,11 +254,6 @@ impl Asked<'_> {
     async fn kept(self) -> Result<KeptLetter, Refused> {
         self.state.storage.letter(self.letter_id()?).await?.ok_or_else(unknown)
     }
-}
-
-fn may_read(caller: &Caller, kept: &KeptLetter) -> bool {
-    let of = &kept.letter;
-    caller.may_read(&of.channel, &of.provider, &of.endpoint_identity)
 }
 
 fn unknown() -> Refused {

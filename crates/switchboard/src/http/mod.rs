@@ -52,7 +52,7 @@ use crate::mcp::Mcp;
 use crate::metrics::{Metrics, Overload};
 use crate::notice::Notice;
 use crate::server::Log;
-use crate::storage::Storage;
+use crate::storage::{Ended, Storage};
 use crate::token::Role;
 use crate::view::time;
 
@@ -102,6 +102,13 @@ pub(crate) enum Phase {
 impl State {
     pub(crate) fn is_leaving(&self) -> bool {
         *self.phase.borrow() != Phase::Running
+    }
+
+    /// A token ended before what came with it was stored.
+    pub(crate) fn token_ended(&self, caller: &Caller, ended: Ended) -> Refused {
+        self.access.ended(caller.token_id());
+        self.metrics.auth_failures.add(1);
+        Refusal::token_ended(ended)
     }
 
     /// A request was refused: if the store has no room, operators are to know.

@@ -32,7 +32,7 @@ struct Report {
 impl Asked<'_> {
     /// `POST /api/switchboard/inbox/{request_id}/outcome`.
     pub(super) async fn outcome(self, body: Incoming) -> Result<Answer, Refused> {
-        self.caller(Need::Role(Role::Consume)).await?;
+        let caller = self.caller(Need::Role(Role::Consume)).await?;
         self.no_query()?;
         content::json(&self.head.headers)?;
         let whole = body::read(self.state, body, SMALL).await?;
@@ -53,8 +53,10 @@ impl Asked<'_> {
             endpoint_identity,
             acked,
             failed,
+            token_id: caller.token_id().map(str::to_owned),
         };
         let reported = storage.report(&outcomes, When::Now).await?;
+        let reported = reported.map_err(|ended| self.state.token_ended(&caller, ended))?;
         if !reported.found {
             return Err(unknown());
         }

@@ -62,7 +62,7 @@ impl Asked<'_> {
         let mut query = self.query()?;
         let period = period(&mut query, &Period::ALL, Period::Day)?;
         query.end()?;
-        let name = self.seen_by(&caller)?;
+        let name = self.seen_by(&caller).await?;
         let room = room(self.state, SMALL_COST).await?;
         let storage = &self.state.storage;
         let shown = storage.connector(&name).await?.ok_or_else(unknown)?;

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{BadFence, Ended, Standing};
+use super::{BadFence, Decision, Ended, Standing};
 
 /// What a connector gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +79,10 @@ pub struct DeadQuery {
     pub limit: usize,
     /// Only in this state.
     pub state: Option<String>,
+    /// Only of this channel.
+    pub channel: Option<String>,
+    /// Only of this provider.
+    pub provider: Option<String>,
     /// Only of this endpoint.
     pub endpoint_identity: Option<String>,
 }
@@ -90,10 +94,8 @@ pub struct Resolve {
     pub id: Uuid,
     /// `replayed` or `discarded`.
     pub state: &'static str,
-    /// By whom.
-    pub by: String,
-    /// Why.
-    pub resolution: String,
+    /// By whom and why.
+    pub decision: Decision,
     /// What the replay got.
     pub request_id: Option<Uuid>,
 }

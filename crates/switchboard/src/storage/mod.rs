@@ -177,6 +177,20 @@ pub enum Ended {
     Gone,
 }
 
+/// What somebody changes by hand: by whom and why, as the audit trail notes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The id of a token, or the name of an operator.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+    /// With which token it came.
+    pub token_id: Option<String>,
+}
+
+/// What was changed; if the token had ended by then, nothing was.
+pub type Permitted<T> = Result<Result<T, Ended>, StoreError>;
+
 /// How long things are kept, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
@@ -234,7 +248,8 @@ pub struct Tick {
 ///    another instance, is `Fenced` and stores nothing (R11). Of one group the newest counts
 ///    first. A fence that passes is remembered, also without items. It is the fence of the token's
 ///    source alone; one without a token holds for every source.
-/// 4. A submission whose token has ended stores nothing, and its fence is not remembered.
+/// 4. Whatever comes with a token that has ended changes nothing; the fence of a submission is not
+///    remembered. Once [`Storage::revoke_token`] has answered, nothing more is changed with it.
 /// 5. Positions are given in the order of commits; within a submission in the order of its items.
 ///    Each is one more than the one before, unless a new incarnation has begun. Nothing ever
 ///    becomes visible before something that was there.
@@ -286,9 +301,8 @@ pub trait Storage: Registry + Replicas + ChannelList {
         &self,
         duty: &str,
         source: Option<&Scope>,
-        by: &str,
-        reason: &str,
-    ) -> Result<Vec<KnownFence>, StoreError>;
+        decision: &Decision,
+    ) -> Permitted<Vec<KnownFence>>;
 
     /// Keeps a dead letter, once. Fence and token as for submissions.
     async fn post_letter(
@@ -302,7 +316,7 @@ pub trait Storage: Registry + Replicas + ChannelList {
     /// One of them.
     async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, StoreError>;
     /// Ends one that is pending.
-    async fn resolve_letter(&self, resolve: &Resolve) -> Result<Resolved, StoreError>;
+    async fn resolve_letter(&self, resolve: &Resolve) -> Permitted<Resolved>;
     /// How many are pending.
     async fn pending_letters(&self) -> Result<u64, StoreError>;
 

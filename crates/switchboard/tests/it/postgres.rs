@@ -3,6 +3,7 @@
 mod failover;
 mod meanwhile;
 mod registry;
+mod update;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::place::Place;
 use crate::storage::kit::{
-    commit_one, event, fence, held, inbox, is_fenced, letter, make_token, positions, read_page,
-    sent, stored, with_token,
+    by_me, commit_one, event, fence, held, inbox, letter, make_token, positions, read_page, sent,
+    stored, with_token,
 };
 use crate::storage::told::{DAY, MIDNIGHT};
 
@@ -153,25 +154,6 @@ async fn a_stale_holder_is_fenced_under_any_default_isolation() {
     }
 }
 
-/// A fence from before sources still keeps a stale holder out.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_update_keeps_every_fence() {
-    let Some(url) = testkit::service(testkit::TEST_POSTGRES) else { return };
-    let schema = format!("switchboard_old_{}", std::process::id());
-    let script = postgres::script(&schema).unwrap();
-    let before = script.split("-- 0006 fences").next().unwrap();
-    let seen = format!(
-        "INSERT INTO {schema}.ingest_fence VALUES ('telegram/bot', 7, 'new', clock_timestamp())"
-    );
-    let client = client(&url).await;
-    client.batch_execute(&format!("{before} {seen}; COMMIT")).await.unwrap();
-    let storage = postgres::open(&url, &schema, IfAbsent::Refuse).await.unwrap();
-    let storage: Arc<dyn Storage> = Arc::new(storage);
-    let stale = held(fence("bot", 6, "old"), &["a"]);
-    is_fenced(&commit_one(&storage, stale).await, 7, "new");
-    client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
-}
-
 async fn client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -289,11 +271,10 @@ async fn uses_everything(storage: &Arc<dyn Storage>, name: &str) {
     let resolve = tenure_switchboard::storage::Resolve {
         id: letter.id,
         state: "discarded",
-        by: "me".to_owned(),
-        resolution: "spam".to_owned(),
+        decision: by_me("spam"),
         request_id: None,
     };
-    storage.resolve_letter(&resolve).await.unwrap();
+    storage.resolve_letter(&resolve).await.unwrap().unwrap();
     storage
         .letters(&tenure_switchboard::storage::DeadQuery { limit: 9, ..Default::default() })
         .await
@@ -315,8 +296,8 @@ async fn uses_everything(storage: &Arc<dyn Storage>, name: &str) {
     assert_eq!(storage.audit(Some(&token), 9).await.unwrap().len(), 2);
     let message = inbox(storage).await.pop().unwrap();
     storage.message(message.request_id).await.unwrap();
-    let was = storage.reset_fence(&format!("telegram/{name}"), None, "me", "wrong").await.unwrap();
-    assert_eq!(was.len(), 2, "with the token, and without one");
+    let was = storage.reset_fence(&format!("telegram/{name}"), None, &by_me("wrong")).await;
+    assert_eq!(was.unwrap().unwrap().len(), 2, "with the token, and without one");
     storage
         .prune(tenure_switchboard::storage::Keep { bodies: i64::MAX, keys: i64::MAX })
         .await

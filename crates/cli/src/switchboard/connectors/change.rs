@@ -5,7 +5,7 @@ use tenure_switchboard::liveness::{Liveness, Policy};
 use tenure_switchboard::storage::{Name, Shown, Storage};
 use tenure_switchboard::view;
 
-use super::super::{operator, words};
+use super::super::{decision, operator, words};
 use super::{NameArgs, named, not_there};
 use crate::failure::Failure;
 use crate::output::{document, to_stderr};
@@ -51,8 +51,8 @@ impl Archive {
         let changed = match dry_run {
             true => found.connector.archived_at.is_some() != *archived,
             false => {
-                let changed = storage.archive(name, *archived, &operator(), reason).await?;
-                changed.ok_or_else(|| not_there(name))?
+                let changed = storage.archive(name, *archived, &decision(reason)).await?;
+                changed.unwrap_or_default().ok_or_else(|| not_there(name))?
             }
         };
         if json {
@@ -110,7 +110,7 @@ impl Delete {
     pub(super) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
         let Self { name, reason, dry_run } = self;
         let found = find(storage, name).await?;
-        if !*dry_run && !storage.delete(name, &operator(), reason).await? {
+        if !*dry_run && !storage.delete(name, &decision(reason)).await?.unwrap_or_default() {
             return Err(not_there(name));
         }
         if json {
@@ -162,7 +162,7 @@ impl Recount {
         let since = match dry_run {
             true => find(storage, name).await.map(|_| None)?,
             false => {
-                let since = storage.recount(name, &operator(), reason).await?;
+                let since = storage.recount(name, &decision(reason)).await?.unwrap_or_default();
                 Some(view::time(since.ok_or_else(|| not_there(name))?))
             }
         };

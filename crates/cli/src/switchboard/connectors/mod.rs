@@ -192,7 +192,7 @@ async fn all(
     archived: bool,
     mut each: impl FnMut(i64, &Connector),
 ) -> Result<(), StoreError> {
-    let mut query = ConnectorQuery { after: None, limit: PAGE, archived };
+    let mut query = ConnectorQuery { limit: PAGE, archived, ..ConnectorQuery::default() };
     loop {
         let page = storage.connectors(&query).await?;
         page.connectors.iter().for_each(|connector| each(page.now, connector));

@@ -8,6 +8,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
+use super::token::ended;
 use super::value::{column, from_micros, index, to_micros};
 use super::{Parameter, Postgres};
 use crate::storage::{BadFence, Ended, Fence, Item, Outcome, Settled, Standing, Submission};
@@ -162,9 +163,6 @@ pub(super) fn closed(
     duty: Option<&str>,
 ) -> Result<Option<Closed>, StoreError> {
     Ok(Some(match verdict {
-        "gone" => Closed::Ended(Ended::Gone),
-        "revoked" => Closed::Ended(Ended::Revoked),
-        "expired" => Closed::Ended(Ended::Expired),
         "ahead" => Closed::Bad(BadFence::EpochAhead),
         "full" => Closed::Bad(BadFence::TooMany),
         "fenced_by_all" => Closed::Fenced(None),
@@ -174,7 +172,7 @@ pub(super) fn closed(
             instance: column(row, 3)?,
             updated_at: to_micros(column(row, 4)?),
         })),
-        _ => return Ok(None),
+        verdict => return Ok(ended(verdict).map(Closed::Ended)),
     }))
 }
 

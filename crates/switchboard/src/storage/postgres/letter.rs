@@ -8,11 +8,12 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::commit::{Closed, closed};
+use super::token::{permitted, refusal};
 use super::value::{column, count, missing, to_micros};
 use super::{Parameter, Postgres};
 use crate::storage::{
-    DeadLetter, DeadQuery, Fence, KeptLetter, KnownFence, Posted, Resolve, Resolved, Scope,
-    Standing, of_cursor,
+    DeadLetter, DeadQuery, Decision, Fence, KeptLetter, KnownFence, Permitted, Posted, Resolve,
+    Resolved, Scope, Standing, of_cursor,
 };
 
 impl Postgres {
@@ -56,6 +57,8 @@ impl Postgres {
             (&after, Type::UUID),
             (&limit, Type::INT8),
             (&query.endpoint_identity, Type::TEXT),
+            (&query.channel, Type::TEXT),
+            (&query.provider, Type::TEXT),
         ];
         let mut statement = &self.statements.letter_list;
         if let Some(state) = &query.state {
@@ -70,20 +73,23 @@ impl Postgres {
         rows.first().map(kept).transpose()
     }
 
-    pub(super) async fn end_letter(&self, resolve: &Resolve) -> Result<Resolved, StoreError> {
-        let parameters: [Parameter<'_>; 5] = [
+    pub(super) async fn end_letter(&self, resolve: &Resolve) -> Permitted<Resolved> {
+        let Decision { by, reason, token_id } = &resolve.decision;
+        let parameters: [Parameter<'_>; 6] = [
             (&resolve.id, Type::UUID),
             (&resolve.state, Type::TEXT),
-            (&resolve.by, Type::TEXT),
-            (&resolve.resolution, Type::TEXT),
+            (by, Type::TEXT),
+            (reason, Type::TEXT),
             (&resolve.request_id, Type::UUID),
+            (token_id, Type::TEXT),
         ];
         let rows = self.data.query(&self.statements.letter_resolve, &parameters).await?;
-        let row = rows.first().ok_or_else(missing)?;
-        Ok(match (column(row, 0)?, column(row, 1)?) {
-            (true, _) => Resolved::Done,
-            (false, true) => Resolved::Before,
-            (false, false) => Resolved::Nothing,
+        permitted(&rows, |row| {
+            Ok(match (column(row, 1)?, column(row, 2)?) {
+                (true, _) => Resolved::Done,
+                (false, true) => Resolved::Before,
+                (false, false) => Resolved::Nothing,
+            })
         })
     }
 
@@ -113,19 +119,23 @@ impl Postgres {
         &self,
         duty: &str,
         source: Option<&Scope>,
-        by: &str,
-        reason: &str,
-    ) -> Result<Vec<KnownFence>, StoreError> {
-        let parameters: [Parameter<'_>; 6] = [
+        Decision { by, reason, token_id }: &Decision,
+    ) -> Permitted<Vec<KnownFence>> {
+        let parameters: [Parameter<'_>; 7] = [
             (&duty, Type::TEXT),
             (&source.map(|source| &source.channel), Type::TEXT),
             (&source.map(|source| &source.provider), Type::TEXT),
             (&source.map(|source| &source.endpoint_identity), Type::TEXT),
-            (&by, Type::TEXT),
-            (&reason, Type::TEXT),
+            (by, Type::TEXT),
+            (reason, Type::TEXT),
+            (token_id, Type::TEXT),
         ];
         let rows = self.data.query(&self.statements.fence_reset, &parameters).await?;
-        rows.iter().map(known_fence).collect::<Result<_, _>>().map_err(StoreError::or_happened)
+        if let Some(ended) = rows.first().map(|row| refusal(row, 7)).transpose()?.flatten() {
+            return Ok(Err(ended));
+        }
+        let was = rows.iter().map(known_fence).collect::<Result<_, _>>();
+        was.map(Ok).map_err(StoreError::or_happened)
     }
 }
 

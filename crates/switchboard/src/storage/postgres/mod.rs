@@ -29,9 +29,9 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::{
-    Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxQuery, InboxRead, Keep,
-    KeptLetter, KnownFence, Measured, NewToken, Posted, Pruned, Resolve, Resolved, Scope, Settled,
-    Storage, Submission, Tick, Token, TokenAudit, Usage, When,
+    Admission, Attempt, DeadLetter, DeadQuery, Decision, Fence, Found, InboxQuery, InboxRead, Keep,
+    KeptLetter, KnownFence, Measured, NewToken, Permitted, Posted, Pruned, Resolve, Resolved,
+    Scope, Settled, Storage, Submission, Tick, Token, TokenAudit, Usage, When,
 };
 use statements::Statements;
 use value::{column, missing};
@@ -72,6 +72,7 @@ const HISTORY: History = History {
                 include_str!("migrations/0007_channels.sql"),
                 include_str!("sql/routine/isolation.sql"),
                 include_str!("sql/routine/switchboard_clock.sql"),
+                include_str!("sql/routine/token_ended.sql"),
                 include_str!("sql/routine/ingest_gate.sql"),
                 include_str!("sql/routine/inbox_jump.sql"),
                 include_str!("sql/routine/ingest_commit.sql"),
@@ -228,10 +229,9 @@ impl Storage for Postgres {
         &self,
         duty: &str,
         source: Option<&Scope>,
-        by: &str,
-        reason: &str,
-    ) -> Result<Vec<KnownFence>, StoreError> {
-        self.forget_fence(duty, source, by, reason).await
+        decision: &Decision,
+    ) -> Permitted<Vec<KnownFence>> {
+        self.forget_fence(duty, source, decision).await
     }
 
     async fn post_letter(
@@ -251,7 +251,7 @@ impl Storage for Postgres {
         self.show_letter(id).await
     }
 
-    async fn resolve_letter(&self, resolve: &Resolve) -> Result<Resolved, StoreError> {
+    async fn resolve_letter(&self, resolve: &Resolve) -> Permitted<Resolved> {
         self.end_letter(resolve).await
     }
 

@@ -8,7 +8,41 @@ use tokio_postgres::types::Type;
 
 use super::value::{column, count, missing, to_micros};
 use super::{Parameter, Postgres};
-use crate::storage::{Admission, Attempt, Ended, NewToken, Scope, Token, TokenAudit, Usage};
+use crate::storage::{
+    Admission, Attempt, Ended, NewToken, Permitted, Scope, Token, TokenAudit, Usage,
+};
+
+/// Why a token has ended, as routines say it.
+pub(super) fn ended(verdict: &str) -> Option<Ended> {
+    match verdict {
+        "gone" => Some(Ended::Gone),
+        "revoked" => Some(Ended::Revoked),
+        "expired" => Some(Ended::Expired),
+        _ => None,
+    }
+}
+
+fn odd(verdict: &str) -> StoreError {
+    StoreError::unknown(Code::Damaged, format!("a token is {verdict:?}"))
+}
+
+/// Why a token has ended, if a column says that it has.
+pub(super) fn refusal(row: &Row, index: usize) -> Result<Option<Ended>, StoreError> {
+    let verdict: Option<&str> = column(row, index)?;
+    verdict.map(|verdict| ended(verdict).ok_or_else(|| odd(verdict))).transpose()
+}
+
+/// Reads the one row of a change, of which the first column says why its token has ended.
+pub(super) fn permitted<T>(
+    rows: &[Row],
+    read: impl FnOnce(&Row) -> Result<T, StoreError>,
+) -> Permitted<T> {
+    let row = rows.first().ok_or_else(missing)?;
+    match refusal(row, 0)? {
+        Some(ended) => Ok(Err(ended)),
+        None => read(row).map(Ok),
+    }
+}
 
 impl Postgres {
     pub(super) async fn judge(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError> {
@@ -26,10 +60,8 @@ impl Postgres {
         }
         match column(row, 1)? {
             "good" => Ok(Admission::Token(Box::new(token(row, 2)?))),
-            "revoked" => Ok(Admission::Ended(Ended::Revoked)),
-            "expired" => Ok(Admission::Ended(Ended::Expired)),
             "unknown" => Ok(Admission::Unknown),
-            other => Err(StoreError::unknown(Code::Damaged, format!("an attempt is {other:?}"))),
+            other => ended(other).map(Admission::Ended).ok_or_else(|| odd(other)),
         }
     }
 

@@ -9,7 +9,7 @@ use tenure_core::{Epoch, StoreError};
 use tenure_wire::heartbeat::{Counters, Heartbeat};
 use uuid::Uuid;
 
-use super::Ended;
+use super::{Decision, Ended, Permitted};
 
 pub use statistics::{
     Bucket, Fanned, HistoryKeep, Measures, Outcomes, Period, Reported, Rolled, Step, Sum, Tidied,
@@ -18,7 +18,7 @@ pub use statistics::{
 /// So many connectors may be registered with one token.
 pub const MOST_PER_TOKEN: i64 = 16;
 /// An instance that was silent for so long, in microseconds, or for five of its intervals if that
-/// is longer, does not stand in the way of one that started before it.
+/// is longer ([`Beat::longest_interval`]), does not stand in the way of one that started before it.
 pub const SILENT: i64 = 900 * 1_000_000;
 /// The message of a beat in state `degraded` by which an instance says that it ends.
 pub const STOPPING: &str = "stopping";
@@ -58,6 +58,8 @@ pub struct Beat {
     pub heartbeat: Heartbeat,
     /// `None` where the switchboard is open.
     pub token_id: Option<String>,
+    /// An interval counts as at most this, in microseconds.
+    pub longest_interval: i64,
 }
 
 /// What became of a heartbeat.
@@ -200,6 +202,8 @@ pub struct ConnectorQuery {
     pub limit: usize,
     /// Only those that are archived, instead of only those that are not.
     pub archived: bool,
+    /// Only of this endpoint.
+    pub endpoint_identity: Option<String>,
 }
 
 /// A page of connectors.
@@ -302,22 +306,20 @@ pub trait Registry: Debug + Send + Sync + 'static {
         &self,
         name: &Name,
         archived: bool,
-        by: &str,
-        reason: &str,
-    ) -> Result<Option<bool>, StoreError>;
+        decision: &Decision,
+    ) -> Permitted<Option<bool>>;
     /// Removes a connector and all that is known of it, and notes who did it. What became of its
     /// messages stays, and is not counted for it any more.
-    async fn delete(&self, name: &Name, by: &str, reason: &str) -> Result<bool, StoreError>;
+    async fn delete(&self, name: &Name, decision: &Decision) -> Permitted<bool>;
 
     /// Counts the hours, days and periods of a connector again, and notes who did it. Only what the
     /// history still has can be counted: what was counted before that day stays. Says which day
     /// that is, in Unix microseconds; `None` when there is no such connector.
-    async fn recount(&self, name: &Name, by: &str, reason: &str)
-    -> Result<Option<i64>, StoreError>;
+    async fn recount(&self, name: &Name, decision: &Decision) -> Permitted<Option<i64>>;
 
     /// Notes to whom a message went. A target that has acknowledged stays acknowledged; one that
     /// has failed may acknowledge later.
-    async fn report(&self, outcomes: &Outcomes, when: When) -> Result<Reported, StoreError>;
+    async fn report(&self, outcomes: &Outcomes, when: When) -> Permitted<Reported>;
     /// To whom a message went: acknowledged and failed targets.
     async fn outcomes(&self, request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError>;
 

@@ -134,6 +134,8 @@ pub struct Outcomes {
     pub acked: Vec<String>,
     /// Who has not.
     pub failed: Vec<String>,
+    /// `None` where the switchboard is open.
+    pub token_id: Option<String>,
 }
 
 /// What became of a report.

@@ -59,7 +59,7 @@ pub(super) fn ended<'a>(
     let mut states = BTreeMap::new();
     for token_id in token_ids {
         if !states.contains_key(token_id) {
-            states.insert(token_id, token::ended(db, token_id, now)?);
+            states.insert(token_id, token::ended(db, Some(token_id), now)?);
         }
     }
     Ok(states)

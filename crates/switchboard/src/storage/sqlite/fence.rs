@@ -7,7 +7,9 @@ use rusqlite::{Connection, Error, Row};
 use sha2::{Digest, Sha256};
 use tenure_core::Epoch;
 
-use super::super::{BadFence, Fence, KnownFence, MOST_FENCES, Scope, Standing, of_cursor};
+use super::super::{
+    BadFence, Decision, Fence, KnownFence, MOST_FENCES, Scope, Standing, of_cursor,
+};
 use super::{all, count_of, execute, first, token};
 
 /// How far an epoch may be above the Unix microseconds of now.
@@ -185,7 +187,7 @@ pub(super) fn reset(
     db: &Connection,
     duty: &str,
     source: Option<&Scope>,
-    (by, reason): (&str, &str),
+    Decision { by, reason, .. }: &Decision,
     now: i64,
 ) -> rusqlite::Result<Vec<KnownFence>> {
     let sql = format!("SELECT {COLUMNS} FROM ingest_fence WHERE duty = ?1 ORDER BY source");

@@ -4,7 +4,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 use uuid::Uuid;
 
-use super::super::{DeadLetter, DeadQuery, Fence, KeptLetter, Posted, Resolve, Resolved};
+use super::super::{DeadLetter, DeadQuery, Decision, Fence, KeptLetter, Posted, Resolve, Resolved};
 use super::commit::uuid;
 use super::fence::{Closed, Gates};
 use super::{all, clock, count_of, execute, first, token};
@@ -20,8 +20,7 @@ pub(super) fn post(
     token_id: Option<&str>,
     now: i64,
 ) -> rusqlite::Result<Posted> {
-    let ended = token_id.map(|token_id| token::ended(db, token_id, now)).transpose()?;
-    if let Some(ended) = ended.flatten() {
+    if let Some(ended) = token::ended(db, token_id, now)? {
         return Ok(Posted::TokenEnded(ended));
     }
     let gates = Gates::raise(db, fence.into_iter().map(|fence| (token_id, fence)), now)?;
@@ -88,7 +87,12 @@ pub(super) fn list(db: &Connection, query: &DeadQuery) -> rusqlite::Result<Vec<K
     let after = query.after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
     let mut parameters = vec![Value::from(after), Value::from(count_of(query.limit))];
     let mut sql = format!("SELECT {COLUMNS} FROM dead_letter WHERE id > ?1");
-    let filters = [("state", &query.state), ("source_endpoint_identity", &query.endpoint_identity)];
+    let filters = [
+        ("state", &query.state),
+        ("source_channel", &query.channel),
+        ("source_provider", &query.provider),
+        ("source_endpoint_identity", &query.endpoint_identity),
+    ];
     for (column, wanted) in filters {
         if let Some(wanted) = wanted {
             parameters.push(Value::from(wanted.clone()));
@@ -111,7 +115,8 @@ pub(super) fn resolve(db: &Connection, resolve: &Resolve, now: i64) -> rusqlite:
         WHERE id = ?1 AND state = 'pending'";
     let request_id = resolve.request_id.map(Uuid::into_bytes);
     let id = resolve.id.as_bytes();
-    let row = (id, resolve.state, now, &resolve.by, &resolve.resolution, request_id);
+    let Decision { by, reason, .. } = &resolve.decision;
+    let row = (id, resolve.state, now, by, reason, request_id);
     if execute(db, sql, row)? == 1 {
         return Ok(Resolved::Done);
     }

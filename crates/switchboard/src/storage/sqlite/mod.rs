@@ -31,9 +31,9 @@ use tenure_store::{BootClock, IfAbsent};
 use uuid::Uuid;
 
 use super::{
-    Admission, Attempt, DeadLetter, DeadQuery, Fence, Found, InboxQuery, InboxRead, Keep,
-    KeptLetter, KnownFence, Measured, NewToken, Posted, Pruned, Resolve, Resolved, Scope, Settled,
-    Storage, Submission, Tick, Token, TokenAudit, Usage, When,
+    Admission, Attempt, DeadLetter, DeadQuery, Decision, Fence, Found, InboxQuery, InboxRead, Keep,
+    KeptLetter, KnownFence, Measured, NewToken, Permitted, Posted, Pruned, Resolve, Resolved,
+    Scope, Settled, Storage, Submission, Tick, Token, TokenAudit, Usage, When,
 };
 
 const HISTORY: History = History {
@@ -131,6 +131,20 @@ impl Sqlite {
         self.writer.run(job).await
     }
 
+    /// The same with a token, which has to be good then.
+    async fn write_with<T: Send + 'static>(
+        &self,
+        token_id: Option<&str>,
+        job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Permitted<T> {
+        let token_id = token_id.map(str::to_owned);
+        let job = move |db: &Connection, now| match token::ended(db, token_id.as_deref(), now)? {
+            Some(ended) => Ok(Err(ended)),
+            None => job(db, now).map(Ok),
+        };
+        self.write(job).await
+    }
+
     /// One snapshot.
     async fn read<T: Send + 'static>(
         &self,
@@ -182,15 +196,11 @@ impl Storage for Sqlite {
         &self,
         duty: &str,
         source: Option<&Scope>,
-        by: &str,
-        reason: &str,
-    ) -> Result<Vec<KnownFence>, StoreError> {
-        let (duty, source) = (duty.to_owned(), source.cloned());
-        let (by, reason) = (by.to_owned(), reason.to_owned());
-        let job = move |db: &Connection, now| {
-            fence::reset(db, &duty, source.as_ref(), (&by, &reason), now)
-        };
-        self.write(job).await
+        decision: &Decision,
+    ) -> Permitted<Vec<KnownFence>> {
+        let (duty, source, why) = (duty.to_owned(), source.cloned(), decision.clone());
+        let job = move |db: &Connection, now| fence::reset(db, &duty, source.as_ref(), &why, now);
+        self.write_with(decision.token_id.as_deref(), job).await
     }
 
     async fn post_letter(
@@ -216,9 +226,9 @@ impl Storage for Sqlite {
         self.read(move |db, _| letter::find(db, id)).await
     }
 
-    async fn resolve_letter(&self, resolve: &Resolve) -> Result<Resolved, StoreError> {
-        let resolve = resolve.clone();
-        self.write(move |db, now| letter::resolve(db, &resolve, now)).await
+    async fn resolve_letter(&self, resolve: &Resolve) -> Permitted<Resolved> {
+        let (token_id, resolve) = (resolve.decision.token_id.as_deref(), resolve.clone());
+        self.write_with(token_id, move |db, now| letter::resolve(db, &resolve, now)).await
     }
 
     async fn pending_letters(&self) -> Result<u64, StoreError> {

@@ -45,7 +45,12 @@ fn why_ended(revoked_at: Option<i64>, expires_at: i64, now: i64) -> Option<Ended
 }
 
 /// Why a token does not count any more, if it does not.
-pub(super) fn ended(db: &Connection, token_id: &str, now: i64) -> rusqlite::Result<Option<Ended>> {
+pub(super) fn ended(
+    db: &Connection,
+    token_id: Option<&str>,
+    now: i64,
+) -> rusqlite::Result<Option<Ended>> {
+    let Some(token_id) = token_id else { return Ok(None) };
     let sql = "SELECT revoked_at, expires_at FROM connector_tokens WHERE token_id = ?1";
     let state = |row: &Row<'_>| Ok(why_ended(row.get(0)?, row.get(1)?, now));
     Ok(first(db, sql, [token_id], state)?.unwrap_or(Some(Ended::Gone)))

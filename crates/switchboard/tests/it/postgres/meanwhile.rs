@@ -1,13 +1,19 @@
 //! What others do while a submission is under way.
 
-use tenure_switchboard::storage::{Beaten, Settled, When};
+use std::sync::Arc;
+
+use tenure_switchboard::storage::{
+    Beaten, Decision, Ended, Outcomes, Resolve, Settled, Storage, When,
+};
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
+use uuid::Uuid;
 
 use super::LIMIT;
 use crate::place::Place;
-use crate::storage::kit::{commit_one, make_token, named, stored, with_token};
-use crate::storage::told::{MIDNIGHT, MINUTE, beat, hear};
+use crate::storage::kit::{by_me, commit_one, letter, make_token, named, stored, with_token};
+use crate::storage::outcome::{message, told_of};
+use crate::storage::told::{MIDNIGHT, MINUTE, beat, bot, hear};
 
 async fn client(place: &Place) -> Client {
     let (url, schema) = place.schema();
@@ -83,6 +89,49 @@ async fn no_heartbeat_is_taken_after_a_revocation_was_answered() {
     let lock = "SELECT FROM connector_instances FOR UPDATE";
     let (is_answered, beaten) = revoke_meanwhile(&place, lock, "connector_beat", storing).await;
     assert!(!is_answered && matches!(beaten, Beaten::Taken(_)), "{is_answered} {beaten:?}");
+}
+
+/// What is decided with `tok_a`, by number.
+async fn decide(storage: Arc<dyn Storage>, number: usize, ids: [Uuid; 2]) -> Result<(), Ended> {
+    let [request_id, id] = ids;
+    let token_id = Some("tok_a".to_owned());
+    let decision = Decision { token_id: token_id.clone(), ..by_me("x") };
+    match number {
+        0 => {
+            let outcomes = Outcomes { token_id, ..told_of(request_id, &["health"]) };
+            storage.report(&outcomes, When::Now).await.unwrap().map(drop)
+        }
+        1 => {
+            let resolve = Resolve { id, state: "discarded", decision, request_id: None };
+            storage.resolve_letter(&resolve).await.unwrap().map(drop)
+        }
+        2 => storage.archive(&bot(), true, &decision).await.unwrap().map(drop),
+        3 => storage.recount(&bot(), &decision).await.unwrap().map(drop),
+        _ => storage.delete(&bot(), &decision).await.unwrap().map(drop),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_decided_after_a_revocation_was_answered() {
+    let Some(place) = Place::postgres().await else { return };
+    make_token(&place.storage, "tok_a").await;
+    let letter = letter("a");
+    let ids = [message(&place.storage, "a").await, letter.id];
+    place.storage.post_letter(&letter, None, None).await.unwrap();
+    hear(&place.storage, 1, MIDNIGHT, 60, 1).await;
+    for (number, table, routine) in [
+        (0, "message_inbox", "outcome_report"),
+        (1, "dead_letter", "token_ended"),
+        (2, "connector_registry", "token_ended"),
+        (3, "connector_registry", "connector_recount"),
+        (4, "connector_registry", "connector_delete"),
+    ] {
+        let deciding = decide(place.storage.clone(), number, ids);
+        let lock = format!("SELECT FROM {table} FOR UPDATE");
+        let (is_answered, decided) = revoke_meanwhile(&place, &lock, routine, deciding).await;
+        assert_eq!((is_answered, decided), (false, Ok(())), "{routine}");
+        place.execute("UPDATE connector_tokens SET revoked_at = NULL").await;
+    }
 }
 
 /// A key that retention takes while a copy of its event comes: what the copy was answered holds.

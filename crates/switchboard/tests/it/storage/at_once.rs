@@ -9,7 +9,7 @@ use tenure_switchboard::storage::{
 };
 use tokio::task::JoinSet;
 
-use super::kit::{make_token, new_token};
+use super::kit::{by_me, make_token, new_token};
 use super::outcome::message;
 use super::told::{HOUR, beat, count, epoch, history, named, of, series, shown};
 use crate::place::Place;
@@ -55,10 +55,10 @@ async fn beats(storage: Arc<dyn Storage>, instance: i64) {
 async fn operates(storage: Arc<dyn Storage>, operator: i64) {
     for round in 0..ROUNDS {
         let name = &names()[round as usize % 3];
-        unless_busy(storage.archive(name, true, "me", "old").await);
+        unless_busy(storage.archive(name, true, &by_me("old")).await);
         unless_busy(storage.register(name, "me").await);
         if round % 2 == 0 {
-            unless_busy(storage.delete(name, "me", "over").await);
+            unless_busy(storage.delete(name, &by_me("over")).await);
         }
         let token = format!("tok_{operator}_{round}");
         unless_busy(storage.create_token(&new_token(&token)).await);
@@ -85,6 +85,7 @@ async fn reports(storage: Arc<dyn Storage>, messages: Vec<uuid::Uuid>) {
                 endpoint_identity: name.endpoint_identity,
                 acked: acked.clone(),
                 failed: failed.clone(),
+                token_id: None,
             };
             unless_busy(storage.report(&outcomes, When::Now).await);
         }

@@ -9,7 +9,7 @@ use tenure_wire::heartbeat::{Counters, Health};
 use tokio::task::JoinSet;
 
 use super::instance::take_now;
-use super::kit::make_token;
+use super::kit::{by_me, make_token};
 use super::told::{
     DAY, HOUR, MIDNIGHT, MINUTE, SECOND, at_cursor, beat, bot, connector, counters, hear, history,
     id, instance, named, of, saying, shown, take,
@@ -436,7 +436,7 @@ pub async fn a_token_registers_a_few(place: Place) {
     assert!(!take(storage, &with("tok_a", "known"), T).await.registered);
     assert!(take(storage, &with("tok_b", "more"), T).await.registered);
     // Deleting one makes room.
-    assert!(storage.delete(&named("api", "3"), "me", "over").await.unwrap());
+    assert!(storage.delete(&named("api", "3"), &by_me("over")).await.unwrap().unwrap());
     assert!(take(storage, &with("tok_a", "new"), T).await.registered);
 }
 

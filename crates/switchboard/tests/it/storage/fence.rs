@@ -4,7 +4,8 @@ use tenure_core::Epoch;
 use tenure_switchboard::storage::{BadFence, MOST_FENCES, Scope, Settled, Submission};
 
 use super::kit::{
-    OBSERVED, commit_one, fence, held, inbox, is_fenced, make_token, named, new_token, stored,
+    OBSERVED, by_me, commit_one, fence, held, inbox, is_fenced, make_token, named, new_token,
+    stored,
 };
 use crate::place::Place;
 
@@ -107,11 +108,15 @@ pub async fn a_reset_forgets_and_is_noted(place: Place) {
     commit_one(&place.storage, held(fence("bot/1", 7, "i"), &["a"])).await;
     let duty = fence("bot/1", 7, "i").duty.to_string();
     let storage = &place.storage;
-    assert_eq!(storage.reset_fence("telegram/other", None, "me", "why").await.unwrap(), []);
+    assert_eq!(
+        storage.reset_fence("telegram/other", None, &by_me("why")).await.unwrap().unwrap(),
+        []
+    );
     assert!(storage.audit(None, 10).await.unwrap().is_empty());
-    let was = storage.reset_fence(&duty, None, "me", "why").await.unwrap().remove(0).newest;
+    let was =
+        storage.reset_fence(&duty, None, &by_me("why")).await.unwrap().unwrap().remove(0).newest;
     assert_eq!((was.duty.as_str(), was.epoch.get(), was.instance.as_str()), (&*duty, 7, "i"));
-    assert_eq!(storage.reset_fence(&duty, None, "me", "why").await.unwrap(), []);
+    assert_eq!(storage.reset_fence(&duty, None, &by_me("why")).await.unwrap().unwrap(), []);
     let entry = storage.audit(Some(&duty), 10).await.unwrap().remove(0);
     assert_eq!(entry.action_type, "fence_reset");
     assert_eq!((entry.operator_identity.as_str(), entry.reason.as_str()), ("me", "why"));
@@ -174,10 +179,11 @@ pub async fn a_token_reaches_the_fences_of_its_own_source(place: Place) {
     let source = of("other").unwrap().source.clone();
     let theirs = storage.fences(source.as_ref(), "", 10).await.unwrap();
     assert_eq!(theirs, [of("other").unwrap().clone()]);
-    let was = storage.reset_fence("telegram/bot", source.as_ref(), "me", "why").await.unwrap();
+    let was =
+        storage.reset_fence("telegram/bot", source.as_ref(), &by_me("why")).await.unwrap().unwrap();
     assert_eq!(was, [of("other").unwrap().clone()]);
     commit_one(storage, by("tok_other", 1, "j", &[])).await;
-    let was = storage.reset_fence("telegram/bot", None, "me", "why").await.unwrap();
+    let was = storage.reset_fence("telegram/bot", None, &by_me("why")).await.unwrap().unwrap();
     assert_eq!(was.len(), 2);
     assert_eq!(storage.fences(None, "", 10).await.unwrap(), []);
 }
@@ -245,7 +251,7 @@ pub async fn the_fences_of_a_source_are_bounded(place: Place) {
     assert_eq!(stored(&commit_one(storage, by("tok_bot", 6, "j", &["a"])).await).len(), 1);
     // One less, one more.
     let source = Scope { endpoint_identity: "bot".to_owned(), ..new_token("").scope.unwrap() };
-    storage.reset_fence("x/7", Some(&source), "me", "gone").await.unwrap();
+    storage.reset_fence("x/7", Some(&source), &by_me("gone")).await.unwrap().unwrap();
     let settled = commit_one(storage, fenced("tok_bot", "more")).await;
     assert_eq!(stored(&settled).len(), 1);
     place.execute("DELETE FROM ingest_fence").await;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use tenure_core::Code;
+use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{Beat, Beaten, SILENT, STOPPING, Storage, Taken, When};
 use tenure_wire::heartbeat::Health;
 use tokio::task::JoinSet;
 
 use super::told::{
     HOUR, MIDNIGHT, MINUTE, SECOND, at_cursor, beat, bot, connector, counters, hear, history, id,
-    instance, saying, shown, take,
+    instance, named, of, saying, shown, take,
 };
 use crate::place::Place;
 
@@ -79,16 +80,28 @@ pub async fn a_silent_instance_gives_way(place: Place) {
     assert_eq!(hear(storage, 1, T + SILENT + 1, 960, 1).await.replaced, Some(id(2)));
 }
 
-/// An instance that beats seldom may be silent for longer.
+/// An instance that beats seldom may be silent for longer: as far as the protocol lets it, or an
+/// operator.
 pub async fn a_slow_instance_may_be_silent_for_longer(place: Place) {
     let storage = &place.storage;
-    hear(storage, 1, T, 60, 1).await;
-    hear(storage, 1, T + 5 * MINUTE, 360, 1).await;
-    assert_eq!(instance(storage, 1).await.interval, Some(5 * MINUTE));
-    let last = T + 5 * MINUTE;
-    let early = |sent: i64| beat(2, T + sent, 100_000 + sent, 1);
-    assert_eq!(take(storage, &early(1), last + 25 * MINUTE - 1).await.replaced, None);
-    assert_eq!(take(storage, &early(2), last + 25 * MINUTE).await.replaced, Some(id(1)));
+    for (gap, policy, silent) in [
+        (5 * MINUTE, Policy::Usual, 25 * MINUTE),
+        (HOUR, Policy::Usual, 25 * MINUTE),
+        (HOUR, Policy::Observed, 5 * HOUR),
+    ] {
+        let name = named("api", &format!("{gap} {policy:?}"));
+        let tell = |instance, sent, uptime| {
+            let longest_interval = policy.longest_interval();
+            Beat { longest_interval, ..of(&name, beat(instance, sent, uptime, 1)) }
+        };
+        let last = T + gap;
+        take(storage, &tell(1, T, 60), T).await;
+        take(storage, &tell(1, last, 10_000), last).await;
+        assert_eq!(shown(storage, &name).await.connector.interval, Some(gap));
+        let early = |sent: i64| tell(2, T + sent, 100_000 + sent);
+        assert_eq!(take(storage, &early(1), last + silent - 1).await.replaced, None, "{name:?}");
+        assert_eq!(take(storage, &early(2), last + silent).await.replaced, Some(id(1)));
+    }
 }
 
 pub async fn a_stopping_instance_gives_way(place: Place) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tenure_core::{DutyKey, Epoch, InstanceId};
 use tenure_switchboard::storage::{
-    Attempt, DeadLetter, Diverged, Fence, InboxPage, InboxQuery, InboxRead, Item, Message,
-    NewToken, Outcome, Scope, Settled, Storage, Submission,
+    Attempt, DeadLetter, Decision, Diverged, Fence, InboxPage, InboxQuery, InboxRead, Item,
+    Message, NewToken, Outcome, Scope, Settled, Storage, Submission,
 };
 use tenure_wire::ingest::{Dedupe, Event};
 use uuid::Uuid;
@@ -100,6 +100,11 @@ pub fn is_fenced(settled: &Settled, epoch: u64, instance: &str) {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// What "me" decides, without a token.
+pub fn by_me(reason: &str) -> Decision {
+    Decision { by: "me".to_owned(), reason: reason.to_owned(), token_id: None }
 }
 
 /// A page of the inbox, to whom the cursor belongs.

@@ -3,7 +3,7 @@
 use tenure_switchboard::storage::{DeadQuery, Ended, KeptLetter, Posted, Resolve, Resolved};
 use uuid::Uuid;
 
-use super::kit::{commit_one, fence, held, is_fenced, letter, make_token};
+use super::kit::{by_me, commit_one, fence, held, is_fenced, letter, make_token};
 use crate::place::Place;
 
 async fn post(place: &Place, name: &str) -> Uuid {
@@ -79,16 +79,15 @@ pub async fn a_letter_ends_once(place: Place) {
     let replayed = Resolve {
         id,
         state: "replayed",
-        by: "me".to_owned(),
-        resolution: "it works now".to_owned(),
+        decision: by_me("it works now"),
         request_id: Some(Uuid::now_v7()),
     };
-    assert_eq!(place.storage.resolve_letter(&replayed).await.unwrap(), Resolved::Done);
+    assert_eq!(place.storage.resolve_letter(&replayed).await.unwrap().unwrap(), Resolved::Done);
     let discarded =
-        Resolve { state: "discarded", by: "you".to_owned(), request_id: None, ..replayed.clone() };
-    assert_eq!(place.storage.resolve_letter(&discarded).await.unwrap(), Resolved::Before);
+        Resolve { state: "discarded", decision: by_me("no"), request_id: None, ..replayed.clone() };
+    assert_eq!(place.storage.resolve_letter(&discarded).await.unwrap().unwrap(), Resolved::Before);
     let nobody = Resolve { id: Uuid::now_v7(), ..discarded };
-    assert_eq!(place.storage.resolve_letter(&nobody).await.unwrap(), Resolved::Nothing);
+    assert_eq!(place.storage.resolve_letter(&nobody).await.unwrap().unwrap(), Resolved::Nothing);
     let kept = place.storage.letter(id).await.unwrap().unwrap();
     assert_eq!((kept.state.as_str(), kept.request_id), ("replayed", replayed.request_id));
     assert_eq!(kept.resolved_by.as_deref(), Some("me"));
@@ -108,14 +107,9 @@ pub async fn letters_are_listed_oldest_first(place: Place) {
     let mut other = letter("e");
     other.endpoint_identity = "other".to_owned();
     place.storage.post_letter(&other, None, None).await.unwrap();
-    let resolve = Resolve {
-        id: ids[1],
-        state: "discarded",
-        by: "me".to_owned(),
-        resolution: "spam".to_owned(),
-        request_id: None,
-    };
-    place.storage.resolve_letter(&resolve).await.unwrap();
+    let resolve =
+        Resolve { id: ids[1], state: "discarded", decision: by_me("spam"), request_id: None };
+    place.storage.resolve_letter(&resolve).await.unwrap().unwrap();
     let list = |query: DeadQuery| {
         let storage = place.storage.clone();
         async move {
@@ -133,8 +127,40 @@ pub async fn letters_are_listed_oldest_first(place: Place) {
     let discarded = DeadQuery { state: Some("discarded".to_owned()), ..ten.clone() };
     assert_eq!(list(discarded).await, [ids[1]]);
     let endpoint = Some("other".to_owned());
-    let of_other = DeadQuery { endpoint_identity: endpoint, ..pending };
+    let of_other = DeadQuery { endpoint_identity: endpoint, ..pending.clone() };
     assert_eq!(list(of_other).await, [other.id]);
+}
+
+/// A source is channel, provider and endpoint; a page of its letters has no others.
+pub async fn letters_of_one_source(place: Place) {
+    let mut ids = Vec::new();
+    for (name, channel, provider, endpoint) in [
+        ("a", "telegram", "telegram", "bot"),
+        ("b", "slack", "telegram", "bot"),
+        ("c", "telegram", "bots", "bot"),
+        ("d", "telegram", "telegram", "other"),
+        ("e", "telegram", "telegram", "bot"),
+    ] {
+        let mut letter = letter(name);
+        letter.channel = channel.to_owned();
+        letter.provider = provider.to_owned();
+        letter.endpoint_identity = endpoint.to_owned();
+        place.storage.post_letter(&letter, None, None).await.unwrap();
+        ids.push(letter.id);
+    }
+    let text = |text: &str| Some(text.to_owned());
+    for state in [None, text("pending")] {
+        let query = DeadQuery {
+            limit: 2,
+            state,
+            channel: text("telegram"),
+            provider: text("telegram"),
+            endpoint_identity: text("bot"),
+            ..DeadQuery::default()
+        };
+        let found = place.storage.letters(&query).await.unwrap();
+        assert_eq!(found.iter().map(|it| it.letter.id).collect::<Vec<_>>(), [ids[0], ids[4]]);
+    }
 }
 
 pub async fn pending_letters_are_counted(place: Place) {

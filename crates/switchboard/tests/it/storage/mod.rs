@@ -111,6 +111,7 @@ cases! {
         a_letter_remembers_its_fence
         a_letter_ends_once
         letters_are_listed_oldest_first
+        letters_of_one_source
         pending_letters_are_counted
     }
     token {
@@ -122,6 +123,7 @@ cases! {
         tokens_that_ended_open_nothing
         an_ended_token_stores_nothing
         an_ended_token_moves_no_fence
+        an_ended_token_decides_nothing
         an_ended_token_keeps_nobody_else_out
         usage_adds_up
         the_trail_is_newest_first
@@ -183,6 +185,7 @@ cases! {
     registry {
         an_operator_registers
         pages_are_in_the_order_of_bytes
+        connectors_of_one_endpoint
         archived_connectors_are_apart
         a_beat_takes_it_back
         a_deleted_connector_leaves_nothing

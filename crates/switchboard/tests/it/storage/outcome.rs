@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tenure_switchboard::storage::{Found, Outcomes, Reported, Storage, When};
 use uuid::Uuid;
 
-use super::kit::{commit_one, named as submitted, stored};
+use super::kit::{by_me, commit_one, named as submitted, stored};
 use super::told::{DAY, HOUR, MIDNIGHT, MINUTE, bot, count, epoch, hear, id};
 use crate::place::Place;
 
@@ -25,16 +25,17 @@ pub async fn report(
 ) -> Reported {
     let mut outcomes = told_of(request_id, acked);
     outcomes.failed = failed.iter().map(|it| (*it).to_owned()).collect();
-    storage.report(&outcomes, When::At(at)).await.unwrap()
+    storage.report(&outcomes, When::At(at)).await.unwrap().unwrap()
 }
 
-fn told_of(request_id: Uuid, acked: &[&str]) -> Outcomes {
+pub fn told_of(request_id: Uuid, acked: &[&str]) -> Outcomes {
     Outcomes {
         request_id,
         connector_type: "telegram_bot".to_owned(),
         endpoint_identity: "bot".to_owned(),
         acked: acked.iter().map(|it| (*it).to_owned()).collect(),
         failed: Vec::new(),
+        token_id: None,
     }
 }
 
@@ -109,9 +110,9 @@ pub async fn fanout_counts_who_has_acknowledged(place: Place) {
     assert_eq!(fanout("2026-02-15").await, ["general 2", "health 2"]);
     assert_eq!(fanout("2026-02-16").await, ["general 1"]);
     assert!(fanout("2026-02-17").await.is_empty());
-    assert!(storage.delete(&bot(), "me", "over").await.is_ok_and(|deleted| !deleted));
+    assert!(!storage.delete(&bot(), &by_me("over")).await.unwrap().unwrap());
     hear(storage, 1, evening, 60, 1).await;
-    assert!(storage.delete(&bot(), "me", "over").await.unwrap());
+    assert!(storage.delete(&bot(), &by_me("over")).await.unwrap().unwrap());
     assert!(fanout("2026-02-15").await.is_empty());
 }
 
@@ -126,8 +127,8 @@ pub async fn a_deleted_connector_fans_out_no_more(place: Place) {
     report(storage, two, &["health"], &[], T + MINUTE).await;
     let mut other = told_of(one, &["other"]);
     other.endpoint_identity = "bot2".to_owned();
-    storage.report(&other, When::At(T + MINUTE)).await.unwrap();
-    assert!(storage.delete(&bot(), "me", "over").await.unwrap());
+    storage.report(&other, When::At(T + MINUTE)).await.unwrap().unwrap();
+    assert!(storage.delete(&bot(), &by_me("over")).await.unwrap().unwrap());
     assert_eq!(outcomes(storage, two).await, of_two("health", ""));
     // From now on it counts again.
     report(storage, one, &["general"], &[], T + 2 * MINUTE).await;

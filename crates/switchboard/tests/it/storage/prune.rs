@@ -3,8 +3,8 @@
 use tenure_switchboard::storage::{InboxQuery, Keep, Pruned, Resolve};
 
 use super::kit::{
-    DAY, HOUR, attempt, commit_one, event, inbox, letter, micros, named, positions, read_page,
-    sent, stored,
+    DAY, HOUR, attempt, by_me, commit_one, event, inbox, letter, micros, named, positions,
+    read_page, sent, stored,
 };
 use crate::place::Place;
 
@@ -83,11 +83,10 @@ pub async fn only_letters_that_ended(place: Place) {
         let resolve = Resolve {
             id: letter.id,
             state: "discarded",
-            by: "me".to_owned(),
-            resolution: "spam".to_owned(),
+            decision: by_me("spam"),
             request_id: None,
         };
-        place.storage.resolve_letter(&resolve).await.unwrap();
+        place.storage.resolve_letter(&resolve).await.unwrap().unwrap();
     }
     place.age("dead_letter", "posted_at", 99 * DAY, "attempts = 5").await;
     let old = "external_event_id = 'a'";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tenure_switchboard::storage::{ConnectorQuery, Measures, Name, Period, Step, Storage};
 
+use super::kit::by_me;
 use super::told::{
     HOUR, MIDNIGHT, MINUTE, beat, bot, connector, count, counters, hear, history, id, measures,
     named, of, series, shown, take,
@@ -15,7 +16,8 @@ const T: i64 = MIDNIGHT + 10 * HOUR;
 async fn names(storage: &Arc<dyn Storage>, limit: usize, archived: bool) -> Vec<(String, String)> {
     let mut names: Vec<(String, String)> = Vec::new();
     loop {
-        let query = ConnectorQuery { after: names.last().cloned(), limit, archived };
+        let after = names.last().cloned();
+        let query = ConnectorQuery { after, limit, archived, ..ConnectorQuery::default() };
         let page = storage.connectors(&query).await.unwrap().connectors;
         assert!(page.len() <= limit);
         if page.is_empty() {
@@ -68,6 +70,18 @@ pub async fn pages_are_in_the_order_of_bytes(place: Place) {
     assert!(names(storage, 5, true).await.is_empty());
 }
 
+/// One page has all of an endpoint, however many others there are.
+pub async fn connectors_of_one_endpoint(place: Place) {
+    let storage = &place.storage;
+    for (of_type, endpoint) in [("a", "x"), ("b", "y"), ("c", "x"), ("d", "y")] {
+        storage.register(&named(of_type, endpoint), "me").await.unwrap();
+    }
+    let mut query = ConnectorQuery { limit: 2, ..ConnectorQuery::default() };
+    query.endpoint_identity = Some("y".to_owned());
+    let found = storage.connectors(&query).await.unwrap().connectors;
+    assert_eq!(found.iter().map(|it| &*it.connector_type).collect::<Vec<_>>(), ["b", "d"]);
+}
+
 pub async fn archived_connectors_are_apart(place: Place) {
     let storage = &place.storage;
     for name in ["a", "b", "c"] {
@@ -76,9 +90,9 @@ pub async fn archived_connectors_are_apart(place: Place) {
     let b = named("api", "b");
     let archive = |archived, reason| {
         let b = b.clone();
-        async move { storage.archive(&b, archived, "me", reason).await.unwrap() }
+        async move { storage.archive(&b, archived, &by_me(reason)).await.unwrap().unwrap() }
     };
-    assert_eq!(storage.archive(&bot(), true, "me", "no").await.unwrap(), None);
+    assert_eq!(storage.archive(&bot(), true, &by_me("no")).await.unwrap().unwrap(), None);
     assert_eq!(archive(true, "old").await, Some(true));
     let since = shown(storage, &b).await;
     assert!((since.now - since.connector.archived_at.unwrap()).abs() < MINUTE);
@@ -103,7 +117,7 @@ pub async fn archived_connectors_are_apart(place: Place) {
 pub async fn a_beat_takes_it_back(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 60, 5).await;
-    storage.archive(&bot(), true, "me", "old").await.unwrap();
+    storage.archive(&bot(), true, &by_me("old")).await.unwrap().unwrap();
     // What is late says nothing of now.
     let late = hear(storage, 1, T - 1, 59, 4).await;
     assert!(late.late && !late.revived, "{late:?}");
@@ -128,8 +142,8 @@ pub async fn a_deleted_connector_leaves_nothing(place: Place) {
     for name in &names {
         take(storage, &of(name, beat(1, T + HOUR, 3660, 7)), T + HOUR).await;
     }
-    assert!(storage.delete(&bot(), "me", "over").await.unwrap());
-    assert!(!storage.delete(&bot(), "me", "over").await.unwrap());
+    assert!(storage.delete(&bot(), &by_me("over")).await.unwrap().unwrap());
+    assert!(!storage.delete(&bot(), &by_me("over")).await.unwrap().unwrap());
     assert_eq!(storage.connector(&bot()).await.unwrap(), None);
     assert!(history(storage, &bot()).await.is_empty());
     let tables = [

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tenure_switchboard::storage::{HistoryKeep, MOST, Measures, Period, Step, Storage, When};
 use tenure_wire::heartbeat::Health;
 
+use super::kit::by_me;
 use super::outcome::{message, report};
 use super::told::{
     DAY, HOUR, MIDNIGHT, MINUTE, beat, bot, connector, count, epoch, hear, measures, named, of,
@@ -287,7 +288,7 @@ pub async fn counting_does_not_overflow(place: Place) {
 /// Everything that the history still has is counted again, and nothing else changes.
 pub async fn a_connector_is_counted_again(place: Place) {
     let storage = &place.storage;
-    assert_eq!(storage.recount(&bot(), "me", "why").await.unwrap(), None);
+    assert_eq!(storage.recount(&bot(), &by_me("why")).await.unwrap().unwrap(), None);
     let other = named("api", "bot");
     take(storage, &of(&other, beat(1, T, 60, 7)), T).await;
     for day in 0..3 {
@@ -316,7 +317,7 @@ pub async fn a_connector_is_counted_again(place: Place) {
         assert!(place.execute(&sql).await > 0);
     }
     // The second whole day is the first one that is there.
-    let since = storage.recount(&bot(), "me", "a jump").await.unwrap();
+    let since = storage.recount(&bot(), &by_me("a jump")).await.unwrap().unwrap();
     assert_eq!(since, Some(MIDNIGHT + DAY));
     let mut recounted = measures(1, [1, 0, 0]);
     recounted.messages_failed = 0;
@@ -336,7 +337,7 @@ pub async fn a_connector_is_counted_again(place: Place) {
     // Again: nothing changes any more.
     let known = connector(storage).await;
     assert_eq!((known.counters.messages_ingested, known.counters.messages_failed), (0, 2));
-    storage.recount(&bot(), "me", "again").await.unwrap();
+    storage.recount(&bot(), &by_me("again")).await.unwrap().unwrap();
     assert_eq!(connector(storage).await.counters, known.counters);
     assert_eq!(storage.audit(None, 9).await.unwrap()[0].action_type, "connector_recount");
 }

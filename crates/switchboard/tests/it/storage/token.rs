@@ -1,11 +1,16 @@
 //! Tokens: made, taken over, revoked, and what they stop.
 
 use tenure_core::Code;
-use tenure_switchboard::storage::{Ended, NewToken, Settled, Token, TokenAudit, Usage};
+use tenure_switchboard::storage::{
+    Decision, Ended, NewToken, Outcomes, Resolve, Settled, Token, TokenAudit, Usage, When,
+};
 
 use super::kit::{
-    DAY, commit_one, fence, inbox, make_token, micros, named, new_token, sha, stored, with_token,
+    DAY, by_me, commit_one, fence, held, inbox, letter, make_token, micros, named, new_token, sha,
+    stored, with_token,
 };
+use super::outcome::{message, told_of};
+use super::told::{MIDNIGHT, bot, connector, hear};
 use crate::place::Place;
 
 pub async fn a_token_as_it_was_made(place: Place) {
@@ -121,6 +126,39 @@ pub async fn an_ended_token_moves_no_fence(place: Place) {
     assert_eq!(stored(&settled[1]).len(), 1);
     let standing = place.storage.fences(None, "", 10).await.unwrap().remove(0).newest;
     assert_eq!((standing.epoch.get(), standing.instance.as_str()), (7, "holder"));
+}
+
+/// Whatever is decided with a token that ended after it was looked at is not done.
+pub async fn an_ended_token_decides_nothing(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, MIDNIGHT, 60, 1).await;
+    commit_one(storage, held(fence("bot", 7, "holder"), &[])).await;
+    let request_id = message(storage, "a").await;
+    let letter = letter("b");
+    storage.post_letter(&letter, None, None).await.unwrap();
+    make_token(storage, "tok_a").await;
+    storage.revoke_token("tok_a", "me", "why").await.unwrap();
+    let trail = storage.audit(None, 99).await.unwrap();
+    for (token_id, ended) in [("tok_a", Ended::Revoked), ("tok_x", Ended::Gone)] {
+        let token_id = Some(token_id.to_owned());
+        let decision = Decision { token_id: token_id.clone(), ..by_me("x") };
+        let outcomes = Outcomes { token_id, ..told_of(request_id, &["health"]) };
+        assert_eq!(storage.report(&outcomes, When::Now).await.unwrap(), Err(ended));
+        let state = "discarded";
+        let resolve =
+            Resolve { id: letter.id, state, decision: decision.clone(), request_id: None };
+        assert_eq!(storage.resolve_letter(&resolve).await.unwrap(), Err(ended));
+        let reset = storage.reset_fence("telegram/bot", None, &decision).await;
+        assert_eq!(reset.unwrap(), Err(ended));
+        assert_eq!(storage.archive(&bot(), true, &decision).await.unwrap(), Err(ended));
+        assert_eq!(storage.recount(&bot(), &decision).await.unwrap(), Err(ended));
+        assert_eq!(storage.delete(&bot(), &decision).await.unwrap(), Err(ended));
+    }
+    assert_eq!(storage.outcomes(request_id).await.unwrap(), (vec![], vec![]));
+    assert_eq!(storage.pending_letters().await.unwrap(), 1);
+    assert_eq!(storage.fences(None, "", 9).await.unwrap().len(), 1);
+    assert_eq!(connector(storage).await.archived_at, None);
+    assert_eq!(storage.audit(None, 99).await.unwrap(), trail);
 }
 
 pub async fn an_ended_token_keeps_nobody_else_out(place: Place) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tenure_core::Epoch;
+use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{
     Beat, Beaten, Connector, HistoryQuery, Instance, Logged, Measures, Name, Rolled, Shown, Step,
     Storage, Taken, When,
@@ -61,7 +62,8 @@ pub fn beat(instance: u128, sent_at: i64, uptime_s: i64, done: i64) -> Beat {
         sent_at_micros: sent_at,
         mended: Vec::new(),
     };
-    Beat { heartbeat, token_id: None }
+    let longest_interval = Policy::Usual.longest_interval();
+    Beat { heartbeat, token_id: None, longest_interval }
 }
 
 pub fn of(name: &Name, mut beat: Beat) -> Beat {

@@ -5,10 +5,11 @@ use tenure_wire::heartbeat::Health;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use super::super::token::ended;
 use super::super::value::{column, from_micros, missing, to_micros};
 use super::super::{Parameter, Postgres};
 use super::told;
-use crate::storage::{Beat, Beaten, Ended, MOST_PER_TOKEN, SILENT, STOPPING, Taken, When};
+use crate::storage::{Beat, Beaten, MOST_PER_TOKEN, SILENT, STOPPING, Taken, When};
 
 impl Postgres {
     pub(super) async fn take_beat(&self, beat: &Beat, when: When) -> Result<Beaten, StoreError> {
@@ -29,11 +30,12 @@ impl Postgres {
         let cursor = checkpoint.and_then(|it| it.cursor.as_deref());
         let cursor_at = checkpoint.and_then(|it| it.updated_at_micros).map(from_micros);
         let sent_at = from_micros(heartbeat.sent_at_micros);
-        let parameters: [Parameter<'_>; 17] = [
+        let parameters: [Parameter<'_>; 18] = [
             (&at, Type::TIMESTAMPTZ),
             (&beat.token_id, Type::TEXT),
             (&MOST_PER_TOKEN, Type::INT8),
             (&SILENT, Type::INT8),
+            (&beat.longest_interval, Type::INT8),
             (&heartbeat.connector_type, Type::TEXT),
             (&heartbeat.endpoint_identity, Type::TEXT),
             (&heartbeat.instance_id, Type::UUID),
@@ -57,13 +59,13 @@ impl Postgres {
 fn beaten(row: &Row) -> Result<Beaten, StoreError> {
     match column(row, 0)? {
         "taken" => {}
-        "gone" => return Ok(Beaten::TokenEnded(Ended::Gone)),
-        "revoked" => return Ok(Beaten::TokenEnded(Ended::Revoked)),
-        "expired" => return Ok(Beaten::TokenEnded(Ended::Expired)),
         "too_many" => return Ok(Beaten::TooMany),
         other => {
-            let detail = format!("connector_beat answered {other:?}");
-            return Err(StoreError::unknown(Code::Damaged, detail));
+            let odd = || {
+                let detail = format!("connector_beat answered {other:?}");
+                StoreError::unknown(Code::Damaged, detail)
+            };
+            return ended(other).map(Beaten::TokenEnded).ok_or_else(odd);
         }
     }
     Ok(Beaten::Taken(Taken {

@@ -6,10 +6,24 @@ use tenure_core::StoreError;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
+use super::super::token::permitted;
 use super::super::value::{column, missing, to_micros};
 use super::super::{Parameter, Postgres};
 use super::told;
-use crate::storage::{Name, Outcomes, Reported, When};
+use crate::storage::{Decision, Name, Outcomes, Permitted, Reported, When};
+
+/// The first parameters of whatever is decided of a connector.
+fn of<'a>(name: &'a Name, path: &'a String, decision: &'a Decision) -> [Parameter<'a>; 6] {
+    let Decision { by, reason, token_id } = decision;
+    [
+        (&name.connector_type, Type::TEXT),
+        (&name.endpoint_identity, Type::TEXT),
+        (path, Type::TEXT),
+        (by, Type::TEXT),
+        (reason, Type::TEXT),
+        (token_id, Type::TEXT),
+    ]
+}
 
 impl Postgres {
     pub(super) async fn make_known(&self, name: &Name, by: &str) -> Result<bool, StoreError> {
@@ -28,79 +42,56 @@ impl Postgres {
         &self,
         name: &Name,
         archived: bool,
-        by: &str,
-        reason: &str,
-    ) -> Result<Option<bool>, StoreError> {
+        decision: &Decision,
+    ) -> Permitted<Option<bool>> {
         let path = name.path();
-        let parameters: [Parameter<'_>; 6] = [
-            (&name.connector_type, Type::TEXT),
-            (&name.endpoint_identity, Type::TEXT),
-            (&archived, Type::BOOL),
-            (&by, Type::TEXT),
-            (&reason, Type::TEXT),
-            (&path, Type::TEXT),
-        ];
+        let mut parameters = of(name, &path, decision).to_vec();
+        parameters.push((&archived, Type::BOOL));
         let rows = self.data.query(&self.statements.connector_archive, &parameters).await?;
-        let row = rows.first().ok_or_else(missing)?;
-        let (done, is_there): (bool, bool) = (column(row, 0)?, column(row, 1)?);
-        Ok(is_there.then_some(done))
+        permitted(&rows, |row| {
+            let (done, is_there): (bool, bool) = (column(row, 1)?, column(row, 2)?);
+            Ok(is_there.then_some(done))
+        })
     }
 
-    pub(super) async fn remove(
-        &self,
-        name: &Name,
-        by: &str,
-        reason: &str,
-    ) -> Result<bool, StoreError> {
+    pub(super) async fn remove(&self, name: &Name, decision: &Decision) -> Permitted<bool> {
         let path = name.path();
-        let parameters: [Parameter<'_>; 5] = [
-            (&name.connector_type, Type::TEXT),
-            (&name.endpoint_identity, Type::TEXT),
-            (&path, Type::TEXT),
-            (&by, Type::TEXT),
-            (&reason, Type::TEXT),
-        ];
+        let parameters = of(name, &path, decision);
         let rows = self.data.query(&self.statements.connector_delete, &parameters).await?;
-        column(rows.first().ok_or_else(missing)?, 0)
+        permitted(&rows, |row| column(row, 1))
     }
 
     pub(super) async fn count_again(
         &self,
         name: &Name,
-        by: &str,
-        reason: &str,
-    ) -> Result<Option<i64>, StoreError> {
+        decision: &Decision,
+    ) -> Permitted<Option<i64>> {
         let path = name.path();
-        let parameters: [Parameter<'_>; 5] = [
-            (&name.connector_type, Type::TEXT),
-            (&name.endpoint_identity, Type::TEXT),
-            (&path, Type::TEXT),
-            (&by, Type::TEXT),
-            (&reason, Type::TEXT),
-        ];
+        let parameters = of(name, &path, decision);
         let rows = self.data.query(&self.statements.connector_recount, &parameters).await?;
-        let since: Option<SystemTime> = column(rows.first().ok_or_else(missing)?, 0)?;
-        Ok(since.map(to_micros))
+        permitted(&rows, |row| Ok(column::<Option<SystemTime>>(row, 1)?.map(to_micros)))
     }
 
     pub(super) async fn note_outcomes(
         &self,
         outcomes: &Outcomes,
         when: When,
-    ) -> Result<Reported, StoreError> {
+    ) -> Permitted<Reported> {
         let at = told(when);
-        let parameters: [Parameter<'_>; 6] = [
+        let parameters: [Parameter<'_>; 7] = [
             (&at, Type::TIMESTAMPTZ),
             (&outcomes.request_id, Type::UUID),
             (&outcomes.connector_type, Type::TEXT),
             (&outcomes.endpoint_identity, Type::TEXT),
             (&outcomes.acked, Type::TEXT_ARRAY),
             (&outcomes.failed, Type::TEXT_ARRAY),
+            (&outcomes.token_id, Type::TEXT),
         ];
         let rows = self.data.query(&self.statements.outcome_report, &parameters).await?;
-        let row = rows.first().ok_or_else(missing)?;
-        let changed: i64 = column(row, 0)?;
-        Ok(Reported { changed: usize::try_from(changed).unwrap_or(0), found: column(row, 1)? })
+        permitted(&rows, |row| {
+            let changed = usize::try_from(column::<i64>(row, 1)?).unwrap_or(0);
+            Ok(Reported { changed, found: column(row, 2)? })
+        })
     }
 
     pub(super) async fn list_outcomes(

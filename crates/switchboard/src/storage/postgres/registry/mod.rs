@@ -15,8 +15,9 @@ use uuid::Uuid;
 use super::Postgres;
 use super::value::from_micros;
 use crate::storage::{
-    Beat, Beaten, Bucket, ConnectorQuery, Connectors, Fanned, HistoryKeep, HistoryQuery, Logged,
-    Name, Outcomes, Period, Registry, Reported, Rolled, Shown, Step, Sum, Tidied, When,
+    Beat, Beaten, Bucket, ConnectorQuery, Connectors, Decision, Fanned, HistoryKeep, HistoryQuery,
+    Logged, Name, Outcomes, Period, Permitted, Registry, Reported, Rolled, Shown, Step, Sum,
+    Tidied, When,
 };
 
 /// A time that is told; the server's own clock where there is none.
@@ -61,26 +62,20 @@ impl Registry for Postgres {
         &self,
         name: &Name,
         archived: bool,
-        by: &str,
-        reason: &str,
-    ) -> Result<Option<bool>, StoreError> {
-        self.put_away(name, archived, by, reason).await
+        decision: &Decision,
+    ) -> Permitted<Option<bool>> {
+        self.put_away(name, archived, decision).await
     }
 
-    async fn delete(&self, name: &Name, by: &str, reason: &str) -> Result<bool, StoreError> {
-        self.remove(name, by, reason).await
+    async fn delete(&self, name: &Name, decision: &Decision) -> Permitted<bool> {
+        self.remove(name, decision).await
     }
 
-    async fn recount(
-        &self,
-        name: &Name,
-        by: &str,
-        reason: &str,
-    ) -> Result<Option<i64>, StoreError> {
-        self.count_again(name, by, reason).await
+    async fn recount(&self, name: &Name, decision: &Decision) -> Permitted<Option<i64>> {
+        self.count_again(name, decision).await
     }
 
-    async fn report(&self, outcomes: &Outcomes, when: When) -> Result<Reported, StoreError> {
+    async fn report(&self, outcomes: &Outcomes, when: When) -> Permitted<Reported> {
         self.note_outcomes(outcomes, when).await
     }
 

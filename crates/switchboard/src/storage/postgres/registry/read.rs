@@ -22,11 +22,12 @@ impl Postgres {
         let (after_type, after) =
             query.after.as_ref().map_or(("", ""), |(kind, identity)| (kind, identity));
         let limit = count(query.limit);
-        let parameters: [Parameter<'_>; 4] = [
+        let parameters: [Parameter<'_>; 5] = [
             (&after_type, Type::TEXT),
             (&after, Type::TEXT),
             (&query.archived, Type::BOOL),
             (&limit, Type::INT8),
+            (&query.endpoint_identity, Type::TEXT),
         ];
         let rows = self.data.query(&self.statements.connector_list, &parameters).await?;
         let now = to_micros(column(rows.first().ok_or_else(missing)?, 0)?);

@@ -46,8 +46,7 @@ struct Next<'a> {
 pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, when: When) -> rusqlite::Result<Beaten> {
     let at = told(db, when, now)?;
     let token_id = beat.token_id.as_deref();
-    let ended = token_id.map(|token_id| token::ended(db, token_id, now)).transpose()?;
-    if let Some(ended) = ended.flatten() {
+    if let Some(ended) = token::ended(db, token_id, now)? {
         return Ok(Beaten::TokenEnded(ended));
     }
     let heartbeat = &beat.heartbeat;
@@ -75,7 +74,8 @@ pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, when: When) -> rusqli
     keep_connector(db, &next)?;
     let connector = connector.unwrap_or_default();
     let before = connector.instance_id.filter(|id| *id != heartbeat.instance_id);
-    let stands = before.map(|id| gives_way(db, &next, id)).transpose()?.unwrap_or(true);
+    let gives_way = |id| gives_way(db, &next, id, beat.longest_interval);
+    let stands = before.map(gives_way).transpose()?.unwrap_or(true);
     if stands {
         stand(db, heartbeat)?;
     }
@@ -228,9 +228,15 @@ fn late(db: &Connection, next: &Next<'_>, known: &Known) -> rusqlite::Result<Tak
 }
 
 /// Whether the instance that stands for the connector is to be replaced by another one.
-fn gives_way(db: &Connection, next: &Next<'_>, standing: Uuid) -> rusqlite::Result<bool> {
+fn gives_way(
+    db: &Connection,
+    next: &Next<'_>,
+    standing: Uuid,
+    longest_interval: i64,
+) -> rusqlite::Result<bool> {
     let Some(standing) = instance(db, next.heartbeat, standing)? else { return Ok(true) };
-    let silent = standing.interval.map_or(SILENT, |interval| SILENT.max(5 * interval));
+    let interval = standing.interval.unwrap_or_default().min(longest_interval);
+    let silent = SILENT.max(interval.saturating_mul(5));
     Ok(next.started_at > standing.started_at
         || next.at - standing.last_heartbeat_at >= silent
         || standing.stopped_at.is_some())

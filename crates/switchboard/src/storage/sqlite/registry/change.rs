@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::{execute, first, token};
 use super::progress::progress;
-use crate::storage::Name;
+use crate::storage::{Decision, Name};
 
 /// Everything that is kept of a connector.
 const TABLES: [&str; 7] = [
@@ -48,7 +48,7 @@ pub(super) fn archive(
     db: &Connection,
     name: &Name,
     archived: bool,
-    (by, reason): (&str, &str),
+    Decision { by, reason, .. }: &Decision,
     now: i64,
 ) -> rusqlite::Result<Option<bool>> {
     let key = (&name.connector_type, &name.endpoint_identity);
@@ -69,8 +69,7 @@ pub(super) fn archive(
 pub(super) fn delete(
     db: &Connection,
     name: &Name,
-    by: &str,
-    reason: &str,
+    Decision { by, reason, .. }: &Decision,
     now: i64,
 ) -> rusqlite::Result<bool> {
     let delete = |table: &str| {

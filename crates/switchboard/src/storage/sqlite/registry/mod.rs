@@ -16,8 +16,9 @@ use uuid::Uuid;
 
 use super::{Sqlite, clock};
 use crate::storage::{
-    Beat, Beaten, Bucket, ConnectorQuery, Connectors, Fanned, HistoryKeep, HistoryQuery, Logged,
-    Name, Outcomes, Period, Registry, Reported, Rolled, Shown, Step, Sum, Tidied, When,
+    Beat, Beaten, Bucket, ConnectorQuery, Connectors, Decision, Fanned, HistoryKeep, HistoryQuery,
+    Logged, Name, Outcomes, Period, Permitted, Registry, Reported, Rolled, Shown, Step, Sum,
+    Tidied, When,
 };
 
 /// When something arrives.
@@ -71,31 +72,29 @@ impl Registry for Sqlite {
         &self,
         name: &Name,
         archived: bool,
-        by: &str,
-        reason: &str,
-    ) -> Result<Option<bool>, StoreError> {
-        let (name, by, reason) = (name.clone(), by.to_owned(), reason.to_owned());
-        self.write(move |db, now| change::archive(db, &name, archived, (&by, &reason), now)).await
+        decision: &Decision,
+    ) -> Permitted<Option<bool>> {
+        let (name, why) = (name.clone(), decision.clone());
+        let job = move |db: &_, now| change::archive(db, &name, archived, &why, now);
+        self.write_with(decision.token_id.as_deref(), job).await
     }
 
-    async fn delete(&self, name: &Name, by: &str, reason: &str) -> Result<bool, StoreError> {
-        let (name, by, reason) = (name.clone(), by.to_owned(), reason.to_owned());
-        self.write(move |db, now| change::delete(db, &name, &by, &reason, now)).await
+    async fn delete(&self, name: &Name, decision: &Decision) -> Permitted<bool> {
+        let (name, why) = (name.clone(), decision.clone());
+        let job = move |db: &_, now| change::delete(db, &name, &why, now);
+        self.write_with(decision.token_id.as_deref(), job).await
     }
 
-    async fn recount(
-        &self,
-        name: &Name,
-        by: &str,
-        reason: &str,
-    ) -> Result<Option<i64>, StoreError> {
-        let (name, by, reason) = (name.clone(), by.to_owned(), reason.to_owned());
-        self.write(move |db, now| recount::recount(db, &name, (&by, &reason), now)).await
+    async fn recount(&self, name: &Name, decision: &Decision) -> Permitted<Option<i64>> {
+        let (name, why) = (name.clone(), decision.clone());
+        let job = move |db: &_, now| recount::recount(db, &name, &why, now);
+        self.write_with(decision.token_id.as_deref(), job).await
     }
 
-    async fn report(&self, outcomes: &Outcomes, when: When) -> Result<Reported, StoreError> {
-        let outcomes = outcomes.clone();
-        self.write(move |db, now| outcome::report(db, &outcomes, told(db, when, now)?)).await
+    async fn report(&self, outcomes: &Outcomes, when: When) -> Permitted<Reported> {
+        let (token_id, outcomes) = (outcomes.token_id.as_deref(), outcomes.clone());
+        let job = move |db: &_, now| outcome::report(db, &outcomes, told(db, when, now)?);
+        self.write_with(token_id, job).await
     }
 
     async fn outcomes(&self, request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError> {

@@ -82,12 +82,13 @@ pub(super) fn list(
     let not = if query.archived { "NOT" } else { "" };
     let sql = format!(
         "{CONNECTORS} WHERE (r.connector_type, r.endpoint_identity) > (?2, ?3)
-            AND r.archived_at IS {not} NULL
+            AND r.archived_at IS {not} NULL AND (?5 IS NULL OR r.endpoint_identity = ?5)
         ORDER BY r.connector_type, r.endpoint_identity LIMIT ?4"
     );
     // No name is empty.
     let (of, endpoint) = query.after.as_ref().map_or(("", ""), |(of, it)| (of, it));
-    let connectors = all(db, &sql, (now, of, endpoint, count_of(query.limit)), read)?;
+    let only = &query.endpoint_identity;
+    let connectors = all(db, &sql, (now, of, endpoint, count_of(query.limit), only), read)?;
     Ok(Connectors { now, connectors })
 }
 

@@ -6,7 +6,7 @@ use super::super::{execute, first};
 use super::change::record;
 use super::progress::progress;
 use super::statistics::{Part, count_beats};
-use crate::storage::{Name, Period, Step};
+use crate::storage::{Decision, Name, Period, Step};
 
 /// What was counted of a connector from a day on: ingested, failed, calls and duplicates.
 type Done = (i64, i64, i64, i64);
@@ -25,7 +25,7 @@ fn done(db: &Connection, name: &Name, since: i64) -> rusqlite::Result<Done> {
 pub(super) fn recount(
     db: &Connection,
     name: &Name,
-    (by, reason): (&str, &str),
+    Decision { by, reason, .. }: &Decision,
     now: i64,
 ) -> rusqlite::Result<Option<i64>> {
     let (of, endpoint) = (&name.connector_type, &name.endpoint_identity);

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use event::{Event, Fate, Hold, histories};
 use plain::{Heard, Last, Recount, list};
 
-use super::kit::{commit_one, named as submitted, stored};
+use super::kit::{by_me, commit_one, named as submitted, stored};
 use super::told::{
     DAY, HOUR, MIDNIGHT, SECOND, beat, epoch, history, named, of, saying, shown, take,
 };
@@ -157,7 +157,7 @@ impl World<'_> {
 
     async fn archives(&mut self, name: Name, archived: bool) {
         let changes = self.is_heard(&name).then_some(self.archived.contains(&name) != archived);
-        let changed = self.storage().archive(&name, archived, "me", "so").await.unwrap();
+        let changed = self.storage().archive(&name, archived, &by_me("so")).await.unwrap().unwrap();
         assert_eq!(changed, changes);
         match (changes, archived) {
             (Some(true), true) => self.archived.insert(name),
@@ -167,7 +167,7 @@ impl World<'_> {
     }
 
     async fn deletes(&mut self, name: Name) {
-        let deleted = self.storage().delete(&name, "me", "so").await.unwrap();
+        let deleted = self.storage().delete(&name, &by_me("so")).await.unwrap().unwrap();
         assert_eq!(deleted, self.is_heard(&name));
         if deleted {
             self.archived.remove(&name);
@@ -247,8 +247,9 @@ impl World<'_> {
             endpoint_identity: name.endpoint_identity,
             acked: acks,
             failed: fails,
+            token_id: None,
         };
-        self.storage().report(&outcomes, When::At(self.now)).await.unwrap();
+        self.storage().report(&outcomes, When::At(self.now)).await.unwrap().unwrap();
         if acked {
             self.acked.entry((message, target)).or_insert(Some(false));
         }
@@ -378,7 +379,7 @@ async fn play(place: &Place, events: &[Event], tidies: bool, goes_on: bool) {
     // To count everything again changes nothing.
     for connector in 0..CONNECTORS {
         let name = name_of(connector);
-        let since = place.storage.recount(&name, "me", "so").await.unwrap();
+        let since = place.storage.recount(&name, &by_me("so")).await.unwrap().unwrap();
         assert_eq!(since.is_some(), world.is_heard(&name));
     }
     world.is_right().await;

@@ -82,7 +82,7 @@ impl Worth {
 
     /// Whether another one that started then takes its place.
     fn gives_way(&self, started: i64, at: i64) -> bool {
-        let silent = (15 * MINUTE).max(5 * self.interval.unwrap_or(0));
+        let silent = (15 * MINUTE).max(5 * self.interval.unwrap_or(0).min(5 * MINUTE));
         started > self.started || self.stopped || at - self.heard >= silent
     }
 }

@@ -1,16 +1,20 @@
--- Puts a connector away or takes it back, and notes it: whether it did, and whether there is one.
-WITH done AS (
+-- Puts a connector away or takes it back, as $7 says, and notes it: why the token $6 has ended,
+-- whether it did, and whether there is one.
+WITH token AS MATERIALIZED (
+    SELECT tenure.token_ended($6) AS ended
+), done AS (
     UPDATE tenure.connector_registry
-    SET archived_at = CASE WHEN $3 THEN clock_timestamp() END
-    WHERE connector_type = $1 AND endpoint_identity = $2 AND (archived_at IS NULL) = $3
+    SET archived_at = CASE WHEN $7 THEN clock_timestamp() END
+    WHERE connector_type = $1 AND endpoint_identity = $2 AND (archived_at IS NULL) = $7
+        AND (SELECT ended FROM token) IS NULL
     RETURNING true
 ), noted AS (
     INSERT INTO tenure.token_audit_log
         (token_id, action_type, operator_identity, reason, performed_at, metadata)
-    SELECT $6, CASE WHEN $3 THEN 'connector_archive' ELSE 'connector_unarchive' END,
+    SELECT $3, CASE WHEN $7 THEN 'connector_archive' ELSE 'connector_unarchive' END,
         $4, $5, clock_timestamp(),
         json_build_object('connector_type', $1, 'endpoint_identity', $2)::text
     FROM done
 )
-SELECT EXISTS (SELECT FROM done), EXISTS (
+SELECT (SELECT ended FROM token), EXISTS (SELECT FROM done), EXISTS (
     SELECT FROM tenure.connector_registry WHERE connector_type = $1 AND endpoint_identity = $2)

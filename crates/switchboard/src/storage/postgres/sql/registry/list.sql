@@ -11,6 +11,7 @@ FROM (VALUES (true)) AS one(row)
 LEFT JOIN LATERAL (
     SELECT * FROM tenure.connector_registry x
     WHERE (x.connector_type, x.endpoint_identity) > ($1, $2) AND (x.archived_at IS NOT NULL) = $3
+        AND ($5 IS NULL OR x.endpoint_identity = $5)
     ORDER BY x.connector_type, x.endpoint_identity LIMIT $4
 ) AS r ON true
 LEFT JOIN LATERAL (

@@ -4,8 +4,8 @@
 -- Who receives something shares a lock with all others who do; who moves the bound of what will be
 -- counted has it alone. So nothing is numbered before a bound after it was moved.
 CREATE OR REPLACE FUNCTION tenure.connector_beat(
-    p_at timestamptz, p_token text, p_most_per_token bigint, p_silent bigint, p_type text,
-    p_endpoint text, p_instance uuid, p_version text, p_state text, p_error text,
+    p_at timestamptz, p_token text, p_most_per_token bigint, p_silent bigint, p_longest bigint,
+    p_type text, p_endpoint text, p_instance uuid, p_version text, p_state text, p_error text,
     p_stopping boolean, p_uptime bigint, p_counters bigint[], p_cursor text,
     p_cursor_at timestamptz, p_capabilities text, p_sent timestamptz
 ) RETURNS TABLE (
@@ -39,17 +39,10 @@ BEGIN
     LOOP
         SELECT * INTO v_known FROM tenure.connector_registry r
         WHERE r.connector_type = p_type AND r.endpoint_identity = p_endpoint FOR UPDATE;
-        IF p_token IS NOT NULL THEN
-            SELECT CASE WHEN t.revoked_at IS NOT NULL THEN 'revoked'
-                WHEN t.expires_at <= clock_timestamp() THEN 'expired' END
-            INTO verdict FROM tenure.connector_tokens t WHERE t.token_id = p_token;
-            IF NOT FOUND THEN
-                verdict := 'gone';
-            END IF;
-            IF verdict IS NOT NULL THEN
-                RETURN NEXT;
-                RETURN;
-            END IF;
+        verdict := tenure.token_ended(p_token);
+        IF verdict IS NOT NULL THEN
+            RETURN NEXT;
+            RETURN;
         END IF;
         IF NOT registered THEN
             v_now := coalesce(p_at, tenure.switchboard_now());
@@ -130,7 +123,8 @@ BEGIN
             v_stands := coalesce((
                 SELECT v_started > i.started_at OR i.stopped_at IS NOT NULL
                     OR v_now - i.last_heartbeat_at >= interval '1 microsecond'
-                        * greatest(p_silent, 5 * i.interval_micros)
+                        * greatest(p_silent, 5 * CASE WHEN i.interval_micros > p_longest
+                            THEN p_longest ELSE i.interval_micros END)
                 FROM tenure.connector_instances i
                 WHERE i.connector_type = p_type AND i.endpoint_identity = p_endpoint
                     AND i.instance_id = v_known.instance_id), true);

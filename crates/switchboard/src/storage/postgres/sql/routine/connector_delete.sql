@@ -1,9 +1,9 @@
 
--- Removes a connector and all that is known of it: whether there was one. Nobody counts meanwhile,
--- and its beats wait.
+-- Removes a connector and all that is known of it: why the token has ended, and whether there was
+-- one. Nobody counts meanwhile, and its beats wait.
 CREATE OR REPLACE FUNCTION tenure.connector_delete(
-    p_type text, p_endpoint text, p_path text, p_by text, p_reason text
-) RETURNS boolean
+    p_type text, p_endpoint text, p_path text, p_by text, p_reason text, p_token text
+) RETURNS TABLE (ended text, done boolean)
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -12,10 +12,15 @@ BEGIN
     PERFORM tenure.ingest_isolation();
     SELECT counted_id INTO STRICT v_counted
     FROM tenure.connector_stats_progress WHERE only_row FOR UPDATE;
-    DELETE FROM tenure.connector_registry
-    WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
-    IF NOT FOUND THEN
-        RETURN false;
+    ended := tenure.token_ended(p_token);
+    IF ended IS NULL THEN
+        DELETE FROM tenure.connector_registry
+        WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
+        done := FOUND;
+    END IF;
+    RETURN NEXT;
+    IF done IS NOT TRUE THEN
+        RETURN;
     END IF;
     DELETE FROM tenure.connector_instances
     WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
@@ -36,5 +41,4 @@ BEGIN
         (token_id, action_type, operator_identity, reason, performed_at, metadata)
     VALUES (p_path, 'connector_delete', p_by, p_reason, clock_timestamp(),
         json_build_object('connector_type', p_type, 'endpoint_identity', p_endpoint)::text);
-    RETURN true;
 END $$;

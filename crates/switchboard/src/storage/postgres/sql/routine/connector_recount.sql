@@ -1,9 +1,10 @@
 
--- Counts a connector again, from the first day on of which the history has every beat: which day,
--- or null when there is no such connector. Nobody counts meanwhile.
+-- Counts a connector again, from the first day on of which the history has every beat: why the
+-- token has ended, and which day that is, or null when there is no such connector. Nobody counts
+-- meanwhile.
 CREATE OR REPLACE FUNCTION tenure.connector_recount(
-    p_type text, p_endpoint text, p_path text, p_by text, p_reason text
-) RETURNS timestamptz
+    p_type text, p_endpoint text, p_path text, p_by text, p_reason text, p_token text
+) RETURNS TABLE (ended text, since timestamptz)
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -12,11 +13,16 @@ DECLARE
     v_before bigint[];
     v_after bigint[];
 BEGIN
+    PERFORM tenure.ingest_isolation();
     SELECT * INTO STRICT v_old FROM tenure.connector_stats_progress WHERE only_row FOR UPDATE;
-    PERFORM FROM tenure.connector_registry
-    WHERE connector_type = p_type AND endpoint_identity = p_endpoint FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN NULL;
+    ended := tenure.token_ended(p_token);
+    IF ended IS NULL THEN
+        SELECT v_old.beats_since INTO since FROM tenure.connector_registry
+        WHERE connector_type = p_type AND endpoint_identity = p_endpoint FOR UPDATE;
+    END IF;
+    RETURN NEXT;
+    IF since IS NULL THEN
+        RETURN;
     END IF;
     v_day := (v_old.beats_since AT TIME ZONE 'UTC')::date;
     v_before := tenure.connector_done(p_type, p_endpoint, v_day);
@@ -47,7 +53,6 @@ BEGIN
         (token_id, action_type, operator_identity, reason, performed_at, metadata)
     VALUES (p_path, 'connector_recount', p_by, p_reason, clock_timestamp(),
         json_build_object('connector_type', p_type, 'endpoint_identity', p_endpoint)::text);
-    RETURN v_old.beats_since;
 END $$;
 
 -- What a connector has done from a day on, as it was counted.

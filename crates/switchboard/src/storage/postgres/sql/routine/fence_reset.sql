@@ -1,14 +1,20 @@
 
 -- Forgets what was seen of a duty: at one source, or at all where `p_channel` is null. What was
--- forgotten comes back.
+-- forgotten comes back; if the token has ended, only why.
 CREATE OR REPLACE FUNCTION tenure.fence_reset(
-    p_duty text, p_channel text, p_provider text, p_endpoint text, p_by text, p_reason text
+    p_duty text, p_channel text, p_provider text, p_endpoint text, p_by text, p_reason text,
+    p_token text
 ) RETURNS TABLE (duty text, channel text, provider text, endpoint text, epoch bigint,
-    instance text, updated_at timestamptz)
+    instance text, updated_at timestamptz, ended text)
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM tenure.ingest_isolation();
+    ended := tenure.token_ended(p_token);
+    IF ended IS NOT NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
     PERFORM FROM tenure.inbox_position WHERE only_row FOR UPDATE;
     RETURN QUERY WITH gone AS (
         DELETE FROM tenure.ingest_fence f WHERE f.duty = p_duty AND (p_channel IS NULL OR (
@@ -22,5 +28,5 @@ BEGIN
                 nullif(g.source_endpoint_identity, ''))::text
         FROM gone g
     ) SELECT g.duty, g.source_channel, g.source_provider, g.source_endpoint_identity, g.epoch,
-        g.instance, g.updated_at FROM gone g ORDER BY g.source;
+        g.instance, g.updated_at, NULL FROM gone g ORDER BY g.source;
 END $$;

@@ -1,10 +1,10 @@
 
--- Notes to whom a message went: of how many targets something new was told, and whether the message
--- is there. Reports of one message come one after another.
+-- Notes to whom a message went: why the token has ended, of how many targets something new was
+-- told, and whether the message is there. Reports of one message come one after another.
 CREATE OR REPLACE FUNCTION tenure.outcome_report(
     p_at timestamptz, p_request uuid, p_type text, p_endpoint text, p_acked text[],
-    p_failed text[]
-) RETURNS TABLE (changed bigint, found boolean)
+    p_failed text[], p_token text
+) RETURNS TABLE (ended text, changed bigint, found boolean)
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -17,10 +17,15 @@ BEGIN
     PERFORM tenure.ingest_isolation();
     -- As in connector_beat: nothing is numbered before the bound of what is counted.
     PERFORM pg_advisory_xact_lock_shared(hashtextextended('tenure.connector_stats_progress', 0));
+    ended := tenure.token_ended(p_token);
+    IF ended IS NOT NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
     SELECT m.position, m.lifecycle_state INTO v_position, v_state
     FROM tenure.message_inbox m WHERE m.request_id = p_request FOR NO KEY UPDATE;
     IF v_position IS NULL THEN
-        RETURN QUERY SELECT 0::bigint, false;
+        RETURN QUERY SELECT NULL, 0::bigint, false;
         RETURN;
     END IF;
     v_now := coalesce(p_at, tenure.switchboard_now());
@@ -54,5 +59,5 @@ BEGIN
     IF v_changed > 0 AND v_became <> v_state THEN
         UPDATE tenure.message_inbox SET lifecycle_state = v_became WHERE position = v_position;
     END IF;
-    RETURN QUERY SELECT v_changed, true;
+    RETURN QUERY SELECT NULL, v_changed, true;
 END $$;
