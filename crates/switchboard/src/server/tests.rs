@@ -233,6 +233,26 @@ async fn one_address_cannot_take_all_connections() {
     timeout(Duration::from_secs(60), patience).await.unwrap();
 }
 
+/// All connections behind a proxy come from its address.
+#[tokio::test]
+async fn a_trusted_proxy_has_no_share() {
+    let limits = Settings {
+        max_connections_per_address: Some(1),
+        limiter: Limiter { trusted_proxies: 1, ..Limiter::default() },
+        ..Settings::default()
+    };
+    let server = Server::start(limits).await;
+    let mut taken = Vec::new();
+    for number in ["1", "2", "3"] {
+        let mut client = server.connect().await;
+        client.send(&post(INGEST, "", &envelope(number))).await;
+        assert_eq!(client.answer().await.unwrap().status, 202);
+        taken.push(client);
+    }
+    let crowded = |notice: &Notice| matches!(notice, Notice::AddressFull { .. });
+    assert!(!server.notices.lock().unwrap().iter().any(crowded));
+}
+
 /// Behind a balancer that does not say so, all may come from one address.
 #[test]
 fn most_connections_may_be_of_one_address() {

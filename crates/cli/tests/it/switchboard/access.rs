@@ -87,52 +87,74 @@ fn a_token_opens_what_its_role_and_scope_say(place: &Place) {
     );
 }
 
+/// A heartbeat, a dead letter and an event of a source; what the event got.
+fn sends_all(server: &Server, token: &str, provider: &str, endpoint: &str) -> Value {
+    let bearer = format!("Bearer {token}");
+    let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
+    let mut beat = heartbeat(endpoint, 1, 5, 1);
+    if provider == "bots" {
+        beat["connector"]["connector_type"] = json!(provider);
+    }
+    server.post_with(HEARTBEAT, beat.to_string().as_bytes(), &headers).is(200);
+    let mut event = envelope("1");
+    event["source"]["provider"] = json!(provider);
+    event["source"]["endpoint_identity"] = json!(endpoint);
+    let letter = json!({
+        "source": event["source"],
+        "external_event_id": "dead", "error_class": "timeout", "reason": "test", "attempts": 1,
+        "envelope": {}
+    });
+    server.post_with(LETTERS, letter.to_string().as_bytes(), &headers).is(202);
+    server.post_with(INGEST, event.to_string().as_bytes(), &headers).is(202)
+}
+
 fn a_read_token_with_an_endpoint_reads_that_one(place: &Place) {
     let other = ["--channel", "telegram", "--provider", "telegram", "--endpoint", "other_bot"];
     let (mine, _) = place.token(&[&SCOPE[..], &["--role", "read"]].concat());
     let (both, _) = place.token(&[&SCOPE[..], &["--role", "ingest", "--role", "read"]].concat());
     let (theirs, _) = place.token(&[&other[..], &["--role", "ingest", "--role", "read"]].concat());
     let (all, _) = place.token(&["--role", "read"]);
+    // The same endpoint, and another source.
+    place.tenure(&["channel", "add", "telegram", "--provider", "bots"]).ok();
+    let alike = ["--channel", "telegram", "--provider", "bots", "--endpoint", "test_bot"];
+    let (alike, _) = place.token(&[&alike[..], &["--role", "ingest"]].concat());
     let server = place.serve(&[]);
-    let first = submit(&server, &both, "test_bot").is(202);
-    let second = submit(&server, &theirs, "other_bot").is(202);
-    for (token, endpoint) in [(&both, "test_bot"), (&theirs, "other_bot")] {
-        let bearer = format!("Bearer {token}");
-        let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
-        let beat = heartbeat(endpoint, 1, 5, 1).to_string();
-        server.post_with(HEARTBEAT, beat.as_bytes(), &headers).is(200);
-        let letter = json!({
-            "source": envelope("dead")["source"], "external_event_id": "dead",
-            "error_class": "timeout", "reason": "test", "attempts": 1, "envelope": {}
-        });
-        let letter = letter.to_string().replace("test_bot", endpoint);
-        server.post_with(LETTERS, letter.as_bytes(), &headers).is(202);
-    }
+    let first = sends_all(&server, &both, "telegram", "test_bot");
+    let second = sends_all(&server, &theirs, "telegram", "other_bot");
+    let third = sends_all(&server, &alike, "bots", "test_bot");
     let ids = |value: &Value, name: &str| -> Vec<Value> {
         value["data"].as_array().unwrap().iter().map(|it| it[name].clone()).collect()
     };
-    assert_eq!(ids(&with(&server, &all, INBOX).is(200), "request_id").len(), 2);
+    assert_eq!(ids(&with(&server, &all, INBOX).is(200), "request_id").len(), 3);
     let letters = with(&server, &all, LETTERS).is(200);
     let foreign = letters["data"].as_array().unwrap().iter();
-    let foreign = foreign.filter(|it| it.to_string().contains("other_bot")).map(|it| &it["id"]);
+    let is_foreign =
+        |it: &&Value| ["other_bot", "bots"].iter().any(|of| it.to_string().contains(of));
+    let foreign = foreign.filter(is_foreign).map(|it| &it["id"]);
     let foreign: Vec<String> = foreign.map(|id| id.as_str().unwrap().to_owned()).collect();
-    assert_eq!(foreign.len(), 1, "{letters}");
+    assert_eq!(foreign.len(), 2, "{letters}");
     for token in [&mine, &both] {
         let read = |path: &str| with(&server, token, path);
         assert_eq!(ids(&read(INBOX).is(200), "request_id"), [first["request_id"].clone()]);
         read(&format!("{INBOX}?endpoint=other_bot")).refused(403, "forbidden");
         let message = |of: &Value| format!("{INBOX}/{}", of["request_id"].as_str().unwrap());
         read(&message(&first)).is(200);
-        read(&message(&second)).refused(404, "not_found");
+        for foreign in [&second, &third] {
+            read(&message(foreign)).refused(404, "not_found");
+        }
         assert_eq!(ids(&read(LETTERS).is(200), "endpoint_identity").len(), 1);
         read(&format!("{LETTERS}?endpoint=other_bot")).refused(403, "forbidden");
-        read(&format!("{LETTERS}/{}", foreign[0])).refused(404, "not_found");
+        for id in &foreign {
+            read(&format!("{LETTERS}/{id}")).refused(404, "not_found");
+        }
         let connectors = read(CONNECTORS).is(200);
         assert_eq!(ids(&connectors, "endpoint_identity"), [json!("test_bot")]);
         read(&format!("{CONNECTORS}/telegram_bot/test_bot")).is(200);
-        for what in ["", "/stats", "/heartbeats"] {
-            let path = format!("{CONNECTORS}/telegram_bot/other_bot{what}");
-            assert_eq!(read(&path).status, 404, "{path}");
+        for name in ["telegram_bot/other_bot", "bots/test_bot"] {
+            for what in ["", "/stats", "/heartbeats"] {
+                let path = format!("{CONNECTORS}/{name}{what}");
+                assert_eq!(read(&path).status, 404, "{path}");
+            }
         }
         assert_eq!(read(&format!("{CONNECTORS}/summary")).status, 403);
         let call = json!({
@@ -332,8 +354,8 @@ fn proxies_are_believed_as_far_as_they_are_trusted(place: &Place) {
 
 fn without_tokens_it_is_open_to_this_machine_alone(place: &Place) {
     let server = place.serve(&[]);
+    place.tenure.said(&server.running, "open");
     let said = place.said(&server);
-    assert!(said.contains("open"), "{said}");
     assert_eq!(said.contains(": this host only; "), place.url.starts_with("sqlite:"), "{said}");
     server.get(INBOX).is(200);
     let health = server.get("/api/switchboard/ingest/health").is(200);

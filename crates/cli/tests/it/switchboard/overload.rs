@@ -127,6 +127,7 @@ fn a_full_store_is_told(place: &Place, fill: impl FnOnce(), free: impl FnOnce())
     assert_eq!((&ready["status"], &ready["code"]), (&"store_full".into(), &"ST008".into()));
     assert_eq!(server.get("/health").status, 200);
     server.ingest(&large).refused(503, "store_full");
+    place.tenure.said(&server.running, "nothing can be stored: ST008");
     let said = place.said(&server);
     assert_eq!(said.matches("nothing can be stored: ST008").count(), 1, "{said}");
     free();
