@@ -8,7 +8,7 @@ use tenure_store::{IfAbsent, StoreUrl};
 
 use crate::failure::Failure;
 use crate::ls::{millis, or_nothing};
-use crate::output::{document, to_stderr};
+use crate::output::{DRY_RUN, document, to_stderr};
 use crate::table::{Align, Column, lay_out};
 
 /// What became of a duty, or would.
@@ -40,7 +40,7 @@ pub(crate) async fn run(
         false => lay_out(&COLUMNS, &outcomes.iter().map(Outcome::row).collect::<Vec<_>>()),
     };
     if dry_run && !json {
-        to_stderr("a dry run: nothing was changed");
+        to_stderr(DRY_RUN);
     }
     let held: Vec<String> = outcomes.iter().filter_map(Outcome::complaint).collect();
     if held.is_empty() {

@@ -2,6 +2,9 @@
 
 use std::io::{self, ErrorKind, Write};
 
+/// Said where a command has only told what it would do.
+pub(crate) const DRY_RUN: &str = "a dry run: nothing was changed";
+
 /// Writes to standard output. A reader that has seen enough (`tenure ls | head`) is no error.
 pub(crate) fn to_stdout(text: &str) -> io::Result<()> {
     bytes_to_stdout(text.as_bytes())

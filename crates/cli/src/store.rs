@@ -9,7 +9,7 @@ use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 
 use crate::failure::Failure;
-use crate::output::{document, shown, to_stderr};
+use crate::output::{DRY_RUN, document, shown, to_stderr};
 use crate::switchboard::adopt_inbox;
 
 #[derive(Subcommand)]
@@ -122,7 +122,7 @@ async fn adopt(
         Consent::Missing => Err(Failure::Unconfirmed { shown: found }),
         _ => {
             if !json {
-                to_stderr("a dry run: nothing was changed");
+                to_stderr(DRY_RUN);
             }
             Ok(found)
         }

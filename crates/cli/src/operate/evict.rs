@@ -8,7 +8,7 @@ use super::sight::Sight;
 use super::{conflict, duties, some_of};
 use crate::failure::Failure;
 use crate::ls::millis;
-use crate::output::{document, to_stderr};
+use crate::output::{DRY_RUN, document, to_stderr};
 use crate::why::Trail;
 
 #[derive(clap::Args)]
@@ -70,7 +70,7 @@ pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<Str
         return Ok(document(&task.value(&sight, already)));
     }
     if *dry_run {
-        to_stderr("a dry run: nothing was changed");
+        to_stderr(DRY_RUN);
     }
     if !sight.has_successor(&sight.group, instance) {
         to_stderr("no other member takes duties: they stay free until one comes");

@@ -15,7 +15,7 @@ use super::lines::{self, Line};
 use super::{conflict, not_there};
 use crate::failure::Failure;
 use crate::group::{self, Read, Taker, only, takers};
-use crate::output::to_stderr;
+use crate::output::{DRY_RUN, to_stderr};
 use crate::why::Trail;
 use crate::written::{self, Time};
 
@@ -140,7 +140,7 @@ impl Edited {
             to_stderr(&format!("of instances that have ended, dropped: {}", self.pruned.len()));
         }
         if dry_run {
-            to_stderr("a dry run: nothing was changed");
+            to_stderr(DRY_RUN);
         }
     }
 

@@ -8,7 +8,7 @@ use tenure_wire::ingest::{Channel, MAX_NAME_BYTES, is_name};
 
 use super::operator;
 use crate::failure::Failure;
-use crate::output::{document, to_stderr};
+use crate::output::{DRY_RUN, document, to_stderr};
 use crate::table::{Align, Column, lay_out};
 
 /// The most channels, and the most providers of one: every replica has the whole list in memory.
@@ -30,6 +30,9 @@ pub(crate) enum Command {
         /// Channel whose name stands in the dedupe keys: what came by either is the same event
         #[arg(long, value_name = "CHANNEL", value_parser = plain)]
         alias: Option<String>,
+        /// Say what would happen and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Remove a channel, or a provider of it: its events are refused, those that are stored stay
     Rm {
@@ -39,6 +42,9 @@ pub(crate) enum Command {
         /// Remove only this provider
         #[arg(long, value_name = "NAME", value_parser = plain)]
         provider: Option<String>,
+        /// Say what would happen and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
@@ -57,24 +63,26 @@ pub(super) async fn run(
 ) -> Result<String, Failure> {
     let known = storage.channels().await?;
     let find = |name: &str| known.iter().find(|channel| channel.name == name);
-    let (was, becomes) = match command {
+    let (was, becomes, dry_run) = match command {
         Command::Ls => return Ok(list(&known, json)),
-        Command::Add { channel, providers, alias } => {
+        Command::Add { channel, providers, alias, dry_run } => {
             let was = find(&channel);
-            (was, Some(added(&known, was, Channel { name: channel, providers, alias })?))
+            let becomes = added(&known, was, Channel { name: channel, providers, alias })?;
+            (was, Some(becomes), dry_run)
         }
-        Command::Rm { channel, provider } => {
+        Command::Rm { channel, provider, dry_run } => {
             let was = find(&channel).ok_or_else(|| not_there(&channel))?;
-            (Some(was), removed(was, provider.as_deref())?)
+            (Some(was), removed(was, provider.as_deref())?, dry_run)
         }
     };
-    if was != becomes.as_ref()
+    if !dry_run
+        && was != becomes.as_ref()
         && !storage.replace_channel(was, becomes.as_ref(), &operator()).await?
     {
         let detail = "somebody else has changed the channel meanwhile: look at it, and try again";
         return Err(conflict(detail.to_owned()));
     }
-    Ok(told(was, becomes.as_ref(), json))
+    Ok(told(was, becomes.as_ref(), dry_run, json))
 }
 
 /// The channel with what is added to it.
@@ -152,13 +160,18 @@ fn value(Channel { name, providers, alias }: &Channel) -> Value {
     json!({ "channel": name, "providers": providers, "alias": alias })
 }
 
-fn told(was: Option<&Channel>, becomes: Option<&Channel>, json: bool) -> String {
+fn told(was: Option<&Channel>, becomes: Option<&Channel>, dry_run: bool, json: bool) -> String {
     if json {
-        return document(&json!({ "was": was.map(value), "is": becomes.map(value) }));
+        let (was, is) = (was.map(value), becomes.map(value));
+        return document(&json!({ "dry_run": dry_run, "was": was, "is": is }));
+    }
+    if dry_run {
+        to_stderr(DRY_RUN);
     }
     if let Some(becomes) = becomes {
         return list(std::slice::from_ref(becomes), false);
     }
     to_stderr("replicas that run refuse its events within 5 seconds");
-    format!("channel {} is removed\n", was.map_or("", |was| was.name.as_str()))
+    let did = if dry_run { "would be removed" } else { "is removed" };
+    format!("channel {} {did}\n", was.map_or("", |was| was.name.as_str()))
 }

@@ -20,12 +20,10 @@ use super::{
 use crate::args::duration;
 use crate::failure::Failure;
 use crate::member::within;
-use crate::output::{self, document, to_stderr};
+use crate::output::{self, DRY_RUN, document, to_stderr};
 
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
-const DRY_RUN: &str = "a dry run: nothing was changed";
-
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Whom it is for: a connector gets one of live, development one of dev

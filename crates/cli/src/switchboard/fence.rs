@@ -8,7 +8,7 @@ use tenure_switchboard::storage::{KnownFence, Scope, Standing, Storage};
 use super::{at, decision, not_there, scope_shown, scope_value, words};
 use crate::args::name;
 use crate::failure::Failure;
-use crate::output::{document, shown, to_stderr};
+use crate::output::{DRY_RUN, document, shown, to_stderr};
 use crate::table::{Align, Column, lay_out};
 
 /// How many are read at a time.
@@ -147,7 +147,7 @@ fn reset(duty: &str, was: &[KnownFence], dry_run: bool, json: bool) -> String {
         return document(&json!({ "dry_run": dry_run, "duty": duty, "was": was }));
     }
     if dry_run {
-        to_stderr("a dry run: nothing was changed");
+        to_stderr(DRY_RUN);
     }
     let did = if dry_run { "would be forgotten" } else { "is forgotten" };
     let line = |KnownFence { source, newest }: &KnownFence| {

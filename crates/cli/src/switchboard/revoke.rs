@@ -7,7 +7,7 @@ use tenure_switchboard::storage::{Storage, Token};
 use super::token::State;
 use super::{DAY, ago, at, at_or_null, find, not_there, now, operator, token_id, words};
 use crate::failure::Failure;
-use crate::output::{document, to_stderr};
+use crate::output::{DRY_RUN, document, to_stderr};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -74,7 +74,7 @@ pub(super) async fn run(storage: &dyn Storage, task: &Task, json: bool) -> Resul
         })));
     }
     if task.dry_run {
-        to_stderr("a dry run: nothing was changed");
+        to_stderr(DRY_RUN);
     }
     let did = match (changed, task.dry_run) {
         (false, _) => "had ended before",

@@ -15,7 +15,7 @@ use super::state::State;
 use super::{duties, refused};
 use crate::args::path;
 use crate::failure::Failure;
-use crate::output::{document, to_stderr};
+use crate::output::{DRY_RUN, document, to_stderr};
 use crate::written::{self, Time};
 
 #[derive(clap::Args)]
@@ -85,7 +85,7 @@ pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
         to_stderr(&format!("note: {JOIN_NOTE}; until then duties move as they do without it"));
     }
     if task.dry_run {
-        to_stderr("a dry run: nothing was changed");
+        to_stderr(DRY_RUN);
     }
     let lines: String = changes.lines().iter().map(|line| format!("  {line}\n")).collect();
     let word = match (changed, task.dry_run) {

@@ -8,9 +8,7 @@ use tenure_switchboard::view;
 use super::super::{decision, operator, words};
 use super::{NameArgs, named, not_there};
 use crate::failure::Failure;
-use crate::output::{document, to_stderr};
-
-const DRY_RUN: &str = "a dry run: nothing was changed";
+use crate::output::{DRY_RUN, document, to_stderr};
 
 #[derive(clap::Args)]
 pub(crate) struct ArchiveArgs {

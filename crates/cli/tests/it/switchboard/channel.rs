@@ -56,6 +56,9 @@ fn a_channel_is_known_at_once_and_forgotten_soon(place: &Place) {
     let listed = place.tenure(&["channel", "ls"]).ok();
     assert!(listed.lines().any(|line| line.starts_with("telegram_bot  telegram")), "{listed}");
 
+    let dry = place.tenure(&["channel", "rm", "telegram_bot", "--dry-run", "--json"]).json();
+    assert_eq!((&dry["dry_run"], &dry["is"]), (&json!(true), &json!(null)), "{dry}");
+    assert_eq!(place.tenure(&["channel", "ls"]).ok(), listed);
     place.tenure(&["channel", "rm", "telegram_bot"]).ok();
     for server in &replicas {
         let is_refused = || server.ingest(&of("telegram_bot", "9")).status == 422;
