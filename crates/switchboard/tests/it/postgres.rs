@@ -137,8 +137,7 @@ async fn a_stale_holder_is_fenced_under_any_default_isolation() {
         let (url, schema) = place.schema();
         let strict = format!("{url}?options=-c%20default_transaction_isolation%3D{level}");
         let stale = postgres::open(&strict, schema, IfAbsent::Refuse).await.unwrap();
-        let (client, watcher) = (client(url).await, client(url).await);
-        client.batch_execute(&format!("SET search_path TO {schema}")).await.unwrap();
+        let (client, watcher) = (session(&place).await, client(url).await);
         let turn = "BEGIN; SELECT FROM inbox_position FOR UPDATE";
         client.batch_execute(turn).await.unwrap();
         let late =
@@ -157,6 +156,14 @@ async fn a_stale_holder_is_fenced_under_any_default_isolation() {
 async fn client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
+    client
+}
+
+/// A session of its own, in the place's schema.
+async fn session(place: &Place) -> Client {
+    let (url, schema) = place.schema();
+    let client = client(url).await;
+    client.batch_execute(&format!("SET search_path TO {schema}")).await.unwrap();
     client
 }
 

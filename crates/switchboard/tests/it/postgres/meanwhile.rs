@@ -6,26 +6,17 @@ use tenure_switchboard::storage::{
     Beaten, Decision, Ended, Outcomes, Resolve, Settled, Storage, When,
 };
 use tokio::task::JoinHandle;
-use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::LIMIT;
+use super::{LIMIT, session};
 use crate::place::Place;
 use crate::storage::kit::{by_me, commit_one, letter, make_token, named, stored, with_token};
 use crate::storage::outcome::{message, told_of};
 use crate::storage::told::{MIDNIGHT, MINUTE, beat, bot, hear};
 
-async fn client(place: &Place) -> Client {
-    let (url, schema) = place.schema();
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.batch_execute(&format!("SET search_path TO {schema}")).await.unwrap();
-    client
-}
-
 /// Waits until a routine of this place waits for a lock, or is through.
 async fn stands_still<T>(place: &Place, routine: &str, running: &JoinHandle<T>) {
-    let client = client(place).await;
+    let client = session(place).await;
     let waiting = format!(
         "SELECT FROM pg_stat_activity
         WHERE wait_event_type = 'Lock' AND query LIKE '%{}.{routine}%'",
@@ -47,7 +38,7 @@ async fn revoke_meanwhile<T: Send + 'static>(
     routine: &str,
     storing: impl Future<Output = T> + Send + 'static,
 ) -> (bool, T) {
-    let other = client(place).await;
+    let other = session(place).await;
     other.batch_execute(&format!("BEGIN; {lock}")).await.unwrap();
     let storing = tokio::spawn(storing);
     stands_still(place, routine, &storing).await;
@@ -139,7 +130,7 @@ async fn nothing_is_decided_after_a_revocation_was_answered() {
 async fn retention_forgets_nothing_that_is_seen_again() {
     let Some(place) = Place::postgres().await else { return };
     commit_one(&place.storage, named(&["a"])).await;
-    let other = client(&place).await;
+    let other = session(&place).await;
     other.batch_execute("BEGIN; DELETE FROM ingest_dedupe").await.unwrap();
     let storage = place.storage.clone();
     let copy = tokio::spawn(async move { commit_one(&storage, named(&["a"])).await });

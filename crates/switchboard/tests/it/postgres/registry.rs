@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
+use super::session;
 use crate::place::Place;
 use crate::storage::kit::{by_me, inbox, make_token};
 use crate::storage::outcome::{message, told_of};
@@ -20,15 +21,6 @@ use crate::storage::told::{
     DAY, HOUR, MIDNIGHT, MINUTE, SECOND, beat, bot, connector, count, counters, epoch, hear,
     history, measures, named, of, saying, series, shown, take,
 };
-
-/// A session of its own, in the place's schema.
-async fn session(place: &Place) -> Client {
-    let (url, schema) = place.schema();
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.batch_execute(&format!("SET search_path TO {schema}")).await.unwrap();
-    client
-}
 
 /// Waits until somebody waits for this session, or does not have to.
 async fn until_behind(place: &Place, locked: &Client, is_over: impl Fn() -> bool) {
