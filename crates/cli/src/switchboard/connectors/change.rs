@@ -11,45 +11,52 @@ use crate::failure::Failure;
 use crate::output::{DRY_RUN, document, to_stderr};
 
 #[derive(clap::Args)]
-pub(crate) struct ArchiveArgs {
+pub(crate) struct ChangeArgs {
     #[command(flatten)]
     name: NameArgs,
     /// Why, for the audit trail
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Take it back among the others
-    #[arg(long)]
-    undo: bool,
     /// Say what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
 }
 
+#[derive(clap::Args)]
+pub(crate) struct ArchiveArgs {
+    #[command(flatten)]
+    pub(super) change: ChangeArgs,
+    /// Take it back among the others
+    #[arg(long)]
+    pub(super) undo: bool,
+}
+
+/// What is to be changed, and why.
 #[derive(Debug)]
-pub(crate) struct Archive {
+pub(crate) struct Change {
     name: Name,
     reason: String,
-    archived: bool,
     dry_run: bool,
 }
 
-impl Archive {
-    pub(super) fn new(args: &ArchiveArgs) -> Result<Self, Failure> {
-        Ok(Self {
-            name: args.name.read()?,
-            reason: words("--reason", &args.reason)?,
-            archived: !args.undo,
-            dry_run: args.dry_run,
-        })
+impl Change {
+    pub(super) fn new(args: &ChangeArgs) -> Result<Self, Failure> {
+        let reason = words("--reason", &args.reason)?;
+        Ok(Self { name: args.name.read()?, reason, dry_run: args.dry_run })
     }
 
-    pub(super) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
-        let Self { name, reason, archived, dry_run } = self;
+    pub(super) async fn archive(
+        &self,
+        archived: bool,
+        storage: &dyn Storage,
+        json: bool,
+    ) -> Result<String, Failure> {
+        let Self { name, reason, dry_run } = self;
         let found = find(storage, name).await?;
         let changed = match dry_run {
-            true => found.connector.archived_at.is_some() != *archived,
+            true => found.connector.archived_at.is_some() != archived,
             false => {
-                let changed = storage.archive(name, *archived, &decision(reason)).await?;
+                let changed = storage.archive(name, archived, &decision(reason)).await?;
                 changed.unwrap_or_default().ok_or_else(|| not_there(name))?
             }
         };
@@ -65,7 +72,7 @@ impl Archive {
         if *dry_run {
             to_stderr(DRY_RUN);
         }
-        if changed && *archived && lives(&found) {
+        if changed && archived && lives(&found) {
             to_stderr("it lives: its next heartbeat brings it back");
         }
         let did = match (changed, archived, dry_run) {
@@ -78,34 +85,12 @@ impl Archive {
         };
         Ok(format!("{} {did}\n", named(name)))
     }
-}
 
-#[derive(clap::Args)]
-pub(crate) struct DeleteArgs {
-    #[command(flatten)]
-    name: NameArgs,
-    /// Why, for the audit trail
-    #[arg(long, value_name = "TEXT")]
-    reason: String,
-    /// Say what would happen and change nothing
-    #[arg(long)]
-    dry_run: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct Delete {
-    name: Name,
-    reason: String,
-    dry_run: bool,
-}
-
-impl Delete {
-    pub(super) fn new(args: &DeleteArgs) -> Result<Self, Failure> {
-        let reason = words("--reason", &args.reason)?;
-        Ok(Self { name: args.name.read()?, reason, dry_run: args.dry_run })
-    }
-
-    pub(super) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
+    pub(super) async fn delete(
+        &self,
+        storage: &dyn Storage,
+        json: bool,
+    ) -> Result<String, Failure> {
         let Self { name, reason, dry_run } = self;
         let found = find(storage, name).await?;
         if !*dry_run && !storage.delete(name, &decision(reason)).await?.unwrap_or_default() {
@@ -128,34 +113,12 @@ impl Delete {
         let did = if *dry_run { "would be deleted" } else { "is deleted" };
         Ok(format!("{} {did}, with its history and its statistics\n", named(name)))
     }
-}
 
-#[derive(clap::Args)]
-pub(crate) struct RecountArgs {
-    #[command(flatten)]
-    name: NameArgs,
-    /// Why, for the audit trail
-    #[arg(long, value_name = "TEXT")]
-    reason: String,
-    /// Say what would happen and change nothing
-    #[arg(long)]
-    dry_run: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct Recount {
-    name: Name,
-    reason: String,
-    dry_run: bool,
-}
-
-impl Recount {
-    pub(super) fn new(args: &RecountArgs) -> Result<Self, Failure> {
-        let reason = words("--reason", &args.reason)?;
-        Ok(Self { name: args.name.read()?, reason, dry_run: args.dry_run })
-    }
-
-    pub(super) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
+    pub(super) async fn recount(
+        &self,
+        storage: &dyn Storage,
+        json: bool,
+    ) -> Result<String, Failure> {
         let Self { name, reason, dry_run } = self;
         let since = match dry_run {
             true => find(storage, name).await.map(|_| None)?,

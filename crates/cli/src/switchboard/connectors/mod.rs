@@ -45,9 +45,9 @@ pub(crate) enum Command {
     /// Put a connector away that is gone for good; its next beat would bring it back
     Archive(change::ArchiveArgs),
     /// Remove a connector with its history and its statistics
-    Delete(change::DeleteArgs),
+    Delete(change::ChangeArgs),
     /// Count a connector again from its history
-    Recount(change::RecountArgs),
+    Recount(change::ChangeArgs),
     /// Make a connector known that has not been heard yet: it is listed as unknown
     Add {
         #[command(flatten)]
@@ -86,9 +86,9 @@ pub(crate) struct Judge {
 pub(crate) enum Task {
     Ls { archived: bool, policy: Policy },
     Show { name: Name, policy: Policy },
-    Archive(change::Archive),
-    Delete(change::Delete),
-    Recount(change::Recount),
+    Archive { change: change::Change, archived: bool },
+    Delete(change::Change),
+    Recount(change::Change),
     Add { name: Name },
 }
 
@@ -101,9 +101,12 @@ impl Task {
             Command::Show { name, judge } => {
                 Self::Show { name: name.read()?, policy: judge.liveness }
             }
-            Command::Archive(args) => Self::Archive(change::Archive::new(args)?),
-            Command::Delete(args) => Self::Delete(change::Delete::new(args)?),
-            Command::Recount(args) => Self::Recount(change::Recount::new(args)?),
+            Command::Archive(args) => {
+                let change = change::Change::new(&args.change)?;
+                Self::Archive { change, archived: !args.undo }
+            }
+            Command::Delete(args) => Self::Delete(change::Change::new(args)?),
+            Command::Recount(args) => Self::Recount(change::Change::new(args)?),
             Command::Add { name } => Self::Add { name: name.read()? },
         })
     }
@@ -113,9 +116,9 @@ pub(super) async fn run(storage: &dyn Storage, task: Task, json: bool) -> Result
     match task {
         Task::Ls { archived, policy } => list(storage, archived, policy, json).await,
         Task::Show { name, policy } => show::run(storage, &name, policy, json).await,
-        Task::Archive(task) => task.run(storage, json).await,
-        Task::Delete(task) => task.run(storage, json).await,
-        Task::Recount(task) => task.run(storage, json).await,
+        Task::Archive { change, archived } => change.archive(archived, storage, json).await,
+        Task::Delete(change) => change.delete(storage, json).await,
+        Task::Recount(change) => change.recount(storage, json).await,
         Task::Add { name } => change::add(storage, &name, json).await,
     }
 }
