@@ -21,15 +21,12 @@ const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
 const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
     Migration { number: 2, name: "upkeep", sql: include_str!("migrations/0002_upkeep.sql") },
+    // Functions alone, which are those of the newest migration.
+    Migration { number: 3, name: "guard", sql: "" },
+    Migration { number: 4, name: "isolation", sql: "" },
     Migration {
-        number: 3,
-        name: "guard",
-        // Functions alone, which are those of the newest migration.
-        sql: "",
-    },
-    Migration {
-        number: 4,
-        name: "isolation",
+        number: 5,
+        name: "notices",
         sql: concat!(
             include_str!("sql/routine/isolation.sql"),
             include_str!("sql/routine/session_open.sql"),

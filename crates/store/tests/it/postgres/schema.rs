@@ -26,7 +26,7 @@ async fn ten_start_at_once_on_an_empty_database() {
     }
     let count = place.sql("SELECT count(*) FROM tenure.migration");
     let row = place.client().await.query_one(&count, &[]).await.unwrap();
-    assert_eq!(row.get::<_, i64>(0), 4);
+    assert_eq!(row.get::<_, i64>(0), 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]

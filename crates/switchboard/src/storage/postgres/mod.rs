@@ -68,8 +68,13 @@ const HISTORY: History = History {
         Migration {
             number: 7,
             name: "channels",
+            sql: include_str!("migrations/0007_channels.sql"),
+        },
+        Migration {
+            number: 8,
+            name: "tokens",
             sql: concat!(
-                include_str!("migrations/0007_channels.sql"),
+                include_str!("migrations/0008_tokens.sql"),
                 include_str!("sql/routine/isolation.sql"),
                 include_str!("sql/routine/switchboard_clock.sql"),
                 include_str!("sql/routine/token_ended.sql"),
