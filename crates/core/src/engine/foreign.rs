@@ -30,12 +30,12 @@ pub(super) struct Guests {
 struct Guest {
     since: LocalInstant,
     holds: usize,
-    /// It left an offer to others.
+    /// It left an offer to others, and has taken none since.
     rest: Option<Rest>,
 }
 
 impl Guests {
-    /// Sees who is there. A guest that holds more than before takes duties.
+    /// Sees who is there, and how much it holds.
     fn meet(&mut self, charges: &[Charge], table: &Table, now: LocalInstant) {
         let mut before = std::mem::take(&mut self.known);
         for (seat, _) in (0..).zip(&table.all.theirs).filter(|(_, theirs)| **theirs) {
@@ -43,8 +43,7 @@ impl Guests {
             let holds = charges.iter().filter(|charge| charge.holder == Some(seat)).count();
             let first = Guest { since: now, holds, rest: None };
             let guest = before.remove(instance).unwrap_or(first);
-            let rest = guest.rest.filter(|_| holds <= guest.holds);
-            self.known.insert(instance.clone(), Guest { holds, rest, ..guest });
+            self.known.insert(instance.clone(), Guest { holds, ..guest });
         }
         // Not what was paused or is gone: nobody takes that.
         let Self { known, offered, spurned } = self;
@@ -58,9 +57,17 @@ impl Guests {
 
     /// Somebody holds what was offered. Another duty may be tried before the same one again.
     fn settle(&mut self, duty: &DutyId, holder: &InstanceId, first: Duration, now: LocalInstant) {
-        let Some(to) = self.offered.remove(duty).filter(|to| to != holder) else { return };
+        let Some(to) = self.offered.remove(duty) else { return };
         let Some(guest) = self.known.get_mut(&to) else { return };
-        guest.rest = Some(next_rest(guest.rest, first, now));
+        if to == *holder {
+            guest.rest = None;
+            self.spurned.remove(duty);
+            return;
+        }
+        // It rests already if it has left one of several that were offered together.
+        if !rests(guest.rest, now) {
+            guest.rest = Some(next_rest(guest.rest, first, now));
+        }
         let before = self.spurned.get(duty).filter(|(by, _)| *by == to).map(|(_, rest)| *rest);
         self.spurned.insert(duty.clone(), (to, next_rest(before, first * 2, now)));
     }
@@ -80,9 +87,12 @@ impl Guests {
         let tried = guest.holds > 0 && guest.rest.is_none();
         let waits = self.offered.values().any(|waits| waits == to);
         let spurned = self.spurned.get(duty).filter(|(by, _)| by == to).map(|(_, rest)| *rest);
-        let rests = |rest: Option<Rest>| rest.is_some_and(|rest| now < rest.until);
-        (tried || !waits) && !rests(guest.rest) && !rests(spurned)
+        (tried || !waits) && !rests(guest.rest, now) && !rests(spurned, now)
     }
+}
+
+fn rests(rest: Option<Rest>, now: LocalInstant) -> bool {
+    rest.is_some_and(|rest| now < rest.until)
 }
 
 fn next_rest(before: Option<Rest>, first: Duration, now: LocalInstant) -> Rest {
@@ -121,7 +131,8 @@ impl Engine {
         let window = self.settings.window.as_nanos() as u64;
         let since = LocalInstant::from_nanos(now.as_nanos().saturating_sub(window));
         let full = full_seats(charges, table);
-        let mut room = self.room_to_move();
+        // What waits for a foreign member is on its way, too.
+        let mut room = self.room_to_move().saturating_sub(self.guests.offered.len());
         for (charge, to) in charges.iter().zip(plan) {
             // Pins are ours: a foreign member knows nothing of them.
             let mine = charge.holder == Some(table.me) && charge.pin.is_none();

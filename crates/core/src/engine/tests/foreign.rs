@@ -228,6 +228,25 @@ fn a_foreign_member_that_missed_an_offer_gets_another() {
     }
 }
 
+/// That a lease of its own comes and goes does not show that it takes what it is offered.
+#[test]
+fn a_foreign_member_rests_although_what_it_holds_changes() {
+    let [theirs, mine] = preferred(["foreign", "me"], 12);
+    let mut world = beside_a_foreign_member(&[&theirs[..], &mine].concat());
+    assert_eq!(world.next_given(20), theirs[..1]);
+    world.take(&theirs[0], "foreign");
+    assert_eq!(world.next_given(20).len(), 4);
+    world.pass(25_000);
+    world.given_away();
+    world.hidden.push(theirs[0].clone());
+    world.pass(2_000);
+    world.hidden.clear();
+    world.pass(5_000);
+    assert_eq!(world.given_away(), [""; 0]);
+    // It left several at once, and rests as for one: then it is tried with one.
+    assert_eq!(world.next_given(40).len(), 1);
+}
+
 /// Nobody takes a duty that was paused after it was offered.
 #[test]
 fn a_foreign_member_gets_another_when_what_it_was_offered_is_paused() {

@@ -9,6 +9,3 @@ CREATE TABLE tenure.ingest_channel (
 INSERT INTO tenure.ingest_channel (channel, providers) VALUES
     ('telegram', 'telegram'), ('slack', 'slack'), ('email', 'gmail,imap'), ('api', 'internal'),
     ('mcp', 'internal');
--- They have more columns now.
-DROP FUNCTION IF EXISTS tenure.outcome_report(timestamptz, uuid, text, text, text[], text[]);
-DROP FUNCTION IF EXISTS tenure.connector_delete(text, text, text, text, text);
