@@ -236,7 +236,20 @@ impl Asked<'_> {
         let resolve =
             Resolve { id: self.letter_id()?, state, decision: caller.decides(why), request_id };
         let resolved = self.state.storage.resolve_letter(&resolve).await?;
-        match resolved.map_err(|ended| self.state.token_ended(caller, ended))? {
+        let resolved = match resolved {
+            Ok(resolved) => resolved,
+            Err(ended) => {
+                let refused = self.state.token_ended(caller, ended);
+                return Err(match request_id {
+                    None => refused,
+                    Some(_) => Refusal::conflict(
+                        "the token has ended meanwhile; the envelope was submitted, and the dead \
+                         letter is still pending: replaying it again is harmless",
+                    ),
+                });
+            }
+        };
+        match resolved {
             Resolved::Done => Ok(()),
             // Somebody else was faster, after this one's envelope went in.
             Resolved::Before if request_id.is_some() => Err(Refusal::conflict(

@@ -280,8 +280,8 @@ pub trait Storage: Registry + Replicas + ChannelList {
     async fn last_position(&self) -> Result<i64, StoreError>;
     /// Takes the inbox over after a restore and notes it: the position above which it goes on.
     async fn adopt(&self, by: &str) -> Result<i64, StoreError>;
-    /// The position that [`Storage::adopt`] would say now, or one below it: by the clock of this
-    /// host, and without what earlier adoptions left free.
+    /// About the position that [`Storage::adopt`] would say now: by the clock of this host, and
+    /// without what earlier adoptions left free.
     async fn foresee_adopt(&self) -> Result<i64, StoreError> {
         let now = i64::try_from(process::unix_micros()).unwrap_or(i64::MAX);
         Ok(inbox::jump(self.last_position().await?, now))

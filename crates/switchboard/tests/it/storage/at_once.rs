@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tenure_core::{Code, StoreError};
 use tenure_switchboard::storage::{
-    Beat, Beaten, HistoryKeep, Name, Outcomes, Period, Step, Storage, When,
+    Beat, Beaten, Decision, HistoryKeep, Name, Outcomes, Period, Step, Storage, When,
 };
 use tokio::task::JoinSet;
 
@@ -53,13 +53,16 @@ async fn beats(storage: Arc<dyn Storage>, instance: i64) {
 }
 
 async fn operates(storage: Arc<dyn Storage>, operator: i64) {
+    let decision = Decision { token_id: Some("tok_0".to_owned()), ..by_me("over") };
     for round in 0..ROUNDS {
         let name = &names()[round as usize % 3];
-        unless_busy(storage.archive(name, true, &by_me("old")).await);
+        unless_busy(storage.archive(name, true, &decision).await).map(Result::unwrap);
         unless_busy(storage.register(name, "me").await);
         if round % 2 == 0 {
-            unless_busy(storage.delete(name, &by_me("over")).await);
+            unless_busy(storage.delete(name, &decision).await).map(Result::unwrap);
         }
+        unless_busy(storage.recount(name, &decision).await).map(Result::unwrap);
+        unless_busy(storage.reset_fence("telegram/bot", None, &decision).await);
         let token = format!("tok_{operator}_{round}");
         unless_busy(storage.create_token(&new_token(&token)).await);
         unless_busy(storage.revoke_token(&token, "me", "over").await);
@@ -85,7 +88,7 @@ async fn reports(storage: Arc<dyn Storage>, messages: Vec<uuid::Uuid>) {
                 endpoint_identity: name.endpoint_identity,
                 acked: acked.clone(),
                 failed: failed.clone(),
-                token_id: None,
+                token_id: Some("tok_1".to_owned()),
             };
             unless_busy(storage.report(&outcomes, When::Now).await);
         }

@@ -1,7 +1,7 @@
 -- Ends a dead letter that is pending: why the token $6 has ended, whether it did, and whether there
 -- is one.
 WITH token AS MATERIALIZED (
-    SELECT tenure.token_ended($6) AS ended
+    SELECT tenure.token_ended($6, false) AS ended
 ), done AS (
     UPDATE tenure.dead_letter SET state = $2, resolved_at = tenure.switchboard_now(),
         resolved_by = $3, resolution = $4, request_id = $5

@@ -1,7 +1,7 @@
 -- Puts a connector away or takes it back, as $7 says, and notes it: why the token $6 has ended,
 -- whether it did, and whether there is one.
 WITH token AS MATERIALIZED (
-    SELECT tenure.token_ended($6) AS ended
+    SELECT tenure.token_ended($6, false) AS ended
 ), done AS (
     UPDATE tenure.connector_registry
     SET archived_at = CASE WHEN $7 THEN clock_timestamp() END

@@ -39,7 +39,7 @@ BEGIN
     LOOP
         SELECT * INTO v_known FROM tenure.connector_registry r
         WHERE r.connector_type = p_type AND r.endpoint_identity = p_endpoint FOR UPDATE;
-        verdict := tenure.token_ended(p_token);
+        verdict := tenure.token_ended(p_token, false);
         IF verdict IS NOT NULL THEN
             RETURN NEXT;
             RETURN;

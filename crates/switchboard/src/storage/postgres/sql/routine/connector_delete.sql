@@ -12,7 +12,7 @@ BEGIN
     PERFORM tenure.ingest_isolation();
     SELECT counted_id INTO STRICT v_counted
     FROM tenure.connector_stats_progress WHERE only_row FOR UPDATE;
-    ended := tenure.token_ended(p_token);
+    ended := tenure.token_ended(p_token, true);
     IF ended IS NULL THEN
         DELETE FROM tenure.connector_registry
         WHERE connector_type = p_type AND endpoint_identity = p_endpoint;

@@ -15,7 +15,7 @@ DECLARE
 BEGIN
     PERFORM tenure.ingest_isolation();
     SELECT * INTO STRICT v_old FROM tenure.connector_stats_progress WHERE only_row FOR UPDATE;
-    ended := tenure.token_ended(p_token);
+    ended := tenure.token_ended(p_token, true);
     IF ended IS NULL THEN
         SELECT v_old.beats_since INTO since FROM tenure.connector_registry
         WHERE connector_type = p_type AND endpoint_identity = p_endpoint FOR UPDATE;

@@ -10,7 +10,7 @@ LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM tenure.ingest_isolation();
-    ended := tenure.token_ended(p_token);
+    ended := tenure.token_ended(p_token, false);
     IF ended IS NOT NULL THEN
         RETURN NEXT;
         RETURN;

@@ -17,7 +17,7 @@ BEGIN
     PERFORM tenure.ingest_isolation();
     -- As in connector_beat: nothing is numbered before the bound of what is counted.
     PERFORM pg_advisory_xact_lock_shared(hashtextextended('tenure.connector_stats_progress', 0));
-    ended := tenure.token_ended(p_token);
+    ended := tenure.token_ended(p_token, false);
     IF ended IS NOT NULL THEN
         RETURN NEXT;
         RETURN;
