@@ -185,7 +185,7 @@ impl Found {
                      grants would go on above epoch {floor}, or above a larger one that is found\n"
                 ),
                 "would go",
-                ", or above a larger one that is found",
+                " or so, by the clock of this host",
             ),
         };
         let inbox = inbox.map(|at| format!("the inbox {goes} on above position {at}{larger}\n"));

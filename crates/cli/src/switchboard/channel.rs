@@ -171,7 +171,9 @@ fn told(was: Option<&Channel>, becomes: Option<&Channel>, dry_run: bool, json: b
     if let Some(becomes) = becomes {
         return list(std::slice::from_ref(becomes), false);
     }
-    to_stderr("replicas that run refuse its events within 5 seconds");
+    if !dry_run {
+        to_stderr("replicas that run refuse its events within 5 seconds");
+    }
     let did = if dry_run { "would be removed" } else { "is removed" };
     format!("channel {} {did}\n", was.map_or("", |was| was.name.as_str()))
 }

@@ -302,8 +302,8 @@ table! {
                 "make room on that file system";
         }
         "file_mode" {
-            Is(&["0600", "0400"]) => FINE "only its owner may read the file";
-            Else => FINE "other users may read checkpoints, messages and digests of tokens"
+            Is(&["0600", "0400", "0700", "0500"]) => FINE "only its owner may read the file";
+            Else => FINE "other users may open it: checkpoints, messages and digests of tokens"
                 "chmod 600 the file and its companions (PATH-*), unless a group shares it";
         }
     }

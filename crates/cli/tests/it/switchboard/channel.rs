@@ -58,6 +58,8 @@ fn a_channel_is_known_at_once_and_forgotten_soon(place: &Place) {
 
     let dry = place.tenure(&["channel", "rm", "telegram_bot", "--dry-run", "--json"]).json();
     assert_eq!((&dry["dry_run"], &dry["is"]), (&json!(true), &json!(null)), "{dry}");
+    let dry = place.tenure(&["channel", "rm", "telegram_bot", "--dry-run"]);
+    assert_eq!(dry.stderr, "a dry run: nothing was changed\n");
     assert_eq!(place.tenure(&["channel", "ls"]).ok(), listed);
     place.tenure(&["channel", "rm", "telegram_bot"]).ok();
     for server in &replicas {
