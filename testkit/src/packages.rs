@@ -20,6 +20,7 @@ pub const NEEDS: &[Need] = &[
     Need { binary: "faketime", package: "faketime" },
     Need { binary: "pgbouncer", package: "pgbouncer" },
     Need { binary: "curl", package: "curl" },
+    Need { binary: "ps", package: "procps" },
     Need { binary: "haproxy", package: "haproxy" },
     Need { binary: "etcd", package: "etcd-server" },
     Need { binary: "etcdctl", package: "etcd-client" },

@@ -41,7 +41,7 @@ pub(crate) fn parse(words: &[String]) -> Option<Option<Part>> {
 /// Clones HEAD into a minimal Debian in a temporary folder, and runs the commands there.
 pub(crate) fn run(only: Option<Part>) -> Result<()> {
     if fs::metadata("/proc/self")?.uid() != 0 {
-        bail!("run it as root: debootstrap and chroot need that");
+        bail!("run it as root: debootstrap and mounts need that");
     }
     servers::install_all(&packages::missing_of(FRESH))?;
     let changed = output(Command::new("git").args(["status", "--porcelain"]))?;

@@ -9,8 +9,16 @@ begin() {
     now=$1
     echo "== fresh: $now" >&2
 }
+# Becomes the command. Debian is the root of mounts of its own, as on a machine: below chroot the
+# kernel makes no user namespace.
 inside() {
-    chroot "$ROOT" /bin/sh -c "cd ~/tenure && $1"
+    exec unshare --mount sh -euc '
+        mount --rbind "$ROOT" "$ROOT"
+        cd "$ROOT"
+        pivot_root . mnt
+        umount -l /mnt
+        cd ~/tenure
+        exec sh -c "$0"' "$1"
 }
 
 begin "debootstrap from $MIRROR"
@@ -35,7 +43,7 @@ printf '#!/bin/sh\nexit 101\n' > "$ROOT/usr/sbin/policy-rc.d"
 chmod +x "$ROOT/usr/sbin/policy-rc.d"
 
 begin "a C compiler, git, and certificates to fetch crates"
-inside "apt-get -q update && apt-get -qy install --no-install-recommends gcc libc6-dev git ca-certificates"
+(inside "apt-get -q update && apt-get -qy install --no-install-recommends gcc libc6-dev git ca-certificates")
 for file in /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
     [ ! -f "$file" ] || cp "$file" "$ROOT$file"
 done
@@ -48,8 +56,8 @@ done
 
 if [ -n "$SERVE" ]; then
     begin "$SERVE"
-    # It becomes the server: chroot, the shell and cargo each become what they start.
-    chroot "$ROOT" /bin/sh -c "cd ~/tenure && exec $SERVE" > "$ROOT.log" 2>&1 &
+    # It becomes the server, and so does cargo.
+    inside "exec $SERVE" > "$ROOT.log" 2>&1 &
     server=$!
     tail -n +1 -f --pid "$server" "$ROOT.log" >&2 &
     until grep -q '^listening on' "$ROOT.log"; do
@@ -66,5 +74,5 @@ fi
 
 if [ -n "$TEST" ]; then
     begin "$TEST"
-    inside "$TEST"
+    (inside "$TEST")
 fi
