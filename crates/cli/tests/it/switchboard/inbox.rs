@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::access::SCOPE;
 use super::{INBOX, LETTERS, Place, envelope, envelopes, on_both_stores};
 
 on_both_stores! {
@@ -93,17 +94,38 @@ fn one_message_is_shown(place: &Place) {
     server.get(&format!("{INBOX}/nonsense")).refused(404, "not_found");
 }
 
-fn dead_letters_are_kept_replayed_and_discarded(place: &Place) {
-    let server = place.serve(&[]);
+fn letter(envelope: Value) -> Value {
     let source = json!({
         "channel": "telegram", "provider": "telegram", "endpoint_identity": "test_bot"
     });
-    let letter = |envelope: Value| {
-        json!({
-            "source": source, "external_event_id": "1", "error_class": "timeout",
-            "reason": "five attempts", "attempts": 5, "envelope": envelope
-        })
-    };
+    json!({
+        "source": source, "external_event_id": "1", "error_class": "timeout",
+        "reason": "five attempts", "attempts": 5, "envelope": envelope
+    })
+}
+
+/// What was stored before its token ended is not answered as if it had not been.
+#[test]
+fn a_replay_whose_token_ends_on_the_way_tells_what_was_stored() {
+    let place = Place::sqlite();
+    let (ingest, _) = place.token(&SCOPE);
+    let (admin, _) = place.token(&["--role", "admin"]);
+    let mut server = place.serve(&[]);
+    server.token = Some(ingest);
+    let kept = server.post(LETTERS, &letter(envelope("1"))).is(202);
+    server.token = Some(admin);
+    place.execute(
+        "CREATE TRIGGER ends AFTER INSERT ON message_inbox
+         BEGIN UPDATE connector_tokens SET revoked_at = 1; END",
+    );
+    let path = format!("{LETTERS}/{}/replay", kept["id"].as_str().unwrap());
+    let refused = server.post(&path, &json!({})).refused(409, "conflict");
+    assert!(refused.to_string().contains("the envelope was submitted"), "{refused}");
+    server.post(&path, &json!({})).refused(401, "invalid_token");
+}
+
+fn dead_letters_are_kept_replayed_and_discarded(place: &Place) {
+    let server = place.serve(&[]);
     let good = server.post(LETTERS, &letter(envelope("1"))).is(202);
     assert_eq!((&good["status"], &good["duplicate"]), (&json!("kept"), &json!(false)));
     // A connector that crashed before it noted that it had posted, posts again.

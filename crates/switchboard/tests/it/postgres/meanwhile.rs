@@ -30,10 +30,11 @@ async fn stands_still<T>(place: &Place, routine: &str, running: &JoinHandle<T>) 
     tokio::time::timeout(LIMIT, look).await.unwrap();
 }
 
-/// Revokes `tok_a` while something stands still that has found it good. Whether the revocation was
-/// answered before that was through.
+/// Revokes a token while something stands still that has found `tok_a` good. Whether the revocation
+/// was answered before that was through.
 async fn revoke_meanwhile<T: Send + 'static>(
     place: &Place,
+    token: &'static str,
     lock: &str,
     routine: &str,
     storing: impl Future<Output = T> + Send + 'static,
@@ -44,7 +45,7 @@ async fn revoke_meanwhile<T: Send + 'static>(
     stands_still(place, routine, &storing).await;
     assert!(!storing.is_finished());
     let storage = place.storage.clone();
-    let revoking = tokio::spawn(async move { storage.revoke_token("tok_a", "me", "x").await });
+    let revoking = tokio::spawn(async move { storage.revoke_token(token, "me", "x").await });
     stands_still(place, "token_revoke", &revoking).await;
     let is_answered = revoking.is_finished();
     other.batch_execute("COMMIT").await.unwrap();
@@ -61,7 +62,8 @@ async fn nothing_is_stored_after_a_revocation_was_answered() {
     let storage = place.storage.clone();
     let storing = async move { commit_one(&storage, with_token("tok_a", &["a", "b"])).await };
     let lock = "SELECT FROM ingest_dedupe FOR UPDATE";
-    let (is_answered, settled) = revoke_meanwhile(&place, lock, "ingest_commit", storing).await;
+    let (is_answered, settled) =
+        revoke_meanwhile(&place, "tok_a", lock, "ingest_commit", storing).await;
     assert!(!is_answered, "{settled:?}");
     assert_eq!(stored(&settled).len(), 2);
     let late = commit_one(&place.storage, with_token("tok_a", &["c"])).await;
@@ -78,7 +80,8 @@ async fn no_heartbeat_is_taken_after_a_revocation_was_answered() {
     beat.token_id = Some("tok_a".to_owned());
     let storing = async move { storage.beat(&beat, When::Now).await.unwrap() };
     let lock = "SELECT FROM connector_instances FOR UPDATE";
-    let (is_answered, beaten) = revoke_meanwhile(&place, lock, "connector_beat", storing).await;
+    let (is_answered, beaten) =
+        revoke_meanwhile(&place, "tok_a", lock, "connector_beat", storing).await;
     assert!(!is_answered && matches!(beaten, Beaten::Taken(_)), "{is_answered} {beaten:?}");
 }
 
@@ -119,8 +122,24 @@ async fn nothing_is_decided_after_a_revocation_was_answered() {
     ] {
         let deciding = decide(place.storage.clone(), number, ids);
         let lock = format!("SELECT FROM {table} FOR UPDATE");
-        let (is_answered, decided) = revoke_meanwhile(&place, &lock, routine, deciding).await;
-        assert_eq!((is_answered, decided), (false, Ok(())), "{routine}");
+        let revoked = revoke_meanwhile(&place, "tok_a", &lock, routine, deciding).await;
+        assert_eq!(revoked, (false, Ok(())), "{routine}");
+        place.execute("UPDATE connector_tokens SET revoked_at = NULL").await;
+    }
+}
+
+/// A recount may take long.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_token_is_revoked_while_a_connector_is_recounted_or_deleted() {
+    let Some(place) = Place::postgres().await else { return };
+    make_token(&place.storage, "tok_a").await;
+    make_token(&place.storage, "tok_b").await;
+    hear(&place.storage, 1, MIDNIGHT, 60, 1).await;
+    for (number, routine) in [(3, "connector_recount"), (4, "connector_delete")] {
+        let deciding = decide(place.storage.clone(), number, [Uuid::nil(); 2]);
+        let lock = "SELECT FROM connector_registry FOR UPDATE";
+        let revoked = revoke_meanwhile(&place, "tok_b", lock, routine, deciding).await;
+        assert_eq!(revoked, (true, Ok(())), "{routine}");
         place.execute("UPDATE connector_tokens SET revoked_at = NULL").await;
     }
 }
