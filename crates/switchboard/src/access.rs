@@ -73,7 +73,7 @@ impl Caller {
         self.token().map(|token| token.token_id.as_str())
     }
 
-    /// What it decides, for the records.
+    /// A decision of this caller, for the records.
     pub(crate) fn decides(&self, reason: &str) -> Decision {
         let token_id = self.token_id().map(str::to_owned);
         let by = token_id.clone().unwrap_or_else(|| "open".to_owned());

@@ -70,7 +70,7 @@ pub struct Settings {
     pub keep_history: HistoryKeep,
     /// How long a connector may be silent.
     pub liveness: Policy,
-    /// What becomes of fields of envelopes that are not known.
+    /// Whether unknown fields of envelopes are refused or kept.
     pub fields: Fields,
     /// A route that answers what it was sent, to measure what the server itself costs.
     pub echo: bool,

@@ -375,7 +375,7 @@ impl Engine {
         }
     }
 
-    /// What was complained about goes well again.
+    /// Forgets complaints of this kind, because it goes well again.
     fn no_complaint(&mut self, change: Change) {
         self.complaints.retain(|(about, _), _| *about != change);
     }

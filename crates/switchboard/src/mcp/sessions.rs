@@ -268,7 +268,7 @@ impl Drop for Place {
 
 /// What goes down a connection until the session ends.
 pub(crate) struct Stream {
-    /// What is left of the event that is going out.
+    /// The unsent part of the current event.
     rest: Bytes,
     events: mpsc::Receiver<Bytes>,
     /// Not the session itself: that it was taken away ends the stream.

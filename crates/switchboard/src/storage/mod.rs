@@ -287,8 +287,8 @@ pub trait Storage: Registry + Replicas + ChannelList {
         Ok(inbox::jump(self.last_position().await?, now))
     }
 
-    /// What is known of duties, by name, of one source or of all; at most `limit` after the fence
-    /// of this [`KnownFence::cursor`], or from the start.
+    /// Known fences, sorted by duty, of one source or of all; at most `limit` after the one with
+    /// this [`KnownFence::cursor`], or from the start.
     async fn fences(
         &self,
         of: Option<&Scope>,

@@ -50,7 +50,7 @@ pub(crate) struct Reader<'a> {
     more: usize,
     /// Fields that no shape has are left where they are.
     keeps_unknown: bool,
-    /// What was changed or left out so that the rest can be kept.
+    /// Notes of values that were changed or left out so that the rest can be kept.
     mended: Vec<String>,
     /// What is to be written instead of parts of the text, in order.
     edits: Vec<(Range<usize>, String)>,
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         self.mended.push(format!("{} {says}", self.place(None)));
     }
 
-    /// What was changed or left out so far.
+    /// Takes the notes of values that were changed or left out so far.
     pub(crate) fn mended(&mut self) -> Vec<String> {
         std::mem::take(&mut self.mended)
     }

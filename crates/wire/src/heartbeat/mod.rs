@@ -66,7 +66,7 @@ pub struct Heartbeat {
     pub capabilities: Option<String>,
     /// `sent_at`, in Unix microseconds.
     pub sent_at_micros: i64,
-    /// What was cut, replaced or left out so that the rest can be kept.
+    /// Notes of values that were cut, replaced or left out so that the rest can be kept.
     pub mended: Vec<String>,
 }
 

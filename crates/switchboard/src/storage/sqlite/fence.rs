@@ -91,7 +91,7 @@ impl Gates {
         (source, fence.duty.to_string())
     }
 
-    /// What stands in the way of a fence.
+    /// Why a fence does not hold; `None` if it does.
     pub(super) fn closed(&self, token_id: Option<&str>, fence: Option<&Fence>) -> Option<Closed> {
         let fence = fence?;
         if fence.epoch.as_i64() > self.last {
