@@ -78,7 +78,7 @@ fn a_broken_rule_is_noticed_as_the_kill_table_says() {
 
 #[allow(clippy::unwrap_used, reason = "without its marks there is no table to compare")]
 fn kill_table() -> &'static str {
-    let text = include_str!("../../docs/guarantees.md");
+    let text = include_str!("../../docs/reference/guarantees.md");
     let (_, rest) = text.split_once("<!-- kill-table:begin -->").unwrap();
     rest.split_once("<!-- kill-table:end -->").unwrap().0
 }

@@ -38,7 +38,7 @@ usage: cargo xtask <command>
                    the engine in all states that a few instances and duties can get into
   kill-table [--rule RULE] [--seeds COUNT] [--check]
                    switch off each rule in turn, see who notices, and write
-                   it into docs/guarantees.md
+                   it into docs/reference/guarantees.md
   fuzz [NAME]... [--seconds 60]
                    strange input for what strangers may send, all or these: envelope, batch,
                    query, heartbeat, bucket

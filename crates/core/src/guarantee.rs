@@ -1,7 +1,7 @@
 //! What a store can promise, judged from its live settings.
 //!
 //! A store says what its settings are ([`Survey`]); one table says what each of them allows at most
-//! ([`TABLE`]); [`judge`] puts both together. `docs/guarantees.md` publishes the table.
+//! ([`TABLE`]); [`judge`] puts both together. `docs/reference/guarantees.md` publishes the table.
 
 mod judge;
 mod table;

@@ -33,8 +33,8 @@
 //! ```
 //!
 //! The examples `standby`, `shards`, `targets`, `work` and `fixed` show each way in;
-//! `docs/library.md` says when to check what. Below that lies the store itself ([`Store`],
-//! [`store`]): `hold` and `fence` use it without a membership.
+//! `docs/reference/library.md` says when to check what. Below that lies the store itself
+//! ([`Store`], [`store`]): `hold` and `fence` use it without a membership.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::judges::{RULES, WITHOUT};
 
 /// Where it stands.
-pub(super) const DOCUMENT: &str = "docs/guarantees.md";
+pub(super) const DOCUMENT: &str = "docs/reference/guarantees.md";
 const BEGIN: &str = "<!-- kill-table:begin -->";
 const END: &str = "<!-- kill-table:end -->";
 

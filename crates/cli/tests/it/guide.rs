@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::tenure::{Ran, Tenure};
 
 const GUIDE: &str = include_str!("../../../../docs/guide.md");
-const BUCKETING: &str = include_str!("../../../../docs/bucketing.md");
+const BUCKETING: &str = include_str!("../../../../docs/reference/bucketing.md");
 
 /// Stands on a page where a reader puts a server.
 const PLACEHOLDER: &str = "postgres://USER:PASSWORD@HOST/DATABASE";

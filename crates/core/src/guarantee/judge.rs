@@ -83,7 +83,7 @@ impl Judging {
                     setting,
                     self.weakest(setting),
                     sentence,
-                    Some("see the table in docs/guarantees.md"),
+                    Some("see the table in docs/reference/guarantees.md"),
                 )
             }
         };

@@ -395,7 +395,7 @@ table! {
 mod tests {
     use super::*;
 
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guarantees.md");
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/guarantees.md");
     const BEGIN: &str = "<!-- guarantee-table -->\n";
     const END: &str = "<!-- /guarantee-table -->\n";
 
@@ -433,7 +433,7 @@ mod tests {
             return;
         }
         let differs = there.lines().zip(expected.lines()).find(|(there, here)| there != here);
-        assert!(there == expected, "docs/guarantees.md, {differs:#?}; it should be:\n{expected}");
+        assert!(there == expected, "{PAGE}, {differs:#?}; it should be:\n{expected}");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) fn foreign_weight(duty: &DutyId, member: &InstanceId) -> u64 {
 mod tests {
     use super::*;
 
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/roster.md");
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/roster.md");
     const BEGIN: &str = "<!-- score-vectors -->\n";
     const END: &str = "<!-- /score-vectors -->\n";
 
@@ -95,7 +95,7 @@ mod tests {
             std::fs::write(PAGE, format!("{head}{BEGIN}{expected}{END}{tail}")).unwrap();
             return;
         }
-        assert!(there == expected, "docs/roster.md should have:\n{expected}\nand has:\n{there}");
+        assert!(there == expected, "{PAGE} should have:\n{expected}\nand has:\n{there}");
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn ten_duties_on_three_members_are_four_three_three() {
     assert_eq!((plan.quotas.clone(), counts(&plan)), (vec![4, 3, 3], vec![4, 3, 3]));
 }
 
-/// The example of docs/roster.md, step by step: the shares, and how many duties move.
+/// The example of docs/reference/roster.md, step by step: the shares, and how many duties move.
 #[test]
 fn the_page_tells_it_as_it_is() {
     fn step(charges: &mut [Charge], seats: &[Seat]) -> (Vec<usize>, usize) {
