@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use tenure_core::{Code, StoreError};
+use tenure_switchboard::SwitchboardError;
 
 use crate::args::Usage;
 use crate::output::{document, shown, to_stderr, to_stdout};
@@ -42,6 +43,12 @@ pub(crate) fn nothing_happened(error: StoreError) -> StoreError {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<SwitchboardError> for Failure {
+    fn from(error: SwitchboardError) -> Self {
+        Self::Store(error.into())
     }
 }
 

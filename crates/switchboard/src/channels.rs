@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use tenure_core::{Clock, LocalInstant, StoreError};
+use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
 use tenure_wire::ingest::{self, Event, Fields, Invalid, Rules};
 use tokio::sync::Mutex;
 
+use crate::error::SwitchboardError;
 use crate::storage::Storage;
 
 /// So old may a list be: what was removed from it is taken for no longer than this.
@@ -42,7 +43,7 @@ impl Channels {
     }
 
     /// The list, at most [`FRESH`] old.
-    pub(crate) async fn current(&self) -> Result<Arc<Rules>, StoreError> {
+    pub(crate) async fn current(&self) -> Result<Arc<Rules>, SwitchboardError> {
         let is_fresh = |asked| BootClock.now().since(asked) <= FRESH;
         self.asked_when(is_fresh).await
     }
@@ -50,7 +51,7 @@ impl Channels {
     async fn asked_when(
         &self,
         will_do: impl Fn(LocalInstant) -> bool,
-    ) -> Result<Arc<Rules>, StoreError> {
+    ) -> Result<Arc<Rules>, SwitchboardError> {
         let known = || {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();
             known.filter(|known| will_do(known.asked)).map(|known| known.rules)
@@ -70,7 +71,7 @@ impl Channels {
     }
 
     /// For the envelopes of one request.
-    pub(crate) async fn reading(&self) -> Result<Reading<'_>, StoreError> {
+    pub(crate) async fn reading(&self) -> Result<Reading<'_>, SwitchboardError> {
         let began = BootClock.now();
         Ok(Reading { channels: self, rules: self.current().await?, began })
     }
@@ -89,7 +90,7 @@ impl Reading<'_> {
     pub(crate) async fn read(
         &mut self,
         bytes: &[u8],
-    ) -> Result<Result<Event, Invalid>, StoreError> {
+    ) -> Result<Result<Event, Invalid>, SwitchboardError> {
         let read = ingest::read_by(bytes, &self.rules);
         match &read {
             Err(invalid) if invalid.is_about_source() => {}

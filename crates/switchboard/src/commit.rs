@@ -9,12 +9,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{Clock, Code, StoreError};
+use tenure_core::{Clock, Code};
 use tenure_store::BootClock;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::budget::Share;
+use crate::error::SwitchboardError;
 use crate::storage::{BadFence, Ended, Outcome, Settled, Standing, Storage, Submission};
 
 /// What one group holds at most, and how many wait.
@@ -70,7 +71,7 @@ pub enum Trouble {
     /// The switchboard ends; nothing was stored.
     Closed,
     /// The store failed; the error says whether it may be stored. Submitting it again is right.
-    Store(StoreError),
+    Store(SwitchboardError),
 }
 
 /// Told how many events a commit had, and how long it took.
@@ -131,7 +132,7 @@ impl Committer {
                 mpsc::error::TrySendError::Closed(_) => Trouble::Closed,
             },
         )?;
-        let lost = || StoreError::unknown(Code::Failed, "the task that commits has ended");
+        let lost = || SwitchboardError::unknown(Code::Failed, "the task that commits has ended");
         settled.await.unwrap_or_else(|_| Err(Trouble::Store(lost())))
     }
 
@@ -207,9 +208,8 @@ fn size(submission: &Submission) -> (usize, usize) {
 }
 
 /// Whether the store took the statement and refused a row of it.
-fn is_about_content(error: &StoreError) -> bool {
-    matches!(error, StoreError::Refused(_))
-        && matches!(error.code(), Code::Unstorable | Code::Exhausted)
+fn is_about_content(error: &SwitchboardError) -> bool {
+    !error.is_unknown() && matches!(error.code(), Code::Unstorable | Code::Exhausted)
 }
 
 struct Commit {
@@ -261,7 +261,7 @@ impl Commit {
     async fn one_by_one(
         &self,
         submission: Submission,
-        error: &StoreError,
+        error: &SwitchboardError,
     ) -> Result<Answer, Trouble> {
         let Submission { items, fence, token_id } = submission;
         if items.is_empty() {
@@ -298,7 +298,7 @@ impl Commit {
         Ok(Answer::Stored(outcomes))
     }
 
-    async fn try_commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError> {
+    async fn try_commit(&self, group: &[Submission]) -> Result<Vec<Settled>, SwitchboardError> {
         let items = group.iter().map(|submission| submission.items.len()).sum();
         let began = BootClock.now();
         let settled = self.storage.commit(group).await;

@@ -6,6 +6,7 @@ mod address;
 mod budget;
 mod channels;
 pub mod commit;
+mod error;
 mod follow;
 mod health;
 mod http;
@@ -26,6 +27,7 @@ mod upkeep;
 pub mod view;
 
 pub use access::Limiter;
+pub use error::SwitchboardError;
 pub use notice::{ConnectorName, News, Notice};
 pub use server::{Handle, Log, Patience, Settings, serve};
 pub use tls::TlsFiles;

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use tenure_core::Code;
 use tenure_core::text::counted;
-use tenure_core::{Code, StoreError};
 use uuid::Uuid;
 
+use crate::error::SwitchboardError;
 use crate::storage::{Name, Tidied};
 
 /// What operators must know.
@@ -37,21 +38,21 @@ pub enum Notice {
         most: usize,
     },
     /// The store does not answer any more.
-    StoreLost(StoreError),
+    StoreLost(SwitchboardError),
     /// The store has no room left: what is submitted is refused.
-    StoreFull(StoreError),
+    StoreFull(SwitchboardError),
     /// The store answers again, and takes what it is given.
     StoreFound,
     /// Retention or the use of tokens could not be stored; it is tried again.
-    UpkeepFailed(StoreError),
+    UpkeepFailed(SwitchboardError),
     /// New certificates are used from now on.
     CertificateChanged,
     /// New certificates cannot be used; the ones before are.
-    CertificateUnusable(StoreError),
+    CertificateUnusable(SwitchboardError),
     /// Other replicas cannot reach this one: nobody said where it is.
     Unadvertised,
     /// It could not be said where this replica is; it is tried again.
-    NotAnnounced(StoreError),
+    NotAnnounced(SwitchboardError),
     /// A connector was heard.
     Connector {
         /// Which one.
@@ -76,7 +77,7 @@ pub enum Notice {
     /// This replica does not count statistics any more.
     NotCounting,
     /// Statistics could not be counted; it is tried again.
-    StatisticsFailed(StoreError),
+    StatisticsFailed(SwitchboardError),
     /// What was past its retention was taken away.
     Tidied(Tidied),
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Boxed, Clock, Code, StoreError};
+use tenure_core::{Boxed, Clock, Code};
 use tenure_store::{BootClock, StoreUrl};
 use tenure_wire::ingest::Fields;
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -16,6 +16,7 @@ use crate::access::{Access, Limiter};
 use crate::budget::Budget;
 use crate::channels::Channels;
 use crate::commit::{self, Committer};
+use crate::error::SwitchboardError;
 use crate::follow::Follow;
 use crate::health::Health;
 use crate::http::heartbeat::Said;
@@ -184,7 +185,7 @@ pub fn serve(
     settings: Settings,
     storage: Arc<dyn Storage>,
     shutdown: Boxed<'static, ()>,
-) -> Boxed<'static, Result<Handle, StoreError>> {
+) -> Boxed<'static, Result<Handle, SwitchboardError>> {
     Box::pin(start(settings, storage, shutdown))
 }
 
@@ -192,18 +193,18 @@ async fn start(
     settings: Settings,
     storage: Arc<dyn Storage>,
     shutdown: Boxed<'static, ()>,
-) -> Result<Handle, StoreError> {
+) -> Result<Handle, SwitchboardError> {
     let log = Arc::clone(&settings.log);
     let required = storage.has_tokens().await?;
     if !required && !settings.listen.ip().is_loopback() {
         let at = settings.listen;
         let detail = format!("{at} can be reached from other machines, and there is no token");
-        return Err(StoreError::refused(Code::OpenToAll, detail));
+        return Err(SwitchboardError::refused(Code::OpenToAll, detail));
     }
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let unusable = |error: std::io::Error| {
         let detail = format!("cannot listen on {}: {error}", settings.listen);
-        StoreError::refused(Code::Machine, detail)
+        SwitchboardError::refused(Code::Machine, detail)
     };
     let listener = listen::bind(settings.listen).await.map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;

@@ -7,11 +7,12 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{Clock, Code, DutyId, GroupName, LocalInstant, StoreError, Ttl};
+use tenure_core::{Clock, Code, DutyId, GroupName, LocalInstant, Ttl};
 use tenure_duty::{Duties, Guard, Join, Lost, Membership, opener, process};
 use tenure_store::{BootClock, IfAbsent, StoreUrl};
 use tokio::time::{sleep, timeout};
 
+use crate::error::SwitchboardError;
 use crate::http::{Phase, State};
 use crate::notice::Notice;
 use crate::storage::{HistoryKeep, Tidied, When};
@@ -77,7 +78,7 @@ async fn told_to_end(state: &State) {
     let _ = state.phase.subscribe().wait_for(|phase| *phase != Phase::Running).await;
 }
 
-async fn join(counting: &Counting) -> Result<Membership, StoreError> {
+async fn join(counting: &Counting) -> Result<Membership, SwitchboardError> {
     let (group, duty) = (GroupName::new(GROUP)?, DutyId::new(DUTY)?);
     let store = counting.store.clone();
     let open = opener(move || {
@@ -85,7 +86,7 @@ async fn join(counting: &Counting) -> Result<Membership, StoreError> {
         async move { store.open(IfAbsent::Create, process::entropy()).await }
     });
     let duties = Duties::Standby(duty);
-    Join::new(open, Arc::new(BootClock), group, Ttl::new(TTL)?, duties).start().await
+    Ok(Join::new(open, Arc::new(BootClock), group, Ttl::new(TTL)?, duties).start().await?)
 }
 
 /// Works as a member until the membership ends, or the server.
@@ -93,7 +94,7 @@ async fn work(
     state: &Arc<State>,
     counting: &Counting,
     membership: Membership,
-) -> Result<(), StoreError> {
+) -> Result<(), SwitchboardError> {
     let leaver = membership.leaver();
     let shared = (Arc::clone(state), counting.clone());
     let working = membership.run(move |guard| {
@@ -102,7 +103,7 @@ async fn work(
     });
     let mut working = std::pin::pin!(working);
     tokio::select! {
-        ended = &mut working => return ended,
+        ended = &mut working => return Ok(ended?),
         () = told_to_end(state) => {}
     }
     leaver.leave();
@@ -112,7 +113,7 @@ async fn work(
 }
 
 /// Says what went wrong, unless it was the same before.
-fn complain(state: &State, failed: &mut Option<Code>, error: StoreError) {
+fn complain(state: &State, failed: &mut Option<Code>, error: SwitchboardError) {
     if failed.replace(error.code()) != Some(error.code()) {
         (state.log)(Notice::StatisticsFailed(error));
     }
@@ -135,7 +136,7 @@ async fn count(state: &State, counting: &Counting, guard: &Guard) -> Result<(), 
         match done {
             Ok(true) => failed = None,
             Ok(false) => {
-                let newer = StoreError::refused(Code::Fenced, "a newer hold has counted");
+                let newer = SwitchboardError::refused(Code::Fenced, "a newer hold has counted");
                 complain(state, &mut failed, newer);
                 return Err(Lost::Revoked);
             }
@@ -184,7 +185,7 @@ async fn may_go_on(guard: &Guard) -> bool {
 }
 
 /// Counts everything that there is; `false` when a newer hold has counted.
-async fn roll_up(state: &State, guard: &Guard) -> Result<bool, StoreError> {
+async fn roll_up(state: &State, guard: &Guard) -> Result<bool, SwitchboardError> {
     while may_go_on(guard).await {
         let begun = BootClock.now();
         let rolled = state.storage.roll_up(guard.epoch(), When::Now);
@@ -202,7 +203,7 @@ async fn roll_up(state: &State, guard: &Guard) -> Result<bool, StoreError> {
 }
 
 /// Takes away what is past its retention, and says how much that was.
-async fn tidy(state: &State, keep: HistoryKeep, guard: &Guard) -> Result<(), StoreError> {
+async fn tidy(state: &State, keep: HistoryKeep, guard: &Guard) -> Result<(), SwitchboardError> {
     let mut all = Tidied::default();
     let mut failed = None;
     for _ in 0..MOST_STEPS {
@@ -241,6 +242,6 @@ fn add(all: &mut Tidied, step: Tidied) {
 }
 
 /// Whether the step was done is not known; the next one begins where it ended.
-fn too_slow() -> StoreError {
-    StoreError::unknown(Code::Lost, format!("a step took longer than {} s", STEP.as_secs()))
+fn too_slow() -> SwitchboardError {
+    SwitchboardError::unknown(Code::Lost, format!("a step took longer than {} s", STEP.as_secs()))
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::error::SwitchboardError;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -10,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme,
 };
-use tenure_core::{Code, StoreError};
+use tenure_core::Code;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -46,7 +47,7 @@ impl std::fmt::Debug for Loaded {
 }
 
 impl Tls {
-    pub(crate) fn load(files: TlsFiles) -> Result<Self, StoreError> {
+    pub(crate) fn load(files: TlsFiles) -> Result<Self, SwitchboardError> {
         let now = read(&files).and_then(|text| made(&files, text))?;
         Ok(Self { files, now: Mutex::new(now) })
     }
@@ -66,7 +67,7 @@ impl Tls {
     }
 
     /// Whether there was something new. What cannot be used changes nothing.
-    pub(crate) fn reload(&self) -> Result<bool, StoreError> {
+    pub(crate) fn reload(&self) -> Result<bool, SwitchboardError> {
         let text = read(&self.files)?;
         let same = self.now.lock().unwrap_or_else(PoisonError::into_inner).text == text;
         if !same {
@@ -77,11 +78,11 @@ impl Tls {
     }
 }
 
-fn unusable(detail: String) -> StoreError {
-    StoreError::refused(Code::Machine, detail)
+fn unusable(detail: String) -> SwitchboardError {
+    SwitchboardError::refused(Code::Machine, detail)
 }
 
-fn read(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), StoreError> {
+fn read(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), SwitchboardError> {
     let read = |path: &PathBuf| {
         std::fs::read(path)
             .map_err(|error| unusable(format!("{} cannot be read: {error}", path.display())))
@@ -90,7 +91,7 @@ fn read(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), StoreError> {
 }
 
 /// What does not parse is not repeated: somebody may have named the wrong file.
-fn made(files: &TlsFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, StoreError> {
+fn made(files: &TlsFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, SwitchboardError> {
     let (certificate, key) = (files.certificate.display(), files.key.display());
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text.0).collect();
     let chain = chain.ok().filter(|chain| !chain.is_empty());

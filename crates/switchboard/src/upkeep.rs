@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Clock, Code, LocalInstant, StoreError};
+use tenure_core::{Clock, Code, LocalInstant};
 use tenure_duty::process;
 use tenure_store::BootClock;
 use tokio::time::{sleep, timeout};
 
+use crate::error::SwitchboardError;
 use crate::http::State;
 use crate::notice::Notice;
 use crate::server::Log;
@@ -33,9 +34,9 @@ pub(crate) async fn watch(state: Arc<State>, tls: Option<Arc<Tls>>, log: Log) {
     loop {
         sleep(LOOK).await;
         let answer = timeout(PATIENCE, state.storage.ping()).await;
-        let late = |_| Err(StoreError::refused(Code::Lost, "it did not answer in 5 seconds"));
+        let late = |_| Err(SwitchboardError::refused(Code::Lost, "it did not answer in 5 seconds"));
         let answer = answer.unwrap_or_else(late);
-        let (before, now) = state.store.looked(answer.as_ref().err().map(StoreError::code));
+        let (before, now) = state.store.looked(answer.as_ref().err().map(SwitchboardError::code));
         if let Some(news) = news(before, now, answer) {
             log(news);
         }
@@ -52,7 +53,11 @@ pub(crate) async fn watch(state: Arc<State>, tls: Option<Arc<Tls>>, log: Log) {
 }
 
 /// What is new of the store, by what was wrong with it before and what it answers now.
-fn news(before: Option<Code>, now: Option<Code>, answer: Result<(), StoreError>) -> Option<Notice> {
+fn news(
+    before: Option<Code>,
+    now: Option<Code>,
+    answer: Result<(), SwitchboardError>,
+) -> Option<Notice> {
     match answer {
         Ok(()) => (before.is_some() && now.is_none()).then_some(Notice::StoreFound),
         Err(error) if error.code() == Code::Full => {
@@ -64,7 +69,7 @@ fn news(before: Option<Code>, now: Option<Code>, answer: Result<(), StoreError>)
 }
 
 /// Takes in new certificates; says once what is wrong with them.
-async fn reload(tls: &Arc<Tls>, told: &mut Option<StoreError>, log: &Log) {
+async fn reload(tls: &Arc<Tls>, told: &mut Option<SwitchboardError>, log: &Log) {
     let files = Arc::clone(tls);
     let Ok(loaded) = tokio::task::spawn_blocking(move || files.reload()).await else { return };
     match loaded {
@@ -108,7 +113,10 @@ pub(crate) async fn tidy(state: Arc<State>, keep: Keep, log: Log) {
 }
 
 /// Moves the clock of retention by what was measured here since the last answer came.
-async fn tick(state: &State, ticked: &mut Option<(Tick, LocalInstant)>) -> Result<(), StoreError> {
+async fn tick(
+    state: &State,
+    ticked: &mut Option<(Tick, LocalInstant)>,
+) -> Result<(), SwitchboardError> {
     let since = ticked.map(|(tick, at)| {
         let elapsed = BootClock.now().since(at).as_micros();
         let elapsed = i64::try_from(elapsed).unwrap_or(i64::MAX);
@@ -120,7 +128,7 @@ async fn tick(state: &State, ticked: &mut Option<(Tick, LocalInstant)>) -> Resul
     Ok(())
 }
 
-async fn prune(state: &State, keep: Keep) -> Result<(), StoreError> {
+async fn prune(state: &State, keep: Keep) -> Result<(), SwitchboardError> {
     for _ in 0..MOST_STEPS {
         if !state.storage.prune(keep).await?.more {
             break;
@@ -131,7 +139,7 @@ async fn prune(state: &State, keep: Keep) -> Result<(), StoreError> {
 }
 
 /// Stores what tokens were used for since the last time.
-pub(crate) async fn flush(state: &State) -> Result<(), StoreError> {
+pub(crate) async fn flush(state: &State) -> Result<(), SwitchboardError> {
     let millis = i64::try_from(process::unix_ms()).unwrap_or(0);
     let now = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
     let day = now.strftime("%Y-%m-%d").to_string();
@@ -155,7 +163,7 @@ mod tests {
 
     #[test]
     fn each_trouble_of_the_store_is_told_once() {
-        let error = |code| StoreError::refused(code, "x");
+        let error = |code| SwitchboardError::refused(code, "x");
         let (full, lost) = (Some(Code::Full), Some(Code::Lost));
         let found = Some(Notice::StoreFound);
         let is_full = Some(Notice::StoreFull(error(Code::Full)));

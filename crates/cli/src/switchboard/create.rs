@@ -217,9 +217,9 @@ pub(super) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
         replaces: task.replaces.clone(),
     };
     let made = storage.create_token(&new).await.map_err(|error| match error.is_unknown() {
-        false => Failure::Store(error),
+        false => Failure::from(error),
         true => Failure::Kept {
-            error,
+            error: error.into(),
             kept: "a token may have been made that nobody has: look at `tenure token list`, and \
                    revoke it",
         },

@@ -65,10 +65,10 @@ pub(crate) async fn adopt_inbox(
         return Ok(None);
     }
     match storage::open(url, IfAbsent::Refuse).await {
-        Ok(storage) if consent == Consent::Yes => storage.adopt(&operator()).await.map(Some),
-        Ok(storage) => storage.foresee_adopt().await.map(Some),
+        Ok(storage) if consent == Consent::Yes => Ok(Some(storage.adopt(&operator()).await?)),
+        Ok(storage) => Ok(Some(storage.foresee_adopt().await?)),
         Err(error) if error.code() == Code::Absent => Ok(None),
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -78,7 +78,7 @@ async fn open(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Storage>, S
     url.tables()?;
     url.open(if_absent, process::entropy()).await?;
     // Where there is a store, tables that are not there yet are the switchboard's own affair.
-    storage::open(url, IfAbsent::Create).await
+    Ok(storage::open(url, IfAbsent::Create).await?)
 }
 
 /// The token of that id, which has to be there.

@@ -384,8 +384,8 @@ async fn run(settings: Settings, teller: Teller) -> Result<ExitCode, Failure> {
     let started = tenure_switchboard::serve(server, storage, asked).await;
     let handle = started.map_err(|error| match error.code() {
         // The store was made, or its tables, if they were not there.
-        Code::OpenToAll => Failure::Kept { error, kept: "nothing listens" },
-        _ => Failure::Store(error),
+        Code::OpenToAll => Failure::Kept { error: error.into(), kept: "nothing listens" },
+        _ => Failure::from(error),
     })?;
     if has_tokens {
         teller.say(Level::Info, "tokens", "tokens are required".to_owned());

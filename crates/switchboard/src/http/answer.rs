@@ -15,6 +15,7 @@ use tenure_wire::ingest::Cursor;
 
 use super::outgoing::Outgoing;
 use crate::commit::Trouble;
+use crate::error::SwitchboardError;
 use crate::storage::{BadFence, Diverged, Ended, Fence, MOST_FENCES, Standing};
 
 /// What goes back.
@@ -52,7 +53,7 @@ pub(crate) struct Refusal {
     header: Option<(HeaderName, HeaderValue)>,
     close: bool,
     /// What the store said; for operators alone.
-    pub(crate) cause: Option<StoreError>,
+    pub(crate) cause: Option<SwitchboardError>,
 }
 
 impl Refusal {
@@ -220,7 +221,7 @@ impl Refusal {
     }
 
     /// Nothing is lost by it, but somebody has to make room.
-    pub(crate) fn store_full(error: StoreError) -> Refused {
+    pub(crate) fn store_full(error: SwitchboardError) -> Refused {
         let message = "the store has no room left (ST008); submit it again once there is room";
         let mut refusal = Self::new(503, "store_full", message).with("code", Code::Full.as_str());
         refusal.cause = Some(error);
@@ -303,13 +304,19 @@ impl Refusal {
 }
 
 /// What the store says stays here: it may name hosts and statements.
-impl From<StoreError> for Refused {
-    fn from(error: StoreError) -> Self {
+impl From<SwitchboardError> for Refused {
+    fn from(error: SwitchboardError) -> Self {
         match error.code() {
             Code::Unstorable | Code::BadInput => Refusal::unstorable(),
             Code::Full => Refusal::store_full(error),
             _ => Refusal::store_unavailable(),
         }
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        SwitchboardError::from(error).into()
     }
 }
 

@@ -10,13 +10,14 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tenure_core::{Code, StoreError};
+use tenure_core::Code;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::{Reply, no_session};
+use crate::error::SwitchboardError;
 use crate::http::State;
 use crate::http::answer::{Refusal, Refused};
 use crate::notice::Notice;
@@ -48,15 +49,19 @@ const NOT_SENT_ON: [&str; 9] = [
 ];
 
 /// Says where this replica can be reached; before anybody has a session here.
-pub(crate) async fn announce(state: &State) -> Result<(), StoreError> {
+pub(crate) async fn announce(state: &State) -> Result<(), SwitchboardError> {
     let Some(address) = &state.mcp.advertised else { return Ok(()) };
-    let late = |_| Err(StoreError::refused(Code::Lost, "it did not answer in 5 seconds"));
+    let late = |_| Err(SwitchboardError::refused(Code::Lost, "it did not answer in 5 seconds"));
     let told = timeout(PATIENCE, state.storage.announce(state.mcp.replica, address)).await;
     told.unwrap_or_else(late)
 }
 
 /// Says it again every now and then.
-pub(crate) async fn announce_on(state: Arc<State>, mut last: Result<(), StoreError>, log: Log) {
+pub(crate) async fn announce_on(
+    state: Arc<State>,
+    mut last: Result<(), SwitchboardError>,
+    log: Log,
+) {
     loop {
         sleep(ROUND).await;
         let told = announce(&state).await;

@@ -7,7 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tenure_core::store::Holder;
-use tenure_core::{Code, Epoch, GroupName, Store, StoreError};
+use tenure_core::{Code, Epoch, GroupName, Store};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 use tokio::sync::OnceCell;
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::result::{self, Told};
 use super::tools::said;
 use super::{Call, take};
+use crate::error::SwitchboardError;
 use crate::http::answer::{Refusal, Refused};
 use crate::http::inbox::Page;
 use crate::http::{connectors, inbox};
@@ -161,7 +162,7 @@ pub(super) async fn duties(call: &Call) -> Result<Told, Refused> {
     let limit = limited(limit, USUAL_DUTIES, MOST_DUTIES)?;
     let only = group.map(|group| GroupName::unescape(&group)).transpose();
     let only = only.map_err(|_| invalid("group is not the name of a group"))?;
-    let late = |_| StoreError::refused(Code::Lost, "duties were not listed in time");
+    let late = |_| SwitchboardError::refused(Code::Lost, "duties were not listed in time");
     timeout(PATIENCE, listed(&call.state.mcp.duties, only, limit)).await.map_err(late)?
 }
 

@@ -1,14 +1,14 @@
 //! The list of channels.
 
+use crate::error::SwitchboardError;
 use async_trait::async_trait;
-use tenure_core::StoreError;
 use tenure_wire::ingest::Channel;
 
 /// Where the list of channels is kept: one for all replicas.
 #[async_trait]
 pub trait ChannelList {
     /// All channels, by name.
-    async fn channels(&self) -> Result<Vec<Channel>, StoreError>;
+    async fn channels(&self) -> Result<Vec<Channel>, SwitchboardError>;
     /// Replaces a channel, adds it where it was not (`was` is `None`), or removes it (`becomes` is
     /// `None`), and notes who did. Whether it was as is said.
     async fn replace_channel(
@@ -16,7 +16,7 @@ pub trait ChannelList {
         was: Option<&Channel>,
         becomes: Option<&Channel>,
         by: &str,
-    ) -> Result<bool, StoreError>;
+    ) -> Result<bool, SwitchboardError>;
 }
 
 /// Providers as they are kept: names have no commas.

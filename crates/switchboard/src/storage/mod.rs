@@ -11,8 +11,9 @@ mod token;
 
 use std::sync::Arc;
 
+use crate::error::SwitchboardError;
 use async_trait::async_trait;
-use tenure_core::{Boxed, DutyKey, Epoch, InstanceId, StoreError};
+use tenure_core::{Boxed, DutyKey, Epoch, InstanceId};
 use tenure_duty::process;
 use tenure_store::beside::Place;
 use tenure_store::{IfAbsent, StoreUrl};
@@ -30,7 +31,7 @@ pub use token::{Admission, Attempt, NewToken, Scope, Token, TokenAudit, Usage};
 pub fn open(
     url: &StoreUrl,
     if_absent: IfAbsent,
-) -> Boxed<'_, Result<Arc<dyn Storage>, StoreError>> {
+) -> Boxed<'_, Result<Arc<dyn Storage>, SwitchboardError>> {
     Box::pin(async move {
         Ok(match url.tables()? {
             Place::Sqlite(path) => {
@@ -44,7 +45,7 @@ pub fn open(
 }
 
 /// The statements that make or update its tables, for those who may not run them through us.
-pub fn script(url: &StoreUrl) -> Result<String, StoreError> {
+pub fn script(url: &StoreUrl) -> Result<String, SwitchboardError> {
     match url.tables()? {
         Place::Sqlite(_) => Ok(sqlite::script()),
         Place::Postgres { schema, .. } => postgres::script(&schema),
@@ -189,7 +190,7 @@ pub struct Decision {
 }
 
 /// What was changed; if the token had ended by then, nothing was.
-pub type Permitted<T> = Result<Result<T, Ended>, StoreError>;
+pub type Permitted<T> = Result<Result<T, Ended>, SwitchboardError>;
 
 /// How long things are kept, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,19 +271,19 @@ pub struct Tick {
 #[async_trait]
 pub trait Storage: Registry + Replicas + ChannelList {
     /// Stores what is new, in one transaction; an answer for each submission.
-    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError>;
+    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, SwitchboardError>;
 
     /// A page of the inbox. It looks at a bounded number of rows: it may be empty before the end.
-    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, StoreError>;
+    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, SwitchboardError>;
     /// One message.
-    async fn message(&self, request_id: Uuid) -> Result<Found, StoreError>;
+    async fn message(&self, request_id: Uuid) -> Result<Found, SwitchboardError>;
     /// The newest position; cheap, for those who wait for more.
-    async fn last_position(&self) -> Result<i64, StoreError>;
+    async fn last_position(&self) -> Result<i64, SwitchboardError>;
     /// Takes the inbox over after a restore and notes it: the position above which it goes on.
-    async fn adopt(&self, by: &str) -> Result<i64, StoreError>;
+    async fn adopt(&self, by: &str) -> Result<i64, SwitchboardError>;
     /// About the position that [`Storage::adopt`] would say now: by the clock of this host, and
     /// without what earlier adoptions left free.
-    async fn foresee_adopt(&self) -> Result<i64, StoreError> {
+    async fn foresee_adopt(&self) -> Result<i64, SwitchboardError> {
         let now = i64::try_from(process::unix_micros()).unwrap_or(i64::MAX);
         Ok(inbox::jump(self.last_position().await?, now))
     }
@@ -294,7 +295,7 @@ pub trait Storage: Registry + Replicas + ChannelList {
         of: Option<&Scope>,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<KnownFence>, StoreError>;
+    ) -> Result<Vec<KnownFence>, SwitchboardError>;
     /// Forgets the fences of a duty, at one source or at all, notes who did it, and says what they
     /// were.
     async fn reset_fence(
@@ -310,50 +311,50 @@ pub trait Storage: Registry + Replicas + ChannelList {
         letter: &DeadLetter,
         fence: Option<&Fence>,
         token_id: Option<&str>,
-    ) -> Result<Posted, StoreError>;
+    ) -> Result<Posted, SwitchboardError>;
     /// Dead letters, oldest first.
-    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, StoreError>;
+    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, SwitchboardError>;
     /// One of them.
-    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, StoreError>;
+    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, SwitchboardError>;
     /// Ends one that is pending.
     async fn resolve_letter(&self, resolve: &Resolve) -> Permitted<Resolved>;
     /// How many are pending.
-    async fn pending_letters(&self) -> Result<u64, StoreError>;
+    async fn pending_letters(&self) -> Result<u64, SwitchboardError>;
 
     /// Judges an attempt in one atomic statement and counts it if it failed.
-    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError>;
+    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, SwitchboardError>;
     /// Whether a token was ever made. That all have ended opens nothing.
-    async fn has_tokens(&self) -> Result<bool, StoreError>;
+    async fn has_tokens(&self) -> Result<bool, SwitchboardError>;
     /// Makes a token. `false` when the token that it replaces is not there.
-    async fn create_token(&self, token: &NewToken) -> Result<bool, StoreError>;
+    async fn create_token(&self, token: &NewToken) -> Result<bool, SwitchboardError>;
     /// All tokens, oldest first.
-    async fn tokens(&self) -> Result<Vec<Token>, StoreError>;
+    async fn tokens(&self) -> Result<Vec<Token>, SwitchboardError>;
     /// Ends a token at once; `None` when there is none of that id, `false` when it had ended.
     async fn revoke_token(
         &self,
         token_id: &str,
         by: &str,
         reason: &str,
-    ) -> Result<Option<bool>, StoreError>;
+    ) -> Result<Option<bool>, SwitchboardError>;
     /// Adds to what was done with tokens, and notes that they were used.
-    async fn add_usage(&self, usage: &[Usage]) -> Result<(), StoreError>;
+    async fn add_usage(&self, usage: &[Usage]) -> Result<(), SwitchboardError>;
     /// What was done with a token, or with all, since a day.
     async fn usage(
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<Usage>, StoreError>;
+    ) -> Result<Vec<Usage>, SwitchboardError>;
     /// The audit trail, newest first, of a token or of all.
     async fn audit(
         &self,
         token_id: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<TokenAudit>, StoreError>;
+    ) -> Result<Vec<TokenAudit>, SwitchboardError>;
 
     /// Moves the clock of retention, and says where it is.
-    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, StoreError>;
+    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, SwitchboardError>;
     /// Takes away what is past its retention, a bounded number at a time.
-    async fn prune(&self, keep: Keep) -> Result<Pruned, StoreError>;
+    async fn prune(&self, keep: Keep) -> Result<Pruned, SwitchboardError>;
     /// Whether the store answers and takes writes.
-    async fn ping(&self) -> Result<(), StoreError>;
+    async fn ping(&self) -> Result<(), SwitchboardError>;
 }

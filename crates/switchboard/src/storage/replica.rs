@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
+use crate::error::SwitchboardError;
 use async_trait::async_trait;
-use tenure_core::StoreError;
 use uuid::Uuid;
 
 /// A replica that was not seen for so long, in microseconds, is gone.
@@ -13,9 +13,9 @@ pub const GONE: i64 = 60 * 1_000_000;
 #[async_trait]
 pub trait Replicas: Debug + Send + Sync + 'static {
     /// Says that a replica runs and where the others can reach it; takes away those that are gone.
-    async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), StoreError>;
+    async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), SwitchboardError>;
     /// Where a replica can be reached, if it was seen lately.
-    async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, StoreError>;
+    async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, SwitchboardError>;
     /// Says that a replica ends.
-    async fn withdraw(&self, replica_id: Uuid) -> Result<(), StoreError>;
+    async fn withdraw(&self, replica_id: Uuid) -> Result<(), SwitchboardError>;
 }

@@ -254,7 +254,7 @@ async fn some_are_not_told_the_timeline(
     assert_eq!(lineage(), known);
 }
 
-async fn commit_one_error(storage: &Arc<dyn Storage>) -> tenure_core::StoreError {
+async fn commit_one_error(storage: &Arc<dyn Storage>) -> tenure_switchboard::SwitchboardError {
     storage.commit(&[sent([event("stuck")])]).await.unwrap_err()
 }
 

@@ -1,17 +1,17 @@
 //! The list of channels.
 
 use async_trait::async_trait;
-use tenure_core::StoreError;
 use tenure_wire::ingest::Channel;
 use tokio_postgres::types::Type;
 
 use super::value::column;
 use super::{Parameter, Postgres};
+use crate::error::SwitchboardError;
 use crate::storage::channel::{ChannelList, action, channel, joined};
 
 #[async_trait]
 impl ChannelList for Postgres {
-    async fn channels(&self) -> Result<Vec<Channel>, StoreError> {
+    async fn channels(&self) -> Result<Vec<Channel>, SwitchboardError> {
         let rows = self.data.query(&self.statements.channel_list, &[]).await?;
         let read = |row| Ok(channel(column(row, 0)?, column(row, 1)?, column(row, 2)?));
         rows.iter().map(read).collect()
@@ -22,7 +22,7 @@ impl ChannelList for Postgres {
         was: Option<&Channel>,
         becomes: Option<&Channel>,
         by: &str,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, SwitchboardError> {
         let Some(named) = was.or(becomes) else { return Ok(false) };
         let alias = |of: Option<&Channel>| of.and_then(|channel| channel.alias.clone());
         let parameters: [Parameter<'_>; 7] = [

@@ -1,18 +1,18 @@
 //! The clock of retention.
 
-use tenure_core::StoreError;
 use tokio_postgres::types::Type;
 
 use super::registry::told;
 use super::value::{column, from_micros, missing, to_micros};
 use super::{Measured, Parameter, Postgres, Tick, When};
+use crate::error::SwitchboardError;
 
 impl Postgres {
     pub(super) async fn move_clock(
         &self,
         since: Option<Measured>,
         when: When,
-    ) -> Result<Tick, StoreError> {
+    ) -> Result<Tick, SwitchboardError> {
         let at = told(when);
         let (turn, elapsed) = (since.map(|it| it.turn), since.map(|it| it.elapsed));
         let wall = since.map(|it| from_micros(it.wall));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use tenure_core::{Code, Epoch, StoreError};
+use tenure_core::{Code, Epoch};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -11,13 +11,14 @@ use uuid::Uuid;
 use super::token::ended;
 use super::value::{column, from_micros, index, to_micros};
 use super::{Parameter, Postgres};
+use crate::error::SwitchboardError;
 use crate::storage::{BadFence, Ended, Fence, Item, Outcome, Settled, Standing, Submission};
 
 impl Postgres {
     pub(super) async fn commit_group(
         &self,
         group: &[Submission],
-    ) -> Result<Vec<Settled>, StoreError> {
+    ) -> Result<Vec<Settled>, SwitchboardError> {
         if group.is_empty() {
             return Ok(Vec::new());
         }
@@ -47,7 +48,7 @@ impl Postgres {
         ];
         let rows = self.commits.query(&self.statements.ingest_commit, &parameters).await?;
         // From here on it has happened, whatever is wrong with the answer.
-        settle(group, &gates, &rows).map_err(StoreError::or_happened)
+        settle(group, &gates, &rows).map_err(SwitchboardError::or_happened)
     }
 }
 
@@ -161,7 +162,7 @@ pub(super) fn closed(
     row: &Row,
     verdict: &str,
     duty: Option<&str>,
-) -> Result<Option<Closed>, StoreError> {
+) -> Result<Option<Closed>, SwitchboardError> {
     Ok(Some(match verdict {
         "ahead" => Closed::Bad(BadFence::EpochAhead),
         "full" => Closed::Bad(BadFence::TooMany),
@@ -190,8 +191,9 @@ fn settle(
     group: &[Submission],
     gates: &Gates<'_>,
     rows: &[Row],
-) -> Result<Vec<Settled>, StoreError> {
-    let odd = |what: &str| StoreError::unknown(Code::Damaged, format!("ingest_commit: {what}"));
+) -> Result<Vec<Settled>, SwitchboardError> {
+    let odd =
+        |what: &str| SwitchboardError::unknown(Code::Damaged, format!("ingest_commit: {what}"));
     let mut shut: Vec<Option<Settled>> = vec![None; gates.tokens.len()];
     let mut same: BTreeMap<usize, (Uuid, bool)> = BTreeMap::new();
     let mut stored: Option<i64> = None;

@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use tenure_core::StoreError;
 use tenure_wire::ingest::Cursor;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -10,11 +9,15 @@ use uuid::Uuid;
 
 use super::value::{column, count, from_micros, missing, to_micros};
 use super::{Parameter, Postgres};
+use crate::error::SwitchboardError;
 use crate::storage::inbox::Place;
 use crate::storage::{Found, InboxPage, InboxQuery, InboxRead, Message};
 
 impl Postgres {
-    pub(super) async fn read_inbox(&self, query: &InboxQuery) -> Result<InboxRead, StoreError> {
+    pub(super) async fn read_inbox(
+        &self,
+        query: &InboxQuery,
+    ) -> Result<InboxRead, SwitchboardError> {
         let limit = count(query.limit);
         let at = |micros: Option<i64>| micros.map(from_micros);
         let (since, until) = (at(query.since), at(query.until));
@@ -36,13 +39,13 @@ impl Postgres {
         page(query, &self.data.query(statement, &parameters).await?)
     }
 
-    pub(super) async fn adopt_inbox(&self, by: &str) -> Result<i64, StoreError> {
+    pub(super) async fn adopt_inbox(&self, by: &str) -> Result<i64, SwitchboardError> {
         let parameters: [Parameter<'_>; 1] = [(&by, Type::TEXT)];
         let rows = self.data.query(&self.statements.inbox_adopt, &parameters).await?;
-        column(rows.first().ok_or_else(missing)?, 0).map_err(StoreError::or_happened)
+        column(rows.first().ok_or_else(missing)?, 0).map_err(SwitchboardError::or_happened)
     }
 
-    pub(super) async fn show_message(&self, request_id: Uuid) -> Result<Found, StoreError> {
+    pub(super) async fn show_message(&self, request_id: Uuid) -> Result<Found, SwitchboardError> {
         let parameters: [Parameter<'_>; 1] = [(&request_id, Type::UUID)];
         let rows = self.data.query(&self.statements.inbox_show, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
@@ -56,7 +59,7 @@ impl Postgres {
 }
 
 /// The bounds stand in every row; a page without messages is one row with nothing else.
-fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, StoreError> {
+fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, SwitchboardError> {
     let row = rows.last().ok_or_else(missing)?;
     let (last, trimmed, floor) = (column(row, 0)?, column(row, 1)?, column(row, 16)?);
     let place = Place { last, floor, trimmed, at: column(row, 17)? };
@@ -77,7 +80,7 @@ fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, StoreError> {
 }
 
 /// From the fifth column on.
-fn message(row: &Row) -> Result<Option<Message>, StoreError> {
+fn message(row: &Row) -> Result<Option<Message>, SwitchboardError> {
     let Some(position) = column(row, 4)? else { return Ok(None) };
     Ok(Some(Message {
         position,

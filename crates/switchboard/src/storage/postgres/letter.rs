@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use tenure_core::{Code, Epoch, StoreError};
+use tenure_core::{Code, Epoch};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -11,6 +11,7 @@ use super::commit::{Closed, closed};
 use super::token::{permitted, refusal};
 use super::value::{column, count, missing, to_micros};
 use super::{Parameter, Postgres};
+use crate::error::SwitchboardError;
 use crate::storage::{
     DeadLetter, DeadQuery, Decision, Fence, KeptLetter, KnownFence, Permitted, Posted, Resolve,
     Resolved, Scope, Standing, of_cursor,
@@ -22,7 +23,7 @@ impl Postgres {
         letter: &DeadLetter,
         fence: Option<&Fence>,
         token_id: Option<&str>,
-    ) -> Result<Posted, StoreError> {
+    ) -> Result<Posted, SwitchboardError> {
         let duty = fence.map(|fence| fence.duty.to_string());
         let epoch = fence.map(|fence| fence.epoch.as_i64());
         let instance = fence.map(|fence| fence.instance.as_str());
@@ -44,13 +45,14 @@ impl Postgres {
             (&letter.envelope, Type::TEXT),
         ];
         let rows = self.data.query(&self.statements.letter_post, &parameters).await?;
-        posted(rows.first().ok_or_else(missing)?, duty.as_deref()).map_err(StoreError::or_happened)
+        posted(rows.first().ok_or_else(missing)?, duty.as_deref())
+            .map_err(SwitchboardError::or_happened)
     }
 
     pub(super) async fn list_letters(
         &self,
         query: &DeadQuery,
-    ) -> Result<Vec<KeptLetter>, StoreError> {
+    ) -> Result<Vec<KeptLetter>, SwitchboardError> {
         let after = query.after.unwrap_or(Uuid::nil());
         let limit = count(query.limit);
         let mut parameters: Vec<Parameter<'_>> = vec![
@@ -68,7 +70,10 @@ impl Postgres {
         self.data.query(statement, &parameters).await?.iter().map(kept).collect()
     }
 
-    pub(super) async fn show_letter(&self, id: Uuid) -> Result<Option<KeptLetter>, StoreError> {
+    pub(super) async fn show_letter(
+        &self,
+        id: Uuid,
+    ) -> Result<Option<KeptLetter>, SwitchboardError> {
         let rows = self.data.query(&self.statements.letter_show, &[(&id, Type::UUID)]).await?;
         rows.first().map(kept).transpose()
     }
@@ -98,7 +103,7 @@ impl Postgres {
         of: Option<&Scope>,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<KnownFence>, StoreError> {
+    ) -> Result<Vec<KnownFence>, SwitchboardError> {
         let limit = count(limit);
         let [duty, channel, provider, endpoint] = of_cursor(after);
         let parameters: [Parameter<'_>; 8] = [
@@ -135,16 +140,17 @@ impl Postgres {
             return Ok(Err(ended));
         }
         let was = rows.iter().map(known_fence).collect::<Result<_, _>>();
-        was.map(Ok).map_err(StoreError::or_happened)
+        was.map(Ok).map_err(SwitchboardError::or_happened)
     }
 }
 
-fn posted(row: &Row, duty: Option<&str>) -> Result<Posted, StoreError> {
+fn posted(row: &Row, duty: Option<&str>) -> Result<Posted, SwitchboardError> {
     let verdict: &str = column(row, 1)?;
     if verdict == "kept" {
         return Ok(Posted::Kept { id: column(row, 5)?, duplicate: column(row, 6)? });
     }
-    let odd = || StoreError::unknown(Code::Damaged, format!("letter_post answered {verdict:?}"));
+    let odd =
+        || SwitchboardError::unknown(Code::Damaged, format!("letter_post answered {verdict:?}"));
     Ok(match closed(row, verdict, duty)?.ok_or_else(odd)? {
         Closed::Fenced(standing) => Posted::Fenced(standing),
         Closed::Bad(bad) => Posted::BadFence(bad),
@@ -152,7 +158,7 @@ fn posted(row: &Row, duty: Option<&str>) -> Result<Posted, StoreError> {
     })
 }
 
-fn known_fence(row: &Row) -> Result<KnownFence, StoreError> {
+fn known_fence(row: &Row) -> Result<KnownFence, SwitchboardError> {
     let newest = Standing {
         duty: column(row, 0)?,
         epoch: Epoch::from_i64(column(row, 4)?)?,
@@ -162,9 +168,10 @@ fn known_fence(row: &Row) -> Result<KnownFence, StoreError> {
     Ok(KnownFence::new([column(row, 1)?, column(row, 2)?, column(row, 3)?], newest))
 }
 
-fn kept(row: &Row) -> Result<KeptLetter, StoreError> {
+fn kept(row: &Row) -> Result<KeptLetter, SwitchboardError> {
     let digest: &[u8] = column(row, 1)?;
-    let odd = |_| StoreError::refused(Code::Damaged, "a dead letter's digest has not 32 bytes");
+    let odd =
+        |_| SwitchboardError::refused(Code::Damaged, "a dead letter's digest has not 32 bytes");
     let letter = DeadLetter {
         id: column(row, 0)?,
         digest: digest.try_into().map_err(odd)?,

@@ -18,7 +18,7 @@ mod value;
 use std::fmt;
 
 use async_trait::async_trait;
-use tenure_core::{Code, StoreError};
+use tenure_core::Code;
 use tenure_store::IfAbsent;
 use tenure_store::beside::postgres::{
     self as beside, Line, Parameter, is_direct, keep_plans_keyed, primary_only, read_committed,
@@ -33,6 +33,7 @@ use super::{
     KeptLetter, KnownFence, Measured, NewToken, Permitted, Posted, Pruned, Resolve, Resolved,
     Scope, Settled, Storage, Submission, Tick, Token, TokenAudit, Usage, When,
 };
+use crate::error::SwitchboardError;
 use statements::Statements;
 use value::{column, missing};
 
@@ -118,7 +119,7 @@ const RIGHTS: &str = "-- For each role that runs the switchboard:\n\
     -- GRANT SELECT, INSERT ON tenure.token_audit_log TO role;\n";
 
 /// The tables and functions as a script, for an administrator.
-pub fn script(schema: &str) -> Result<String, StoreError> {
+pub fn script(schema: &str) -> Result<String, SwitchboardError> {
     beside::check_name(schema)?;
     Ok(beside::script(schema, &HISTORY, RIGHTS))
 }
@@ -141,7 +142,11 @@ impl fmt::Debug for Postgres {
 }
 
 /// Connects, looks at the server, and brings the tables up to date.
-pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> Result<Postgres, StoreError> {
+pub async fn open(
+    url: &str,
+    schema: &str,
+    if_absent: IfAbsent,
+) -> Result<Postgres, SwitchboardError> {
     beside::check_name(schema)?;
     let mut target = target(url).await?;
     let named = is_direct(&target).await;
@@ -155,12 +160,12 @@ pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> Result<Postgr
     let rows = within(client.query_typed(look, &[])).await?;
     let row = rows.first().ok_or_else(missing)?;
     if column(row, 0)? {
-        return Err(StoreError::refused(Code::ReadOnly, "this server is a standby"));
+        return Err(SwitchboardError::refused(Code::ReadOnly, "this server is a standby"));
     }
     let encoding: &str = column(row, 1)?;
     if encoding != "UTF8" {
         let detail = format!("the database's encoding is {encoding}; events need UTF8");
-        return Err(StoreError::refused(Code::BadUrl, detail));
+        return Err(SwitchboardError::refused(Code::BadUrl, detail));
     }
     read_committed(&mut target, &client).await?;
     beside::migrate(&mut client, schema, &HISTORY, if_absent).await?;
@@ -186,13 +191,17 @@ impl Postgres {
     async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(
         &self,
         sql: &str,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, SwitchboardError> {
         let rows = self.data.query(sql, &[]).await?;
         column(rows.first().ok_or_else(missing)?, 0)
     }
 
     /// Takes away what is past its retention, at most [`STEP`] of its kind.
-    async fn take_away(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, StoreError> {
+    async fn take_away(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<u64, SwitchboardError> {
         let rows = self.data.query(sql, parameters).await?;
         let gone: i64 = column(rows.first().ok_or_else(missing)?, 0)?;
         Ok(u64::try_from(gone).unwrap_or(0))
@@ -201,23 +210,23 @@ impl Postgres {
 
 #[async_trait]
 impl Storage for Postgres {
-    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError> {
+    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, SwitchboardError> {
         self.commit_group(group).await
     }
 
-    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, StoreError> {
+    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, SwitchboardError> {
         self.read_inbox(query).await
     }
 
-    async fn message(&self, request_id: Uuid) -> Result<Found, StoreError> {
+    async fn message(&self, request_id: Uuid) -> Result<Found, SwitchboardError> {
         self.show_message(request_id).await
     }
 
-    async fn last_position(&self) -> Result<i64, StoreError> {
+    async fn last_position(&self) -> Result<i64, SwitchboardError> {
         self.value(&self.statements.inbox_last).await
     }
 
-    async fn adopt(&self, by: &str) -> Result<i64, StoreError> {
+    async fn adopt(&self, by: &str) -> Result<i64, SwitchboardError> {
         self.adopt_inbox(by).await
     }
 
@@ -226,7 +235,7 @@ impl Storage for Postgres {
         of: Option<&Scope>,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<KnownFence>, StoreError> {
+    ) -> Result<Vec<KnownFence>, SwitchboardError> {
         self.list_fences(of, after, limit).await
     }
 
@@ -244,15 +253,15 @@ impl Storage for Postgres {
         letter: &DeadLetter,
         fence: Option<&Fence>,
         token_id: Option<&str>,
-    ) -> Result<Posted, StoreError> {
+    ) -> Result<Posted, SwitchboardError> {
         self.keep_letter(letter, fence, token_id).await
     }
 
-    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, StoreError> {
+    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, SwitchboardError> {
         self.list_letters(query).await
     }
 
-    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, StoreError> {
+    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, SwitchboardError> {
         self.show_letter(id).await
     }
 
@@ -260,24 +269,24 @@ impl Storage for Postgres {
         self.end_letter(resolve).await
     }
 
-    async fn pending_letters(&self) -> Result<u64, StoreError> {
+    async fn pending_letters(&self) -> Result<u64, SwitchboardError> {
         let pending: i64 = self.value(&self.statements.letter_count_pending).await?;
         Ok(u64::try_from(pending).unwrap_or(0))
     }
 
-    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError> {
+    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, SwitchboardError> {
         self.judge(attempt).await
     }
 
-    async fn has_tokens(&self) -> Result<bool, StoreError> {
+    async fn has_tokens(&self) -> Result<bool, SwitchboardError> {
         self.value(&self.statements.token_exists).await
     }
 
-    async fn create_token(&self, token: &NewToken) -> Result<bool, StoreError> {
+    async fn create_token(&self, token: &NewToken) -> Result<bool, SwitchboardError> {
         self.make_token(token).await
     }
 
-    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+    async fn tokens(&self) -> Result<Vec<Token>, SwitchboardError> {
         self.list_tokens().await
     }
 
@@ -286,11 +295,11 @@ impl Storage for Postgres {
         token_id: &str,
         by: &str,
         reason: &str,
-    ) -> Result<Option<bool>, StoreError> {
+    ) -> Result<Option<bool>, SwitchboardError> {
         self.end_token(token_id, by, reason).await
     }
 
-    async fn add_usage(&self, usage: &[Usage]) -> Result<(), StoreError> {
+    async fn add_usage(&self, usage: &[Usage]) -> Result<(), SwitchboardError> {
         self.count_usage(usage).await
     }
 
@@ -298,7 +307,7 @@ impl Storage for Postgres {
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<Usage>, StoreError> {
+    ) -> Result<Vec<Usage>, SwitchboardError> {
         self.read_usage(token_id, since_day).await
     }
 
@@ -306,15 +315,15 @@ impl Storage for Postgres {
         &self,
         token_id: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<TokenAudit>, StoreError> {
+    ) -> Result<Vec<TokenAudit>, SwitchboardError> {
         self.read_audit(token_id, limit).await
     }
 
-    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, StoreError> {
+    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, SwitchboardError> {
         self.move_clock(since, when).await
     }
 
-    async fn prune(&self, keep: Keep) -> Result<Pruned, StoreError> {
+    async fn prune(&self, keep: Keep) -> Result<Pruned, SwitchboardError> {
         let statements = &self.statements;
         let bodies = keep.bodies.min(FOR_EVER);
         let keys = keep.keys.min(FOR_EVER).max(bodies);
@@ -327,10 +336,10 @@ impl Storage for Postgres {
         Ok(Pruned { messages, keys, letters, addresses, more })
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn ping(&self) -> Result<(), SwitchboardError> {
         if self.value(&self.statements.takes_writes).await? {
             return Ok(());
         }
-        Err(StoreError::refused(Code::ReadOnly, "the server takes no writes"))
+        Err(SwitchboardError::refused(Code::ReadOnly, "the server takes no writes"))
     }
 }

@@ -1,30 +1,30 @@
 //! The replicas that run.
 
 use async_trait::async_trait;
-use tenure_core::StoreError;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::value::column;
 use super::{Parameter, Postgres};
+use crate::error::SwitchboardError;
 use crate::storage::{GONE, Replicas};
 
 #[async_trait]
 impl Replicas for Postgres {
-    async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), StoreError> {
+    async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), SwitchboardError> {
         let parameters: [Parameter<'_>; 3] =
             [(&replica_id, Type::UUID), (&address, Type::TEXT), (&GONE, Type::INT8)];
         self.data.query(&self.statements.replica_announce, &parameters).await?;
         Ok(())
     }
 
-    async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, StoreError> {
+    async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, SwitchboardError> {
         let parameters: [Parameter<'_>; 2] = [(&replica_id, Type::UUID), (&GONE, Type::INT8)];
         let rows = self.data.query(&self.statements.replica_find, &parameters).await?;
         rows.first().map(|row| column(row, 0)).transpose()
     }
 
-    async fn withdraw(&self, replica_id: Uuid) -> Result<(), StoreError> {
+    async fn withdraw(&self, replica_id: Uuid) -> Result<(), SwitchboardError> {
         let parameters: [Parameter<'_>; 1] = [(&replica_id, Type::UUID)];
         self.data.query(&self.statements.replica_withdraw, &parameters).await?;
         Ok(())

@@ -2,12 +2,13 @@
 
 use std::time::SystemTime;
 
-use tenure_core::{Code, StoreError};
+use tenure_core::Code;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::value::{column, count, missing, to_micros};
 use super::{Parameter, Postgres};
+use crate::error::SwitchboardError;
 use crate::storage::{
     Admission, Attempt, Ended, NewToken, Permitted, Scope, Token, TokenAudit, Usage,
 };
@@ -22,12 +23,12 @@ pub(super) fn ended(verdict: &str) -> Option<Ended> {
     }
 }
 
-fn odd(verdict: &str) -> StoreError {
-    StoreError::unknown(Code::Damaged, format!("a token is {verdict:?}"))
+fn odd(verdict: &str) -> SwitchboardError {
+    SwitchboardError::unknown(Code::Damaged, format!("a token is {verdict:?}"))
 }
 
 /// Why a token has ended, if a column says that it has.
-pub(super) fn refusal(row: &Row, index: usize) -> Result<Option<Ended>, StoreError> {
+pub(super) fn refusal(row: &Row, index: usize) -> Result<Option<Ended>, SwitchboardError> {
     let verdict: Option<&str> = column(row, index)?;
     verdict.map(|verdict| ended(verdict).ok_or_else(|| odd(verdict))).transpose()
 }
@@ -35,7 +36,7 @@ pub(super) fn refusal(row: &Row, index: usize) -> Result<Option<Ended>, StoreErr
 /// Reads the one row of a change, of which the first column says why its token has ended.
 pub(super) fn permitted<T>(
     rows: &[Row],
-    read: impl FnOnce(&Row) -> Result<T, StoreError>,
+    read: impl FnOnce(&Row) -> Result<T, SwitchboardError>,
 ) -> Permitted<T> {
     let row = rows.first().ok_or_else(missing)?;
     match refusal(row, 0)? {
@@ -45,7 +46,7 @@ pub(super) fn permitted<T>(
 }
 
 impl Postgres {
-    pub(super) async fn judge(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError> {
+    pub(super) async fn judge(&self, attempt: &Attempt<'_>) -> Result<Admission, SwitchboardError> {
         let hash = attempt.hash.as_ref().map(<[u8; 32]>::as_slice);
         let parameters: [Parameter<'_>; 4] = [
             (&hash, Type::BYTEA),
@@ -65,7 +66,7 @@ impl Postgres {
         }
     }
 
-    pub(super) async fn make_token(&self, token: &NewToken) -> Result<bool, StoreError> {
+    pub(super) async fn make_token(&self, token: &NewToken) -> Result<bool, SwitchboardError> {
         let (hash, roles) = (token.hash.as_slice(), token.roles.join(","));
         let scope = token.scope.as_ref();
         let channel = scope.map(|scope| scope.channel.as_str());
@@ -88,7 +89,7 @@ impl Postgres {
         Ok(!rows.is_empty())
     }
 
-    pub(super) async fn list_tokens(&self) -> Result<Vec<Token>, StoreError> {
+    pub(super) async fn list_tokens(&self) -> Result<Vec<Token>, SwitchboardError> {
         let rows = self.data.query(&self.statements.token_list, &[]).await?;
         rows.iter().map(|row| token(row, 0)).collect()
     }
@@ -98,7 +99,7 @@ impl Postgres {
         token_id: &str,
         by: &str,
         reason: &str,
-    ) -> Result<Option<bool>, StoreError> {
+    ) -> Result<Option<bool>, SwitchboardError> {
         let parameters: [Parameter<'_>; 3] =
             [(&token_id, Type::TEXT), (&by, Type::TEXT), (&reason, Type::TEXT)];
         let rows = self.data.query(&self.statements.token_revoke, &parameters).await?;
@@ -107,7 +108,7 @@ impl Postgres {
         Ok(is_there.then_some(done))
     }
 
-    pub(super) async fn count_usage(&self, usage: &[Usage]) -> Result<(), StoreError> {
+    pub(super) async fn count_usage(&self, usage: &[Usage]) -> Result<(), SwitchboardError> {
         let tokens: Vec<&str> = usage.iter().map(|used| used.token_id.as_str()).collect();
         let days: Vec<&str> = usage.iter().map(|used| used.day.as_str()).collect();
         let requests: Vec<i64> = usage.iter().map(|used| used.requests).collect();
@@ -130,7 +131,7 @@ impl Postgres {
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<Usage>, StoreError> {
+    ) -> Result<Vec<Usage>, SwitchboardError> {
         let parameters: [Parameter<'_>; 2] = [(&token_id, Type::TEXT), (&since_day, Type::TEXT)];
         let rows = self.data.query(&self.statements.token_usage, &parameters).await?;
         rows.iter().map(used).collect()
@@ -140,7 +141,7 @@ impl Postgres {
         &self,
         token_id: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<TokenAudit>, StoreError> {
+    ) -> Result<Vec<TokenAudit>, SwitchboardError> {
         let limit = count(limit);
         let parameters: [Parameter<'_>; 2] = [(&token_id, Type::TEXT), (&limit, Type::INT8)];
         let rows = self.data.query(&self.statements.token_audit, &parameters).await?;
@@ -149,7 +150,7 @@ impl Postgres {
 }
 
 /// From the column `first` on.
-fn token(row: &Row, first: usize) -> Result<Token, StoreError> {
+fn token(row: &Row, first: usize) -> Result<Token, SwitchboardError> {
     let text = |place: usize| column::<Option<String>>(row, first + place);
     let at = |place: usize| column::<Option<SystemTime>>(row, first + place);
     let scope = match (text(3)?, text(4)?, text(5)?) {
@@ -176,7 +177,7 @@ fn token(row: &Row, first: usize) -> Result<Token, StoreError> {
     })
 }
 
-fn used(row: &Row) -> Result<Usage, StoreError> {
+fn used(row: &Row) -> Result<Usage, SwitchboardError> {
     Ok(Usage {
         token_id: column(row, 0)?,
         day: column(row, 1)?,
@@ -187,7 +188,7 @@ fn used(row: &Row) -> Result<Usage, StoreError> {
     })
 }
 
-fn audited(row: &Row) -> Result<TokenAudit, StoreError> {
+fn audited(row: &Row) -> Result<TokenAudit, SwitchboardError> {
     Ok(TokenAudit {
         token_id: column(row, 0)?,
         action_type: column(row, 1)?,

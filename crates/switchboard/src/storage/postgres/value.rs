@@ -2,18 +2,24 @@
 
 use std::time::{Duration, SystemTime};
 
-use tenure_core::{Code, StoreError};
+use crate::error::SwitchboardError;
+use tenure_core::Code;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 /// A column by position, or an error instead of the driver's panic.
-pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, StoreError> {
-    row.try_get(index).map_err(|error| StoreError::refused(Code::Damaged, error.to_string()))
+pub(super) fn column<'a, T: FromSql<'a>>(
+    row: &'a Row,
+    index: usize,
+) -> Result<T, SwitchboardError> {
+    row.try_get(index).map_err(|error| {
+        SwitchboardError::refused(Code::Damaged, error.to_string()).caused_by(error)
+    })
 }
 
 /// For a statement that always answers, when it did not.
-pub(super) fn missing() -> StoreError {
-    StoreError::unknown(Code::Damaged, "no answer row")
+pub(super) fn missing() -> SwitchboardError {
+    SwitchboardError::unknown(Code::Damaged, "no answer row")
 }
 
 /// A number of rows.
@@ -22,9 +28,9 @@ pub(super) fn count(limit: usize) -> i64 {
 }
 
 /// A position that counts from 1, as an index.
-pub(super) fn index(row: &Row) -> Result<usize, StoreError> {
+pub(super) fn index(row: &Row) -> Result<usize, SwitchboardError> {
     let item: i64 = column(row, 0)?;
-    let odd = |_| StoreError::refused(Code::Damaged, format!("item {item}"));
+    let odd = |_| SwitchboardError::refused(Code::Damaged, format!("item {item}"));
     usize::try_from(item - 1).map_err(odd)
 }
 

@@ -5,11 +5,12 @@ mod statistics;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
-use tenure_core::{Epoch, StoreError};
+use tenure_core::Epoch;
 use tenure_wire::heartbeat::{Counters, Heartbeat};
 use uuid::Uuid;
 
 use super::{Decision, Ended, Permitted};
+use crate::error::SwitchboardError;
 
 pub use statistics::{
     Bucket, Fanned, HistoryKeep, Measures, Outcomes, Period, Reported, Rolled, Step, Sum, Tidied,
@@ -285,21 +286,21 @@ pub struct HistoryQuery {
 #[async_trait]
 pub trait Registry: Debug + Send + Sync + 'static {
     /// Takes a heartbeat.
-    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, StoreError>;
+    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, SwitchboardError>;
     /// Makes a connector known that was not heard yet; `false` when it is.
-    async fn register(&self, name: &Name, by: &str) -> Result<bool, StoreError>;
+    async fn register(&self, name: &Name, by: &str) -> Result<bool, SwitchboardError>;
     /// A page of connectors.
-    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, StoreError>;
+    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, SwitchboardError>;
     /// One of them.
-    async fn connector(&self, name: &Name) -> Result<Option<Shown>, StoreError>;
+    async fn connector(&self, name: &Name) -> Result<Option<Shown>, SwitchboardError>;
     /// The types of the connectors of an endpoint, by their bytes.
-    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, StoreError>;
+    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, SwitchboardError>;
     /// The history of a connector, newest first.
     async fn heartbeats(
         &self,
         name: &Name,
         query: &HistoryQuery,
-    ) -> Result<Vec<Logged>, StoreError>;
+    ) -> Result<Vec<Logged>, SwitchboardError>;
     /// Puts a connector away, or takes it back, and notes who did it; `None` when there is none of
     /// that name, `false` when nothing changed.
     async fn archive(
@@ -321,19 +322,27 @@ pub trait Registry: Debug + Send + Sync + 'static {
     /// has failed may acknowledge later.
     async fn report(&self, outcomes: &Outcomes, when: When) -> Permitted<Reported>;
     /// To whom a message went: acknowledged and failed targets.
-    async fn outcomes(&self, request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError>;
+    async fn outcomes(
+        &self,
+        request_id: Uuid,
+    ) -> Result<(Vec<String>, Vec<String>), SwitchboardError>;
 
     /// Counts the next part of what was stored, a bounded number of it, in periods that end now.
-    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, StoreError>;
+    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, SwitchboardError>;
     /// What a connector has done since a time, in steps that are not empty, oldest first.
-    async fn series(&self, name: &Name, since: i64, step: Step) -> Result<Vec<Bucket>, StoreError>;
+    async fn series(
+        &self,
+        name: &Name,
+        since: i64,
+        step: Step,
+    ) -> Result<Vec<Bucket>, SwitchboardError>;
     /// Every connector that is not archived, with what it did in a period that ends now.
-    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), StoreError>;
+    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), SwitchboardError>;
     /// How many messages each target has acknowledged since a day (`2026-02-15`).
-    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, StoreError>;
+    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, SwitchboardError>;
     /// Makes room for what will come and takes away a bounded number of what is past its
     /// retention.
-    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, StoreError>;
+    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, SwitchboardError>;
 }
 
 /// A connector's name.

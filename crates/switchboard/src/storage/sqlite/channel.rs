@@ -3,15 +3,15 @@
 use async_trait::async_trait;
 use rusqlite::Connection;
 use serde_json::json;
-use tenure_core::StoreError;
 use tenure_wire::ingest::Channel;
 
 use super::{Sqlite, all, execute, token};
+use crate::error::SwitchboardError;
 use crate::storage::channel::{ChannelList, action, channel, joined};
 
 #[async_trait]
 impl ChannelList for Sqlite {
-    async fn channels(&self) -> Result<Vec<Channel>, StoreError> {
+    async fn channels(&self) -> Result<Vec<Channel>, SwitchboardError> {
         self.read(|db, _| list(db)).await
     }
 
@@ -20,7 +20,7 @@ impl ChannelList for Sqlite {
         was: Option<&Channel>,
         becomes: Option<&Channel>,
         by: &str,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, SwitchboardError> {
         let (was, becomes, by) = (was.cloned(), becomes.cloned(), by.to_owned());
         self.write(move |db, now| replace(db, was.as_ref(), becomes.as_ref(), &by, now)).await
     }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rusqlite::Connection;
-use tenure_core::StoreError;
 use tenure_store::beside::sqlite::{Line, Worker};
 
 use super::super::Settled;
+use crate::error::SwitchboardError;
 
 /// After so many new rows the log is moved. Each changes a few pages.
 const ROWS: usize = 500;
@@ -43,7 +43,7 @@ impl Drop for Moving {
 }
 
 impl Mover {
-    pub(super) fn start(line: Line) -> Result<Self, StoreError> {
+    pub(super) fn start(line: Line) -> Result<Self, SwitchboardError> {
         let worker = Worker::start("switch-log", line)?;
         Ok(Self { worker, rows: AtomicUsize::new(0), is_moving: Arc::default() })
     }

@@ -35,6 +35,7 @@ use super::{
     KeptLetter, KnownFence, Measured, NewToken, Permitted, Posted, Pruned, Resolve, Resolved,
     Scope, Settled, Storage, Submission, Tick, Token, TokenAudit, Usage, When,
 };
+use crate::error::SwitchboardError;
 
 const HISTORY: History = History {
     table: "switchboard_migration",
@@ -70,9 +71,11 @@ pub struct Sqlite {
 }
 
 /// Opens the file, updates its tables and starts the threads.
-pub async fn open(path: PathBuf, if_absent: IfAbsent) -> Result<Sqlite, StoreError> {
+pub async fn open(path: PathBuf, if_absent: IfAbsent) -> Result<Sqlite, SwitchboardError> {
     let opened = tokio::task::spawn_blocking(move || open_blocking(&path, if_absent)).await;
-    opened.map_err(|error| StoreError::unknown(Code::Failed, error.to_string()))?
+    opened.map_err(|error| {
+        SwitchboardError::unknown(Code::Failed, error.to_string()).caused_by(error)
+    })?
 }
 
 /// The schema as a script.
@@ -80,8 +83,8 @@ pub fn script() -> String {
     write_script(&HISTORY)
 }
 
-fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> Result<Sqlite, StoreError> {
-    let absent = || StoreError::refused(Code::Absent, path.display().to_string());
+fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> Result<Sqlite, SwitchboardError> {
+    let absent = || SwitchboardError::refused(Code::Absent, path.display().to_string());
     if if_absent == IfAbsent::Refuse && !path.exists() {
         return Err(absent());
     }
@@ -126,9 +129,9 @@ impl Sqlite {
     async fn write<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, SwitchboardError> {
         let job = |line: &mut Line| line.write(|db, _| job(db, now()).map_err(failed));
-        self.writer.run(job).await
+        Ok(self.writer.run(job).await?)
     }
 
     /// The same with a token, which has to be good then.
@@ -149,35 +152,35 @@ impl Sqlite {
     async fn read<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, SwitchboardError> {
         let job = |line: &mut Line| line.read(|db, _| job(db, now()).map_err(failed));
-        self.reader.run(job).await
+        Ok(self.reader.run(job).await?)
     }
 }
 
 #[async_trait]
 impl Storage for Sqlite {
-    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, StoreError> {
+    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, SwitchboardError> {
         let group = group.to_vec();
         let settled = self.write(move |db, now| commit::commit(db, &group, now)).await?;
         self.log.note(log::added(&settled)).await;
         Ok(settled)
     }
 
-    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, StoreError> {
+    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, SwitchboardError> {
         let query = query.clone();
         self.read(move |db, _| inbox::page(db, &query)).await
     }
 
-    async fn message(&self, request_id: Uuid) -> Result<Found, StoreError> {
+    async fn message(&self, request_id: Uuid) -> Result<Found, SwitchboardError> {
         self.read(move |db, _| inbox::message(db, request_id)).await
     }
 
-    async fn last_position(&self) -> Result<i64, StoreError> {
+    async fn last_position(&self) -> Result<i64, SwitchboardError> {
         self.read(|db, _| Ok(inbox::bounds(db)?.last)).await
     }
 
-    async fn adopt(&self, by: &str) -> Result<i64, StoreError> {
+    async fn adopt(&self, by: &str) -> Result<i64, SwitchboardError> {
         let by = by.to_owned();
         self.write(move |db, now| inbox::adopt(db, &by, now)).await
     }
@@ -187,7 +190,7 @@ impl Storage for Sqlite {
         of: Option<&Scope>,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<KnownFence>, StoreError> {
+    ) -> Result<Vec<KnownFence>, SwitchboardError> {
         let (of, after) = (of.cloned(), after.to_owned());
         self.read(move |db, _| fence::list(db, of.as_ref(), &after, limit)).await
     }
@@ -208,7 +211,7 @@ impl Storage for Sqlite {
         letter: &DeadLetter,
         fence: Option<&Fence>,
         token_id: Option<&str>,
-    ) -> Result<Posted, StoreError> {
+    ) -> Result<Posted, SwitchboardError> {
         let letter = letter.clone();
         let (fence, token_id) = (fence.cloned(), token_id.map(str::to_owned));
         let job = move |db: &Connection, now| {
@@ -217,12 +220,12 @@ impl Storage for Sqlite {
         self.write(job).await
     }
 
-    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, StoreError> {
+    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, SwitchboardError> {
         let query = query.clone();
         self.read(move |db, _| letter::list(db, &query)).await
     }
 
-    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, StoreError> {
+    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, SwitchboardError> {
         self.read(move |db, _| letter::find(db, id)).await
     }
 
@@ -231,11 +234,11 @@ impl Storage for Sqlite {
         self.write_with(token_id, move |db, now| letter::resolve(db, &resolve, now)).await
     }
 
-    async fn pending_letters(&self) -> Result<u64, StoreError> {
+    async fn pending_letters(&self) -> Result<u64, SwitchboardError> {
         self.read(|db, _| letter::pending(db)).await
     }
 
-    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, StoreError> {
+    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, SwitchboardError> {
         let attempt = token::Asked::new(attempt);
         let looking = attempt.clone();
         let looked = self.read(move |db, now| token::judge(db, &looking, now)).await?;
@@ -246,16 +249,16 @@ impl Storage for Sqlite {
         }
     }
 
-    async fn has_tokens(&self) -> Result<bool, StoreError> {
+    async fn has_tokens(&self) -> Result<bool, SwitchboardError> {
         self.read(|db, _| token::any(db)).await
     }
 
-    async fn create_token(&self, token: &NewToken) -> Result<bool, StoreError> {
+    async fn create_token(&self, token: &NewToken) -> Result<bool, SwitchboardError> {
         let token = token.clone();
         self.write(move |db, now| token::create(db, &token, now)).await
     }
 
-    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+    async fn tokens(&self) -> Result<Vec<Token>, SwitchboardError> {
         self.read(|db, _| token::list(db)).await
     }
 
@@ -264,12 +267,12 @@ impl Storage for Sqlite {
         token_id: &str,
         by: &str,
         reason: &str,
-    ) -> Result<Option<bool>, StoreError> {
+    ) -> Result<Option<bool>, SwitchboardError> {
         let (token_id, by, reason) = (token_id.to_owned(), by.to_owned(), reason.to_owned());
         self.write(move |db, now| token::revoke(db, &token_id, &by, &reason, now)).await
     }
 
-    async fn add_usage(&self, usage: &[Usage]) -> Result<(), StoreError> {
+    async fn add_usage(&self, usage: &[Usage]) -> Result<(), SwitchboardError> {
         let usage = usage.to_vec();
         self.write(move |db, now| token::add_usage(db, &usage, now)).await
     }
@@ -278,7 +281,7 @@ impl Storage for Sqlite {
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<Usage>, StoreError> {
+    ) -> Result<Vec<Usage>, SwitchboardError> {
         let (token_id, since_day) = (token_id.map(str::to_owned), since_day.to_owned());
         self.read(move |db, _| token::usage(db, token_id.as_deref(), &since_day)).await
     }
@@ -287,27 +290,27 @@ impl Storage for Sqlite {
         &self,
         token_id: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<TokenAudit>, StoreError> {
+    ) -> Result<Vec<TokenAudit>, SwitchboardError> {
         let token_id = token_id.map(str::to_owned);
         self.read(move |db, _| token::audit(db, token_id.as_deref(), limit)).await
     }
 
-    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, StoreError> {
+    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, SwitchboardError> {
         let wall = move |now| if let When::At(at) = when { at } else { now };
         self.write(move |db, now| clock::tick(db, since, wall(now))).await
     }
 
-    async fn prune(&self, keep: Keep) -> Result<Pruned, StoreError> {
+    async fn prune(&self, keep: Keep) -> Result<Pruned, SwitchboardError> {
         // A transaction for each kind: submissions get in between.
         let mut pruned = Pruned::default();
         for kind in upkeep::KINDS {
             let taken = self.write(move |db, _| upkeep::prune(db, kind, keep)).await;
-            upkeep::add(&mut pruned, kind, taken.map_err(StoreError::or_happened)?);
+            upkeep::add(&mut pruned, kind, taken.map_err(SwitchboardError::or_happened)?);
         }
         Ok(pruned)
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn ping(&self) -> Result<(), SwitchboardError> {
         self.write(|db, _| upkeep::touch(db)).await
     }
 }

@@ -2,20 +2,20 @@
 
 use async_trait::async_trait;
 use rusqlite::Connection;
-use tenure_core::StoreError;
 use uuid::Uuid;
 
 use super::{Sqlite, execute, first};
+use crate::error::SwitchboardError;
 use crate::storage::{GONE, Replicas};
 
 #[async_trait]
 impl Replicas for Sqlite {
-    async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), StoreError> {
+    async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), SwitchboardError> {
         let address = address.to_owned();
         self.write(move |db, now| announce(db, replica_id, &address, now)).await
     }
 
-    async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, StoreError> {
+    async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, SwitchboardError> {
         let sql = "SELECT address FROM switchboard_replica WHERE replica_id = ?1 AND seen_at > ?2";
         let seen = |now: i64| now.saturating_sub(GONE);
         let job = move |db: &Connection, now| {
@@ -24,7 +24,7 @@ impl Replicas for Sqlite {
         self.read(job).await
     }
 
-    async fn withdraw(&self, replica_id: Uuid) -> Result<(), StoreError> {
+    async fn withdraw(&self, replica_id: Uuid) -> Result<(), SwitchboardError> {
         let sql = "DELETE FROM switchboard_replica WHERE replica_id = ?1";
         self.write(move |db, _| execute(db, sql, [replica_id.as_bytes()]).map(drop)).await
     }

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use tenure_core::{Code, StoreError};
+use tenure_core::Code;
+use tenure_switchboard::SwitchboardError;
 use tenure_switchboard::storage::{
     Beat, Beaten, Decision, HistoryKeep, Name, Outcomes, Period, Step, Storage, When,
 };
@@ -21,7 +22,7 @@ fn names() -> [Name; 3] {
 }
 
 /// Who is told that the store is busy may try again; a circle of waiting would be told so, too.
-fn unless_busy<T: Debug>(answer: Result<T, StoreError>) -> Option<T> {
+fn unless_busy<T: Debug>(answer: Result<T, SwitchboardError>) -> Option<T> {
     match answer {
         Ok(value) => Some(value),
         Err(error) => {

@@ -1,6 +1,6 @@
 //! Heartbeats.
 
-use tenure_core::{Code, StoreError};
+use tenure_core::Code;
 use tenure_wire::heartbeat::Health;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -9,10 +9,15 @@ use super::super::token::ended;
 use super::super::value::{column, from_micros, missing, to_micros};
 use super::super::{Parameter, Postgres};
 use super::told;
+use crate::error::SwitchboardError;
 use crate::storage::{Beat, Beaten, MOST_PER_TOKEN, SILENT, STOPPING, Taken, When};
 
 impl Postgres {
-    pub(super) async fn take_beat(&self, beat: &Beat, when: When) -> Result<Beaten, StoreError> {
+    pub(super) async fn take_beat(
+        &self,
+        beat: &Beat,
+        when: When,
+    ) -> Result<Beaten, SwitchboardError> {
         let (at, heartbeat) = (told(when), &beat.heartbeat);
         let state = heartbeat.state.as_str();
         let is_stopping = heartbeat.state == Health::Degraded
@@ -52,18 +57,18 @@ impl Postgres {
         ];
         let rows = self.beats.query(&self.statements.connector_beat, &parameters).await?;
         // From here on it has happened, whatever is wrong with the answer.
-        rows.first().ok_or_else(missing).and_then(beaten).map_err(StoreError::or_happened)
+        rows.first().ok_or_else(missing).and_then(beaten).map_err(SwitchboardError::or_happened)
     }
 }
 
-fn beaten(row: &Row) -> Result<Beaten, StoreError> {
+fn beaten(row: &Row) -> Result<Beaten, SwitchboardError> {
     match column(row, 0)? {
         "taken" => {}
         "too_many" => return Ok(Beaten::TooMany),
         other => {
             let odd = || {
                 let detail = format!("connector_beat answered {other:?}");
-                StoreError::unknown(Code::Damaged, detail)
+                SwitchboardError::unknown(Code::Damaged, detail)
             };
             return ended(other).map(Beaten::TokenEnded).ok_or_else(odd);
         }

@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use tenure_core::StoreError;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -10,6 +9,7 @@ use super::super::token::permitted;
 use super::super::value::{column, missing, to_micros};
 use super::super::{Parameter, Postgres};
 use super::told;
+use crate::error::SwitchboardError;
 use crate::storage::{Decision, Name, Outcomes, Permitted, Reported, When};
 
 /// The first parameters of whatever is decided of a connector.
@@ -26,7 +26,7 @@ fn of<'a>(name: &'a Name, path: &'a String, decision: &'a Decision) -> [Paramete
 }
 
 impl Postgres {
-    pub(super) async fn make_known(&self, name: &Name, by: &str) -> Result<bool, StoreError> {
+    pub(super) async fn make_known(&self, name: &Name, by: &str) -> Result<bool, SwitchboardError> {
         let path = name.path();
         let parameters: [Parameter<'_>; 4] = [
             (&name.connector_type, Type::TEXT),
@@ -97,7 +97,7 @@ impl Postgres {
     pub(super) async fn list_outcomes(
         &self,
         request_id: Uuid,
-    ) -> Result<(Vec<String>, Vec<String>), StoreError> {
+    ) -> Result<(Vec<String>, Vec<String>), SwitchboardError> {
         let parameters: [Parameter<'_>; 1] = [(&request_id, Type::UUID)];
         let rows = self.data.query(&self.statements.outcome_list, &parameters).await?;
         let (mut acked, mut failed) = (Vec::new(), Vec::new());

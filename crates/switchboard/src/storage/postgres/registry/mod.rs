@@ -9,11 +9,12 @@ mod tidy;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use tenure_core::{Epoch, StoreError};
+use tenure_core::Epoch;
 use uuid::Uuid;
 
 use super::Postgres;
 use super::value::from_micros;
+use crate::error::SwitchboardError;
 use crate::storage::{
     Beat, Beaten, Bucket, ConnectorQuery, Connectors, Decision, Fanned, HistoryKeep, HistoryQuery,
     Logged, Name, Outcomes, Period, Permitted, Registry, Reported, Rolled, Shown, Step, Sum,
@@ -30,23 +31,23 @@ pub(super) fn told(when: When) -> Option<SystemTime> {
 
 #[async_trait]
 impl Registry for Postgres {
-    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, StoreError> {
+    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, SwitchboardError> {
         self.take_beat(beat, when).await
     }
 
-    async fn register(&self, name: &Name, by: &str) -> Result<bool, StoreError> {
+    async fn register(&self, name: &Name, by: &str) -> Result<bool, SwitchboardError> {
         self.make_known(name, by).await
     }
 
-    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, StoreError> {
+    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, SwitchboardError> {
         self.list_connectors(query).await
     }
 
-    async fn connector(&self, name: &Name) -> Result<Option<Shown>, StoreError> {
+    async fn connector(&self, name: &Name) -> Result<Option<Shown>, SwitchboardError> {
         self.show_connector(name).await
     }
 
-    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, StoreError> {
+    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, SwitchboardError> {
         self.list_types(endpoint_identity).await
     }
 
@@ -54,7 +55,7 @@ impl Registry for Postgres {
         &self,
         name: &Name,
         query: &HistoryQuery,
-    ) -> Result<Vec<Logged>, StoreError> {
+    ) -> Result<Vec<Logged>, SwitchboardError> {
         self.read_history(name, query).await
     }
 
@@ -79,27 +80,35 @@ impl Registry for Postgres {
         self.note_outcomes(outcomes, when).await
     }
 
-    async fn outcomes(&self, request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError> {
+    async fn outcomes(
+        &self,
+        request_id: Uuid,
+    ) -> Result<(Vec<String>, Vec<String>), SwitchboardError> {
         self.list_outcomes(request_id).await
     }
 
-    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, StoreError> {
+    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, SwitchboardError> {
         self.count(epoch, when).await
     }
 
-    async fn series(&self, name: &Name, since: i64, step: Step) -> Result<Vec<Bucket>, StoreError> {
+    async fn series(
+        &self,
+        name: &Name,
+        since: i64,
+        step: Step,
+    ) -> Result<Vec<Bucket>, SwitchboardError> {
         self.read_series(name, since, step).await
     }
 
-    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), StoreError> {
+    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), SwitchboardError> {
         self.read_sums(period).await
     }
 
-    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, StoreError> {
+    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, SwitchboardError> {
         self.read_fanout(since_day).await
     }
 
-    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, StoreError> {
+    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, SwitchboardError> {
         self.take_away_history(keep, when).await
     }
 }

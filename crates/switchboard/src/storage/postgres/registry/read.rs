@@ -2,13 +2,13 @@
 
 use std::time::SystemTime;
 
-use tenure_core::StoreError;
 use tenure_wire::heartbeat::Counters;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::super::value::{column, count, from_micros, missing, to_micros};
 use super::super::{Parameter, Postgres};
+use crate::error::SwitchboardError;
 use crate::storage::{
     Connector, ConnectorQuery, Connectors, HistoryQuery, Instance, Logged, Measures, Name, Shown,
 };
@@ -17,7 +17,7 @@ impl Postgres {
     pub(super) async fn list_connectors(
         &self,
         query: &ConnectorQuery,
-    ) -> Result<Connectors, StoreError> {
+    ) -> Result<Connectors, SwitchboardError> {
         // No name is empty.
         let (after_type, after) =
             query.after.as_ref().map_or(("", ""), |(kind, identity)| (kind, identity));
@@ -36,7 +36,10 @@ impl Postgres {
         Ok(Connectors { now, connectors })
     }
 
-    pub(super) async fn show_connector(&self, name: &Name) -> Result<Option<Shown>, StoreError> {
+    pub(super) async fn show_connector(
+        &self,
+        name: &Name,
+    ) -> Result<Option<Shown>, SwitchboardError> {
         let parameters: [Parameter<'_>; 2] =
             [(&name.connector_type, Type::TEXT), (&name.endpoint_identity, Type::TEXT)];
         let rows = self.data.query(&self.statements.connector_show, &parameters).await?;
@@ -50,7 +53,7 @@ impl Postgres {
     pub(super) async fn list_types(
         &self,
         endpoint_identity: &str,
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> Result<Vec<String>, SwitchboardError> {
         let parameters: [Parameter<'_>; 1] = [(&endpoint_identity, Type::TEXT)];
         let rows = self.data.query(&self.statements.connector_types, &parameters).await?;
         rows.iter().map(|row| column(row, 0)).collect()
@@ -60,7 +63,7 @@ impl Postgres {
         &self,
         name: &Name,
         query: &HistoryQuery,
-    ) -> Result<Vec<Logged>, StoreError> {
+    ) -> Result<Vec<Logged>, SwitchboardError> {
         let (before, before_id) = query.before.unwrap_or((i64::MAX, i64::MAX));
         let (before, limit) = (from_micros(before), count(query.limit));
         let parameters: [Parameter<'_>; 6] = [
@@ -76,12 +79,12 @@ impl Postgres {
     }
 }
 
-fn at(row: &Row, place: usize) -> Result<Option<i64>, StoreError> {
+fn at(row: &Row, place: usize) -> Result<Option<i64>, SwitchboardError> {
     Ok(column::<Option<SystemTime>>(row, place)?.map(to_micros))
 }
 
 /// Five columns.
-fn counters(row: &Row, first: usize) -> Result<Counters, StoreError> {
+fn counters(row: &Row, first: usize) -> Result<Counters, SwitchboardError> {
     Ok(Counters {
         messages_ingested: column(row, first)?,
         messages_failed: column(row, first + 1)?,
@@ -92,8 +95,8 @@ fn counters(row: &Row, first: usize) -> Result<Counters, StoreError> {
 }
 
 /// Eight columns, all of them empty where nothing was counted.
-pub(super) fn measures(row: &Row, first: usize) -> Result<Measures, StoreError> {
-    let number = |place: usize| -> Result<i64, StoreError> {
+pub(super) fn measures(row: &Row, first: usize) -> Result<Measures, SwitchboardError> {
+    let number = |place: usize| -> Result<i64, SwitchboardError> {
         Ok(column::<Option<i64>>(row, first + place)?.unwrap_or(0))
     };
     Ok(Measures {
@@ -109,7 +112,7 @@ pub(super) fn measures(row: &Row, first: usize) -> Result<Measures, StoreError> 
 }
 
 /// After the clock.
-fn connector(row: &Row) -> Result<Option<Connector>, StoreError> {
+fn connector(row: &Row) -> Result<Option<Connector>, SwitchboardError> {
     let Some(connector_type) = column(row, 1)? else { return Ok(None) };
     Ok(Some(Connector {
         connector_type,
@@ -133,7 +136,7 @@ fn connector(row: &Row) -> Result<Option<Connector>, StoreError> {
 }
 
 /// After the connector.
-fn instance(row: &Row) -> Result<Option<Instance>, StoreError> {
+fn instance(row: &Row) -> Result<Option<Instance>, SwitchboardError> {
     let Some(instance_id) = column(row, 29)? else { return Ok(None) };
     Ok(Some(Instance {
         instance_id,
@@ -158,7 +161,7 @@ fn instance(row: &Row) -> Result<Option<Instance>, StoreError> {
     }))
 }
 
-fn logged(row: &Row) -> Result<Logged, StoreError> {
+fn logged(row: &Row) -> Result<Logged, SwitchboardError> {
     Ok(Logged {
         id: column(row, 0)?,
         instance_id: column(row, 1)?,

@@ -1,6 +1,6 @@
 //! Counting what was received, and what was counted.
 
-use tenure_core::{Epoch, StoreError};
+use tenure_core::Epoch;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -8,17 +8,18 @@ use super::super::value::{column, from_micros, missing, to_micros};
 use super::super::{Parameter, Postgres};
 use super::read::measures;
 use super::told;
+use crate::error::SwitchboardError;
 use crate::storage::{Bucket, Fanned, Name, Period, Rolled, Step, Sum, When};
 
 impl Postgres {
-    pub(super) async fn count(&self, epoch: Epoch, when: When) -> Result<Rolled, StoreError> {
+    pub(super) async fn count(&self, epoch: Epoch, when: When) -> Result<Rolled, SwitchboardError> {
         let (epoch, at) = (epoch.as_i64(), told(when));
         // By itself: the step is to see what was committed before the bound.
         let parameters: [Parameter<'_>; 1] = [(&epoch, Type::INT8)];
         self.data.query(&self.statements.connector_bound, &parameters).await?;
         let parameters: [Parameter<'_>; 2] = [(&epoch, Type::INT8), (&at, Type::TIMESTAMPTZ)];
         let rows = self.data.query(&self.statements.connector_roll_up, &parameters).await?;
-        rows.first().ok_or_else(missing).and_then(rolled).map_err(StoreError::or_happened)
+        rows.first().ok_or_else(missing).and_then(rolled).map_err(SwitchboardError::or_happened)
     }
 
     pub(super) async fn read_series(
@@ -26,7 +27,7 @@ impl Postgres {
         name: &Name,
         since: i64,
         step: Step,
-    ) -> Result<Vec<Bucket>, StoreError> {
+    ) -> Result<Vec<Bucket>, SwitchboardError> {
         let since = from_micros(since);
         let parameters: [Parameter<'_>; 3] = [
             (&name.connector_type, Type::TEXT),
@@ -41,7 +42,10 @@ impl Postgres {
         rows.iter().map(bucket).collect()
     }
 
-    pub(super) async fn read_sums(&self, period: Period) -> Result<(i64, Vec<Sum>), StoreError> {
+    pub(super) async fn read_sums(
+        &self,
+        period: Period,
+    ) -> Result<(i64, Vec<Sum>), SwitchboardError> {
         let period = period.as_str();
         let parameters: [Parameter<'_>; 1] = [(&period, Type::TEXT)];
         let rows = self.data.query(&self.statements.connector_sums, &parameters).await?;
@@ -55,14 +59,17 @@ impl Postgres {
         Ok((now, sums))
     }
 
-    pub(super) async fn read_fanout(&self, since_day: &str) -> Result<Vec<Fanned>, StoreError> {
+    pub(super) async fn read_fanout(
+        &self,
+        since_day: &str,
+    ) -> Result<Vec<Fanned>, SwitchboardError> {
         let parameters: [Parameter<'_>; 1] = [(&since_day, Type::TEXT)];
         let rows = self.data.query(&self.statements.connector_fanout, &parameters).await?;
         rows.iter().map(fanned).collect()
     }
 }
 
-fn rolled(row: &Row) -> Result<Rolled, StoreError> {
+fn rolled(row: &Row) -> Result<Rolled, SwitchboardError> {
     Ok(Rolled {
         fenced: column(row, 0)?,
         beats: column(row, 1)?,
@@ -72,12 +79,12 @@ fn rolled(row: &Row) -> Result<Rolled, StoreError> {
     })
 }
 
-fn bucket(row: &Row) -> Result<Bucket, StoreError> {
+fn bucket(row: &Row) -> Result<Bucket, SwitchboardError> {
     Ok(Bucket { start: to_micros(column(row, 0)?), measures: measures(row, 1)? })
 }
 
 /// After the clock.
-fn sum(row: &Row) -> Result<Option<Sum>, StoreError> {
+fn sum(row: &Row) -> Result<Option<Sum>, SwitchboardError> {
     let Some(connector_type) = column(row, 1)? else { return Ok(None) };
     let last: Option<std::time::SystemTime> = column(row, 3)?;
     Ok(Some(Sum {
@@ -90,7 +97,7 @@ fn sum(row: &Row) -> Result<Option<Sum>, StoreError> {
     }))
 }
 
-fn fanned(row: &Row) -> Result<Fanned, StoreError> {
+fn fanned(row: &Row) -> Result<Fanned, SwitchboardError> {
     Ok(Fanned {
         connector_type: column(row, 0)?,
         endpoint_identity: column(row, 1)?,

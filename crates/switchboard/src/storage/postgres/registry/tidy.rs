@@ -1,10 +1,10 @@
 //! Room for the history, and its retention.
 
-use tenure_core::StoreError;
 use tokio_postgres::types::Type;
 
 use super::super::{FOR_EVER, Parameter, Postgres, STEP};
 use super::told;
+use crate::error::SwitchboardError;
 use crate::storage::{HistoryKeep, Tidied, When};
 
 /// So many days of the history are dropped at a time; the statement says the same.
@@ -12,7 +12,7 @@ const DAYS: u64 = 10;
 
 impl Postgres {
     /// Makes room for the beats of today and the days to come.
-    pub(in super::super) async fn make_days(&self, when: When) -> Result<(), StoreError> {
+    pub(in super::super) async fn make_days(&self, when: When) -> Result<(), SwitchboardError> {
         let at = told(when);
         let parameters: [Parameter<'_>; 1] = [(&at, Type::TIMESTAMPTZ)];
         self.data.query(&self.statements.days_make, &parameters).await?;
@@ -23,7 +23,7 @@ impl Postgres {
         &self,
         keep: HistoryKeep,
         when: When,
-    ) -> Result<Tidied, StoreError> {
+    ) -> Result<Tidied, SwitchboardError> {
         self.make_days(when).await?;
         let statements = &self.statements;
         let days = self.take_away_old(&statements.days_drop, keep.beats, when).await?;
@@ -47,9 +47,14 @@ impl Postgres {
     }
 
     /// Takes away what is older than `keep`: how much. What came before it has happened.
-    async fn take_away_old(&self, sql: &str, keep: i64, when: When) -> Result<u64, StoreError> {
+    async fn take_away_old(
+        &self,
+        sql: &str,
+        keep: i64,
+        when: When,
+    ) -> Result<u64, SwitchboardError> {
         let (keep, at) = (keep.min(FOR_EVER), told(when));
         let parameters: [Parameter<'_>; 2] = [(&keep, Type::INT8), (&at, Type::TIMESTAMPTZ)];
-        self.take_away(sql, &parameters).await.map_err(StoreError::or_happened)
+        self.take_away(sql, &parameters).await.map_err(SwitchboardError::or_happened)
     }
 }

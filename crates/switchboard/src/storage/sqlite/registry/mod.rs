@@ -11,10 +11,11 @@ mod tidy;
 
 use async_trait::async_trait;
 use rusqlite::Connection;
-use tenure_core::{Epoch, StoreError};
+use tenure_core::Epoch;
 use uuid::Uuid;
 
 use super::{Sqlite, clock};
+use crate::error::SwitchboardError;
 use crate::storage::{
     Beat, Beaten, Bucket, ConnectorQuery, Connectors, Decision, Fanned, HistoryKeep, HistoryQuery,
     Logged, Name, Outcomes, Period, Permitted, Registry, Reported, Rolled, Shown, Step, Sum,
@@ -31,7 +32,7 @@ fn told(db: &Connection, when: When, now: i64) -> rusqlite::Result<i64> {
 
 #[async_trait]
 impl Registry for Sqlite {
-    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, StoreError> {
+    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, SwitchboardError> {
         let beat = beat.clone();
         let job = move |db: &_, now| beat::beat(db, &beat, now, when);
         let beaten = self.write(job).await?;
@@ -39,22 +40,22 @@ impl Registry for Sqlite {
         Ok(beaten)
     }
 
-    async fn register(&self, name: &Name, by: &str) -> Result<bool, StoreError> {
+    async fn register(&self, name: &Name, by: &str) -> Result<bool, SwitchboardError> {
         let (name, by) = (name.clone(), by.to_owned());
         self.write(move |db, now| change::register(db, &name, &by, now)).await
     }
 
-    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, StoreError> {
+    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, SwitchboardError> {
         let query = query.clone();
         self.read(move |db, now| read::list(db, &query, now)).await
     }
 
-    async fn connector(&self, name: &Name) -> Result<Option<Shown>, StoreError> {
+    async fn connector(&self, name: &Name) -> Result<Option<Shown>, SwitchboardError> {
         let name = name.clone();
         self.read(move |db, now| read::show(db, &name, now)).await
     }
 
-    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, StoreError> {
+    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, SwitchboardError> {
         let endpoint_identity = endpoint_identity.to_owned();
         self.read(move |db, _| read::types_of(db, &endpoint_identity)).await
     }
@@ -63,7 +64,7 @@ impl Registry for Sqlite {
         &self,
         name: &Name,
         query: &HistoryQuery,
-    ) -> Result<Vec<Logged>, StoreError> {
+    ) -> Result<Vec<Logged>, SwitchboardError> {
         let (name, query) = (name.clone(), query.clone());
         self.read(move |db, _| read::history(db, &name, &query)).await
     }
@@ -97,30 +98,38 @@ impl Registry for Sqlite {
         self.write_with(token_id, job).await
     }
 
-    async fn outcomes(&self, request_id: Uuid) -> Result<(Vec<String>, Vec<String>), StoreError> {
+    async fn outcomes(
+        &self,
+        request_id: Uuid,
+    ) -> Result<(Vec<String>, Vec<String>), SwitchboardError> {
         self.read(move |db, _| outcome::outcomes(db, request_id)).await
     }
 
-    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, StoreError> {
+    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, SwitchboardError> {
         let job = move |db: &_, now| statistics::roll_up(db, epoch, told(db, when, now)?);
         self.write(job).await
     }
 
-    async fn series(&self, name: &Name, since: i64, step: Step) -> Result<Vec<Bucket>, StoreError> {
+    async fn series(
+        &self,
+        name: &Name,
+        since: i64,
+        step: Step,
+    ) -> Result<Vec<Bucket>, SwitchboardError> {
         let name = name.clone();
         self.read(move |db, _| statistics::series(db, &name, since, step)).await
     }
 
-    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), StoreError> {
+    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), SwitchboardError> {
         self.read(move |db, now| Ok((now, statistics::sums(db, period)?))).await
     }
 
-    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, StoreError> {
+    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, SwitchboardError> {
         let since_day = since_day.to_owned();
         self.read(move |db, _| statistics::fanout(db, &since_day)).await
     }
 
-    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, StoreError> {
+    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, SwitchboardError> {
         // A transaction for each kind: beats get in between.
         let mut tidied = Tidied::default();
         for kind in tidy::KINDS {
@@ -128,7 +137,7 @@ impl Registry for Sqlite {
                 let now = if let When::At(at) = when { at } else { clock::reached(db)? };
                 tidy::tidy(db, kind, keep, now)
             };
-            let taken = self.write(step).await.map_err(StoreError::or_happened)?;
+            let taken = self.write(step).await.map_err(SwitchboardError::or_happened)?;
             tidy::add(&mut tidied, kind, taken);
         }
         Ok(tidied)
