@@ -12,6 +12,7 @@ mod connectors;
 mod doctor;
 mod drain;
 mod errors;
+mod golden;
 mod guard;
 mod guide;
 mod kernel;
