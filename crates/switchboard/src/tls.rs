@@ -12,9 +12,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme,
 };
 use tenure_core::Code;
-use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsAcceptor;
 
 /// Paths of PEM files.
 #[derive(Clone, Debug)]
@@ -57,13 +55,10 @@ impl Tls {
         Arc::clone(&now.config).into()
     }
 
-    /// Speaks TLS with another replica, which has to show the certificate that this one shows.
-    /// `None` when it does not.
-    pub(crate) async fn connect(&self, socket: TcpStream) -> Option<TlsStream<TcpStream>> {
-        let client = Arc::clone(&self.now.lock().unwrap_or_else(PoisonError::into_inner).client);
-        // Names say nothing here: the certificate itself is compared.
-        let name = ServerName::try_from("replica").ok()?;
-        TlsConnector::from(client).connect(name, socket).await.ok()
+    /// Returns a client configuration that trusts only the certificate of this server, which all
+    /// replicas share.
+    pub(crate) fn client(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.now.lock().unwrap_or_else(PoisonError::into_inner).client)
     }
 
     /// Whether there was something new. What cannot be used changes nothing.

@@ -1,26 +1,19 @@
-//! A JSON list from a web server.
-//!
-//! One GET over hyper, which the workspace has anyway. A client library would bring redirects,
-//! cookies, pools and proxies; a list needs none of them, and a bearer token should meet none.
+//! Target list: JSON from a web server.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, HOST, HeaderValue, USER_AGENT};
-use hyper::http::uri::{Authority, Scheme};
-use hyper::{Request, Response, StatusCode, Uri};
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, HOST, USER_AGENT};
+use hyper::{Request, StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 use tenure_core::{Listing, StoreError, Targets};
-use tokio::net::TcpStream;
+use tenure_http::{HttpClient, HttpError, Origin, OriginError};
 
 use crate::url::TOKEN;
-use crate::{bad, json, within};
+use crate::{bad, json, late, within};
 
 /// No list is larger.
 const LARGEST: usize = 64 << 20;
@@ -30,8 +23,7 @@ const LARGEST_ENTRY: usize = 2048;
 /// What is asked for where.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    encrypted: bool,
-    authority: Authority,
+    origin: Origin,
     /// Path and query, as they are sent.
     path: String,
     files: Files,
@@ -50,12 +42,14 @@ impl Settings {
     pub(crate) fn parse(text: &str) -> Result<(Self, String), StoreError> {
         let (url, fragment) = text.split_once('#').unwrap_or((text, ""));
         let uri: Uri = url.parse().map_err(|_| bad("it is no URL of a web server"))?;
-        let authority = uri.authority().filter(|authority| !authority.host().is_empty());
-        let authority = authority.ok_or_else(|| bad("the URL has no host"))?.clone();
-        if authority.as_str().contains('@') {
-            return Err(bad(format!("a web server gets no password; put a token into {TOKEN}")));
-        }
-        let encrypted = uri.scheme() == Some(&Scheme::HTTPS);
+        let origin = Origin::parse(&uri).map_err(|error| match error {
+            OriginError::Scheme => bad("it is no URL of a web server"),
+            OriginError::Host => bad("the URL has no host"),
+            OriginError::Credentials => {
+                bad(format!("a web server gets no password; put a token into {TOKEN}"))
+            }
+        })?;
+        let encrypted = origin.is_encrypted();
         if encrypted && !cfg!(feature = "tls") {
             let detail = "https:// needs the cargo feature tls";
             return Err(StoreError::refused(tenure_core::Code::NotBuilt, detail));
@@ -64,24 +58,11 @@ impl Settings {
         if files != Files::default() && !encrypted {
             return Err(bad("cacert, cert and key go with https://"));
         }
-        let shown = format!("{}://{authority}{}", uri.scheme_str().unwrap_or_default(), uri.path());
+        let scheme = uri.scheme_str().unwrap_or_default();
+        let shown = format!("{scheme}://{}{}", origin.authority(), uri.path());
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path = if path.starts_with('?') { format!("/{path}") } else { path.to_owned() };
-        Ok((Self { encrypted, authority, path, files }, shown))
-    }
-
-    fn host(&self) -> &str {
-        self.authority.host().trim_start_matches('[').trim_end_matches(']')
-    }
-
-    fn port(&self) -> u16 {
-        self.authority.port_u16().unwrap_or(if self.encrypted { 443 } else { 80 })
-    }
-
-    /// Whether nobody on the way can read along.
-    fn is_private(&self) -> bool {
-        let loopback = self.host().parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        self.encrypted || loopback || self.host() == "localhost"
+        Ok((Self { origin, path, files }, shown))
     }
 }
 
@@ -122,12 +103,8 @@ impl HttpTargets {
 
     async fn read(&self, most: usize) -> Result<Listing, StoreError> {
         let request = self.request()?;
-        let socket = TcpStream::connect((self.settings.host(), self.settings.port())).await;
-        let socket = socket.map_err(|error| bad(format!("no connection: {error}")))?;
-        let response = match self.settings.encrypted {
-            true => self.ask_encrypted(socket, request).await?,
-            false => ask(TokioIo::new(socket), request).await?,
-        };
+        let connection = self.client().await?.connect().await.map_err(failed)?;
+        let response = connection.send(request).await.map_err(failed)?;
         if response.status() != StatusCode::OK {
             // A redirect is none of ours either: the token is for this server.
             return Err(bad(format!("the server answered {}", response.status())));
@@ -136,75 +113,53 @@ impl HttpTargets {
             return Err(bad("the server packed a list that was not to be packed"));
         }
         let largest = most.saturating_add(1).saturating_mul(LARGEST_ENTRY).min(LARGEST);
-        let body = Limited::new(response.into_body(), largest).collect().await;
-        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
-            true => bad(format!("the answer has more than {largest} bytes")),
-            false => bad("the answer broke off"),
-        })?;
-        let body = body.to_bytes();
+        let body = response.read(largest).await.map_err(failed)?;
         // It is in memory, but half a second of parsing would hold up others on this thread.
         let parsing = tokio::task::spawn_blocking(move || json::read(&*body, most));
         parsing.await.map_err(|_| bad("reading the list was ended"))?
     }
 
-    fn request(&self) -> Result<Request<Empty<Bytes>>, StoreError> {
+    fn request(&self) -> Result<Request<Full<Bytes>>, StoreError> {
         let mut request = Request::get(&self.settings.path)
-            .header(HOST, self.settings.authority.as_str())
+            .header(HOST, self.settings.origin.authority())
             .header(USER_AGENT, "tenure")
             .header(ACCEPT, "application/json");
         if let Some(token) = &self.token {
-            if !self.settings.is_private() {
+            if !self.settings.origin.is_private() {
                 return Err(bad(format!("{TOKEN} is sent by https:// or to this host only")));
             }
-            let value = HeaderValue::try_from(format!("Bearer {token}"));
-            let mut value = value.map_err(|_| bad(format!("{TOKEN} cannot stand in a header")))?;
-            value.set_sensitive(true);
+            let value = tenure_http::bearer(token);
+            let value = value.map_err(|_| bad(format!("{TOKEN} cannot stand in a header")))?;
             request = request.header(AUTHORIZATION, value);
         }
-        request.body(Empty::new()).map_err(|_| bad("the URL cannot be asked for"))
+        request.body(Full::default()).map_err(|_| bad("the URL cannot be asked for"))
     }
 
-    #[cfg(feature = "tls")]
-    async fn ask_encrypted(
-        &self,
-        socket: TcpStream,
-        request: Request<Empty<Bytes>>,
-    ) -> Result<Response<Incoming>, StoreError> {
-        use rustls::pki_types::ServerName;
-        use tenure_store::connect;
-
-        let Files { cacert, cert, key } = self.settings.files.clone();
-        let config = connect::tls(cacert, cert.zip(key)).await;
-        let config = config.map_err(|error| crate::of_the_way(&error))?;
-        let name = ServerName::try_from(self.settings.host().to_owned());
-        let name = name.map_err(|_| bad("the host is no name for a certificate"))?;
-        let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
-        let stream = connector.connect(name, socket).await.map_err(|error| {
-            let why = connect::explain_tls(&error);
-            bad(why.unwrap_or_else(|| "the server ended the handshake".to_owned()))
-        })?;
-        ask(TokioIo::new(stream), request).await
-    }
-
-    #[cfg(not(feature = "tls"))]
-    async fn ask_encrypted(
-        &self,
-        _: TcpStream,
-        _: Request<Empty<Bytes>>,
-    ) -> Result<Response<Incoming>, StoreError> {
-        Err(bad("https:// needs the cargo feature tls"))
+    async fn client(&self) -> Result<HttpClient, StoreError> {
+        let origin = self.settings.origin.clone();
+        let client = HttpClient::new(origin, self.timeout, self.timeout);
+        #[cfg(feature = "tls")]
+        if self.settings.origin.is_encrypted() {
+            let Files { cacert, cert, key } = self.settings.files.clone();
+            let config = tenure_store::connect::tls(cacert, cert.zip(key)).await;
+            let config = config.map_err(|error| crate::of_the_way(&error))?;
+            return Ok(client.with_tls(config.into(), self.settings.origin.host()));
+        }
+        Ok(client)
     }
 }
 
-async fn ask(
-    stream: impl hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-    request: Request<Empty<Bytes>>,
-) -> Result<Response<Incoming>, StoreError> {
-    let broke = |_| bad("the server broke off before it answered");
-    let (mut sender, connection) = http1::handshake(stream).await.map_err(broke)?;
-    // It ends when the answer was read, or is dropped.
-    tokio::spawn(connection);
-    sender.send_request(request).await.map_err(broke)
+fn failed(error: HttpError) -> StoreError {
+    match &error {
+        HttpError::ConnectTimeout(limit) | HttpError::ResponseTimeout(limit) => late(*limit),
+        HttpError::Connect(error) => bad(format!("no connection: {error}")),
+        #[cfg(feature = "tls")]
+        HttpError::Tls(error) => {
+            let why = tenure_store::connect::explain_tls(error);
+            bad(why.unwrap_or_else(|| "the server ended the handshake".to_owned()))
+        }
+        _ => bad(error.to_string()),
+    }
 }
 
 #[async_trait]

@@ -52,6 +52,9 @@ async fn within<T>(
     limit: std::time::Duration,
     listing: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let late = |_| bad(format!("the list did not come within {}", span(limit)));
-    tokio::time::timeout(limit, listing).await.map_err(late)?
+    tokio::time::timeout(limit, listing).await.map_err(|_| late(limit))?
+}
+
+fn late(limit: std::time::Duration) -> StoreError {
+    bad(format!("the list did not come within {}", span(limit)))
 }

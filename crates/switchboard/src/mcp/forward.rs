@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
+use hyper::Request;
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
 use tenure_core::Code;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tenure_http::{HttpClient, HttpError, Origin};
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
@@ -29,12 +26,12 @@ pub(crate) const FORWARDED: &str = "tenure-forwarded";
 const ROUND: Duration = Duration::from_secs(10);
 /// How long the store may take for that.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the other replica may take to be reached.
-const CONNECT: Duration = Duration::from_secs(3);
-/// And to answer: as long as a message may wait for the inbox, and a while.
-const ANSWER: Duration = Duration::from_secs(40);
-/// The answer goes down its own stream; what comes back is small.
-const LARGEST: usize = 64 << 10;
+/// Timeout for the connection to another replica, TLS handshake included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Timeout for its response: a message may wait 30 seconds for the inbox.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(40);
+/// The answer goes down its own stream; the response itself is small.
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 /// Of one connection, or said anew by the client that sends.
 const NOT_SENT_ON: [&str; 9] = [
     "connection",
@@ -88,17 +85,20 @@ pub(crate) async fn forward(
         ));
     };
     let lost = || Refusal::unreachable("the replica of this session cannot be reached");
-    let socket = timeout(CONNECT, TcpStream::connect(&address)).await;
-    let socket = socket.ok().and_then(Result::ok).ok_or_else(lost)?;
-    let _ = socket.set_nodelay(true);
-    let request = request(head, body);
-    let sent = async {
-        match &state.mcp.tls {
-            None => send(socket, request).await,
-            Some(tls) => send(tls.connect(socket).await?, request).await,
-        }
+    let origin = address.parse().ok();
+    let origin = origin.and_then(|it| Origin::new(state.mcp.tls.is_some(), it).ok());
+    let mut client = HttpClient::new(origin.ok_or_else(lost)?, CONNECT_TIMEOUT, RESPONSE_TIMEOUT);
+    if let Some(tls) = &state.mcp.tls {
+        // Names say nothing here: the certificate itself is compared.
+        client = client.with_tls(tls.client(), "replica");
+    }
+    let reply = async {
+        let response = client.connect().await?.send(request(head, body)).await?;
+        let status = response.status();
+        let body = response.read(MAX_RESPONSE_BYTES).await?;
+        Ok::<_, HttpError>(Reply { status, body, addressed: true })
     };
-    let reply = timeout(ANSWER, sent).await.ok().flatten().ok_or_else(lost)?;
+    let reply = reply.await.map_err(|_| lost())?;
     state.metrics.forwarded.add(1);
     Ok(reply)
 }
@@ -116,26 +116,4 @@ fn request(head: &Parts, body: Bytes) -> Request<Full<Bytes>> {
     let forwarded = HeaderName::from_static(FORWARDED);
     request.headers_mut().insert(forwarded, HeaderValue::from_static("1"));
     request
-}
-
-async fn send(
-    socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
-) -> Option<Reply> {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await.ok()?;
-    let talk = async {
-        let response = sender.send_request(request).await.ok()?;
-        read(response).await
-    };
-    // The connection is driven here and nowhere else: it ends with this request.
-    tokio::select! {
-        reply = talk => reply,
-        _ = async { let _ = connection.await; std::future::pending::<()>().await } => None,
-    }
-}
-
-async fn read(response: Response<hyper::body::Incoming>) -> Option<Reply> {
-    let (head, body) = response.into_parts();
-    let body = Limited::new(body, LARGEST).collect().await.ok()?.to_bytes();
-    Some(Reply { status: head.status, body, addressed: true })
 }
