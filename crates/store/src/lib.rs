@@ -14,8 +14,6 @@
 //!
 //! Encrypted connections are the feature `tls`.
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub mod beside;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -38,6 +36,8 @@ pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod signing;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod state;

@@ -17,7 +17,7 @@ pub struct Migration {
 /// The migrations of one owner, and the table that remembers which were applied. A store has its
 /// own; whoever keeps tables beside it has another.
 #[derive(Clone, Copy, Debug)]
-pub struct History {
+pub struct MigrationHistory {
     /// A plain name.
     pub table: &'static str,
     /// In their order.
@@ -34,7 +34,7 @@ impl Migration {
 
 /// A migration that a store remembers.
 #[derive(Clone, Debug)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedMigration {
     pub(crate) number: i64,
     pub(crate) name: String,
     pub(crate) breaking: String,
@@ -43,12 +43,12 @@ pub(crate) struct Applied {
 /// Which of `known` are still to be applied, or why this binary must not go on.
 pub(crate) fn pending<'a>(
     known: &'a [Migration],
-    applied: &[Applied],
+    applied: &[AppliedMigration],
 ) -> Result<Vec<&'a Migration>, StoreError> {
     let is_known = |number: i64| known.iter().any(|migration| migration.number == number);
     for newer in applied.iter().filter(|applied| !is_known(applied.number)) {
         if !newer.breaking.is_empty() {
-            let Applied { number, name, breaking } = newer;
+            let AppliedMigration { number, name, breaking } = newer;
             return Err(StoreError::refused(
                 Code::NewerSchema,
                 format!("migration {number} ({name}) is breaking: {breaking}"),
@@ -69,11 +69,11 @@ mod tests {
         Migration { number: 2, name: "zones", sql: "--! breaking: holds moved\nSELECT 2" },
     ];
 
-    fn applied(number: i64, breaking: &str) -> Applied {
-        Applied { number, name: "x".to_owned(), breaking: breaking.to_owned() }
+    fn applied(number: i64, breaking: &str) -> AppliedMigration {
+        AppliedMigration { number, name: "x".to_owned(), breaking: breaking.to_owned() }
     }
 
-    fn numbers(applied: &[Applied]) -> Vec<i64> {
+    fn numbers(applied: &[AppliedMigration]) -> Vec<i64> {
         pending(&KNOWN, applied).unwrap().iter().map(|migration| migration.number).collect()
     }
 

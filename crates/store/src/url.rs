@@ -179,14 +179,20 @@ impl StoreUrl {
             Kind::File => {
                 let duty = self.namespace.as_deref().map(str::parse).transpose()?;
                 let path = self.rest.clone().into();
-                let settings =
-                    crate::file::Settings { path, duty, if_absent, entropy, ..Default::default() };
+                let settings = crate::file::FileSettings {
+                    path,
+                    duty,
+                    if_absent,
+                    entropy,
+                    ..Default::default()
+                };
                 Ok(Arc::new(crate::file::FileStore::open(settings).await?))
             }
             #[cfg(feature = "sqlite")]
             Kind::Sqlite => {
                 let path = self.rest.clone().into();
-                let settings = crate::sqlite::Settings { path, if_absent, ..Default::default() };
+                let settings =
+                    crate::sqlite::SqliteSettings { path, if_absent, ..Default::default() };
                 Ok(Arc::new(crate::sqlite::Sqlite::open(settings).await?))
             }
             #[cfg(feature = "postgres")]
@@ -198,7 +204,7 @@ impl StoreUrl {
                 let prefix = self.namespace.clone().unwrap_or_default();
                 let scheme = if self.kind == Kind::Redis { "redis" } else { "rediss" };
                 let url = format!("{scheme}://{}", self.rest);
-                let settings = crate::redis::Settings { url, prefix, entropy, if_absent };
+                let settings = crate::redis::RedisSettings { url, prefix, entropy, if_absent };
                 Ok(Arc::new(crate::redis::Redis::open(settings).await?))
             }
             #[cfg(feature = "etcd")]
@@ -213,11 +219,11 @@ impl StoreUrl {
 
     /// Where tables beside this store's would be; not every kind of store has tables.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
-    pub fn tables(&self) -> Result<crate::beside::Place, StoreError> {
-        use crate::beside::Place;
+    pub fn tables(&self) -> Result<crate::sql::Database, StoreError> {
+        use crate::sql::Database;
         match self.kind {
-            Kind::Sqlite => Ok(Place::Sqlite(self.rest.clone().into())),
-            Kind::Postgres => Ok(Place::Postgres {
+            Kind::Sqlite => Ok(Database::Sqlite(self.rest.clone().into())),
+            Kind::Postgres => Ok(Database::Postgres {
                 url: format!("postgres://{}", self.rest),
                 schema: self.namespace.clone().unwrap_or_else(|| DEFAULT_SCHEMA.to_owned()),
             }),
@@ -248,13 +254,13 @@ impl StoreUrl {
         &self,
         if_absent: IfAbsent,
         entropy: u128,
-    ) -> Result<crate::etcd::Settings, StoreError> {
+    ) -> Result<crate::etcd::EtcdSettings, StoreError> {
         let (credentials, place, query) = parts(&self.rest)?;
         let passed_on: Vec<&str> = query.split('&').filter(|part| !part.is_empty()).collect();
         let parts = etcd_parts(credentials, place, &passed_on)?;
         let identity = parts.certificate.zip(parts.key);
         let tls = crate::etcd::Tls { authority: parts.authority, identity };
-        Ok(crate::etcd::Settings {
+        Ok(crate::etcd::EtcdSettings {
             hosts: parts.hosts,
             user: parts.user,
             prefix: self.namespace.clone().unwrap_or_else(|| "tenure/".to_owned()),
@@ -265,9 +271,13 @@ impl StoreUrl {
     }
 
     #[cfg(feature = "postgres")]
-    fn postgres(&self, if_absent: IfAbsent) -> crate::postgres::Settings {
+    fn postgres(&self, if_absent: IfAbsent) -> crate::postgres::PostgresSettings {
         let schema = self.namespace.clone().unwrap_or_else(|| DEFAULT_SCHEMA.to_owned());
-        crate::postgres::Settings { url: format!("postgres://{}", self.rest), schema, if_absent }
+        crate::postgres::PostgresSettings {
+            url: format!("postgres://{}", self.rest),
+            schema,
+            if_absent,
+        }
     }
 }
 

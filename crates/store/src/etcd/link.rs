@@ -9,7 +9,7 @@ use tenure_core::{Code, StoreError};
 use tenure_etcd::{Client, Error, Outcome, ResponseHeader, Txn, TxnOp, TxnResponse};
 use tokio::time::{sleep, timeout};
 
-use super::Settings;
+use super::EtcdSettings;
 use super::dial::Dial;
 use super::error::{self, Trouble};
 
@@ -129,7 +129,7 @@ impl Door {
 }
 
 impl Link {
-    pub(super) fn new(settings: &Settings, dial: &Arc<Dial>) -> Self {
+    pub(super) fn new(settings: &EtcdSettings, dial: &Arc<Dial>) -> Self {
         let door = |address: &String| Door { address: address.clone(), slot: Mutex::default() };
         Self {
             doors: settings.hosts.iter().map(door).collect(),

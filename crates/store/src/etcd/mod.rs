@@ -108,7 +108,7 @@ const PAGE: i64 = 5_000;
 
 /// Where an [`Etcd`] is.
 #[derive(Clone)]
-pub struct Settings {
+pub struct EtcdSettings {
     /// `host:port` of each server that may be asked.
     pub hosts: Vec<String>,
     /// User and password.
@@ -133,9 +133,9 @@ pub struct Tls {
 }
 
 /// Without the password.
-impl fmt::Debug for Settings {
+impl fmt::Debug for EtcdSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("EtcdSettings")
             .field("hosts", &self.hosts)
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
@@ -202,7 +202,7 @@ fn revision_of(found: &[KeyValue]) -> i64 {
 
 impl Etcd {
     /// Connects, and finds or creates the store there.
-    pub async fn open(settings: Settings) -> Result<Self, StoreError> {
+    pub async fn open(settings: EtcdSettings) -> Result<Self, StoreError> {
         let clock = BootClock.now().as_nanos();
         let process = u128::from(std::process::id()) << 64 | u128::from(clock);
         let number = key::handle_number(&[settings.entropy, process]);

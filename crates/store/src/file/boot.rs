@@ -9,7 +9,7 @@ use tenure_core::{Code, DutyId, DutyKey, Epoch, GroupName, StoreError, Version};
 use tenure_wire::cursor::{self, Broken, Cursor};
 use tenure_wire::folder::{self, FORMAT, GroupFile, StoreFile};
 
-use super::Settings;
+use super::FileSettings;
 use super::disk::Disk;
 use super::layout::Layout;
 use super::live::Live;
@@ -33,8 +33,11 @@ fn absent(layout: &Layout) -> StoreError {
 }
 
 /// Opens the store and reads all of its state.
-pub(super) fn open(settings: Settings, disk: Arc<dyn Disk>) -> Result<(Writer, Live), StoreError> {
-    let Settings { path, duty, if_absent, clock, entropy } = settings;
+pub(super) fn open(
+    settings: FileSettings,
+    disk: Arc<dyn Disk>,
+) -> Result<(Writer, Live), StoreError> {
+    let FileSettings { path, duty, if_absent, clock, entropy } = settings;
     let path = disk.resolve(&path).map_err(|error| refused(&error, &path))?;
     let asked = duty.is_some();
     let main = duty.map_or_else(default_duty, Ok)?;

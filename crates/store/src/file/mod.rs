@@ -86,7 +86,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// How to open a cursor file.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct FileSettings {
     /// The cursor file; `PATH.tenure` appears beside it.
     pub path: PathBuf,
     /// The duty whose checkpoint is the file itself; `file/cursor`, or what it was before, if none
@@ -100,7 +100,7 @@ pub struct Settings {
     pub entropy: u128,
 }
 
-impl Default for Settings {
+impl Default for FileSettings {
     /// `cursor.json`, made when absent, on the boot clock.
     fn default() -> Self {
         Self {
@@ -123,17 +123,17 @@ pub struct FileStore {
 
 impl FileStore {
     /// Opens the file and ends all sessions of before.
-    pub async fn open(settings: Settings) -> Result<Self, StoreError> {
+    pub async fn open(settings: FileSettings) -> Result<Self, StoreError> {
         Self::on(settings, Arc::new(Real::default())).await
     }
 
     /// Opens the file on another disk.
     #[cfg(feature = "conformance")]
-    pub async fn open_on(settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+    pub async fn open_on(settings: FileSettings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         Self::on(settings, disk).await
     }
 
-    async fn on(settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+    async fn on(settings: FileSettings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         let mut attempts = 1;
         loop {
             let opened = Self::attempt(settings.clone(), disk.clone()).await;
@@ -146,7 +146,7 @@ impl FileStore {
         }
     }
 
-    async fn attempt(settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+    async fn attempt(settings: FileSettings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         let open = move || {
             let (writer, live) = boot::open(settings, disk)?;
             let folder = writer.layout.parent().to_owned();

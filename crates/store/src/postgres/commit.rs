@@ -18,25 +18,20 @@ impl Postgres {
         let [group, instance, nonce] = who.parameters();
         let (duty, epoch) = (commit.hold.duty.id.as_str(), epoch_for(session, &commit.hold));
         let (document, expected) = (commit.document.as_bytes(), commit.expected.as_i64());
-        let mut parameters = vec![
+        let parameters = [
             group,
             instance,
             nonce,
             (&duty as _, Type::TEXT),
             (&epoch as _, Type::INT8),
             (&document as _, Type::BYTEA),
+            (&expected as _, Type::INT8),
         ];
-        let rows = if commit.expected == Version::ZERO {
-            self.query(&self.statements.commit_first, &parameters).await?
-        } else {
-            parameters.push((&expected, Type::INT8));
-            self.query(&self.statements.commit_next, &parameters).await?
-        };
+        let rows = self.query(&self.statements.checkpoint_commit_one, &parameters).await?;
         if let Some(row) = rows.first() {
             return Ok(Committed::Saved(Version::from_i64(column(row, 0)?)?));
         }
-        parameters.truncate(5);
-        let rows = self.query(&self.statements.commit_refused, &parameters).await?;
+        let rows = self.query(&self.statements.checkpoint_commit_refused, &parameters[..5]).await?;
         let row = rows.first().ok_or_else(|| StoreError::refused(Code::Failed, "no answer row"))?;
         let (stands, stored): (bool, i64) = (column(row, 0)?, column(row, 1)?);
         match stands {

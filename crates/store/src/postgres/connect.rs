@@ -16,30 +16,34 @@ use super::error;
 use super::tls::{self, Connector};
 
 /// How long a connection may take to be made or to come free.
-pub(super) const CONNECT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// After so much silence the server is asked whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// How long a statement may take. Locks are given up by the server before that.
-const ANSWER: Duration = Duration::from_secs(15);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Begins a transaction where the session's defaults are not ours to set. The limits are those of
-/// `keep_plans_keyed`, and that of a client which stops before its `COMMIT` is sent.
+/// [`prefer_index_plans`], and that of a client which stops before its `COMMIT` is sent.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; \
     SET LOCAL lock_timeout = '3s'; SET LOCAL idle_in_transaction_session_timeout = '3s'";
+
+const CLIENT_PORT_SQL: &str = include_str!("sql/connection/client_port.sql");
+const ISOLATION_SQL: &str = include_str!("sql/connection/isolation.sql");
+pub(super) const RECOVERY_SQL: &str = include_str!("sql/connection/recovery.sql");
 
 /// A parameter with its type, which the server then need not be asked for.
 pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// Whom to connect to, and how: the same for every connection.
 #[derive(Clone)]
-pub struct Target {
+pub struct PostgresServer {
     pub(super) config: Config,
     tls: Connector,
     /// Whether each statement runs in a transaction that names its isolation level.
     begins: bool,
 }
 
-impl Target {
+impl PostgresServer {
     /// For one connection.
     pub(super) fn tls(&self) -> Connector {
         Clone::clone(&self.tls)
@@ -47,18 +51,18 @@ impl Target {
 }
 
 /// Reads the URL, and the files that it names. The driver's words for a bad one never repeat it.
-pub async fn target(url: &str) -> Result<Target, StoreError> {
+pub async fn server_from_url(url: &str) -> Result<PostgresServer, StoreError> {
     let (url, wanted) = tls::read(url)?;
     let mut config = config(&url)?;
     let tls = wanted.prepare(&mut config).await?;
-    Ok(Target { config, tls, begins: false })
+    Ok(PostgresServer { config, tls, begins: false })
 }
 
 /// One connection by itself, driven until its client is dropped.
 pub(crate) async fn connect_once(url: &str) -> Result<Client, StoreError> {
-    let target = target(url).await?;
-    let connecting = target.config.connect(target.tls());
-    let (client, connection) = connecting.await.map_err(|error| error::of_connect(&error))?;
+    let server = server_from_url(url).await?;
+    let connecting = server.config.connect(server.tls());
+    let (client, connection) = connecting.await.map_err(|error| error::connect_error(&error))?;
     // What ends the connection is told to whoever waits for an answer of the client.
     tokio::spawn(connection);
     Ok(client)
@@ -78,29 +82,35 @@ fn config(url: &str) -> Result<Config, StoreError> {
     if config.get_application_name().is_none() {
         config.application_name("tenure");
     }
-    config.connect_timeout(CONNECT).tcp_user_timeout(ANSWER).keepalives_idle(KEEPALIVE);
+    config
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_user_timeout(STATEMENT_TIMEOUT)
+        .keepalives_idle(KEEPALIVE);
     Ok(config)
 }
 
 /// A pool, and how statements are run on its connections.
-pub struct Line {
+pub struct PostgresPool {
     pool: Pool,
     /// Whether statements are prepared once per connection, which saves a third of a short call.
     named: bool,
     begins: bool,
 }
 
-impl Line {
+impl PostgresPool {
     /// At most `size` connections; `named` as [`is_direct`] has found.
-    pub fn new(target: &Target, size: usize, named: bool) -> Result<Self, StoreError> {
+    pub fn new(server: &PostgresServer, size: usize, named: bool) -> Result<Self, StoreError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(target.config.clone(), target.tls(), recycling);
-        let timeouts =
-            Timeouts { wait: Some(CONNECT), create: Some(CONNECT), recycle: Some(CONNECT) };
+        let manager = Manager::from_config(server.config.clone(), server.tls(), recycling);
+        let timeouts = Timeouts {
+            wait: Some(CONNECT_TIMEOUT),
+            create: Some(CONNECT_TIMEOUT),
+            recycle: Some(CONNECT_TIMEOUT),
+        };
         let pool =
             Pool::builder(manager).max_size(size).timeouts(timeouts).runtime(Runtime::Tokio1);
         let failed = |error| StoreError::refused(Code::Failed, format!("{error}"));
-        Ok(Self { pool: pool.build().map_err(failed)?, named, begins: target.begins })
+        Ok(Self { pool: pool.build().map_err(failed)?, named, begins: server.begins })
     }
 
     /// Whether nothing stands between us and the server, as [`is_direct`] has found.
@@ -110,7 +120,7 @@ impl Line {
 
     /// A connection of the pool.
     pub async fn client(&self) -> Result<Object, StoreError> {
-        self.pool.get().await.map_err(|error| error::of_pool(&error))
+        self.pool.get().await.map_err(|error| error::pool_error(&error))
     }
 
     /// Runs one statement as its own transaction.
@@ -119,10 +129,10 @@ impl Line {
         sql: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, StoreError> {
-        let client = Kept(Some(self.client().await?));
+        let client = PooledClient(Some(self.client().await?));
         let answer = match self.begins {
-            true => within(client.run_committed(sql, parameters)).await,
-            false => within(client.run(sql, parameters, self.named)).await,
+            true => with_timeout(client.run_committed(sql, parameters)).await,
+            false => with_timeout(client.run(sql, parameters, self.named)).await,
         };
         // Whatever is still under way on that connection must not meet the next statement.
         if answer.as_ref().is_err_and(StoreError::is_unknown) {
@@ -135,9 +145,9 @@ impl Line {
 
 /// A connection that goes back to the pool only if it was said so: when a call is dropped in the
 /// middle, its connection goes with it.
-struct Kept(Option<Object>);
+struct PooledClient(Option<Object>);
 
-impl Kept {
+impl PooledClient {
     async fn run(
         &self,
         sql: &str,
@@ -180,7 +190,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for PooledClient {
     fn drop(&mut self) {
         if let Some(client) = self.0.take() {
             drop(Object::take(client));
@@ -193,9 +203,9 @@ impl Drop for Kept {
 /// A transaction pooler hands each statement to another server connection, where a prepared
 /// statement of the same name may be somebody else's. So statements are given names only when two
 /// connections of ours are seen as they are.
-pub async fn is_direct(target: &Target) -> bool {
+pub async fn is_direct(server: &PostgresServer) -> bool {
     for _ in 0..2 {
-        let seen = tokio::time::timeout(CONNECT, sees_our_port(target)).await;
+        let seen = tokio::time::timeout(CONNECT_TIMEOUT, sees_our_port(server)).await;
         if !matches!(seen, Ok(Some(true))) {
             return false;
         }
@@ -206,8 +216,8 @@ pub async fn is_direct(target: &Target) -> bool {
 /// Our statements look rows up by key, so one plan fits all values and is kept. One from the time
 /// when a table was small would read it whole when it is not, so that is made the last choice. And
 /// locks are given up in the server, before we give up waiting for its answer.
-pub fn keep_plans_keyed(target: &mut Target) {
-    let config = &mut target.config;
+pub fn prefer_index_plans(server: &mut PostgresServer) {
+    let config = &mut server.config;
     let given = config.get_options().unwrap_or_default();
     // A last choice counts as expensive, and what is expensive would be compiled each time.
     let ours = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c jit=off \
@@ -218,42 +228,46 @@ pub fn keep_plans_keyed(target: &mut Target) {
 /// Makes every transaction read committed: a routine locks and then looks, and must see what was
 /// committed while it waited. Where a role or database has another default and a pooler keeps us
 /// from setting our own for the session, each statement begins its own transaction.
-pub async fn read_committed(target: &mut Target, client: &Client) -> Result<(), StoreError> {
-    let rows =
-        within(client.query_typed("SELECT current_setting('transaction_isolation')", &[])).await?;
+pub async fn read_committed(
+    server: &mut PostgresServer,
+    client: &Client,
+) -> Result<(), StoreError> {
+    let rows = with_timeout(client.query_typed(ISOLATION_SQL, &[])).await?;
     let level: Option<&str> = rows.first().and_then(|row| row.try_get(0).ok());
-    target.begins = level != Some("read committed");
+    server.begins = level != Some("read committed");
     Ok(())
 }
 
 /// From now on connections are made to a primary only, also after a failover.
-pub fn primary_only(target: &mut Target) {
-    target.config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+pub fn primary_only(server: &mut PostgresServer) {
+    server.config.target_session_attrs(TargetSessionAttrs::ReadWrite);
 }
 
-async fn sees_our_port(target: &Target) -> Option<bool> {
-    let config = &target.config;
+async fn sees_our_port(server: &PostgresServer) -> Option<bool> {
+    let config = &server.config;
     // With several hosts the one that answers may be another one each time.
     let ([Host::Tcp(host)], ports) = (config.get_hosts(), config.get_ports()) else { return None };
     let port = ports.first().copied().unwrap_or(5432);
     let address = config.get_hostaddrs().first().map_or(host.clone(), ToString::to_string);
     let stream = TcpStream::connect((address.as_str(), port)).await.ok()?;
     let ours = i32::from(stream.local_addr().ok()?.port());
-    let tls = MakeTlsConnect::<TcpStream>::make_tls_connect(&mut target.tls(), host).ok()?;
+    let tls = MakeTlsConnect::<TcpStream>::make_tls_connect(&mut server.tls(), host).ok()?;
     let (client, connection) = config.connect_raw(stream, tls).await.ok()?;
     let running = tokio::spawn(connection);
-    let row = client.query_typed("SELECT inet_client_port()", &[]).await.ok()?;
+    let row = client.query_typed(CLIENT_PORT_SQL, &[]).await.ok()?;
     drop(client);
     let _ = running.await;
     Some(row.first()?.try_get::<_, Option<i32>>(0).ok()? == Some(ours))
 }
 
 /// Waits for an answer, for a bounded time.
-pub async fn within<T>(
+pub async fn with_timeout<T>(
     statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, StoreError> {
-    match tokio::time::timeout(ANSWER, statement).await {
-        Ok(answer) => answer.map_err(|error| error::of_statement(&error)),
-        Err(_) => Err(StoreError::unknown(Code::Lost, format!("no answer in {ANSWER:?}"))),
+    match tokio::time::timeout(STATEMENT_TIMEOUT, statement).await {
+        Ok(answer) => answer.map_err(|error| error::statement_error(&error)),
+        Err(_) => {
+            Err(StoreError::unknown(Code::Lost, format!("no answer in {STATEMENT_TIMEOUT:?}")))
+        }
     }
 }

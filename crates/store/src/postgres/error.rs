@@ -12,7 +12,7 @@ const NOT_HELD: &str = "TN001";
 
 /// An error of a statement. What is on the list of [`judge`] surely did not happen; anything else
 /// may have.
-pub fn of_statement(error: &Error) -> StoreError {
+pub fn statement_error(error: &Error) -> StoreError {
     let Some(db) = error.as_db_error() else {
         return StoreError::unknown(Code::Lost, describe(error));
     };
@@ -70,7 +70,7 @@ fn judge(state: &str, message: &str, ends_connection: bool) -> StoreError {
 }
 
 /// An error while a connection was made: nothing was sent yet.
-pub(super) fn of_connect(error: &Error) -> StoreError {
+pub(super) fn connect_error(error: &Error) -> StoreError {
     if let Some(detail) = of_tls(error) {
         return crate::tls::failed(detail);
     }
@@ -97,9 +97,9 @@ fn of_tls(error: &Error) -> Option<String> {
     explained.or_else(|| in_handshake.then(|| cause.map_or(describe(error), ToString::to_string)))
 }
 
-pub(super) fn of_pool(error: &PoolError) -> StoreError {
+pub(super) fn pool_error(error: &PoolError) -> StoreError {
     match error {
-        PoolError::Backend(error) => of_connect(error),
+        PoolError::Backend(error) => connect_error(error),
         PoolError::Timeout(kind) => {
             StoreError::refused(Code::Unreachable, format!("no connection in time ({kind:?})"))
         }

@@ -35,7 +35,7 @@ pub async fn fence_in(
     hold: &Hold,
 ) -> Result<(), StoreError> {
     schema::check_name(schema_name)?;
-    let sql = schema::in_schema("SELECT tenure.assert_hold($1, $2, $3)", schema_name);
+    let sql = schema::in_schema(include_str!("sql/hold/assert.sql"), schema_name);
     let (duty, epoch) = (hold.duty.to_string(), hold.epoch.as_i64());
     let parameters: [super::Parameter<'_>; 3] =
         [(&duty, Type::TEXT), (&epoch, Type::INT8), (&hold.instance.as_str(), Type::TEXT)];
@@ -50,5 +50,5 @@ pub async fn fence_in(
         }
         Ok::<_, tokio_postgres::Error>(())
     };
-    result.await.map_err(|error| error::of_statement(&error))
+    result.await.map_err(|error| error::statement_error(&error))
 }

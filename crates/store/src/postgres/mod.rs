@@ -9,13 +9,13 @@ mod commit;
 pub(crate) mod connect;
 pub(crate) mod error;
 mod fence;
-mod listen;
 mod read;
 pub(crate) mod schema;
 mod statements;
 mod survey;
 mod tls;
 mod upkeep;
+mod watch;
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,10 +39,10 @@ use tokio_postgres::types::Type;
 
 use crate::{CLAIMS_PER_TRIM, IfAbsent, fates_by_mark};
 pub(crate) use connect::connect_once;
-use connect::{Line, Parameter, Target};
-use listen::Listener;
+use connect::{Parameter, PostgresPool, PostgresServer};
 use read::column;
 use statements::Statements;
+use watch::NotificationListener;
 
 pub use fence::{fence, fence_in};
 
@@ -53,7 +53,7 @@ const PULSE_CONNECTIONS: usize = 2;
 
 /// How to open a PostgreSQL store.
 #[derive(Clone)]
-pub struct Settings {
+pub struct PostgresSettings {
     /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; several hosts by commas.
     pub url: String,
     /// The schema that holds the tables.
@@ -63,20 +63,20 @@ pub struct Settings {
 }
 
 /// The URL may carry a password.
-impl fmt::Debug for Settings {
+impl fmt::Debug for PostgresSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("schema", &self.schema).finish_non_exhaustive()
+        f.debug_struct("PostgresSettings").field("schema", &self.schema).finish_non_exhaustive()
     }
 }
 
 /// A store in a PostgreSQL schema.
 pub struct Postgres {
-    data: Line,
-    pulse: Line,
-    target: Target,
+    data: PostgresPool,
+    pulse: PostgresPool,
+    target: PostgresServer,
     schema: String,
     statements: Statements,
-    listener: OnceCell<Arc<Listener>>,
+    listener: OnceCell<Arc<NotificationListener>>,
     claims: AtomicU64,
     /// As it was when this handle last heard of it; the statements read the store's own.
     history_slots: AtomicUsize,
@@ -91,36 +91,36 @@ impl fmt::Debug for Postgres {
 }
 
 /// The schema as a script.
-pub(crate) fn script(settings: &Settings) -> Result<String, StoreError> {
+pub(crate) fn script(settings: &PostgresSettings) -> Result<String, StoreError> {
     schema::check_name(&settings.schema)?;
     Ok(schema::script(&settings.schema, &schema::HISTORY, schema::RIGHTS))
 }
 
 impl Postgres {
     /// Connects, looks at the server, and brings the schema up to date.
-    pub async fn open(settings: Settings) -> Result<Self, StoreError> {
+    pub async fn open(settings: PostgresSettings) -> Result<Self, StoreError> {
         schema::check_name(&settings.schema)?;
-        let mut target = connect::target(&settings.url).await?;
+        let mut target = connect::server_from_url(&settings.url).await?;
         let named = connect::is_direct(&target).await;
         if named {
-            connect::keep_plans_keyed(&mut target);
+            connect::prefer_index_plans(&mut target);
         }
         // The first connection takes any server, to say what is wrong with it; the others take a
         // primary only, also after a failover.
-        let mut client = Line::new(&target, 1, false)?.client().await?;
-        let standby =
-            connect::within(client.query_typed("SELECT pg_is_in_recovery()", &[])).await?;
+        let mut client = PostgresPool::new(&target, 1, false)?.client().await?;
+        let standby = client.query_typed(connect::RECOVERY_SQL, &[]);
+        let standby = connect::with_timeout(standby).await?;
         if standby.first().is_some_and(|row| row.get(0)) {
             return Err(StoreError::refused(Code::ReadOnly, "this server is a standby"));
         }
         connect::read_committed(&mut target, &client).await?;
-        let Settings { schema, if_absent, .. } = &settings;
+        let PostgresSettings { schema, if_absent, .. } = &settings;
         schema::migrate(&mut client, schema, &schema::HISTORY, *if_absent).await?;
         drop(client);
         connect::primary_only(&mut target);
         let store = Self {
-            data: Line::new(&target, DATA_CONNECTIONS, named)?,
-            pulse: Line::new(&target, PULSE_CONNECTIONS, named)?,
+            data: PostgresPool::new(&target, DATA_CONNECTIONS, named)?,
+            pulse: PostgresPool::new(&target, PULSE_CONNECTIONS, named)?,
             target,
             statements: Statements::new(&settings.schema),
             schema: settings.schema,
@@ -172,7 +172,7 @@ impl Postgres {
         let [group, instance, nonce] = who.parameters();
         let (duties, epochs) = ((&duties as _, Type::TEXT_ARRAY), (&epochs as _, Type::INT8_ARRAY));
         let parameters = [group, instance, nonce, duties, epochs];
-        let looked = self.pulse.query(&self.statements.standing, &parameters).await;
+        let looked = self.pulse.query(&self.statements.hold_standing, &parameters).await;
         let standing: Result<Vec<usize>, StoreError> =
             looked.and_then(|rows| rows.iter().map(read::index).collect());
         match standing {
@@ -184,12 +184,6 @@ impl Postgres {
             Err(_) => unsure.into_iter().for_each(|n| fates[n] = HoldFate::Unknown),
         }
         fates
-    }
-
-    /// Every statement by name.
-    #[cfg(feature = "conformance")]
-    pub fn statements(&self) -> Vec<(&'static str, &str)> {
-        self.statements.all()
     }
 }
 
@@ -280,7 +274,7 @@ impl Store for Postgres {
         let [group, instance, nonce] = who.parameters();
         let note = note.map(|note| note.as_str().as_bytes());
         let parameters = [group, instance, nonce, (&note, Type::BYTEA)];
-        let keeping = self.pulse.query(&self.statements.keep_alive, &parameters);
+        let keeping = self.pulse.query(&self.statements.session_keep_alive, &parameters);
         // Found while the server is at work.
         let common = async { Hold::common_mark(holds, session) };
         let (rows, common) = tokio::join!(keeping, common);
@@ -306,7 +300,7 @@ impl Store for Postgres {
         let (duties, floors) = ((&duties as _, Type::TEXT_ARRAY), (&floors as _, Type::INT8_ARRAY));
         let reason = (&reason.as_str() as _, Type::TEXT);
         let parameters = [group, instance, nonce, duties, floors, reason];
-        let rows = self.query(&self.statements.claim, &parameters).await?;
+        let rows = self.query(&self.statements.hold_claim, &parameters).await?;
         if self.claims.fetch_add(1, Ordering::Relaxed) % CLAIMS_PER_TRIM == CLAIMS_PER_TRIM - 1 {
             // What is not cut now is cut the next time; the claim has happened.
             let _ = self.trim_audit().await;
@@ -330,7 +324,7 @@ impl Store for Postgres {
         let (duties, epochs) = ((&duties as _, Type::TEXT_ARRAY), (&epochs as _, Type::INT8_ARRAY));
         let reason = (&reason.as_str() as _, Type::TEXT);
         let parameters = [group, instance, nonce, duties, epochs, reason];
-        let rows = self.query(&self.statements.release, &parameters).await?;
+        let rows = self.query(&self.statements.hold_release, &parameters).await?;
         let read = |row| read::released(row).map_err(StoreError::or_happened);
         complete(rows, holds.len())?.iter().map(read).collect()
     }
@@ -357,19 +351,19 @@ impl Store for Postgres {
     }
 
     async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
-        let rows = self.query(&self.statements.groups, &[]).await?;
+        let rows = self.query(&self.statements.group_names, &[]).await?;
         rows.iter().map(|row| GroupName::new(column::<String>(row, 0)?)).collect()
     }
 
     async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
         let group = (&group.as_str() as _, Type::TEXT);
-        let rows = self.query(&self.statements.members, &[group]).await?;
+        let rows = self.query(&self.statements.group_members, &[group]).await?;
         rows.iter().map(read::member).collect()
     }
 
     async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
         let parameters: [Parameter<'_>; 1] = [(&group.as_str(), Type::TEXT)];
-        let rows = self.query(&self.statements.holders, &parameters).await?;
+        let rows = self.query(&self.statements.group_holders, &parameters).await?;
         rows.iter().map(|row| read::holder(row, group)).collect()
     }
 
@@ -380,7 +374,7 @@ impl Store for Postgres {
         let parameters: [Parameter<'_>; 2] =
             [(&groups, Type::TEXT_ARRAY), (&ids, Type::TEXT_ARRAY)];
         let mut answers = vec![None; duties.len()];
-        for row in self.query(&self.statements.load, &parameters).await? {
+        for row in self.query(&self.statements.checkpoint_load, &parameters).await? {
             if let Some(answer) = answers.get_mut(read::index(&row)?) {
                 *answer = Some(read::checkpoint(&row)?);
             }
@@ -412,7 +406,7 @@ impl Store for Postgres {
             (&expected as _, Type::INT8_ARRAY),
             (&documents as _, Type::BYTEA_ARRAY),
         ];
-        let rows = self.query(&self.statements.commit, &parameters).await?;
+        let rows = self.query(&self.statements.checkpoint_commit, &parameters).await?;
         let read = |row| read::committed(row).map_err(StoreError::or_happened);
         complete(rows, commits.len())?.iter().map(read).collect()
     }
@@ -420,13 +414,13 @@ impl Store for Postgres {
     async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
         let parameters: [Parameter<'_>; 2] =
             [(&duty.group.as_str(), Type::TEXT), (&duty.id.as_str(), Type::TEXT)];
-        let rows = self.query(&self.statements.history, &parameters).await?;
+        let rows = self.query(&self.statements.checkpoint_history, &parameters).await?;
         rows.iter().map(read::checkpoint).collect()
     }
 
     async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
         let parameters: [Parameter<'_>; 1] = [(&group.as_str(), Type::TEXT)];
-        let rows = self.query(&self.statements.document, &parameters).await?;
+        let rows = self.query(&self.statements.group_document, &parameters).await?;
         let Some(row) = rows.first() else {
             return Ok(GroupDocument::default());
         };
@@ -445,7 +439,7 @@ impl Store for Postgres {
             (&expected.as_i64(), Type::INT8),
             (&document.as_bytes(), Type::BYTEA),
         ];
-        let rows = self.query(&self.statements.replace_document, &parameters).await?;
+        let rows = self.query(&self.statements.group_replace_document, &parameters).await?;
         match rows.first() {
             Some(row) => Ok(Replaced::Saved(Version::from_i64(column(row, 0)?)?)),
             None => Ok(Replaced::Conflict { stored: self.group_document(group).await?.version }),
@@ -455,7 +449,7 @@ impl Store for Postgres {
     async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
         let start = || async {
             let channel = format!("{}.changes", self.schema);
-            Listener::start(self.target.clone(), channel).await.map(Arc::new)
+            NotificationListener::start(self.target.clone(), channel).await.map(Arc::new)
         };
         Ok(self.listener.get_or_try_init(start).await?.watch(group))
     }
@@ -469,7 +463,7 @@ impl Store for Postgres {
         let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
         let parameters: [Parameter<'_>; 3] =
             [(&group.as_str(), Type::TEXT), (&after, Type::INT8), (&limit, Type::INT8)];
-        let rows = self.query(&self.statements.audit, &parameters).await?;
+        let rows = self.query(&self.statements.audit_read, &parameters).await?;
         rows.iter().map(|row| read::audit_entry(row, group)).collect()
     }
 

@@ -6,15 +6,17 @@ use tenure_core::{Code, StoreError};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel};
 
-use super::connect::within;
+use super::connect::with_timeout;
 use super::error;
 use crate::IfAbsent;
-use crate::migration::{Applied, History, Migration, pending};
+use crate::migration::{AppliedMigration, Migration, MigrationHistory, pending};
 
 /// How long a migration may take, waiting for other starters included.
 const MIGRATION: Duration = Duration::from_secs(120);
 
 const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
+/// The table of applied migrations as the files name it.
+const DEFAULT_TABLE: &str = "tenure.migration";
 
 /// The functions always belong to the newest migration: each is made or replaced there, so a store
 /// of any age gets them as they are now. Whoever adds a migration moves them to it.
@@ -44,11 +46,12 @@ const MIGRATIONS: &[Migration] = &[
 ];
 
 /// The store's own.
-pub(super) const HISTORY: History = History { table: "migration", migrations: MIGRATIONS };
+pub(super) const HISTORY: MigrationHistory =
+    MigrationHistory { table: "migration", migrations: MIGRATIONS };
 
 /// What must be there before migrations can be counted.
-fn bootstrap(history: &History) -> String {
-    BOOTSTRAP.replace("tenure.migration", &format!("tenure.{}", history.table))
+fn bootstrap(history: &MigrationHistory) -> String {
+    BOOTSTRAP.replace(DEFAULT_TABLE, &format!("tenure.{}", history.table))
 }
 
 /// The files are written for the schema `tenure`, so that they can be read and run as they are.
@@ -78,16 +81,16 @@ pub fn check_name(schema: &str) -> Result<(), StoreError> {
 async fn applied(
     client: &impl GenericClient,
     schema: &str,
-    history: &History,
-) -> Result<Vec<Applied>, tokio_postgres::Error> {
-    let there = "SELECT to_regclass($1) IS NOT NULL";
+    history: &MigrationHistory,
+) -> Result<Vec<AppliedMigration>, tokio_postgres::Error> {
+    let exists = include_str!("sql/migration/exists.sql");
     let table = format!("{schema}.{}", history.table);
-    if !client.query_typed(there, &[(&table, Type::TEXT)]).await?[0].get::<_, bool>(0) {
+    if !client.query_typed(exists, &[(&table, Type::TEXT)]).await?[0].get::<_, bool>(0) {
         return Ok(Vec::new());
     }
-    let list = format!("SELECT number, name, breaking FROM {table}");
+    let list = include_str!("sql/migration/list.sql").replace(DEFAULT_TABLE, &table);
     let rows = client.query_typed(&list, &[]).await?;
-    let read = |row: &tokio_postgres::Row| Applied {
+    let read = |row: &tokio_postgres::Row| AppliedMigration {
         number: row.get(0),
         name: row.get(1),
         breaking: row.get(2),
@@ -98,10 +101,11 @@ async fn applied(
 fn record(migration: &Migration, table: &str) -> String {
     let Migration { number, name, .. } = migration;
     let breaking = migration.breaking().replace('\'', "''");
-    format!(
-        "INSERT INTO tenure.{table} (number, name, breaking)\n\
-         VALUES ({number}, '{name}', '{breaking}') ON CONFLICT (number) DO NOTHING;\n"
-    )
+    include_str!("sql/migration/record.sql")
+        .replace(DEFAULT_TABLE, &format!("tenure.{table}"))
+        .replace("$1", &number.to_string())
+        .replace("$2", &format!("'{name}'"))
+        .replace("$3", &format!("'{breaking}'"))
 }
 
 /// Applies what is missing. Starters take turns under an advisory lock; those who find nothing
@@ -109,10 +113,10 @@ fn record(migration: &Migration, table: &str) -> String {
 pub async fn migrate(
     client: &mut Client,
     schema: &str,
-    history: &History,
+    history: &MigrationHistory,
     if_absent: IfAbsent,
 ) -> Result<(), StoreError> {
-    let known = within(applied(client, schema, history)).await?;
+    let known = with_timeout(applied(client, schema, history)).await?;
     if pending(history.migrations, &known)?.is_empty() {
         return Ok(());
     }
@@ -121,7 +125,7 @@ pub async fn migrate(
     }
     match tokio::time::timeout(MIGRATION, run(client, schema, history)).await {
         Err(_) => Err(StoreError::unknown(Code::Lost, format!("no end within {MIGRATION:?}"))),
-        Ok(done) => done.map_err(|error| match error::of_statement(&error) {
+        Ok(done) => done.map_err(|error| match error::statement_error(&error) {
             StoreError::Refused(problem) if problem.code == Code::Denied => {
                 StoreError::refused(Code::NeedsMigration, problem.detail)
             }
@@ -133,7 +137,7 @@ pub async fn migrate(
 async fn run(
     client: &mut Client,
     schema: &str,
-    history: &History,
+    history: &MigrationHistory,
 ) -> Result<(), tokio_postgres::Error> {
     // Starters wait for each other, and have to see what was made meanwhile.
     let level = IsolationLevel::ReadCommitted;
@@ -141,7 +145,7 @@ async fn run(
     // Whoever comes tenth waits for nine: longer than a lease may wait for a row.
     let patience = format!("SET LOCAL lock_timeout = {}", MIGRATION.as_millis());
     transaction.batch_execute(&patience).await?;
-    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('tenure migration ' || $1, 0))";
+    let lock = include_str!("sql/migration/lock.sql");
     transaction.query_typed(lock, &[(&schema, Type::TEXT)]).await?;
     transaction.batch_execute(&in_schema(&bootstrap(history), schema)).await?;
     let known = applied(&transaction, schema, history).await?;
@@ -155,7 +159,7 @@ async fn run(
 
 /// The same as a script, for an administrator: it applies what is missing, as often as it is run.
 /// `rights` are lines that name what each role has to be granted.
-pub fn script(schema: &str, history: &History, rights: &str) -> String {
+pub fn script(schema: &str, history: &MigrationHistory, rights: &str) -> String {
     let table = history.table;
     let mut script = format!("BEGIN ISOLATION LEVEL READ COMMITTED;\n{}", bootstrap(history));
     for migration in history.migrations {

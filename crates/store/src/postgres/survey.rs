@@ -18,13 +18,16 @@ const SETTINGS: [&str; 4] = [
     "default_transaction_read_only",
     "idle_in_transaction_session_timeout",
 ];
-const COMMIT: &str = "synchronous_commit";
-const NAMES: &str = "synchronous_standby_names";
-const VERSION: &str = "server_version_num";
+const COMMIT_SETTING: &str = "synchronous_commit";
+const STANDBY_NAMES_SETTING: &str = "synchronous_standby_names";
+const VERSION_SETTING: &str = "server_version_num";
 
 impl Postgres {
     pub(super) async fn read_survey(&self) -> Result<Survey, StoreError> {
-        let asked: Vec<&str> = SETTINGS.into_iter().chain([COMMIT, NAMES, VERSION]).collect();
+        let asked: Vec<&str> = SETTINGS
+            .into_iter()
+            .chain([COMMIT_SETTING, STANDBY_NAMES_SETTING, VERSION_SETTING])
+            .collect();
         let asked = [(&asked as _, Type::TEXT_ARRAY)];
         let settings = self.look(&self.statements.survey_settings, &asked).await?;
         let own = self.look(&self.statements.survey_own, &[]).await?;
@@ -39,18 +42,21 @@ impl Postgres {
         let own = own.as_ref().and_then(|rows| rows.first()).map(Own::read).transpose()?;
         let states = standbys.map(|rows| rows.iter().map(|row| column(row, 0)).collect());
         let states: Option<Vec<Option<String>>> = states.transpose()?;
-        let names = setting(NAMES);
+        let names = setting(STANDBY_NAMES_SETTING);
 
         let mut facts = vec![fact("recovery", own.as_ref().map(Own::recovery))];
         facts.extend(SETTINGS[..2].iter().map(|name| fact(name, setting(name))));
-        facts.push(fact(COMMIT, commit_mode(setting(COMMIT), names.as_deref())));
+        facts.push(fact(COMMIT_SETTING, commit_mode(setting(COMMIT_SETTING), names.as_deref())));
         facts.push(fact(
             "standbys",
             states.and_then(|states| standbys_kind(&states, names?.trim())),
         ));
         facts.extend(SETTINGS[2..].iter().map(|name| fact(name, setting(name))));
         facts.push(Fact::read("pooled", if self.data.is_direct() { "direct" } else { "pooled" }));
-        facts.push(fact("server_version", setting(VERSION).and_then(|number| major(&number))));
+        facts.push(fact(
+            "server_version",
+            setting(VERSION_SETTING).and_then(|number| major(&number)),
+        ));
         facts.push(fact("tls", own.as_ref().and_then(Own::tls)));
         Ok(Survey { backend: "postgres", facts, unix_ms: own.map(|own| own.unix_ms) })
     }

@@ -6,7 +6,7 @@ use tokio_postgres::config::SslMode;
 
 use crate::tls::{Files, Trust, take};
 
-const NAMES: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
+const TLS_PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 /// What makes connections encrypted.
 #[cfg(feature = "tls")]
@@ -25,7 +25,7 @@ pub(super) struct Wanted {
 
 /// Takes our parameters out of the URL.
 pub(super) fn read(url: &str) -> Result<(String, Wanted), StoreError> {
-    let (rest, [mode, authority, certificate, key]) = take(url, NAMES)?;
+    let (rest, [mode, authority, certificate, key]) = take(url, TLS_PARAMETERS)?;
     let files = Files::new(authority, certificate, key, "sslcert and sslkey")?;
     Ok((rest, Wanted::new(mode.as_deref(), files)?))
 }

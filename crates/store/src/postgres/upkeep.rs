@@ -26,7 +26,7 @@ impl Postgres {
         let parameters: [Parameter<'_>; 3] =
             [(&groups, Type::TEXT_ARRAY), (&ids, Type::TEXT_ARRAY), (&reason.as_str(), Type::TEXT)];
         let mut answers = vec![Forgotten::Absent; duties.len()];
-        for row in self.query(&self.statements.forget, &parameters).await? {
+        for row in self.query(&self.statements.duty_forget, &parameters).await? {
             let item = index(&row).map_err(StoreError::or_happened)?;
             if let Some(answer) = answers.get_mut(item) {
                 *answer = read::forgotten(&row).map_err(StoreError::or_happened)?;
@@ -40,7 +40,7 @@ impl Postgres {
         let incarnation = format!("{:032x}", adopt.entropy);
         let floor = adopt.floor.as_i64();
         let parameters: [Parameter<'_>; 2] = [(&incarnation, Type::TEXT), (&floor, Type::INT8)];
-        let rows = self.query(&self.statements.adopt, &parameters).await?;
+        let rows = self.query(&self.statements.store_adopt, &parameters).await?;
         let read = || {
             let row = rows.first().ok_or_else(no_row)?;
             let (sessions, duties): (i64, i64) = (column(row, 0)?, column(row, 1)?);
@@ -58,7 +58,7 @@ impl Postgres {
         // Both are within their limits, so they fit.
         let (slots, audit) = (new.history_slots as i32, new.audit_kept as i64);
         let parameters: [Parameter<'_>; 2] = [(&slots, Type::INT4), (&audit, Type::INT8)];
-        self.query(&self.statements.retain, &parameters).await?;
+        self.query(&self.statements.store_retain, &parameters).await?;
         self.history_slots.store(new.history_slots, Ordering::Relaxed);
         // What is not cut now is cut the next time; the change has happened.
         let _ = self.trim_audit().await;
@@ -66,7 +66,7 @@ impl Postgres {
     }
 
     pub(super) async fn read_retention(&self) -> Result<Retention, StoreError> {
-        let rows = self.query(&self.statements.retention, &[]).await?;
+        let rows = self.query(&self.statements.store_retention, &[]).await?;
         let row = rows.first().ok_or_else(no_row)?;
         let (slots, audit): (i64, i64) = (column(row, 0)?, column(row, 1)?);
         let retention = Retention { history_slots: slots as usize, audit_kept: audit as usize };

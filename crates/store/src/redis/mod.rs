@@ -98,7 +98,7 @@ const REMEMBERED_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// Where a [`Redis`] is.
 #[derive(Clone)]
-pub struct Settings {
+pub struct RedisSettings {
     /// `redis://[user:password@]host:port/number`, or `rediss://` with `cacert`, `cert` and `key`.
     pub url: String,
     /// Put before every key; empty for the names of the poll lease layout.
@@ -110,9 +110,9 @@ pub struct Settings {
 }
 
 /// The URL may hold a password.
-impl fmt::Debug for Settings {
+impl fmt::Debug for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("RedisSettings").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
@@ -145,7 +145,7 @@ impl fmt::Debug for Redis {
 
 impl Redis {
     /// Connects, looks at what kind of server this is, and finds or creates the store there.
-    pub async fn open(settings: Settings) -> Result<Self, StoreError> {
+    pub async fn open(settings: RedisSettings) -> Result<Self, StoreError> {
         let dial = Arc::new(Dial::new(&settings.url).await?);
         let link = || Link::new(dial.clone());
         let store = Self {
@@ -471,12 +471,12 @@ mod tests {
 
     #[test]
     fn settings_do_not_show_the_password() {
-        let settings = Settings {
+        let settings = RedisSettings {
             url: "redis://:hunter2@h".to_owned(),
             prefix: "p:".to_owned(),
             entropy: 7,
             if_absent: IfAbsent::Create,
         };
-        assert_eq!(format!("{settings:?}"), "Settings { prefix: \"p:\", .. }");
+        assert_eq!(format!("{settings:?}"), "RedisSettings { prefix: \"p:\", .. }");
     }
 }

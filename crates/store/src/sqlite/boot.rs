@@ -14,7 +14,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension};
 use tenure_core::{Code, StoreError};
 
-use super::worker::{refused, retry};
+use super::statements;
+use super::worker::{retry, statement_error};
 
 /// How often to look before others are taken for users of another boot, and the time between.
 const ATTEMPTS: u32 = 100;
@@ -92,23 +93,21 @@ pub(super) fn enter(
 }
 
 fn stored(connection: &Connection) -> Result<Option<String>, StoreError> {
-    let query = "SELECT value FROM meta WHERE key = 'boot'";
-    retry(|| connection.query_row(query, [], |row| row.get(0)).optional()).map_err(refused)
+    retry(|| connection.query_row(statements::BOOT_READ, [], |row| row.get(0)).optional())
+        .map_err(statement_error)
 }
 
 /// Every session of another boot has ended; its nanoseconds mean nothing here.
 fn take_over(connection: &Connection, identity: &str) -> Result<(), StoreError> {
     let run = || {
-        connection.execute("UPDATE session SET expires_ns = 0", [])?;
-        let upsert = "INSERT INTO meta VALUES ('boot', ?1)
-            ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-        connection.execute(upsert, [identity])
+        connection.execute(statements::SESSION_RESET, [])?;
+        connection.execute(statements::BOOT_SAVE, [identity])
     };
-    retry(|| connection.execute_batch("BEGIN IMMEDIATE")).map_err(refused)?;
+    retry(|| connection.execute_batch("BEGIN IMMEDIATE")).map_err(statement_error)?;
     let done = run().and_then(|_| connection.execute_batch("COMMIT"));
     if done.is_err() {
         // The error is what counts; without a commit nothing has changed.
         let _ = connection.execute_batch("ROLLBACK");
     }
-    done.map_err(refused)
+    done.map_err(statement_error)
 }

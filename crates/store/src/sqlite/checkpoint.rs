@@ -6,7 +6,7 @@ use tenure_core::{
     Document, DutyKey, Epoch, InstanceId, LocalInstant, Session, StoreError, Version,
 };
 
-use super::{all, execute, first, hold};
+use super::{all, execute, first, hold, statements};
 
 /// Version and epoch of a duty's checkpoint.
 pub(super) fn find(
@@ -14,9 +14,7 @@ pub(super) fn find(
     duty: &DutyKey,
 ) -> Result<Option<(Version, Epoch)>, StoreError> {
     let key = (duty.group.as_str(), duty.id.as_str());
-    let row = first(db, include_str!("sql/checkpoint_find.sql"), key, |row| {
-        Ok((row.get(0)?, row.get(1)?))
-    })?;
+    let row = first(db, statements::CHECKPOINT_FIND, key, |row| Ok((row.get(0)?, row.get(1)?)))?;
     row.map(|(version, epoch)| Ok((Version::from_i64(version)?, Epoch::from_i64(epoch)?)))
         .transpose()
 }
@@ -41,7 +39,7 @@ pub(super) fn load(
     db: &Connection,
     duties: &[DutyKey],
 ) -> Result<Vec<Option<Checkpoint>>, StoreError> {
-    let sql = include_str!("sql/checkpoint_load.sql");
+    let sql = statements::CHECKPOINT_LOAD;
     let load =
         |duty: &DutyKey| first(db, sql, (duty.group.as_str(), duty.id.as_str()), read)?.transpose();
     duties.iter().map(load).collect()
@@ -49,7 +47,7 @@ pub(super) fn load(
 
 pub(super) fn history(db: &Connection, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
     let key = (duty.group.as_str(), duty.id.as_str());
-    all(db, include_str!("sql/history_read.sql"), key, read)
+    all(db, statements::HISTORY_READ, key, read)
 }
 
 pub(super) fn commit(
@@ -84,9 +82,9 @@ fn commit_one(
     let (instance, document) = (hold.instance.as_str(), commit.document.as_bytes());
     let row = (group, duty, version_column, epoch, instance, document);
     // The ring's copy is the same to the millisecond.
-    let saved = first(db, include_str!("sql/checkpoint_save.sql"), row, |row| row.get(0))?;
+    let saved = first(db, statements::CHECKPOINT_SAVE, row, |row| row.get(0))?;
     let unix_ms: i64 = saved.unwrap_or_default();
     let row = (group, duty, version_column, epoch, instance, document, unix_ms);
-    execute(db, include_str!("sql/history_save.sql"), row)?;
+    execute(db, statements::HISTORY_SAVE, row)?;
     Ok(Committed::Saved(version))
 }

@@ -9,7 +9,7 @@ use tenure_core::{
 };
 
 use super::session::{claimant, ns};
-use super::{Entry, all, checkpoint, execute, first, hint, record, upkeep};
+use super::{Entry, all, checkpoint, execute, first, hint, record, statements, upkeep};
 
 /// The last grant of a duty.
 pub(super) struct Row {
@@ -44,7 +44,7 @@ pub(super) fn find(
     now: LocalInstant,
 ) -> Result<Option<Row>, StoreError> {
     let key = (duty.group.as_str(), duty.id.as_str(), ns(now));
-    let row = first(db, include_str!("sql/hold_find.sql"), key, |row| {
+    let row = first(db, statements::HOLD_FIND, key, |row| {
         let expires: Option<i64> = row.get(4)?;
         let (epoch, instance): (i64, String) = (row.get(0)?, row.get(1)?);
         let remaining_ns = expires.map(|expires| expires - ns(now));
@@ -114,7 +114,7 @@ fn claim_one(
     let instance = &session.instance;
     let nonce = session.nonce.to_string();
     let row = (group.as_str(), id.as_str(), epoch.as_i64(), instance.as_str(), nonce);
-    execute(db, include_str!("sql/hold_grant.sql"), row)?;
+    execute(db, statements::HOLD_GRANT, row)?;
     let (kind, granted) = (AuditKind::Granted, Some((id, epoch)));
     record(db, &Entry { kind, group, instance, hold: granted, reason })?;
     Ok(Claimed::Granted(hold(epoch)))
@@ -136,7 +136,7 @@ pub(super) fn release(
             Some(row) if !row.is_live(hold) => Released::Already,
             Some(_) => {
                 let id = &hold.duty.id;
-                execute(db, include_str!("sql/hold_free.sql"), (group.as_str(), id.as_str()))?;
+                execute(db, statements::HOLD_FREE, (group.as_str(), id.as_str()))?;
                 let (kind, freed) = (AuditKind::Released, Some((id, hold.epoch)));
                 let reason = reason.as_str();
                 record(db, &Entry { kind, group, instance, hold: freed, reason })?;
@@ -147,7 +147,7 @@ pub(super) fn release(
     let freed = answers.iter().filter(|answer| **answer == Released::Freed).count();
     if freed > 0 {
         let key = (group.as_str(), instance.as_str(), freed as i64);
-        execute(db, include_str!("sql/session_lose.sql"), key)?;
+        execute(db, statements::SESSION_LOSE, key)?;
         hint(db, group)?;
     }
     Ok(answers)
@@ -162,7 +162,7 @@ pub(super) fn free_all(
 ) -> Result<u64, StoreError> {
     let Session { group, instance, nonce, .. } = session;
     let key = (group.as_str(), instance.as_str(), nonce.to_string());
-    let mut freed = all(db, include_str!("sql/hold_free_all.sql"), key, |row| {
+    let mut freed = all(db, statements::HOLD_FREE_ALL, key, |row| {
         let (duty, epoch): (String, i64) = (row.get(0)?, row.get(1)?);
         Ok(DutyId::new(duty).and_then(|duty| Ok((duty, Epoch::from_i64(epoch)?))))
     })?;

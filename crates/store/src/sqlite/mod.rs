@@ -10,6 +10,7 @@ mod checkpoint;
 mod hold;
 pub(crate) mod schema;
 mod session;
+mod statements;
 mod survey;
 mod upkeep;
 mod view;
@@ -35,11 +36,11 @@ use tenure_core::{
 
 use crate::{BootClock, CLAIMS_PER_TRIM, IfAbsent, fates_by_mark};
 use watch::Watcher;
-use worker::{Line, Manners, Worker, refused};
+use worker::{SqliteConnection, Worker, WritePriority, statement_error};
 
 /// How to open a SQLite store.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SqliteSettings {
     /// The file; `-wal`, `-shm` and `-boot` appear beside it.
     pub path: PathBuf,
     /// Whether to make the file.
@@ -48,7 +49,7 @@ pub struct Settings {
     pub clock: Arc<dyn Clock>,
 }
 
-impl Default for Settings {
+impl Default for SqliteSettings {
     /// `tenure.db`, made when absent, on the boot clock.
     fn default() -> Self {
         Self { path: "tenure.db".into(), if_absent: IfAbsent::Create, clock: Arc::new(BootClock) }
@@ -77,23 +78,23 @@ pub(crate) fn script() -> String {
 
 impl Sqlite {
     /// Opens the file, updates its tables and starts the threads.
-    pub async fn open(settings: Settings) -> Result<Self, StoreError> {
+    pub async fn open(settings: SqliteSettings) -> Result<Self, StoreError> {
         let open = move || Self::open_blocking(settings);
         let opened = tokio::task::spawn_blocking(open).await;
         opened.map_err(|error| StoreError::unknown(Code::Failed, error.to_string()))?
     }
 
-    fn open_blocking(settings: Settings) -> Result<Self, StoreError> {
-        let Settings { path, if_absent, clock } = settings;
+    fn open_blocking(settings: SqliteSettings) -> Result<Self, StoreError> {
+        let SqliteSettings { path, if_absent, clock } = settings;
         if if_absent == IfAbsent::Refuse && !path.exists() {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
         let line = |manners| {
             let connection = worker::connect(&path);
-            let connection = connection.map_err(|error| worker::not_opened(&path, error))?;
-            Ok::<_, StoreError>(Line::new(connection, clock.clone(), manners))
+            let connection = connection.map_err(|error| worker::open_error(&path, error))?;
+            Ok::<_, StoreError>(SqliteConnection::new(connection, clock.clone(), manners))
         };
-        let mut vital = line(Manners::Vital)?;
+        let mut vital = line(WritePriority::Vital)?;
         if !schema::is_there(&vital.connection, &schema::HISTORY)? && if_absent == IfAbsent::Refuse
         {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
@@ -104,7 +105,7 @@ impl Sqlite {
         let retention = vital.read(|db, _| upkeep::retention(db))?;
         Ok(Self {
             vital: Worker::start("vital", vital)?,
-            data: Worker::start("data", line(Manners::Yielding)?)?,
+            data: Worker::start("data", line(WritePriority::Yielding)?)?,
             watcher: Mutex::new(None),
             claims: AtomicU64::new(0),
             history_slots: AtomicUsize::new(retention.history_slots),
@@ -146,8 +147,9 @@ impl Store for Sqlite {
         reason: &Reason,
     ) -> Result<Closed, StoreError> {
         let (session, reason) = (session.clone(), reason.clone());
-        let job =
-            move |line: &mut Line| line.write(|db, now| session::close(db, &session, &reason, now));
+        let job = move |line: &mut SqliteConnection| {
+            line.write(|db, now| session::close(db, &session, &reason, now))
+        };
         self.vital.run(job).await
     }
 
@@ -159,7 +161,7 @@ impl Store for Sqlite {
     ) -> Result<KeptAlive, StoreError> {
         check::keep_alive(holds)?;
         let (owned, note) = (session.clone(), note.cloned());
-        let job = move |line: &mut Line| {
+        let job = move |line: &mut SqliteConnection| {
             line.write(|db, now| session::keep_alive(db, &owned, note.as_ref(), now))
         };
         let keeping = self.vital.begin(job).await?;
@@ -169,7 +171,7 @@ impl Store for Sqlite {
         let (mut fates, unsure) = fates_by_mark(session, holds, common, mark);
         if !unsure.is_empty() {
             let asked: Vec<Hold> = unsure.iter().map(|n| holds[*n].clone()).collect();
-            let job = move |line: &mut Line| {
+            let job = move |line: &mut SqliteConnection| {
                 line.read(|db, now| asked.iter().map(|it| hold::stands(db, it, now)).collect())
             };
             // The session is extended by now: what cannot be looked at is unknown, not refused.
@@ -194,7 +196,7 @@ impl Store for Sqlite {
         check::claim(session, wants)?;
         let (session, wants, reason) = (session.clone(), wants.to_vec(), reason.clone());
         let claims = self.claims.fetch_add(1, Ordering::Relaxed);
-        let job = move |line: &mut Line| {
+        let job = move |line: &mut SqliteConnection| {
             let claimed = line.write(|db, now| hold::claim(db, &session, &wants, &reason, now))?;
             if claims % CLAIMS_PER_TRIM == CLAIMS_PER_TRIM - 1 {
                 // What is not cut now is cut the next time; the claim has happened.
@@ -213,7 +215,7 @@ impl Store for Sqlite {
     ) -> Result<Vec<Released>, StoreError> {
         check::release(session, holds)?;
         let (session, holds, reason) = (session.clone(), holds.to_vec(), reason.clone());
-        let job = move |line: &mut Line| {
+        let job = move |line: &mut SqliteConnection| {
             line.write(|db, now| hold::release(db, &session, &holds, &reason, now))
         };
         self.vital.run(job).await
@@ -227,7 +229,7 @@ impl Store for Sqlite {
         reason: &Reason,
     ) -> Result<Evicted, StoreError> {
         let (group, instance, reason) = (group.clone(), instance.clone(), reason.clone());
-        let job = move |line: &mut Line| {
+        let job = move |line: &mut SqliteConnection| {
             line.write(|db, now| session::evict(db, &group, &instance, when, &reason, now))
         };
         self.vital.run(job).await
@@ -260,7 +262,7 @@ impl Store for Sqlite {
     ) -> Result<Vec<Committed>, StoreError> {
         check::commit(session, commits)?;
         let (session, commits) = (session.clone(), commits.to_vec());
-        let job = move |line: &mut Line| {
+        let job = move |line: &mut SqliteConnection| {
             line.write(|db, now| checkpoint::commit(db, &session, &commits, now))
         };
         self.data.run(job).await
@@ -283,7 +285,7 @@ impl Store for Sqlite {
         document: &Document,
     ) -> Result<Replaced, StoreError> {
         let (group, document) = (group.clone(), document.clone());
-        let job = move |line: &mut Line| {
+        let job = move |line: &mut SqliteConnection| {
             line.write(|db, _| view::replace_document(db, &group, expected, &document))
         };
         self.data.run(job).await
@@ -309,8 +311,9 @@ impl Store for Sqlite {
     ) -> Result<Vec<Forgotten>, StoreError> {
         check::forget(duties)?;
         let (duties, reason) = (duties.to_vec(), reason.clone());
-        let job =
-            move |line: &mut Line| line.write(|db, now| upkeep::forget(db, &duties, &reason, now));
+        let job = move |line: &mut SqliteConnection| {
+            line.write(|db, now| upkeep::forget(db, &duties, &reason, now))
+        };
         self.data.run(job).await
     }
 
@@ -336,17 +339,17 @@ impl Store for Sqlite {
     }
 }
 
-fn trim_audit(line: &mut Line) -> Result<(), StoreError> {
-    let trim = include_str!("sql/audit_trim.sql");
+fn trim_audit(line: &mut SqliteConnection) -> Result<(), StoreError> {
+    let trim = statements::AUDIT_TRIM;
     line.write(|db, _| {
-        db.execute(trim, []).map_err(refused)?;
+        db.execute(trim, []).map_err(statement_error)?;
         Ok(())
     })
 }
 
 /// Tells the watchers of a group.
 fn hint(db: &Connection, group: &GroupName) -> Result<(), StoreError> {
-    execute(db, include_str!("sql/change_count.sql"), [group.as_str()])?;
+    execute(db, statements::CHANGE_COUNT, [group.as_str()])?;
     Ok(())
 }
 
@@ -369,7 +372,7 @@ fn record(db: &Connection, entry: &Entry<'_>) -> Result<(), StoreError> {
         epoch.map(Epoch::as_i64),
         entry.reason,
     );
-    execute(db, include_str!("sql/audit_record.sql"), row)?;
+    execute(db, statements::AUDIT_RECORD, row)?;
     Ok(())
 }
 
@@ -380,7 +383,7 @@ fn execute(
     parameters: impl rusqlite::Params,
 ) -> Result<usize, StoreError> {
     let run = || db.prepare_cached(sql)?.execute(parameters);
-    run().map_err(refused)
+    run().map_err(statement_error)
 }
 
 /// Reads the row of a statement, if there is one.
@@ -392,7 +395,7 @@ fn first<T>(
 ) -> Result<Option<T>, StoreError> {
     use rusqlite::OptionalExtension;
     let run = || db.prepare_cached(sql)?.query_row(parameters, read).optional();
-    run().map_err(refused)
+    run().map_err(statement_error)
 }
 
 /// Reads all rows of a statement.
@@ -406,5 +409,5 @@ fn all<T>(
         let mut statement = db.prepare_cached(sql)?;
         statement.query_map(parameters, read)?.collect::<rusqlite::Result<Vec<_>>>()
     };
-    run().map_err(refused)?.into_iter().collect()
+    run().map_err(statement_error)?.into_iter().collect()
 }

@@ -4,10 +4,9 @@ use rusqlite::Connection;
 use tenure_core::text::counted;
 use tenure_core::{Code, StoreError};
 
-use super::worker::{Line, refused, retry};
-use crate::migration::{Applied, History, Migration, pending};
-
-const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
+use super::statements;
+use super::worker::{SqliteConnection, retry, statement_error};
+use crate::migration::{AppliedMigration, Migration, MigrationHistory, pending};
 
 const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
@@ -15,45 +14,38 @@ const MIGRATIONS: &[Migration] = &[
 ];
 
 /// The store's own.
-pub(super) const HISTORY: History = History { table: "migration", migrations: MIGRATIONS };
+pub(super) const HISTORY: MigrationHistory =
+    MigrationHistory { table: "migration", migrations: MIGRATIONS };
 
-fn record(history: &History) -> String {
-    format!("INSERT INTO {} (number, name, breaking) VALUES", history.table)
+/// A statement of ours for the table that remembers this owner's migrations.
+fn for_table(sql: &str, history: &MigrationHistory) -> String {
+    sql.replacen(HISTORY.table, history.table, 1)
 }
 
-/// What must be there before migrations can be counted.
-fn bootstrap(history: &History) -> String {
-    match history.table {
-        "migration" => BOOTSTRAP.to_owned(),
-        table => format!(
-            "CREATE TABLE IF NOT EXISTS {table} (\n    number INTEGER NOT NULL PRIMARY KEY,\n    \
-             name TEXT NOT NULL,\n    breaking TEXT NOT NULL\n) STRICT;\n"
-        ),
-    }
+/// The tables that must exist before migrations can be counted.
+fn bootstrap(history: &MigrationHistory) -> String {
+    let meta = if history.table == HISTORY.table { statements::META_CREATE } else { "" };
+    for_table(statements::MIGRATION_CREATE, history) + meta
 }
 
-fn applied(connection: &Connection, history: &History) -> Result<Vec<Applied>, StoreError> {
-    let query = format!("SELECT number, name, breaking FROM {} ORDER BY number", history.table);
-    let mut statement = connection.prepare(&query).map_err(refused)?;
+fn applied(
+    connection: &Connection,
+    history: &MigrationHistory,
+) -> Result<Vec<AppliedMigration>, StoreError> {
+    let query = for_table(statements::MIGRATION_LIST, history);
+    let mut statement = connection.prepare(&query).map_err(statement_error)?;
     let rows = statement.query_map([], |row| {
-        Ok(Applied { number: row.get(0)?, name: row.get(1)?, breaking: row.get(2)? })
+        Ok(AppliedMigration { number: row.get(0)?, name: row.get(1)?, breaking: row.get(2)? })
     });
-    rows.map_err(refused)?.collect::<Result<_, _>>().map_err(refused)
+    rows.map_err(statement_error)?.collect::<Result<_, _>>().map_err(statement_error)
 }
-
-/// Whose tables may be in one file: by the table that remembers their migrations.
-const OWNERS: &str = "'migration', 'switchboard_migration'";
 
 /// Whether the file has the tables of this owner; refused when it holds something else.
-pub fn is_there(connection: &Connection, history: &History) -> Result<bool, StoreError> {
-    let query = format!(
-        "SELECT count(*), count(*) FILTER (WHERE name IN ({OWNERS})),
-            count(*) FILTER (WHERE name = ?1)
-        FROM sqlite_schema WHERE type = 'table'"
-    );
+pub fn is_there(connection: &Connection, history: &MigrationHistory) -> Result<bool, StoreError> {
+    let query = statements::MIGRATION_TABLES;
     let count = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let tables: (i64, i64, i64) =
-        retry(|| connection.query_row(&query, [history.table], count)).map_err(refused)?;
+        retry(|| connection.query_row(query, [history.table], count)).map_err(statement_error)?;
     match tables {
         (0, _, _) => Ok(false),
         (tables, 0, _) => Err(StoreError::refused(
@@ -65,28 +57,30 @@ pub fn is_there(connection: &Connection, history: &History) -> Result<bool, Stor
 }
 
 /// Applies what is missing, in one transaction under the write lock: starters take turns.
-pub fn migrate(line: &mut Line, history: &History) -> Result<(), StoreError> {
+pub fn migrate(line: &mut SqliteConnection, history: &MigrationHistory) -> Result<(), StoreError> {
     line.write(|connection, _| {
-        connection.execute_batch(&bootstrap(history)).map_err(refused)?;
+        connection.execute_batch(&bootstrap(history)).map_err(statement_error)?;
         for migration in pending(history.migrations, &applied(connection, history)?)? {
-            connection.execute_batch(migration.sql).map_err(refused)?;
+            connection.execute_batch(migration.sql).map_err(statement_error)?;
             let row = (migration.number, migration.name, migration.breaking());
-            let record = format!("{} (?1, ?2, ?3)", record(history));
-            connection.execute(&record, row).map_err(refused)?;
+            let record = for_table(statements::MIGRATION_RECORD, history);
+            connection.execute(&record, row).map_err(statement_error)?;
         }
         Ok(())
     })
 }
 
 /// The same as a script.
-pub fn script(history: &History) -> String {
+pub fn script(history: &MigrationHistory) -> String {
     let mut script = format!("BEGIN IMMEDIATE;\n{}", bootstrap(history));
-    let record = record(history);
     for migration in history.migrations {
         let Migration { number, name, sql } = migration;
         let breaking = migration.breaking().replace('\'', "''");
-        script.push_str(&format!("\n-- {number:04} {name}\n{sql}"));
-        script.push_str(&format!("{record} ({number}, '{name}', '{breaking}');\n"));
+        let record = for_table(statements::MIGRATION_RECORD.trim_end(), history)
+            .replace("?1", &number.to_string())
+            .replace("?2", &format!("'{name}'"))
+            .replace("?3", &format!("'{breaking}'"));
+        script.push_str(&format!("\n-- {number:04} {name}\n{sql}{record};\n"));
     }
     script + "COMMIT;\n"
 }

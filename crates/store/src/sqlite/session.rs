@@ -6,7 +6,7 @@ use tenure_core::{
     GroupName, InstanceId, LocalInstant, Mark, Nonce, Note, Reason, Session, StoreError, Ttl,
 };
 
-use super::{Entry, execute, first, hint, hold, record};
+use super::{Entry, execute, first, hint, hold, record, statements};
 
 const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
 
@@ -33,7 +33,7 @@ fn find(
     now: LocalInstant,
 ) -> Result<Option<Row>, StoreError> {
     let key = (group.as_str(), instance.as_str());
-    first(db, include_str!("sql/session_find.sql"), key, |row| {
+    first(db, statements::SESSION_FIND, key, |row| {
         Ok(Row {
             nonce: row.get(0)?,
             live: row.get::<_, i64>(1)? > ns(now),
@@ -73,21 +73,21 @@ pub(super) fn open(
         }
     }
     let used = (open.group.as_str(), nonce.as_str());
-    if first(db, include_str!("sql/spent_find.sql"), used, |_| Ok(()))?.is_some() {
+    if first(db, statements::SPENT_FIND, used, |_| Ok(()))?.is_some() {
         return Ok(Opened::Spent);
     }
     let (group, instance) = (&open.group, &open.instance);
     let day_ago = ns(now) - DAY_NS;
     let going = (group.as_str(), instance.as_str(), day_ago);
-    execute(db, include_str!("sql/spent_keep.sql"), going)?;
-    execute(db, include_str!("sql/session_sweep.sql"), (group.as_str(), day_ago))?;
-    execute(db, include_str!("sql/spent_sweep.sql"), [group.as_str()])?;
-    execute(db, include_str!("sql/spent_refresh.sql"), [group.as_str()])?;
-    execute(db, include_str!("sql/spent_record.sql"), used)?;
+    execute(db, statements::SPENT_KEEP, going)?;
+    execute(db, statements::SESSION_SWEEP, (group.as_str(), day_ago))?;
+    execute(db, statements::SPENT_SWEEP, [group.as_str()])?;
+    execute(db, statements::SPENT_REFRESH, [group.as_str()])?;
+    execute(db, statements::SPENT_RECORD, used)?;
     let (note, expires) = (open.note.as_str().as_bytes(), expiry(now, open.ttl));
     let first_mark = Mark::first(open.nonce).0 as i64;
     let row = (group.as_str(), instance.as_str(), nonce, note, expires, first_mark);
-    execute(db, include_str!("sql/session_open.sql"), row)?;
+    execute(db, statements::SESSION_OPEN, row)?;
     let (kind, reason) = (AuditKind::Joined, "open");
     record(db, &Entry { kind, group, instance, hold: None, reason })?;
     hint(db, group)?;
@@ -107,7 +107,7 @@ pub(super) fn close(
     }
     hold::free_all(db, session, AuditKind::Released, reason)?;
     let key = (group.as_str(), instance.as_str(), ns(now));
-    execute(db, include_str!("sql/session_end.sql"), key)?;
+    execute(db, statements::SESSION_END, key)?;
     let (kind, reason) = (AuditKind::Left, reason.as_str());
     record(db, &Entry { kind, group, instance, hold: None, reason })?;
     hint(db, group)?;
@@ -130,7 +130,7 @@ pub(super) fn keep_alive(
         expiry(now, session.ttl),
         note.map(|note| note.as_str().as_bytes()),
     );
-    let sql = include_str!("sql/session_keep_alive.sql");
+    let sql = statements::SESSION_KEEP_ALIVE;
     let left = first(db, sql, row, |row| row.get::<_, i64>(0))?;
     if note.is_some() && left.is_some() {
         hint(db, &session.group)?;
@@ -150,7 +150,7 @@ pub(super) fn evict(
     let nobody = Nonce::from_entropy(0);
     let key = (group.as_str(), instance.as_str());
     let barred = (key.0, key.1, nobody.to_string(), ns(now));
-    execute(db, include_str!("sql/session_evict.sql"), barred)?;
+    execute(db, statements::SESSION_EVICT, barred)?;
     if row.as_ref().is_none_or(|row| !row.evicted) {
         let (kind, reason) = (AuditKind::Evicted, reason.as_str());
         record(db, &Entry { kind, group, instance, hold: None, reason })?;
@@ -162,7 +162,7 @@ pub(super) fn evict(
     if when == Evict::AtTtl {
         return Ok(Evicted::Evicted { ended: 0 });
     }
-    execute(db, include_str!("sql/session_end.sql"), (key.0, key.1, ns(now)))?;
+    execute(db, statements::SESSION_END, (key.0, key.1, ns(now)))?;
     let session = Session {
         group: group.clone(),
         instance: instance.clone(),

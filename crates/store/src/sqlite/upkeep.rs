@@ -8,12 +8,12 @@ use tenure_core::store::{Adopt, Adopted, AuditKind, Forgotten, Retention};
 use tenure_core::{Code, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Reason, StoreError};
 
 use super::session::ns;
-use super::{Entry, execute, first, hint, hold, record};
+use super::{Entry, execute, first, hint, hold, record, statements};
 
 /// What every grant in a group must be above.
 pub(super) fn floor(db: &Connection, group: &GroupName) -> Result<Epoch, StoreError> {
     let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
-    let floor = first(db, include_str!("sql/floor_find.sql"), [group.as_str()], read)?;
+    let floor = first(db, statements::FLOOR_FIND, [group.as_str()], read)?;
     Epoch::from_i64(floor.ok_or_else(no_store_row)?)
 }
 
@@ -49,16 +49,16 @@ fn forget_one(
     }
     let DutyKey { group, id } = duty;
     let key = (group.as_str(), id.as_str());
-    let known = first(db, include_str!("sql/duty_find.sql"), key, |row| {
+    let known = first(db, statements::DUTY_FIND, key, |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
     })?;
     let Some((epoch, instance)) = known else { return Ok(Forgotten::Absent) };
     let (epoch, instance) = (Epoch::from_i64(epoch)?, &InstanceId::new(instance)?);
     // The floor rises in the transaction that takes the epoch away (R2).
-    execute(db, include_str!("sql/floor_raise.sql"), (group.as_str(), epoch.as_i64()))?;
-    execute(db, include_str!("sql/hold_forget.sql"), key)?;
-    execute(db, include_str!("sql/checkpoint_forget.sql"), key)?;
-    execute(db, include_str!("sql/history_forget.sql"), key)?;
+    execute(db, statements::FLOOR_RAISE, (group.as_str(), epoch.as_i64()))?;
+    execute(db, statements::HOLD_FORGET, key)?;
+    execute(db, statements::CHECKPOINT_FORGET, key)?;
+    execute(db, statements::HISTORY_FORGET, key)?;
     let (kind, gone, reason) = (AuditKind::Forgotten, Some((id, epoch)), reason.as_str());
     record(db, &Entry { kind, group, instance, hold: gone, reason })?;
     Ok(Forgotten::Forgotten { floor: floor(db, group)? })
@@ -70,21 +70,21 @@ pub(super) fn adopt(
     now: LocalInstant,
 ) -> Result<Adopted, StoreError> {
     // A hold ends with its session; who claims the duty next records that.
-    let sessions = execute(db, include_str!("sql/store_end_sessions.sql"), [ns(now)])? as u64;
-    let known = first(db, include_str!("sql/store_known.sql"), [], |row| {
+    let sessions = execute(db, statements::STORE_END_SESSIONS, [ns(now)])? as u64;
+    let known = first(db, statements::STORE_KNOWN, [], |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
     })?;
     let (duties, newest) = known.ok_or_else(no_store_row)?;
     let floor = Epoch::from_i64(newest)?.max(adopt.floor);
     let incarnation = format!("{:032x}", adopt.entropy);
     let row = (incarnation.as_str(), floor.as_i64());
-    execute(db, include_str!("sql/store_adopt.sql"), row)?;
-    execute(db, include_str!("sql/change_count_all.sql"), [])?;
+    execute(db, statements::STORE_ADOPT, row)?;
+    execute(db, statements::CHANGE_COUNT_ALL, [])?;
     Ok(Adopted { incarnation, sessions, duties: duties as u64, floor })
 }
 
 pub(super) fn retention(db: &Connection) -> Result<Retention, StoreError> {
-    let row = first(db, include_str!("sql/retention_read.sql"), [], |row| {
+    let row = first(db, statements::RETENTION_READ, [], |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
     })?;
     let (slots, audit) = row.ok_or_else(no_store_row)?;
@@ -95,11 +95,11 @@ pub(super) fn retention(db: &Connection) -> Result<Retention, StoreError> {
 pub(super) fn retain(db: &Connection, new: Retention) -> Result<(), StoreError> {
     let slots = new.history_slots as i64;
     if retention(db)?.history_slots != new.history_slots {
-        execute(db, include_str!("sql/history_drop.sql"), [slots])?;
-        execute(db, include_str!("sql/history_lift.sql"), [])?;
-        execute(db, include_str!("sql/history_place.sql"), [slots])?;
+        execute(db, statements::HISTORY_DROP, [slots])?;
+        execute(db, statements::HISTORY_LIFT, [])?;
+        execute(db, statements::HISTORY_PLACE, [slots])?;
     }
-    execute(db, include_str!("sql/retention_save.sql"), (slots, new.audit_kept as i64))?;
-    execute(db, include_str!("sql/audit_trim.sql"), [])?;
+    execute(db, statements::RETENTION_SAVE, (slots, new.audit_kept as i64))?;
+    execute(db, statements::AUDIT_TRIM, [])?;
     Ok(())
 }

@@ -12,14 +12,14 @@ use tenure_core::{
 };
 
 use super::session::ns;
-use super::{all, execute, first, hint};
+use super::{all, execute, first, hint, statements};
 
 fn remaining(expires: i64, now: LocalInstant) -> Duration {
     Duration::from_nanos(u64::try_from(expires - ns(now)).unwrap_or(0))
 }
 
 pub(super) fn groups(db: &Connection) -> Result<Vec<GroupName>, StoreError> {
-    all(db, include_str!("sql/groups.sql"), [], |row| Ok(GroupName::new(row.get::<_, String>(0)?)))
+    all(db, statements::GROUP_NAMES, [], |row| Ok(GroupName::new(row.get::<_, String>(0)?)))
 }
 
 pub(super) fn members(
@@ -27,7 +27,7 @@ pub(super) fn members(
     group: &GroupName,
     now: LocalInstant,
 ) -> Result<Vec<Member>, StoreError> {
-    all(db, include_str!("sql/members.sql"), (group.as_str(), ns(now)), |row| {
+    all(db, statements::GROUP_MEMBERS, (group.as_str(), ns(now)), |row| {
         let (instance, nonce): (String, String) = (row.get(0)?, row.get(1)?);
         let (note, expires, evicted): (Vec<u8>, i64, bool) =
             (row.get(2)?, row.get(3)?, row.get(4)?);
@@ -49,7 +49,7 @@ pub(super) fn holders(
     group: &GroupName,
     now: LocalInstant,
 ) -> Result<Vec<Holder>, StoreError> {
-    all(db, include_str!("sql/holders.sql"), (group.as_str(), ns(now)), |row| {
+    all(db, statements::GROUP_HOLDERS, (group.as_str(), ns(now)), |row| {
         let (duty, epoch): (String, i64) = (row.get(0)?, row.get(1)?);
         let (instance, expires): (Option<String>, Option<i64>) = (row.get(2)?, row.get(3)?);
         let holder = || {
@@ -68,7 +68,7 @@ pub(super) fn holders(
 }
 
 pub(super) fn document(db: &Connection, group: &GroupName) -> Result<GroupDocument, StoreError> {
-    let row = first(db, include_str!("sql/document_read.sql"), [group.as_str()], |row| {
+    let row = first(db, statements::GROUP_DOCUMENT, [group.as_str()], |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))
     })?;
     let Some((version, document)) = row else {
@@ -90,7 +90,7 @@ pub(super) fn replace_document(
     }
     let version = stored.next()?;
     let row = (group.as_str(), version.as_i64(), document.as_bytes());
-    execute(db, include_str!("sql/document_save.sql"), row)?;
+    execute(db, statements::GROUP_SAVE_DOCUMENT, row)?;
     hint(db, group)?;
     Ok(Replaced::Saved(version))
 }
@@ -102,7 +102,7 @@ pub(super) fn audit(
 ) -> Result<Vec<AuditEntry>, StoreError> {
     let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
     let after = i64::try_from(range.after).unwrap_or(i64::MAX);
-    all(db, include_str!("sql/audit_read.sql"), (group.as_str(), after, limit), |row| {
+    all(db, statements::AUDIT_READ, (group.as_str(), after, limit), |row| {
         let (seq, unix_ms): (i64, i64) = (row.get(0)?, row.get(1)?);
         let (kind, instance): (String, String) = (row.get(2)?, row.get(3)?);
         let (duty, epoch): (Option<String>, Option<i64>) = (row.get(4)?, row.get(5)?);

@@ -12,7 +12,8 @@ use tenure_core::store::Watch;
 use tenure_core::{Code, GroupName, StoreError};
 use tokio::sync::{oneshot, watch};
 
-use super::worker::{connect, refused};
+use super::statements;
+use super::worker::{connect, statement_error};
 
 /// How often the thread looks. One look costs a few microseconds while nothing has changed.
 const LOOK: Duration = Duration::from_millis(5);
@@ -33,7 +34,7 @@ pub(super) struct Watcher {
 
 impl Watcher {
     pub(super) fn start(path: &PathBuf) -> Result<Self, StoreError> {
-        let connection = connect(path).map_err(refused)?;
+        let connection = connect(path).map_err(statement_error)?;
         let (subscribe, requests) = channel::<Subscribe>();
         let run = move || {
             let mut looker = Looker { connection, seen: None, groups: BTreeMap::new() };
@@ -74,13 +75,12 @@ struct Looker {
 
 impl Looker {
     fn count(&self, group: &GroupName) -> rusqlite::Result<i64> {
-        let query = "SELECT count FROM change WHERE group_name = ?1";
-        let mut statement = self.connection.prepare_cached(query)?;
+        let mut statement = self.connection.prepare_cached(statements::CHANGE_READ)?;
         Ok(statement.query_row([group.as_str()], |row| row.get(0)).optional()?.unwrap_or(0))
     }
 
     fn subscribe(&mut self, group: GroupName) -> Subscribed {
-        let count = self.count(&group).map_err(refused)?;
+        let count = self.count(&group).map_err(statement_error)?;
         let sender = self.groups.entry(group).or_insert_with(|| watch::channel(count).0);
         // A late subscriber starts from now; those before it still get what they have not seen.
         sender.send_if_modified(|seen| std::mem::replace(seen, count) != count);

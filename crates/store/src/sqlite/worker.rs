@@ -18,15 +18,15 @@ use tenure_core::{Clock, Code, LocalInstant, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 /// How often a waiting writer looks whether it is its turn.
-const RETRY: Duration = Duration::from_micros(500);
+const RETRY_INTERVAL: Duration = Duration::from_micros(500);
 /// How long a writer waits for its turn before it gives up.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a caller waits for a job, its place in the queue included.
-const ANSWER: Duration = Duration::from_secs(15);
+const JOB_TIMEOUT: Duration = Duration::from_secs(15);
 /// Jobs that may wait for a thread.
-const QUEUE: usize = 1024;
+const MAX_QUEUED_JOBS: usize = 1024;
 
-type Job = Box<dyn FnOnce(&mut Line) + Send>;
+type Job = Box<dyn FnOnce(&mut SqliteConnection) + Send>;
 
 /// A handle to the thread; it ends when the last handle is dropped.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct Worker {
 
 /// Whether a connection steps aside for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manners {
+pub enum WritePriority {
     /// It keeps sessions alive: it is who the others step aside for.
     Vital,
     /// After [`STREAK`] of back-to-back writing it leaves a [`GAP`], longer than [`RETRY`], in
@@ -45,15 +45,15 @@ pub enum Manners {
 }
 
 /// How long a yielding connection may write without a pause.
-const STREAK: Duration = Duration::from_millis(4);
+const MAX_WRITE_STREAK: Duration = Duration::from_millis(4);
 /// How long it then leaves the database free.
-const GAP: Duration = Duration::from_millis(1);
+const YIELD_PAUSE: Duration = Duration::from_millis(1);
 
 /// The connection and what it knows of its own writing.
-pub struct Line {
+pub struct SqliteConnection {
     pub(super) connection: Connection,
     clock: Arc<dyn Clock>,
-    manners: Manners,
+    manners: WritePriority,
     streak_began: LocalInstant,
     last_write: LocalInstant,
 }
@@ -79,10 +79,10 @@ pub fn connect(path: &PathBuf) -> rusqlite::Result<Connection> {
 
 /// Waits for its turn in small steps; [`std::thread::park_timeout`] because nobody unparks us.
 pub fn retry<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
-    let mut left = PATIENCE.as_micros() / RETRY.as_micros();
+    let mut left = LOCK_TIMEOUT.as_micros() / RETRY_INTERVAL.as_micros();
     loop {
         match attempt() {
-            Err(error) if is_busy(&error) && left > 0 => std::thread::park_timeout(RETRY),
+            Err(error) if is_busy(&error) && left > 0 => std::thread::park_timeout(RETRY_INTERVAL),
             answer => return answer,
         }
         left -= 1;
@@ -93,9 +93,9 @@ fn is_busy(error: &Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-impl Line {
+impl SqliteConnection {
     /// A connection, the clock that its transactions get, and whether it steps aside.
-    pub fn new(connection: Connection, clock: Arc<dyn Clock>, manners: Manners) -> Self {
+    pub fn new(connection: Connection, clock: Arc<dyn Clock>, manners: WritePriority) -> Self {
         let now = clock.now();
         Self { connection, clock, manners, streak_began: now, last_write: now }
     }
@@ -105,10 +105,10 @@ impl Line {
         &mut self,
         write: impl FnOnce(&Connection, LocalInstant) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        retry(|| self.connection.execute_batch("BEGIN IMMEDIATE")).map_err(refused)?;
+        retry(|| self.connection.execute_batch("BEGIN IMMEDIATE")).map_err(statement_error)?;
         let began = self.clock.now();
         let written = write(&self.connection, began).and_then(|answer| {
-            self.connection.execute_batch("COMMIT").map_err(not_committed)?;
+            self.connection.execute_batch("COMMIT").map_err(commit_error)?;
             Ok(answer)
         });
         if !self.connection.is_autocommit() {
@@ -133,7 +133,7 @@ impl Line {
             }
             began
         })
-        .map_err(refused)?;
+        .map_err(statement_error)?;
         let answer = read(&self.connection, self.clock.now());
         // Nothing was written: how the transaction ends changes nothing.
         let _ = self.connection.execute_batch("ROLLBACK");
@@ -141,25 +141,25 @@ impl Line {
     }
 
     /// Runs `job` outside of a transaction: for what SQLite does not do inside of one.
-    pub fn plainly<T>(
+    pub fn outside_transaction<T>(
         &mut self,
         job: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        job(&self.connection).map_err(refused)
+        job(&self.connection).map_err(statement_error)
     }
 
     fn note_write(&mut self, began: LocalInstant) {
-        if began.since(self.last_write) >= GAP {
+        if began.since(self.last_write) >= YIELD_PAUSE {
             self.streak_began = began;
         }
         self.last_write = self.clock.now();
     }
 
     /// Called between jobs, after the last one was answered.
-    fn step_aside(&mut self) {
+    fn yield_turn(&mut self) {
         let streak = self.last_write.since(self.streak_began);
-        if self.manners == Manners::Yielding && streak >= STREAK {
-            std::thread::park_timeout(GAP);
+        if self.manners == WritePriority::Yielding && streak >= MAX_WRITE_STREAK {
+            std::thread::park_timeout(YIELD_PAUSE);
             self.streak_began = self.clock.now();
             self.last_write = self.streak_began;
         }
@@ -168,12 +168,12 @@ impl Line {
 
 impl Worker {
     /// Starts the thread.
-    pub fn start(name: &str, mut line: Line) -> Result<Self, StoreError> {
-        let (jobs, mut queue) = mpsc::channel::<Job>(QUEUE);
+    pub fn start(name: &str, mut line: SqliteConnection) -> Result<Self, StoreError> {
+        let (jobs, mut queue) = mpsc::channel::<Job>(MAX_QUEUED_JOBS);
         let run = move || {
             while let Some(job) = queue.blocking_recv() {
                 job(&mut line);
-                line.step_aside();
+                line.yield_turn();
             }
         };
         let thread = std::thread::Builder::new().name(format!("tenure-{name}"));
@@ -186,7 +186,7 @@ impl Worker {
     /// Runs a job on the thread and waits for its answer.
     pub async fn run<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut Line) -> Result<T, StoreError> + Send + 'static,
+        job: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.begin(job).await?.answer().await
     }
@@ -194,36 +194,36 @@ impl Worker {
     /// Hands a job to the thread; there is time for something else until its answer.
     pub async fn begin<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut Line) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<Begun<T>, StoreError> {
+        job: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<PendingJob<T>, StoreError> {
         let (answer, wait) = oneshot::channel();
         let job: Job = Box::new(move |line| drop(answer.send(job(line))));
         let gone = || StoreError::refused(Code::Failed, "the SQLite thread has ended");
-        let queued = tokio::time::timeout(ANSWER, self.jobs.send(job)).await;
+        let queued = tokio::time::timeout(JOB_TIMEOUT, self.jobs.send(job)).await;
         match queued {
             Err(_) => return Err(StoreError::refused(Code::Busy, "the queue stayed full")),
             Ok(sent) => sent.map_err(|_| gone())?,
         }
-        Ok(Begun(wait))
+        Ok(PendingJob(wait))
     }
 }
 
 /// A job that was handed over.
-pub struct Begun<T>(oneshot::Receiver<Result<T, StoreError>>);
+pub struct PendingJob<T>(oneshot::Receiver<Result<T, StoreError>>);
 
-impl<T> Begun<T> {
+impl<T> PendingJob<T> {
     /// Waits for its answer.
     pub async fn answer(self) -> Result<T, StoreError> {
-        match tokio::time::timeout(ANSWER, self.0).await {
+        match tokio::time::timeout(JOB_TIMEOUT, self.0).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(StoreError::unknown(Code::Failed, "the SQLite thread has ended")),
-            Err(_) => Err(StoreError::unknown(Code::Lost, format!("no answer in {ANSWER:?}"))),
+            Err(_) => Err(StoreError::unknown(Code::Lost, format!("no answer in {JOB_TIMEOUT:?}"))),
         }
     }
 }
 
 /// An error before `COMMIT`: the transaction is rolled back, so it did not happen.
-pub fn refused(error: Error) -> StoreError {
+pub fn statement_error(error: Error) -> StoreError {
     let code = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Code::Busy,
         Some(ErrorCode::DiskFull) => Code::Full,
@@ -243,8 +243,8 @@ pub fn refused(error: Error) -> StoreError {
 
 /// An error of [`connect`]. SQLite does not say that a folder may not be written, and without its
 /// log not that a file may only be read.
-pub fn not_opened(path: &Path, error: Error) -> StoreError {
-    let told = refused(error);
+pub fn open_error(path: &Path, error: Error) -> StoreError {
+    let told = statement_error(error);
     // Not by opening it: the close would drop all locks that this process has on the file.
     let is_denied =
         |path: &Path| matches!(access(path, Access::WRITE_OK), Err(Errno::ROFS | Errno::ACCESS));
@@ -258,8 +258,8 @@ pub fn not_opened(path: &Path, error: Error) -> StoreError {
 
 /// An error of `COMMIT` itself. When the disk was full or the lock was not to be had, SQLite has
 /// rolled back; after anything else the pages may be on disk.
-fn not_committed(error: Error) -> StoreError {
-    match refused(error) {
+fn commit_error(error: Error) -> StoreError {
+    match statement_error(error) {
         StoreError::Refused(problem) if !matches!(problem.code, Code::Full | Code::Busy) => {
             StoreError::Unknown(problem)
         }
@@ -287,7 +287,7 @@ mod tests {
         let before = locks();
         assert!(before > 0);
         let missing = Connection::open_with_flags(folder.path(), OpenFlags::default());
-        assert_eq!(not_opened(&path, missing.unwrap_err()).code(), Code::Unreachable);
+        assert_eq!(open_error(&path, missing.unwrap_err()).code(), Code::Unreachable);
         assert_eq!(locks(), before);
     }
 }

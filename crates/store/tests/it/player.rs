@@ -130,3 +130,22 @@ impl Player {
 pub async fn or_hang<T>(waiting: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it hangs")
 }
+
+/// The SQL files below a folder of this crate: path and text.
+pub fn sql_files(folder: &str) -> Vec<(String, String)> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let (mut folders, mut files) = (vec![root.clone()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(&root).unwrap().display().to_string();
+            files.push((name, std::fs::read_to_string(path).unwrap()));
+        }
+    }
+    files.sort();
+    files
+}

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tenure_core::store::{Checkpoint, Committed, Retention};
 use tenure_core::{Code, Document, InstanceId, Store, StoreError, Ttl, Version};
 use tenure_store::signing::{Keyring, Sealed, Signing, Verdict, verify};
-use tenure_store::sqlite::{Settings, Sqlite};
+use tenure_store::sqlite::{Sqlite, SqliteSettings};
 use tenure_store::transfer::{Arrival, Desk, Move, Operator, rewind};
 use tenure_store::{BootClock, IfAbsent, Memory, StoreUrl};
 use tokio::runtime::Runtime;
@@ -32,7 +32,8 @@ struct Place {
 impl Place {
     async fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        let settings = Settings { path: folder.path().join("t.db"), ..Settings::default() };
+        let settings =
+            SqliteSettings { path: folder.path().join("t.db"), ..SqliteSettings::default() };
         let bare = Arc::new(Sqlite::open(settings).await.unwrap());
         Self { folder, bare }
     }
@@ -317,7 +318,7 @@ async fn what_was_put_back_in_redis_is_refused() {
     use redis::AsyncCommands;
     let Some(url) = testkit::service(testkit::TEST_REDIS) else { return };
     let prefix = format!("it-{}-{}:", std::process::id(), unique());
-    let settings = tenure_store::redis::Settings {
+    let settings = tenure_store::redis::RedisSettings {
         url: url.clone(),
         prefix: prefix.clone(),
         entropy: u128::from(unique()),

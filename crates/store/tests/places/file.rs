@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tenure_core::{DutyKey, Session, Store};
 use tenure_store::conformance::{Boxed, Place};
-use tenure_store::file::{FileStore, Settings};
+use tenure_store::file::{FileSettings, FileStore};
 
 #[derive(Debug)]
 pub struct Cursor {
@@ -17,7 +17,8 @@ impl Cursor {
     pub async fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("cursor.json");
-        let store = FileStore::open(Settings { path, ..Settings::default() }).await.unwrap();
+        let store =
+            FileStore::open(FileSettings { path, ..FileSettings::default() }).await.unwrap();
         Self { store: Arc::new(store), _folder: folder }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tenure_core::{DutyKey, Session, Store};
 use tenure_store::IfAbsent;
 use tenure_store::conformance::{Boxed, Place};
-use tenure_store::postgres::{Postgres, Settings};
+use tenure_store::postgres::{Postgres, PostgresSettings};
 use tokio_postgres::NoTls;
 
 /// Counts the schemas of this run.
@@ -19,14 +19,14 @@ const STRICT: &str = "?options=-c%20default_transaction_isolation%3Dserializable
 pub struct Schema {
     /// For what is done behind the store's back.
     given: String,
-    settings: Settings,
+    settings: PostgresSettings,
 }
 
 impl Schema {
     pub fn new(url: String) -> Self {
         let schema = format!("suite_{}", std::process::id());
         let settings =
-            Settings { url: format!("{url}{STRICT}"), schema, if_absent: IfAbsent::Create };
+            PostgresSettings { url: format!("{url}{STRICT}"), schema, if_absent: IfAbsent::Create };
         Self { given: url, settings }
     }
 
@@ -67,7 +67,7 @@ impl Place for Schema {
     fn fresh(&self) -> Boxed<Arc<dyn Place>> {
         let number = FRESH.fetch_add(1, Ordering::Relaxed);
         let schema = format!("{}_{number}", self.settings.schema);
-        let settings = Settings { schema, ..self.settings.clone() };
+        let settings = PostgresSettings { schema, ..self.settings.clone() };
         let given = self.given.clone();
         Box::pin(async { Arc::new(Self { given, settings }) as Arc<dyn Place> })
     }

@@ -8,7 +8,7 @@ use redis::{AsyncCommands, Client};
 use tenure_core::{DutyKey, Session, Store};
 use tenure_store::IfAbsent;
 use tenure_store::conformance::{Boxed, Place};
-use tenure_store::redis::{Redis, Settings};
+use tenure_store::redis::{Redis, RedisSettings};
 
 /// Counts the prefixes of this run.
 static FRESH: AtomicU64 = AtomicU64::new(0);
@@ -44,7 +44,7 @@ async fn expire(raw: &mut MultiplexedConnection, key: &str) {
 
 impl Place for Server {
     fn open(&self) -> Boxed<Arc<dyn Store>> {
-        let settings = Settings {
+        let settings = RedisSettings {
             url: self.url.clone(),
             prefix: self.prefix.clone(),
             entropy: 7,

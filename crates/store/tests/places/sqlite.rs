@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tenure_core::{Clock, DutyKey, Session, Store};
 use tenure_store::BootClock;
 use tenure_store::conformance::{Boxed, Place};
-use tenure_store::sqlite::{Settings, Sqlite};
+use tenure_store::sqlite::{Sqlite, SqliteSettings};
 
 #[derive(Debug)]
 pub struct Folder(TempDir);
@@ -18,8 +18,8 @@ impl Folder {
         Self(TempDir::new().unwrap())
     }
 
-    fn settings(&self) -> Settings {
-        Settings { path: self.0.path().join("tenure.db"), ..Settings::default() }
+    fn settings(&self) -> SqliteSettings {
+        SqliteSettings { path: self.0.path().join("tenure.db"), ..SqliteSettings::default() }
     }
 
     fn edit(

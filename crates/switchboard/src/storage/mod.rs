@@ -15,7 +15,7 @@ use crate::error::SwitchboardError;
 use async_trait::async_trait;
 use tenure_core::{Boxed, DutyKey, Epoch, InstanceId};
 use tenure_duty::process;
-use tenure_store::beside::Place;
+use tenure_store::sql::Database;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_wire::ingest::Event;
 use uuid::Uuid;
@@ -34,10 +34,10 @@ pub fn open(
 ) -> Boxed<'_, Result<Arc<dyn Storage>, SwitchboardError>> {
     Box::pin(async move {
         Ok(match url.tables()? {
-            Place::Sqlite(path) => {
+            Database::Sqlite(path) => {
                 Arc::new(sqlite::open(path, if_absent).await?) as Arc<dyn Storage>
             }
-            Place::Postgres { url, schema } => {
+            Database::Postgres { url, schema } => {
                 Arc::new(postgres::open(&url, &schema, if_absent).await?)
             }
         })
@@ -47,8 +47,8 @@ pub fn open(
 /// The statements that make or update its tables, for those who may not run them through us.
 pub fn script(url: &StoreUrl) -> Result<String, SwitchboardError> {
     match url.tables()? {
-        Place::Sqlite(_) => Ok(sqlite::script()),
-        Place::Postgres { schema, .. } => postgres::script(&schema),
+        Database::Sqlite(_) => Ok(sqlite::script()),
+        Database::Postgres { schema, .. } => postgres::script(&schema),
     }
 }
 

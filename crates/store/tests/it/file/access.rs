@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use tenure_core::Code;
-use tenure_store::file::{FileStore, Settings};
+use tenure_store::file::{FileSettings, FileStore};
 
 use super::{look, open, refused, settings, try_open};
 use crate::player::{LONG, Player, duty};
@@ -138,7 +138,7 @@ async fn a_partition_is_no_store_of_its_own() {
         "cursor.json.partition-q",
         "cursor.json.partition-a.partition-b",
     ] {
-        let settings = Settings { path: folder.path().join(name), ..settings(folder.path()) };
+        let settings = FileSettings { path: folder.path().join(name), ..settings(folder.path()) };
         let error = FileStore::open(settings).await.unwrap_err();
         refused(&error, Code::BadUrl);
         assert!(error.to_string().contains("cursor.json.tenure"), "{error}");
@@ -147,5 +147,5 @@ async fn a_partition_is_no_store_of_its_own() {
     // Without such a store it is a name as any other.
     let alone = tempfile::tempdir().unwrap();
     let path = alone.path().join("cursor.json.partition-p");
-    FileStore::open(Settings { path, ..settings(alone.path()) }).await.unwrap();
+    FileStore::open(FileSettings { path, ..settings(alone.path()) }).await.unwrap();
 }

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use tenure_core::store::Checkpoint;
 use tenure_core::{Code, Store, StoreError};
 use tenure_store::IfAbsent;
-use tenure_store::file::{FileStore, Settings};
+use tenure_store::file::{FileSettings, FileStore};
 
 use crate::player::duty;
 
 /// `cursor.json` in a folder, whose duty is `g/main`.
-fn settings(folder: &Path) -> Settings {
+fn settings(folder: &Path) -> FileSettings {
     let path = folder.join("cursor.json");
-    Settings { path, duty: Some(duty("main")), ..Settings::default() }
+    FileSettings { path, duty: Some(duty("main")), ..FileSettings::default() }
 }
 
 async fn try_open(folder: &Path) -> Result<Arc<dyn Store>, StoreError> {
@@ -35,7 +35,7 @@ async fn open(folder: &Path) -> Arc<dyn Store> {
 
 /// As a command does that only looks.
 async fn look(folder: &Path) -> Result<Arc<dyn Store>, StoreError> {
-    let settings = Settings { if_absent: IfAbsent::Refuse, ..settings(folder) };
+    let settings = FileSettings { if_absent: IfAbsent::Refuse, ..settings(folder) };
     Ok(Arc::new(FileStore::open(settings).await?))
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tenure_core::{Code, Store};
 use tenure_store::file::fault::Deadly;
-use tenure_store::file::{FileStore, Settings};
+use tenure_store::file::{FileSettings, FileStore};
 
 use super::script::{self, Caller};
 use super::{open, refused, settings, try_open};
@@ -32,7 +32,7 @@ fn spawn(part: &str, folder: &Path, step: u64) -> (Child, BufReader<ChildStdout>
 }
 
 /// The folder that this process was started for; `None` in the process of the tests themselves.
-fn part() -> Option<(Settings, u64)> {
+fn part() -> Option<(FileSettings, u64)> {
     let folder = std::env::var_os(FOLDER)?;
     let step = std::env::var(STEP).unwrap().parse().unwrap();
     Some((settings(Path::new(&folder)), step))

@@ -5,7 +5,7 @@ use tenure_core::store::{
     Adopt, AuditRange, Claimed, Committed, Evict, Forgotten, Opened, Replaced, Retention,
 };
 use tenure_core::{Code, Document, Epoch, GroupName, InstanceId, Version};
-use tenure_store::file::{FileStore, Settings};
+use tenure_store::file::{FileSettings, FileStore};
 use tenure_store::{IfAbsent, StoreUrl};
 
 use super::{load, look, names, open, refused, settings, try_open};
@@ -259,7 +259,7 @@ async fn the_default_duty_is_file_cursor() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cursor.json");
     std::fs::write(&path, "{\"last_update_id\": 5}").unwrap();
-    let settings = Settings { duty: None, ..settings(folder.path()) };
+    let settings = FileSettings { duty: None, ..settings(folder.path()) };
     let store = FileStore::open(settings).await.unwrap();
     let cursor = tenure_core::DutyKey::new("file", "cursor").unwrap();
     let stored = tenure_core::Store::load(&store, &[cursor]).await.unwrap().remove(0);

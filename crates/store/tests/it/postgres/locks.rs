@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use tenure_core::store::{Claimed, Want};
-use tenure_store::postgres::Postgres;
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::Place;
-use crate::player::{LONG, Player, or_hang};
+use crate::player::{LONG, Player, or_hang, sql_files};
 
 /// Waits until a statement of this kind waits for a lock.
 pub(super) async fn until_waiting(client: &Client, needle: &str) {
@@ -136,38 +135,39 @@ const ONE: [Type; 7] =
     [Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::INT8, Type::BYTEA, Type::INT8];
 
 /// A commit that is under way keeps the duty until it is through; the takeover comes after it.
-/// True of the first commit of a duty, of the next ones, and of a batch: three statements.
+/// True of the first commit of a duty, of the next ones, and of a batch.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_takeover_does_not_pass_a_commit_that_is_under_way() {
     let Some(place) = Place::given() else { return };
-    let ours = Postgres::open(place.settings()).await.unwrap();
-    let sql = |wanted| ours.statements().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
+    let sql = |name: &str| {
+        let files = sql_files("src/postgres/sql/checkpoint");
+        place.sql(&files.into_iter().find(|(file, _)| file == name).unwrap().1)
+    };
     let store = place.open().await;
     let mut client = place.client().await;
-    for (n, statement) in ["commit_first", "commit_next", "commit"].into_iter().enumerate() {
+    for (n, statement) in ["first", "next", "batch"].into_iter().enumerate() {
         let (a, b) = (Player::join(&store, "a", LONG).await, Player::join(&store, "b", LONG).await);
         let id = format!("d{n}");
         let hold = a.hold(&id).await;
         let (instance, nonce) = (a.session.instance.as_str(), a.session.nonce.to_string());
         let (epoch, document) = (hold.epoch.as_i64(), &b"slow"[..]);
-        let one: [&(dyn ToSql + Sync); 6] = [&"g", &instance, &nonce, &id, &epoch, &document];
+        let expected = i64::from(statement == "next");
+        let one: [&(dyn ToSql + Sync); 7] =
+            [&"g", &instance, &nonce, &id, &epoch, &document, &expected];
         let (ids, epochs, documents) = (vec![id.as_str()], vec![epoch], vec![document]);
-        let (zero, expected) = (vec![0_i64], 1_i64);
-        let next: Vec<_> = one.into_iter().chain([&expected as _]).collect();
+        let zero = vec![0_i64];
         let batch: [&(dyn ToSql + Sync); 7] =
             [&"g", &instance, &nonce, &ids, &epochs, &zero, &documents];
-        let parameters = match statement {
-            "commit_first" => &one[..],
-            "commit_next" => &next[..],
-            _ => &batch[..],
+        let (file, parameters, types) = match statement {
+            "batch" => ("commit.sql", batch, &[][..]),
+            _ => ("commit_one.sql", one, &ONE[..]),
         };
-        if statement == "commit_next" {
+        if statement == "next" {
             a.commit(&hold, 0, "first").await;
         }
         let slow = client.transaction().await.unwrap();
-        let types = if statement == "commit" { &[][..] } else { &ONE[..parameters.len()] };
-        let prepared = slow.prepare_typed(sql(statement), types).await.unwrap();
-        let rows = slow.query(&prepared, parameters).await.unwrap();
+        let prepared = slow.prepare_typed(&sql(file), types).await.unwrap();
+        let rows = slow.query(&prepared, &parameters).await.unwrap();
         assert_eq!(rows.len(), 1, "{statement}");
         place.lapse(&a.session).await;
         // The commit does not make the takeover wait either: it is answered at once.

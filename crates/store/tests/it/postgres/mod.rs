@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use tenure_core::{Mutant, Session, Store, StoreError};
 use tenure_store::IfAbsent;
-use tenure_store::postgres::{Postgres, Settings};
+use tenure_store::postgres::{Postgres, PostgresSettings};
 use tokio_postgres::{Client, NoTls};
 
 use crate::player::unique;
@@ -48,13 +48,13 @@ impl Place {
         Self { url, schema, isolation: "" }
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> PostgresSettings {
         let (mut url, schema) = (self.url.clone(), self.schema.clone());
         if !self.isolation.is_empty() {
             let level = self.isolation.replace(' ', "%5C%20");
             url.push_str(&format!("?options=-c%20default_transaction_isolation%3D{level}"));
         }
-        Settings { url, schema, if_absent: IfAbsent::Create }
+        PostgresSettings { url, schema, if_absent: IfAbsent::Create }
     }
 
     async fn try_open(&self) -> Result<Arc<dyn Store>, StoreError> {

@@ -11,7 +11,7 @@ use tenure_core::{
     Store, StoreError, Ttl, Version,
 };
 use tenure_store::IfAbsent;
-use tenure_store::redis::{Redis, Settings};
+use tenure_store::redis::{Redis, RedisSettings};
 use testkit::RedisOptions;
 
 /// The group that all tests use; each has a server of its own.
@@ -34,9 +34,9 @@ pub fn durable_server() -> testkit::Redis {
     testkit::Redis::start(options).unwrap()
 }
 
-pub fn settings(url: &str) -> Settings {
+pub fn settings(url: &str) -> RedisSettings {
     let (url, prefix) = (url.to_owned(), String::new());
-    Settings { url, prefix, entropy: unique(), if_absent: IfAbsent::Create }
+    RedisSettings { url, prefix, entropy: unique(), if_absent: IfAbsent::Create }
 }
 
 pub async fn try_open(url: &str) -> Result<Redis, StoreError> {

@@ -3,7 +3,7 @@
 use tenure_core::store::{KeptAlive, Want};
 use tenure_core::{Code, DutyKey, Note, Store};
 use tenure_store::IfAbsent;
-use tenure_store::redis::{Redis, Settings};
+use tenure_store::redis::{Redis, RedisSettings};
 use testkit::RedisOptions;
 
 use super::kit::{
@@ -84,7 +84,7 @@ async fn no_server_is_unreachable() {
 #[tokio::test]
 async fn a_look_at_an_empty_server_makes_nothing() {
     let server = server();
-    let look = Settings { if_absent: IfAbsent::Refuse, ..settings(&server.url()) };
+    let look = RedisSettings { if_absent: IfAbsent::Refuse, ..settings(&server.url()) };
     let error = Redis::open(look.clone()).await.unwrap_err();
     assert_eq!(refused(&error), Some(Code::Absent));
     assert!(keys(&server).is_empty());

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use tenure_core::store::Claimed;
 use tenure_core::{Code, StoreError};
 use tenure_store::IfAbsent;
-use tenure_store::sqlite::{Settings, Sqlite};
+use tenure_store::sqlite::{Sqlite, SqliteSettings};
 
 use super::{open, try_open};
 use crate::player::{LONG, Player, duty, or_hang};
@@ -85,7 +85,8 @@ async fn a_look_makes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let look = async |name: &str| {
         let path = folder.path().join(name);
-        let settings = Settings { path, if_absent: IfAbsent::Refuse, ..Settings::default() };
+        let settings =
+            SqliteSettings { path, if_absent: IfAbsent::Refuse, ..SqliteSettings::default() };
         Sqlite::open(settings).await.unwrap_err()
     };
     refused(&look("absent.db").await, Code::Absent);

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tenure_core::{Store, StoreError};
-use tenure_store::sqlite::{Settings, Sqlite};
+use tenure_store::sqlite::{Sqlite, SqliteSettings};
 
 async fn try_open(path: &Path) -> Result<Arc<dyn Store>, StoreError> {
-    let settings = Settings { path: path.to_owned(), ..Settings::default() };
+    let settings = SqliteSettings { path: path.to_owned(), ..SqliteSettings::default() };
     Ok(Arc::new(Sqlite::open(settings).await?))
 }
 

@@ -1,18 +1,19 @@
-//! A store from before migration 0002.
+//! Migrations, and statements that SQLite can read.
 
 use rusqlite::Connection;
 use tenure_core::store::{Forgotten, OpenSession, Opened, Retention};
 use tenure_core::{InstanceId, Nonce};
 
 use super::open;
-use crate::player::{LONG, Player, duty, reason, wish};
+use crate::player::{LONG, Player, duty, reason, sql_files, wish};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_from_before_is_brought_up_to_date() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.db");
     let file = Connection::open(&path).unwrap();
-    file.execute_batch(include_str!("../../../src/sqlite/sql/bootstrap.sql")).unwrap();
+    file.execute_batch(include_str!("../../../src/sqlite/sql/migration/create.sql")).unwrap();
+    file.execute_batch(include_str!("../../../src/sqlite/sql/meta/create.sql")).unwrap();
     file.execute_batch(include_str!("../../../src/sqlite/migrations/0001_ground.sql")).unwrap();
     file.execute_batch(
         "INSERT INTO migration VALUES (1, 'ground', '');
@@ -33,4 +34,19 @@ async fn a_store_from_before_is_brought_up_to_date() {
     let a = Player::join(&store, "a", LONG).await;
     assert_eq!(a.hold("d").await.epoch.get(), 8);
     drop(open(&path).await);
+}
+
+/// Every statement of ours can be prepared against the schema as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_can_read_every_statement() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.db");
+    drop(open(&path).await);
+    let connection = Connection::open(&path).unwrap();
+    let files = sql_files("src/sqlite/sql");
+    assert!(files.len() > 40);
+    for (name, sql) in files {
+        let prepared = connection.prepare(&sql);
+        assert!(prepared.is_ok(), "{name}: {:?}", prepared.err());
+    }
 }

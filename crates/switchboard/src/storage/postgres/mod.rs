@@ -20,11 +20,11 @@ use std::fmt;
 use async_trait::async_trait;
 use tenure_core::Code;
 use tenure_store::IfAbsent;
-use tenure_store::beside::postgres::{
-    self as beside, Line, Parameter, is_direct, keep_plans_keyed, primary_only, read_committed,
-    target, within,
+use tenure_store::sql::postgres::{
+    Parameter, PostgresPool, is_direct, prefer_index_plans, primary_only, read_committed,
+    server_from_url, with_timeout,
 };
-use tenure_store::beside::{History, Migration};
+use tenure_store::sql::{self, Migration, MigrationHistory};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -49,7 +49,7 @@ const STEP: u64 = 1_000;
 const FOR_EVER: i64 = 1_000 * 365 * 24 * 3_600 * 1_000_000;
 
 /// The functions always belong to the newest migration: whoever adds one moves them to it.
-const HISTORY: History = History {
+const HISTORY: MigrationHistory = MigrationHistory {
     table: "switchboard_migration",
     migrations: &[
         Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
@@ -120,15 +120,15 @@ const RIGHTS: &str = "-- For each role that runs the switchboard:\n\
 
 /// The tables and functions as a script, for an administrator.
 pub fn script(schema: &str) -> Result<String, SwitchboardError> {
-    beside::check_name(schema)?;
-    Ok(beside::script(schema, &HISTORY, RIGHTS))
+    sql::postgres::check_name(schema)?;
+    Ok(sql::postgres::script(schema, &HISTORY, RIGHTS))
 }
 
 /// A switchboard's tables in a PostgreSQL schema.
 pub struct Postgres {
-    commits: Line,
-    beats: Line,
-    data: Line,
+    commits: PostgresPool,
+    beats: PostgresPool,
+    data: PostgresPool,
     statements: Statements,
     schema: String,
 }
@@ -147,17 +147,17 @@ pub async fn open(
     schema: &str,
     if_absent: IfAbsent,
 ) -> Result<Postgres, SwitchboardError> {
-    beside::check_name(schema)?;
-    let mut target = target(url).await?;
-    let named = is_direct(&target).await;
+    sql::postgres::check_name(schema)?;
+    let mut server = server_from_url(url).await?;
+    let named = is_direct(&server).await;
     if named {
-        keep_plans_keyed(&mut target);
+        prefer_index_plans(&mut server);
     }
     // The first connection takes any server, to say what is wrong with it; the others take a
     // primary only, also after a failover.
-    let mut client = Line::new(&target, 1, false)?.client().await?;
+    let mut client = PostgresPool::new(&server, 1, false)?.client().await?;
     let look = "SELECT pg_is_in_recovery(), current_setting('server_encoding')";
-    let rows = within(client.query_typed(look, &[])).await?;
+    let rows = with_timeout(client.query_typed(look, &[])).await?;
     let row = rows.first().ok_or_else(missing)?;
     if column(row, 0)? {
         return Err(SwitchboardError::refused(Code::ReadOnly, "this server is a standby"));
@@ -167,14 +167,14 @@ pub async fn open(
         let detail = format!("the database's encoding is {encoding}; events need UTF8");
         return Err(SwitchboardError::refused(Code::BadUrl, detail));
     }
-    read_committed(&mut target, &client).await?;
-    beside::migrate(&mut client, schema, &HISTORY, if_absent).await?;
+    read_committed(&mut server, &client).await?;
+    sql::postgres::migrate(&mut client, schema, &HISTORY, if_absent).await?;
     drop(client);
-    primary_only(&mut target);
+    primary_only(&mut server);
     let postgres = Postgres {
-        commits: Line::new(&target, COMMIT_CONNECTIONS, named)?,
-        beats: Line::new(&target, BEAT_CONNECTIONS, named)?,
-        data: Line::new(&target, DATA_CONNECTIONS, named)?,
+        commits: PostgresPool::new(&server, COMMIT_CONNECTIONS, named)?,
+        beats: PostgresPool::new(&server, BEAT_CONNECTIONS, named)?,
+        data: PostgresPool::new(&server, DATA_CONNECTIONS, named)?,
         statements: Statements::new(schema),
         schema: schema.to_owned(),
     };

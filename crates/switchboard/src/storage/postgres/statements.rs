@@ -1,6 +1,6 @@
 //! Our statements by name.
 
-use tenure_store::beside::postgres::in_schema;
+use tenure_store::sql::postgres::in_schema;
 
 macro_rules! statements {
     ($($name:ident: $sql:expr,)*) => {

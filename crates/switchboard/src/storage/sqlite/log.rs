@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rusqlite::Connection;
-use tenure_store::beside::sqlite::{Line, Worker};
+use tenure_store::sql::sqlite::{SqliteConnection, Worker};
 
 use super::super::Settled;
 use crate::error::SwitchboardError;
@@ -43,7 +43,7 @@ impl Drop for Moving {
 }
 
 impl Mover {
-    pub(super) fn start(line: Line) -> Result<Self, SwitchboardError> {
+    pub(super) fn start(line: SqliteConnection) -> Result<Self, SwitchboardError> {
         let worker = Worker::start("switch-log", line)?;
         Ok(Self { worker, rows: AtomicUsize::new(0), is_moving: Arc::default() })
     }
@@ -56,9 +56,11 @@ impl Mover {
         }
         self.rows.store(0, Ordering::Relaxed);
         let moving = Moving(self.is_moving.clone());
-        let job = move |line: &mut Line| {
+        let job = move |line: &mut SqliteConnection| {
             let _moving = moving;
-            line.plainly(|db| db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())))
+            line.outside_transaction(|db| {
+                db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+            })
         };
         // What is not moved now is moved the next time.
         let _ = self.worker.begin(job).await;

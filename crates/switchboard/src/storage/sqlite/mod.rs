@@ -23,10 +23,11 @@ use async_trait::async_trait;
 use rusqlite::{Connection, Error, ErrorCode};
 use tenure_core::{Code, StoreError};
 use tenure_duty::process;
-use tenure_store::beside::sqlite::{
-    Line, Manners, Worker, connect, is_there, migrate, refused, script as write_script,
+use tenure_store::sql::sqlite::{
+    SqliteConnection, Worker, WritePriority, connect, is_there, migrate, script as write_script,
+    statement_error,
 };
-use tenure_store::beside::{History, Migration};
+use tenure_store::sql::{Migration, MigrationHistory};
 use tenure_store::{BootClock, IfAbsent};
 use uuid::Uuid;
 
@@ -37,7 +38,7 @@ use super::{
 };
 use crate::error::SwitchboardError;
 
-const HISTORY: History = History {
+const HISTORY: MigrationHistory = MigrationHistory {
     table: "switchboard_migration",
     migrations: &[
         Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
@@ -88,16 +89,18 @@ fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> Result<Sqlite, Switchbo
     if if_absent == IfAbsent::Refuse && !path.exists() {
         return Err(absent());
     }
-    let connection = connect(path).map_err(refused)?;
+    let connection = connect(path).map_err(statement_error)?;
     if !is_there(&connection, &HISTORY)? && if_absent == IfAbsent::Refuse {
         return Err(absent());
     }
-    log::leave_to_mover(&connection).map_err(refused)?;
-    let line = |connection| Line::new(connection, Arc::new(BootClock), Manners::Yielding);
+    log::leave_to_mover(&connection).map_err(statement_error)?;
+    let line = |connection| {
+        SqliteConnection::new(connection, Arc::new(BootClock), WritePriority::Yielding)
+    };
     let mut writer = line(connection);
     migrate(&mut writer, &HISTORY)?;
-    let reader = line(connect(path).map_err(refused)?);
-    let mover = line(connect(path).map_err(refused)?);
+    let reader = line(connect(path).map_err(statement_error)?);
+    let mover = line(connect(path).map_err(statement_error)?);
     Ok(Sqlite {
         writer: Worker::start("switch-writer", writer)?,
         reader: Worker::start("switch-reader", reader)?,
@@ -116,7 +119,7 @@ fn failed(error: Error) -> StoreError {
         error.sqlite_error_code(),
         Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch)
     );
-    match refused(error) {
+    match statement_error(error) {
         StoreError::Refused(problem) if never => {
             StoreError::refused(Code::Unstorable, problem.detail)
         }
@@ -130,7 +133,7 @@ impl Sqlite {
         &self,
         job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, SwitchboardError> {
-        let job = |line: &mut Line| line.write(|db, _| job(db, now()).map_err(failed));
+        let job = |line: &mut SqliteConnection| line.write(|db, _| job(db, now()).map_err(failed));
         Ok(self.writer.run(job).await?)
     }
 
@@ -153,7 +156,7 @@ impl Sqlite {
         &self,
         job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, SwitchboardError> {
-        let job = |line: &mut Line| line.read(|db, _| job(db, now()).map_err(failed));
+        let job = |line: &mut SqliteConnection| line.read(|db, _| job(db, now()).map_err(failed));
         Ok(self.reader.run(job).await?)
     }
 }

@@ -1,8 +1,9 @@
--- Stores the first checkpoint of a duty. No row: the hold does not stand, or there is one already.
--- $1 group, $2 instance, $3 nonce, $4 duty, $5 epoch, $6 document
+-- Stores one checkpoint, the first of its duty when the expected version is 0. No row: the hold
+-- does not stand, or the stored version or epoch does not fit.
+-- $1 group, $2 instance, $3 nonce, $4 duty, $5 epoch, $6 document, $7 expected version
 --
--- Key share on the hold alone: keep-alives and other commits pass, a takeover does not (R12). Who
--- ends a hold locks and changes its row first, so after a wait for that the row no longer fits.
+-- Key share on the hold alone: keep-alives and other commits pass, a takeover does not (R12).
+-- Ending a hold locks and changes its row first, so after a wait for that the row no longer fits.
 WITH held AS (
     SELECT h.duty FROM tenure.hold h
     JOIN tenure.session s ON s.group_name = $1 AND s.instance = $2
@@ -11,10 +12,17 @@ WITH held AS (
         AND s.nonce = $3::text::uuid AND NOT s.ended AND s.expires_at > clock_timestamp()
     FOR KEY SHARE OF h
 ), saved AS (
-    INSERT INTO tenure.checkpoint
+    INSERT INTO tenure.checkpoint AS c
         (group_name, duty, version, epoch, instance, document, written_at)
-    SELECT $1, $4, 1, $5, $2, $6, clock_timestamp() FROM held
-    ON CONFLICT (group_name, duty) DO NOTHING
+    SELECT $1, $4, $7 + 1, $5, $2, $6, clock_timestamp() FROM held
+    WHERE $7 = 0 OR EXISTS (
+        SELECT FROM tenure.checkpoint
+        WHERE group_name = $1 AND duty = $4 AND version = $7
+    )
+    ON CONFLICT (group_name, duty) DO UPDATE SET
+        version = excluded.version, epoch = excluded.epoch, instance = excluded.instance,
+        document = excluded.document, written_at = excluded.written_at
+    WHERE c.version = $7 AND c.epoch <= $5
     RETURNING version, written_at
 ), kept AS (
     INSERT INTO tenure.history

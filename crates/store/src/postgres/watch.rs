@@ -13,26 +13,26 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client};
 
-use super::connect::{CONNECT, Target, within};
+use super::connect::{CONNECT_TIMEOUT, PostgresServer, with_timeout};
 use super::error;
 
 /// Between attempts to get the connection back.
-const RETRY: Duration = Duration::from_millis(500);
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 
-type Groups = Mutex<BTreeMap<GroupName, watch::Sender<()>>>;
+type GroupSenders = Mutex<BTreeMap<GroupName, watch::Sender<()>>>;
 
 /// The listening connection; it ends when the last watch and the store are gone.
 #[derive(Debug)]
-pub(super) struct Listener {
-    groups: Arc<Groups>,
+pub(super) struct NotificationListener {
+    groups: Arc<GroupSenders>,
     task: JoinHandle<()>,
 }
 
-impl Listener {
+impl NotificationListener {
     /// Returns once the server has confirmed that it will tell.
-    pub(super) async fn start(target: Target, channel: String) -> Result<Self, StoreError> {
-        let groups = Arc::new(Groups::default());
-        let line = Line::open(&target, &channel, groups.clone()).await?;
+    pub(super) async fn start(target: PostgresServer, channel: String) -> Result<Self, StoreError> {
+        let groups = Arc::new(GroupSenders::default());
+        let line = ListenConnection::open(&target, &channel, groups.clone()).await?;
         let task = tokio::spawn(listen(target, channel, groups.clone(), line));
         Ok(Self { groups, task })
     }
@@ -45,31 +45,35 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for NotificationListener {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// A connection that listens; `ended` finishes when it breaks.
-struct Line {
+struct ListenConnection {
     _client: Client,
     ended: JoinHandle<()>,
 }
 
-impl Drop for Line {
+impl Drop for ListenConnection {
     fn drop(&mut self) {
         self.ended.abort();
     }
 }
 
-impl Line {
-    async fn open(target: &Target, channel: &str, groups: Arc<Groups>) -> Result<Self, StoreError> {
+impl ListenConnection {
+    async fn open(
+        target: &PostgresServer,
+        channel: &str,
+        groups: Arc<GroupSenders>,
+    ) -> Result<Self, StoreError> {
         let connecting = target.config.connect(target.tls());
-        let connecting = tokio::time::timeout(CONNECT, connecting).await;
+        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let silent = |_| StoreError::refused(Code::Unreachable, "the server stayed silent");
         let (client, mut connection) =
-            connecting.map_err(silent)?.map_err(|error| error::of_connect(&error))?;
+            connecting.map_err(silent)?.map_err(|error| error::connect_error(&error))?;
         let ended = tokio::spawn(async move {
             let mut messages = poll_fn(move |context| connection.poll_message(context));
             while let Some(Ok(message)) = messages.next().await {
@@ -86,19 +90,24 @@ impl Line {
             }
         });
         let line = Self { _client: client, ended };
-        within(line._client.batch_execute(&format!("LISTEN \"{channel}\""))).await?;
+        with_timeout(line._client.batch_execute(&format!("LISTEN \"{channel}\""))).await?;
         Ok(line)
     }
 }
 
 /// Keeps a line open. What happened while it was down is unknown, so everybody gets one hint.
-async fn listen(target: Target, channel: String, groups: Arc<Groups>, mut line: Line) {
+async fn listen(
+    target: PostgresServer,
+    channel: String,
+    groups: Arc<GroupSenders>,
+    mut line: ListenConnection,
+) {
     loop {
         let _ = (&mut line.ended).await;
         line = loop {
-            match Line::open(&target, &channel, groups.clone()).await {
+            match ListenConnection::open(&target, &channel, groups.clone()).await {
                 Ok(line) => break line,
-                Err(_) => tokio::time::sleep(RETRY).await,
+                Err(_) => tokio::time::sleep(RECONNECT_INTERVAL).await,
             }
         };
         for hints in groups.lock().unwrap_or_else(PoisonError::into_inner).values() {
@@ -111,7 +120,7 @@ async fn listen(target: Target, channel: String, groups: Arc<Groups>, mut line: 
 struct PostgresWatch {
     hints: watch::Receiver<()>,
     /// A watch may outlive the store that made it.
-    _listener: Arc<Listener>,
+    _listener: Arc<NotificationListener>,
 }
 
 #[async_trait]

@@ -1,0 +1,2 @@
+-- True on a standby.
+SELECT pg_is_in_recovery()

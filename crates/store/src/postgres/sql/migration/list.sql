@@ -1,0 +1,1 @@
+SELECT number, name, breaking FROM tenure.migration

@@ -1,0 +1,81 @@
+//! SQL access for crates that keep tables of their own in a store's SQLite file or PostgreSQL
+//! schema: the same connections, timeouts, migrations and error codes.
+
+use std::path::PathBuf;
+
+pub use crate::migration::{Migration, MigrationHistory};
+
+/// The database of a store. It does not implement `Debug`: the URL may carry a password.
+pub enum Database {
+    /// A SQLite file.
+    Sqlite(PathBuf),
+    /// A schema of a PostgreSQL database.
+    Postgres {
+        /// For [`postgres::server_from_url`].
+        url: String,
+        /// A plain name.
+        schema: String,
+    },
+}
+
+/// Threads that own connections to a SQLite file.
+#[cfg(feature = "sqlite")]
+pub mod sqlite {
+    pub use crate::sqlite::schema::{is_there, migrate, script};
+    pub use crate::sqlite::worker::{
+        PendingJob, SqliteConnection, Worker, WritePriority, connect, retry, statement_error,
+    };
+}
+
+/// Pools of connections to PostgreSQL.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    pub use crate::postgres::connect::{
+        Parameter, PostgresPool, PostgresServer, is_direct, prefer_index_plans, primary_only,
+        read_committed, server_from_url, with_timeout,
+    };
+    pub use crate::postgres::error::statement_error;
+    pub use crate::postgres::schema::{check_name, in_schema, migrate, script};
+}
+
+/// Names the SQL files of a backend, each a path relative to the file that calls the macro.
+///
+/// With `const`, for SQLite, each name is a constant:
+///
+/// ```ignore
+/// tenure_store::statements! {
+///     pub(super) const {
+///         HOLD_FIND: "sql/hold/find.sql",
+///     }
+/// }
+/// ```
+///
+/// With `struct`, for PostgreSQL, each name is a field, and `new` takes the schema. The files are
+/// written for the schema `tenure`:
+///
+/// ```ignore
+/// tenure_store::statements! {
+///     /// Statements of the inbox.
+///     pub(super) struct Statements {
+///         inbox_read: "sql/inbox/read.sql",
+///     }
+/// }
+/// let statements = Statements::new("tenure");
+/// ```
+#[macro_export]
+macro_rules! statements {
+    ($vis:vis const { $($name:ident: $file:literal,)* }) => {
+        $($vis const $name: &str = include_str!($file);)*
+    };
+    ($(#[$meta:meta])* $vis:vis struct $type:ident { $($name:ident: $file:literal,)* }) => {
+        $(#[$meta])*
+        $vis struct $type { $($vis $name: String,)* }
+
+        impl $type {
+            /// The statements for the tables of `schema`.
+            $vis fn new(schema: &str) -> Self {
+                Self { $($name: $crate::sql::postgres::in_schema(include_str!($file), schema),)* }
+            }
+        }
+    };
+}

@@ -1,0 +1,2 @@
+-- ?1 group
+SELECT count FROM change WHERE group_name = ?1

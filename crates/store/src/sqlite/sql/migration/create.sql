@@ -1,0 +1,5 @@
+CREATE TABLE IF NOT EXISTS migration (
+    number INTEGER NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL,
+    breaking TEXT NOT NULL
+) STRICT;

@@ -1,0 +1,1 @@
+SELECT number, name, breaking FROM migration ORDER BY number
