@@ -1,27 +1,76 @@
-//! Every command on the pages that say so, in its order, as a reader would type it.
+//! Runs every command of the tutorial and the how-to pages, in order, as a reader would.
 
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
-use testkit::{TEST_POSTGRES, service};
+use testkit::{TEST_POSTGRES, psql, service};
 use uuid::Uuid;
 
 use crate::tenure::{Ran, Tenure};
 
-const GUIDE: &str = include_str!("../../../../docs/guide.md");
-const BUCKETING: &str = include_str!("../../../../docs/reference/bucketing.md");
+/// The database that a page leaves to its reader.
+const DATABASE: &str = "postgres://USER:PASSWORD@HOST/DATABASE";
 
-/// Stands on a page where a reader puts a server.
-const PLACEHOLDER: &str = "postgres://USER:PASSWORD@HOST/DATABASE";
+/// The address that servers on a page listen on.
+const ADDRESS: &str = "127.0.0.1:8420";
 
-/// Commands, and what must be in their output.
+/// One test per page.
+macro_rules! pages {
+    ($($test:ident: $page:literal,)*) => {
+        const PAGES: &[&str] = &[$($page),*];
+        $(
+            #[test]
+            fn $test() {
+                follow(include_str!(concat!("../../../../docs/", $page)));
+            }
+        )*
+    };
+}
+
+pages! {
+    tutorial: "tutorial.md",
+    add_an_outside_watchdog: "how-to/add-an-outside-watchdog.md",
+    choose_a_store: "how-to/choose-a-store.md",
+    connect_an_mcp_client: "how-to/connect-an-mcp-client.md",
+    drain_a_host: "how-to/drain-a-host.md",
+    fence_postgres_writes: "how-to/fence-postgres-writes.md",
+    follow_the_inbox: "how-to/follow-the-inbox.md",
+    move_from_a_cursor_file: "how-to/move-from-a-cursor-file.md",
+    poll_targets: "how-to/poll-targets.md",
+    restore_from_a_backup: "how-to/restore-from-a-backup.md",
+    rotate_tokens: "how-to/rotate-tokens.md",
+    run_one_job_on_many_hosts: "how-to/run-one-job-on-many-hosts.md",
+    run_the_switchboard: "how-to/run-the-switchboard.md",
+    send_heartbeats: "how-to/send-heartbeats.md",
+    sign_checkpoints: "how-to/sign-checkpoints.md",
+    submit_events_exactly_once: "how-to/submit-events-exactly-once.md",
+    upgrade: "how-to/upgrade.md",
+    use_buckets: "how-to/use-buckets.md",
+    watch_and_alert: "how-to/watch-and-alert.md",
+}
+
+#[test]
+fn every_how_to_page_is_tested() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/how-to");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
+    let mut pages: BTreeSet<String> =
+        files.map(|name| format!("how-to/{}", name.into_string().unwrap())).collect();
+    assert!(pages.remove("how-to/README.md"));
+    pages.insert("tutorial.md".to_owned());
+    assert_eq!(pages, PAGES.iter().map(|&page| page.to_owned()).collect());
+}
+
+/// Commands, and text that their output must contain.
 #[derive(Debug, Default)]
 struct Block {
     commands: String,
     shown: Vec<String>,
 }
 
-/// The fenced blocks of a page: `sh` is run, `text` after it is looked for.
+/// The fenced blocks of a page: `sh` is run, `text` after it is expected in the output.
 fn blocks(page: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut inside = None;
@@ -33,9 +82,11 @@ fn blocks(page: &str) -> Vec<Block> {
                 inside = Some("sh");
             }
             (None, "```text") => inside = Some("text"),
-            // Only shown.
-            (None, "```" | "```json" | "```rust") => inside = Some("other"),
-            (None, other) => assert!(!other.starts_with("```"), "what is {other}?"),
+            // Shown only.
+            (None, "```" | "```json" | "```yaml" | "```ini" | "```python" | "```rust") => {
+                inside = Some("other");
+            }
+            (None, other) => assert!(!other.starts_with("```"), "unknown block {other}"),
             (Some(_), "```") => inside = None,
             (Some("sh"), command) => {
                 let block = blocks.last_mut().unwrap();
@@ -46,41 +97,81 @@ fn blocks(page: &str) -> Vec<Block> {
             (Some(_), shown) => blocks.last_mut().unwrap().shown.push(shown.to_owned()),
         }
     }
+    assert!(!blocks.is_empty());
     blocks
 }
 
-#[test]
-fn every_command_in_the_guide_works() {
-    follow(GUIDE, 10);
+/// A PostgreSQL database of its own.
+#[derive(Debug)]
+struct Database {
+    server: String,
+    name: String,
 }
 
-#[test]
-fn the_deployments_of_buckets_work() {
-    follow(BUCKETING, 7);
+impl Database {
+    fn create(server: String) -> Self {
+        let name = format!("page_{}", Uuid::new_v4().simple());
+        psql(&server, &format!("CREATE DATABASE {name}")).unwrap();
+        Self { server, name }
+    }
+
+    fn url(&self) -> String {
+        format!("{}/{}", self.server.rsplit_once('/').unwrap().0, self.name)
+    }
 }
 
-/// Types the commands of a page, which has at least so many blocks of them.
-fn follow(page: &str, least: usize) {
+impl Drop for Database {
+    fn drop(&mut self) {
+        let dropped = psql(&self.server, &format!("DROP DATABASE {} WITH (FORCE)", self.name));
+        if let Err(error) = dropped {
+            eprintln!("{} stays: {error}", self.name);
+        }
+    }
+}
+
+/// The process groups of the shells; background jobs of a page end with this.
+#[derive(Debug, Default)]
+struct Shells(Vec<u32>);
+
+impl Shells {
+    fn run(&mut self, mut shell: Command) -> Ran {
+        let piped = shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child: Child = piped.process_group(0).spawn().unwrap();
+        self.0.push(child.id());
+        Ran::of(child.wait_with_output().unwrap())
+    }
+}
+
+impl Drop for Shells {
+    fn drop(&mut self) {
+        for group in &self.0 {
+            // A group without background jobs is gone already.
+            let _ = Command::new("kill").args(["-KILL", "--", &format!("-{group}")]).output();
+        }
+    }
+}
+
+fn follow(page: &str) {
     let Some(server) = service(TEST_POSTGRES) else { return };
-    let shared = format!("{server}?schema=page_{}", Uuid::new_v4().simple());
+    let database = Database::create(server);
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let tenure = Tenure::new();
+    let mut shells = Shells::default();
     let binary = Path::new(env!("CARGO_BIN_EXE_tenure"));
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
-    assert!(page.contains(PLACEHOLDER));
-    let blocks = blocks(page);
-    assert!(blocks.len() >= least, "only {} blocks", blocks.len());
-    // What one block exports the next ones need.
-    let mut before = String::new();
-    for block in blocks {
-        let commands = block.commands.replace(PLACEHOLDER, &shared);
-        let script = format!("set -eu\n{before}{commands}");
+    let mut exports = String::new();
+    for block in blocks(page) {
+        let commands = block.commands.replace(DATABASE, &database.url()).replace(ADDRESS, &address);
+        let script = format!("set -eu\n{exports}{commands}");
         let mut shell: Command = tenure.command_of("sh", &["-c", &script]);
-        let ran = Ran::of(shell.env("PATH", &path).output().unwrap());
+        shell.env("PATH", &path);
+        let ran = shells.run(shell);
         assert_eq!(ran.code, Some(0), "{commands}\n{ran:?}");
         for shown in &block.shown {
             assert!(ran.stdout.contains(shown), "{shown:?} is not in\n{ran:?}");
         }
-        let exports = commands.lines().filter(|line| line.starts_with("export "));
-        before.extend(exports.flat_map(|line| [line, "\n"]));
+        // Later blocks need the variables that earlier ones exported.
+        let lines = commands.lines().filter(|line| line.starts_with("export "));
+        exports.extend(lines.flat_map(|line| [line, "\n"]));
     }
 }
