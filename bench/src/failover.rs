@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 use tenure_core::{DutyId, GroupName, Instance, Ttl};
-use tenure_duty::{Duties, Event, Guard, Join, Membership, opener, process};
+use tenure_duty::{Duties, Guard, Join, Membership, MembershipEvent, opener, process};
 use tenure_store::{BootClock, IfAbsent, StoreUrl};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -137,7 +137,7 @@ async fn standby(url: &str, group: &str) -> Result<Membership> {
 async fn assigned(member: &mut Membership) -> Result<Guard> {
     let guard = async {
         while let Some(event) = member.next().await {
-            if let Event::Assigned(guard) = event {
+            if let MembershipEvent::Assigned(guard) = event {
                 return Ok(guard);
             }
         }
@@ -150,7 +150,7 @@ async fn assigned(member: &mut Membership) -> Result<Guard> {
 async fn waiting(member: &mut Membership) -> Result<()> {
     let standby = async {
         while let Some(event) = member.next().await {
-            if let Event::Standby { .. } = event {
+            if let MembershipEvent::Standby { .. } = event {
                 return Ok(());
             }
         }
@@ -284,10 +284,10 @@ async fn member(
     let mut guards = std::collections::BTreeMap::new();
     while let Some(event) = member.next().await {
         match event {
-            Event::Assigned(guard) => {
+            MembershipEvent::Assigned(guard) => {
                 guards.insert(guard.duty().id.clone(), guard);
             }
-            Event::Stopping { hold, .. } | Event::Revoked { hold, .. } => {
+            MembershipEvent::Stopping { hold, .. } | MembershipEvent::Revoked { hold, .. } => {
                 guards.remove(&hold.duty.id);
             }
             _ => continue,

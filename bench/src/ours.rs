@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use tenure_core::store::{
-    Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened, Want,
+    ClaimRequest, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened,
 };
 use tenure_core::{
     Document, DutyId, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session, Store,
@@ -22,7 +22,7 @@ pub const DOCUMENT: [u8; 100] = [b'x'; 100];
 pub struct Ours {
     store: Arc<dyn Store>,
     session: Session,
-    wants: Vec<Want>,
+    wants: Vec<ClaimRequest>,
     holds: Vec<Hold>,
     version: Version,
     reason: Reason,
@@ -42,7 +42,7 @@ impl Ours {
         ensure!(store.open_session(&open).await? == Opened::Open(open.session()));
         let want = |n| {
             let id = DutyId::new(format!("duty-{n}"))?;
-            Ok(Want::new(DutyKey { group: group.clone(), id }))
+            Ok(ClaimRequest::new(DutyKey { group: group.clone(), id }))
         };
         let wants = (0..holds).map(want).collect::<Result<_>>()?;
         let reason = Reason::new("bench")?;

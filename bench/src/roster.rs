@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use tenure_core::roster::{Charge, Pin, Plan, Seat, plan};
+use tenure_core::roster::{Pin, Plan, RosterDuty, RosterMember, plan};
 use tenure_core::{DutyId, InstanceId, Label};
 
 use crate::measure::{Judged, conclude};
@@ -76,8 +76,8 @@ pub fn run() -> Result<()> {
 
 fn measure(
     name: &'static str,
-    charges: &[Charge],
-    seats: &[Seat],
+    charges: &[RosterDuty],
+    seats: &[RosterMember],
     bar: Duration,
 ) -> Result<(Plan, Row)> {
     let mut times = Vec::new();
@@ -89,20 +89,20 @@ fn measure(
     }
     ensure!(made.seats.iter().all(Option::is_some), "{name}: some duties are not planned");
     times.sort_unstable();
-    let differs = |(charge, seat): &(&Charge, &Option<u32>)| charge.holder != **seat;
+    let differs = |(charge, seat): &(&RosterDuty, &Option<u32>)| charge.holder != **seat;
     let moved = charges.iter().zip(&made.seats).filter(differs).count();
     let (median, worst) = (times[ROUNDS / 2], times[ROUNDS - 1]);
     Ok((made, Row { plan: name, members: seats.len(), moved, median, worst, bar }))
 }
 
-fn hold(charges: &mut [Charge], plan: &Plan) {
+fn hold(charges: &mut [RosterDuty], plan: &Plan) {
     for (charge, seat) in charges.iter_mut().zip(&plan.seats) {
         charge.holder = *seat;
     }
 }
 
 /// Weights of one to four, four zones, a zone for every duty, and a pin for every tenth.
-fn dress(charges: &mut [Charge], seats: &mut [Seat]) -> Result<()> {
+fn dress(charges: &mut [RosterDuty], seats: &mut [RosterMember]) -> Result<()> {
     let zones = ["a", "b", "c", "d"].map(Label::new);
     let zones: Vec<Label> = zones.into_iter().collect::<Result<_, _>>()?;
     for (n, seat) in (0..).zip(&mut *seats) {
@@ -119,18 +119,26 @@ fn dress(charges: &mut [Charge], seats: &mut [Seat]) -> Result<()> {
     Ok(())
 }
 
-fn charges() -> Result<Vec<Charge>> {
+fn charges() -> Result<Vec<RosterDuty>> {
     let duty = |n| DutyId::new(format!("shard-{n:07}"));
-    let charge = |n| Ok(Charge { duty: duty(n)?, holder: None, zone: None, pin: None });
+    let charge = |n| Ok(RosterDuty { duty: duty(n)?, holder: None, zone: None, pin: None });
     (0..DUTIES).map(charge).collect()
 }
 
 /// One more than there are, for the join.
-fn seats() -> Result<Vec<Seat>> {
+fn seats() -> Result<Vec<RosterMember>> {
     let seat = |n| {
         let instance = InstanceId::new(format!("api-{n:03}-1736598400000000000-a1b2c3d4"))?;
         let room = usize::MAX;
-        Ok(Seat { instance, weight: 1, room, takes: true, keeps: true, zone: None, name: None })
+        Ok(RosterMember {
+            instance,
+            weight: 1,
+            room,
+            takes: true,
+            keeps: true,
+            zone: None,
+            name: None,
+        })
     };
     (0..=MEMBERS).map(seat).collect()
 }

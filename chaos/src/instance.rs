@@ -8,7 +8,7 @@ use anyhow::Result;
 use tenure::observe::Observer;
 use tenure::store::{Checkpoint, Commit, Committed, IfAbsent, StoreUrl};
 use tenure::{
-    Code, Document, Duties, DutyId, GroupName, Guard, Label, Lost, Record, Session, Store,
+    Code, Document, Duties, DutyId, GroupName, Guard, HoldLost, Label, Record, Session, Store,
     StoreError, Ttl, Version, process,
 };
 use tokio::io::AsyncReadExt;
@@ -127,7 +127,7 @@ impl Player {
                 Ok(_) => event += 1,
                 // Only the checkpoint knows what became of it.
                 Err(StoreError::Unknown(_)) => event = self.next_event(&guard).await?,
-                Err(StoreError::Refused(_)) if guard.check() == Err(Lost::Unconfirmed) => {
+                Err(StoreError::Refused(_)) if guard.check() == Err(HoldLost::Unconfirmed) => {
                     guard.confirmed().await?;
                 }
                 Err(error) if error.code() == Code::Fenced => return Err(error),

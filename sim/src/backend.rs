@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use tenure_core::engine::{Answer, Group, Request, View};
+use tenure_core::engine::{GroupConfig, GroupView, StoreRequest, StoreResponse};
 use tenure_core::store::{
     Adopt, Checkpoint, Claimed, Commit, Committed, Evict, Evicted, HoldFate, KeptAlive, Member,
 };
@@ -118,9 +118,9 @@ impl Backend {
     }
 
     /// Answers a request of the engine; a look reads the members alone.
-    pub fn perform(&mut self, request: &Request, seen: &mut u32) -> Answer {
+    pub fn perform(&mut self, request: &StoreRequest, seen: &mut u32) -> StoreResponse {
         let reset = self.is_reset(seen);
-        if !matches!(request, Request::Look { .. }) {
+        if !matches!(request, StoreRequest::Look { .. }) {
             self.remember();
         }
         let now = self.clock.now().as_nanos();
@@ -133,42 +133,48 @@ impl Backend {
         answer
     }
 
-    fn serve(&self, request: &Request, reset: bool) -> Answer {
+    fn serve(&self, request: &StoreRequest, reset: bool) -> StoreResponse {
         let store = &self.memory;
         match request {
-            Request::Open(open) => Answer::Open(unless(reset, || now(store.open_session(open)))),
+            StoreRequest::Open(open) => {
+                StoreResponse::Open(unless(reset, || now(store.open_session(open))))
+            }
             // A handle that finds another store has lost its session with it.
-            Request::KeepAlive { .. } if reset => Answer::KeepAlive(Ok(KeptAlive::Ended)),
-            Request::KeepAlive { session, note, holds } => {
-                Answer::KeepAlive(now(store.keep_alive(session, note.as_ref(), holds)))
+            StoreRequest::KeepAlive { .. } if reset => {
+                StoreResponse::KeepAlive(Ok(KeptAlive::Ended))
             }
-            Request::Claim { session, wants, reason } => {
-                Answer::Claim(unless(reset, || now(store.claim(session, wants, reason))))
+            StoreRequest::KeepAlive { session, note, holds } => {
+                StoreResponse::KeepAlive(now(store.keep_alive(session, note.as_ref(), holds)))
             }
-            Request::Release { session, holds, reason } => {
-                Answer::Release(unless(reset, || now(store.release(session, holds, reason))))
+            StoreRequest::Claim { session, wants, reason } => {
+                StoreResponse::Claim(unless(reset, || now(store.claim(session, wants, reason))))
             }
-            Request::Close { session, reason } => {
-                Answer::Close(unless(reset, || now(store.close_session(session, reason))))
+            StoreRequest::Release { session, holds, reason } => {
+                StoreResponse::Release(unless(reset, || now(store.release(session, holds, reason))))
             }
-            Request::Look { group, .. } => Answer::Look(unless(reset, || {
+            StoreRequest::Close { session, reason } => {
+                StoreResponse::Close(unless(reset, || now(store.close_session(session, reason))))
+            }
+            StoreRequest::Look { group, .. } => StoreResponse::Look(unless(reset, || {
                 let members = now(store.members(group))?;
-                Ok(View { members, ..View::default() })
+                Ok(GroupView { members, ..GroupView::default() })
             })),
-            Request::Settle { group, expected, document } => Answer::Settle(unless(reset, || {
-                now(store.replace_group_document(group, *expected, document))
-            })),
+            StoreRequest::Settle { group, expected, document } => {
+                StoreResponse::Settle(unless(reset, || {
+                    now(store.replace_group_document(group, *expected, document))
+                }))
+            }
         }
     }
 
     /// Holds with a TTL of their own end with what is left of their session when they are
     /// granted; a keep-alive extends those that it names.
-    fn count_ends(&mut self, request: &Request, answer: &Answer) {
+    fn count_ends(&mut self, request: &StoreRequest, answer: &StoreResponse) {
         let (now, Some(mut ends)) = (self.clock.now().as_nanos(), self.ends.take()) else {
             return;
         };
         match (request, answer) {
-            (Request::Claim { session, .. }, Answer::Claim(Ok(claims))) => {
+            (StoreRequest::Claim { session, .. }, StoreResponse::Claim(Ok(claims))) => {
                 let members = self.members();
                 let mine = members.iter().find(|member| member.nonce == Some(session.nonce));
                 let left = mine.map_or(0, |member| member.remaining.as_nanos() as Nanos);
@@ -179,8 +185,8 @@ impl Backend {
                 }
             }
             (
-                Request::KeepAlive { session, holds, .. },
-                Answer::KeepAlive(Ok(KeptAlive::Kept { holds: fates, .. })),
+                StoreRequest::KeepAlive { session, holds, .. },
+                StoreResponse::KeepAlive(Ok(KeptAlive::Kept { holds: fates, .. })),
             ) => {
                 let until = now + session.ttl.as_millis() * 1_000_000;
                 let kept = holds.iter().zip(fates).filter(|(_, fate)| **fate == HoldFate::Kept);
@@ -192,7 +198,7 @@ impl Backend {
     }
 
     /// The rest of a look, which is read a moment later.
-    pub fn look_on(&self, view: &mut View, holders: bool) -> Result<(), StoreError> {
+    pub fn look_on(&self, view: &mut GroupView, holders: bool) -> Result<(), StoreError> {
         view.document = now(self.memory.group_document(&self.group))?;
         view.holders = match holders {
             true => Some(now(self.memory.holders(&self.group))?),
@@ -206,13 +212,13 @@ impl Backend {
     }
 
     /// What the document of the group says.
-    pub fn group(&self) -> Group {
+    pub fn group(&self) -> GroupConfig {
         let document = now(self.memory.group_document(&self.group));
-        document.and_then(|document| Group::read(&document)).unwrap_or_default()
+        document.and_then(|document| GroupConfig::read(&document)).unwrap_or_default()
     }
 
     /// Writes the document of the group, as an operator does.
-    pub fn set_group(&mut self, group: &Group) {
+    pub fn set_group(&mut self, group: &GroupConfig) {
         self.remember();
         let stored = now(self.memory.group_document(&self.group));
         if let (Ok(stored), Ok(document)) = (stored, group.document()) {
@@ -259,8 +265,8 @@ impl Backend {
     }
 
     /// The group now.
-    pub fn view(&self) -> View {
-        let mut view = View { members: self.members(), ..View::default() };
+    pub fn view(&self) -> GroupView {
+        let mut view = GroupView { members: self.members(), ..GroupView::default() };
         // The memory store does not fail to be read.
         let _ = self.look_on(&mut view, true);
         view
@@ -328,14 +334,14 @@ impl Backend {
 }
 
 /// Who sends a request.
-fn asker(request: &Request) -> Option<&InstanceId> {
+fn asker(request: &StoreRequest) -> Option<&InstanceId> {
     match request {
-        Request::Open(open) => Some(&open.instance),
-        Request::KeepAlive { session, .. }
-        | Request::Claim { session, .. }
-        | Request::Release { session, .. }
-        | Request::Close { session, .. } => Some(&session.instance),
-        Request::Look { .. } | Request::Settle { .. } => None,
+        StoreRequest::Open(open) => Some(&open.instance),
+        StoreRequest::KeepAlive { session, .. }
+        | StoreRequest::Claim { session, .. }
+        | StoreRequest::Release { session, .. }
+        | StoreRequest::Close { session, .. } => Some(&session.instance),
+        StoreRequest::Look { .. } | StoreRequest::Settle { .. } => None,
     }
 }
 

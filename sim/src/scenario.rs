@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_core::engine::{Layout, Settings};
+use tenure_core::engine::{Layout, MemberSettings};
 use tenure_core::roster::Pin;
 use tenure_core::{DutyId, Label, Ttl};
 
@@ -203,7 +203,7 @@ impl Scenario {
         let (tight, placed, revisions) = (rng.chance(200), rng.chance(250), rng.chance(150));
         let room = |rng: &mut Rng| match tight {
             true => rng.between(1, duties as u64) as usize,
-            false => Settings::ROOM,
+            false => MemberSettings::DEFAULT_ROOM,
         };
         let rooms = (0..slots).map(|_| room(&mut rng)).collect();
         let look_every = (ttl.get() / 3).min(Duration::from_secs(1));

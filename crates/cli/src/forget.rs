@@ -1,7 +1,7 @@
 //! `tenure forget`: duties that are gone for good.
 
 use serde_json::{Value, json};
-use tenure_core::store::{Forgotten, HolderNow};
+use tenure_core::store::{CurrentHolder, Forgotten};
 use tenure_core::{Code, DutyKey, Epoch, Reason, Store, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
@@ -16,7 +16,7 @@ struct Outcome {
     duty: DutyKey,
     word: &'static str,
     floor: Option<Epoch>,
-    holder: Option<HolderNow>,
+    holder: Option<CurrentHolder>,
 }
 
 pub(crate) async fn run(

@@ -1,7 +1,7 @@
 //! A group as the store shows it: what every command that tells or changes something reads first.
 
-use tenure_core::engine::{Group, Status};
-use tenure_core::roster::{Pin, Seat};
+use tenure_core::engine::{GroupConfig, MemberStatus};
+use tenure_core::roster::{Pin, RosterMember};
 use tenure_core::store::{Holder, Member};
 use tenure_core::text::counted;
 use tenure_core::{Code, DutyId, GroupName, Store, StoreError, Version};
@@ -13,7 +13,7 @@ use crate::failure::nothing_happened;
 pub(crate) struct Read {
     pub(crate) version: Version,
     /// Its document, if that makes sense.
-    pub(crate) group: Result<Group, StoreError>,
+    pub(crate) group: Result<GroupConfig, StoreError>,
     pub(crate) members: Vec<Member>,
     pub(crate) holders: Vec<Holder>,
 }
@@ -32,25 +32,25 @@ async fn gather(store: &dyn Store, name: &GroupName) -> Result<Read, StoreError>
     if unknown && !store.groups().await?.contains(name) {
         return Err(StoreError::refused(Code::NotThere, format!("the group {name}")));
     }
-    Ok(Read { version: document.version, group: Group::read(&document), members, holders })
+    Ok(Read { version: document.version, group: GroupConfig::read(&document), members, holders })
 }
 
 /// The one duty that a member is there for.
 pub(crate) fn only(member: &Member) -> Option<DutyId> {
-    Status::read(&member.note).and_then(|said| said.only)
+    MemberStatus::read(&member.note).and_then(|said| said.only)
 }
 
 /// The seat of a member as operators want it, if it takes part in planning at all.
-pub(crate) fn seat(member: &Member, group: &Group) -> Option<Seat> {
-    let foreign = member.nonce.is_none().then(|| Status::with_room(usize::MAX));
-    let mut seat = Status::read(&member.note).or(foreign)?.seat(member);
+pub(crate) fn seat(member: &Member, group: &GroupConfig) -> Option<RosterMember> {
+    let foreign = member.nonce.is_none().then(|| MemberStatus::with_room(usize::MAX));
+    let mut seat = MemberStatus::read(&member.note).or(foreign)?.seat(member);
     group.adjust(&mut seat);
     Some(seat)
 }
 
 /// A member that takes duties by the roster.
 pub(crate) struct Taker {
-    pub(crate) seat: Seat,
+    pub(crate) seat: RosterMember,
     /// The one duty that it is there for.
     pub(crate) only: Option<DutyId>,
 }
@@ -63,12 +63,12 @@ impl Taker {
 }
 
 /// Whether a seat would be given duties.
-pub(crate) fn is_taker(seat: &Seat) -> bool {
+pub(crate) fn is_taker(seat: &RosterMember) -> bool {
     seat.takes && seat.keeps && seat.weight > 0 && seat.room > 0
 }
 
 /// Who holds duties by the roster, as operators want it in this document.
-pub(crate) fn takers(members: &[Member], group: &Group) -> Vec<Taker> {
+pub(crate) fn takers(members: &[Member], group: &GroupConfig) -> Vec<Taker> {
     let taker = |member: &Member| Some(Taker { seat: seat(member, group)?, only: only(member) });
     members.iter().filter_map(taker).collect()
 }
@@ -77,8 +77,8 @@ pub(crate) fn takers(members: &[Member], group: &Group) -> Vec<Taker> {
 /// before, nothing is taken away.
 pub(crate) fn check_takers(
     name: &GroupName,
-    before: (&[Member], &Group),
-    after: (&[Member], &Group),
+    before: (&[Member], &GroupConfig),
+    after: (&[Member], &GroupConfig),
 ) -> Result<(), StoreError> {
     let [before_it, after_it] = [before, after].map(|(members, group)| takers(members, group));
     let has = |takers: &[Taker], only: &Option<DutyId>| {
@@ -96,7 +96,7 @@ pub(crate) fn check_takers(
 }
 
 /// Whether a pin leads to this seat.
-pub(crate) fn is_at(seat: &Seat, pin: &Pin) -> bool {
+pub(crate) fn is_at(seat: &RosterMember, pin: &Pin) -> bool {
     match pin {
         Pin::Instance(instance) => seat.instance == *instance,
         Pin::Name(name) => seat.name.as_ref() == Some(name),
@@ -106,7 +106,11 @@ pub(crate) fn is_at(seat: &Seat, pin: &Pin) -> bool {
 
 /// Refuses more pinned duties than there is room for: at this place, and at a member that is the
 /// only one where several pins lead.
-pub(crate) fn check_room(pin: &Pin, takers: &[Taker], group: &Group) -> Result<(), StoreError> {
+pub(crate) fn check_room(
+    pin: &Pin,
+    takers: &[Taker],
+    group: &GroupConfig,
+) -> Result<(), StoreError> {
     let at = |pin: &Pin| -> Vec<&Taker> {
         takers.iter().filter(|taker| is_at(&taker.seat, pin)).collect()
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_core::engine::Group;
+use tenure_core::engine::GroupConfig;
 use tenure_core::store::{Holder, Member, view_hash};
 use tenure_core::{Epoch, GroupName, Store};
 use tenure_duty::process;
@@ -53,7 +53,7 @@ impl View {
         let members = store.members(&group).await.map_err(nothing_happened)?;
         let duties = store.holders(&group).await.map_err(nothing_happened)?;
         let document = store.group_document(&group).await.map_err(nothing_happened)?;
-        let read = Group::read(&document);
+        let read = GroupConfig::read(&document);
         let in_force = read.ok().map(|read| lines::of(&group, &read));
         Ok(Self { group, duties, members, in_force })
     }

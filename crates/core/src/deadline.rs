@@ -15,17 +15,17 @@ pub struct Jitter(pub u16);
 
 impl Ttl {
     /// Below this, the margin would eat the time in which a holder may act.
-    pub const MIN: Duration = Duration::from_millis(200);
+    pub const MIN_TTL: Duration = Duration::from_millis(200);
     /// Above this, a dead holder would block its duty for more than a day.
-    pub const MAX: Duration = Duration::from_secs(24 * 60 * 60);
+    pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
     /// The smallest safety margin.
     pub const MIN_MARGIN: Duration = Duration::from_millis(50);
 
     /// A TTL of whole milliseconds between [`Ttl::MIN`] and [`Ttl::MAX`].
     pub fn new(ttl: Duration) -> Result<Self, StoreError> {
         let whole = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
-        if whole < Self::MIN || whole > Self::MAX {
-            let (min, max) = (Self::MIN, Self::MAX);
+        if whole < Self::MIN_TTL || whole > Self::MAX_TTL {
+            let (min, max) = (Self::MIN_TTL, Self::MAX_TTL);
             return Err(StoreError::refused(
                 Code::BadInput,
                 format!("a TTL of {} is outside {} to {}", span(ttl), span(min), span(max)),

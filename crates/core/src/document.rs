@@ -18,13 +18,13 @@ pub struct Note(String);
 
 impl Note {
     /// The longest note.
-    pub const MAX_BYTES: usize = 4096;
+    pub const MAX_NOTE_BYTES: usize = 4096;
 
-    /// A note of at most [`Note::MAX_BYTES`].
+    /// A note of at most [`Note::MAX_NOTE_BYTES`].
     pub fn new(text: impl Into<String>) -> Result<Self, StoreError> {
         let text = text.into();
         match text.len() {
-            len if len > Self::MAX_BYTES => Err(too_large("note", len, Self::MAX_BYTES)),
+            len if len > Self::MAX_NOTE_BYTES => Err(too_large("note", len, Self::MAX_NOTE_BYTES)),
             _ => Ok(Self(text)),
         }
     }
@@ -48,22 +48,26 @@ pub struct Document(Vec<u8>);
 
 impl Document {
     /// The largest document.
-    pub const MAX_BYTES: usize = 256 * 1024;
+    pub const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
 
-    /// A document of at most [`Document::MAX_BYTES`].
+    /// A document of at most [`Document::MAX_DOCUMENT_BYTES`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, StoreError> {
         let bytes = bytes.into();
         match bytes.len() {
-            len if len > Self::MAX_BYTES => Err(too_large("document", len, Self::MAX_BYTES)),
+            len if len > Self::MAX_DOCUMENT_BYTES => {
+                Err(too_large("document", len, Self::MAX_DOCUMENT_BYTES))
+            }
             _ => Ok(Self(bytes)),
         }
     }
 
     /// Reads a document back from a store, with the [`crate::Seal`] that may be before it.
     pub fn from_store(bytes: Vec<u8>) -> Result<Self, StoreError> {
-        const MOST: usize = Document::MAX_BYTES + crate::Seal::MAX_BYTES;
+        const MAX_STORED_BYTES: usize = Document::MAX_DOCUMENT_BYTES + crate::Seal::MAX_SEAL_BYTES;
         match bytes.len() {
-            len if len > MOST => Err(too_large("stored document", len, MOST)),
+            len if len > MAX_STORED_BYTES => {
+                Err(too_large("stored document", len, MAX_STORED_BYTES))
+            }
             _ => Ok(Self(bytes)),
         }
     }
@@ -87,15 +91,21 @@ pub struct Reason(String);
 
 impl Reason {
     /// The longest reason.
-    pub const MAX_BYTES: usize = 256;
+    pub const MAX_REASON_BYTES: usize = 256;
 
-    /// Text without control characters, 1 to [`Reason::MAX_BYTES`] bytes.
+    /// Text without control characters, 1 to [`Reason::MAX_REASON_BYTES`] bytes.
     pub fn new(text: impl Into<String>) -> Result<Self, StoreError> {
         let text = text.into();
-        if text.is_empty() || text.len() > Self::MAX_BYTES || text.chars().any(char::is_control) {
+        if text.is_empty()
+            || text.len() > Self::MAX_REASON_BYTES
+            || text.chars().any(char::is_control)
+        {
             return Err(StoreError::refused(
                 Code::BadInput,
-                format!("a reason is 1 to {} bytes without control characters", Self::MAX_BYTES),
+                format!(
+                    "a reason is 1 to {} bytes without control characters",
+                    Self::MAX_REASON_BYTES
+                ),
             ));
         }
         Ok(Self(text))

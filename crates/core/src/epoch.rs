@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{Code, StoreError};
 
 /// The largest number that Lua and JSON keep exactly.
-const LARGEST: u64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 macro_rules! counter {
     ($(#[$doc:meta])* $name:ident, $zero:literal) => {
@@ -17,14 +17,14 @@ macro_rules! counter {
             #[doc = $zero]
             pub const ZERO: Self = Self(0);
             /// The largest: 2^53 - 1, which Lua and JSON still keep exactly.
-            pub const MAX: Self = Self(LARGEST);
+            pub const MAX_VALUE: Self = Self(MAX_SAFE_INTEGER);
 
             /// Reads a counter back from where it was stored; refuses what no store can grant.
             pub fn new(value: u64) -> Result<Self, StoreError> {
-                if value > LARGEST {
+                if value > MAX_SAFE_INTEGER {
                     return Err(StoreError::refused(
                         Code::BadInput,
-                        format!("{value} is above the largest {} ({LARGEST})", Self::WORD),
+                        format!("{value} is above the largest {} ({MAX_SAFE_INTEGER})", Self::WORD),
                     ));
                 }
                 Ok(Self(value))
@@ -50,7 +50,7 @@ macro_rules! counter {
 
             /// The next one; refused at the end of the range, never wrapped.
             pub fn next(self) -> Result<Self, StoreError> {
-                if self.0 >= LARGEST {
+                if self.0 >= MAX_SAFE_INTEGER {
                     return Err(StoreError::refused(
                         Code::Exhausted,
                         format!("no {} is left after {}", Self::WORD, self.0),
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn an_epoch_stops_at_the_end_of_its_range() {
         assert_eq!(Epoch::ZERO.next().unwrap().get(), 1);
-        assert_eq!(Epoch::MAX.next().unwrap_err().code(), Code::Exhausted);
+        assert_eq!(Epoch::MAX_VALUE.next().unwrap_err().code(), Code::Exhausted);
         assert_eq!(Epoch::new(1 << 53).unwrap_err().code(), Code::BadInput);
         assert_eq!(Epoch::from_i64(-1).unwrap_err().code(), Code::Damaged);
     }

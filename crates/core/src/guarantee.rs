@@ -9,7 +9,7 @@ mod table;
 use std::fmt;
 
 pub use judge::{Finding, Verdict, judge};
-pub use table::{BACKENDS, Backend, Pattern, Row, TABLE, has_setting};
+pub use table::{BACKENDS, Backend, Pattern, SettingRule, TABLE, has_setting};
 
 /// How much a user may rely on, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -29,9 +29,9 @@ macro_rules! name {
 
         impl $name {
             /// The longest, in bytes before escaping.
-            pub const MAX_BYTES: usize = $most;
+            pub const MAX_NAME_BYTES: usize = $most;
 
-            /// Text without control characters, 1 to [`Self::MAX_BYTES`] bytes.
+            /// Text without control characters, 1 to [`Self::MAX_NAME_BYTES`] bytes.
             pub fn new(raw: impl Into<String>) -> Result<Self, StoreError> {
                 let raw = raw.into();
                 check($word, &raw, $most)?;

@@ -80,7 +80,7 @@ pub struct Seal {
 
 impl Seal {
     /// The longest line.
-    pub const MAX_BYTES: usize = 2048;
+    pub const MAX_SEAL_BYTES: usize = 2048;
 
     /// The fields that are there, by name, in the order in which they are written.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
@@ -132,7 +132,7 @@ impl Seal {
             return Ok((Self::default(), bytes));
         };
         let damaged = || StoreError::refused(Code::Damaged, "a checkpoint's seal cannot be read");
-        let end = rest.iter().take(Self::MAX_BYTES).position(|byte| *byte == b'\n');
+        let end = rest.iter().take(Self::MAX_SEAL_BYTES).position(|byte| *byte == b'\n');
         let end = end.ok_or_else(damaged)?;
         let line = std::str::from_utf8(&rest[..end]).map_err(|_| damaged())?;
         let mut fields = Vec::new();
@@ -164,7 +164,7 @@ impl Seal {
             return Err(StoreError::refused(Code::BadInput, "a key id or URL is empty"));
         }
         let line = self.line();
-        if line.len() > Self::MAX_BYTES {
+        if line.len() > Self::MAX_SEAL_BYTES {
             return Err(StoreError::refused(Code::BadInput, "a key id or URL is too long"));
         }
         Document::from_store([line.as_bytes(), payload.as_bytes()].concat())

@@ -6,29 +6,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::Ended;
+use tenure_core::engine::WorkOutcome;
 use tenure_core::{
     Change, Clock, Code, DutyId, DutyKey, Epoch, GroupName, Hold, LocalInstant, Mark, Record,
     StoreError, Ttl,
 };
 use tokio::sync::mpsc;
 
-use crate::driver::holds::{Holds, Key};
+use crate::driver::holds::{HoldKey, Holds};
 use crate::driver::{nap, on_a_thread};
-use crate::membership::{Event, Inbox, Membership};
+use crate::hold_state::{DriverCommand, DriverHandle};
+use crate::membership::{EventQueue, Membership, MembershipEvent};
 use crate::observe::Observer;
 use crate::process;
-use crate::standing::{Command, Desk};
 
-const LIST: &str = "CONNECTOR_PARTITIONS";
-const ID: &str = "CONNECTOR_PARTITION_ID";
-const TOTAL: &str = "CONNECTOR_TOTAL_PARTITIONS";
+const LIST_VARIABLE: &str = "CONNECTOR_PARTITIONS";
+const ID_VARIABLE: &str = "CONNECTOR_PARTITION_ID";
+const TOTAL_VARIABLE: &str = "CONNECTOR_TOTAL_PARTITIONS";
 
 /// More numbers than this in one process are a mistake.
-const MOST: usize = 10_000;
+const MAX_PARTITIONS: usize = 10_000;
 
 /// How long work that failed rests: at first, and at most; as in a group.
-const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const REST_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The partitions of this process, as its deployment says.
 ///
@@ -49,7 +49,7 @@ impl Partitions {
             Err(std::env::VarError::NotPresent) => Ok(None),
             Err(std::env::VarError::NotUnicode(_)) => Err(bad(format!("{name} is not UTF-8"))),
         };
-        let (list, id, total) = (read(LIST)?, read(ID)?, read(TOTAL)?);
+        let (list, id, total) = (read(LIST_VARIABLE)?, read(ID_VARIABLE)?, read(TOTAL_VARIABLE)?);
         Self::parse(list.as_deref(), id.as_deref(), total.as_deref())
     }
 
@@ -60,19 +60,23 @@ impl Partitions {
         id: Option<&str>,
         total: Option<&str>,
     ) -> Result<Self, StoreError> {
-        let total = total.map(|text| number(TOTAL, text)).transpose()?;
+        let total = total.map(|text| number(TOTAL_VARIABLE, text)).transpose()?;
         let listed = list.map(parse_list).transpose()?;
-        let single = id.map(|text| number(ID, text)).transpose()?;
+        let single = id.map(|text| number(ID_VARIABLE, text)).transpose()?;
         if single.is_some() && total.is_none() {
-            return Err(bad(format!("{ID} is set and {TOTAL} is not")));
+            return Err(bad(format!("{ID_VARIABLE} is set and {TOTAL_VARIABLE} is not")));
         }
         let ids = match (listed, single) {
             (None, None) if total.is_some() => {
-                return Err(bad(format!("{TOTAL} is set, and neither {ID} nor {LIST} is")));
+                return Err(bad(format!(
+                    "{TOTAL_VARIABLE} is set, and neither {ID_VARIABLE} nor {LIST_VARIABLE} is"
+                )));
             }
-            (None, None) => return Err(bad(format!("neither {LIST} nor {ID} is set"))),
+            (None, None) => {
+                return Err(bad(format!("neither {LIST_VARIABLE} nor {ID_VARIABLE} is set")));
+            }
             (Some(ids), Some(id)) if ids != [id] => {
-                return Err(bad(format!("{LIST} is {ids:?} and {ID} is {id}")));
+                return Err(bad(format!("{LIST_VARIABLE} is {ids:?} and {ID_VARIABLE} is {id}")));
             }
             (Some(ids), _) => ids,
             (None, Some(id)) => vec![id],
@@ -80,7 +84,9 @@ impl Partitions {
         if let Some(total) = total
             && let Some(id) = ids.iter().find(|id| **id >= total)
         {
-            return Err(bad(format!("partition {id}, but {TOTAL} is {total}: they count from 0")));
+            return Err(bad(format!(
+                "partition {id}, but {TOTAL_VARIABLE} is {total}: they count from 0"
+            )));
         }
         Ok(Self { ids })
     }
@@ -112,8 +118,8 @@ impl Partitions {
         observer: Arc<dyn Observer>,
     ) -> Result<Membership, StoreError> {
         let (commands, orders) = mpsc::unbounded_channel();
-        let desk = Desk { commands, observer, store: Arc::default() };
-        let inbox = Arc::new(Inbox::default());
+        let desk = DriverHandle { commands, observer, store: Arc::default() };
+        let inbox = Arc::new(EventQueue::default());
         let instance = process::instance().id().clone();
         let membership =
             Membership::new(Arc::clone(&inbox), desk.clone(), group.clone(), instance.clone());
@@ -124,12 +130,12 @@ impl Partitions {
             let duty = DutyKey { group: group.clone(), id: id.clone() };
             let instance = instance.clone();
             let hold = Hold { duty, epoch: Epoch::ZERO, instance, nonce, mark: Mark::default() };
-            parts.insert(id, Part::new(hold, clock.now()));
+            parts.insert(id, FixedPartition::new(hold, clock.now()));
         }
         let holds = Holds {
             group: group.clone(),
             // Nothing expires. The longest there is, so that no margin is asked for in vain.
-            ttl: Ttl::new(Ttl::MAX)?,
+            ttl: Ttl::new(Ttl::MAX_TTL)?,
             progress: None,
             clock,
             desk,
@@ -137,14 +143,14 @@ impl Partitions {
             tenancies: BTreeMap::new(),
             changed: false,
         };
-        let keeper = Keeper { holds, parts, drain, leaving: None };
+        let keeper = FixedDriver { holds, parts, drain, leaving: None };
         on_a_thread("tenure-fixed", move || keeper.run(orders))?;
         Ok(membership)
     }
 }
 
 /// A partition whose work has not come to its end.
-struct Part {
+struct FixedPartition {
     hold: Hold,
     /// When its work began, or is to begin.
     began: LocalInstant,
@@ -154,14 +160,14 @@ struct Part {
     begins: Option<LocalInstant>,
 }
 
-impl Part {
+impl FixedPartition {
     fn new(hold: Hold, now: LocalInstant) -> Self {
         Self { hold, began: now, rest: Duration::ZERO, begins: Some(now) }
     }
 
     /// Its work failed: it rests, longer each time, unless it had worked for a good while.
     fn failed(&mut self, now: LocalInstant) {
-        let (least, most) = REST;
+        let (least, most) = REST_RANGE;
         let again = !self.rest.is_zero() && now.since(self.began) < most;
         self.rest = if again { (self.rest * 2).min(most) } else { least };
         self.begins = Some(now.plus(self.rest));
@@ -170,16 +176,16 @@ impl Part {
 
 /// Begins the work, begins it again when it fails, and waits for the end: of all work, or of the
 /// time that it had to come to its end.
-struct Keeper {
+struct FixedDriver {
     holds: Holds,
-    parts: BTreeMap<DutyId, Part>,
+    parts: BTreeMap<DutyId, FixedPartition>,
     drain: Duration,
     /// It was asked to end, and does so then at the latest.
     leaving: Option<LocalInstant>,
 }
 
-impl Keeper {
-    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
+impl FixedDriver {
+    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<DriverCommand>) {
         let clock = Arc::clone(&self.holds.clock);
         while !self.parts.is_empty() {
             let next = self.parts.values().filter_map(|part| part.begins).min();
@@ -203,7 +209,7 @@ impl Keeper {
         for part in self.parts.values() {
             self.record(Change::Revoked, &part.hold, "drain time is over");
         }
-        self.holds.inbox.push(Event::Ended(Ok(())));
+        self.holds.inbox.push(MembershipEvent::Ended(Ok(())));
         self.holds.end();
     }
 
@@ -221,10 +227,10 @@ impl Keeper {
         }
     }
 
-    fn ordered(&mut self, order: Command) {
+    fn ordered(&mut self, order: DriverCommand) {
         match order {
-            Command::Stopped { duty, epoch, how } => self.stopped(&(duty, epoch), how),
-            Command::Leave | Command::Drain if self.leaving.is_none() => {
+            DriverCommand::Stopped { duty, epoch, how } => self.stopped(&(duty, epoch), how),
+            DriverCommand::Leave | DriverCommand::Drain if self.leaving.is_none() => {
                 self.leaving = Some(self.holds.clock.now().plus(self.drain));
                 self.parts.retain(|_, part| part.begins.is_none());
                 let keys: Vec<_> = self.holds.tenancies.keys().cloned().collect();
@@ -236,14 +242,14 @@ impl Keeper {
         }
     }
 
-    fn stopped(&mut self, key: &Key, how: Ended) {
+    fn stopped(&mut self, key: &HoldKey, how: WorkOutcome) {
         if !self.holds.stopped(key) {
             return;
         }
         let Some(mut part) = self.parts.remove(&key.0) else { return };
-        let why = if how == Ended::Failed { "failed" } else { "done" };
+        let why = if how == WorkOutcome::Failed { "failed" } else { "done" };
         self.record(Change::Released, &part.hold, why);
-        if how == Ended::Failed && self.leaving.is_none() {
+        if how == WorkOutcome::Failed && self.leaving.is_none() {
             part.failed(self.holds.clock.now());
             self.parts.insert(key.0.clone(), part);
         }
@@ -282,14 +288,15 @@ fn shortened(text: &str) -> String {
 }
 
 fn parse_list(text: &str) -> Result<Vec<u32>, StoreError> {
-    let parts = text.split(',').take(MOST + 1);
-    let mut ids: Vec<_> = parts.map(|part| number(LIST, part.trim())).collect::<Result<_, _>>()?;
-    if ids.len() > MOST {
-        return Err(bad(format!("{LIST} has more than {MOST} partitions")));
+    let parts = text.split(',').take(MAX_PARTITIONS + 1);
+    let mut ids: Vec<_> =
+        parts.map(|part| number(LIST_VARIABLE, part.trim())).collect::<Result<_, _>>()?;
+    if ids.len() > MAX_PARTITIONS {
+        return Err(bad(format!("{LIST_VARIABLE} has more than {MAX_PARTITIONS} partitions")));
     }
     ids.sort_unstable();
     if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(bad(format!("{LIST} has {} twice", pair[0])));
+        return Err(bad(format!("{LIST_VARIABLE} has {} twice", pair[0])));
     }
     Ok(ids)
 }
@@ -346,7 +353,7 @@ mod tests {
             nonce: process::fresh_nonce(),
             mark: Mark::default(),
         };
-        let mut part = Part::new(hold, at(0));
+        let mut part = FixedPartition::new(hold, at(0));
         for rest in [1, 2, 4, 8, 16, 32, 60, 60] {
             part.began = at(1_000);
             part.failed(at(1_059));

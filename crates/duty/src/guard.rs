@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure_core::engine::Ended;
+use tenure_core::engine::WorkOutcome;
 use tenure_core::store::{Checkpoint, Commit, Committed, HoldFate, KeptAlive};
 use tenure_core::{
     Code, Document, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Problem, StoreError,
@@ -14,7 +14,7 @@ use tenure_core::{
 };
 use tokio::sync::{Mutex, watch};
 
-use crate::standing::{Command, Desk, Standing, Tenancy};
+use crate::hold_state::{DriverCommand, DriverHandle, HoldState, HoldStatus};
 
 /// The right to one duty, from its assignment until the work on it has ended.
 ///
@@ -22,13 +22,13 @@ use crate::standing::{Command, Desk, Standing, Tenancy};
 /// [`Guard::finished`] is called, the duty is given back.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    inner: Arc<Inner>,
+    inner: Arc<GuardInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    tenancy: Arc<Tenancy>,
-    desk: Desk,
+struct GuardInner {
+    tenancy: Arc<HoldState>,
+    desk: DriverHandle,
     /// The version that a commit replaces; `None` before anything was read.
     version: Mutex<Option<Version>>,
     told: AtomicBool,
@@ -36,7 +36,7 @@ struct Inner {
 
 /// Why no effect is allowed under a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum HoldLost {
     /// The hold has ended: stop.
     Revoked,
     /// The deadline has passed, or comes before the effect would be done: stop.
@@ -46,7 +46,7 @@ pub enum Lost {
     Unconfirmed,
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for HoldLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Revoked => "the hold has ended",
@@ -56,22 +56,22 @@ impl fmt::Display for Lost {
     }
 }
 
-impl std::error::Error for Lost {}
+impl std::error::Error for HoldLost {}
 
-impl From<Lost> for StoreError {
-    fn from(lost: Lost) -> Self {
+impl From<HoldLost> for StoreError {
+    fn from(lost: HoldLost) -> Self {
         Self::refused(Code::Fenced, lost.to_string())
     }
 }
 
 impl Guard {
-    pub(crate) fn new(tenancy: Arc<Tenancy>, desk: Desk) -> Self {
+    pub(crate) fn new(tenancy: Arc<HoldState>, desk: DriverHandle) -> Self {
         let inner =
-            Inner { tenancy, desk, version: Mutex::new(None), told: AtomicBool::new(false) };
+            GuardInner { tenancy, desk, version: Mutex::new(None), told: AtomicBool::new(false) };
         Self { inner: Arc::new(inner) }
     }
 
-    pub(crate) fn tenancy(&self) -> &Arc<Tenancy> {
+    pub(crate) fn tenancy(&self) -> &Arc<HoldState> {
         &self.inner.tenancy
     }
 
@@ -99,21 +99,21 @@ impl Guard {
     /// Whether an effect may begin now, and how much time is left for it. Ask before **each**
     /// effect: it costs a look at a clock, and is right also when this thread was stopped and
     /// nobody could tell it anything.
-    pub fn check(&self) -> Result<Duration, Lost> {
+    pub fn check(&self) -> Result<Duration, HoldLost> {
         self.inner.tenancy.left()
     }
 
     /// Whether a call that may take up to `needed` can begin now and end in time, with the margin
     /// of the TTL to spare.
-    pub fn check_for(&self, needed: Duration) -> Result<(), Lost> {
+    pub fn check_for(&self, needed: Duration) -> Result<(), HoldLost> {
         let needed = needed.saturating_add(self.inner.tenancy.margin);
-        if self.check()? > needed { Ok(()) } else { Err(Lost::Deadline) }
+        if self.check()? > needed { Ok(()) } else { Err(HoldLost::Deadline) }
     }
 
     /// Asks the store whether the hold stands, and extends it there: for groups whose keys others
     /// may change by themselves. What does not stand is lost at once. An answer that does not come
     /// within a tenth of the TTL tells nothing: until the deadline nobody else can have the duty.
-    pub async fn verify(&self) -> Result<(), Lost> {
+    pub async fn verify(&self) -> Result<(), HoldLost> {
         let (session, hold) = (self.inner.tenancy.session.clone(), self.hold().clone());
         let asked = self.inner.desk.store.ask(move |store| async move {
             let within = session.ttl.attempt_timeout();
@@ -126,7 +126,7 @@ impl Guard {
             Ok(None) | Err(_) => false,
         };
         if gone && self.inner.tenancy.lose() {
-            self.send(|_, _| Command::Doubted);
+            self.send(|_, _| DriverCommand::Doubted);
         }
         self.check().map(|_| ())
     }
@@ -154,15 +154,15 @@ impl Guard {
     }
 
     /// Waits until the store has confirmed the hold after a pause; an error when it is lost.
-    pub async fn confirmed(&self) -> Result<(), Lost> {
+    pub async fn confirmed(&self) -> Result<(), HoldLost> {
         self.until(|standing| standing.lost || !standing.suspended).await;
         self.check().map(|_| ())
     }
 
     /// Waits until it stands so, or until the deadline has passed.
-    async fn until(&self, so: impl Fn(&Standing) -> bool) {
+    async fn until(&self, so: impl Fn(&HoldStatus) -> bool) {
         let mut changes = self.changes();
-        while !so(&changes.borrow_and_update()) && self.check() != Err(Lost::Deadline) {
+        while !so(&changes.borrow_and_update()) && self.check() != Err(HoldLost::Deadline) {
             tokio::select! {
                 // The tenancy has the sender, and this guard has the tenancy: it cannot close.
                 _ = changes.changed() => {}
@@ -172,14 +172,14 @@ impl Guard {
     }
 
     /// Deadline and state as they change, for those who show them to others.
-    pub fn changes(&self) -> watch::Receiver<Standing> {
+    pub fn changes(&self) -> watch::Receiver<HoldStatus> {
         self.inner.tenancy.changes()
     }
 
     /// Says that the work came a step further; see [`crate::Join::progress`]. As often as you like.
     pub fn progress(&self) {
         if self.inner.tenancy.note_progress() {
-            self.send(|duty, epoch| Command::Progress { duty, epoch });
+            self.send(|duty, epoch| DriverCommand::Progress { duty, epoch });
         }
     }
 
@@ -188,17 +188,17 @@ impl Guard {
     pub fn fenced(&self, newest: Epoch) {
         self.inner.desk.observer.fenced(&self.duty().group, &self.duty().id);
         if self.inner.tenancy.lose() {
-            self.send(|duty, epoch| Command::Fenced { duty, epoch, newest });
+            self.send(|duty, epoch| DriverCommand::Fenced { duty, epoch, newest });
         }
     }
 
     /// Says that the work has ended, and that nothing of it runs any more, also if other handles
     /// still exist. Only the first call counts.
-    pub fn finished(&self, how: Ended) {
+    pub fn finished(&self, how: WorkOutcome) {
         self.inner.finished(how);
     }
 
-    fn send(&self, command: impl FnOnce(DutyId, Epoch) -> Command) {
+    fn send(&self, command: impl FnOnce(DutyId, Epoch) -> DriverCommand) {
         self.inner.send(command);
     }
 
@@ -274,28 +274,28 @@ impl Guard {
     }
 }
 
-impl Inner {
-    fn finished(&self, how: Ended) {
+impl GuardInner {
+    fn finished(&self, how: WorkOutcome) {
         if !self.told.swap(true, Ordering::AcqRel) {
             self.tenancy.lose();
-            self.send(|duty, epoch| Command::Stopped { duty, epoch, how });
+            self.send(|duty, epoch| DriverCommand::Stopped { duty, epoch, how });
         }
     }
 
-    fn send(&self, command: impl FnOnce(DutyId, Epoch) -> Command) {
+    fn send(&self, command: impl FnOnce(DutyId, Epoch) -> DriverCommand) {
         let hold = &self.tenancy.hold;
         // A driver that is gone has nothing more to learn.
         let _ = self.desk.commands.send(command(hold.duty.id.clone(), hold.epoch));
     }
 }
 
-impl Drop for Inner {
+impl Drop for GuardInner {
     fn drop(&mut self) {
         let asked = self.tenancy.is_draining() || self.tenancy.is_lost();
         self.finished(match asked {
-            _ if std::thread::panicking() => Ended::Failed,
-            true => Ended::Asked,
-            false => Ended::Done,
+            _ if std::thread::panicking() => WorkOutcome::Failed,
+            true => WorkOutcome::Asked,
+            false => WorkOutcome::Done,
         });
     }
 }

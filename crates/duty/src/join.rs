@@ -1,26 +1,23 @@
 //! How a process becomes a member of a group.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::{Layout, Settings};
+use tenure_core::engine::{Layout, MemberSettings};
 use tenure_core::store::MAX_BATCH;
 use tenure_core::{
-    Boxed, Clock, Code, DutyId, GroupName, Instance, Label, Store, StoreError, Targets, Ttl,
+    BoxFuture, Clock, Code, DutyId, GroupName, Instance, Label, Store, StoreError, Targets, Ttl,
 };
 
 use crate::membership::Membership;
-use crate::observe::{Observer, Unobserved};
+use crate::observe::{Observer, TracingObserver};
 use crate::{driver, process};
-
-/// A future in a box.
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Opens the store. It is called on the thread that renews, so that the connections belong to it,
 /// and again while the store cannot be reached.
-pub type Opener = Arc<dyn Fn() -> BoxFuture<Result<Arc<dyn Store>, StoreError>> + Send + Sync>;
+pub type Opener =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> + Send + Sync>;
 
 /// Makes an [`Opener`] of an async function.
 pub fn opener<F, Fut>(open: F) -> Opener
@@ -53,7 +50,7 @@ pub struct Join {
     pub(crate) opener: Opener,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) duties: Duties,
-    pub(crate) settings: Settings,
+    pub(crate) settings: MemberSettings,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) waits: bool,
 }
@@ -78,8 +75,8 @@ impl Join {
             Duties::Shards(count) => Layout::Shards(*count),
             Duties::Targets { .. } => Layout::Targets,
         };
-        let settings = Settings::new(group, process::instance().id().clone(), ttl, layout);
-        let observer = Arc::new(Unobserved);
+        let settings = MemberSettings::new(group, process::instance().id().clone(), ttl, layout);
+        let observer = Arc::new(TracingObserver);
         Self { opener, clock, duties, settings, observer, waits: true }
     }
 
@@ -162,7 +159,7 @@ impl Join {
     /// group's, a duplicate instance id) is an error. A store that cannot be reached is tried again
     /// in the background, and the membership that is returned begins when it answers; see
     /// [`Join::no_wait`].
-    pub fn start(self) -> Boxed<'static, Result<Membership, StoreError>> {
+    pub fn start(self) -> BoxFuture<'static, Result<Membership, StoreError>> {
         Box::pin(async move {
             self.check()?;
             driver::start(self).await
@@ -170,7 +167,7 @@ impl Join {
     }
 
     fn check(&self) -> Result<(), StoreError> {
-        let Settings { most_duties: most, room, .. } = self.settings;
+        let MemberSettings { most_duties: most, room, .. } = self.settings;
         let bad = match &self.duties {
             _ if room > MAX_BATCH => format!("room for {room} duties, the limit is {MAX_BATCH}"),
             Duties::Shards(0) => "a group of no shards".to_owned(),

@@ -7,14 +7,14 @@
 mod driver;
 pub mod fixed;
 mod guard;
+mod hold_state;
 mod join;
 mod membership;
 pub mod observe;
 pub mod process;
-mod standing;
 
-pub use guard::{Guard, Lost};
-pub use join::{BoxFuture, Duties, Join, Opener, opener};
-pub use membership::{Event, Leaver, Membership};
-pub use standing::Standing;
-pub use tenure_core::engine::Ended;
+pub use guard::{Guard, HoldLost};
+pub use hold_state::HoldStatus;
+pub use join::{Duties, Join, Opener, opener};
+pub use membership::{LeaveHandle, Membership, MembershipEvent};
+pub use tenure_core::engine::WorkOutcome;

@@ -6,18 +6,18 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::engine::Ended;
+use tenure_core::engine::WorkOutcome;
 use tenure_core::{GroupName, Hold, InstanceId, Problem, StoreError};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::guard::Guard;
-use crate::standing::{Command, Desk};
+use crate::hold_state::{DriverCommand, DriverHandle};
 
 /// Something that user code is to know.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum MembershipEvent {
     /// A duty was granted to this process: begin to work on it, and keep the guard meanwhile.
     Assigned(Guard),
     /// The work on a duty is to come to its end: stop intake, commit, drop the guard. Its guard
@@ -56,35 +56,35 @@ pub enum Event {
 /// others wait for the TTL.
 #[derive(Debug)]
 pub struct Membership {
-    inbox: Arc<Inbox>,
-    leaver: Leaver,
+    inbox: Arc<EventQueue>,
+    leaver: LeaveHandle,
     group: GroupName,
     instance: InstanceId,
 }
 
 /// Ends a membership from elsewhere, for instance when a signal comes, or has it give way.
 #[derive(Clone, Debug)]
-pub struct Leaver(Desk);
+pub struct LeaveHandle(DriverHandle);
 
-impl Leaver {
+impl LeaveHandle {
     /// Stop, give everything back and go.
     pub fn leave(&self) {
-        self.send(Command::Leave);
+        self.send(DriverCommand::Leave);
     }
 
     /// Hand everything over and go; refused ([`tenure_core::Code::LastMember`]) while nobody else
     /// is there to take it.
     pub fn drain(&self) {
-        self.send(Command::Drain);
+        self.send(DriverCommand::Drain);
     }
 
     /// The work on every duty fails here: for so long, hand over to members whose work does not.
     /// Where there are none, nothing is handed over. Zero takes it back.
     pub fn failing(&self, rest: Duration) {
-        self.send(Command::Failing { rest });
+        self.send(DriverCommand::Failing { rest });
     }
 
-    fn send(&self, command: Command) {
+    fn send(&self, command: DriverCommand) {
         // A driver that is gone has left already.
         let _ = self.0.commands.send(command);
     }
@@ -92,12 +92,12 @@ impl Leaver {
 
 impl Membership {
     pub(crate) fn new(
-        inbox: Arc<Inbox>,
-        desk: Desk,
+        inbox: Arc<EventQueue>,
+        desk: DriverHandle,
         group: GroupName,
         instance: InstanceId,
     ) -> Self {
-        Self { inbox, leaver: Leaver(desk), group, instance }
+        Self { inbox, leaver: LeaveHandle(desk), group, instance }
     }
 
     /// The group.
@@ -110,13 +110,14 @@ impl Membership {
         &self.instance
     }
 
-    /// What happens next; `None` after [`Event::Ended`]. Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Option<Event> {
+    /// Returns the next event, or `None` after [`MembershipEvent::Ended`]. Cancel safe: dropping
+    /// the future loses nothing.
+    pub async fn next(&mut self) -> Option<MembershipEvent> {
         self.inbox.next().await
     }
 
     /// A handle that ends this membership from elsewhere.
-    pub fn leaver(&self) -> Leaver {
+    pub fn leaver(&self) -> LeaveHandle {
         self.leaver.clone()
     }
 
@@ -126,7 +127,7 @@ impl Membership {
         self.leaver.leave();
         loop {
             match self.next().await {
-                Some(Event::Ended(end)) => return end.map_err(StoreError::Refused),
+                Some(MembershipEvent::Ended(end)) => return end.map_err(StoreError::Refused),
                 None => return Ok(()),
                 // A guard that comes now is dropped, which gives its duty back.
                 Some(_) => {}
@@ -150,10 +151,10 @@ impl Membership {
             tokio::select! {
                 biased;
                 event = self.inbox.next() => match event {
-                    Some(Event::Assigned(guard)) => {
+                    Some(MembershipEvent::Assigned(guard)) => {
                         tasks.spawn(attend(guard, Arc::clone(&work), self.leaver.0.clone()));
                     }
-                    Some(Event::Ended(end)) => break end,
+                    Some(MembershipEvent::Ended(end)) => break end,
                     None => break Ok(()),
                     Some(_) => {}
                 },
@@ -174,36 +175,36 @@ impl Drop for Membership {
 }
 
 /// Says how the work ended when it is dropped: also when it panics, or its runtime ends.
-struct Finish {
+struct FinishOnDrop {
     guard: Guard,
-    how: Ended,
+    how: WorkOutcome,
 }
 
-impl Drop for Finish {
+impl Drop for FinishOnDrop {
     fn drop(&mut self) {
-        self.guard.finished(if std::thread::panicking() { Ended::Failed } else { self.how });
+        self.guard.finished(if std::thread::panicking() { WorkOutcome::Failed } else { self.how });
     }
 }
 
-async fn attend<F, Fut, E>(guard: Guard, work: Arc<F>, desk: Desk)
+async fn attend<F, Fut, E>(guard: Guard, work: Arc<F>, desk: DriverHandle)
 where
     F: Fn(Guard) -> Fut,
     Fut: Future<Output = Result<(), E>>,
     E: Display,
 {
-    let mut finish = Finish { guard: guard.clone(), how: Ended::Asked };
+    let mut finish = FinishOnDrop { guard: guard.clone(), how: WorkOutcome::Asked };
     let result = tokio::select! {
         biased;
         () = guard.lost() => return,
         result = work(guard.clone()) => result,
     };
     finish.how = match result {
-        Ok(()) if guard.draining() => Ended::Asked,
-        Ok(()) => Ended::Done,
+        Ok(()) if guard.draining() => WorkOutcome::Asked,
+        Ok(()) => WorkOutcome::Done,
         Err(error) => {
             let (duty, epoch) = (guard.duty(), guard.epoch());
             desk.observer.work_failed(&duty.group, &duty.id, epoch, &error.to_string());
-            Ended::Failed
+            WorkOutcome::Failed
         }
     };
 }
@@ -214,34 +215,34 @@ where
 /// `Revoked` in it, because a duty is not granted again before its guard was dropped; of the other
 /// kinds only the newest is kept.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox {
-    queue: Mutex<Queue>,
+pub(crate) struct EventQueue {
+    queue: Mutex<QueueState>,
     filled: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    events: VecDeque<Event>,
+struct QueueState {
+    events: VecDeque<MembershipEvent>,
     /// Nobody reads any more.
     closed: bool,
     /// Nothing comes any more.
     ended: bool,
 }
 
-impl Inbox {
-    pub(crate) fn push(&self, event: Event) {
+impl EventQueue {
+    pub(crate) fn push(&self, event: MembershipEvent) {
         let mut queue = self.lock();
         if queue.ended {
             return;
         }
-        queue.ended = matches!(event, Event::Ended(_));
+        queue.ended = matches!(event, MembershipEvent::Ended(_));
         if queue.closed {
             drop(queue);
             // The guard of an assignment gives it back when it is dropped, outside of the lock.
             drop(event);
             return;
         }
-        let single = matches!(event, Event::Standby { .. } | Event::Refused(_));
+        let single = matches!(event, MembershipEvent::Standby { .. } | MembershipEvent::Refused(_));
         if single {
             let kind = std::mem::discriminant(&event);
             queue.events.retain(|waiting| std::mem::discriminant(waiting) != kind);
@@ -251,7 +252,7 @@ impl Inbox {
         self.filled.notify_one();
     }
 
-    async fn next(&self) -> Option<Event> {
+    async fn next(&self) -> Option<MembershipEvent> {
         loop {
             let filled = self.filled.notified();
             match self.pop() {
@@ -263,11 +264,11 @@ impl Inbox {
     }
 
     /// The next event that still matters: what was lost before anybody saw it never happened.
-    fn pop(&self) -> Option<Event> {
+    fn pop(&self) -> Option<MembershipEvent> {
         loop {
             let event = self.lock().events.pop_front()?;
             match &event {
-                Event::Assigned(guard) if !guard.tenancy().take() => {}
+                MembershipEvent::Assigned(guard) if !guard.tenancy().take() => {}
                 _ => return Some(event),
             }
         }
@@ -282,7 +283,7 @@ impl Inbox {
         drop(waiting);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

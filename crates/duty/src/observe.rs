@@ -22,7 +22,7 @@ pub enum Operation {
 
 /// A hold as it stands now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HoldNow {
+pub struct HeldDuty {
     /// The duty.
     pub duty: DutyId,
     /// Its epoch.
@@ -42,7 +42,7 @@ pub trait Observer: Debug + Send + Sync + 'static {
     fn renewed(&self, _group: &GroupName, _margin_left: Duration) {}
 
     /// What is held now, after it changed.
-    fn holding(&self, _group: &GroupName, _holds: &[HoldNow]) {}
+    fn holding(&self, _group: &GroupName, _holds: &[HeldDuty]) {}
 
     /// A resource or the store refused a write under an older epoch.
     fn fenced(&self, _group: &GroupName, _duty: &DutyId) {}
@@ -53,6 +53,6 @@ pub trait Observer: Debug + Send + Sync + 'static {
 
 /// Nobody watches.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unobserved;
+pub struct TracingObserver;
 
-impl Observer for Unobserved {}
+impl Observer for TracingObserver {}

@@ -1,7 +1,7 @@
 //! Connections to servers of the kinds that stores live on, for others who read there: the same
 //! URLs, the same parameters for encryption, the same words for what goes wrong.
 
-use tenure_core::{Boxed, StoreError};
+use tenure_core::{BoxFuture, StoreError};
 
 /// Takes the parameters of these names out of a URL, unescaped, and gives the URL without them. A
 /// URL that could be read in two ways is refused, because one of them would print a password.
@@ -27,13 +27,13 @@ impl RedisConnection {
 
 /// Connects by a `redis://` or `rediss://` URL.
 #[cfg(feature = "redis")]
-pub fn redis(url: &str) -> Boxed<'_, Result<RedisConnection, StoreError>> {
+pub fn redis(url: &str) -> BoxFuture<'_, Result<RedisConnection, StoreError>> {
     Box::pin(async { Ok(RedisConnection(crate::redis::Dial::new(url).await?.wire().await?)) })
 }
 
 /// Connects by a `postgres://` URL. The connection ends when the client is dropped.
 #[cfg(feature = "postgres")]
-pub fn postgres(url: &str) -> Boxed<'_, Result<tokio_postgres::Client, StoreError>> {
+pub fn postgres(url: &str) -> BoxFuture<'_, Result<tokio_postgres::Client, StoreError>> {
     Box::pin(crate::postgres::connect_once(url))
 }
 
@@ -44,7 +44,7 @@ pub fn postgres(url: &str) -> Boxed<'_, Result<tokio_postgres::Client, StoreErro
 pub fn tls(
     authority: Option<String>,
     identity: Option<(String, String)>,
-) -> Boxed<'static, Result<rustls::ClientConfig, StoreError>> {
+) -> BoxFuture<'static, Result<rustls::ClientConfig, StoreError>> {
     use crate::tls::{Files, Trust, client};
     Box::pin(client(Trust::Name, Files { authority, identity }))
 }

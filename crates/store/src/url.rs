@@ -5,7 +5,7 @@ mod place;
 use std::fmt;
 use std::sync::Arc;
 
-use tenure_core::{Boxed, Code, DutyKey, GroupName, Store, StoreError};
+use tenure_core::{BoxFuture, Code, DutyKey, GroupName, Store, StoreError};
 
 use crate::SHARED_GROUP;
 use crate::signing::{Sealed, Signing};
@@ -164,7 +164,7 @@ impl StoreUrl {
         &self,
         if_absent: IfAbsent,
         entropy: u128,
-    ) -> Boxed<'_, Result<Arc<dyn Store>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>> {
         Box::pin(self.backend(if_absent, entropy))
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Boxed, Clock, Code};
+use tenure_core::{BoxFuture, Clock, Code};
 use tenure_store::{BootClock, StoreUrl};
 use tenure_wire::ingest::Fields;
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -184,15 +184,15 @@ impl Handle {
 pub fn serve(
     settings: Settings,
     storage: Arc<dyn Storage>,
-    shutdown: Boxed<'static, ()>,
-) -> Boxed<'static, Result<Handle, SwitchboardError>> {
+    shutdown: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, Result<Handle, SwitchboardError>> {
     Box::pin(start(settings, storage, shutdown))
 }
 
 async fn start(
     settings: Settings,
     storage: Arc<dyn Storage>,
-    shutdown: Boxed<'static, ()>,
+    shutdown: BoxFuture<'static, ()>,
 ) -> Result<Handle, SwitchboardError> {
     let log = Arc::clone(&settings.log);
     let required = storage.has_tokens().await?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tenure_core::{Clock, Code, DutyId, GroupName, LocalInstant, Ttl};
-use tenure_duty::{Duties, Guard, Join, Lost, Membership, opener, process};
+use tenure_duty::{Duties, Guard, HoldLost, Join, Membership, opener, process};
 use tenure_store::{BootClock, IfAbsent, StoreUrl};
 use tokio::time::{sleep, timeout};
 
@@ -120,7 +120,7 @@ fn complain(state: &State, failed: &mut Option<Code>, error: SwitchboardError) {
 }
 
 /// Counts for as long as the hold stands and nobody asks to stop.
-async fn count(state: &State, counting: &Counting, guard: &Guard) -> Result<(), Lost> {
+async fn count(state: &State, counting: &Counting, guard: &Guard) -> Result<(), HoldLost> {
     (state.log)(Notice::Counting { epoch: guard.epoch().get() });
     // Also when this is dropped, because the hold was lost.
     let _here = Here(state);
@@ -138,7 +138,7 @@ async fn count(state: &State, counting: &Counting, guard: &Guard) -> Result<(), 
             Ok(false) => {
                 let newer = SwitchboardError::refused(Code::Fenced, "a newer hold has counted");
                 complain(state, &mut failed, newer);
-                return Err(Lost::Revoked);
+                return Err(HoldLost::Revoked);
             }
             Err(error) => complain(state, &mut failed, error),
         }
@@ -173,9 +173,9 @@ async fn may_go_on(guard: &Guard) -> bool {
     while !guard.draining() {
         match guard.check_for(LEFT) {
             Ok(()) => return true,
-            Err(Lost::Revoked) => return false,
+            Err(HoldLost::Revoked) => return false,
             // It may stand, and be renewed in a moment.
-            Err(Lost::Deadline | Lost::Unconfirmed) => tokio::select! {
+            Err(HoldLost::Deadline | HoldLost::Unconfirmed) => tokio::select! {
                 () = sleep(MOMENT) => {}
                 () = guard.stopping() => {}
             },

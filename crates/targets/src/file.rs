@@ -13,7 +13,7 @@ use crate::collect::Collector;
 use crate::{TIMEOUT, bad, json, within};
 
 /// No line is longer: an id with white space around it.
-const LONGEST_LINE: u64 = 2 * DutyId::MAX_BYTES as u64;
+const LONGEST_LINE: u64 = 2 * DutyId::MAX_NAME_BYTES as u64;
 
 /// The targets in a file, read again at each listing: one id per line, or JSON.
 ///

@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tenure::store::{Claimed, IfAbsent, OpenSession, StoreUrl, Want, postgres};
+use tenure::store::{ClaimRequest, Claimed, IfAbsent, OpenSession, StoreUrl, postgres};
 use tenure::{Code, DutyKey, Note, Reason, Ttl, process};
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     store.open_session(&open).await?;
     let session = open.session();
     let why = Reason::new("example")?;
-    let claimed = store.claim(&session, &[Want::new(duty)], &why).await?.remove(0);
+    let claimed = store.claim(&session, &[ClaimRequest::new(duty)], &why).await?.remove(0);
     let Claimed::Granted(hold) = claimed else {
         return Err(format!("not granted: {claimed:?}").into());
     };

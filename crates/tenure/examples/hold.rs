@@ -8,8 +8,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use tenure::store::{
-    Claimed, Closed, Commit, Committed, IfAbsent, KeptAlive, OpenSession, Opened, Released,
-    StoreUrl, Want,
+    ClaimRequest, Claimed, Closed, Commit, Committed, IfAbsent, KeptAlive, OpenSession, Opened,
+    Released, StoreUrl,
 };
 use tenure::{
     Clock, Document, DutyKey, Hold, Note, Reason, Session, Store, Ttl, Version, process, store,
@@ -58,7 +58,7 @@ async fn join(store: &dyn Store, duty: &DutyKey) -> Outcome<Session> {
 }
 
 async fn claim(store: &dyn Store, session: &Session, duty: &DutyKey) -> Outcome<Option<Hold>> {
-    let wants = [Want::new(duty.clone())];
+    let wants = [ClaimRequest::new(duty.clone())];
     match store.claim(session, &wants, &Reason::new("example")?).await?.remove(0) {
         Claimed::Granted(hold) | Claimed::Already(hold) => {
             println!("claimed   {duty} under epoch {}", hold.epoch);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
-use tenure::{Duties, Event};
+use tenure::{Duties, MembershipEvent};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     while let Some(event) = membership.next().await {
         match event {
             // Keep the guard while you work on the shard; dropping it gives the shard back.
-            Event::Assigned(guard) => {
+            MembershipEvent::Assigned(guard) => {
                 println!("assigned  {} under epoch {}", guard.duty(), guard.epoch());
                 guards.insert(guard.duty().clone(), guard);
                 if guards.len() == 8 {
@@ -28,16 +28,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 }
             }
             // Another process came: finish what you are at, then let go.
-            Event::Stopping { hold, why } => {
+            MembershipEvent::Stopping { hold, why } => {
                 println!("given up  {} ({why})", hold.duty);
                 guards.remove(&hold.duty);
             }
             // Too late for manners: whatever is still on its way is refused by its epoch.
-            Event::Revoked { hold, why } => {
+            MembershipEvent::Revoked { hold, why } => {
                 println!("lost      {} ({why})", hold.duty);
                 guards.remove(&hold.duty);
             }
-            Event::Ended(end) => println!("left      {end:?}"),
+            MembershipEvent::Ended(end) => println!("left      {end:?}"),
             other => println!("then      {other:?}"),
         }
     }

@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tenure::{Duties, DutyId, Event, Guard};
+use tenure::{Duties, DutyId, Guard, MembershipEvent};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -17,13 +17,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut membership = join.start().await?;
     while let Some(event) = membership.next().await {
         match event {
-            Event::Assigned(guard) => {
+            MembershipEvent::Assigned(guard) => {
                 lead(&guard).await?;
                 // Done: give it back, and let the next one in.
                 membership.leaver().leave();
             }
-            Event::Standby { holder } => println!("waiting   for {holder:?}"),
-            Event::Ended(end) => println!("left      {end:?}"),
+            MembershipEvent::Standby { holder } => println!("waiting   for {holder:?}"),
+            MembershipEvent::Ended(end) => println!("left      {end:?}"),
             other => println!("then      {other:?}"),
         }
     }

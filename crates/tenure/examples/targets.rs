@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::targets::FileTargets;
-use tenure::{Duties, Event};
+use tenure::{Duties, MembershipEvent};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -22,18 +22,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut guards = Vec::new();
     while let Some(event) = membership.next().await {
         match event {
-            Event::Assigned(guard) => {
+            MembershipEvent::Assigned(guard) => {
                 println!("polling   {}", guard.duty());
                 guards.push(guard);
             }
-            Event::Stopping { hold, why } | Event::Revoked { hold, why } => {
+            MembershipEvent::Stopping { hold, why } | MembershipEvent::Revoked { hold, why } => {
                 println!("stopped   {} ({why})", hold.duty);
                 guards.retain(|guard| guard.hold() != &hold);
                 if guards.is_empty() {
                     membership.leaver().leave();
                 }
             }
-            Event::Ended(end) => println!("left      {end:?}"),
+            MembershipEvent::Ended(end) => println!("left      {end:?}"),
             other => println!("then      {other:?}"),
         }
     }

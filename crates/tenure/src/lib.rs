@@ -45,8 +45,8 @@ pub use tenure_core::{
     Session, Store, StoreError, Target, Targets, Ttl, Version, guarantee, invariant, is_pause,
 };
 pub use tenure_duty::{
-    Duties, Ended, Event, Guard, Join, Leaver, Lost, Membership, Opener, Standing, fixed, observe,
-    opener, process,
+    Duties, Guard, HoldLost, HoldStatus, Join, LeaveHandle, Membership, MembershipEvent, Opener,
+    WorkOutcome, fixed, observe, opener, process,
 };
 
 /// The wish to become a member of `group` in the store at `url`, which is made if it is not there.
@@ -66,7 +66,7 @@ pub fn join(url: &str, group: &str, ttl: Duration, duties: Duties) -> Result<Joi
 /// to its end.
 pub fn join_fixed(group: &str, drain: Duration) -> Result<Membership, StoreError> {
     let group = GroupName::new(group)?;
-    let (clock, observer) = (Arc::new(store::BootClock), Arc::new(observe::Unobserved));
+    let (clock, observer) = (Arc::new(store::BootClock), Arc::new(observe::TracingObserver));
     fixed::Partitions::from_env()?.join(&group, clock, drain, observer)
 }
 

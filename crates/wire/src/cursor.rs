@@ -28,7 +28,8 @@ use crate::object::Members;
 pub const MEMBER: &str = "_tenure";
 
 /// No cursor file is larger: the largest document, its seal, both in base64, and the marks.
-pub const MAX_BYTES: usize = (Document::MAX_BYTES + Seal::MAX_BYTES) * 4 / 3 + 16 * 1024;
+pub const MAX_BYTES: usize =
+    (Document::MAX_DOCUMENT_BYTES + Seal::MAX_SEAL_BYTES) * 4 / 3 + 16 * 1024;
 
 /// What a cursor file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

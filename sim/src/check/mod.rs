@@ -28,9 +28,9 @@ mod spread;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tenure_core::engine::{Group, Status};
+use tenure_core::engine::{GroupConfig, MemberStatus};
 use tenure_core::invariant::{self, Step};
-use tenure_core::roster::{Pin, Seat};
+use tenure_core::roster::{Pin, RosterMember};
 use tenure_core::store::Member;
 use tenure_core::{DutyId, Epoch, InstanceId};
 
@@ -105,7 +105,7 @@ pub struct Final {
     /// Who was asked to go and is still there.
     pub going: Vec<InstanceId>,
     /// Who may hold duties.
-    pub seats: Vec<Seat>,
+    pub seats: Vec<RosterMember>,
 }
 
 /// When a group must have done what, after faults have ended.
@@ -245,9 +245,9 @@ fn gone(last: &Final) -> Result<(), Finding> {
 }
 
 /// The seats of the members that an engine runs: what they say themselves, and what operators want.
-pub fn seats(members: &[Member], group: &Group) -> Vec<Seat> {
+pub fn seats(members: &[Member], group: &GroupConfig) -> Vec<RosterMember> {
     let seat = |member: &Member| {
-        let mut seat = Status::read(&member.note)?.seat(member);
+        let mut seat = MemberStatus::read(&member.note)?.seat(member);
         group.adjust(&mut seat);
         Some(seat)
     };

@@ -1,7 +1,7 @@
 //! Everybody has its share.
 
 use tenure_core::DutyId;
-use tenure_core::roster::{Charge, plan};
+use tenure_core::roster::{RosterDuty, plan};
 
 use super::{Final, Finding};
 
@@ -33,12 +33,12 @@ pub(super) fn is_short(last: &Final) -> bool {
     plan(&charges(last), &last.seats).seats.contains(&None)
 }
 
-fn charges(last: &Final) -> Vec<Charge> {
+fn charges(last: &Final) -> Vec<RosterDuty> {
     let charge = |duty: &DutyId| {
         let held = last.held.iter().find(|(held, _)| held == duty);
         let seat = held.and_then(|(_, who)| last.seats.iter().position(|s| s.instance == *who));
         let (holder, pin) = (seat.map(|seat| seat as u32), last.pins.get(duty).cloned());
-        Charge { duty: duty.clone(), holder, zone: None, pin }
+        RosterDuty { duty: duty.clone(), holder, zone: None, pin }
     };
     last.wanted.iter().map(charge).collect()
 }
@@ -56,7 +56,7 @@ fn even(last: &Final) -> Result<(), Finding> {
     if !last.seats.iter().all(|seat| alike(seat.weight) && seat.takes && seat.room >= duties) {
         return Ok(());
     }
-    let count = |seat: &tenure_core::roster::Seat| {
+    let count = |seat: &tenure_core::roster::RosterMember| {
         last.held.iter().filter(|(_, who)| *who == seat.instance).count()
     };
     let counts: Vec<usize> = last.seats.iter().map(count).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::roster::Seat;
+use tenure_core::roster::RosterMember;
 use tenure_core::{Change, DutyKey, Version};
 
 use super::*;
@@ -60,8 +60,8 @@ fn committed(id: &str, number: u64, version: u64) -> Step {
     Step::Committed { duty: key(id), epoch: epoch(number), version }
 }
 
-fn seat(id: &str) -> Seat {
-    Seat {
+fn seat(id: &str) -> RosterMember {
+    RosterMember {
         instance: name(id),
         weight: 1,
         room: 100,

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use tenure_core::engine::Event;
+use tenure_core::engine::EngineEvent;
 
 use super::member::{Faults, Kind, Loss, Member, Mode, Work};
 use super::shared::Shared;
@@ -271,7 +271,7 @@ impl Setup {
         member: &mut Member,
         store: &mut Store,
         cause: Cause,
-    ) -> Option<Event> {
+    ) -> Option<EngineEvent> {
         Some(match cause {
             Cause::Tick => member.tick(self),
             Cause::Answer(message) => {
@@ -282,7 +282,7 @@ impl Setup {
             Cause::Stopped(work) => member.stop(self, work),
             Cause::Drain => {
                 member.drained = true;
-                Event::Drain
+                EngineEvent::Drain
             }
         })
     }

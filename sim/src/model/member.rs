@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tenure_core::engine::{Answer, Effect, Ended, Engine, Event, Fold, Request, Ticket};
+use tenure_core::engine::{
+    Effect, Engine, EngineEvent, Fold, StoreRequest, StoreResponse, Ticket, WorkOutcome,
+};
 use tenure_core::{Code, Deadline, Epoch, LocalInstant, Nonce, StoreError};
 
 use super::shared::Part;
@@ -28,27 +30,27 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn of(request: &Request) -> Self {
+    fn of(request: &StoreRequest) -> Self {
         match request {
-            Request::Open(_) => Self::Open,
-            Request::KeepAlive { .. } => Self::KeepAlive,
-            Request::Claim { .. } => Self::Claim,
-            Request::Release { .. } => Self::Release,
-            Request::Close { .. } => Self::Close,
-            Request::Look { .. } | Request::Settle { .. } => Self::Look,
+            StoreRequest::Open(_) => Self::Open,
+            StoreRequest::KeepAlive { .. } => Self::KeepAlive,
+            StoreRequest::Claim { .. } => Self::Claim,
+            StoreRequest::Release { .. } => Self::Release,
+            StoreRequest::Close { .. } => Self::Close,
+            StoreRequest::Look { .. } | StoreRequest::Settle { .. } => Self::Look,
         }
     }
 
     /// The answer when none came.
-    fn unknown(self) -> Answer {
+    fn unknown(self) -> StoreResponse {
         let error = StoreError::unknown(Code::Lost, "no answer");
         match self {
-            Self::Open => Answer::Open(Err(error)),
-            Self::KeepAlive => Answer::KeepAlive(Err(error)),
-            Self::Claim => Answer::Claim(Err(error)),
-            Self::Release => Answer::Release(Err(error)),
-            Self::Close => Answer::Close(Err(error)),
-            Self::Look => Answer::Look(Err(error)),
+            Self::Open => StoreResponse::Open(Err(error)),
+            Self::KeepAlive => StoreResponse::KeepAlive(Err(error)),
+            Self::Claim => StoreResponse::Claim(Err(error)),
+            Self::Release => StoreResponse::Release(Err(error)),
+            Self::Close => StoreResponse::Close(Err(error)),
+            Self::Look => StoreResponse::Look(Err(error)),
         }
     }
 }
@@ -112,9 +114,9 @@ impl Work {
 pub(super) struct Late {
     ticket: Ticket,
     pub(super) kind: Kind,
-    request: Request,
+    request: StoreRequest,
     /// It arrived, and this is on its way back.
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<StoreResponse>,
     /// How many steps ago it was sent.
     age: u8,
 }
@@ -122,7 +124,7 @@ pub(super) struct Late {
 /// A request that nobody waits for any more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ghost {
-    request: Request,
+    request: StoreRequest,
     /// How many steps ago it was given up.
     age: u8,
 }
@@ -178,10 +180,10 @@ impl Member {
     }
 
     /// The first tick brings the list of duties.
-    pub(super) fn tick(&mut self, setup: &Setup) -> Event {
+    pub(super) fn tick(&mut self, setup: &Setup) -> EngineEvent {
         match std::mem::replace(&mut self.began, true) {
-            true => Event::Tick,
-            false => Event::Listed(setup.listing.clone()),
+            true => EngineEvent::Tick,
+            false => EngineEvent::Listed(setup.listing.clone()),
         }
     }
 
@@ -218,7 +220,7 @@ impl Member {
         setup: &Setup,
         store: &mut Store,
         at: usize,
-        event: Event,
+        event: EngineEvent,
         faults: &Faults<'_>,
     ) -> Turn {
         let mut turn = Turn::default();
@@ -259,7 +261,7 @@ impl Member {
                         kind.unknown()
                     }
                 };
-                events.push_back(Event::Answered(ticket, answer));
+                events.push_back(EngineEvent::Answered(ticket, answer));
             }
         }
         self.fold(at, Duration::ZERO);
@@ -267,8 +269,8 @@ impl Member {
     }
 
     /// A nonce is drawn for each session; the next one comes from another seed.
-    fn count_session(&mut self, request: &Request) {
-        if let Request::Open(open) = request
+    fn count_session(&mut self, request: &StoreRequest) {
+        if let StoreRequest::Open(open) = request
             && self.nonce != Some(open.nonce)
         {
             self.nonce = Some(open.nonce);
@@ -276,7 +278,7 @@ impl Member {
         }
     }
 
-    fn obey(&mut self, setup: &Setup, effect: Effect, events: &mut VecDeque<Event>) {
+    fn obey(&mut self, setup: &Setup, effect: Effect, events: &mut VecDeque<EngineEvent>) {
         match effect {
             Effect::Assign { hold, deadline } => {
                 let duty = setup.duty(&hold.duty.id);
@@ -296,7 +298,7 @@ impl Member {
             Effect::Revoke { duty, epoch, .. } => {
                 self.tell(setup.duty(&duty), epoch, Mode::Cancelled);
                 if setup.without == Without::Stopping {
-                    events.push_back(Event::Stopped { duty, epoch, how: Ended::Asked });
+                    events.push_back(EngineEvent::Stopped { duty, epoch, how: WorkOutcome::Asked });
                 } else if !setup.bounds.lingers {
                     events.extend(self.stop_cancelled(setup));
                 }
@@ -306,7 +308,7 @@ impl Member {
         }
     }
 
-    fn stop_cancelled(&mut self, setup: &Setup) -> Option<Event> {
+    fn stop_cancelled(&mut self, setup: &Setup) -> Option<EngineEvent> {
         let at = self.works.iter().position(|work| work.mode == Mode::Cancelled)?;
         Some(self.stop(setup, at))
     }
@@ -317,10 +319,10 @@ impl Member {
     }
 
     /// The work at this place has come to its end.
-    pub(super) fn stop(&mut self, setup: &Setup, at: usize) -> Event {
+    pub(super) fn stop(&mut self, setup: &Setup, at: usize) -> EngineEvent {
         let work = self.works.remove(at);
         let duty = setup.key(work.duty).id;
-        Event::Stopped { duty, epoch: work.epoch, how: Ended::Asked }
+        EngineEvent::Stopped { duty, epoch: work.epoch, how: WorkOutcome::Asked }
     }
 
     /// A late request reaches the store.
@@ -358,24 +360,24 @@ impl Member {
         setup: &Setup,
         store: &mut Store,
         late: usize,
-    ) -> Option<Event> {
+    ) -> Option<EngineEvent> {
         let message = self.late.remove(late);
         let answer = message.answer?;
         store.mark_unheard(setup, &answer, false);
-        Some(Event::Answered(message.ticket, answer))
+        Some(EngineEvent::Answered(message.ticket, answer))
     }
 
     /// No answer came in time. The request may still arrive.
-    pub(super) fn give_up(&mut self, late: usize) -> Event {
+    pub(super) fn give_up(&mut self, late: usize) -> EngineEvent {
         let message = self.late.remove(late);
         if message.answer.is_none() {
             self.haunt_later(message.request);
         }
-        Event::Answered(message.ticket, message.kind.unknown())
+        EngineEvent::Answered(message.ticket, message.kind.unknown())
     }
 
-    fn haunt_later(&mut self, request: Request) {
-        if !matches!(request, Request::Look { .. } | Request::Settle { .. }) {
+    fn haunt_later(&mut self, request: StoreRequest) {
+        if !matches!(request, StoreRequest::Look { .. } | StoreRequest::Settle { .. }) {
             self.ghost = Some(Ghost { request, age: 0 });
         }
     }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stateright::{Model, Property};
-use tenure_core::engine::{Group, Layout, Settings};
+use tenure_core::engine::{GroupConfig, Layout, MemberSettings};
 use tenure_core::store::GroupDocument;
 use tenure_core::{
     DutyId, DutyKey, Epoch, GroupName, InstanceId, Listing, LocalInstant, Target, Ttl,
@@ -225,17 +225,17 @@ impl Setup {
             instances: (0..bounds.instances).map(instance).collect(),
             listing: Listing::new(duties.iter().cloned().map(Target::new)),
             duties,
-            document: store::settled(&Group { settings, ..Group::default() }),
+            document: store::settled(&GroupConfig { settings, ..GroupConfig::default() }),
             without,
             counts: Default::default(),
             memo: Mutex::default(),
         }
     }
 
-    fn settings(&self, at: usize) -> Settings {
+    fn settings(&self, at: usize) -> MemberSettings {
         let id = self.instances[at].clone();
-        let settings = Settings::new(self.group.clone(), id, self.ttl, Layout::Targets);
-        Settings { window: Duration::ZERO, look_every: STEP, ..settings }
+        let settings = MemberSettings::new(self.group.clone(), id, self.ttl, Layout::Targets);
+        MemberSettings { window: Duration::ZERO, look_every: STEP, ..settings }
     }
 
     fn key(&self, duty: usize) -> DutyKey {

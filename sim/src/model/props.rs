@@ -1,7 +1,7 @@
 //! What must always hold, and what must be possible.
 
 use stateright::Property;
-use tenure_core::engine::{Effect, Request};
+use tenure_core::engine::{Effect, StoreRequest};
 use tenure_core::invariant::{self, Step};
 use tenure_core::{Epoch, Hold, Version};
 
@@ -132,10 +132,12 @@ impl Member {
         setup: &Setup,
         store: &Store,
         at: usize,
-        request: &Request,
+        request: &StoreRequest,
     ) -> Option<&'static str> {
         let holds = match request {
-            Request::KeepAlive { holds, .. } | Request::Release { holds, .. } => &holds[..],
+            StoreRequest::KeepAlive { holds, .. } | StoreRequest::Release { holds, .. } => {
+                &holds[..]
+            }
             _ => &[],
         };
         // Where all answers are heard at once, a session that lives has all that it names.
@@ -147,7 +149,9 @@ impl Member {
             may_stand && store.was_granted(at, duty, hold.epoch)
         };
         let session = match request {
-            Request::KeepAlive { session, .. } | Request::Release { session, .. } => Some(session),
+            StoreRequest::KeepAlive { session, .. } | StoreRequest::Release { session, .. } => {
+                Some(session)
+            }
             _ => None,
         };
         let own = |hold: &Hold| session.is_none_or(|session| hold.is_of(session));
@@ -155,11 +159,11 @@ impl Member {
             return Some("R9");
         }
         let acts = |work: &Work| match request {
-            Request::Release { holds, .. } => {
+            StoreRequest::Release { holds, .. } => {
                 let same = |hold: &Hold| setup.duty(&hold.duty.id) == work.duty;
                 work.may_act() && holds.iter().any(same)
             }
-            Request::Close { .. } => work.may_act(),
+            StoreRequest::Close { .. } => work.may_act(),
             _ => false,
         };
         self.works.iter().any(acts).then_some("R10")

@@ -3,10 +3,10 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use tenure_core::engine::{Answer, Request, View};
+use tenure_core::engine::{GroupView, StoreRequest, StoreResponse};
 use tenure_core::store::{
-    Claimed, Closed, GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, OpenSession,
-    Opened, Released, Replaced, Want,
+    ClaimRequest, Claimed, Closed, CurrentHolder, GroupDocument, HoldFate, Holder, KeptAlive,
+    Member, OpenSession, Opened, Released, Replaced,
 };
 use tenure_core::{Epoch, Hold, Mark, Nonce, Note, Session};
 
@@ -117,8 +117,8 @@ impl Store {
     }
 
     /// Remembers of every grant in an answer whether its holder has heard of it.
-    pub(super) fn mark_unheard(&mut self, setup: &Setup, answer: &Answer, unheard: bool) {
-        let Answer::Claim(Ok(claims)) = answer else { return };
+    pub(super) fn mark_unheard(&mut self, setup: &Setup, answer: &StoreResponse, unheard: bool) {
+        let StoreResponse::Claim(Ok(claims)) = answer else { return };
         for claimed in claims {
             let Claimed::Granted(hold) = claimed else { continue };
             let row = &mut self.rows[setup.duty(&hold.duty.id)];
@@ -134,14 +134,14 @@ impl Store {
     }
 
     /// Whether a request that arrives later can still change something.
-    pub(super) fn may_matter(&self, instance: usize, request: &Request) -> bool {
+    pub(super) fn may_matter(&self, instance: usize, request: &StoreRequest) -> bool {
         match request {
-            Request::Open(open) => self.opened[instance] != Some(open.nonce),
-            Request::KeepAlive { session, .. }
-            | Request::Claim { session, .. }
-            | Request::Release { session, .. }
-            | Request::Close { session, .. } => self.is_live(instance, session.nonce),
-            Request::Look { .. } | Request::Settle { .. } => false,
+            StoreRequest::Open(open) => self.opened[instance] != Some(open.nonce),
+            StoreRequest::KeepAlive { session, .. }
+            | StoreRequest::Claim { session, .. }
+            | StoreRequest::Release { session, .. }
+            | StoreRequest::Close { session, .. } => self.is_live(instance, session.nonce),
+            StoreRequest::Look { .. } | StoreRequest::Settle { .. } => false,
         }
     }
 
@@ -188,30 +188,32 @@ impl Store {
         &mut self,
         setup: &Setup,
         by: usize,
-        request: &Request,
+        request: &StoreRequest,
         happened: &mut Vec<What>,
-    ) -> Answer {
+    ) -> StoreResponse {
         match request {
-            Request::Open(open) => Answer::Open(Ok(self.open(by, open))),
-            Request::KeepAlive { session, note, holds } => {
+            StoreRequest::Open(open) => StoreResponse::Open(Ok(self.open(by, open))),
+            StoreRequest::KeepAlive { session, note, holds } => {
                 let kept = self.keep_alive(setup, by, session, note.as_ref(), holds);
-                Answer::KeepAlive(Ok(kept))
+                StoreResponse::KeepAlive(Ok(kept))
             }
-            Request::Claim { session, wants, .. } => {
+            StoreRequest::Claim { session, wants, .. } => {
                 let claims =
                     wants.iter().map(|want| self.claim(setup, by, session, want, happened));
-                Answer::Claim(Ok(claims.collect()))
+                StoreResponse::Claim(Ok(claims.collect()))
             }
-            Request::Release { session, holds, .. } => {
+            StoreRequest::Release { session, holds, .. } => {
                 let released =
                     holds.iter().map(|hold| self.release(setup, by, session, hold, happened));
-                Answer::Release(Ok(released.collect()))
+                StoreResponse::Release(Ok(released.collect()))
             }
-            Request::Close { session, .. } => Answer::Close(Ok(self.close(by, session, happened))),
-            Request::Look { .. } => Answer::Look(Ok(self.view(setup))),
+            StoreRequest::Close { session, .. } => {
+                StoreResponse::Close(Ok(self.close(by, session, happened)))
+            }
+            StoreRequest::Look { .. } => StoreResponse::Look(Ok(self.view(setup))),
             // The document is there from the start.
-            Request::Settle { .. } => {
-                Answer::Settle(Ok(Replaced::Conflict { stored: setup.document.version }))
+            StoreRequest::Settle { .. } => {
+                StoreResponse::Settle(Ok(Replaced::Conflict { stored: setup.document.version }))
             }
         }
     }
@@ -257,7 +259,7 @@ impl Store {
         setup: &Setup,
         by: usize,
         session: &Session,
-        want: &Want,
+        want: &ClaimRequest,
         happened: &mut Vec<What>,
     ) -> Claimed {
         if !self.is_live(by, session.nonce) {
@@ -330,7 +332,7 @@ impl Store {
         Closed::Closed
     }
 
-    fn view(&self, setup: &Setup) -> View {
+    fn view(&self, setup: &Setup) -> GroupView {
         let member = |(at, open): (usize, &Option<Open>)| {
             let open = open.as_ref()?;
             Some(Member {
@@ -347,7 +349,7 @@ impl Store {
             epoch: Some(row.epoch),
             holder: row.holder.map(|holder| setup.holder(holder)),
         });
-        View {
+        GroupView {
             members: self.sessions.iter().enumerate().filter_map(member).collect(),
             holders: Some(holders.collect()),
             document: setup.document.clone(),
@@ -370,13 +372,13 @@ impl Store {
 
 impl Setup {
     /// What a look shows of a holder. What is left of its TTL only words a record.
-    fn holder(&self, instance: usize) -> HolderNow {
-        HolderNow { instance: self.instances[instance].clone(), remaining: Duration::ZERO }
+    fn holder(&self, instance: usize) -> CurrentHolder {
+        CurrentHolder { instance: self.instances[instance].clone(), remaining: Duration::ZERO }
     }
 }
 
 /// The document of a group that was settled before the first member came.
-pub(super) fn settled(group: &tenure_core::engine::Group) -> GroupDocument {
+pub(super) fn settled(group: &tenure_core::engine::GroupConfig) -> GroupDocument {
     // One of few lines: always a valid document.
     let document = group.document().expect("a valid document");
     GroupDocument { version: tenure_core::Version::new(1).unwrap_or_default(), document }

@@ -1,6 +1,6 @@
 #![allow(clippy::print_stdout, reason = "the numbers are what a reader wants to see")]
 
-use tenure_core::engine::{Effect, Request};
+use tenure_core::engine::{Effect, StoreRequest};
 use tenure_core::store::OpenSession;
 use tenure_core::{Deadline, Hold, Mark, Nonce, Note};
 
@@ -89,13 +89,13 @@ fn an_older_epoch_is_no_hold() {
     let nonce = Nonce::from_entropy(1);
     let open = OpenSession { group, instance, nonce, ttl: setup.ttl, note: Note::default() };
     let session = open.session();
-    store.serve(&setup, 0, &Request::Open(open), &mut Vec::new());
+    store.serve(&setup, 0, &StoreRequest::Open(open), &mut Vec::new());
     let (duty, instance) = (setup.key(0), session.instance.clone());
     let epoch = |number| Epoch::new(number).unwrap();
     let hold = Hold { duty, epoch: epoch(1), instance, nonce, mark: Mark::default() };
     let deadline = Deadline::from_instant(NOW);
     let assign = Effect::Assign { hold: hold.clone(), deadline };
-    let keep = Request::KeepAlive { session, note: None, holds: vec![hold] };
+    let keep = StoreRequest::KeepAlive { session, note: None, holds: vec![hold] };
 
     (store.rows[0].holder, store.rows[0].epoch) = (Some(0), epoch(1));
     assert_eq!(member.wrong_effect(&setup, &store, 0, &assign), None);

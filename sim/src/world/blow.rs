@@ -1,7 +1,7 @@
 //! Faults: when they come, and what they do.
 
 use tenure_core::DutyId;
-use tenure_core::engine::{Drain, Event, Group};
+use tenure_core::engine::{DrainMode, EngineEvent, GroupConfig};
 use tenure_core::store::Evict;
 
 use super::process::Life;
@@ -75,8 +75,8 @@ impl World {
                     self.backend.revoke(&session);
                 }
             }
-            Fault::Leave => self.tell_to_go(pid, Event::Leave),
-            Fault::Drain => self.tell_to_go(pid, Event::Drain),
+            Fault::Leave => self.tell_to_go(pid, EngineEvent::Leave),
+            Fault::Drain => self.tell_to_go(pid, EngineEvent::Drain),
             Fault::Evict => {
                 let when = if self.rng.chance(500) { Evict::Now } else { Evict::AtTtl };
                 if when == Evict::Now {
@@ -127,7 +127,7 @@ impl World {
         self.after(long, Item::Heal(slot));
     }
 
-    fn tell_to_go(&mut self, pid: Pid, event: Event) {
+    fn tell_to_go(&mut self, pid: Pid, event: EngineEvent) {
         // A process that stands still cannot be told.
         if self.processes[pid].life == Life::Runs {
             self.processes[pid].leaves = true;
@@ -235,7 +235,7 @@ impl World {
         self.trace.line(self.now, "world", || format!("! {group:?}"));
     }
 
-    fn pin(&mut self, group: &mut Group, duty: DutyId) -> &'static str {
+    fn pin(&mut self, group: &mut GroupConfig, duty: DutyId) -> &'static str {
         match group.pins.remove(&duty) {
             Some(_) if self.rng.chance(500) => {}
             _ => drop(group.pins.insert(duty, self.scenario.pin(&mut self.rng))),
@@ -244,7 +244,7 @@ impl World {
     }
 
     /// Drains, cordons or weighs a member. What is in force for it is taken back instead.
-    fn weigh(&mut self, group: &mut Group, pid: Pid) -> &'static str {
+    fn weigh(&mut self, group: &mut GroupConfig, pid: Pid) -> &'static str {
         let id = self.processes[pid].id.clone();
         if group.drained.remove(&id).is_some() {
             return "drain";
@@ -256,8 +256,8 @@ impl World {
             return "cordon";
         }
         match self.rng.below(6) {
-            0 => drop(group.drained.insert(id, Drain::Anyway)),
-            1 | 2 => drop(group.drained.insert(id, Drain::HandOver)),
+            0 => drop(group.drained.insert(id, DrainMode::Anyway)),
+            1 | 2 => drop(group.drained.insert(id, DrainMode::HandOver)),
             3 => {
                 group.cordoned.insert(id);
                 return "cordon";

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_core::engine::{Effect, End, Group, View};
+use tenure_core::engine::{Effect, EngineExit, GroupConfig, GroupView};
 use tenure_core::invariant::Step;
-use tenure_core::roster::{Charge, Pin, Seat, plan};
+use tenure_core::roster::{Pin, RosterDuty, RosterMember, plan};
 use tenure_core::store::Member;
 use tenure_core::{Change, Code, Deadline, DutyId, Epoch, Hold, InstanceId, Nonce, Record};
 
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    fn ended(&mut self, pid: Pid, end: &End) {
+    fn ended(&mut self, pid: Pid, end: &EngineExit) {
         let id = self.processes[pid].id.clone();
         let works = self.processes[pid].work.iter();
         // Work that was cancelled may still be on its way to its end.
@@ -180,8 +180,8 @@ impl World {
             self.broken("end", what);
         }
         match end {
-            End::Left => self.coverage.count("end", "left"),
-            End::Failed(problem) => {
+            EngineExit::Left => self.coverage.count("end", "left"),
+            EngineExit::Failed(problem) => {
                 self.coverage.count("end", problem.code.as_str());
                 if problem.code != Code::EvictedInstance {
                     self.broken("end", format!("{id} gave up: {problem}"));
@@ -336,9 +336,9 @@ impl World {
         seen.into_iter().chain(self.share(pid, &self.backend.view())).min()
     }
 
-    fn share(&self, pid: Pid, view: &View) -> Option<usize> {
+    fn share(&self, pid: Pid, view: &GroupView) -> Option<usize> {
         let process = &self.processes[pid];
-        let group = Group::read(&view.document).ok()?;
+        let group = GroupConfig::read(&view.document).ok()?;
         // A pin makes room for what is still to come: more than the share is not held then.
         if !group.pins.is_empty() {
             return None;
@@ -359,9 +359,9 @@ impl World {
                     .filter(|seat| *seat != mine)
                     .map(|seat| seat as u32),
             };
-            Charge { duty, holder, zone: None, pin: None }
+            RosterDuty { duty, holder, zone: None, pin: None }
         });
-        let charges: Vec<Charge> = charges.collect();
+        let charges: Vec<RosterDuty> = charges.collect();
         plan(&charges, &seats).quotas.get(mine).copied()
     }
 
@@ -370,7 +370,7 @@ impl World {
     fn is_pinned_out(&self, pid: Pid, duty: &DutyId) -> bool {
         let process = &self.processes[pid];
         let Some(view) = &process.view else { return false };
-        let Ok(group) = Group::read(&view.document) else { return false };
+        let Ok(group) = GroupConfig::read(&view.document) else { return false };
         let seats = check::seats(&view.members, &group);
         let Some(seat) = seats.iter().find(|seat| seat.instance == process.id) else {
             return false;
@@ -421,7 +421,7 @@ impl World {
         let alive = self.processes.iter().filter(|one| one.life != Life::Gone);
         let going = alive.clone().filter(|one| one.leaves);
         let group = self.backend.group();
-        let seats: Vec<Seat> = check::seats(&self.backend.members(), &group);
+        let seats: Vec<RosterMember> = check::seats(&self.backend.members(), &group);
         self.story.last = Final {
             wanted: self.wanted(),
             held,

@@ -1,6 +1,6 @@
 //! Requests and answers between engines and the store.
 
-use tenure_core::engine::{Answer, Event, Request, Ticket, View};
+use tenure_core::engine::{EngineEvent, GroupView, StoreRequest, StoreResponse, Ticket};
 use tenure_core::invariant::Step;
 use tenure_core::store::{Claimed, KeptAlive, Opened};
 use tenure_core::{Code, StoreError};
@@ -13,7 +13,7 @@ use crate::scenario::Fault;
 
 impl World {
     /// Sends a request of an engine.
-    pub(super) fn ask(&mut self, pid: Pid, ticket: Ticket, request: Request, within: u64) {
+    pub(super) fn ask(&mut self, pid: Pid, ticket: Ticket, request: StoreRequest, within: u64) {
         let slot = self.processes[pid].slot;
         self.processes[pid].asked.insert(ticket, (kind_of(&request), self.now));
         self.watch_request(pid, &request);
@@ -48,7 +48,7 @@ impl World {
     }
 
     /// A request reaches the store.
-    pub(super) fn arrive(&mut self, pid: Pid, ticket: Ticket, request: Request, echo: bool) {
+    pub(super) fn arrive(&mut self, pid: Pid, ticket: Ticket, request: StoreRequest, echo: bool) {
         if !self.backend.is_up(self.now) {
             if !echo && self.rng.chance(500) {
                 self.reply(pid, ticket, failed(kind_of(&request), unreachable()));
@@ -59,7 +59,7 @@ impl World {
         let lived = self.lives(&request);
         let answer = self.backend.perform(&request, &mut seen);
         self.processes[pid].incarnation = seen;
-        if let (false, Answer::KeepAlive(Ok(KeptAlive::Kept { .. }))) = (lived, &answer) {
+        if let (false, StoreResponse::KeepAlive(Ok(KeptAlive::Kept { .. }))) = (lived, &answer) {
             let id = self.processes[pid].id.clone();
             self.broken("revived", format!("a session of {id} had ended and is kept alive"));
         }
@@ -68,15 +68,15 @@ impl World {
         }
         self.remember(pid, &answer);
         let changes = match &request {
-            Request::Look { .. } => false,
-            Request::KeepAlive { note, .. } => note.is_some(),
+            StoreRequest::Look { .. } => false,
+            StoreRequest::KeepAlive { note, .. } => note.is_some(),
             _ => true,
         };
         if changes {
             self.hint_all();
         }
         match (request, answer) {
-            (Request::Look { holders, .. }, Answer::Look(Ok(view))) => {
+            (StoreRequest::Look { holders, .. }, StoreResponse::Look(Ok(view))) => {
                 let item = Item::LookOn { pid, ticket, view, holders, echo };
                 let takes = self.rng.below(self.scenario.delay);
                 self.after(takes, item);
@@ -87,9 +87,9 @@ impl World {
     }
 
     /// Grants are what the checkers judge; the store says them, heard or not.
-    fn remember(&mut self, pid: Pid, answer: &Answer) {
+    fn remember(&mut self, pid: Pid, answer: &StoreResponse) {
         match answer {
-            Answer::Claim(Ok(claimed)) => {
+            StoreResponse::Claim(Ok(claimed)) => {
                 for claimed in claimed {
                     if let Claimed::Granted(hold) = claimed {
                         let (duty, epoch) = (hold.duty.clone(), hold.epoch);
@@ -98,7 +98,7 @@ impl World {
                     }
                 }
             }
-            Answer::Open(Ok(Opened::Open(session))) => {
+            StoreResponse::Open(Ok(Opened::Open(session))) => {
                 self.processes[pid].session = Some(session.clone());
             }
             _ => {}
@@ -120,7 +120,7 @@ impl World {
         &mut self,
         pid: Pid,
         ticket: Ticket,
-        mut view: View,
+        mut view: GroupView,
         holders: bool,
         echo: bool,
     ) {
@@ -128,10 +128,10 @@ impl World {
             return;
         }
         let read = self.backend.look_on(&mut view, holders);
-        self.reply(pid, ticket, Answer::Look(read.map(|()| view)));
+        self.reply(pid, ticket, StoreResponse::Look(read.map(|()| view)));
     }
 
-    fn reply(&mut self, pid: Pid, ticket: Ticket, answer: Answer) {
+    fn reply(&mut self, pid: Pid, ticket: Ticket, answer: StoreResponse) {
         let slot = self.processes[pid].slot;
         match self.link.reply(slot, self.now, &mut self.rng) {
             Fate::Arrives(takes) => {
@@ -146,19 +146,19 @@ impl World {
     }
 
     /// An answer reaches its engine, if it still waits for it.
-    pub(super) fn answer(&mut self, pid: Pid, ticket: Ticket, answer: Answer) {
+    pub(super) fn answer(&mut self, pid: Pid, ticket: Ticket, answer: StoreResponse) {
         let Some((_, sent)) = self.processes[pid].asked.remove(&ticket) else {
             return;
         };
         self.processes[pid].heard = sent;
-        if let Answer::Look(Ok(view)) = &answer {
+        if let StoreResponse::Look(Ok(view)) = &answer {
             // Holders that were not read are those of before.
             let before = self.processes[pid].view.take();
             let mut view = view.clone();
             view.holders = view.holders.or_else(|| before.and_then(|before| before.holders));
             self.processes[pid].view = Some(view);
         }
-        self.step(pid, Event::Answered(ticket, answer));
+        self.step(pid, EngineEvent::Answered(ticket, answer));
     }
 
     /// The time of a request is over.
@@ -169,7 +169,7 @@ impl World {
         if let Some((kind, sent)) = self.processes[pid].asked.remove(&ticket) {
             self.processes[pid].heard = sent;
             let error = StoreError::unknown(Code::Lost, "no answer");
-            self.step(pid, Event::Answered(ticket, failed(kind, error)));
+            self.step(pid, EngineEvent::Answered(ticket, failed(kind, error)));
         }
     }
 }
@@ -178,26 +178,26 @@ fn unreachable() -> StoreError {
     StoreError::refused(Code::Unreachable, "no way")
 }
 
-fn kind_of(request: &Request) -> Kind {
+fn kind_of(request: &StoreRequest) -> Kind {
     match request {
-        Request::Open(_) => Kind::Open,
-        Request::KeepAlive { .. } => Kind::KeepAlive,
-        Request::Claim { .. } => Kind::Claim,
-        Request::Release { .. } => Kind::Release,
-        Request::Close { .. } => Kind::Close,
-        Request::Look { .. } => Kind::Look,
-        Request::Settle { .. } => Kind::Settle,
+        StoreRequest::Open(_) => Kind::Open,
+        StoreRequest::KeepAlive { .. } => Kind::KeepAlive,
+        StoreRequest::Claim { .. } => Kind::Claim,
+        StoreRequest::Release { .. } => Kind::Release,
+        StoreRequest::Close { .. } => Kind::Close,
+        StoreRequest::Look { .. } => Kind::Look,
+        StoreRequest::Settle { .. } => Kind::Settle,
     }
 }
 
-fn failed(kind: Kind, error: StoreError) -> Answer {
+fn failed(kind: Kind, error: StoreError) -> StoreResponse {
     match kind {
-        Kind::Open => Answer::Open(Err(error)),
-        Kind::KeepAlive => Answer::KeepAlive(Err(error)),
-        Kind::Claim => Answer::Claim(Err(error)),
-        Kind::Release => Answer::Release(Err(error)),
-        Kind::Close => Answer::Close(Err(error)),
-        Kind::Look => Answer::Look(Err(error)),
-        Kind::Settle => Answer::Settle(Err(error)),
+        Kind::Open => StoreResponse::Open(Err(error)),
+        Kind::KeepAlive => StoreResponse::KeepAlive(Err(error)),
+        Kind::Claim => StoreResponse::Claim(Err(error)),
+        Kind::Release => StoreResponse::Release(Err(error)),
+        Kind::Close => StoreResponse::Close(Err(error)),
+        Kind::Look => StoreResponse::Look(Err(error)),
+        Kind::Settle => StoreResponse::Settle(Err(error)),
     }
 }

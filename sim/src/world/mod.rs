@@ -13,7 +13,10 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tenure_core::engine::{Answer, Ended, Engine, Event, Request, Settings, Ticket, View};
+use tenure_core::engine::{
+    Engine, EngineEvent, GroupView, MemberSettings, StoreRequest, StoreResponse, Ticket,
+    WorkOutcome,
+};
 use tenure_core::store::{Commit, Committed};
 use tenure_core::{
     Code, DutyId, DutyKey, Epoch, GroupName, InstanceId, Label, Listing, LocalInstant, Nonce,
@@ -43,18 +46,18 @@ enum Item {
     Arrive {
         pid: Pid,
         ticket: Ticket,
-        request: Request,
+        request: StoreRequest,
         echo: bool,
     },
     /// The rest of a look.
     LookOn {
         pid: Pid,
         ticket: Ticket,
-        view: View,
+        view: GroupView,
         holders: bool,
         echo: bool,
     },
-    Answer(Pid, Ticket, Answer),
+    Answer(Pid, Ticket, StoreResponse),
     Timeout(Pid, Ticket),
     Hint(Pid),
     List(Pid),
@@ -62,7 +65,7 @@ enum Item {
     Work(Pid, DutyId, Epoch, u64),
     ArriveData(Pid, DutyId, Epoch, u64, Data),
     Data(Pid, DutyId, Epoch, u64, Reply),
-    Stopped(Pid, DutyId, Epoch, Ended),
+    Stopped(Pid, DutyId, Epoch, WorkOutcome),
     Start(usize),
     Resume(Pid),
     Heal(usize),
@@ -241,7 +244,7 @@ impl World {
             Item::Timeout(pid, ticket) => self.time_out(pid, ticket),
             Item::Hint(pid) => {
                 self.processes[pid].hinted = false;
-                self.step(pid, Event::Hint);
+                self.step(pid, EngineEvent::Hint);
             }
             Item::List(pid) => self.list(pid),
             Item::Work(pid, duty, epoch, turn) => self.work_on(pid, &duty, epoch, turn),
@@ -302,16 +305,17 @@ impl World {
         self.story.odd.push(Finding { checker, what });
     }
 
-    fn settings(&self, slot: usize, instance: InstanceId) -> Settings {
+    fn settings(&self, slot: usize, instance: InstanceId) -> MemberSettings {
         let given = &self.scenario;
-        let mut settings = Settings::new(self.group.clone(), instance, given.ttl, given.layout);
+        let mut settings =
+            MemberSettings::new(self.group.clone(), instance, given.ttl, given.layout);
         settings.weight = given.weights.get(slot).copied().unwrap_or(1);
         settings.drain = given.drain;
         settings.window = given.window;
         settings.look_every = given.look_every;
         settings.progress = given.progress;
         settings.record_renewals = given.record_renewals;
-        settings.room = given.rooms.get(slot).copied().unwrap_or(Settings::ROOM);
+        settings.room = given.rooms.get(slot).copied().unwrap_or(MemberSettings::DEFAULT_ROOM);
         settings.rollout = given.rollout();
         if given.placed {
             let (name, zone) = Scenario::place(slot);
@@ -383,13 +387,13 @@ impl World {
             self.broken("work", format!("{id} wakes up again and again for nothing"));
             return;
         }
-        self.step(pid, Event::Tick);
+        self.step(pid, EngineEvent::Tick);
     }
 
     /// One event for the engine, and what it wants done.
-    fn step(&mut self, pid: Pid, event: Event) {
+    fn step(&mut self, pid: Pid, event: EngineEvent) {
         let now = self.local(pid);
-        if !matches!(event, Event::Tick) {
+        if !matches!(event, EngineEvent::Tick) {
             self.processes[pid].spins = 0;
         }
         self.say(pid, || format!("< {}", words::event(&event)));
@@ -421,7 +425,7 @@ impl World {
         if !self.quiet && self.scenario.has(Fault::ListFails) && self.rng.chance(300) {
             self.coverage.count("fault", Fault::ListFails.as_str());
             let error = StoreError::refused(Code::BadTargets, "no list");
-            return self.step(pid, Event::Unlisted(error));
+            return self.step(pid, EngineEvent::Unlisted(error));
         }
         self.list_all(pid);
     }
@@ -434,7 +438,7 @@ impl World {
             .map(|(id, paused)| Target { paused: *paused, ..Target::new(id.clone()) });
         let listing = Listing::new(targets);
         self.processes[pid].targets = listing.clone();
-        self.step(pid, Event::Listed(listing));
+        self.step(pid, EngineEvent::Listed(listing));
     }
 
     fn list_later(&mut self, pid: Pid) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_core::engine::{Engine, Ticket, View};
+use tenure_core::engine::{Engine, GroupView, Ticket};
 use tenure_core::{DutyId, Epoch, InstanceId, Listing, LocalInstant, Session};
 
 use super::Item;
@@ -81,7 +81,7 @@ pub(super) struct Process {
     /// Its newest session.
     pub(super) session: Option<Session>,
     /// What it saw last.
-    pub(super) view: Option<View>,
+    pub(super) view: Option<GroupView>,
     /// The list that it was given last.
     pub(super) targets: Listing,
     /// When it started.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::scenario::Kind;
-use tenure_core::engine::{Effect, Group, Status};
+use tenure_core::engine::{Effect, GroupConfig, MemberStatus};
 use tenure_core::roster::Pin;
 use tenure_core::store::Evict;
 
@@ -62,12 +62,12 @@ fn judged(pins: impl FnOnce(&World, Pid) -> Vec<(DutyId, Pin)>, room: usize) -> 
     let pins = pins(&world, pid);
     let id = world.processes[pid].id.clone();
     let view = world.processes[pid].view.as_mut().unwrap();
-    let mut group = Group::read(&view.document).unwrap();
+    let mut group = GroupConfig::read(&view.document).unwrap();
     group.pins = pins.into_iter().collect();
     view.document.document = group.document().unwrap();
     for member in view.members.iter_mut().filter(|member| member.instance == id) {
-        let said = Status::read(&member.note).unwrap();
-        member.note = Status { room, ..said }.note().unwrap();
+        let said = MemberStatus::read(&member.note).unwrap();
+        member.note = MemberStatus { room, ..said }.note().unwrap();
     }
     for holder in view.holders.iter_mut().flatten() {
         holder.holder = None;

@@ -1,6 +1,6 @@
 //! What is judged the moment it happens: what engines may never ask for, and work never do.
 
-use tenure_core::engine::{Request, Status};
+use tenure_core::engine::{MemberStatus, StoreRequest};
 use tenure_core::{DutyId, Epoch, Hold};
 
 use super::{Pid, World};
@@ -53,12 +53,12 @@ impl World {
 
     /// An engine asks the store: keep-alives come at a third of the TTL (R7), and nothing is given
     /// back whose work may still act (R10).
-    pub(super) fn watch_request(&mut self, pid: Pid, request: &Request) {
+    pub(super) fn watch_request(&mut self, pid: Pid, request: &StoreRequest) {
         let given_back = |work: &Work| match request {
-            Request::Release { holds, .. } => holds
+            StoreRequest::Release { holds, .. } => holds
                 .iter()
                 .any(|hold| (&hold.duty, hold.epoch) == (&work.hold.duty, work.hold.epoch)),
-            Request::Close { .. } => true,
+            StoreRequest::Close { .. } => true,
             _ => false,
         };
         let most = self.lasts(pid, self.scenario.ttl.get() / 3 + self.scenario.ttl.margin());
@@ -70,8 +70,8 @@ impl World {
             return self.broken("release", what);
         }
         let before = match request {
-            Request::KeepAlive { .. } => process.renewed.replace(self.now),
-            Request::Open(_) => {
+            StoreRequest::KeepAlive { .. } => process.renewed.replace(self.now),
+            StoreRequest::Open(_) => {
                 process.renewed = None;
                 None
             }
@@ -84,8 +84,8 @@ impl World {
     }
 
     /// Whether the session that is to be kept alive lives.
-    pub(super) fn lives(&self, request: &Request) -> bool {
-        let Request::KeepAlive { session, .. } = request else { return true };
+    pub(super) fn lives(&self, request: &StoreRequest) -> bool {
+        let StoreRequest::KeepAlive { session, .. } = request else { return true };
         self.backend.members().iter().any(|member| member.nonce == Some(session.nonce))
     }
 
@@ -101,7 +101,8 @@ impl World {
             return self.broken("storm", what);
         }
         let others = self.seen_by(pid).filter(|member| member.instance != process.id);
-        let said: Vec<Status> = others.filter_map(|member| Status::read(&member.note)).collect();
+        let said: Vec<MemberStatus> =
+            others.filter_map(|member| MemberStatus::read(&member.note)).collect();
         let differ =
             said.windows(2).any(|two| two[0].only == two[1].only && two[0].view != two[1].view);
         if matches!(why, "balance" | "pin") && differ {

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use tenure_core::engine::{Answer, Effect, Event, Request, View};
+use tenure_core::engine::{Effect, EngineEvent, GroupView, StoreRequest, StoreResponse};
 use tenure_core::store::{Claimed, KeptAlive};
 use tenure_core::{Deadline, Hold, LocalInstant, Note, StoreError};
 
 /// What an engine is told.
-pub(super) fn event(event: &Event) -> String {
+pub(super) fn event(event: &EngineEvent) -> String {
     match event {
-        Event::Answered(ticket, answer) => format!("#{} {}", ticket.0, self::answer(answer)),
-        Event::Listed(listing) => {
+        EngineEvent::Answered(ticket, answer) => format!("#{} {}", ticket.0, self::answer(answer)),
+        EngineEvent::Listed(listing) => {
             let mut text = "listed".to_owned();
             for target in listing.targets() {
                 let paused = if target.paused { "(paused)" } else { "" };
@@ -19,14 +19,16 @@ pub(super) fn event(event: &Event) -> String {
             }
             text
         }
-        Event::Unlisted(error) => format!("unlisted: {}", error.code()),
-        Event::Stopped { duty, epoch, how } => format!("stopped {duty}@{epoch} {how:?}"),
-        Event::Progress { duty, epoch } => format!("progress {duty}@{epoch}"),
-        Event::Fenced { duty, epoch, newest } => format!("fenced {duty}@{epoch} by {newest}"),
-        Event::Failing { rest } => format!("failing for {rest:?}"),
-        Event::Tick | Event::Hint | Event::Doubted | Event::Drain | Event::Leave => {
-            format!("{event:?}").to_lowercase()
-        }
+        EngineEvent::Unlisted(error) => format!("unlisted: {}", error.code()),
+        EngineEvent::Stopped { duty, epoch, how } => format!("stopped {duty}@{epoch} {how:?}"),
+        EngineEvent::Progress { duty, epoch } => format!("progress {duty}@{epoch}"),
+        EngineEvent::Fenced { duty, epoch, newest } => format!("fenced {duty}@{epoch} by {newest}"),
+        EngineEvent::Failing { rest } => format!("failing for {rest:?}"),
+        EngineEvent::Tick
+        | EngineEvent::Hint
+        | EngineEvent::Doubted
+        | EngineEvent::Drain
+        | EngineEvent::Leave => format!("{event:?}").to_lowercase(),
     }
 }
 
@@ -68,32 +70,34 @@ pub(super) fn effect(effect: &Effect, now: LocalInstant) -> String {
 }
 
 /// What the store is asked.
-pub(super) fn request(request: &Request) -> String {
+pub(super) fn request(request: &StoreRequest) -> String {
     match request {
-        Request::Open(open) => format!("open {} {}", short(&open.nonce), note(&open.note)),
-        Request::KeepAlive { note, holds, .. } => {
+        StoreRequest::Open(open) => format!("open {} {}", short(&open.nonce), note(&open.note)),
+        StoreRequest::KeepAlive { note, holds, .. } => {
             let said = note.as_ref().map(self::note).unwrap_or_default();
             format!("keep-alive [{}] {said}", names(holds))
         }
-        Request::Claim { wants, .. } => {
-            let want = |want: &tenure_core::store::Want| format!("{}>{}", want.duty.id, want.floor);
+        StoreRequest::Claim { wants, .. } => {
+            let want = |want: &tenure_core::store::ClaimRequest| {
+                format!("{}>{}", want.duty.id, want.floor)
+            };
             format!("claim [{}]", wants.iter().map(want).collect::<Vec<_>>().join(" "))
         }
-        Request::Release { holds, reason, .. } => {
+        StoreRequest::Release { holds, reason, .. } => {
             format!("release [{}] ({})", names(holds), reason.as_str())
         }
-        Request::Close { .. } => "close".to_owned(),
-        Request::Look { holders, .. } => {
+        StoreRequest::Close { .. } => "close".to_owned(),
+        StoreRequest::Look { holders, .. } => {
             format!("look at members{}", if *holders { " and holders" } else { "" })
         }
-        Request::Settle { expected, document, .. } => {
+        StoreRequest::Settle { expected, document, .. } => {
             format!("settle over {expected}: {} bytes", document.as_bytes().len())
         }
     }
 }
 
 /// What the store answers.
-pub(super) fn answer(answer: &Answer) -> String {
+pub(super) fn answer(answer: &StoreResponse) -> String {
     fn told<T>(result: &Result<T, StoreError>, ok: impl FnOnce(&T) -> String) -> String {
         match result {
             Ok(value) => ok(value),
@@ -102,21 +106,21 @@ pub(super) fn answer(answer: &Answer) -> String {
         }
     }
     match answer {
-        Answer::Open(result) => told(result, |opened| {
+        StoreResponse::Open(result) => told(result, |opened| {
             let text = format!("{opened:?}");
             text.split('(').next().unwrap_or_default().to_owned()
         }),
-        Answer::KeepAlive(result) => told(result, |kept| match kept {
+        StoreResponse::KeepAlive(result) => told(result, |kept| match kept {
             KeptAlive::Kept { mark, holds } => format!("kept {holds:?} mark {}", mark.0),
             KeptAlive::Ended => "ended".to_owned(),
         }),
-        Answer::Claim(result) => {
+        StoreResponse::Claim(result) => {
             told(result, |claims| claims.iter().map(claimed).collect::<Vec<_>>().join(" "))
         }
-        Answer::Release(result) => told(result, |released| format!("{released:?}")),
-        Answer::Close(result) => told(result, |closed| format!("{closed:?}")),
-        Answer::Look(result) => told(result, view),
-        Answer::Settle(result) => told(result, |replaced| format!("{replaced:?}")),
+        StoreResponse::Release(result) => told(result, |released| format!("{released:?}")),
+        StoreResponse::Close(result) => told(result, |closed| format!("{closed:?}")),
+        StoreResponse::Look(result) => told(result, view),
+        StoreResponse::Settle(result) => told(result, |replaced| format!("{replaced:?}")),
     }
 }
 
@@ -130,7 +134,7 @@ fn claimed(claimed: &Claimed) -> String {
     }
 }
 
-fn view(view: &View) -> String {
+fn view(view: &GroupView) -> String {
     let mut text = "view".to_owned();
     for member in &view.members {
         let evicted = if member.evicted { " evicted" } else { "" };

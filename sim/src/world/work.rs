@@ -1,6 +1,6 @@
 //! Work under holds: effects at the resource, checkpoints in the store.
 
-use tenure_core::engine::{Ended, Event};
+use tenure_core::engine::{EngineEvent, WorkOutcome};
 use tenure_core::invariant::Step;
 use tenure_core::store::{Commit, Committed};
 use tenure_core::{Document, DutyId, Epoch, InstanceId, Nonce, Session, Version};
@@ -75,7 +75,7 @@ impl World {
             return false;
         }
         self.coverage.count("fault", Fault::FailingWork.as_str());
-        let how = if self.rng.chance(700) { Ended::Failed } else { Ended::Done };
+        let how = if self.rng.chance(700) { WorkOutcome::Failed } else { WorkOutcome::Done };
         self.rests(pid, duty);
         self.stopped(pid, duty.clone(), epoch, how);
         true
@@ -192,12 +192,12 @@ impl World {
         }
         if let Some(newest) = fenced {
             work.next = Next::Rest;
-            return self.step(pid, Event::Fenced { duty: duty.clone(), epoch, newest });
+            return self.step(pid, EngineEvent::Fenced { duty: duty.clone(), epoch, newest });
         }
         let pace = self.pace();
         self.after(pace, Item::Work(pid, duty.clone(), epoch, turn));
         if self.scenario.progress.is_some() && !self.hangs() {
-            self.step(pid, Event::Progress { duty: duty.clone(), epoch });
+            self.step(pid, EngineEvent::Progress { duty: duty.clone(), epoch });
         }
     }
 
@@ -224,14 +224,14 @@ impl World {
             }
             takes = takes.min(self.scenario.quiet_from.saturating_sub(self.now) + ttl / 50);
         }
-        self.after(takes, Item::Stopped(pid, duty.clone(), epoch, Ended::Asked));
+        self.after(takes, Item::Stopped(pid, duty.clone(), epoch, WorkOutcome::Asked));
     }
 
     /// Nothing of the work runs any more, and the engine hears it.
-    pub(super) fn stopped(&mut self, pid: Pid, duty: DutyId, epoch: Epoch, how: Ended) {
+    pub(super) fn stopped(&mut self, pid: Pid, duty: DutyId, epoch: Epoch, how: WorkOutcome) {
         self.doubt(pid, &duty, epoch);
         if self.processes[pid].work.remove(&(duty.clone(), epoch)).is_some() {
-            self.step(pid, Event::Stopped { duty, epoch, how });
+            self.step(pid, EngineEvent::Stopped { duty, epoch, how });
         }
     }
 }

@@ -114,7 +114,7 @@ fn of(partition: &Partition, data: &str, json: bool) -> String {
 /// Reads a total.
 fn total(text: &str) -> Result<Total, String> {
     let total = number(text).and_then(|total| Total::new(total).ok());
-    total.ok_or_else(|| format!("bucket_total is a whole number from 1 to {}", Total::MOST))
+    total.ok_or_else(|| format!("bucket_total is a whole number from 1 to {}", Total::MAX_BUCKETS))
 }
 
 /// A number in decimal digits alone.

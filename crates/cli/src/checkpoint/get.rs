@@ -4,7 +4,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::engine::Layout;
-use tenure_core::store::{AuditEntry, AuditKind, AuditRange, Checkpoint, Holder, HolderNow};
+use tenure_core::store::{AuditEntry, AuditKind, AuditRange, Checkpoint, CurrentHolder, Holder};
 use tenure_core::{DutyKey, GroupName, Store, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
@@ -54,7 +54,7 @@ pub(super) async fn one(
 
 async fn lease_of(store: &dyn Store, duty: &DutyKey) -> Result<Option<Lease>, StoreError> {
     let holders = store.holders(&duty.group).await?;
-    let Some(Holder { epoch, holder: Some(HolderNow { instance, remaining }), .. }) =
+    let Some(Holder { epoch, holder: Some(CurrentHolder { instance, remaining }), .. }) =
         holders.into_iter().find(|holder| &holder.duty == duty)
     else {
         return Ok(None);

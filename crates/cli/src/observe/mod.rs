@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use tenure_core::{Clock, DutyId, GroupName, InstanceId, LocalInstant, Record, Ttl};
-use tenure_duty::observe::{HoldNow, Observer, Operation};
+use tenure_duty::observe::{HeldDuty, Observer, Operation};
 use tenure_duty::process;
 
 use crate::env;
@@ -211,8 +211,8 @@ impl Observer for Watch {
         self.state().renewed(group, margin_left);
     }
 
-    fn holding(&self, group: &GroupName, holds: &[HoldNow]) {
-        let holds: Arc<[HoldNow]> = holds.into();
+    fn holding(&self, group: &GroupName, holds: &[HeldDuty]) {
+        let holds: Arc<[HeldDuty]> = holds.into();
         self.state().holding(group, holds);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{Change, DutyId, GroupName, LocalInstant, Record};
-use tenure_duty::observe::{HoldNow, Operation};
+use tenure_duty::observe::{HeldDuty, Operation};
 use tenure_wire::exposition::DURATIONS;
 
 /// How long a duty that is not held any more is shown as such.
@@ -47,7 +47,7 @@ pub(super) struct Moves {
 /// One group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
-    pub(super) holds: Arc<[HoldNow]>,
+    pub(super) holds: Arc<[HeldDuty]>,
     /// What was left until the deadline when a keep-alive was confirmed last.
     pub(super) margin: Option<Duration>,
 }
@@ -157,7 +157,7 @@ impl State {
         self.group(group).margin = Some(margin_left);
     }
 
-    pub(super) fn holding(&mut self, group: &GroupName, holds: Arc<[HoldNow]>) {
+    pub(super) fn holding(&mut self, group: &GroupName, holds: Arc<[HeldDuty]>) {
         self.group(group).holds = holds;
     }
 

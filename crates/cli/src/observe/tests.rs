@@ -55,7 +55,7 @@ fn bench(form: Form, level: Level) -> Bench {
 
 impl Bench {
     fn hold(&self, duties: &[&str]) {
-        let hold = |duty: &&str| HoldNow { duty: id(duty), epoch: Epoch::new(5).unwrap() };
+        let hold = |duty: &&str| HeldDuty { duty: id(duty), epoch: Epoch::new(5).unwrap() };
         self.observer.holding(&group(), &duties.iter().map(hold).collect::<Vec<_>>());
     }
 

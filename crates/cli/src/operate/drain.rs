@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use tenure_core::engine::{Drain, Group};
+use tenure_core::engine::{DrainMode, GroupConfig};
 use tenure_core::store::Watch;
 use tenure_core::{Code, GroupName, InstanceId, Problem, Store, StoreError};
 use tokio::time::{sleep, timeout};
@@ -61,7 +61,7 @@ pub(crate) struct Args {
 pub(crate) struct Task {
     group: GroupName,
     instance: InstanceId,
-    how: Option<Drain>,
+    how: Option<DrainMode>,
     timeout: Option<Duration>,
     dry_run: bool,
 }
@@ -71,14 +71,14 @@ impl Task {
         let (group, instance) = super::member(&args.group, &args.instance)?;
         let how = match (args.undo, args.force) {
             (true, _) => None,
-            (false, true) => Some(Drain::Anyway),
-            (false, false) => Some(Drain::HandOver),
+            (false, true) => Some(DrainMode::Anyway),
+            (false, false) => Some(DrainMode::HandOver),
         };
         Ok(Self { group, instance, how, timeout: args.timeout, dry_run: args.dry_run })
     }
 
     /// Changes the document, or refuses to.
-    fn change(&self, sight: &Sight, group: &mut Group) -> Result<(), Failure> {
+    fn change(&self, sight: &Sight, group: &mut GroupConfig) -> Result<(), Failure> {
         let Self { instance, .. } = self;
         let Some(how) = self.how else {
             if group.drained.remove(instance).is_none() {
@@ -87,7 +87,7 @@ impl Task {
             return Ok(());
         };
         sight.reader(instance)?;
-        if how == Drain::HandOver && !sight.has_successor(group, instance) {
+        if how == DrainMode::HandOver && !sight.has_successor(group, instance) {
             let what = format!("no other member of {} takes duties", self.group);
             return Err(StoreError::refused(Code::LastMember, what).into());
         }
@@ -98,7 +98,7 @@ impl Task {
     fn value(&self, edited: &Edited, progress: &Progress) -> Value {
         let mut value = edited.value(self.dry_run);
         value["instance"] = self.instance.to_string().into();
-        value["how"] = self.how.map(Drain::as_str).into();
+        value["how"] = self.how.map(DrainMode::as_str).into();
         value["drained"] = (self.how.is_some() && !self.dry_run && progress.is_drained()).into();
         value["ended"] = progress.ended.into();
         value["duties"] = progress.value(&self.group);
@@ -158,10 +158,10 @@ impl Task {
             (None, true, true) => format!("{instance} of {group} would get duties again\n"),
             (None, true, false) => format!("{instance} of {group} gets duties again\n"),
             (Some(_), false, _) => format!("{instance} of {group} is drained already\n"),
-            (Some(Drain::HandOver), true, _) => {
+            (Some(DrainMode::HandOver), true, _) => {
                 format!("{instance} of {group} would hand over {left}\n")
             }
-            (Some(Drain::Anyway), true, _) => {
+            (Some(DrainMode::Anyway), true, _) => {
                 format!("{instance} of {group} would give up {left}, taken by others or not\n")
             }
         }
@@ -234,7 +234,7 @@ fn may_pass(code: Code) -> bool {
 async fn wait(
     store: &dyn Store,
     task: &Task,
-    how: Drain,
+    how: DrainMode,
     progress: &mut Progress,
     tell: bool,
 ) -> Result<Over, StoreError> {
@@ -273,7 +273,7 @@ async fn look(store: &dyn Store, group: &GroupName) -> Result<Sight, StoreError>
 async fn follow(
     store: &dyn Store,
     task: &Task,
-    how: Drain,
+    how: DrainMode,
     progress: &mut Progress,
     tell: bool,
 ) -> Result<Over, StoreError> {
@@ -298,7 +298,7 @@ async fn follow(
                 if tell {
                     progress.tell();
                 }
-                let alone = how == Drain::HandOver
+                let alone = how == DrainMode::HandOver
                     && !progress.is_over()
                     && !sight.has_successor(&sight.group, &task.instance);
                 if tell && alone && !deserted {
@@ -366,7 +366,7 @@ mod tests {
         let task = Task {
             group: GroupName::new("g").unwrap(),
             instance: InstanceId::new("a").unwrap(),
-            how: Some(Drain::HandOver),
+            how: Some(DrainMode::HandOver),
             timeout: Some(Duration::from_millis(1)),
             dry_run: false,
         };

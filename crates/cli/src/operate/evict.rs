@@ -1,7 +1,7 @@
 //! `tenure evict`: puts an instance out of its group.
 
 use serde_json::{Value, json};
-use tenure_core::store::{Evict, Evicted, HolderNow};
+use tenure_core::store::{CurrentHolder, Evict, Evicted};
 use tenure_core::{DutyKey, GroupName, InstanceId, Reason, Store};
 
 use super::sight::Sight;
@@ -80,7 +80,7 @@ pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<Str
 
 impl Task {
     fn value(&self, sight: &Sight, already: bool) -> Value {
-        let duty = |(duty, holder): (&DutyKey, &HolderNow)| {
+        let duty = |(duty, holder): (&DutyKey, &CurrentHolder)| {
             let free_in = if self.now { 0 } else { millis(holder.remaining) };
             json!({ "duty": duty.to_string(), "free_in_ms": free_in })
         };

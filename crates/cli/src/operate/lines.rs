@@ -1,7 +1,7 @@
 //! What operators have put in force in a group, one line each.
 
 use serde_json::{Value, json};
-use tenure_core::engine::Group;
+use tenure_core::engine::GroupConfig;
 use tenure_core::{DutyId, GroupName};
 
 use crate::ls::or_nothing;
@@ -19,7 +19,7 @@ const COLUMNS: [Column; 3] =
     [Column("IN_FORCE", Align::Left), Column("ON", Align::Left), Column("HOW", Align::Left)];
 
 /// All that is in force.
-pub(crate) fn of(name: &GroupName, group: &Group) -> Vec<Line> {
+pub(crate) fn of(name: &GroupName, group: &GroupConfig) -> Vec<Line> {
     let duty = |id: &DutyId| format!("{name}/{id}");
     let line = |what, on, how| Line { what, on, how };
     let mut lines = Vec::new();

@@ -1,8 +1,8 @@
 //! `tenure pause` and `tenure resume`: whether duties are done.
 
 use serde_json::{Value, json};
-use tenure_core::engine::Group;
-use tenure_core::store::HolderNow;
+use tenure_core::engine::GroupConfig;
+use tenure_core::store::CurrentHolder;
 use tenure_core::{DutyKey, Store};
 
 use super::sight::{Edited, Sight, edit};
@@ -34,7 +34,7 @@ impl Task {
 }
 
 pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<String, Failure> {
-    let change = |sight: &Sight, group: &mut Group| {
+    let change = |sight: &Sight, group: &mut GroupConfig| {
         match &task.name {
             Name::Group(_) => group.all_paused = task.pause,
             Name::Duty(duty) => {
@@ -62,7 +62,7 @@ pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<Str
 
 impl Task {
     /// What it is about that somebody holds.
-    fn held<'a>(&self, sight: &'a Sight) -> Vec<(&'a DutyKey, &'a HolderNow)> {
+    fn held<'a>(&self, sight: &'a Sight) -> Vec<(&'a DutyKey, &'a CurrentHolder)> {
         let about = sight.holders.iter().filter(|holder| match &self.name {
             Name::Group(_) => true,
             Name::Duty(duty) => holder.duty == *duty,
@@ -77,7 +77,7 @@ impl Task {
     }
 
     fn value(&self, edited: &Edited) -> Value {
-        let held = |(duty, holder): (&DutyKey, &HolderNow)| {
+        let held = |(duty, holder): (&DutyKey, &CurrentHolder)| {
             let holder = holder.instance.to_string();
             json!({ "duty": duty.to_string(), "holder": holder })
         };

@@ -1,7 +1,7 @@
 //! `tenure pin`: where duties have to be.
 
 use serde_json::{Value, json};
-use tenure_core::engine::Group;
+use tenure_core::engine::GroupConfig;
 use tenure_core::roster::Pin;
 use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, Label, Store};
 
@@ -95,7 +95,7 @@ pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<Str
         Task::List(group) => return Ok(list(&Sight::read(store, &group).await?, json)),
         Task::Change(change) => change,
     };
-    let change = |sight: &Sight, group: &mut Group| {
+    let change = |sight: &Sight, group: &mut GroupConfig| {
         sight.check_duty(&task.duty)?;
         match &task.pin {
             None => drop(group.pins.remove(&task.duty.id)),
@@ -134,7 +134,7 @@ fn list(sight: &Sight, json: bool) -> String {
 
 impl Change {
     /// A pin to somewhere else is replaced only by who says so.
-    fn check_other(&self, group: &Group) -> Result<(), Failure> {
+    fn check_other(&self, group: &GroupConfig) -> Result<(), Failure> {
         match group.pins.get(&self.duty.id) {
             Some(other) if Some(other) != self.pin.as_ref() && !self.replace => Err(conflict(
                 format!("{} is pinned to {}; --replace replaces that", self.duty, other),
@@ -186,7 +186,12 @@ impl Change {
 }
 
 /// Refuses a pin that cannot be followed. A name or a zone may be waited for, an instance not.
-fn check_place(duty: &DutyId, pin: &Pin, sight: &Sight, group: &Group) -> Result<(), Failure> {
+fn check_place(
+    duty: &DutyId,
+    pin: &Pin,
+    sight: &Sight,
+    group: &GroupConfig,
+) -> Result<(), Failure> {
     let takers = sight.takers(group);
     if let Pin::Instance(instance) = pin {
         let member = sight.member(instance)?;

@@ -1,7 +1,7 @@
 //! `tenure cordon` and `tenure weight`: how much an instance gets.
 
 use serde_json::Value;
-use tenure_core::engine::Group;
+use tenure_core::engine::GroupConfig;
 use tenure_core::{GroupName, InstanceId, Store};
 
 use super::sight::{Edited, Sight, edit};
@@ -75,7 +75,7 @@ impl Task {
         Ok(Self { group, instance, change: Change::Weight(args.weight), dry_run: args.dry_run })
     }
 
-    fn change(&self, sight: &Sight, group: &mut Group) -> Result<(), Failure> {
+    fn change(&self, sight: &Sight, group: &mut GroupConfig) -> Result<(), Failure> {
         let Self { instance, .. } = self;
         let changed = match self.change {
             Change::Cordon(false) => group.cordoned.remove(instance),

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_core::engine::{Group, Layout, Status};
+use tenure_core::engine::{GroupConfig, Layout, MemberStatus};
 use tenure_core::roster::Pin;
-use tenure_core::store::{AuditKind, Holder, HolderNow, Member, Replaced};
+use tenure_core::store::{AuditKind, CurrentHolder, Holder, Member, Replaced};
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Store, StoreError, Version};
 use tenure_duty::process;
 use tokio::sync::OnceCell;
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct Sight {
     pub(super) name: GroupName,
     version: Version,
-    pub(super) group: Group,
+    pub(super) group: GroupConfig,
     pub(super) members: Vec<Member>,
     pub(super) holders: Vec<Holder>,
 }
@@ -59,7 +59,7 @@ impl Sight {
     /// A live member that does what operators write.
     pub(super) fn reader(&self, instance: &InstanceId) -> Result<&Member, Failure> {
         let member = self.member(instance)?;
-        if member.nonce.is_none() || Status::read(&member.note).is_none() {
+        if member.nonce.is_none() || MemberStatus::read(&member.note).is_none() {
             let what = format!("{instance} does not read the document of {}", self.name);
             return Err(conflict(what));
         }
@@ -92,24 +92,24 @@ impl Sight {
     }
 
     /// Who holds a duty.
-    pub(super) fn holder(&self, duty: &DutyId) -> Option<&HolderNow> {
+    pub(super) fn holder(&self, duty: &DutyId) -> Option<&CurrentHolder> {
         let found = self.holders.iter().find(|holder| holder.duty.id == *duty);
         found.and_then(|holder| holder.holder.as_ref())
     }
 
     /// What an instance holds.
-    pub(super) fn held_by(&self, instance: &InstanceId) -> Vec<(&DutyKey, &HolderNow)> {
+    pub(super) fn held_by(&self, instance: &InstanceId) -> Vec<(&DutyKey, &CurrentHolder)> {
         let held = self.holders.iter().filter_map(|it| Some((&it.duty, it.holder.as_ref()?)));
         held.filter(|(_, holder)| holder.instance == *instance).collect()
     }
 
     /// Who holds duties by the roster, as operators want it in this document.
-    pub(super) fn takers(&self, group: &Group) -> Vec<Taker> {
+    pub(super) fn takers(&self, group: &GroupConfig) -> Vec<Taker> {
         takers(&self.members, group)
     }
 
     /// Whether somebody else would take over from this member.
-    pub(super) fn has_successor(&self, group: &Group, instance: &InstanceId) -> bool {
+    pub(super) fn has_successor(&self, group: &GroupConfig, instance: &InstanceId) -> bool {
         let takers = self.takers(group);
         let me = takers.iter().find(|taker| taker.seat.instance == *instance);
         let only = me.and_then(|me| me.only.as_ref());
@@ -123,7 +123,7 @@ pub(super) struct Edited {
     /// The group as it was before.
     pub(super) before: Sight,
     /// Its document as it is now, or would be.
-    pub(super) group: Group,
+    pub(super) group: GroupConfig,
     pub(super) changed: bool,
     pruned: Vec<Line>,
 }
@@ -161,7 +161,7 @@ pub(super) async fn edit(
     store: &dyn Store,
     name: &GroupName,
     dry_run: bool,
-    change: impl Fn(&Sight, &mut Group) -> Result<(), Failure>,
+    change: impl Fn(&Sight, &mut GroupConfig) -> Result<(), Failure>,
 ) -> Result<Edited, Failure> {
     // A write whose answer was lost: what is there now says whether it happened.
     let mut lost: Option<StoreError> = None;
@@ -213,7 +213,7 @@ pub(super) async fn edit(
 /// under the same id.
 async fn prune(
     sight: &Sight,
-    group: &mut Group,
+    group: &mut GroupConfig,
     store: &dyn Store,
 ) -> Result<Vec<Line>, StoreError> {
     let pinned = group.pins.values().filter_map(|pin| match pin {

@@ -15,7 +15,7 @@ use anyhow::Context;
 use rustix::process::{Signal, getpid, set_child_subreaper};
 use tenure_core::text::span;
 use tenure_core::{GroupName, StoreError, Ttl};
-use tenure_duty::{Duties, Event, Leaver};
+use tenure_duty::{Duties, LeaveHandle, MembershipEvent};
 use tenure_store::StoreUrl;
 use tenure_targets::TargetsUrl;
 use tokio::sync::{Semaphore, watch};
@@ -60,7 +60,7 @@ impl Settings {
         within("--every", poll.every, SHORTEST, LONGEST)?;
         within("--list-every", poll.list_every, SHORTEST, LONGEST)?;
         // More does not fit into any TTL.
-        within("--timeout", timeout, SHORTEST, Ttl::MAX / 2)?;
+        within("--timeout", timeout, SHORTEST, Ttl::MAX_TTL / 2)?;
         within("--jobs", poll.jobs, 1, MOST_JOBS)?;
         let needed = (timeout + member.grace + ttl.margin()) * 2;
         if needed > ttl.get() {
@@ -111,7 +111,7 @@ struct Shared {
     permits: Semaphore,
     notes: Notes,
     fitness: Fitness,
-    membership: Leaver,
+    membership: LeaveHandle,
     /// This process is to end.
     leaving: watch::Sender<bool>,
 }
@@ -168,10 +168,10 @@ async fn poll(settings: Settings, watchers: &Watchers) -> Result<(), Failure> {
                 _ => {}
             },
             event = membership.next() => match event {
-                Some(Event::Assigned(hold)) => {
+                Some(MembershipEvent::Assigned(hold)) => {
                     tasks.spawn(target::attend(Arc::clone(&shared), hold));
                 }
-                Some(Event::Ended(end)) => break end,
+                Some(MembershipEvent::Ended(end)) => break end,
                 None => break Ok(()),
                 Some(_) => {}
             },

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 use tenure_core::text::{counted, span};
 use tenure_core::{Clock, Code, StoreError};
-use tenure_duty::{Guard as Hold, Lost, process};
+use tenure_duty::{Guard as Hold, HoldLost, process};
 use tenure_store::BootClock;
 use tokio::time::timeout;
 
@@ -83,7 +83,7 @@ impl Polling<'_> {
         let settings = &self.shared.settings;
         // A lease that somebody has deleted or overwritten is noticed before the poll, not at the
         // next renewal.
-        if settings.shared && self.hold.verify().await == Err(Lost::Revoked) {
+        if settings.shared && self.hold.verify().await == Err(HoldLost::Revoked) {
             return;
         }
         // All of it has to fit into what is left of the hold, killing included.

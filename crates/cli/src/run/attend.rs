@@ -5,7 +5,7 @@ use std::io;
 
 use rustix::process::{Pid, Signal};
 use tenure_core::{Clock, LocalInstant};
-use tenure_duty::{Guard as Hold, Standing};
+use tenure_duty::{Guard as Hold, HoldStatus};
 use tenure_store::BootClock;
 
 use super::Runner;
@@ -41,7 +41,7 @@ pub(super) enum Outcome {
 struct Run {
     id: u64,
     file: DeadlineFile,
-    standing: Standing,
+    standing: HoldStatus,
     /// The command's group.
     group: Option<Pid>,
     /// The guard should have ended the command; when this comes, it is done without.
@@ -98,7 +98,7 @@ impl Runner {
     fn start(
         &self,
         hold: &Hold,
-        standing: &Standing,
+        standing: &HoldStatus,
         file: &DeadlineFile,
         given: &Variables,
     ) -> Start {
@@ -198,7 +198,7 @@ impl Runner {
     }
 
     /// How the hold stands has changed.
-    async fn stands(&mut self, run: &mut Run, standing: Standing) -> io::Result<()> {
+    async fn stands(&mut self, run: &mut Run, standing: HoldStatus) -> io::Result<()> {
         let before = std::mem::replace(&mut run.standing, standing);
         let now = BootClock.now();
         let id = run.id;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 use tenure_core::{Clock, Epoch};
-use tenure_duty::{Standing, process};
+use tenure_duty::{HoldStatus, process};
 use tenure_store::BootClock;
 
 /// The file that `TENURE_DEADLINE_FILE` names. It is always whole: it is replaced, not written
@@ -25,7 +25,7 @@ impl DeadlineFile {
         &self.path
     }
 
-    pub(super) fn write(&self, standing: &Standing) -> io::Result<()> {
+    pub(super) fn write(&self, standing: &HoldStatus) -> io::Result<()> {
         let folder = self.path.parent().ok_or(io::ErrorKind::NotFound)?;
         // Mode 0600.
         let mut file = NamedTempFile::new_in(folder)?;
@@ -33,8 +33,8 @@ impl DeadlineFile {
         let unix_ms = u128::from(process::unix_ms()) + left;
         let (boottime_ns, epoch) = (standing.deadline.as_nanos(), self.epoch);
         let state = match standing {
-            Standing { lost: true, .. } => "lost",
-            Standing { draining: true, .. } => "draining",
+            HoldStatus { lost: true, .. } => "lost",
+            HoldStatus { draining: true, .. } => "draining",
             _ => "held",
         };
         write!(

@@ -13,7 +13,7 @@ use anyhow::Context;
 use rustix::process::{Signal, getpid, set_child_subreaper};
 use tempfile::TempDir;
 use tenure_core::{Code, DutyKey, InstanceId, Problem, StoreError};
-use tenure_duty::{Duties, Ended, Event, Membership};
+use tenure_duty::{Duties, Membership, MembershipEvent, WorkOutcome};
 use tenure_store::StoreUrl;
 
 use crate::args::{self, name};
@@ -161,26 +161,26 @@ impl Runner {
             };
             match event {
                 // Dropped, it is given back.
-                Some(Event::Assigned(_)) if self.asked_to_end.is_some() => {}
-                Some(Event::Assigned(hold)) => {
+                Some(MembershipEvent::Assigned(_)) if self.asked_to_end.is_some() => {}
+                Some(MembershipEvent::Assigned(hold)) => {
                     let outcome = self.serve(&hold).await;
                     hold.finished(match outcome {
-                        Outcome::Ended(_) => Ended::Done,
-                        Outcome::TakenAway => Ended::Asked,
-                        _ => Ended::Failed,
+                        Outcome::Ended(_) => WorkOutcome::Done,
+                        Outcome::TakenAway => WorkOutcome::Asked,
+                        _ => WorkOutcome::Failed,
                     });
                     drop(hold);
                     if let Some(result) = self.judge(outcome) {
                         return self.leave(result).await;
                     }
                 }
-                Some(Event::Standby { holder }) => {
+                Some(MembershipEvent::Standby { holder }) => {
                     if let Some(refusal) = self.stand_by(holder.as_ref()) {
                         return self.leave(Err(refusal)).await;
                     }
                 }
-                Some(Event::Ended(Err(problem))) => return Err(refused(problem)),
-                Some(Event::Ended(Ok(()))) | None => {
+                Some(MembershipEvent::Ended(Err(problem))) => return Err(refused(problem)),
+                Some(MembershipEvent::Ended(Ok(()))) | None => {
                     return Ok(self.asked_to_end.map_or(0, ended_by));
                 }
                 Some(_) => {}

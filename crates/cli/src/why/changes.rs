@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_core::engine::{Drain, Group, Layout, Settings, Status};
+use tenure_core::engine::{DrainMode, GroupConfig, Layout, MemberSettings, MemberStatus};
 use tenure_core::roster::Pin;
 use tenure_core::store::Member;
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Nonce, StoreError};
@@ -107,7 +107,7 @@ impl Changes {
                 let what = format!("no member {who} lives in {}", state.name);
                 return Err(refused(Code::NotThere, what));
             };
-            if member.nonce.is_none() || Status::read(&member.note).is_none() {
+            if member.nonce.is_none() || MemberStatus::read(&member.note).is_none() {
                 return conflict(format!("{who} does not read what operators write"));
             }
         }
@@ -154,9 +154,9 @@ impl Changes {
     }
 
     /// The document as it would be.
-    pub(super) fn write_to(&self, group: &mut Group) {
+    pub(super) fn write_to(&self, group: &mut GroupConfig) {
         let leaves = self.leaves.iter();
-        group.drained.extend(leaves.map(|who| (who.clone(), Drain::HandOver)));
+        group.drained.extend(leaves.map(|who| (who.clone(), DrainMode::HandOver)));
         let there = self.weights.iter().filter(|(who, _)| !self.joins.contains(who));
         group.weights.extend(there.map(|(who, weight)| (who.clone(), *weight)));
         let pins = self.pins.iter();
@@ -171,7 +171,11 @@ impl Changes {
         let only = standby.then(|| state.known().into_iter().next()).flatten();
         for who in &self.joins {
             let weight = self.weights.get(who).copied().unwrap_or(1);
-            let said = Status { weight, only: only.clone(), ..Status::with_room(Settings::ROOM) };
+            let said = MemberStatus {
+                weight,
+                only: only.clone(),
+                ..MemberStatus::with_room(MemberSettings::DEFAULT_ROOM)
+            };
             after.members.push(Member {
                 instance: who.clone(),
                 nonce: Some(Nonce::from_entropy(0)),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_core::engine::Picture;
-use tenure_core::roster::{Opinion, Seat};
+use tenure_core::engine::GroupSnapshot;
+use tenure_core::roster::{PlacementReport, RosterMember};
 use tenure_core::store::{AuditEntry, AuditKind, Member};
 use tenure_core::{Code, DutyKey, Epoch};
 use tenure_duty::process;
@@ -129,8 +129,8 @@ struct View<'a> {
     duty: DutyKey,
     at: Option<u64>,
     state: State,
-    picture: Picture,
-    opinions: Option<Vec<Opinion>>,
+    picture: GroupSnapshot,
+    opinions: Option<Vec<PlacementReport>>,
     transitions: Vec<&'a AuditEntry>,
     notes: Vec<String>,
     /// What operators had put in force is known.
@@ -160,7 +160,7 @@ impl<'a> View<'a> {
     }
 
     /// Who should hold it.
-    fn owner(&self) -> Option<&Seat> {
+    fn owner(&self) -> Option<&RosterMember> {
         self.picture.owner(&self.duty.id)
     }
 
@@ -192,7 +192,7 @@ impl<'a> View<'a> {
     }
 
     /// A member's seat, and what speaks for and against it.
-    fn line(&self, member: &Member) -> (Option<Seat>, Option<Opinion>) {
+    fn line(&self, member: &Member) -> (Option<RosterMember>, Option<PlacementReport>) {
         let seats = &self.picture.seats;
         let found = seats.binary_search_by(|seat| seat.instance.cmp(&member.instance)).ok();
         let opinion = found.and_then(|n| self.opinions.as_ref()?.get(n).copied());

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tenure_core::engine::Status;
+use tenure_core::engine::MemberStatus;
 use tenure_core::store::{Holder, Member};
 use tenure_core::{Code, Epoch, GroupName, Nonce};
 
@@ -44,7 +44,7 @@ fn hash(text: &str) -> String {
 fn of_member(member: &Member) -> String {
     let nonce = member.nonce.map(Nonce::as_u128);
     // What it sees of the others changes by itself.
-    let said = Status::read(&member.note).map(|said| Status { view: 0, ..said });
+    let said = MemberStatus::read(&member.note).map(|said| MemberStatus { view: 0, ..said });
     format!("{} {nonce:?} {} {said:?}\n", member.instance, member.evicted)
 }
 

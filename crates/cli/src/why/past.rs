@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tenure_core::engine::{Group, Layout, Settings, Status};
-use tenure_core::store::{AuditEntry, AuditKind, Holder, HolderNow, Member};
+use tenure_core::engine::{GroupConfig, Layout, MemberSettings, MemberStatus};
+use tenure_core::store::{AuditEntry, AuditKind, CurrentHolder, Holder, Member};
 use tenure_core::{DutyId, DutyKey, Epoch, InstanceId, Nonce, StoreError};
 
 use super::state::State;
@@ -91,13 +91,13 @@ pub(super) fn at(
 }
 
 /// What operators had put in force, and what is uncertain about that.
-fn group(now: &State, times: Times) -> Result<(Group, Option<String>), StoreError> {
+fn group(now: &State, times: Times) -> Result<(GroupConfig, Option<String>), StoreError> {
     let Some(then) = written::at(&now.group, times.at, times.now)? else {
-        let group = Group {
+        let group = GroupConfig {
             settings: now.group.settings,
             pins: now.group.pins.clone(),
             weights: now.group.weights.clone(),
-            ..Group::default()
+            ..GroupConfig::default()
         };
         return Ok((group, Some(NEVER_NOTED.to_owned())));
     };
@@ -110,7 +110,7 @@ fn group(now: &State, times: Times) -> Result<(Group, Option<String>), StoreErro
         )),
         false => None,
     };
-    Ok((then.group, doubt))
+    Ok((then.config, doubt))
 }
 
 /// Who held what. Where the trail begins in the middle of a hold, its end tells who had it; where
@@ -146,7 +146,7 @@ fn holders(trail: &Trail, now: &State, at: u64) -> Result<Vec<Holder>, StoreErro
             Some((_, epoch)) => *epoch,
             None => around.before.and_then(|entry| entry.epoch),
         };
-        let holder = of.map(|(instance, _)| HolderNow { instance, remaining: Duration::ZERO });
+        let holder = of.map(|(instance, _)| CurrentHolder { instance, remaining: Duration::ZERO });
         let duty = DutyKey::new(now.name.as_str(), duty.as_str())?;
         holders.push(Holder { duty, epoch, holder });
     }
@@ -203,14 +203,14 @@ fn member(instance: &InstanceId, now: &State, asked: &DutyId) -> Result<Member, 
     let lives = now.member(instance);
     let standby = matches!(now.layout(), Some(Layout::Standby));
     let said = match lives {
-        Some(member) => Status::read(&member.note),
-        None => Some(Status {
+        Some(member) => MemberStatus::read(&member.note),
+        None => Some(MemberStatus {
             only: standby.then(|| asked.clone()),
-            ..Status::with_room(Settings::ROOM)
+            ..MemberStatus::with_room(MemberSettings::DEFAULT_ROOM)
         }),
     };
     let note = match (said, lives) {
-        (Some(said), _) => Status { takes: true, keeps: true, ..said }.note()?,
+        (Some(said), _) => MemberStatus { takes: true, keeps: true, ..said }.note()?,
         // It takes no part, then as now.
         (None, member) => member.map_or_else(Default::default, |member| member.note.clone()),
     };
@@ -241,7 +241,7 @@ mod tests {
         let mut state = State {
             name: GroupName::new("g").unwrap(),
             version: Version::ZERO,
-            group: Group::default(),
+            group: GroupConfig::default(),
             members: Vec::new(),
             holders: Vec::new(),
         };
@@ -251,7 +251,7 @@ mod tests {
         state.holders.push(Holder {
             duty: DutyKey::new("g", "old").unwrap(),
             epoch: Epoch::new(9).ok(),
-            holder: Some(HolderNow { instance: c, remaining: Duration::ZERO }),
+            holder: Some(CurrentHolder { instance: c, remaining: Duration::ZERO }),
         });
         state
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use tenure_core::engine::Picture;
-use tenure_core::roster::{Seat, Why};
+use tenure_core::engine::GroupSnapshot;
+use tenure_core::roster::{PlacementReason, RosterMember};
 use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
@@ -116,15 +116,15 @@ pub(super) struct Move {
     duty: DutyKey,
     from: Option<InstanceId>,
     to: Option<InstanceId>,
-    /// Why it would not stay, and why it would go there.
-    leaves: Option<Why>,
-    comes: Option<Why>,
+    /// PlacementReason it would not stay, and why it would go there.
+    leaves: Option<PlacementReason>,
+    comes: Option<PlacementReason>,
     /// It would move without the change, too.
     anyway: bool,
 }
 
 /// The duties of a picture and who should hold them.
-fn owners(picture: &Picture) -> impl Iterator<Item = (&DutyId, Option<&InstanceId>)> {
+fn owners(picture: &GroupSnapshot) -> impl Iterator<Item = (&DutyId, Option<&InstanceId>)> {
     let owner = |seat: &Option<u32>| seat.map(|seat| &picture.seats[seat as usize].instance);
     let duties = picture.charges.iter().map(|charge| &charge.duty);
     duties.zip(picture.plan.seats.iter().map(owner))
@@ -155,7 +155,7 @@ impl Planned {
             for (at, (duty, to)) in owners(picture).enumerate().filter(away) {
                 let (from, opinions) = (held.get(duty), explainer.explain(at));
                 let why = |who: Option<&InstanceId>| {
-                    let there = |seat: &Seat| Some(&seat.instance) == who;
+                    let there = |seat: &RosterMember| Some(&seat.instance) == who;
                     picture.seats.iter().position(there).map(|n| opinions[n].why)
                 };
                 let anyway = unchanged.get(duty).is_some_and(|owner| *owner != from);
@@ -236,7 +236,7 @@ const MOVES: [Column; 4] = [
 ];
 
 impl Move {
-    /// Why it moves, in a sentence or two.
+    /// PlacementReason it moves, in a sentence or two.
     fn why(&self) -> String {
         let mut parts = Vec::new();
         parts.extend(self.leaves.map(|why| format!("from: {}", why.sentence())));
@@ -260,8 +260,8 @@ impl Move {
             "duty": self.duty.to_string(),
             "from": self.from.as_ref().map(ToString::to_string),
             "to": self.to.as_ref().map(ToString::to_string),
-            "leaves": self.leaves.map(Why::as_str),
-            "comes": self.comes.map(Why::as_str),
+            "leaves": self.leaves.map(PlacementReason::as_str),
+            "comes": self.comes.map(PlacementReason::as_str),
             "anyway": self.anyway,
             "why": self.why(),
         })

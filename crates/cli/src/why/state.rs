@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_core::engine::{Group, Layout, Picture, Status};
+use tenure_core::engine::{GroupConfig, GroupSnapshot, Layout, MemberStatus};
 use tenure_core::store::{Holder, Member};
 use tenure_core::{DutyId, GroupName, InstanceId, Listing, Store, StoreError, Target, Version};
 
@@ -19,7 +19,7 @@ pub(super) const TARGETS_NOTE: &str = "the duties of this group come from a list
 pub(super) struct State {
     pub(super) name: GroupName,
     pub(super) version: Version,
-    pub(super) group: Group,
+    pub(super) group: GroupConfig,
     pub(super) members: Vec<Member>,
     pub(super) holders: Vec<Holder>,
 }
@@ -75,11 +75,11 @@ impl State {
 
     /// What members plan: all of it together, or each standby duty by itself. A free duty of a list
     /// of targets may be gone from it, so it counts only where it is asked for.
-    pub(super) fn pictures(&self, asked: Option<&DutyId>) -> Vec<Picture> {
+    pub(super) fn pictures(&self, asked: Option<&DutyId>) -> Vec<GroupSnapshot> {
         let held = self.held();
         let picture = |duties: Vec<DutyId>, only: Option<&DutyId>| {
             let listing = Listing::new(duties.into_iter().map(Target::new));
-            Picture::new(&self.members, &held, &self.group, &listing, only)
+            GroupSnapshot::new(&self.members, &held, &self.group, &listing, only)
         };
         let known = self.known().into_iter();
         match self.layout() {
@@ -96,21 +96,21 @@ impl State {
     }
 
     /// The picture that a duty is in.
-    pub(super) fn picture_of(&self, duty: &DutyId) -> Picture {
+    pub(super) fn picture_of(&self, duty: &DutyId) -> GroupSnapshot {
         let standby = matches!(self.layout(), Some(Layout::Standby));
         let mut pictures = self.pictures(Some(duty)).into_iter();
-        let there = |p: &Picture| !standby || p.charges.iter().any(|c| c.duty == *duty);
+        let there = |p: &GroupSnapshot| !standby || p.charges.iter().any(|c| c.duty == *duty);
         pictures.find(there).unwrap_or_else(|| {
             let listing = Listing::default();
-            Picture::new(&self.members, &BTreeMap::new(), &self.group, &listing, Some(duty))
+            GroupSnapshot::new(&self.members, &BTreeMap::new(), &self.group, &listing, Some(duty))
         })
     }
 }
 
 /// What is special about a member, in words.
-pub(super) fn standing(member: &Member, group: &Group) -> Vec<&'static str> {
-    let said = Status::read(&member.note);
-    let says = |test: fn(&Status) -> bool| said.as_ref().is_some_and(test);
+pub(super) fn standing(member: &Member, group: &GroupConfig) -> Vec<&'static str> {
+    let said = MemberStatus::read(&member.note);
+    let says = |test: fn(&MemberStatus) -> bool| said.as_ref().is_some_and(test);
     let words = [
         (member.nonce.is_none(), "foreign"),
         (member.nonce.is_some() && said.is_none(), "takes-no-part"),

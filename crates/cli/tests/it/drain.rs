@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tenure_core::engine::{Drain, Group};
+use tenure_core::engine::{DrainMode, GroupConfig};
 use testkit::{Proxy, Redis, RedisOptions, TEST_POSTGRES, TEST_REDIS, service, wait_until};
 
 use crate::operate::{group, in_force, instance};
@@ -180,8 +180,8 @@ fn a_drain_that_takes_too_long_stays_in_force() {
     let said = format!("{me} still holds demo/one; 0 of 1 duty handed over\n");
     assert!(ran.stderr.contains(&said) && ran.stderr.contains("\nDT011: "), "{ran:?}");
     assert!(ran.stderr.contains("\nkept: the drain stays in force\n"), "{ran:?}");
-    let drained: Group = group(&url, "demo").1;
-    assert_eq!(drained.drained, [(instance(&me), Drain::HandOver)].into());
+    let drained: GroupConfig = group(&url, "demo").1;
+    assert_eq!(drained.drained, [(instance(&me), DrainMode::HandOver)].into());
     let ran = tenure.run(&["drain", "demo", &me, "--timeout", "10ms", "--json"]);
     assert_eq!(ran.code, Some(4), "{ran:?}");
     let shown: Value = serde_json::from_str(&ran.stdout).unwrap();

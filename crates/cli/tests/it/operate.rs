@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_core::engine::{Drain, Group};
+use tenure_core::engine::{DrainMode, GroupConfig};
 use tenure_core::{Document, DutyId, GroupName, InstanceId, Label, Version};
 
 use crate::tenure::{Ran, Tenure, claim, join, join_for, with_store};
@@ -26,17 +26,17 @@ pub fn prepare(url: &str) {
 }
 
 /// The group's document, without what was in it before, and how often it was written.
-pub fn group(url: &str, name: &str) -> (Version, Group) {
+pub fn group(url: &str, name: &str) -> (Version, GroupConfig) {
     with_store(url, async |store| {
         let stored = store.group_document(&GroupName::new(name).unwrap()).await.unwrap();
-        let mut group = Group::read(&stored).unwrap();
+        let mut group = GroupConfig::read(&stored).unwrap();
         group.unknown.retain(|line| !line.starts_with("was"));
         (stored.version, group)
     })
 }
 
 /// Writes into the document, as others might.
-pub fn write(url: &str, name: &str, change: impl FnOnce(&mut Group)) {
+pub fn write(url: &str, name: &str, change: impl FnOnce(&mut GroupConfig)) {
     let (version, mut group) = group(url, name);
     change(&mut group);
     with_store(url, async |store| {
@@ -155,7 +155,7 @@ fn a_duty_is_paused_and_resumed() {
     let version = group(&url, "poll").0;
     assert_eq!(tenure.run(&["resume", "poll/a"]).ok(), "poll/a was not paused\n");
     assert_eq!(tenure.run(&["resume", "poll"]).ok(), "group poll was not paused\n");
-    assert_eq!(group(&url, "poll"), (version, Group::default()));
+    assert_eq!(group(&url, "poll"), (version, GroupConfig::default()));
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn pins_that_cannot_be_followed_are_refused() {
     tenure.run(&["pin", "poll/a", "host-1"]).ok();
     tenure.run(&["pin", "poll/d", "host-4"]).ok();
     write(&url, "poll", |group| {
-        group.drained.insert(instance("host-2"), Drain::HandOver);
+        group.drained.insert(instance("host-2"), DrainMode::HandOver);
         group.cordoned.insert(instance("host-8"));
         group.weights.insert(instance("host-7"), 0);
     });
@@ -281,10 +281,10 @@ fn what_is_in_force_is_shown_and_what_is_stale_goes() {
     tenure.run(&["pin", "poll/b", "--zone", "eu"]).ok();
     write(&url, "poll", |group| {
         group.all_paused = true;
-        group.drained.insert(instance("host-1"), Drain::Anyway);
+        group.drained.insert(instance("host-1"), DrainMode::Anyway);
         group.weights.insert(instance("host-2"), 3);
         for gone in ["gone-1", "gone-2"] {
-            group.drained.insert(instance(gone), Drain::HandOver);
+            group.drained.insert(instance(gone), DrainMode::HandOver);
             group.weights.insert(instance(gone), 7);
             group.cordoned.insert(instance(gone));
         }
@@ -412,7 +412,7 @@ fn who_is_away_for_a_moment_is_not_forgotten() {
     };
     while lives() {}
     write(&url, "poll", |group| {
-        group.drained.insert(instance("sleeper"), Drain::HandOver);
+        group.drained.insert(instance("sleeper"), DrainMode::HandOver);
     });
     tenure.run(&["pause", "poll/a"]).ok();
     assert!(group(&url, "poll").1.drained.contains_key(&instance("sleeper")));

@@ -146,7 +146,7 @@ fn a_full_document_can_still_be_changed() {
     let small = "tenure-group 1\n".len();
     operate::write(&url, "poll", |group| {
         // One line less than would fit, and then the rest of it: `pause a` is 8 bytes.
-        let lines = Document::MAX_BYTES - small - 8;
+        let lines = Document::MAX_DOCUMENT_BYTES - small - 8;
         let rest = lines % 200 + 200;
         let lengths = std::iter::repeat_n(200, lines / 200 - 1).chain([rest / 2, rest - rest / 2]);
         let id = |(n, length): (usize, usize)| format!("{n:0>width$}", width = length - 7);

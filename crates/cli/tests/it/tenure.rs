@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tenure_core::store::{Claimed, OpenSession, Want};
+use tenure_core::store::{ClaimRequest, Claimed, OpenSession};
 use tenure_core::{DutyKey, Hold, InstanceId, Note, Reason, Session, Store, Ttl};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
@@ -148,7 +148,7 @@ pub async fn join_for(
 pub async fn claim(store: &dyn Store, session: &Session, id: &str) -> Hold {
     let duty = DutyKey::new(session.group.as_str(), id).unwrap();
     let why = Reason::new("test").unwrap();
-    match store.claim(session, &[Want::new(duty)], &why).await.unwrap().remove(0) {
+    match store.claim(session, &[ClaimRequest::new(duty)], &why).await.unwrap().remove(0) {
         Claimed::Granted(hold) => hold,
         other => panic!("{other:?}"),
     }

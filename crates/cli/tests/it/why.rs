@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tenure_core::engine::{Drain, Group, Layout};
+use tenure_core::engine::{DrainMode, GroupConfig, Layout};
 use tenure_core::roster::Pin;
 use tenure_core::store::{Evict, Replaced};
 use tenure_core::{Document, DutyId, GroupName, InstanceId, Reason, Store, Ttl};
@@ -24,14 +24,14 @@ pub fn instance(name: &str) -> InstanceId {
     InstanceId::new(name).unwrap()
 }
 
-async fn read(store: &dyn Store) -> Group {
-    Group::read(&store.group_document(&group()).await.unwrap()).unwrap()
+async fn read(store: &dyn Store) -> GroupConfig {
+    GroupConfig::read(&store.group_document(&group()).await.unwrap()).unwrap()
 }
 
 /// Changes the document of the group.
-pub async fn edit(store: &dyn Store, change: impl FnOnce(&mut Group)) {
+pub async fn edit(store: &dyn Store, change: impl FnOnce(&mut GroupConfig)) {
     let before = store.group_document(&group()).await.unwrap();
-    let mut after = Group::read(&before).unwrap();
+    let mut after = GroupConfig::read(&before).unwrap();
     change(&mut after);
     let document = after.document().unwrap();
     let done = store.replace_group_document(&group(), before.version, &document).await.unwrap();
@@ -88,7 +88,7 @@ fn a_duty_is_explained_to_people_and_programs() {
             let id = |id: &str| DutyId::new(id).unwrap();
             group.pins.insert(id("0"), Pin::Instance(instance("b")));
             group.paused.insert(id("1"));
-            group.drained.insert(instance("a"), Drain::HandOver);
+            group.drained.insert(instance("a"), DrainMode::HandOver);
         })
         .await;
     });
@@ -223,7 +223,7 @@ fn a_plan_is_applied_once_and_only_to_what_it_was_made_from() {
     let applied = tenure.run(&["apply", "plan", "--json"]).json();
     assert_eq!((&applied["changed"], &applied["group"]), (&json!(true), &json!("g")));
     let group = with_store(&url, async |store| read(&*store).await);
-    assert_eq!(group.drained.get(&instance("a")), Some(&Drain::HandOver));
+    assert_eq!(group.drained.get(&instance("a")), Some(&DrainMode::HandOver));
     assert_eq!(group.weights.get(&instance("b")), Some(&2));
     assert_eq!(group.pins[&DutyId::new("3").unwrap()], Pin::Instance(instance("b")));
     assert_eq!(version(&url), before + 1, "one compare-and-set");
@@ -339,7 +339,7 @@ fn top_shows_a_group_once() {
         join(&*store, "g", "c", &note).await;
         join(&*store, "g", "d", "\u{1b}[2J").await;
         edit(&*store, |group| {
-            group.drained.insert(instance("c"), Drain::HandOver);
+            group.drained.insert(instance("c"), DrainMode::HandOver);
             group.paused.insert(DutyId::new("3").unwrap());
         })
         .await;

@@ -41,11 +41,11 @@ pub struct Invalid {
 }
 
 /// No more characters of a value are repeated in a message.
-pub const SHOWN: usize = 120;
+pub const MAX_SHOWN_CHARS: usize = 120;
 
 /// A value as far as it is repeated in a message.
 pub fn short(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
     }
@@ -86,7 +86,7 @@ impl Invalid {
     /// `bucket_total`, whatever it is instead.
     pub fn total(value: impl fmt::Display) -> Self {
         let message = "bucket_total must be a positive integer".to_owned();
-        let allowed = format!("a whole number from 1 to {}", Total::MOST);
+        let allowed = format!("a whole number from 1 to {}", Total::MAX_BUCKETS);
         Self::new(Field::Total, value, message, allowed)
     }
 

@@ -14,7 +14,7 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 
-pub use invalid::{Field, Invalid, SHOWN, short};
+pub use invalid::{Field, Invalid, MAX_SHOWN_CHARS, short};
 pub use ranges::{Ranges, RangesBuilder};
 
 /// How many buckets there are: 1 to [`Total::MOST`].
@@ -23,14 +23,14 @@ pub struct Total(u32);
 
 impl Total {
     /// The most buckets.
-    pub const MOST: u32 = 1_000_000;
+    pub const MAX_BUCKETS: u32 = 1_000_000;
     /// One bucket, which has everything: the default.
     pub const ONE: Self = Self(1);
 
     /// So many buckets.
     pub fn new(total: u64) -> Result<Self, Invalid> {
         match u32::try_from(total) {
-            Ok(total @ 1..=Self::MOST) => Ok(Self(total)),
+            Ok(total @ 1..=Self::MAX_BUCKETS) => Ok(Self(total)),
             _ => Err(Invalid::total(total)),
         }
     }

@@ -10,11 +10,11 @@ use super::{Invalid, Total};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranges {
     /// Ascending; between two there is a gap.
-    spans: Vec<Span>,
+    spans: Vec<BucketSpan>,
 }
 
 /// From, to; both belong to it.
-type Span = (u32, u32);
+type BucketSpan = (u32, u32);
 
 impl Ranges {
     /// Reads ranges from a text such as `1-3,5,7-9`.
@@ -56,13 +56,13 @@ impl Ranges {
 #[derive(Clone, Debug)]
 pub struct RangesBuilder {
     total: Total,
-    spans: Vec<Span>,
+    spans: Vec<BucketSpan>,
     /// So many of them were in order after the last time they were put in order.
     tidied: usize,
 }
 
 /// So many intervals may wait to be put in order.
-const FEW: usize = 1_024;
+const MAX_LINEAR_SPANS: usize = 1_024;
 
 impl RangesBuilder {
     /// No ranges yet.
@@ -75,7 +75,7 @@ impl RangesBuilder {
         for piece in text.split(',').filter(|piece| !piece.trim().is_empty()) {
             let span = self.span(piece)?;
             self.spans.push(span);
-            if self.spans.len() > 2 * self.tidied + FEW {
+            if self.spans.len() > 2 * self.tidied + MAX_LINEAR_SPANS {
                 self.tidy();
             }
         }
@@ -92,7 +92,7 @@ impl RangesBuilder {
         Ok(Ranges { spans: self.spans })
     }
 
-    fn span(&self, piece: &str) -> Result<Span, Invalid> {
+    fn span(&self, piece: &str) -> Result<BucketSpan, Invalid> {
         let (total, shown) = (self.total, short(piece));
         let refused = |message| Invalid::piece(piece, message, total);
         let mut parts = piece.split('-');
@@ -153,7 +153,7 @@ mod tests {
         for _ in 0..1_000_000 {
             ranges.add("1-1000000").unwrap();
         }
-        assert!(ranges.spans.capacity() <= 4 * FEW, "{}", ranges.spans.capacity());
+        assert!(ranges.spans.capacity() <= 4 * MAX_LINEAR_SPANS, "{}", ranges.spans.capacity());
         // As many intervals as there can be, three times.
         let mut ranges = RangesBuilder::new(total);
         for from in (1..=1_000_000).step_by(2).cycle().take(1_500_000) {

@@ -95,7 +95,7 @@ fn totals_and_ids_have_limits() {
             )
         );
     }
-    assert_eq!(Total::new(1_000_000).unwrap().get(), Total::MOST);
+    assert_eq!(Total::new(1_000_000).unwrap().get(), Total::MAX_BUCKETS);
     for bad in [0, 4, u64::MAX, (1 << 32) + 1] {
         let refused = Partition::new("k", total(3)).active(bad).unwrap_err();
         assert_eq!(refused.to_string(), "bucket_id must be between 1 and 3");

@@ -3,30 +3,30 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::picture::{self, Now};
-use super::work::{Held, Work};
-use super::{Drain, Engine, Layout, Settings, Wish};
+use super::snapshot::{self, DutyStatus};
+use super::work::{EngineHold, WorkState};
+use super::{ClaimCandidate, DrainMode, Engine, Layout, MemberSettings};
 use crate::fnv::Fnv;
-use crate::roster::{self, Charge, Seat};
+use crate::roster::{self, RosterDuty, RosterMember};
 use crate::text::{counted, span};
 use crate::{Change, Code, DutyId, Listing, LocalInstant, Mutant, Problem, Target};
 
 /// How long a duty stays free before the next best member tries for it.
 const RANK_DELAY: Duration = Duration::from_millis(500);
 /// How many free duties of others are looked after at a time.
-const FALLBACK_MOST: usize = 1_000;
+const MAX_FALLBACK_DUTIES: usize = 1_000;
 
 /// The members that duties are planned over, as this one sees them.
-pub(super) struct Table {
-    pub(super) all: picture::Table,
+pub(super) struct OwnRoster {
+    pub(super) all: snapshot::RosterInput,
     /// The index of this member.
     pub(super) me: u32,
     /// Members of more than one revision.
     mixed: bool,
 }
 
-impl Table {
-    pub(super) fn seats(&self) -> &[Seat] {
+impl OwnRoster {
+    pub(super) fn seats(&self) -> &[RosterMember] {
         &self.all.seats
     }
 
@@ -116,17 +116,17 @@ impl Engine {
     }
 
     /// The members that count, if this one is among them.
-    fn table(&self) -> Option<Table> {
+    fn table(&self) -> Option<OwnRoster> {
         let (seen, live) = (self.seen.as_ref()?, self.live.as_ref()?);
         let status = self.status();
         let me = Some((live.session.nonce, &status));
-        let all = picture::Table::new(&seen.members, &seen.group, status.only.as_ref(), me);
+        let all = snapshot::RosterInput::new(&seen.members, &seen.group, status.only.as_ref(), me);
         let mixed = all.ours().flatten().any(|said| said.revision != status.revision);
-        Some(Table { me: all.me?, all, mixed })
+        Some(OwnRoster { me: all.me?, all, mixed })
     }
 
     /// Equal for members that see the same members and duties.
-    fn view_number(&self, table: &Table) -> u64 {
+    fn view_number(&self, table: &OwnRoster) -> u64 {
         let mut hash = Fnv::new();
         for seat in table.seats() {
             hash.field(seat.instance.as_str().as_bytes());
@@ -140,29 +140,29 @@ impl Engine {
     }
 
     /// The duties to plan, and which of them are free.
-    fn charges(&self, table: &Table) -> Option<(Vec<Charge>, Vec<bool>)> {
+    fn charges(&self, table: &OwnRoster) -> Option<(Vec<RosterDuty>, Vec<bool>)> {
         let (listing, seen) = (self.listing.as_ref()?, self.seen.as_ref()?);
         let wishes = self.claiming.iter().flat_map(|claiming| &claiming.wishes);
         let claiming: BTreeSet<_> = wishes.map(|wish| &wish.duty).collect();
         let now = |duty: &DutyId| match (self.holds.get(duty), seen.holders.get(duty)) {
-            (Some(held), _) if held.release.is_none() => Now::Held(table.me),
-            (Some(_), _) => Now::Leaving,
+            (Some(held), _) if held.release.is_none() => DutyStatus::Held(table.me),
+            (Some(_), _) => DutyStatus::Leaving,
             (None, Some(Some(instance))) => {
-                table.all.seat_of(instance).map_or(Now::Outside, Now::Held)
+                table.all.seat_of(instance).map_or(DutyStatus::Outside, DutyStatus::Held)
             }
-            (None, _) if claiming.contains(duty) => Now::Coming(table.me),
-            (None, _) => Now::Free,
+            (None, _) if claiming.contains(duty) => DutyStatus::Coming(table.me),
+            (None, _) => DutyStatus::Free,
         };
-        Some(picture::charges(listing.targets(), &seen.group, now))
+        Some(snapshot::charges(listing.targets(), &seen.group, now))
     }
 
     /// Whether operators want this member to hold nothing, and it may let go.
-    fn is_drained(&self, table: &Table) -> bool {
+    fn is_drained(&self, table: &OwnRoster) -> bool {
         let group = self.seen.as_ref().map(|seen| &seen.group);
         match group.and_then(|group| group.drained.get(&self.settings.instance)) {
             None => false,
-            Some(Drain::Anyway) => true,
-            Some(Drain::HandOver) => has_taker(table),
+            Some(DrainMode::Anyway) => true,
+            Some(DrainMode::HandOver) => has_taker(table),
         }
     }
 
@@ -174,7 +174,7 @@ impl Engine {
     /// How many duties may begin to move: a tenth of the group is on its way at most (R25).
     pub(super) fn room_to_move(&self) -> usize {
         let listed = self.listing.as_ref().map_or(0, |listing| listing.targets().len());
-        let moving = |held: &&Held| held.release.is_some() && held.work != Work::Stopped;
+        let moving = |held: &&EngineHold| held.release.is_some() && held.work != WorkState::Stopped;
         let moving = self.holds.values().filter(moving).count();
         if Mutant::R25All.is_on() {
             return usize::MAX;
@@ -183,7 +183,7 @@ impl Engine {
     }
 
     pub(super) fn shed_for_drain(&mut self, why: &'static str, now: LocalInstant) {
-        let running = |held: &Held| held.work == Work::Running && held.release.is_none();
+        let running = |held: &EngineHold| held.work == WorkState::Running && held.release.is_none();
         let duties = self.holds.iter().filter(|(_, held)| running(held)).map(|(d, _)| d.clone());
         let duties: Vec<_> = duties.take(self.room_to_move()).collect();
         for duty in duties {
@@ -195,10 +195,10 @@ impl Engine {
     /// has just come (R19) unless a pinned duty finds no room otherwise, and not all at once (R25).
     fn shed(
         &mut self,
-        charges: &[Charge],
+        charges: &[RosterDuty],
         plan: &[Option<u32>],
         free: &[bool],
-        table: &Table,
+        table: &OwnRoster,
         fresh: bool,
         now: LocalInstant,
     ) {
@@ -238,11 +238,11 @@ impl Engine {
     #[allow(clippy::type_complexity, reason = "two lists that are named above")]
     fn surplus<'a>(
         &self,
-        charges: &'a [Charge],
+        charges: &'a [RosterDuty],
         plan: &[Option<u32>],
-        table: &Table,
+        table: &OwnRoster,
         now: LocalInstant,
-    ) -> (Vec<(&'a Charge, &'static str)>, Vec<(&'a Charge, LocalInstant)>) {
+    ) -> (Vec<(&'a RosterDuty, &'static str)>, Vec<(&'a RosterDuty, LocalInstant)>) {
         let (mut settled, mut early) = (Vec::new(), Vec::new());
         for (charge, seat) in charges.iter().zip(plan) {
             let mut elsewhere = seat.is_some_and(|s| s != table.me);
@@ -251,7 +251,7 @@ impl Engine {
             }
             let elsewhere = elsewhere && charge.holder == Some(table.me);
             let Some(held) = self.holds.get(&charge.duty).filter(|_| elsewhere) else { continue };
-            if held.work != Work::Running || held.release.is_some() {
+            if held.work != WorkState::Running || held.release.is_some() {
                 continue;
             }
             let stays_until = held.since.plus(self.settings.window);
@@ -269,10 +269,10 @@ impl Engine {
     /// alone would make them miss each other for ever.
     fn lacking(
         &self,
-        charges: &[Charge],
+        charges: &[RosterDuty],
         plan: &[Option<u32>],
         free: &[bool],
-        table: &Table,
+        table: &OwnRoster,
         now: LocalInstant,
     ) -> usize {
         let mine = plan.iter().zip(free).map(|(seat, free)| *free && *seat == Some(table.me));
@@ -286,11 +286,11 @@ impl Engine {
     /// How long this member remembers what it asked to be given away: until it may take it back,
     /// which is after its work has stopped and the other one's may have.
     fn shed_is_kept(&self) -> Duration {
-        let Settings { window, drain, look_every, .. } = self.settings;
+        let MemberSettings { window, drain, look_every, .. } = self.settings;
         (window * 3).max(drain * 2 + look_every * 4)
     }
 
-    fn keep_free_since(&mut self, charges: &[Charge], free: &[bool], now: LocalInstant) {
+    fn keep_free_since(&mut self, charges: &[RosterDuty], free: &[bool], now: LocalInstant) {
         let mut since = std::mem::take(&mut self.free);
         for (charge, _) in charges.iter().zip(free).filter(|(_, free)| **free) {
             let at = since.remove(&charge.duty).unwrap_or(now);
@@ -302,10 +302,10 @@ impl Engine {
     /// it to somebody else: a free duty may always be claimed.
     fn plan_claims(
         &mut self,
-        charges: &[Charge],
+        charges: &[RosterDuty],
         plan: &[Option<u32>],
         free: &[bool],
-        table: &Table,
+        table: &OwnRoster,
         now: LocalInstant,
     ) {
         self.todo.clear();
@@ -332,17 +332,17 @@ impl Engine {
             let duty = charge.duty.clone();
             let eager = eager && charge.pin.is_none() && !self.shed.contains_key(&duty);
             if *seat == Some(table.me) || eager {
-                self.todo.push_back(Wish { duty, beyond: false });
+                self.todo.push_back(ClaimCandidate { duty, beyond: false });
                 continue;
             }
             looked_after += 1;
-            if looked_after > FALLBACK_MOST {
+            if looked_after > MAX_FALLBACK_DUTIES {
                 continue;
             }
             let full = seat.is_some_and(|seat| full_seats.get(seat as usize) == Some(&true));
             let at = self.turn_of(&charge.duty, full, table, now);
             if now >= at {
-                self.todo.push_back(Wish { duty, beyond: true });
+                self.todo.push_back(ClaimCandidate { duty, beyond: true });
             }
             self.balance_at(at.max(now.plus(RANK_DELAY / 2)));
         }
@@ -355,7 +355,13 @@ impl Engine {
 
     /// When this member may try for a duty that the plan gives to another. `full`: that one has to
     /// make room first.
-    fn turn_of(&self, duty: &DutyId, full: bool, table: &Table, now: LocalInstant) -> LocalInstant {
+    fn turn_of(
+        &self,
+        duty: &DutyId,
+        full: bool,
+        table: &OwnRoster,
+        now: LocalInstant,
+    ) -> LocalInstant {
         let shed = self.shed.contains_key(duty);
         let mut since = self.free.get(duty).copied().unwrap_or(now);
         // What it makes room with may be meant for the place that this member has just left. How
@@ -422,7 +428,7 @@ fn duties(count: usize) -> String {
 }
 
 /// For each member, whether it holds as much as it will.
-pub(super) fn full_seats(charges: &[Charge], table: &Table) -> Vec<bool> {
+pub(super) fn full_seats(charges: &[RosterDuty], table: &OwnRoster) -> Vec<bool> {
     let mut room: Vec<usize> = table.seats().iter().map(|seat| seat.room).collect();
     for seat in charges.iter().filter_map(|charge| charge.holder) {
         if let Some(room) = room.get_mut(seat as usize) {
@@ -432,7 +438,7 @@ pub(super) fn full_seats(charges: &[Charge], table: &Table) -> Vec<bool> {
     room.iter().map(|room| *room == 0).collect()
 }
 
-fn has_taker(table: &Table) -> bool {
+fn has_taker(table: &OwnRoster) -> bool {
     let others = table.seats().iter().enumerate().filter(|(i, _)| *i != table.me as usize);
     others.into_iter().any(|(_, seat)| seat.takes && seat.weight > 0 && seat.room > 0)
 }

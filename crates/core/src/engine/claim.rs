@@ -2,21 +2,24 @@
 
 use std::time::Duration;
 
-use super::arrive::reason;
-use super::work::{Held, Work};
-use super::{CLAIM_CHUNK, Claiming, Effect, Engine, Request, Status, Ticket, Wish};
-use crate::store::{Claimed, Want};
+use super::join::reason;
+use super::work::{EngineHold, WorkState};
+use super::{
+    ClaimCandidate, Effect, Engine, MAX_CLAIM_DUTIES, MemberStatus, PendingClaim, StoreRequest,
+    Ticket,
+};
+use crate::store::{ClaimRequest, Claimed};
 use crate::{
     Change, Deadline, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Mark, Mutant,
     StoreError,
 };
 
 /// How long a duty that looked free and was refused is left alone at first.
-const REFUSED: Duration = Duration::from_millis(50);
+const MIN_CLAIM_BACKOFF: Duration = Duration::from_millis(50);
 
 /// Somebody holds a duty that no look shows as held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Refusal {
+pub(super) struct ClaimBackoff {
     pub(super) until: LocalInstant,
     length: Duration,
     holder: Option<InstanceId>,
@@ -36,7 +39,7 @@ impl Engine {
             return;
         }
         let (session, deadline) = (live.session.clone(), live.deadline);
-        let room = self.settings.room.saturating_sub(self.holds.len()).min(CLAIM_CHUNK);
+        let room = self.settings.room.saturating_sub(self.holds.len()).min(MAX_CLAIM_DUTIES);
         let (mut wants, mut wishes) = (Vec::new(), Vec::new());
         while wants.len() < room
             && let Some(wish) = self.todo.pop_front()
@@ -47,15 +50,15 @@ impl Engine {
             }
             let floor = self.floors.get(&duty).copied().unwrap_or(Epoch::ZERO);
             let duty = DutyKey { group: self.settings.group.clone(), id: duty };
-            wants.push(Want { duty, floor });
+            wants.push(ClaimRequest { duty, floor });
             wishes.push(wish);
         }
         if wants.is_empty() {
             return;
         }
-        let request = Request::Claim { session, wants, reason: reason("roster") };
-        let ticket = self.ask(request, self.patience());
-        self.claiming = Some(Claiming { ticket, deadline, wishes });
+        let request = StoreRequest::Claim { session, wants, reason: reason("roster") };
+        let ticket = self.ask(request, self.request_timeout());
+        self.claiming = Some(PendingClaim { ticket, deadline, wishes });
     }
 
     pub(super) fn claimed(
@@ -65,13 +68,13 @@ impl Engine {
         now: LocalInstant,
     ) {
         let claiming = self.claiming.take_if(|claiming| claiming.ticket == ticket);
-        let Some(Claiming { deadline, wishes, .. }) = claiming else { return };
+        let Some(PendingClaim { deadline, wishes, .. }) = claiming else { return };
         wishes.iter().for_each(|wish| self.touch(&wish.duty));
         let claims = match result {
             Ok(claims) => claims,
             Err(error) => return self.claim_failed(&wishes, &error, now),
         };
-        for (Wish { duty, beyond }, claimed) in wishes.into_iter().zip(claims) {
+        for (ClaimCandidate { duty, beyond }, claimed) in wishes.into_iter().zip(claims) {
             match claimed {
                 Claimed::Granted(hold) => self.granted(hold, deadline, beyond, now),
                 Claimed::Already(hold) if Mutant::R17Already.is_on() => {
@@ -101,16 +104,17 @@ impl Engine {
     fn claim_refused(&mut self, duty: DutyId, holder: Option<InstanceId>, now: LocalInstant) {
         let before = self.refused.remove(&duty);
         let most = self.settings.look_every;
-        let length = before.as_ref().map_or(REFUSED, |before| (before.length * 2).min(most));
+        let length =
+            before.as_ref().map_or(MIN_CLAIM_BACKOFF, |before| (before.length * 2).min(most));
         if before.is_none_or(|before| before.holder != holder) {
             let about = Some((&duty, Epoch::ZERO));
             self.record(now, Change::AcquireFailed, about, holder.clone(), "held by another");
         }
-        self.refused.insert(duty, Refusal { until: now.plus(length), length, holder });
+        self.refused.insert(duty, ClaimBackoff { until: now.plus(length), length, holder });
     }
 
-    fn claim_failed(&mut self, wishes: &[Wish], error: &StoreError, now: LocalInstant) {
-        for Wish { duty, .. } in wishes {
+    fn claim_failed(&mut self, wishes: &[ClaimCandidate], error: &StoreError, now: LocalInstant) {
+        for ClaimCandidate { duty, .. } in wishes {
             let (about, why) = (Some((duty, Epoch::ZERO)), error.problem().to_string());
             self.record(now, Change::AcquireFailed, about, None, why);
         }
@@ -145,7 +149,7 @@ impl Engine {
         let seen = self.seen.as_ref();
         let stayed = |instance: &InstanceId| {
             let there = seen.and_then(|s| s.members.iter().find(|m| &m.instance == instance));
-            there.and_then(|member| Status::read(&member.note)).is_some_and(|said| said.keeps)
+            there.and_then(|member| MemberStatus::read(&member.note)).is_some_and(|said| said.keeps)
         };
         let back = self.shed.contains_key(&duty);
         let moved = beyond || back || before.as_ref().is_some_and(|(instance, _)| stayed(instance));
@@ -162,7 +166,7 @@ impl Engine {
         let other = before.map(|(instance, _)| instance);
         self.record(now, change, Some((&duty, epoch)), other, why);
         self.out.push(Effect::Assign { hold: hold.clone(), deadline });
-        let held = Held::new(hold, deadline, now, moved);
+        let held = EngineHold::new(hold, deadline, now, moved);
         self.due_at(held.timer(&self.settings));
         self.holds.insert(duty, held);
     }
@@ -179,8 +183,8 @@ impl Engine {
             nonce: live.session.nonce,
             mark: Mark::default(),
         };
-        let mut held = Held::new(hold, live.deadline, now, false);
-        held.work = Work::Stopped;
+        let mut held = EngineHold::new(hold, live.deadline, now, false);
+        held.work = WorkState::Stopped;
         held.release = Some("not started");
         self.ready.insert(duty.clone());
         self.holds.insert(duty, held);

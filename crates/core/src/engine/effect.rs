@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::event::Ticket;
-use crate::store::{OpenSession, Want};
+use crate::store::{ClaimRequest, OpenSession};
 use crate::{
     Deadline, Document, DutyId, Epoch, GroupName, Hold, LocalInstant, Note, Problem, Reason,
     Record, Session, Version,
@@ -18,7 +18,7 @@ pub enum Effect {
         /// Comes back with the answer.
         ticket: Ticket,
         /// What to ask.
-        request: Request,
+        request: StoreRequest,
         /// How long to wait.
         within: Duration,
     },
@@ -41,7 +41,7 @@ pub enum Effect {
     },
     /// No effect under any hold until it is extended: this process was paused (R7).
     Suspend,
-    /// Ask the work on a duty to come to its end; [`super::Event::Stopped`] is expected.
+    /// Ask the work on a duty to come to its end; [`super::EngineEvent::Stopped`] is expected.
     Drain {
         /// The duty.
         duty: DutyId,
@@ -52,7 +52,7 @@ pub enum Effect {
         /// When it will be cancelled.
         until: LocalInstant,
     },
-    /// Cancel the work on a duty at once; [`super::Event::Stopped`] is expected.
+    /// Cancel the work on a duty at once; [`super::EngineEvent::Stopped`] is expected.
     Revoke {
         /// The duty.
         duty: DutyId,
@@ -67,12 +67,12 @@ pub enum Effect {
     Refuse(Problem),
     /// The engine has come to its end: nothing is held, nothing more will be asked for. Work that
     /// was cancelled may still be on its way to its own end.
-    End(End),
+    End(EngineExit),
 }
 
 /// How an engine came to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum End {
+pub enum EngineExit {
     /// As it was asked to.
     Left,
     /// It must not go on.
@@ -81,7 +81,7 @@ pub enum End {
 
 /// What the store is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Request {
+pub enum StoreRequest {
     /// Become a member.
     Open(OpenSession),
     /// Extend the session.
@@ -98,7 +98,7 @@ pub enum Request {
         /// The session.
         session: Session,
         /// The duties.
-        wants: Vec<Want>,
+        wants: Vec<ClaimRequest>,
         /// Why.
         reason: Reason,
     },

@@ -13,13 +13,13 @@ pub struct Ticket(pub u64);
 
 /// Something that happened outside of the engine.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum EngineEvent {
     /// Time has passed: [`super::Engine::wake_at`] has come.
     Tick,
     /// The store hints that the group has changed.
     Hint,
     /// A request was answered, or its time is over ([`crate::Code::Lost`], unknown).
-    Answered(Ticket, Answer),
+    Answered(Ticket, StoreResponse),
     /// A new list of duties.
     Listed(Listing),
     /// The list of duties could not be read.
@@ -31,7 +31,7 @@ pub enum Event {
         /// The epoch under which it ran.
         epoch: Epoch,
         /// How it ended.
-        how: Ended,
+        how: WorkOutcome,
     },
     /// The work on a duty came a step further.
     Progress {
@@ -66,7 +66,7 @@ pub enum Event {
 
 /// How the work on a duty ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum WorkOutcome {
     /// It was asked to, or cancelled.
     Asked,
     /// By itself: it was done.
@@ -75,28 +75,28 @@ pub enum Ended {
     Failed,
 }
 
-/// The answer to a [`super::Request`].
+/// The answer to a [`super::StoreRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// To [`super::Request::Open`].
+pub enum StoreResponse {
+    /// To [`super::StoreRequest::Open`].
     Open(Result<Opened, StoreError>),
-    /// To [`super::Request::KeepAlive`].
+    /// To [`super::StoreRequest::KeepAlive`].
     KeepAlive(Result<KeptAlive, StoreError>),
-    /// To [`super::Request::Claim`].
+    /// To [`super::StoreRequest::Claim`].
     Claim(Result<Vec<Claimed>, StoreError>),
-    /// To [`super::Request::Release`].
+    /// To [`super::StoreRequest::Release`].
     Release(Result<Vec<Released>, StoreError>),
-    /// To [`super::Request::Close`].
+    /// To [`super::StoreRequest::Close`].
     Close(Result<Closed, StoreError>),
-    /// To [`super::Request::Look`].
-    Look(Result<View, StoreError>),
-    /// To [`super::Request::Settle`].
+    /// To [`super::StoreRequest::Look`].
+    Look(Result<GroupView, StoreError>),
+    /// To [`super::StoreRequest::Settle`].
     Settle(Result<Replaced, StoreError>),
 }
 
 /// What a group looked like a moment ago.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct View {
+pub struct GroupView {
     /// Its members, by instance id.
     pub members: Vec<Member>,
     /// Its duties, by id; `None` when they were not asked for.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::arrive::Phase;
-use super::random::Random;
-use super::work::{Held, Work};
-use super::{Engine, Status, Ticket};
+use super::join::MemberPhase;
+use super::random::SplitMix64;
+use super::work::{EngineHold, WorkState};
+use super::{Engine, MemberStatus, Ticket};
 use crate::{Deadline, LocalInstant, Nonce, Note};
 
 /// How an engine is folded. Time goes in steps: the engine is stepped at `now` plus whole steps.
@@ -67,7 +67,7 @@ impl Engine {
         self.fold_session(fold);
         self.fold_timers(fold);
         self.fold_holds(fold);
-        self.random = Random::new(fold.seed);
+        self.random = SplitMix64::new(fold.seed);
         self.last.clear();
         self.shed.clear();
         self.floors.clear();
@@ -87,7 +87,8 @@ impl Engine {
                 nonce if nonce == mine => member.note = Note::default(),
                 Some(_) => {
                     member.nonce = Some(Nonce::from_entropy(0));
-                    let said = Status::read(&member.note).map(|said| Status { view: 0, ..said });
+                    let said = MemberStatus::read(&member.note)
+                        .map(|said| MemberStatus { view: 0, ..said });
                     if let Some(Ok(note)) = said.map(|said| said.note()) {
                         member.note = note;
                     }
@@ -105,7 +106,7 @@ impl Engine {
         let seen = self.seen.iter_mut().flat_map(|seen| &mut seen.members);
         let seen = seen.filter_map(|member| member.nonce.as_mut());
         let opening = match &mut self.phase {
-            Phase::Opening { nonce, .. } => Some(nonce),
+            MemberPhase::Opening { nonce, .. } => Some(nonce),
             _ => None,
         };
         let nonces = live.chain(holds).chain(seen).chain(opening);
@@ -121,7 +122,7 @@ impl Engine {
     /// Whether it is a member, or was, and knows nothing of trouble with the store.
     #[doc(hidden)]
     pub fn is_settled(&self) -> bool {
-        let there = matches!(self.phase, Phase::Member | Phase::Over);
+        let there = matches!(self.phase, MemberPhase::Member | MemberPhase::Over);
         there && !self.trouble && self.waiting.is_none()
     }
 
@@ -130,7 +131,7 @@ impl Engine {
         let (now, ttl) = (fold.now, self.settings.ttl);
         // Beyond the margin a step counts as late, however late it is; without work that may act,
         // or when it was noticed already, nobody asks.
-        let asks = self.suspended.is_none() && self.holds.values().any(Held::may_act);
+        let asks = self.suspended.is_none() && self.holds.values().any(EngineHold::may_act);
         let late = asks && crate::is_pause(fold.shift(self.wake), now, ttl);
         self.wake = match late {
             true => fold.since(self.wake, ttl.margin() + Duration::from_millis(1)),
@@ -164,7 +165,7 @@ impl Engine {
         let timers = self.holds.values().filter_map(|held| held.timer(&self.settings));
         self.due = timers.map(|at| fold.timer(at)).min().unwrap_or(fold.now);
         self.release_again = fold.timer(self.release_again);
-        if let Phase::Opening { since: Some(since), .. } = &mut self.phase {
+        if let MemberPhase::Opening { since: Some(since), .. } = &mut self.phase {
             *since = fold.since(*since, self.settings.ttl.get() * 2);
         }
         // Pauses that end at the same step are alike.
@@ -184,8 +185,8 @@ impl Engine {
             held.deadline = fold.deadline(held.deadline);
             (held.since, held.progress, held.moved) = (fold.now, fold.now, false);
             held.work = match held.work {
-                Work::Asked(until) => Work::Asked(fold.timer(until)),
-                Work::Cancelled(at) => Work::Cancelled(fold.since(at, ttl)),
+                WorkState::Asked(until) => WorkState::Asked(fold.timer(until)),
+                WorkState::Cancelled(at) => WorkState::Cancelled(fold.since(at, ttl)),
                 work => work,
             };
         }

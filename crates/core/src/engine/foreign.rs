@@ -5,45 +5,45 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Engine;
-use super::balance::{Table, full_seats};
-use super::work::{Rest, Work};
-use crate::roster::Charge;
+use super::balance::{OwnRoster, full_seats};
+use super::work::{RestPeriod, WorkState};
+use crate::roster::RosterDuty;
 use crate::{DutyId, InstanceId, LocalInstant};
 
 /// How many windows a foreign member gets no offer after it left one to others, at first: each
 /// time that it does so again before it takes something, twice as many.
-const FIRST_REST: u32 = 4;
+const MIN_REST_WINDOWS: u32 = 4;
 /// The longest rest, in first rests.
-const LONGEST_REST: u32 = 1 << 10;
+const MAX_REST_WINDOWS: u32 = 1 << 10;
 
 /// What this member knows of foreign members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Guests {
-    known: BTreeMap<InstanceId, Guest>,
+pub(super) struct ForeignMembers {
+    known: BTreeMap<InstanceId, ForeignMember>,
     /// Duties released for a foreign member, until somebody holds them.
     offered: BTreeMap<DutyId, InstanceId>,
     /// Duties that a foreign member did not take, and how long it is not offered them again.
-    spurned: BTreeMap<DutyId, (InstanceId, Rest)>,
+    spurned: BTreeMap<DutyId, (InstanceId, RestPeriod)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Guest {
+struct ForeignMember {
     since: LocalInstant,
     holds: usize,
     /// It left an offer to others, and has taken none since.
-    rest: Option<Rest>,
+    rest: Option<RestPeriod>,
 }
 
-impl Guests {
+impl ForeignMembers {
     /// Sees who is there, and how much it holds.
-    fn meet(&mut self, charges: &[Charge], table: &Table, now: LocalInstant) {
+    fn meet(&mut self, charges: &[RosterDuty], table: &OwnRoster, now: LocalInstant) {
         let mut before = std::mem::take(&mut self.known);
         for (seat, _) in (0..).zip(&table.all.theirs).filter(|(_, theirs)| **theirs) {
             let instance = &table.seats()[seat as usize].instance;
             let holds = charges.iter().filter(|charge| charge.holder == Some(seat)).count();
-            let first = Guest { since: now, holds, rest: None };
+            let first = ForeignMember { since: now, holds, rest: None };
             let guest = before.remove(instance).unwrap_or(first);
-            self.known.insert(instance.clone(), Guest { holds, ..guest });
+            self.known.insert(instance.clone(), ForeignMember { holds, ..guest });
         }
         // Not what was paused or is gone: nobody takes that.
         let Self { known, offered, spurned } = self;
@@ -91,20 +91,25 @@ impl Guests {
     }
 }
 
-fn rests(rest: Option<Rest>, now: LocalInstant) -> bool {
+fn rests(rest: Option<RestPeriod>, now: LocalInstant) -> bool {
     rest.is_some_and(|rest| now < rest.until)
 }
 
-fn next_rest(before: Option<Rest>, first: Duration, now: LocalInstant) -> Rest {
-    let length = before.map_or(first, |before| (before.length * 2).min(first * LONGEST_REST));
-    Rest { until: now.plus(length), length }
+fn next_rest(before: Option<RestPeriod>, first: Duration, now: LocalInstant) -> RestPeriod {
+    let length = before.map_or(first, |before| (before.length * 2).min(first * MAX_REST_WINDOWS));
+    RestPeriod { until: now.plus(length), length }
 }
 
 impl Engine {
     /// Sees which foreign members are there, and what became of what was released for them.
-    pub(super) fn meet_guests(&mut self, charges: &[Charge], table: &Table, now: LocalInstant) {
+    pub(super) fn meet_guests(
+        &mut self,
+        charges: &[RosterDuty],
+        table: &OwnRoster,
+        now: LocalInstant,
+    ) {
         if !table.all.foreign {
-            return self.guests = Guests::default();
+            return self.guests = ForeignMembers::default();
         }
         self.guests.meet(charges, table, now);
         let offered: Vec<_> = self.guests.offered.keys().cloned().collect();
@@ -112,7 +117,7 @@ impl Engine {
             let leaves = self.holds.get(&duty).is_some_and(|held| held.release.is_some());
             let holder = self.seen.as_ref().and_then(|seen| seen.holders.get(&duty)?.clone());
             if let (false, Some(holder)) = (leaves, holder) {
-                self.guests.settle(&duty, &holder, self.settings.window * FIRST_REST, now);
+                self.guests.settle(&duty, &holder, self.settings.window * MIN_REST_WINDOWS, now);
             }
         }
     }
@@ -122,9 +127,9 @@ impl Engine {
     /// duties must not go to and fro.
     pub(super) fn shed_by_their_rule(
         &mut self,
-        charges: &[Charge],
+        charges: &[RosterDuty],
         plan: &[Option<u32>],
-        table: &Table,
+        table: &OwnRoster,
         fresh: bool,
         now: LocalInstant,
     ) {
@@ -140,7 +145,7 @@ impl Engine {
             let (seat, theirs) = (&table.seats()[to as usize], table.all.theirs[to as usize]);
             let takes = seat.takes && seat.keeps && seat.weight > 0 && !full[to as usize];
             let settled = self.holds.get(&charge.duty).is_some_and(|held| {
-                held.work == Work::Running && held.release.is_none() && held.since <= since
+                held.work == WorkState::Running && held.release.is_none() && held.since <= since
             });
             let offer = || self.guests.may_offer(&charge.duty, &seat.instance, since, now);
             if !takes || !settled || room == 0 || (theirs && !offer()) {

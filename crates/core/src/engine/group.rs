@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::settings::Layout;
-use crate::roster::{Pin, Seat};
+use crate::roster::{Pin, RosterMember};
 use crate::store::GroupDocument;
 use crate::{Code, Document, DutyId, InstanceId, Label, StoreError, Ttl};
 
@@ -12,7 +12,7 @@ const FIRST_LINE: &str = "tenure-group 1";
 
 /// What all members of a group agree on, as lines of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Group {
+pub struct GroupConfig {
     /// The TTL and the layout; `None` until the first member came.
     pub settings: Option<(Ttl, Layout)>,
     /// Where operators want duties to be.
@@ -24,7 +24,7 @@ pub struct Group {
     /// Members that get nothing more.
     pub cordoned: BTreeSet<InstanceId>,
     /// Members that get nothing more and hand over what they have.
-    pub drained: BTreeMap<InstanceId, Drain>,
+    pub drained: BTreeMap<InstanceId, DrainMode>,
     /// Shares that operators gave to members, in place of their own.
     pub weights: BTreeMap<InstanceId, u32>,
     /// Lines that this version does not know; they stay as they are.
@@ -33,14 +33,14 @@ pub struct Group {
 
 /// How far a member is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Drain {
+pub enum DrainMode {
     /// As long as another member takes over.
     HandOver,
     /// Also when nobody does: its duties stay free.
     Anyway,
 }
 
-impl Drain {
+impl DrainMode {
     /// The word in the document of the group.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -50,14 +50,14 @@ impl Drain {
     }
 }
 
-impl Group {
+impl GroupConfig {
     /// Whether nobody is to do this duty now.
     pub fn pauses(&self, duty: &DutyId) -> bool {
         self.all_paused || self.paused.contains(duty)
     }
 
     /// Makes the seat as operators want it.
-    pub fn adjust(&self, seat: &mut Seat) {
+    pub fn adjust(&self, seat: &mut RosterMember) {
         let drained = self.drained.contains_key(&seat.instance);
         seat.takes &= !drained && !self.cordoned.contains(&seat.instance);
         seat.keeps &= !drained;
@@ -116,6 +116,10 @@ impl Group {
 
     /// The document that says this.
     pub fn document(&self) -> Result<Document, StoreError> {
+        Document::new(self.text())
+    }
+
+    pub(super) fn text(&self) -> String {
         let mut text = format!("{FIRST_LINE}\n");
         // Writing to a string does not fail.
         if let Some((ttl, layout)) = &self.settings {
@@ -142,7 +146,7 @@ impl Group {
         for line in &self.unknown {
             let _ = writeln!(text, "{line}");
         }
-        Document::new(text)
+        text
     }
 
     /// Whether a member with these settings may join: `Ok(true)` when the document says the same,
@@ -183,8 +187,8 @@ fn layout_of(word: &str) -> Option<Layout> {
     }
 }
 
-fn drain_of(word: &str) -> Option<Drain> {
-    [Drain::HandOver, Drain::Anyway].into_iter().find(|drain| drain.as_str() == word)
+fn drain_of(word: &str) -> Option<DrainMode> {
+    [DrainMode::HandOver, DrainMode::Anyway].into_iter().find(|drain| drain.as_str() == word)
 }
 
 fn pin_of(place: &str) -> Option<Pin> {
@@ -215,7 +219,7 @@ mod tests {
     fn a_group_is_read_back() {
         let id = |text: &str| DutyId::new(text).unwrap();
         let instance = InstanceId::new("host-1-a b").unwrap();
-        let group = Group {
+        let group = GroupConfig {
             settings: Some((ttl(30), Layout::Shards(16))),
             pins: [
                 (id("a"), Pin::Zone(Label::new("eu west").unwrap())),
@@ -227,26 +231,27 @@ mod tests {
             all_paused: true,
             cordoned: [instance.clone()].into(),
             drained: [
-                (instance.clone(), Drain::HandOver),
-                (InstanceId::new("z").unwrap(), Drain::Anyway),
+                (instance.clone(), DrainMode::HandOver),
+                (InstanceId::new("z").unwrap(), DrainMode::Anyway),
             ]
             .into(),
             weights: [(instance, 3)].into(),
             unknown: vec!["of a newer version".to_owned()],
         };
-        assert_eq!(Group::read(&stored(group.document().unwrap())), Ok(group));
-        assert_eq!(Group::read(&GroupDocument::default()), Ok(Group::default()));
+        assert_eq!(GroupConfig::read(&stored(group.document().unwrap())), Ok(group));
+        assert_eq!(GroupConfig::read(&GroupDocument::default()), Ok(GroupConfig::default()));
         for bad in
             ["x", "tenure-group 2\n", "tenure-group 1\nttl_ms x\n", "tenure-group 1\npin a b\n"]
         {
-            let error = Group::read(&stored(Document::new(bad).unwrap())).unwrap_err();
+            let error = GroupConfig::read(&stored(Document::new(bad).unwrap())).unwrap_err();
             assert_eq!(error.code(), Code::Damaged, "{bad:?}");
         }
     }
 
     #[test]
     fn other_settings_are_refused_with_both_values() {
-        let group = Group { settings: Some((ttl(30), Layout::Shards(4))), ..Group::default() };
+        let group =
+            GroupConfig { settings: Some((ttl(30), Layout::Shards(4))), ..GroupConfig::default() };
         let admits = |seconds, layout, alone, unused| {
             group.admits(ttl(seconds), layout, alone, unused).map_err(|e| e.problem().to_string())
         };
@@ -260,6 +265,6 @@ mod tests {
             let text = admits(30, Layout::Shards(8), alone, unused).unwrap_err();
             assert!(text.contains("shards:4, this one's shards:8"), "{text}");
         }
-        assert_eq!(Group::default().admits(ttl(1), Layout::Targets, false, false), Ok(false));
+        assert_eq!(GroupConfig::default().admits(ttl(1), Layout::Targets, false, false), Ok(false));
     }
 }

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::arrive::Phase;
-use super::work::Held;
-use super::{Engine, Fold, Group, Request, Ticket, View};
+use super::join::MemberPhase;
+use super::work::EngineHold;
+use super::{Engine, Fold, GroupConfig, GroupView, StoreRequest, Ticket};
 use crate::store::{GroupDocument, Holder, Member};
 use crate::text::span;
 use crate::{Change, Code, DutyId, InstanceId, LocalInstant, Mutant, Problem, StoreError, Version};
 
 /// The shortest time between two looks.
-const GAP: Duration = Duration::from_millis(10);
+const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Every so many looks the holders are read although nothing hints at a change.
-const HOLDERS_EVERY: u32 = 5;
+const HOLDERS_EVERY_LOOKS: u32 = 5;
 
 /// When the group is read next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Looking {
+pub(super) struct LookSchedule {
     pub(super) at: LocalInstant,
     sent: Option<(Ticket, LocalInstant)>,
     began: LocalInstant,
@@ -31,21 +31,21 @@ pub(super) struct Looking {
 
 /// What was seen of the group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Seen {
+pub(super) struct ObservedGroup {
     pub(super) members: Vec<Member>,
     /// Who holds what was ever granted.
     pub(super) holders: BTreeMap<DutyId, Option<InstanceId>>,
-    pub(super) group: Group,
+    pub(super) group: GroupConfig,
     pub(super) version: Version,
 }
 
-impl Looking {
+impl LookSchedule {
     pub(super) fn new(now: LocalInstant) -> Self {
         Self {
             at: now,
             sent: None,
             began: now,
-            gap: GAP,
+            gap: MIN_LOOK_INTERVAL,
             holders: true,
             again: false,
             count: 0,
@@ -70,8 +70,8 @@ impl Looking {
         if let Some((_, at)) = &mut self.sent {
             *at = now;
         }
-        (self.gap, self.failed) = (GAP, false);
-        (self.count, self.holders) = (HOLDERS_EVERY - 1, true);
+        (self.gap, self.failed) = (MIN_LOOK_INTERVAL, false);
+        (self.count, self.holders) = (HOLDERS_EVERY_LOOKS - 1, true);
     }
 
     /// The session has ended: what is on its way is of no use.
@@ -92,33 +92,35 @@ impl Engine {
     }
 
     pub(super) fn hinted(&mut self, now: LocalInstant) {
-        if matches!(self.phase, Phase::Member) {
+        if matches!(self.phase, MemberPhase::Member) {
             self.look_now(now);
         }
     }
 
     pub(super) fn look_if_due(&mut self, now: LocalInstant) {
         let looking = &mut self.looking;
-        if looking.sent.is_some() || now < looking.at || !matches!(self.phase, Phase::Member) {
+        if looking.sent.is_some() || now < looking.at || !matches!(self.phase, MemberPhase::Member)
+        {
             return;
         }
         looking.count += 1;
         // Foreign members give no hints, and take again what nobody takes from them soon.
-        let foreign = |seen: &Seen| seen.members.iter().any(|member| member.nonce.is_none());
+        let foreign =
+            |seen: &ObservedGroup| seen.members.iter().any(|member| member.nonce.is_none());
         let holders = looking.holders
             || self.seen.as_ref().is_some_and(foreign)
-            || looking.count.is_multiple_of(HOLDERS_EVERY);
+            || looking.count.is_multiple_of(HOLDERS_EVERY_LOOKS);
         looking.holders = false;
         looking.began = now;
-        let request = Request::Look { group: self.settings.group.clone(), holders };
-        let ticket = self.ask(request, self.patience());
+        let request = StoreRequest::Look { group: self.settings.group.clone(), holders };
+        let ticket = self.ask(request, self.request_timeout());
         self.looking.sent = Some((ticket, now));
     }
 
     pub(super) fn looked(
         &mut self,
         ticket: Ticket,
-        result: Result<View, StoreError>,
+        result: Result<GroupView, StoreError>,
         now: LocalInstant,
     ) {
         if self.read_group(ticket, &result, now) {
@@ -133,7 +135,7 @@ impl Engine {
         };
         self.looking.failed = false;
         // A group that takes long to read is read less often.
-        self.looking.gap = GAP.max(now.since(sent) * 2);
+        self.looking.gap = MIN_LOOK_INTERVAL.max(now.since(sent) * 2);
         self.looking.at = now.plus(self.next_look(&view));
         if std::mem::take(&mut self.looking.again) {
             self.look_now(now);
@@ -153,7 +155,7 @@ impl Engine {
     }
 
     /// An expiry makes no hint: look when the first session of somebody else could end.
-    fn next_look(&self, view: &View) -> Duration {
+    fn next_look(&self, view: &GroupView) -> Duration {
         let me = &self.settings.instance;
         let others = view.members.iter().filter(|member| &member.instance != me);
         let first = others.map(|member| member.remaining).min();
@@ -164,7 +166,7 @@ impl Engine {
         first.map_or(every, |first| first.max(soonest).min(every))
     }
 
-    fn take_view(&mut self, view: View, asked: Ticket, now: LocalInstant) {
+    fn take_view(&mut self, view: GroupView, asked: Ticket, now: LocalInstant) {
         let group = match self.agree_on(&view.document, now) {
             Some(group) => group,
             None => return,
@@ -189,7 +191,7 @@ impl Engine {
                     let mine = seen.holders.into_iter();
                     holders.extend(mine.filter(|(duty, _)| self.touched.contains_key(duty)));
                 }
-                self.seen = Some(Seen { members: view.members, holders, group, version });
+                self.seen = Some(ObservedGroup { members: view.members, holders, group, version });
                 self.balance(true, now);
             }
             None => {
@@ -207,7 +209,7 @@ impl Engine {
     /// store behind its back: a keep-alive tells for sure, and is sent now.
     fn doubt(&mut self, holders: &BTreeMap<DutyId, Option<InstanceId>>, now: LocalInstant) {
         let me = Some(Some(&self.settings.instance));
-        let gone = |(duty, held): (&DutyId, &Held)| {
+        let gone = |(duty, held): (&DutyId, &EngineHold)| {
             let shown = holders.get(duty).map(Option::as_ref);
             held.may_act() && !self.touched.contains_key(duty) && shown != me
         };
@@ -217,8 +219,8 @@ impl Engine {
     }
 
     /// Reads what all members share. The settings in it are ours, or we must not go on.
-    fn agree_on(&mut self, document: &GroupDocument, now: LocalInstant) -> Option<Group> {
-        let group = match Group::read(document) {
+    fn agree_on(&mut self, document: &GroupDocument, now: LocalInstant) -> Option<GroupConfig> {
+        let group = match GroupConfig::read(document) {
             Ok(group) => group,
             // What was read before stays, and nothing is decided by what cannot be read.
             Err(error) => {

@@ -7,17 +7,16 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `arrive` | becoming a member, and leaving |
+//! | `join` | becoming a member, and leaving |
 //! | `renew` | keeping the session alive, pauses, what is lost with it |
 //! | `work` | starting, draining, cancelling and giving back the work on a duty |
 //! | `look` | reading the group |
-//! | `picture` | what the roster plans from |
+//! | `snapshot` | what the roster plans from |
 //! | `balance` | what to shed and what to claim |
 //! | `claim` | asking for duties, and what comes of it |
 //! | `foreign` | giving duties away while foreign members are there |
 //! | `fold` | nothing: it makes states comparable for the model checker |
 
-mod arrive;
 mod balance;
 mod claim;
 mod effect;
@@ -25,12 +24,14 @@ mod event;
 mod fold;
 mod foreign;
 mod group;
+mod history;
+mod join;
 mod look;
-mod note;
-mod picture;
 mod random;
 mod renew;
 mod settings;
+mod snapshot;
+mod status;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -39,43 +40,44 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-pub use effect::{Effect, End, Request};
-pub use event::{Answer, Ended, Event, Ticket, View};
+pub use effect::{Effect, EngineExit, StoreRequest};
+pub use event::{EngineEvent, GroupView, StoreResponse, Ticket, WorkOutcome};
 #[doc(hidden)]
 pub use fold::Fold;
-pub use group::{Drain, Group};
-pub use note::Status;
-pub use picture::Picture;
-pub use settings::{Layout, Settings};
+pub use group::{DrainMode, GroupConfig};
+pub use history::{PastConfig, Sha256Fn};
+pub use settings::{Layout, MemberSettings};
+pub use snapshot::GroupSnapshot;
+pub use status::MemberStatus;
 
 use crate::{
     Change, Code, Deadline, DutyId, Epoch, InstanceId, Listing, LocalInstant, Note, Problem,
     Record, Session, StoreError,
 };
-use arrive::Phase;
-use claim::Refusal;
-use foreign::Guests;
-use look::{Looking, Seen};
-use random::Random;
-use work::{Held, Rest};
+use claim::ClaimBackoff;
+use foreign::ForeignMembers;
+use join::MemberPhase;
+use look::{LookSchedule, ObservedGroup};
+use random::SplitMix64;
+use work::{EngineHold, RestPeriod};
 
 /// How many duties are asked for in one request: few, so that who starts first leaves room for
 /// those who start a moment later.
-const CLAIM_CHUNK: usize = 100;
+const MAX_CLAIM_DUTIES: usize = 100;
 /// How many duties are given back in one request.
-const RELEASE_CHUNK: usize = 500;
+const MAX_RELEASE_DUTIES: usize = 500;
 
 /// One member of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Engine {
-    settings: Settings,
-    random: Random,
+    settings: MemberSettings,
+    random: SplitMix64,
     tickets: u64,
     out: Vec<Effect>,
     wake: LocalInstant,
-    phase: Phase,
-    live: Option<Live>,
-    keeping: Option<Keeping>,
+    phase: MemberPhase,
+    live: Option<LiveSession>,
+    keeping: Option<PendingKeepAlive>,
     /// The store gave errors since it last confirmed the session.
     trouble: bool,
     /// Nothing is claimed before this instant: the store had been away or was reset (R21).
@@ -87,7 +89,7 @@ pub struct Engine {
     failing: Option<LocalInstant>,
     /// Going: until when everything has to be given back.
     leaving: Option<LocalInstant>,
-    holds: BTreeMap<DutyId, Held>,
+    holds: BTreeMap<DutyId, EngineHold>,
     /// What of it can be given back.
     ready: BTreeSet<DutyId>,
     /// Nothing of it is due before this instant.
@@ -95,16 +97,16 @@ pub struct Engine {
     /// Cancelled work whose hold is gone but which has not said that it stopped.
     stopping: BTreeMap<DutyId, Epoch>,
     /// Duties that are left alone for a while because their work ended by itself.
-    resting: BTreeMap<DutyId, Rest>,
+    resting: BTreeMap<DutyId, RestPeriod>,
     /// Duties that looked free and were refused: the pace at which they are asked for again.
-    refused: BTreeMap<DutyId, Refusal>,
-    guests: Guests,
+    refused: BTreeMap<DutyId, ClaimBackoff>,
+    guests: ForeignMembers,
     /// The newest epochs known; grants must be above.
     floors: BTreeMap<DutyId, Epoch>,
     listing: Option<Listing>,
     listed: u64,
-    looking: Looking,
-    seen: Option<Seen>,
+    looking: LookSchedule,
+    seen: Option<ObservedGroup>,
     /// Since when duties are free, as far as this member saw.
     free: BTreeMap<DutyId, LocalInstant>,
     /// Who held a duty last, and when its session would have ended.
@@ -112,8 +114,8 @@ pub struct Engine {
     /// When a mixture of revisions was first seen.
     mixed: Option<LocalInstant>,
     view: u64,
-    todo: VecDeque<Wish>,
-    claiming: Option<Claiming>,
+    todo: VecDeque<ClaimCandidate>,
+    claiming: Option<PendingClaim>,
     releasing: Option<(Ticket, Vec<(DutyId, Epoch)>)>,
     release_again: LocalInstant,
     /// What was claimed or given back when so many requests had been sent: a look that was sent
@@ -132,7 +134,7 @@ pub struct Engine {
 
 /// A duty to ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Wish {
+struct ClaimCandidate {
     duty: DutyId,
     /// The plan gives it to somebody else, who did not take it: it stays for the window.
     beyond: bool,
@@ -140,17 +142,17 @@ struct Wish {
 
 /// A claim on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Claiming {
+struct PendingClaim {
     ticket: Ticket,
     /// Until when the session stood when it was sent: no keep-alive that left later names what it
     /// brings.
     deadline: Deadline,
-    wishes: Vec<Wish>,
+    wishes: Vec<ClaimCandidate>,
 }
 
 /// The open session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Live {
+struct LiveSession {
     session: Session,
     deadline: Deadline,
     renew_at: LocalInstant,
@@ -160,7 +162,7 @@ struct Live {
 
 /// A keep-alive on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Keeping {
+struct PendingKeepAlive {
     ticket: Ticket,
     sent: LocalInstant,
     note: Option<Note>,
@@ -169,14 +171,14 @@ struct Keeping {
 
 impl Engine {
     /// A member that has not joined yet. `seed` is 128 random bits of its own.
-    pub fn new(settings: Settings, seed: u128, now: LocalInstant) -> Self {
+    pub fn new(settings: MemberSettings, seed: u128, now: LocalInstant) -> Self {
         Self {
             settings,
-            random: Random::new(seed),
+            random: SplitMix64::new(seed),
             tickets: 0,
             out: Vec::new(),
             wake: now,
-            phase: Phase::first(now),
+            phase: MemberPhase::first(now),
             live: None,
             keeping: None,
             trouble: false,
@@ -191,11 +193,11 @@ impl Engine {
             stopping: BTreeMap::new(),
             resting: BTreeMap::new(),
             refused: BTreeMap::new(),
-            guests: Guests::default(),
+            guests: ForeignMembers::default(),
             floors: BTreeMap::new(),
             listing: None,
             listed: 0,
-            looking: Looking::new(now),
+            looking: LookSchedule::new(now),
             seen: None,
             free: BTreeMap::new(),
             last: BTreeMap::new(),
@@ -216,34 +218,34 @@ impl Engine {
     }
 
     /// Takes one event and says what is to be done.
-    pub fn step(&mut self, event: Event, now: LocalInstant) -> Vec<Effect> {
-        if matches!(self.phase, Phase::Over) {
+    pub fn step(&mut self, event: EngineEvent, now: LocalInstant) -> Vec<Effect> {
+        if matches!(self.phase, MemberPhase::Over) {
             return Vec::new();
         }
         self.notice_pause(now);
         self.expire(now);
         match event {
-            Event::Tick => {}
-            Event::Hint => self.hinted(now),
-            Event::Answered(ticket, answer) => self.answered(ticket, answer, now),
-            Event::Listed(listing) => self.take_listing(listing, now),
-            Event::Unlisted(error) => {
+            EngineEvent::Tick => {}
+            EngineEvent::Hint => self.hinted(now),
+            EngineEvent::Answered(ticket, answer) => self.answered(ticket, answer, now),
+            EngineEvent::Listed(listing) => self.take_listing(listing, now),
+            EngineEvent::Unlisted(error) => {
                 self.complain(now, Change::ListFailed, error.problem().to_string());
             }
-            Event::Stopped { duty, epoch, how } => self.stopped(&duty, epoch, how, now),
-            Event::Progress { duty, epoch } => self.progressed(&duty, epoch, now),
-            Event::Fenced { duty, epoch, newest } => self.fenced(&duty, epoch, newest, now),
-            Event::Doubted => self.renew_now(now),
-            Event::Failing { rest } => self.give_way(rest, now),
-            Event::Drain => self.drain(now),
-            Event::Leave => self.leave(now),
+            EngineEvent::Stopped { duty, epoch, how } => self.stopped(&duty, epoch, how, now),
+            EngineEvent::Progress { duty, epoch } => self.progressed(&duty, epoch, now),
+            EngineEvent::Fenced { duty, epoch, newest } => self.fenced(&duty, epoch, newest, now),
+            EngineEvent::Doubted => self.renew_now(now),
+            EngineEvent::Failing { rest } => self.give_way(rest, now),
+            EngineEvent::Drain => self.drain(now),
+            EngineEvent::Leave => self.leave(now),
         }
         self.advance(now);
         self.wake = self.next_wake(now);
         std::mem::take(&mut self.out)
     }
 
-    /// When [`Event::Tick`] is due, if nothing else happens before.
+    /// When [`EngineEvent::Tick`] is due, if nothing else happens before.
     pub fn wake_at(&self) -> LocalInstant {
         self.wake
     }
@@ -263,7 +265,7 @@ impl Engine {
         if self.failing.is_some_and(|until| now >= until) {
             self.give_way(Duration::ZERO, now);
         }
-        if !matches!(self.phase, Phase::Member) {
+        if !matches!(self.phase, MemberPhase::Member) {
             return self.go_on(now);
         }
         if self.fallback.is_some_and(|at| now >= at) {
@@ -281,7 +283,7 @@ impl Engine {
         let mut wake = now.plus(self.settings.look_every);
         let mut by = |at: LocalInstant| wake = wake.min(at);
         match &self.phase {
-            Phase::Member => {
+            MemberPhase::Member => {
                 if let (Some(live), None) = (&self.live, &self.keeping) {
                     by(live.renew_at);
                 }
@@ -312,19 +314,19 @@ impl Engine {
         self.look_now(now);
     }
 
-    fn answered(&mut self, ticket: Ticket, answer: Answer, now: LocalInstant) {
+    fn answered(&mut self, ticket: Ticket, answer: StoreResponse, now: LocalInstant) {
         match answer {
-            Answer::KeepAlive(result) => self.kept_alive(ticket, result, now),
-            Answer::Claim(result) => self.claimed(ticket, result, now),
-            Answer::Release(result) => self.released(ticket, result, now),
-            Answer::Look(result) => self.looked(ticket, result, now),
-            Answer::Open(result) => self.opened(ticket, result, now),
-            Answer::Settle(result) => self.settled(ticket, result.map(|_| ()), now),
-            Answer::Close(result) => self.closed(ticket, result, now),
+            StoreResponse::KeepAlive(result) => self.kept_alive(ticket, result, now),
+            StoreResponse::Claim(result) => self.claimed(ticket, result, now),
+            StoreResponse::Release(result) => self.released(ticket, result, now),
+            StoreResponse::Look(result) => self.looked(ticket, result, now),
+            StoreResponse::Open(result) => self.opened(ticket, result, now),
+            StoreResponse::Settle(result) => self.settled(ticket, result.map(|_| ()), now),
+            StoreResponse::Close(result) => self.closed(ticket, result, now),
         }
     }
 
-    fn ask(&mut self, request: Request, within: Duration) -> Ticket {
+    fn ask(&mut self, request: StoreRequest, within: Duration) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         self.out.push(Effect::Ask { ticket, request, within });
@@ -395,7 +397,7 @@ impl Engine {
     }
 
     /// A third of the TTL: for everything that is not a renewal.
-    fn patience(&self) -> Duration {
+    fn request_timeout(&self) -> Duration {
         self.settings.ttl.get() / 3
     }
 

@@ -5,12 +5,12 @@ use crate::{Jitter, Nonce};
 /// SplitMix64: small, and good enough for jitter and for spreading 128 bits of entropy that the
 /// caller brought over the nonces of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Random {
+pub(super) struct SplitMix64 {
     state: u64,
     high: u64,
 }
 
-impl Random {
+impl SplitMix64 {
     pub(super) fn new(seed: u128) -> Self {
         Self { state: seed as u64, high: (seed >> 64) as u64 }
     }

@@ -1,8 +1,8 @@
 //! Keeping the session alive, pauses, and what is lost with a session.
 
-use super::arrive::Phase;
-use super::work::{Held, Work};
-use super::{Effect, Engine, Keeping, Request, Ticket};
+use super::join::MemberPhase;
+use super::work::{EngineHold, WorkState};
+use super::{Effect, Engine, PendingKeepAlive, StoreRequest, Ticket};
 use crate::store::{HoldFate, KeptAlive};
 use crate::{Change, DutyId, Hold, LocalInstant, Mark, Mutant, StoreError, is_pause};
 
@@ -12,7 +12,7 @@ impl Engine {
         if self.suspended.is_some() || !is_pause(self.wake, now, self.settings.ttl) {
             return;
         }
-        if !self.holds.values().any(Held::may_act) {
+        if !self.holds.values().any(EngineHold::may_act) {
             return;
         }
         self.suspended = Some(now);
@@ -52,9 +52,9 @@ impl Engine {
         let kept = self.holds.iter().filter(|(duty, _)| !self.ready.contains(*duty));
         let holds: Vec<Hold> = kept.map(|(_, held)| held.hold.clone()).collect();
         let named = holds.iter().map(|hold| (hold.duty.id.clone(), hold.epoch)).collect();
-        let request = Request::KeepAlive { session, note: note.clone(), holds };
+        let request = StoreRequest::KeepAlive { session, note: note.clone(), holds };
         let ticket = self.ask(request, self.settings.ttl.attempt_timeout());
-        self.keeping = Some(Keeping { ticket, sent: now, note, holds: named });
+        self.keeping = Some(PendingKeepAlive { ticket, sent: now, note, holds: named });
     }
 
     pub(super) fn kept_alive(
@@ -88,7 +88,13 @@ impl Engine {
         }
     }
 
-    fn kept(&mut self, keeping: Keeping, mark: Mark, fates: &[HoldFate], now: LocalInstant) {
+    fn kept(
+        &mut self,
+        keeping: PendingKeepAlive,
+        mark: Mark,
+        fates: &[HoldFate],
+        now: LocalInstant,
+    ) {
         let ttl = self.settings.ttl;
         let from = if Mutant::R5Answer.is_on() { now } else { keeping.sent };
         let deadline = ttl.deadline(from);
@@ -185,10 +191,10 @@ impl Engine {
             let why = held.release.unwrap_or(why);
             self.record(now, Change::Released, Some((duty, epoch)), None, why);
         }
-        if !matches!(held.work, Work::Stopped) {
+        if !matches!(held.work, WorkState::Stopped) {
             self.stopping.insert(duty.clone(), epoch);
         }
-        if matches!(self.phase, Phase::Member) {
+        if matches!(self.phase, MemberPhase::Member) {
             self.look_now(now);
         }
     }

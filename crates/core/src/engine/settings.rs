@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::{DutyId, GroupName, InstanceId, Label, StoreError, Ttl};
 
 /// How the duties of a group are named. All members of a group have the same. The duties
-/// themselves come by [`super::Event::Listed`], for every layout.
+/// themselves come by [`super::EngineEvent::Listed`], for every layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// One duty: one member works, the others wait.
@@ -43,7 +43,7 @@ impl fmt::Display for Layout {
 
 /// What a member brings along.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Settings {
+pub struct MemberSettings {
     /// The group.
     pub group: GroupName,
     /// Who this is.
@@ -79,11 +79,11 @@ pub struct Settings {
     pub record_renewals: bool,
 }
 
-impl Settings {
+impl MemberSettings {
     /// The most duties of one instance, unless it is told otherwise.
-    pub const ROOM: usize = 10_000;
+    pub const DEFAULT_ROOM: usize = 10_000;
     /// The most duties of one group, unless it is told otherwise.
-    pub const MOST_DUTIES: usize = 100_000;
+    pub const DEFAULT_MAX_GROUP_DUTIES: usize = 100_000;
 
     /// The usual ones.
     pub fn new(group: GroupName, instance: InstanceId, ttl: Ttl, layout: Layout) -> Self {
@@ -96,8 +96,8 @@ impl Settings {
             zone: None,
             name: None,
             revision: None,
-            room: Self::ROOM,
-            most_duties: Self::MOST_DUTIES,
+            room: Self::DEFAULT_ROOM,
+            most_duties: Self::DEFAULT_MAX_GROUP_DUTIES,
             drain: ttl.get() / 2,
             window: ttl.get(),
             look_every: (ttl.get() / 3).min(Duration::from_secs(1)),

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use super::arrive::reason;
-use super::{Effect, Ended, Engine, RELEASE_CHUNK, Request, Settings, Ticket};
+use super::join::reason;
+use super::{
+    Effect, Engine, MAX_RELEASE_DUTIES, MemberSettings, StoreRequest, Ticket, WorkOutcome,
+};
 use crate::store::Released;
 use crate::{Change, Deadline, DutyId, Epoch, Hold, LocalInstant, Mutant, StoreError};
 
 /// The shortest and the longest rest of a duty whose work ended by itself.
-const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const REST_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// A duty that the store has granted to this session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Held {
+pub(super) struct EngineHold {
     pub(super) hold: Hold,
     pub(super) deadline: Deadline,
-    pub(super) work: Work,
+    pub(super) work: WorkState,
     pub(super) since: LocalInstant,
     /// It came from a member that could have kept it.
     pub(super) moved: bool,
@@ -28,7 +30,7 @@ pub(super) struct Held {
 
 /// How far the work on a duty is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Work {
+pub(super) enum WorkState {
     Running,
     /// Asked to come to its end, and cancelled at that instant.
     Asked(LocalInstant),
@@ -39,14 +41,14 @@ pub(super) enum Work {
 
 /// A time in which a duty, or a foreign member, is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Rest {
+pub(super) struct RestPeriod {
     pub(super) until: LocalInstant,
     pub(super) length: Duration,
 }
 
-impl Held {
+impl EngineHold {
     pub(super) fn new(hold: Hold, deadline: Deadline, now: LocalInstant, moved: bool) -> Self {
-        let work = Work::Running;
+        let work = WorkState::Running;
         Self { hold, deadline, work, since: now, moved, release: None, told: false, progress: now }
     }
 
@@ -56,27 +58,27 @@ impl Held {
 
     /// Whether the work may still have effects, as far as it was told.
     pub(super) fn may_act(&self) -> bool {
-        matches!(self.work, Work::Running | Work::Asked(_))
+        matches!(self.work, WorkState::Running | WorkState::Asked(_))
     }
 
     /// When something is due.
-    pub(super) fn timer(&self, settings: &Settings) -> Option<LocalInstant> {
+    pub(super) fn timer(&self, settings: &MemberSettings) -> Option<LocalInstant> {
         match self.work {
-            Work::Running => {
+            WorkState::Running => {
                 let most = settings.progress.filter(|_| !Mutant::R22Progress.is_on());
                 let stuck = most.map(|most| self.progress.plus(most));
                 Some(stuck.map_or(self.deadline.at(), |stuck| stuck.min(self.deadline.at())))
             }
-            Work::Asked(until) => Some(until.min(self.deadline.at())),
-            Work::Cancelled(at) => Some(at.plus(settings.ttl.get())),
-            Work::Stopped => None,
+            WorkState::Asked(until) => Some(until.min(self.deadline.at())),
+            WorkState::Cancelled(at) => Some(at.plus(settings.ttl.get())),
+            WorkState::Stopped => None,
         }
     }
 }
 
 impl Engine {
     /// A hold that this member does not have any more.
-    pub(super) fn drop_hold(&mut self, duty: &DutyId) -> Option<Held> {
+    pub(super) fn drop_hold(&mut self, duty: &DutyId) -> Option<EngineHold> {
         self.ready.remove(duty);
         self.holds.remove(duty)
     }
@@ -89,13 +91,13 @@ impl Engine {
             return;
         }
         let settings = &self.settings;
-        let due = |held: &Held| held.timer(settings).is_some_and(|at| now >= at);
+        let due = |held: &EngineHold| held.timer(settings).is_some_and(|at| now >= at);
         let duties: Vec<_> =
             self.holds.iter().filter(|(_, held)| due(held)).map(|(d, _)| d.clone()).collect();
         for duty in duties {
             let Some(held) = self.holds.get_mut(&duty) else { continue };
             let (change, why) = match held.work {
-                Work::Cancelled(_) | Work::Stopped => {
+                WorkState::Cancelled(_) | WorkState::Stopped => {
                     self.ready.insert(duty);
                     continue;
                 }
@@ -105,8 +107,8 @@ impl Engine {
                     }
                     (Change::Expired, "deadline")
                 }
-                Work::Asked(_) => (Change::Revoked, "drain time is over"),
-                Work::Running => (Change::Revoked, "no progress"),
+                WorkState::Asked(_) => (Change::Revoked, "drain time is over"),
+                WorkState::Running => (Change::Revoked, "no progress"),
             };
             let since = held.since;
             self.cancel(&duty, change, why, now);
@@ -127,7 +129,7 @@ impl Engine {
     /// Cancels the work; the hold is given back when it has stopped.
     fn cancel(&mut self, duty: &DutyId, change: Change, why: &'static str, now: LocalInstant) {
         let Some(held) = self.holds.get_mut(duty).filter(|held| held.may_act()) else { return };
-        held.work = Work::Cancelled(now);
+        held.work = WorkState::Cancelled(now);
         held.told = true;
         held.release.get_or_insert(why);
         let (epoch, next) = (held.epoch(), held.timer(&self.settings));
@@ -142,7 +144,7 @@ impl Engine {
         let until = now.plus(self.settings.drain);
         let Some(held) = self.holds.get_mut(duty) else { return };
         held.release.get_or_insert(why);
-        if held.work != Work::Running {
+        if held.work != WorkState::Running {
             return;
         }
         if Mutant::R18Cancel.is_on() {
@@ -151,7 +153,7 @@ impl Engine {
         if Mutant::R10Early.is_on() {
             self.ready.insert(duty.clone());
         }
-        held.work = Work::Asked(until);
+        held.work = WorkState::Asked(until);
         let epoch = held.epoch();
         self.due_at(Some(until));
         self.out.push(Effect::Drain { duty: duty.clone(), epoch, why, until });
@@ -159,7 +161,13 @@ impl Engine {
     }
 
     /// The work has stopped.
-    pub(super) fn stopped(&mut self, duty: &DutyId, epoch: Epoch, how: Ended, now: LocalInstant) {
+    pub(super) fn stopped(
+        &mut self,
+        duty: &DutyId,
+        epoch: Epoch,
+        how: WorkOutcome,
+        now: LocalInstant,
+    ) {
         if self.stopping.get(duty) == Some(&epoch) {
             self.stopping.remove(duty);
             self.look_now(now);
@@ -167,16 +175,16 @@ impl Engine {
         let Some(held) = self.holds.get_mut(duty).filter(|held| held.epoch() == epoch) else {
             return;
         };
-        let by_itself = held.work == Work::Running;
-        held.work = Work::Stopped;
+        let by_itself = held.work == WorkState::Running;
+        held.work = WorkState::Stopped;
         let why = match how {
-            Ended::Failed => "failed",
-            Ended::Asked | Ended::Done => "done",
+            WorkOutcome::Failed => "failed",
+            WorkOutcome::Asked | WorkOutcome::Done => "done",
         };
         held.release.get_or_insert(why);
         let since = held.since;
         self.ready.insert(duty.clone());
-        if by_itself || how == Ended::Failed {
+        if by_itself || how == WorkOutcome::Failed {
             self.rest(duty, since, now);
         }
     }
@@ -184,13 +192,13 @@ impl Engine {
     /// Leaves a duty alone, longer each time, so that work that fails at once is not started
     /// without end.
     fn rest(&mut self, duty: &DutyId, since: LocalInstant, now: LocalInstant) {
-        let (least, most) = REST;
+        let (least, most) = REST_RANGE;
         let before = self.resting.get(duty).map(|rest| rest.length);
         let length = match before {
             Some(before) if now.since(since) < most => (before * 2).min(most),
             _ => least,
         };
-        self.resting.insert(duty.clone(), Rest { until: now.plus(length), length });
+        self.resting.insert(duty.clone(), RestPeriod { until: now.plus(length), length });
     }
 
     pub(super) fn progressed(&mut self, duty: &DutyId, epoch: Epoch, now: LocalInstant) {
@@ -227,12 +235,12 @@ impl Engine {
         let holds: Vec<_> = ready
             .filter(|held| held.release == Some(why))
             .map(|held| held.hold.clone())
-            .take(RELEASE_CHUNK)
+            .take(MAX_RELEASE_DUTIES)
             .collect();
         let duties = holds.iter().map(|hold| (hold.duty.id.clone(), hold.epoch)).collect();
         let session = live.session.clone();
-        let request = Request::Release { session, holds, reason: reason(why) };
-        let ticket = self.ask(request, self.patience());
+        let request = StoreRequest::Release { session, holds, reason: reason(why) };
+        let ticket = self.ask(request, self.request_timeout());
         self.releasing = Some((ticket, duties));
     }
 
@@ -261,7 +269,7 @@ impl Engine {
             let held = self.holds.get(duty).filter(|held| held.epoch() == *epoch);
             let Some(held) = held.filter(|_| error.is_none()) else { continue };
             let (epoch, why) = (*epoch, held.release.unwrap_or("done"));
-            let stopped = held.work == Work::Stopped;
+            let stopped = held.work == WorkState::Stopped;
             self.drop_hold(duty);
             self.raise_floor(duty, epoch);
             if !stopped {

@@ -1,6 +1,6 @@
 //! The judgement: from settings to a level.
 
-use super::table::{Backend, Row, TABLE};
+use super::table::{Backend, SettingRule, TABLE};
 use super::{Fact, Level, Survey};
 
 /// What a store can promise, and why.
@@ -62,7 +62,7 @@ struct Judging {
 }
 
 impl Judging {
-    fn rows(&self, setting: &str) -> impl Iterator<Item = &'static Row> {
+    fn rows(&self, setting: &str) -> impl Iterator<Item = &'static SettingRule> {
         TABLE.iter().filter(move |row| row.is_of(self.name) && row.setting == setting)
     }
 
@@ -274,7 +274,7 @@ mod tests {
         ];
         let mut seen = Vec::new();
         for (backend, setting, value, level) in lowering {
-            let matches = |row: &&Row| {
+            let matches = |row: &&SettingRule| {
                 row.is_of(backend) && row.setting == setting && row.pattern.matches(value)
             };
             let row = TABLE.iter().find(matches).expect("no row for this value");

@@ -99,7 +99,7 @@ impl fmt::Display for Pattern {
 
 /// What a value of a setting allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row {
+pub struct SettingRule {
     /// The kinds of store that it is about.
     pub backends: &'static [&'static str],
     /// The setting.
@@ -114,7 +114,7 @@ pub struct Row {
     pub change: Option<&'static str>,
 }
 
-impl Row {
+impl SettingRule {
     /// Whether it is about this kind of store.
     pub fn is_of(&self, backend: &str) -> bool {
         self.backends.contains(&backend)
@@ -143,7 +143,7 @@ macro_rules! table {
         $($pattern:expr => $level:ident $sentence:literal $($change:literal)?;)+
     })+ })+) => {
         /// Every row, by store and setting.
-        pub const TABLE: &[Row] = &[$($($(Row {
+        pub const TABLE: &[SettingRule] = &[$($($(SettingRule {
             backends: &$backends,
             setting: $setting,
             pattern: $pattern,
@@ -440,7 +440,7 @@ mod tests {
     fn rows_name_stores_that_exist_and_all_are_reached() {
         for (n, row) in TABLE.iter().enumerate() {
             assert!(row.backends.iter().all(|name| Backend::named(name).is_some()), "{row:?}");
-            let hidden = |earlier: &Row| {
+            let hidden = |earlier: &SettingRule| {
                 earlier.setting == row.setting
                     && earlier.backends == row.backends
                     && (earlier.pattern == Else || earlier.pattern == row.pattern)

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::quota::{self, Claim};
-use super::{Charge, Pin, Plan, Seat, score};
+use super::quota::{self, QuotaBounds};
+use super::{Pin, Plan, RosterDuty, RosterMember, score};
 use crate::Label;
 
-pub(super) struct Draft<'a> {
-    charges: &'a [Charge],
-    seats: &'a [Seat],
+pub(super) struct PlanDraft<'a> {
+    charges: &'a [RosterDuty],
+    seats: &'a [RosterMember],
     /// The hash of each duty and of each member.
     duties: Vec<u64>,
     members: Vec<u64>,
@@ -23,8 +23,8 @@ pub(super) struct Draft<'a> {
     held: Vec<Vec<u32>>,
 }
 
-impl<'a> Draft<'a> {
-    pub(super) fn new(charges: &'a [Charge], seats: &'a [Seat]) -> Self {
+impl<'a> PlanDraft<'a> {
+    pub(super) fn new(charges: &'a [RosterDuty], seats: &'a [RosterMember]) -> Self {
         Self {
             charges,
             seats,
@@ -75,7 +75,7 @@ impl<'a> Draft<'a> {
         for charge in away {
             let Some(pin) = &self.charges[charge as usize].pin else { continue };
             let with_room = places[pin].iter().copied().filter(|seat| {
-                let Seat { takes, room, .. } = self.seats[*seat as usize];
+                let RosterMember { takes, room, .. } = self.seats[*seat as usize];
                 takes && self.given[*seat as usize] < room
             });
             let best = with_room
@@ -93,16 +93,16 @@ impl<'a> Draft<'a> {
 
     /// Step two: the shares.
     pub(super) fn share(&mut self) {
-        let claim = |(n, seat): (usize, &Seat)| {
+        let claim = |(n, seat): (usize, &RosterMember)| {
             let has = self.given[n] + self.held[n].len();
             let most = match (is_usable(seat), seat.takes) {
                 (false, _) => 0,
                 (true, true) => seat.room,
                 (true, false) => seat.room.min(has),
             };
-            Claim { weight: seat.weight, least: self.given[n], most, has }
+            QuotaBounds { weight: seat.weight, least: self.given[n], most, has }
         };
-        let claims: Vec<Claim> = self.seats.iter().enumerate().map(claim).collect();
+        let claims: Vec<QuotaBounds> = self.seats.iter().enumerate().map(claim).collect();
         self.quotas = quota::share(self.charges.len(), &claims);
     }
 
@@ -139,7 +139,7 @@ impl<'a> Draft<'a> {
         waiting.truncate(places);
 
         // Those with a zone choose first, lest others take their places.
-        let mut open: Vec<Open> = vec![Open::default(); self.zones.names.len()];
+        let mut open: Vec<OpenMembers> = vec![OpenMembers::default(); self.zones.names.len()];
         for seat in self.below_share() {
             if let Some(zone) = self.zones.of_seat[seat as usize] {
                 open[zone].push(seat, self.members[seat as usize]);
@@ -154,7 +154,7 @@ impl<'a> Draft<'a> {
                 _ => anywhere.push(charge),
             }
         }
-        let mut open = Open::default();
+        let mut open = OpenMembers::default();
         for seat in self.below_share() {
             open.push(seat, self.members[seat as usize]);
         }
@@ -169,7 +169,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Gives a charge to the open seat with the highest score, which closes once it has its share.
-    fn place_in(&mut self, open: &mut Open, charge: u32) {
+    fn place_in(&mut self, open: &mut OpenMembers, charge: u32) {
         let Some(best) = open.best(self.duties[charge as usize]) else { return };
         let seat = open.seats[best];
         self.give(charge, seat);
@@ -209,12 +209,12 @@ impl<'a> Draft<'a> {
 }
 
 /// Whether a seat may hold anything at all.
-pub(super) fn is_usable(seat: &Seat) -> bool {
+pub(super) fn is_usable(seat: &RosterMember) -> bool {
     seat.keeps && seat.weight > 0
 }
 
 /// Whether a pin names a seat.
-pub(super) fn is_there(pin: &Pin, seat: &Seat) -> bool {
+pub(super) fn is_there(pin: &Pin, seat: &RosterMember) -> bool {
     match pin {
         Pin::Instance(instance) => seat.instance == *instance,
         Pin::Name(name) => seat.name.as_ref() == Some(name),
@@ -223,7 +223,7 @@ pub(super) fn is_there(pin: &Pin, seat: &Seat) -> bool {
 }
 
 /// The seats where a pinned duty may be.
-fn matching(pin: &Pin, seats: &[Seat]) -> Vec<u32> {
+fn matching(pin: &Pin, seats: &[RosterMember]) -> Vec<u32> {
     let seats = (0..).zip(seats).filter(|(_, seat)| is_usable(seat) && is_there(pin, seat));
     seats.map(|(n, _)| n).collect()
 }
@@ -235,7 +235,7 @@ struct Zones<'a> {
 }
 
 impl<'a> Zones<'a> {
-    fn new(seats: &'a [Seat]) -> Self {
+    fn new(seats: &'a [RosterMember]) -> Self {
         let mut names: Vec<&Label> = seats.iter().filter_map(|seat| seat.zone.as_ref()).collect();
         names.sort_unstable();
         names.dedup();
@@ -261,12 +261,12 @@ impl<'a> Zones<'a> {
 
 /// Seats below their share, in their order, and beside them the hashes of their members.
 #[derive(Clone, Default)]
-struct Open {
+struct OpenMembers {
     seats: Vec<u32>,
     members: Vec<u64>,
 }
 
-impl Open {
+impl OpenMembers {
     fn push(&mut self, seat: u32, member: u64) {
         self.seats.push(seat);
         self.members.push(member);

@@ -1,15 +1,15 @@
-//! Why a duty is planned where it is: read from the plan, step by step as it was made.
+//! PlacementReason a duty is planned where it is: read from the plan, step by step as it was made.
 
 use super::draft::{is_there, is_usable};
-use super::{Charge, Plan, Seat, score};
+use super::{Plan, RosterDuty, RosterMember, score};
 
-macro_rules! whys {
+macro_rules! placement_reasons {
     ($($name:ident $yes:literal $word:literal $sentence:literal)*) => {
         /// What decided for or against a seat.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Why { $(#[doc = $sentence] $name,)* }
+        pub enum PlacementReason { $(#[doc = $sentence] $name,)* }
 
-        impl Why {
+        impl PlacementReason {
             /// Whether it decided for the seat.
             pub const fn is_yes(self) -> bool {
                 match self { $(Self::$name => $yes,)* }
@@ -28,7 +28,7 @@ macro_rules! whys {
     };
 }
 
-whys! {
+placement_reasons! {
     Pinned true "pinned"
         "it is pinned here"
     Keeps true "keeps"
@@ -69,7 +69,7 @@ whys! {
 
 /// What speaks for and against one seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opinion {
+pub struct PlacementReport {
     /// How much it wants the duty; the highest wins where scores decide.
     pub score: u64,
     /// How many duties are its share.
@@ -83,14 +83,14 @@ pub struct Opinion {
     /// Whether it is in the zone of the duty; `None` when it has none.
     pub zone: Option<bool>,
     /// What decided.
-    pub why: Why,
+    pub why: PlacementReason,
 }
 
 /// Says why charges are planned where they are.
 #[derive(Debug)]
 pub struct Explainer<'a> {
-    charges: &'a [Charge],
-    seats: &'a [Seat],
+    charges: &'a [RosterDuty],
+    seats: &'a [RosterMember],
     plan: &'a Plan,
     foreign: bool,
     /// What each seat is given, and what of it was not moved there.
@@ -100,7 +100,12 @@ pub struct Explainer<'a> {
 
 impl<'a> Explainer<'a> {
     /// The plan is that of these charges and seats; `foreign`: by the rule of foreign members.
-    pub fn new(charges: &'a [Charge], seats: &'a [Seat], plan: &'a Plan, foreign: bool) -> Self {
+    pub fn new(
+        charges: &'a [RosterDuty],
+        seats: &'a [RosterMember],
+        plan: &'a Plan,
+        foreign: bool,
+    ) -> Self {
         let (mut given, mut kept) = (vec![0; seats.len()], vec![0; seats.len()]);
         for (charge, seat) in charges.iter().zip(&plan.seats) {
             let Some(seat) = *seat else { continue };
@@ -113,14 +118,14 @@ impl<'a> Explainer<'a> {
     }
 
     /// For each seat why charge `at` is, or is not, planned there.
-    pub fn explain(&self, at: usize) -> Vec<Opinion> {
+    pub fn explain(&self, at: usize) -> Vec<PlacementReport> {
         let charge = &self.charges[at];
         let duty = score::of_duty(&charge.duty);
-        let score = |seat: &Seat| match self.foreign {
+        let score = |seat: &RosterMember| match self.foreign {
             true => score::foreign_weight(&charge.duty, &seat.instance),
             false => score::of_pair(duty, score::of_member(&seat.instance)),
         };
-        let case = Case {
+        let case = PlacementCase {
             all: self,
             charge,
             chosen: self.plan.seats[at].map(|seat| seat as usize),
@@ -132,18 +137,18 @@ impl<'a> Explainer<'a> {
 }
 
 /// One charge among all.
-struct Case<'a> {
+struct PlacementCase<'a> {
     all: &'a Explainer<'a>,
-    charge: &'a Charge,
+    charge: &'a RosterDuty,
     chosen: Option<usize>,
     holder: Option<usize>,
     scores: Vec<u64>,
 }
 
-impl Case<'_> {
-    fn opinion(&self, seat: usize) -> Opinion {
+impl PlacementCase<'_> {
+    fn opinion(&self, seat: usize) -> PlacementReport {
         let chosen = self.chosen == Some(seat);
-        Opinion {
+        PlacementReport {
             score: self.scores[seat],
             share: self.all.plan.quotas[seat],
             given: self.all.given[seat],
@@ -151,8 +156,8 @@ impl Case<'_> {
             pin: self.pin(seat),
             zone: self.zone(seat),
             why: match (self.all.foreign, chosen) {
-                (true, true) => Why::ForeignHighest,
-                (true, false) => Why::ForeignLower,
+                (true, true) => PlacementReason::ForeignHighest,
+                (true, false) => PlacementReason::ForeignLower,
                 (false, true) => self.why_yes(seat),
                 (false, false) => self.why_no(seat),
             },
@@ -168,45 +173,45 @@ impl Case<'_> {
         Some(self.all.seats[seat].zone.as_ref() == Some(zone))
     }
 
-    fn why_yes(&self, seat: usize) -> Why {
+    fn why_yes(&self, seat: usize) -> PlacementReason {
         match () {
-            () if self.pin(seat) == Some(true) => Why::Pinned,
-            () if self.holder == Some(seat) => Why::Keeps,
-            () if self.zone(seat) == Some(true) => Why::InZone,
-            () => Why::Highest,
+            () if self.pin(seat) == Some(true) => PlacementReason::Pinned,
+            () if self.holder == Some(seat) => PlacementReason::Keeps,
+            () if self.zone(seat) == Some(true) => PlacementReason::InZone,
+            () => PlacementReason::Highest,
         }
     }
 
-    fn why_no(&self, n: usize) -> Why {
+    fn why_no(&self, n: usize) -> PlacementReason {
         let seat = &self.all.seats[n];
         if !is_usable(seat) || seat.room == 0 {
             return match seat {
-                Seat { keeps: false, .. } => Why::Drained,
-                Seat { weight: 0, .. } => Why::NoWeight,
-                _ => Why::NoRoom,
+                RosterMember { keeps: false, .. } => PlacementReason::Drained,
+                RosterMember { weight: 0, .. } => PlacementReason::NoWeight,
+                _ => PlacementReason::NoRoom,
             };
         }
         let (holds, stays) = (self.holder == Some(n), self.chosen == self.holder);
         let pinned = self.chosen.is_some_and(|chosen| self.pin(chosen) == Some(true));
         match self.chosen {
-            Some(_) if pinned && self.pin(n) == Some(false) => Why::PinnedElsewhere,
-            _ if holds => Why::Surplus,
-            Some(_) if stays => Why::Stays,
-            _ if !seat.takes => Why::Cordoned,
-            Some(_) if pinned => Why::PinnedBeside,
-            _ if self.all.kept[n] >= self.all.plan.quotas[n] => Why::HasShare,
+            Some(_) if pinned && self.pin(n) == Some(false) => PlacementReason::PinnedElsewhere,
+            _ if holds => PlacementReason::Surplus,
+            Some(_) if stays => PlacementReason::Stays,
+            _ if !seat.takes => PlacementReason::Cordoned,
+            Some(_) if pinned => PlacementReason::PinnedBeside,
+            _ if self.all.kept[n] >= self.all.plan.quotas[n] => PlacementReason::HasShare,
             Some(chosen) => self.beaten_by(chosen, n),
-            None => Why::Filled,
+            None => PlacementReason::Filled,
         }
     }
 
     /// Both were below their share when the duty was to go somewhere.
-    fn beaten_by(&self, chosen: usize, n: usize) -> Why {
+    fn beaten_by(&self, chosen: usize, n: usize) -> PlacementReason {
         match (self.zone(chosen), self.zone(n)) {
-            (Some(true), Some(false)) => Why::OtherZone,
-            (Some(false), Some(true)) => Why::Filled,
-            _ if self.scores[n] > self.scores[chosen] => Why::Filled,
-            _ => Why::Lower,
+            (Some(true), Some(false)) => PlacementReason::OtherZone,
+            (Some(false), Some(true)) => PlacementReason::Filled,
+            _ if self.scores[n] > self.scores[chosen] => PlacementReason::Filled,
+            _ => PlacementReason::Lower,
         }
     }
 }

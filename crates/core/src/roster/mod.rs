@@ -14,14 +14,14 @@ mod tests;
 use std::cmp::Reverse;
 use std::fmt;
 
-use self::draft::Draft;
-pub use self::explain::{Explainer, Opinion, Why};
+use self::draft::PlanDraft;
+pub use self::explain::{Explainer, PlacementReason, PlacementReport};
 pub use self::score::foreign_owner;
 use crate::{DutyId, InstanceId, Label};
 
 /// A member that may hold duties.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct RosterMember {
     /// The instance.
     pub instance: InstanceId,
     /// Its share beside the others; zero takes nothing.
@@ -62,7 +62,7 @@ impl fmt::Display for Pin {
 
 /// A duty that somebody is to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Charge {
+pub struct RosterDuty {
     /// The duty.
     pub duty: DutyId,
     /// Who holds it now: an index into the seats; `None` when it is free, or held by somebody who
@@ -93,10 +93,10 @@ pub struct Plan {
 ///   to the highest score.
 ///
 /// What follows: once a plan is carried out, the next one is the same.
-pub fn plan(charges: &[Charge], seats: &[Seat]) -> Plan {
+pub fn plan(charges: &[RosterDuty], seats: &[RosterMember]) -> Plan {
     debug_assert!(charges.is_sorted_by_key(|charge| &charge.duty), "charges are not sorted");
     debug_assert!(seats.is_sorted_by_key(|seat| &seat.instance), "seats are not sorted");
-    let mut draft = Draft::new(charges, seats);
+    let mut draft = PlanDraft::new(charges, seats);
     draft.pin();
     draft.share();
     draft.keep();
@@ -106,7 +106,7 @@ pub fn plan(charges: &[Charge], seats: &[Seat]) -> Plan {
 
 /// The seats in the order in which they should try for a duty that stays free: those that take
 /// duties, best score first.
-pub fn order(duty: &DutyId, seats: &[Seat]) -> Vec<u32> {
+pub fn order(duty: &DutyId, seats: &[RosterMember]) -> Vec<u32> {
     let duty = score::of_duty(duty);
     let mut order: Vec<(Reverse<u64>, &InstanceId, u32)> = (0..)
         .zip(seats)

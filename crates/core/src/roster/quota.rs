@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 /// What bounds the share of one seat.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Claim {
+pub(super) struct QuotaBounds {
     /// Its share beside the others.
     pub(super) weight: u32,
     /// What it must get.
@@ -20,7 +20,7 @@ pub(super) struct Claim {
 
 /// Shares `total` out: one after the other to the highest `weight / (2 * given + 1)`. When all
 /// have their most, the rest is left; the least of all must fit into `total`.
-pub(super) fn share(total: usize, claims: &[Claim]) -> Vec<usize> {
+pub(super) fn share(total: usize, claims: &[QuotaBounds]) -> Vec<usize> {
     let mut given = head_start(total, claims);
     let mut left = total - given.iter().sum::<usize>();
     while left > 0 {
@@ -34,7 +34,7 @@ pub(super) fn share(total: usize, claims: &[Claim]) -> Vec<usize> {
 
 /// Who is nearer to getting the next one. Between equals those who have it anyway, so that nothing
 /// moves for a tie, then the first.
-fn compare(claims: &[Claim], given: &[usize], a: usize, b: usize) -> Ordering {
+fn compare(claims: &[QuotaBounds], given: &[usize], a: usize, b: usize) -> Ordering {
     let steps = |n: usize| 2 * given[n] as u128 + 1;
     let times = |n: usize, steps: u128| u128::from(claims[n].weight) * steps;
     let keeps = |n: usize| claims[n].has > given[n];
@@ -43,11 +43,11 @@ fn compare(claims: &[Claim], given: &[usize], a: usize, b: usize) -> Ordering {
 
 /// Everything that is given before some priority is reached, chosen so that fewer than one for
 /// each seat are left to give, or all have their most: a million steps become a hundred.
-fn head_start(total: usize, claims: &[Claim]) -> Vec<usize> {
+fn head_start(total: usize, claims: &[QuotaBounds]) -> Vec<usize> {
     let weights: u128 = claims.iter().map(|claim| u128::from(claim.weight)).sum();
     // A seat has got all with `2 * given + 1 < weight * level / weights`.
     let at = |level: u128| -> Vec<usize> {
-        let given = |claim: &Claim| {
+        let given = |claim: &QuotaBounds| {
             let reached = (u128::from(claim.weight) * level).div_ceil(weights.max(1)) / 2;
             usize::try_from(reached).unwrap_or(usize::MAX).clamp(claim.least, claim.most)
         };
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     /// The definition, one step at a time.
-    fn plainly(total: usize, claims: &[Claim]) -> Vec<usize> {
+    fn plainly(total: usize, claims: &[QuotaBounds]) -> Vec<usize> {
         let mut given: Vec<usize> = claims.iter().map(|claim| claim.least).collect();
         while given.iter().sum::<usize>() < total {
             let open = (0..claims.len()).filter(|n| given[*n] < claims[*n].most);
@@ -86,13 +86,13 @@ mod tests {
         given
     }
 
-    fn claims() -> impl Strategy<Value = Vec<Claim>> {
+    fn claims() -> impl Strategy<Value = Vec<QuotaBounds>> {
         let weight = prop_oneof![Just(1), 1..6_u32, Just(u32::MAX), any::<u32>()];
         let most = prop_oneof![Just(usize::MAX), 0..40_usize];
         let claim =
             (weight, 0..4_usize, most, 0..20_usize).prop_map(|(weight, least, most, has)| {
                 let most = if weight == 0 { 0 } else { most };
-                Claim { weight, least: least.min(most), most, has }
+                QuotaBounds { weight, least: least.min(most), most, has }
             });
         proptest::collection::vec(claim, 0..9)
     }

@@ -1,4 +1,5 @@
 mod explain;
+mod properties;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,8 +10,8 @@ fn label(text: &str) -> Label {
     Label::new(text).unwrap()
 }
 
-fn seat(n: usize) -> Seat {
-    Seat {
+fn seat(n: usize) -> RosterMember {
+    RosterMember {
         instance: InstanceId::new(format!("node-{n:02}")).unwrap(),
         weight: 1,
         room: usize::MAX,
@@ -21,31 +22,40 @@ fn seat(n: usize) -> Seat {
     }
 }
 
-fn charge(n: usize) -> Charge {
-    Charge { duty: DutyId::new(format!("s-{n:03}")).unwrap(), holder: None, zone: None, pin: None }
+fn charge(n: usize) -> RosterDuty {
+    RosterDuty {
+        duty: DutyId::new(format!("s-{n:03}")).unwrap(),
+        holder: None,
+        zone: None,
+        pin: None,
+    }
 }
 
-fn seats(count: usize) -> Vec<Seat> {
+fn seats(count: usize) -> Vec<RosterMember> {
     (0..count).map(seat).collect()
 }
 
-fn charges(count: usize) -> Vec<Charge> {
+fn charges(count: usize) -> Vec<RosterDuty> {
     (0..count).map(charge).collect()
 }
 
-fn weighted(weights: &[u32]) -> Vec<Seat> {
-    weights.iter().enumerate().map(|(n, weight)| Seat { weight: *weight, ..seat(n) }).collect()
+fn weighted(weights: &[u32]) -> Vec<RosterMember> {
+    weights
+        .iter()
+        .enumerate()
+        .map(|(n, weight)| RosterMember { weight: *weight, ..seat(n) })
+        .collect()
 }
 
 /// Everybody does as planned.
-fn carry_out(charges: &mut [Charge], plan: &Plan) {
+fn carry_out(charges: &mut [RosterDuty], plan: &Plan) {
     for (charge, seat) in charges.iter_mut().zip(&plan.seats) {
         charge.holder = *seat;
     }
 }
 
 /// Charges that are held as planned.
-fn settled(mut charges: Vec<Charge>, seats: &[Seat]) -> Vec<Charge> {
+fn settled(mut charges: Vec<RosterDuty>, seats: &[RosterMember]) -> Vec<RosterDuty> {
     let plan = plan(&charges, seats);
     carry_out(&mut charges, &plan);
     charges
@@ -58,7 +68,7 @@ fn counts(plan: &Plan) -> Vec<usize> {
 }
 
 /// The charges that somebody holds and somebody else is to hold.
-fn moved(charges: &[Charge], plan: &Plan) -> Vec<usize> {
+fn moved(charges: &[RosterDuty], plan: &Plan) -> Vec<usize> {
     let all = charges.iter().zip(&plan.seats).enumerate();
     let moved =
         all.filter(|(_, (charge, seat))| charge.holder.is_some() && charge.holder != **seat);
@@ -66,10 +76,12 @@ fn moved(charges: &[Charge], plan: &Plan) -> Vec<usize> {
 }
 
 /// The same charges after seat `gone` has left.
-fn without(charges: &[Charge], gone: u32) -> Vec<Charge> {
+fn without(charges: &[RosterDuty], gone: u32) -> Vec<RosterDuty> {
     let shifted = |holder: u32| (holder != gone).then(|| holder - u32::from(holder > gone));
-    let left =
-        |charge: &Charge| Charge { holder: charge.holder.and_then(shifted), ..charge.clone() };
+    let left = |charge: &RosterDuty| RosterDuty {
+        holder: charge.holder.and_then(shifted),
+        ..charge.clone()
+    };
     charges.iter().map(left).collect()
 }
 
@@ -78,7 +90,7 @@ fn any_zone() -> impl Strategy<Value = Option<Label>> {
 }
 
 /// Seats of all kinds: weights, little room, cordoned, draining, zones, names.
-fn any_seats() -> impl Strategy<Value = Vec<Seat>> {
+fn any_seats() -> impl Strategy<Value = Vec<RosterMember>> {
     let weight = prop_oneof![4 => Just(1_u32), 4 => 0..6_u32, 1 => any::<u32>()];
     let room = prop_oneof![2 => Just(usize::MAX), 1 => 0..12_usize];
     let name = prop_oneof![Just(None), (0..3_usize).prop_map(Some)];
@@ -88,14 +100,14 @@ fn any_seats() -> impl Strategy<Value = Vec<Seat>> {
         seats
             .map(|(n, (weight, room, takes, keeps, zone, name))| {
                 let name = name.map(|name| label(&format!("name-{name}")));
-                Seat { weight, room, takes, keeps, zone, name, ..seat(n) }
+                RosterMember { weight, room, takes, keeps, zone, name, ..seat(n) }
             })
             .collect()
     })
 }
 
 /// Charges of all kinds; holders may have no seat.
-fn any_charges() -> impl Strategy<Value = Vec<Charge>> {
+fn any_charges() -> impl Strategy<Value = Vec<RosterDuty>> {
     let holder = prop_oneof![1 => Just(None), 3 => (0..9_u32).prop_map(Some)];
     let pin = prop_oneof![
         6 => Just(None),
@@ -105,17 +117,19 @@ fn any_charges() -> impl Strategy<Value = Vec<Charge>> {
     ];
     vec((holder, any_zone(), pin), 0..50).prop_map(|charges| {
         let charges = charges.into_iter().enumerate();
-        charges.map(|(n, (holder, zone, pin))| Charge { holder, zone, pin, ..charge(n) }).collect()
+        charges
+            .map(|(n, (holder, zone, pin))| RosterDuty { holder, zone, pin, ..charge(n) })
+            .collect()
     })
 }
 
 /// What a seat may have at most.
-fn most(n: usize, seat: &Seat, charges: &[Charge]) -> usize {
+fn most(n: usize, seat: &RosterMember, charges: &[RosterDuty]) -> usize {
     let held = charges.iter().filter(|charge| charge.holder == Some(n as u32)).count();
     match seat {
-        Seat { keeps: false, .. } | Seat { weight: 0, .. } => 0,
-        Seat { takes: false, room, .. } => held.min(*room),
-        Seat { room, .. } => *room,
+        RosterMember { keeps: false, .. } | RosterMember { weight: 0, .. } => 0,
+        RosterMember { takes: false, room, .. } => held.min(*room),
+        RosterMember { room, .. } => *room,
     }
 }
 
@@ -128,7 +142,7 @@ fn ten_duties_on_three_members_are_four_three_three() {
 /// The example of docs/reference/roster.md, step by step: the shares, and how many duties move.
 #[test]
 fn the_page_tells_it_as_it_is() {
-    fn step(charges: &mut [Charge], seats: &[Seat]) -> (Vec<usize>, usize) {
+    fn step(charges: &mut [RosterDuty], seats: &[RosterMember]) -> (Vec<usize>, usize) {
         let plan = plan(charges, seats);
         let moved = moved(charges, &plan).len();
         carry_out(charges, &plan);
@@ -228,7 +242,7 @@ fn pinned_duties_are_spread_over_the_members_that_match() {
 
 /// Seats in these zones, and charges of which every second is of `zone`; seat 0 holds the first
 /// forty, seat 1 the others.
-fn zoned(zones: &[Option<&str>], count: usize, zone: &str) -> (Vec<Charge>, Vec<Seat>) {
+fn zoned(zones: &[Option<&str>], count: usize, zone: &str) -> (Vec<RosterDuty>, Vec<RosterMember>) {
     let mut seats = seats(zones.len());
     for (seat, zone) in seats.iter_mut().zip(zones) {
         seat.zone = zone.map(label);
@@ -365,136 +379,4 @@ fn many_small_members_can_cost_a_large_one_more_than_one_duty() {
     // Exactly: 0.54 for each of the nine, 49.14 for the large one.
     let plan = plan(&charges(54), &weighted(&weights));
     assert_eq!(plan.quotas, [1, 1, 1, 1, 1, 1, 1, 1, 1, 45]);
-}
-
-proptest! {
-    #[test]
-    fn equal_members_differ_by_one_at_most(mut charges in any_charges(), m in 1..9_usize) {
-        charges.iter_mut().for_each(|charge| charge.pin = None);
-        let plan = plan(&charges, &seats(m));
-        let counts = counts(&plan);
-        prop_assert_eq!(&counts, &plan.quotas);
-        prop_assert_eq!(counts.iter().filter(|n| **n == charges.len() / m + 1).count(),
-            charges.len() % m);
-        prop_assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1);
-    }
-
-    /// Every duty is planned while there is room, nobody has more than its room or its share, who
-    /// drains has nothing, who is cordoned not more than before.
-    #[test]
-    fn all_is_planned_that_has_room(charges in any_charges(), seats in any_seats()) {
-        let plan = plan(&charges, &seats);
-        let counts = counts(&plan);
-        prop_assert_eq!(plan.seats.len(), charges.len());
-        prop_assert_eq!(&counts, &plan.quotas);
-        let mut room = 0_usize;
-        for (n, seat) in seats.iter().enumerate() {
-            prop_assert!(counts[n] <= most(n, seat, &charges), "seat {}", n);
-            room = room.saturating_add(most(n, seat, &charges));
-        }
-        let none = charges.iter().all(|charge| charge.pin.is_none());
-        let planned = plan.seats.iter().flatten().count();
-        prop_assert!(planned <= room.min(charges.len()));
-        if none || seats.iter().all(|seat| seat.takes) {
-            // Only a pin takes something from the room of a member that is cordoned.
-            prop_assert_eq!(planned, room.min(charges.len()));
-        }
-        // And nobody who could take one has a place left while a duty has none.
-        if planned < charges.len() {
-            for (n, seat) in seats.iter().enumerate().filter(|(_, seat)| seat.takes) {
-                prop_assert_eq!(counts[n], most(n, seat, &charges));
-            }
-        }
-    }
-
-    #[test]
-    fn a_stable_group_moves_nothing(charges in any_charges(), seats in any_seats()) {
-        let mut charges = charges;
-        let first = plan(&charges, &seats);
-        carry_out(&mut charges, &first);
-        prop_assert_eq!(plan(&charges, &seats), first);
-    }
-
-    /// Nothing moves but from a seat above its share to one below it.
-    #[test]
-    fn nothing_is_swapped(charges in any_charges(), seats in any_seats()) {
-        let mut charges = charges;
-        charges.iter_mut().for_each(|charge| charge.pin = None);
-        let plan = plan(&charges, &seats);
-        let held = |seat: u32| charges.iter().filter(|charge| charge.holder == Some(seat)).count();
-        for n in moved(&charges, &plan) {
-            if let Some(from) = charges[n].holder.filter(|from| (*from as usize) < seats.len()) {
-                prop_assert!(held(from) > plan.quotas[from as usize]);
-            }
-        }
-        for (n, to) in plan.seats.iter().enumerate() {
-            if let Some(to) = to.filter(|to| charges[n].holder != Some(*to)) {
-                prop_assert!(held(to) < plan.quotas[to as usize]);
-            }
-        }
-    }
-
-    #[test]
-    fn a_join_moves_no_more_than_its_part(d in 0..80_usize, m in 1..9_usize, new in 0..9_usize) {
-        let all = seats(m + 1);
-        let mut old = all.clone();
-        old.remove(new.min(m));
-        let mut charges = settled(charges(d), &old);
-        for holder in charges.iter_mut().filter_map(|charge| charge.holder.as_mut()) {
-            *holder += u32::from(*holder as usize >= new.min(m));
-        }
-        let plan = plan(&charges, &all);
-        let moved = moved(&charges, &plan);
-        prop_assert!(moved.len() <= d.div_ceil(m + 1), "{} moved", moved.len());
-        prop_assert!(moved.iter().all(|n| plan.seats[*n] == Some(new.min(m) as u32)));
-    }
-
-    /// With any weights, zones, room, cordoned and draining members.
-    #[test]
-    fn a_leave_moves_only_what_the_leaver_held(
-        charges in any_charges(),
-        seats in any_seats(),
-        gone in any::<prop::sample::Index>(),
-    ) {
-        prop_assume!(!seats.is_empty());
-        let mut charges = charges;
-        charges.iter_mut().for_each(|charge| charge.pin = None);
-        let charges = settled(charges, &seats);
-        let gone = gone.index(seats.len());
-        let mut rest = seats;
-        rest.remove(gone);
-        let charges = without(&charges, gone as u32);
-        prop_assert_eq!(moved(&charges, &plan(&charges, &rest)), []);
-    }
-
-    /// A new duty moves no other.
-    #[test]
-    fn a_new_duty_moves_no_other(charges in any_charges(), seats in any_seats()) {
-        let mut charges = charges;
-        charges.iter_mut().for_each(|charge| charge.pin = None);
-        let mut charges = settled(charges, &seats);
-        charges.push(charge(999));
-        prop_assert_eq!(moved(&charges, &plan(&charges, &seats)), []);
-    }
-
-    /// The distance from the exact share is at most 1/2 + (m - 2) / 2 times the seat's part of all
-    /// weights: within one duty up to three members, and for everybody whose part is small.
-    #[test]
-    fn weights_are_respected(
-        weights in vec(prop_oneof![1..10_u32, 1..1_000_u32], 1..12),
-        d in 0..300_usize,
-    ) {
-        let plan = plan(&charges(d), &weighted(&weights));
-        let all: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
-        let others = (weights.len() as u64).saturating_sub(2);
-        for (quota, weight) in plan.quotas.iter().zip(&weights) {
-            let weight = u64::from(*weight);
-            // All times the sum of the weights, twice.
-            let off = (*quota as u64 * all).abs_diff(d as u64 * weight) * 2;
-            prop_assert!(off <= all + others * weight, "{} of {}", quota, d);
-            if weights.len() <= 3 || weight * others <= all {
-                prop_assert!(off <= 2 * all);
-            }
-        }
-    }
 }

@@ -70,7 +70,7 @@ pub enum Forgotten {
         floor: Epoch,
     },
     /// Somebody holds it. Nothing was changed.
-    HeldBy(Option<HolderNow>),
+    HeldBy(Option<CurrentHolder>),
     /// There was nothing to forget.
     Absent,
 }
@@ -137,7 +137,7 @@ pub enum HoldFate {
 
 /// Who holds a duty now.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct HolderNow {
+pub struct CurrentHolder {
     /// The instance.
     pub instance: InstanceId,
     /// What is left of its TTL.
@@ -152,7 +152,7 @@ pub enum Claimed {
     /// This session held it already, under this epoch.
     Already(Hold),
     /// Somebody else holds it, or is about to.
-    HeldBy(Option<HolderNow>),
+    HeldBy(Option<CurrentHolder>),
     /// The asking session has ended.
     SessionEnded,
 }
@@ -203,7 +203,7 @@ pub struct Holder {
     /// The newest epoch granted; `None` while a foreign instance holds it without one.
     pub epoch: Option<Epoch>,
     /// `None` when it is free.
-    pub holder: Option<HolderNow>,
+    pub holder: Option<CurrentHolder>,
 }
 
 /// A stored checkpoint.

@@ -13,11 +13,11 @@ use crate::{
 };
 
 pub use answer::{
-    Abilities, Adopted, AuditEntry, AuditKind, Checkpoint, Claimed, Closed, Committed, Evicted,
-    Forgotten, GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, Opened, Released,
-    Replaced, Retention, view_hash,
+    Abilities, Adopted, AuditEntry, AuditKind, Checkpoint, Claimed, Closed, Committed,
+    CurrentHolder, Evicted, Forgotten, GroupDocument, HoldFate, Holder, KeptAlive, Member, Opened,
+    Released, Replaced, Retention, view_hash,
 };
-pub use request::{Adopt, AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want, check};
+pub use request::{Adopt, AuditRange, ClaimRequest, Commit, Evict, MAX_BATCH, OpenSession, check};
 
 /// Where sessions, holds and checkpoints live.
 ///
@@ -41,8 +41,8 @@ pub use request::{Adopt, AuditRange, Commit, Evict, MAX_BATCH, OpenSession, Want
 /// 5. A duty has at most one live hold. A hold is live while its session lives and nobody has
 ///    released, closed or evicted it.
 /// 6. Each grant has an epoch larger than every epoch granted for that duty before, than the
-///    floor in the [`Want`], and than the epoch of the duty's checkpoint. Epochs survive release,
-///    expiry and restarts of the store, and are never deleted (R2).
+///    floor in the [`ClaimRequest`], and than the epoch of the duty's checkpoint. Epochs survive
+///    release, expiry and restarts of the store, and are never deleted (R2).
 /// 7. Losing a race is [`Claimed::HeldBy`], not an error. Claiming what this very session holds
 ///    answers [`Claimed::Already`] with the same epoch (R17).
 /// 8. `keep_alive` extends the session and tells the fate of each hold given. It never revives
@@ -125,7 +125,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     async fn claim(
         &self,
         session: &Session,
-        wants: &[Want],
+        wants: &[ClaimRequest],
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError>;
 

@@ -39,7 +39,7 @@ impl OpenSession {
 
 /// A duty that a session asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Want {
+pub struct ClaimRequest {
     /// The duty.
     pub duty: DutyKey,
     /// The grant's epoch will be larger than this: the newest epoch the caller knows from a
@@ -47,7 +47,7 @@ pub struct Want {
     pub floor: Epoch,
 }
 
-impl Want {
+impl ClaimRequest {
     /// A wish without a floor.
     pub fn new(duty: DutyKey) -> Self {
         Self { duty, floor: Epoch::ZERO }
@@ -133,7 +133,7 @@ pub mod check {
     }
 
     /// Checks the wishes of a claim.
-    pub fn claim(session: &Session, wants: &[Want]) -> Result<(), StoreError> {
+    pub fn claim(session: &Session, wants: &[ClaimRequest]) -> Result<(), StoreError> {
         batch(wants.iter().map(|want| &want.duty))?;
         wants.iter().try_for_each(|want| group(session, &want.duty))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::{GroupName, Store};
 use tokio::sync::mpsc;
 
-use super::open::Pause;
+use super::open::RetryDelay;
 
 /// Hints, one at a time: two that come together are one.
 pub(super) fn listen(store: Arc<dyn Store>, group: GroupName) -> mpsc::Receiver<()> {
@@ -22,7 +22,7 @@ pub(super) fn listen(store: Arc<dyn Store>, group: GroupName) -> mpsc::Receiver<
 
 /// Polling is the fallback, so a store that cannot listen now is tried again without hurry.
 async fn forward(store: &dyn Store, group: &GroupName, hints: &mpsc::Sender<()>) {
-    let mut pause = Pause::new(Duration::from_secs(5));
+    let mut pause = RetryDelay::new(Duration::from_secs(5));
     loop {
         if let Ok(mut watch) = store.watch(group).await {
             // Something may have changed before it listened.

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tenure_core::engine::Ended;
+use tenure_core::engine::WorkOutcome;
 use tenure_core::{Clock, Deadline, DutyId, Epoch, GroupName, Hold, LocalInstant, Session, Ttl};
 
 use crate::guard::Guard;
-use crate::membership::{Event, Inbox};
-use crate::observe::HoldNow;
-use crate::standing::{Command, Desk, Tenancy};
+use crate::hold_state::{DriverCommand, DriverHandle, HoldState};
+use crate::membership::{EventQueue, MembershipEvent};
+use crate::observe::HeldDuty;
 
 /// Which hold: a duty may be granted again while the work of the last grant still comes to its end.
-pub(crate) type Key = (DutyId, Epoch);
+pub(crate) type HoldKey = (DutyId, Epoch);
 
 /// Every hold whose work has not stopped.
 pub(crate) struct Holds {
@@ -21,9 +21,9 @@ pub(crate) struct Holds {
     /// How often progress is worth telling; `None` when nobody asks for it.
     pub(crate) progress: Option<std::time::Duration>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) desk: Desk,
-    pub(crate) inbox: Arc<Inbox>,
-    pub(crate) tenancies: BTreeMap<Key, Arc<Tenancy>>,
+    pub(crate) desk: DriverHandle,
+    pub(crate) inbox: Arc<EventQueue>,
+    pub(crate) tenancies: BTreeMap<HoldKey, Arc<HoldState>>,
     pub(crate) changed: bool,
 }
 
@@ -37,13 +37,13 @@ impl Holds {
         };
         let key = (hold.duty.id.clone(), hold.epoch);
         let clock = Arc::clone(&self.clock);
-        let tenancy = Arc::new(Tenancy::new(hold, session, deadline, clock, self.progress));
+        let tenancy = Arc::new(HoldState::new(hold, session, deadline, clock, self.progress));
         self.tenancies.insert(key, Arc::clone(&tenancy));
         self.changed = true;
-        self.inbox.push(Event::Assigned(Guard::new(tenancy, self.desk.clone())));
+        self.inbox.push(MembershipEvent::Assigned(Guard::new(tenancy, self.desk.clone())));
     }
 
-    pub(crate) fn extend(&self, key: &Key, deadline: Deadline) {
+    pub(crate) fn extend(&self, key: &HoldKey, deadline: Deadline) {
         if let Some(tenancy) = self.tenancies.get(key) {
             tenancy.extend(deadline);
         }
@@ -54,34 +54,38 @@ impl Holds {
     }
 
     /// Asks the work to come to its end.
-    pub(crate) fn drain(&mut self, key: &Key, why: &'static str) {
+    pub(crate) fn drain(&mut self, key: &HoldKey, why: &'static str) {
         let Some(tenancy) = self.tenancies.get(key) else { return };
         tenancy.drain();
         if tenancy.is_taken() {
             let hold = tenancy.hold.clone();
-            self.inbox.push(Event::Stopping { hold, why });
+            self.inbox.push(MembershipEvent::Stopping { hold, why });
         } else {
             self.revoke(key, why);
         }
     }
 
     /// Ends the hold at once. What user code has not seen yet has stopped by that.
-    pub(crate) fn revoke(&mut self, key: &Key, why: &'static str) {
+    pub(crate) fn revoke(&mut self, key: &HoldKey, why: &'static str) {
         let Some(tenancy) = self.tenancies.get(key) else { return };
         tenancy.lose();
         self.changed = true;
         if tenancy.is_taken() {
             let hold = tenancy.hold.clone();
-            self.inbox.push(Event::Revoked { hold, why });
+            self.inbox.push(MembershipEvent::Revoked { hold, why });
         } else {
             let (duty, epoch) = key.clone();
             // To ourselves: the receiver lives as long as this does.
-            let _ = self.desk.commands.send(Command::Stopped { duty, epoch, how: Ended::Asked });
+            let _ = self.desk.commands.send(DriverCommand::Stopped {
+                duty,
+                epoch,
+                how: WorkOutcome::Asked,
+            });
         }
     }
 
     /// The work has stopped; `false` when that was known.
-    pub(crate) fn stopped(&mut self, key: &Key) -> bool {
+    pub(crate) fn stopped(&mut self, key: &HoldKey) -> bool {
         let known = self.tenancies.remove(key).is_some();
         self.changed |= known;
         known
@@ -99,7 +103,7 @@ impl Holds {
             return;
         }
         let held = self.tenancies.iter().filter(|(_, tenancy)| !tenancy.is_lost());
-        let now = |(duty, epoch): &Key| HoldNow { duty: duty.clone(), epoch: *epoch };
+        let now = |(duty, epoch): &HoldKey| HeldDuty { duty: duty.clone(), epoch: *epoch };
         let holds: Vec<_> = held.map(|(key, _)| now(key)).collect();
         self.desk.observer.holding(&self.group, &holds);
     }

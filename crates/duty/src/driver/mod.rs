@@ -1,36 +1,39 @@
 //! Drives the engine: a thread of its own, with a runtime and connections of its own, so that
 //! nothing that user code does keeps a renewal from leaving (R7).
 
-mod ask;
+mod call;
 mod hints;
 pub(crate) mod holds;
-mod lists;
+mod listing;
 mod open;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::{Answer, Effect, End, Engine, Event as Input, Settings};
+use tenure_core::engine::{
+    Effect, Engine, EngineEvent as Input, EngineExit, MemberSettings, StoreResponse,
+};
 use tenure_core::store::KeptAlive;
 use tenure_core::{Change, Clock, Code, Problem, Record, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::hold_state::{DriverCommand, DriverHandle};
 use crate::join::Join;
-use crate::membership::{Event, Inbox, Membership};
+use crate::membership::{EventQueue, Membership, MembershipEvent};
 use crate::process;
-use crate::standing::{Command, Desk};
-use ask::Asked;
+use call::CallResult;
 use holds::Holds;
 
 /// How many messages of guards are taken before the holdings are reported.
-const BATCH: usize = 256;
+const MAX_COMMAND_BATCH: usize = 256;
 
 /// Starts the thread, and waits until the first attempt to join has ended.
 pub(crate) async fn start(join: Join) -> Result<Membership, StoreError> {
     let (commands, orders) = mpsc::unbounded_channel();
-    let desk = Desk { commands, observer: Arc::clone(&join.observer), store: Arc::default() };
-    let inbox = Arc::new(Inbox::default());
-    let Settings { group, instance, .. } = join.settings.clone();
+    let desk =
+        DriverHandle { commands, observer: Arc::clone(&join.observer), store: Arc::default() };
+    let inbox = Arc::new(EventQueue::default());
+    let MemberSettings { group, instance, .. } = join.settings.clone();
     // Made first: if anything below fails, dropping it ends the thread.
     let membership = Membership::new(Arc::clone(&inbox), desk.clone(), group, instance);
     let (ready, first) = oneshot::channel();
@@ -66,13 +69,13 @@ pub(crate) fn on_a_thread<Fut: Future<Output = ()>>(
 
 /// Where the first attempt to join is waited for.
 #[derive(Debug)]
-struct Ready {
+struct ReadySender {
     sender: Option<oneshot::Sender<Result<(), StoreError>>>,
     /// A store that does not answer is tried again.
     waits: bool,
 }
 
-impl Ready {
+impl ReadySender {
     fn tell(&mut self, result: Result<(), StoreError>) {
         if let Some(sender) = self.sender.take() {
             // Who does not wait any more has dropped the membership.
@@ -89,17 +92,17 @@ impl Ready {
 
 struct Driver {
     engine: Engine,
-    settings: Settings,
+    settings: MemberSettings,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    desk: Desk,
-    inbox: Arc<Inbox>,
-    orders: mpsc::UnboundedReceiver<Command>,
-    ready: Ready,
+    desk: DriverHandle,
+    inbox: Arc<EventQueue>,
+    orders: mpsc::UnboundedReceiver<DriverCommand>,
+    ready: ReadySender,
     /// Was a member once: from then on whatever happens is waited out.
     joined: bool,
     join_error: Option<StoreError>,
-    asks: tokio::task::JoinSet<Asked>,
+    asks: tokio::task::JoinSet<CallResult>,
     holds: Holds,
     hints: mpsc::Receiver<()>,
     lists: mpsc::Receiver<Input>,
@@ -117,7 +120,7 @@ impl Driver {
                     // Only a runtime that ends cancels a question.
                     Err(_) => return,
                 },
-                _ = self.orders.recv_many(&mut orders, BATCH) => {
+                _ = self.orders.recv_many(&mut orders, MAX_COMMAND_BATCH) => {
                     orders.drain(..).any(|order| self.ordered(order))
                 }
                 () = nap(&*self.clock, wake, self.settings.ttl.margin()) => self.step(Input::Tick),
@@ -145,7 +148,7 @@ impl Driver {
         match effect {
             Effect::Ask { ticket, request, within } => {
                 let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
-                self.asks.spawn(ask::ask(store, clock, ticket, request, within));
+                self.asks.spawn(call::ask(store, clock, ticket, request, within));
             }
             Effect::Assign { hold, deadline } => self.holds.assign(hold, deadline.at()),
             Effect::Extend { duty, epoch, deadline } => {
@@ -155,15 +158,15 @@ impl Driver {
             Effect::Drain { duty, epoch, why, until: _ } => self.holds.drain(&(duty, epoch), why),
             Effect::Revoke { duty, epoch, why } => self.holds.revoke(&(duty, epoch), why),
             Effect::Record(record) => self.recorded(&record),
-            Effect::Refuse(problem) => self.inbox.push(Event::Refused(problem)),
-            Effect::End(End::Left) => {
+            Effect::Refuse(problem) => self.inbox.push(MembershipEvent::Refused(problem)),
+            Effect::End(EngineExit::Left) => {
                 self.ready.tell(Ok(()));
-                self.inbox.push(Event::Ended(Ok(())));
+                self.inbox.push(MembershipEvent::Ended(Ok(())));
                 return true;
             }
-            Effect::End(End::Failed(problem)) => {
+            Effect::End(EngineExit::Failed(problem)) => {
                 self.ready.tell(Err(StoreError::Refused(problem.clone())));
-                self.inbox.push(Event::Ended(Err(problem)));
+                self.inbox.push(MembershipEvent::Ended(Err(problem)));
                 return true;
             }
         }
@@ -183,16 +186,16 @@ impl Driver {
                 }
             }
             Change::Standby => {
-                self.inbox.push(Event::Standby { holder: record.other.clone() });
+                self.inbox.push(MembershipEvent::Standby { holder: record.other.clone() });
             }
             _ => {}
         }
     }
 
-    fn answered(&mut self, asked: Asked) -> bool {
-        let Asked { ticket, answer, operation, took, error } = asked;
+    fn answered(&mut self, asked: CallResult) -> bool {
+        let CallResult { ticket, answer, operation, took, error } = asked;
         self.desk.observer.asked(&self.settings.group, operation, took, error.is_none());
-        if let Answer::KeepAlive(Ok(KeptAlive::Kept { .. })) = answer
+        if let StoreResponse::KeepAlive(Ok(KeptAlive::Kept { .. })) = answer
             && let Some(deadline) = self.holds.first_deadline()
         {
             let left = deadline.since(self.clock.now());
@@ -211,23 +214,23 @@ impl Driver {
     fn failed(&mut self, problem: Problem) -> bool {
         let record = open::join_failed(&self.settings, &*self.clock, &problem);
         self.desk.observer.recorded(&self.settings.group, &record, process::unix_ms());
-        self.perform(Effect::End(End::Failed(problem)))
+        self.perform(Effect::End(EngineExit::Failed(problem)))
     }
 
-    fn ordered(&mut self, order: Command) -> bool {
+    fn ordered(&mut self, order: DriverCommand) -> bool {
         let input = match order {
-            Command::Stopped { duty, epoch, how } => {
+            DriverCommand::Stopped { duty, epoch, how } => {
                 if !self.holds.stopped(&(duty.clone(), epoch)) {
                     return false;
                 }
                 Input::Stopped { duty, epoch, how }
             }
-            Command::Progress { duty, epoch } => Input::Progress { duty, epoch },
-            Command::Fenced { duty, epoch, newest } => Input::Fenced { duty, epoch, newest },
-            Command::Doubted => Input::Doubted,
-            Command::Failing { rest } => Input::Failing { rest },
-            Command::Drain => Input::Drain,
-            Command::Leave => Input::Leave,
+            DriverCommand::Progress { duty, epoch } => Input::Progress { duty, epoch },
+            DriverCommand::Fenced { duty, epoch, newest } => Input::Fenced { duty, epoch, newest },
+            DriverCommand::Doubted => Input::Doubted,
+            DriverCommand::Failing { rest } => Input::Failing { rest },
+            DriverCommand::Drain => Input::Drain,
+            DriverCommand::Leave => Input::Leave,
         };
         self.step(input)
     }
@@ -237,7 +240,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // However the thread ended: nobody renews any more, and nobody is left waiting.
         let problem = Problem { code: Code::Failed, detail: "the thread has ended".to_owned() };
-        self.inbox.push(Event::Ended(Err(problem)));
+        self.inbox.push(MembershipEvent::Ended(Err(problem)));
         self.holds.end();
     }
 }

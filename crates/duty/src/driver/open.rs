@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::{Engine, Layout, Settings};
+use tenure_core::engine::{Engine, Layout, MemberSettings};
 use tenure_core::store::Holder;
 use tenure_core::{Change, Clock, Code, DutyId, DutyKey, Problem, Record, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::holds::Holds;
-use super::{Driver, Ready, hints, lists};
+use super::{Driver, ReadySender, hints, listing};
+use crate::hold_state::{DriverCommand, DriverHandle};
 use crate::join::{Join, Opener};
-use crate::membership::{Event, Inbox};
+use crate::membership::{EventQueue, MembershipEvent};
 use crate::process;
-use crate::standing::{Command, Desk};
 
 /// No store takes longer to open.
-const LONGEST: Duration = Duration::from_secs(30);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Whether waiting may cure it.
 pub(super) fn may_pass(code: Code) -> bool {
@@ -28,7 +28,11 @@ pub(super) fn may_pass(code: Code) -> bool {
     )
 }
 
-pub(super) fn join_failed(settings: &Settings, clock: &dyn Clock, problem: &Problem) -> Record {
+pub(super) fn join_failed(
+    settings: &MemberSettings,
+    clock: &dyn Clock,
+    problem: &Problem,
+) -> Record {
     Record {
         at: clock.now(),
         change: Change::JoinFailed,
@@ -43,26 +47,26 @@ pub(super) fn join_failed(settings: &Settings, clock: &dyn Clock, problem: &Prob
 /// The thread that renews, from start to end.
 pub(super) async fn attend(
     join: Join,
-    desk: Desk,
-    inbox: Arc<Inbox>,
-    mut orders: mpsc::UnboundedReceiver<Command>,
+    desk: DriverHandle,
+    inbox: Arc<EventQueue>,
+    mut orders: mpsc::UnboundedReceiver<DriverCommand>,
     ready: oneshot::Sender<Result<(), StoreError>>,
 ) {
-    let mut ready = Ready { sender: Some(ready), waits: join.waits };
+    let mut ready = ReadySender { sender: Some(ready), waits: join.waits };
     let opened = tokio::select! {
         biased;
         opened = opened(&join, &mut ready) => opened,
         () = left(&mut orders) => {
             ready.tell(Ok(()));
-            return inbox.push(Event::Ended(Ok(())));
+            return inbox.push(MembershipEvent::Ended(Ok(())));
         }
     };
     let most = join.settings.most_duties;
-    let prepared = opened.and_then(|store| Ok((store, lists::read(join.duties.clone(), most)?)));
+    let prepared = opened.and_then(|store| Ok((store, listing::read(join.duties.clone(), most)?)));
     let (store, lists) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
-            inbox.push(Event::Ended(Err(error.problem().clone())));
+            inbox.push(MembershipEvent::Ended(Err(error.problem().clone())));
             return ready.tell(Err(error));
         }
     };
@@ -97,8 +101,8 @@ pub(super) async fn attend(
 }
 
 /// The store. Only what waiting cannot cure is an error.
-async fn opened(join: &Join, ready: &mut Ready) -> Result<Arc<dyn Store>, StoreError> {
-    let mut pause = Pause::new(Duration::from_secs(5));
+async fn opened(join: &Join, ready: &mut ReadySender) -> Result<Arc<dyn Store>, StoreError> {
+    let mut pause = RetryDelay::new(Duration::from_secs(5));
     loop {
         let error = match open(&join.opener).await {
             Ok(store) => match check_names(&*store, &join.settings).await {
@@ -120,7 +124,7 @@ async fn opened(join: &Join, ready: &mut Ready) -> Result<Arc<dyn Store>, StoreE
 
 /// Refuses a group of shards in which one has its checkpoint under `NAME:shard-N`, as some
 /// connectors call it, and none under its own name: its holder would begin from nothing.
-async fn check_names(store: &dyn Store, settings: &Settings) -> Result<(), StoreError> {
+async fn check_names(store: &dyn Store, settings: &MemberSettings) -> Result<(), StoreError> {
     let Layout::Shards(count) = settings.layout else { return Ok(()) };
     let group = &settings.group;
     let is_shard = |id: &DutyId| Layout::shard_of(id).is_some_and(|n| n < count);
@@ -149,11 +153,11 @@ async fn check_names(store: &dyn Store, settings: &Settings) -> Result<(), Store
 /// A task of its own: an opener that panics is a store that cannot be opened.
 async fn open(opener: &Opener) -> Result<Arc<dyn Store>, StoreError> {
     let opener = Arc::clone(opener);
-    let opening = tokio::time::timeout(LONGEST, async move { opener().await });
+    let opening = tokio::time::timeout(OPEN_TIMEOUT, async move { opener().await });
     match tokio::spawn(opening).await {
         Ok(Ok(opened)) => opened,
         Ok(Err(_)) => {
-            let detail = format!("it was not open within {} s", LONGEST.as_secs());
+            let detail = format!("it was not open within {} s", OPEN_TIMEOUT.as_secs());
             Err(StoreError::refused(Code::Unreachable, detail))
         }
         Err(_) => Err(StoreError::refused(Code::BadInput, "the opener panicked")),
@@ -161,9 +165,9 @@ async fn open(opener: &Opener) -> Result<Arc<dyn Store>, StoreError> {
 }
 
 /// Waits for the wish to go. Before the store is open there is nothing to hand over.
-async fn left(orders: &mut mpsc::UnboundedReceiver<Command>) {
+async fn left(orders: &mut mpsc::UnboundedReceiver<DriverCommand>) {
     while let Some(order) = orders.recv().await {
-        if matches!(order, Command::Leave | Command::Drain) {
+        if matches!(order, DriverCommand::Leave | DriverCommand::Drain) {
             return;
         }
     }
@@ -171,20 +175,20 @@ async fn left(orders: &mut mpsc::UnboundedReceiver<Command>) {
 
 /// Pauses between attempts: longer each time, and of different length in each process.
 #[derive(Debug)]
-pub(super) struct Pause {
+pub(super) struct RetryDelay {
     next: Duration,
     most: Duration,
 }
 
-impl Pause {
-    const FIRST: Duration = Duration::from_millis(100);
+impl RetryDelay {
+    const INITIAL_DELAY: Duration = Duration::from_millis(100);
 
     pub(super) fn new(most: Duration) -> Self {
-        Self { next: Self::FIRST, most }
+        Self { next: Self::INITIAL_DELAY, most }
     }
 
     pub(super) fn reset(&mut self) {
-        self.next = Self::FIRST;
+        self.next = Self::INITIAL_DELAY;
     }
 
     pub(super) async fn wait(&mut self) {

@@ -7,7 +7,7 @@ use tenure_core::{Clock, Mark, Nonce, Session, Ttl};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::observe::Unobserved;
+use crate::observe::TracingObserver;
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -29,13 +29,14 @@ impl Clock for Hand {
 struct Scene {
     clock: Arc<Hand>,
     guard: Guard,
-    orders: mpsc::UnboundedReceiver<Command>,
+    orders: mpsc::UnboundedReceiver<DriverCommand>,
 }
 
 /// A hold that was granted at zero: with a TTL of 10 s it stands for 8.5 s.
 fn scene(progress: Option<Duration>) -> Scene {
     let (commands, orders) = mpsc::unbounded_channel();
-    let desk = Desk { commands, observer: Arc::new(Unobserved), store: Arc::default() };
+    let desk =
+        DriverHandle { commands, observer: Arc::new(TracingObserver), store: Arc::default() };
     let clock = Arc::new(Hand::default());
     let ttl = Ttl::new(TTL).unwrap();
     let (duty, instance) = (DutyKey::new("g", "d").unwrap(), InstanceId::new("i").unwrap());
@@ -45,7 +46,7 @@ fn scene(progress: Option<Duration>) -> Scene {
     let hold = Hold { duty, epoch, instance, nonce, mark: Mark::default() };
     let deadline = ttl.deadline(clock.now()).at();
     let dial = Arc::clone(&clock) as Arc<dyn Clock>;
-    let tenancy = Arc::new(Tenancy::new(hold, session, deadline, dial, progress));
+    let tenancy = Arc::new(HoldState::new(hold, session, deadline, dial, progress));
     Scene { clock, guard: Guard::new(tenancy, desk), orders }
 }
 
@@ -59,7 +60,7 @@ fn a_guard_that_nobody_could_tell_anything_is_lost_at_its_deadline() {
     clock.set(8_499);
     assert_eq!(guard.check(), Ok(millis(1)));
     clock.set(8_500);
-    assert_eq!(guard.check(), Err(Lost::Deadline));
+    assert_eq!(guard.check(), Err(HoldLost::Deadline));
 }
 
 #[test]
@@ -68,8 +69,8 @@ fn a_call_fits_with_its_timeout_and_the_margin() {
     clock.set(5_000);
     // 3.5 s are left, and half a second is the margin.
     assert_eq!(guard.check_for(millis(2_999)), Ok(()));
-    assert_eq!(guard.check_for(millis(3_000)), Err(Lost::Deadline));
-    assert_eq!(guard.check_for(Duration::MAX), Err(Lost::Deadline));
+    assert_eq!(guard.check_for(millis(3_000)), Err(HoldLost::Deadline));
+    assert_eq!(guard.check_for(Duration::MAX), Err(HoldLost::Deadline));
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn an_extension_moves_the_deadline_and_lifts_a_suspension() {
     let tenancy = Arc::clone(guard.tenancy());
     clock.set(4_000);
     tenancy.suspend();
-    assert_eq!(guard.check(), Err(Lost::Unconfirmed));
+    assert_eq!(guard.check(), Err(HoldLost::Unconfirmed));
     tenancy.extend(tenancy.session.ttl.deadline(clock.now()));
     assert_eq!(guard.check(), Ok(millis(8_500)));
     assert_eq!(guard.deadline(), clock.now().plus(millis(8_500)));
@@ -90,7 +91,7 @@ fn what_was_lost_never_comes_back() {
     let tenancy = Arc::clone(guard.tenancy());
     assert!(tenancy.lose());
     tenancy.extend(tenancy.session.ttl.deadline(clock.now()));
-    assert_eq!(guard.check(), Err(Lost::Revoked));
+    assert_eq!(guard.check(), Err(HoldLost::Revoked));
     assert!(!tenancy.lose(), "it is lost once");
 }
 
@@ -109,14 +110,17 @@ fn the_last_handle_tells_the_end_once() {
     drop(guard);
     assert!(orders.try_recv().is_err());
     drop(other);
-    assert!(matches!(orders.try_recv(), Ok(Command::Stopped { how: Ended::Done, .. })));
+    assert!(matches!(orders.try_recv(), Ok(DriverCommand::Stopped { how: WorkOutcome::Done, .. })));
     assert!(orders.try_recv().is_err());
 
     let Scene { guard, mut orders, .. } = scene(None);
-    guard.finished(Ended::Failed);
-    assert_eq!(guard.check(), Err(Lost::Revoked), "nothing runs any more");
+    guard.finished(WorkOutcome::Failed);
+    assert_eq!(guard.check(), Err(HoldLost::Revoked), "nothing runs any more");
     drop(guard);
-    assert!(matches!(orders.try_recv(), Ok(Command::Stopped { how: Ended::Failed, .. })));
+    assert!(matches!(
+        orders.try_recv(),
+        Ok(DriverCommand::Stopped { how: WorkOutcome::Failed, .. })
+    ));
     assert!(orders.try_recv().is_err());
 }
 
@@ -125,7 +129,10 @@ fn work_that_was_asked_has_ended_as_asked_and_a_panic_as_failed() {
     let Scene { guard, mut orders, .. } = scene(None);
     guard.tenancy().drain();
     drop(guard);
-    assert!(matches!(orders.try_recv(), Ok(Command::Stopped { how: Ended::Asked, .. })));
+    assert!(matches!(
+        orders.try_recv(),
+        Ok(DriverCommand::Stopped { how: WorkOutcome::Asked, .. })
+    ));
 
     let Scene { guard, mut orders, .. } = scene(None);
     let work = std::thread::spawn(move || {
@@ -133,7 +140,10 @@ fn work_that_was_asked_has_ended_as_asked_and_a_panic_as_failed() {
         panic!("on purpose");
     });
     assert!(work.join().is_err());
-    assert!(matches!(orders.try_recv(), Ok(Command::Stopped { how: Ended::Failed, .. })));
+    assert!(matches!(
+        orders.try_recv(),
+        Ok(DriverCommand::Stopped { how: WorkOutcome::Failed, .. })
+    ));
 }
 
 #[test]
@@ -147,8 +157,8 @@ fn progress_is_told_now_and_then_and_only_where_it_is_asked_for() {
         clock.set(now);
         guard.progress();
     }
-    assert!(matches!(orders.try_recv(), Ok(Command::Progress { .. })));
-    assert!(matches!(orders.try_recv(), Ok(Command::Progress { .. })));
+    assert!(matches!(orders.try_recv(), Ok(DriverCommand::Progress { .. })));
+    assert!(matches!(orders.try_recv(), Ok(DriverCommand::Progress { .. })));
     assert!(orders.try_recv().is_err());
 }
 
@@ -158,8 +168,10 @@ fn a_fenced_guard_allows_nothing_and_tells_once() {
     let newest = Epoch::new(9).unwrap();
     guard.fenced(newest);
     guard.fenced(newest);
-    assert_eq!(guard.check(), Err(Lost::Revoked));
-    assert!(matches!(orders.try_recv(), Ok(Command::Fenced { newest: n, .. }) if n == newest));
+    assert_eq!(guard.check(), Err(HoldLost::Revoked));
+    assert!(
+        matches!(orders.try_recv(), Ok(DriverCommand::Fenced { newest: n, .. }) if n == newest)
+    );
     assert!(orders.try_recv().is_err());
 }
 
@@ -186,7 +198,7 @@ async fn who_waits_is_woken_by_the_deadline_alone() {
         () = tokio::task::yield_now() => {}
     }
     clock.set(8_500);
-    assert_eq!(soon(waiting).await.unwrap(), Err(Lost::Deadline));
+    assert_eq!(soon(waiting).await.unwrap(), Err(HoldLost::Deadline));
 }
 
 #[tokio::test]
@@ -225,5 +237,5 @@ async fn who_waits_is_woken() {
     guard.tenancy().drain();
     guard.tenancy().lose();
     waiting.await.unwrap();
-    assert_eq!(guard.confirmed().await, Err(Lost::Revoked));
+    assert_eq!(guard.confirmed().await, Err(HoldLost::Revoked));
 }

@@ -1,7 +1,8 @@
 //! Contract 23: a store that is taken over.
 
 use tenure_core::store::{
-    Adopt, Adopted, AuditKind, AuditRange, Claimed, Committed, KeptAlive, Opened, Released, Want,
+    Adopt, Adopted, AuditKind, AuditRange, ClaimRequest, Claimed, Committed, KeptAlive, Opened,
+    Released,
 };
 use tenure_core::{Code, Epoch, Hold, StoreError};
 
@@ -55,7 +56,7 @@ async fn adopting_ends_every_session_and_hold(kit: Kit) {
     let holders = told(|| other.store.holders(&other.group)).await;
     assert!(holders.len() == 2 && holders.iter().all(|it| it.holder.is_none()), "{holders:?}");
     assert_eq!(other.member_ids().await, []);
-    let wants = [Want::new(theirs.duty.clone())];
+    let wants = [ClaimRequest::new(theirs.duty.clone())];
     let claimed = other.store.claim(&b, &wants, &reason("late")).await.unwrap();
     assert_eq!(claimed, [Claimed::SessionEnded]);
     assert_eq!(other.keep_alive(&b, &[theirs.clone()]).await, KeptAlive::Ended);
@@ -136,7 +137,7 @@ async fn adopting_again_goes_on_above(kit: Kit) {
 async fn adopting_above_the_last_epoch_is_refused(kit: Kit) {
     let kit = kit.fresh().await;
     let a = kit.join("a").await;
-    let all = Adopt { entropy: 4, floor: Epoch::MAX };
+    let all = Adopt { entropy: 4, floor: Epoch::MAX_VALUE };
     assert_eq!(kit.store.adopt(&all).await.unwrap_err().code(), Code::Exhausted);
     kit.hold(&a, "d").await;
 }
@@ -157,7 +158,7 @@ async fn claims_under_way_do_not_survive_adopting(kit: Kit) {
                     return (Some(told(|| kit.store.adopt(&wish)).await.floor), Vec::new());
                 };
                 let duties = kit.duties(10);
-                let wants: Vec<_> = duties.into_iter().map(Want::new).collect();
+                let wants: Vec<_> = duties.into_iter().map(ClaimRequest::new).collect();
                 let why = reason("race");
                 (None, told(|| kit.store.claim(&session, &wants, &why)).await)
             }

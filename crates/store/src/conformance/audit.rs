@@ -1,6 +1,6 @@
 //! Contract 17: the audit trail.
 
-use tenure_core::store::{AuditEntry, AuditKind, AuditRange, Evict, Want};
+use tenure_core::store::{AuditEntry, AuditKind, AuditRange, ClaimRequest, Evict};
 
 use super::kit::{Kit, reason};
 
@@ -41,7 +41,7 @@ async fn the_life_of_a_duty_is_recorded_in_order(kit: Kit) {
 
 async fn reasons_are_kept(kit: Kit) {
     let a = kit.join("a").await;
-    let want = Want::new(kit.duty("d"));
+    let want = ClaimRequest::new(kit.duty("d"));
     let why = reason("rebalance: ü is over quota");
     kit.store.claim(&a, &[want], &why).await.unwrap();
     kit.store.close_session(&a, &reason("shutdown")).await.unwrap();

@@ -217,7 +217,7 @@ async fn every_byte_is_kept(kit: Kit) {
 
 async fn the_largest_document_is_kept(kit: Kit) {
     let (a, hold) = held(&kit).await;
-    let document = Document::new(vec![b'x'; Document::MAX_BYTES]).unwrap();
+    let document = Document::new(vec![b'x'; Document::MAX_DOCUMENT_BYTES]).unwrap();
     let commit = Commit { hold: hold.clone(), expected: version(0), document: document.clone() };
     assert_eq!(kit.store.commit(&a, &[commit]).await.unwrap(), [saved(1)]);
     assert_eq!(kit.load(&hold.duty).await.unwrap().document, document);

@@ -1,6 +1,6 @@
 //! Contract 5 to 9: holds and epochs.
 
-use tenure_core::store::{Claimed, HoldFate, KeptAlive, OpenSession, Released, Want};
+use tenure_core::store::{ClaimRequest, Claimed, HoldFate, KeptAlive, OpenSession, Released};
 use tenure_core::{Code, Epoch, Hold, Mark, StoreError};
 
 use super::kit::{Kit, granted, is_held, reason};
@@ -121,7 +121,7 @@ async fn the_epoch_grows_when_the_same_instance_returns(kit: Kit) {
 }
 
 async fn claim_with_floor(kit: &Kit, session: &tenure_core::Session, floor: Epoch) -> Hold {
-    let want = Want { duty: kit.duty("d"), floor };
+    let want = ClaimRequest { duty: kit.duty("d"), floor };
     let claimed = kit.store.claim(session, &[want], &reason("case")).await.unwrap();
     granted(claimed.into_iter().next().unwrap())
 }
@@ -158,8 +158,10 @@ async fn the_checkpoint_s_epoch_is_a_floor(kit: Kit) {
 
 async fn a_floor_at_the_end_of_the_range_is_refused_whole(kit: Kit) {
     let a = kit.join("a").await;
-    let wants =
-        [Want::new(kit.duty("fine")), Want { duty: kit.duty("exhausted"), floor: Epoch::MAX }];
+    let wants = [
+        ClaimRequest::new(kit.duty("fine")),
+        ClaimRequest { duty: kit.duty("exhausted"), floor: Epoch::MAX_VALUE },
+    ];
     let error = kit.store.claim(&a, &wants, &reason("case")).await.unwrap_err();
     assert!(matches!(&error, StoreError::Refused(_)), "{error}");
     assert_eq!(error.code(), Code::Exhausted);
@@ -169,13 +171,13 @@ async fn a_floor_at_the_end_of_the_range_is_refused_whole(kit: Kit) {
 
 async fn the_last_epoch_can_be_held_and_asked_for_again(kit: Kit) {
     let (a, b) = (kit.join("a").await, kit.join("b").await);
-    let last = claim_with_floor(&kit, &a, Epoch::new(Epoch::MAX.get() - 1).unwrap()).await;
-    assert_eq!(last.epoch, Epoch::MAX);
+    let last = claim_with_floor(&kit, &a, Epoch::new(Epoch::MAX_VALUE.get() - 1).unwrap()).await;
+    assert_eq!(last.epoch, Epoch::MAX_VALUE);
     let again = kit.claim(&a, &[kit.duty("d")]).await.remove(0);
-    assert!(matches!(again, Claimed::Already(hold) if hold.epoch == Epoch::MAX));
+    assert!(matches!(again, Claimed::Already(hold) if hold.epoch == Epoch::MAX_VALUE));
     assert!(is_held(&kit.claim(&b, &[kit.duty("d")]).await[0]));
     kit.release(&a, &last).await;
-    let want = Want::new(kit.duty("d"));
+    let want = ClaimRequest::new(kit.duty("d"));
     let error = kit.store.claim(&b, &[want], &reason("case")).await.unwrap_err();
     assert_eq!(error.code(), Code::Exhausted);
 }

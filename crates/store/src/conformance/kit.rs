@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::store::{
-    Checkpoint, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened, Want,
+    Checkpoint, ClaimRequest, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened,
 };
 use tenure_core::{
     Document, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session, Store, Ttl,
@@ -98,7 +98,7 @@ impl Kit {
     }
 
     pub async fn claim(&self, session: &Session, duties: &[DutyKey]) -> Vec<Claimed> {
-        let wants: Vec<_> = duties.iter().cloned().map(Want::new).collect();
+        let wants: Vec<_> = duties.iter().cloned().map(ClaimRequest::new).collect();
         let claimed = self.store.claim(session, &wants, &reason("case")).await.unwrap();
         assert_eq!(claimed.len(), duties.len());
         claimed

@@ -1,6 +1,6 @@
 //! Contract 18: what is refused before anything is sent.
 
-use tenure_core::store::{Commit, HoldFate, MAX_BATCH, Want};
+use tenure_core::store::{ClaimRequest, Commit, HoldFate, MAX_BATCH};
 use tenure_core::{Code, DutyKey, Hold, Reason, StoreError};
 
 use super::kit::{Kit, doc, reason, version};
@@ -35,7 +35,7 @@ async fn a_batch_above_the_limit_is_refused(kit: Kit) {
     let a = kit.join("a").await;
     let hold = kit.hold(&a, "d").await;
     let duties = kit.duties(MAX_BATCH + 1);
-    let wants: Vec<_> = duties.iter().cloned().map(Want::new).collect();
+    let wants: Vec<_> = duties.iter().cloned().map(ClaimRequest::new).collect();
     let holds: Vec<_> =
         duties.iter().map(|duty| Hold { duty: duty.clone(), ..hold.clone() }).collect();
     bad_input(kit.store.claim(&a, &wants, &case()).await);
@@ -49,7 +49,7 @@ async fn a_batch_above_the_limit_is_refused(kit: Kit) {
 
 async fn a_duty_named_twice_is_refused(kit: Kit) {
     let a = kit.join("a").await;
-    let want = Want::new(kit.duty("twice"));
+    let want = ClaimRequest::new(kit.duty("twice"));
     bad_input(kit.store.claim(&a, &[want.clone(), want], &case()).await);
     nothing_was_stored(&kit).await;
     let hold = kit.hold(&a, "d").await;
@@ -64,7 +64,7 @@ async fn a_duty_of_another_group_is_refused(kit: Kit) {
     let hold = kit.hold(&a, "d").await;
     let elsewhere = DutyKey::new("elsewhere", "d").unwrap();
     let foreign = [Hold { duty: elsewhere.clone(), ..hold }];
-    let wants = [Want::new(kit.duty("fine")), Want::new(elsewhere.clone())];
+    let wants = [ClaimRequest::new(kit.duty("fine")), ClaimRequest::new(elsewhere.clone())];
     bad_input(kit.store.claim(&a, &wants, &case()).await);
     // A keep-alive only tells fates: a hold of somewhere else is lost here.
     assert_eq!(kit.fates(&a, &foreign).await, [HoldFate::Lost]);

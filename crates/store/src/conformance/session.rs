@@ -171,7 +171,7 @@ async fn a_note_of_four_kib_is_kept(kit: Kit) {
 async fn the_store_s_clock_ends_a_session(kit: Kit) {
     let watcher = kit.other_client().await;
     let long = kit.join("long").await;
-    let short = OpenSession { ttl: Ttl::new(Ttl::MIN).unwrap(), ..kit.wish("short") };
+    let short = OpenSession { ttl: Ttl::new(Ttl::MIN_TTL).unwrap(), ..kit.wish("short") };
     kit.open(&short).await;
     let held = kit.hold(&short.session(), "d").await;
     while watcher.member_ids().await.contains(&short.instance) {

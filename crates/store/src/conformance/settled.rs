@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
-    Abilities, Adopt, Adopted, AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed,
-    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
-    OpenSession, Opened, Released, Replaced, Retention, Want, Watch,
+    Abilities, Adopt, Adopted, AuditEntry, AuditKind, AuditRange, Checkpoint, ClaimRequest,
+    Claimed, Closed, Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder,
+    KeptAlive, Member, OpenSession, Opened, Released, Replaced, Retention, Watch,
 };
 use tenure_core::{
     Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session,
@@ -118,7 +118,7 @@ impl Store for Settled {
     async fn claim(
         &self,
         session: &Session,
-        wants: &[Want],
+        wants: &[ClaimRequest],
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError> {
         let tried = repeat(|| self.inner.claim(session, wants, reason)).await?;

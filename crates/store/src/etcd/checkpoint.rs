@@ -79,7 +79,7 @@ impl Etcd {
                 continue;
             }
             // The largest version is never stored, so it conflicts.
-            let version = commit.expected.next().unwrap_or(Version::MAX);
+            let version = commit.expected.next().unwrap_or(Version::MAX_VALUE);
             let value = key::pack(version, &commit.hold, &commit.document, unix_ms);
             // Both copies, and what the names may take.
             let size = 2 * value.len();

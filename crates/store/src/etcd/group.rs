@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_core::store::{GroupDocument, Holder, HolderNow, Member, Replaced};
+use tenure_core::store::{CurrentHolder, GroupDocument, Holder, Member, Replaced};
 use tenure_core::{Document, GroupName, InstanceId, Nonce, Note, StoreError, Version};
 use tenure_etcd::{Compare, KeyValue, Txn, TxnOp};
 
@@ -78,7 +78,7 @@ impl Etcd {
             let remaining = session.and_then(|(_, lease)| left.get(lease).copied());
             let holder = remaining
                 .filter(|_| fence.held)
-                .map(|remaining| HolderNow { instance: fence.instance.clone(), remaining });
+                .map(|remaining| CurrentHolder { instance: fence.instance.clone(), remaining });
             let duty = key::duty_at(group, &found.key, &fences)?;
             holders.push(Holder { duty, epoch: Some(fence.epoch), holder });
         }
@@ -110,7 +110,7 @@ impl Etcd {
         let fits = Compare::version(name.as_str(), expected.as_i64());
         let put = TxnOp::put(name.as_str(), document.as_bytes());
         let txn = Txn::new().when([fits]).and_then([put, TxnOp::txn(listed)]).or_else([get(&name)]);
-        let version = expected.next().unwrap_or(Version::MAX);
+        let version = expected.next().unwrap_or(Version::MAX_VALUE);
         let done = self.link.commit(call, txn).await?;
         if done.response.succeeded {
             return Ok(Replaced::Saved(version));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tenure_core::store::{AuditKind, Claimed, HolderNow, Released, Want, check};
+use tenure_core::store::{AuditKind, ClaimRequest, Claimed, CurrentHolder, Released, check};
 use tenure_core::{
     DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Reason, Session, StoreError,
 };
@@ -49,7 +49,7 @@ impl Etcd {
         &self,
         call: &Call,
         session: &Session,
-        wants: &[Want],
+        wants: &[ClaimRequest],
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError> {
         check::claim(session, wants)?;
@@ -138,7 +138,7 @@ impl Etcd {
     async fn claim_plans(
         &self,
         session: &Session,
-        wants: &[Want],
+        wants: &[ClaimRequest],
         open: &[usize],
         basis: &Basis,
     ) -> Result<Vec<(usize, Plan)>, StoreError> {
@@ -331,7 +331,7 @@ impl Etcd {
 /// The answer for a duty that somebody holds; `None` when that one has died.
 fn held(
     session: &Session,
-    want: &Want,
+    want: &ClaimRequest,
     fence: &Fence,
     alive: &Alive,
     basis: &Basis,
@@ -346,7 +346,7 @@ fn held(
         }));
     }
     let (nonce, left) = alive.get(&fence.instance)?;
-    let holder = |remaining| HolderNow { instance: fence.instance.clone(), remaining };
+    let holder = |remaining| CurrentHolder { instance: fence.instance.clone(), remaining };
     (*nonce == fence.nonce).then(|| Claimed::HeldBy(left.map(holder)))
 }
 

@@ -72,9 +72,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
-    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
-    Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member, OpenSession,
-    Opened, Released, Replaced, Retention, Want, Watch,
+    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
+    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
+    OpenSession, Opened, Released, Replaced, Retention, Watch,
 };
 use tenure_core::{
     Clock, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
@@ -298,7 +298,7 @@ impl Store for Etcd {
     async fn claim(
         &self,
         session: &Session,
-        wants: &[Want],
+        wants: &[ClaimRequest],
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError> {
         call!(self, call => self.hold_claim(&call, session, wants, reason))

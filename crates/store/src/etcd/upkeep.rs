@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_core::store::{Adopt, Adopted, AuditKind, Forgotten, HolderNow, Retention, check};
+use tenure_core::store::{Adopt, Adopted, AuditKind, CurrentHolder, Forgotten, Retention, check};
 use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Reason, StoreError};
 use tenure_etcd::{DeleteRange, KeyValue, Outcome, Txn, TxnOp};
 
@@ -288,9 +288,9 @@ impl Etcd {
 }
 
 /// Who holds a duty by its fence; `None` when nobody does any more.
-fn holder(fence: &Fence, alive: &Alive) -> Option<Option<HolderNow>> {
+fn holder(fence: &Fence, alive: &Alive) -> Option<Option<CurrentHolder>> {
     let (nonce, left) = alive.get(&fence.instance)?;
     let instance = fence.instance.clone();
     (fence.held && *nonce == fence.nonce)
-        .then(|| left.map(|remaining| HolderNow { instance, remaining }))
+        .then(|| left.map(|remaining| CurrentHolder { instance, remaining }))
 }

@@ -55,9 +55,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::guarantee::{Fact, Survey};
 use tenure_core::store::{
-    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
-    Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member, OpenSession,
-    Opened, Released, Replaced, Retention, Want, Watch, check,
+    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
+    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
+    OpenSession, Opened, Released, Replaced, Retention, Watch, check,
 };
 use tenure_core::{
     Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
@@ -229,7 +229,7 @@ impl Store for FileStore {
     async fn claim(
         &self,
         session: &Session,
-        wants: &[Want],
+        wants: &[ClaimRequest],
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError> {
         check::claim(session, wants)?;

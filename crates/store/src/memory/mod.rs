@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
-    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
-    Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member, OpenSession,
-    Opened, Released, Replaced, Retention, Want, Watch, check,
+    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
+    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
+    OpenSession, Opened, Released, Replaced, Retention, Watch, check,
 };
 use tenure_core::{
     Clock, Document, DutyKey, GroupName, Hold, InstanceId, LocalInstant, Note, Reason, Session,
@@ -102,7 +102,7 @@ impl Store for Memory {
     async fn claim(
         &self,
         session: &Session,
-        wants: &[Want],
+        wants: &[ClaimRequest],
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError> {
         check::claim(session, wants)?;

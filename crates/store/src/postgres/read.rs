@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::store::{
-    AuditEntry, AuditKind, Checkpoint, Claimed, Committed, Forgotten, Holder, HolderNow, Member,
-    Released, Want,
+    AuditEntry, AuditKind, Checkpoint, ClaimRequest, Claimed, Committed, CurrentHolder, Forgotten,
+    Holder, Member, Released,
 };
 use tenure_core::{
     Code, Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Note,
@@ -32,7 +32,11 @@ fn micros(remaining: i64) -> Duration {
     Duration::from_micros(u64::try_from(remaining).unwrap_or(0))
 }
 
-pub(super) fn claimed(row: &Row, session: &Session, want: &Want) -> Result<Claimed, StoreError> {
+pub(super) fn claimed(
+    row: &Row,
+    session: &Session,
+    want: &ClaimRequest,
+) -> Result<Claimed, StoreError> {
     let hold = || {
         Ok::<_, StoreError>(Hold {
             duty: want.duty.clone(),
@@ -50,7 +54,10 @@ pub(super) fn claimed(row: &Row, session: &Session, want: &Want) -> Result<Claim
             let remaining: Option<i64> = column(row, 5)?;
             let holder = holder.map(|instance| {
                 let remaining = micros(remaining.unwrap_or(0).saturating_mul(1000));
-                Ok::<_, StoreError>(HolderNow { instance: InstanceId::new(instance)?, remaining })
+                Ok::<_, StoreError>(CurrentHolder {
+                    instance: InstanceId::new(instance)?,
+                    remaining,
+                })
             });
             Ok(Claimed::HeldBy(holder.transpose()?))
         }
@@ -84,7 +91,7 @@ pub(super) fn forgotten(row: &Row) -> Result<Forgotten, StoreError> {
         "held" => {
             let instance = InstanceId::new(column::<String>(row, 3)?)?;
             let remaining = micros(column::<i64>(row, 4)?.saturating_mul(1000));
-            Ok(Forgotten::HeldBy(Some(HolderNow { instance, remaining })))
+            Ok(Forgotten::HeldBy(Some(CurrentHolder { instance, remaining })))
         }
         other => Err(damaged(format!("duty_forget answered {other:?}"))),
     }
@@ -115,7 +122,7 @@ pub(super) fn holder(row: &Row, group: &GroupName) -> Result<Holder, StoreError>
     let remaining: Option<i64> = column(row, 3)?;
     let holder = instance.zip(remaining).map(|(instance, remaining)| {
         let instance = InstanceId::new(instance)?;
-        Ok::<_, StoreError>(HolderNow { instance, remaining: micros(remaining) })
+        Ok::<_, StoreError>(CurrentHolder { instance, remaining: micros(remaining) })
     });
     let id = DutyId::new(column::<String>(row, 0)?)?;
     Ok(Holder {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redis::Value;
-use tenure_core::store::{Claimed, Holder, HolderNow, Released, Want, check};
+use tenure_core::store::{ClaimRequest, Claimed, CurrentHolder, Holder, Released, check};
 use tenure_core::{
     Code, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Reason, Session, StoreError,
 };
@@ -17,17 +17,17 @@ use super::{CHUNK, Redis, error};
 use std::sync::atomic::Ordering;
 
 /// The holder that a lease names; `None` when its value cannot be an instance's name.
-pub(super) fn holder_now(name: Vec<u8>, remaining: Duration) -> Option<HolderNow> {
+pub(super) fn holder_now(name: Vec<u8>, remaining: Duration) -> Option<CurrentHolder> {
     let name = String::from_utf8(name).ok()?;
     let instance = InstanceId::new(name).ok()?;
-    Some(HolderNow { instance, remaining })
+    Some(CurrentHolder { instance, remaining })
 }
 
 impl Redis {
     pub(super) async fn hold_claim(
         &self,
         session: &Session,
-        wants: &[Want],
+        wants: &[ClaimRequest],
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError> {
         check::claim(session, wants)?;
@@ -74,7 +74,7 @@ impl Redis {
     fn claimed(
         &self,
         session: &Session,
-        want: &Want,
+        want: &ClaimRequest,
         mark: Mark,
         reply: &mut Reply,
     ) -> Result<Claimed, StoreError> {

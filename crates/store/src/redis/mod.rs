@@ -67,9 +67,9 @@ use async_trait::async_trait;
 use redis::{Cmd, Value};
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
-    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, Claimed, Closed, Commit,
-    Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member, OpenSession,
-    Opened, Released, Replaced, Retention, Want, Watch,
+    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
+    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
+    OpenSession, Opened, Released, Replaced, Retention, Watch,
 };
 use tenure_core::{
     Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
@@ -360,7 +360,7 @@ impl Store for Redis {
     async fn claim(
         &self,
         session: &Session,
-        wants: &[Want],
+        wants: &[ClaimRequest],
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError> {
         self.hold_claim(session, wants, reason).await

@@ -57,7 +57,7 @@ impl Reply {
     /// What is left of a key's TTL. A foreign key may have none; a day is as good as for ever.
     pub(super) fn remaining(&mut self) -> Result<Duration, StoreError> {
         let left = self.signed()?;
-        Ok(u64::try_from(left).map_or(Ttl::MAX, Duration::from_millis))
+        Ok(u64::try_from(left).map_or(Ttl::MAX_TTL, Duration::from_millis))
     }
 
     /// All values as text.

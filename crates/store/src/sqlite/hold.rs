@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tenure_core::store::{AuditKind, Claimed, HolderNow, Released, Want};
+use tenure_core::store::{AuditKind, ClaimRequest, Claimed, CurrentHolder, Released};
 use tenure_core::{
     DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Mark, Reason, Session, StoreError,
 };
@@ -32,9 +32,9 @@ impl Row {
     }
 
     /// Who holds the duty, if this grant is live.
-    pub(super) fn holder(self) -> Option<HolderNow> {
+    pub(super) fn holder(self) -> Option<CurrentHolder> {
         let remaining = Duration::from_nanos(self.remaining_ns?.max(0) as u64);
-        Some(HolderNow { instance: self.instance, remaining })
+        Some(CurrentHolder { instance: self.instance, remaining })
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn stands(db: &Connection, hold: &Hold, now: LocalInstant) -> Result<
 pub(super) fn claim(
     db: &Connection,
     session: &Session,
-    wants: &[Want],
+    wants: &[ClaimRequest],
     reason: &Reason,
     now: LocalInstant,
 ) -> Result<Vec<Claimed>, StoreError> {
@@ -82,7 +82,7 @@ fn claim_one(
     db: &Connection,
     session: &Session,
     mark: Mark,
-    want: &Want,
+    want: &ClaimRequest,
     reason: &Reason,
     now: LocalInstant,
 ) -> Result<Claimed, StoreError> {

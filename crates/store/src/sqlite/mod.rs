@@ -25,9 +25,9 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
-    Abilities, Adopt, Adopted, AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed,
-    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, HoldFate, Holder, KeptAlive,
-    Member, OpenSession, Opened, Released, Replaced, Retention, Want, Watch, check,
+    Abilities, Adopt, Adopted, AuditEntry, AuditKind, AuditRange, Checkpoint, ClaimRequest,
+    Claimed, Closed, Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, HoldFate, Holder,
+    KeptAlive, Member, OpenSession, Opened, Released, Replaced, Retention, Watch, check,
 };
 use tenure_core::{
     Clock, Code, Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason,
@@ -190,7 +190,7 @@ impl Store for Sqlite {
     async fn claim(
         &self,
         session: &Session,
-        wants: &[Want],
+        wants: &[ClaimRequest],
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError> {
         check::claim(session, wants)?;

@@ -167,7 +167,7 @@ pub(super) fn evict(
         group: group.clone(),
         instance: instance.clone(),
         nonce: Nonce::parse(&row.nonce)?,
-        ttl: Ttl::new(Ttl::MIN)?,
+        ttl: Ttl::new(Ttl::MIN_TTL)?,
     };
     let ended = hold::free_all(db, &session, AuditKind::Evicted, reason)?;
     Ok(Evicted::Evicted { ended })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use tenure_core::store::{
-    AuditEntry, AuditKind, AuditRange, GroupDocument, Holder, HolderNow, Member, Replaced,
+    AuditEntry, AuditKind, AuditRange, CurrentHolder, GroupDocument, Holder, Member, Replaced,
 };
 use tenure_core::{
     Code, Document, DutyId, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Nonce, Note,
@@ -55,7 +55,7 @@ pub(super) fn holders(
         let holder = || {
             let holder = instance.zip(expires).map(|(instance, expires)| {
                 let instance = InstanceId::new(instance)?;
-                Ok(HolderNow { instance, remaining: remaining(expires, now) })
+                Ok(CurrentHolder { instance, remaining: remaining(expires, now) })
             });
             Ok(Holder {
                 duty: DutyKey { group: group.clone(), id: DutyId::new(duty)? },

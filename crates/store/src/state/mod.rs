@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tenure_core::store::{
-    AuditEntry, AuditKind, AuditRange, Checkpoint, Claimed, Closed, Evict, Evicted, GroupDocument,
-    HoldFate, Holder, HolderNow, KeptAlive, Member, OpenSession, Opened, Released, Replaced,
-    Retention, Want,
+    AuditEntry, AuditKind, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed, CurrentHolder,
+    Evict, Evicted, GroupDocument, HoldFate, Holder, KeptAlive, Member, OpenSession, Opened,
+    Released, Replaced, Retention,
 };
 use tenure_core::{
     Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, LocalInstant, Mark, Mutant,
@@ -74,10 +74,10 @@ impl Group {
         self.sessions.get(instance).filter(|row| same(row) && now < row.expires)
     }
 
-    pub(crate) fn holder(&self, row: &HoldRow, now: LocalInstant) -> Option<HolderNow> {
+    pub(crate) fn holder(&self, row: &HoldRow, now: LocalInstant) -> Option<CurrentHolder> {
         let session = self.live(&row.instance, row.nonce, now).filter(|_| row.held)?;
         let remaining = session.expires.since(now);
-        Some(HolderNow { instance: row.instance.clone(), remaining })
+        Some(CurrentHolder { instance: row.instance.clone(), remaining })
     }
 
     fn is_held(&self, duty: &DutyId, now: LocalInstant) -> bool {
@@ -246,7 +246,7 @@ impl State {
     pub(crate) fn claim(
         &mut self,
         session: &Session,
-        wants: &[Want],
+        wants: &[ClaimRequest],
         reason: &Reason,
         now: LocalInstant,
     ) -> Result<Vec<Claimed>, StoreError> {
@@ -258,7 +258,7 @@ impl State {
         };
         // All epochs first: an exhausted one refuses the batch before anything is written. A duty
         // that is held needs none.
-        let next = |want: &Want| match group.is_held(&want.duty.id, now) {
+        let next = |want: &ClaimRequest| match group.is_held(&want.duty.id, now) {
             true => Ok(Epoch::ZERO),
             false => {
                 let newest = group.newest_epoch(&want.duty.id).max(want.floor).max(group.floor);
@@ -387,7 +387,7 @@ impl Group {
     fn grant(
         &mut self,
         session: &Session,
-        want: &Want,
+        want: &ClaimRequest,
         epoch: Epoch,
         mark: Mark,
         reason: &Reason,

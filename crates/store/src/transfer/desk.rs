@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tenure_core::store::{
-    Checkpoint, Claimed, Commit, Committed, HoldFate, Holder, HolderNow, KeptAlive, OpenSession,
-    Opened, Want,
+    Checkpoint, ClaimRequest, Claimed, Commit, Committed, CurrentHolder, HoldFate, Holder,
+    KeptAlive, OpenSession, Opened,
 };
 use tenure_core::{
     Code, DutyKey, Epoch, GroupName, Hold, InstanceId, Mac, Mark, Nonce, Note, Reason, Seal,
@@ -127,7 +127,7 @@ impl Desk {
 
     /// Claims a duty above `floor`; takes it from its holder when the operator says so.
     pub(super) async fn claim(&mut self, duty: &DutyKey, floor: Epoch) -> Result<Hold, StoreError> {
-        let want = Want { duty: duty.clone(), floor };
+        let want = ClaimRequest { duty: duty.clone(), floor };
         // A forced duty can be taken by somebody else in between; twice is enough to tell.
         for _ in 0..3 {
             let session = self.session(&duty.group).await?;
@@ -297,7 +297,7 @@ fn take_apart(stored: &Checkpoint, inspected: Inspected) -> Stored {
     Stored { version: stored.version, epoch: stored.epoch, seal, payload }
 }
 
-fn held(duty: &DutyKey, holder: Option<&HolderNow>) -> StoreError {
+fn held(duty: &DutyKey, holder: Option<&CurrentHolder>) -> StoreError {
     let who = holder.map_or_else(
         || "somebody".to_owned(),
         |now| format!("{}, for {} ms", now.instance, now.remaining.as_millis()),

@@ -90,7 +90,7 @@ macro_rules! pass_on {
             ) -> tenure_core::store::KeptAlive;
             Claim claim(
                 session: &tenure_core::Session,
-                wants: &[tenure_core::store::Want],
+                wants: &[tenure_core::store::ClaimRequest],
                 reason: &tenure_core::Reason
             ) -> Vec<tenure_core::store::Claimed>;
             Release release(

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::store::{
-    Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened, Want,
+    ClaimRequest, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened,
 };
 use tenure_core::{
     Document, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session, Store,
@@ -56,7 +56,7 @@ impl Player {
     }
 
     pub async fn try_claim(&self, id: &str) -> Result<Claimed, StoreError> {
-        let want = Want::new(duty(id));
+        let want = ClaimRequest::new(duty(id));
         Ok(self.store.claim(&self.session, &[want], &reason()).await?.remove(0))
     }
 
@@ -73,7 +73,7 @@ impl Player {
 
     /// Claims many duties by one call; all must be granted.
     pub async fn hold_all(&self, ids: &[String]) -> Vec<Hold> {
-        let wants: Vec<_> = ids.iter().map(|id| Want::new(duty(id))).collect();
+        let wants: Vec<_> = ids.iter().map(|id| ClaimRequest::new(duty(id))).collect();
         let claimed = self.store.claim(&self.session, &wants, &reason()).await.unwrap();
         let granted = claimed.into_iter().map(|claimed| match claimed {
             Claimed::Granted(hold) => hold,

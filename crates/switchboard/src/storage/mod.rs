@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::error::SwitchboardError;
 use async_trait::async_trait;
-use tenure_core::{Boxed, DutyKey, Epoch, InstanceId};
+use tenure_core::{BoxFuture, DutyKey, Epoch, InstanceId};
 use tenure_duty::process;
 use tenure_store::sql::Database;
 use tenure_store::{IfAbsent, StoreUrl};
@@ -31,7 +31,7 @@ pub use token::{Admission, Attempt, NewToken, Scope, Token, TokenAudit, Usage};
 pub fn open(
     url: &StoreUrl,
     if_absent: IfAbsent,
-) -> Boxed<'_, Result<Arc<dyn Storage>, SwitchboardError>> {
+) -> BoxFuture<'_, Result<Arc<dyn Storage>, SwitchboardError>> {
     Box::pin(async move {
         Ok(match url.tables()? {
             Database::Sqlite(path) => {

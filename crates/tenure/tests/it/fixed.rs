@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::fixed::Partitions;
 use tenure::store::BootClock;
-use tenure::{Change, Code, Document, Epoch, Event, Guard, Lost, Membership};
+use tenure::{Change, Code, Document, Epoch, Guard, HoldLost, Membership, MembershipEvent};
 use tokio::sync::mpsc;
 
 use super::player::*;
@@ -43,9 +43,9 @@ async fn work_that_does_not_stop_is_cut_off_after_its_time() {
     let guard = assigned(&mut membership).await;
     membership.leaver().drain();
     soon("the loss", guard.lost()).await;
-    assert_eq!(guard.check(), Err(Lost::Revoked));
+    assert_eq!(guard.check(), Err(HoldLost::Revoked));
     ended(&mut membership).await;
-    assert!(!matches!(membership.next().await, Some(Event::Assigned(_))));
+    assert!(!matches!(membership.next().await, Some(MembershipEvent::Assigned(_))));
 }
 
 /// Nobody else would do it: partition 0 gives an error, 1 panics, and 2 is done.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::{Code, Document, Event, Lost, Reason, Ttl};
+use tenure::{Code, Document, HoldLost, MembershipEvent, Reason, Ttl};
 
 use super::player::*;
 
@@ -15,25 +15,25 @@ async fn one_holds_the_other_waits_and_takes_over_when_it_leaves() {
         let guard = assigned(&mut first).await;
         let mut second = join(&place, &group, standby()).start().await.unwrap();
         let holder = next(&mut second, "standby", |event| match event {
-            Event::Standby { holder } => Some(holder),
-            Event::Assigned(guard) => panic!("{}: two holders: {guard:?}", place.name),
+            MembershipEvent::Standby { holder } => Some(holder),
+            MembershipEvent::Assigned(guard) => panic!("{}: two holders: {guard:?}", place.name),
             _ => None,
         });
         assert_eq!(holder.await.as_ref(), Some(first.instance()), "{}", place.name);
 
         first.leaver().leave();
         next(&mut first, "the wish to stop", |event| {
-            matches!(event, Event::Stopping { .. }).then_some(())
+            matches!(event, MembershipEvent::Stopping { .. }).then_some(())
         })
         .await;
         assert!(guard.draining() && guard.check().is_ok(), "work may come to its end");
         let (epoch, old) = (guard.epoch(), guard.clone());
-        old.finished(tenure::Ended::Asked);
+        old.finished(tenure::WorkOutcome::Asked);
         ended(&mut first).await;
         let guard = assigned(&mut second).await;
         assert!(guard.epoch() > epoch, "{}", place.name);
         assert!(guard.check().is_ok());
-        assert_eq!(old.check(), Err(Lost::Revoked));
+        assert_eq!(old.check(), Err(HoldLost::Revoked));
         drop(guard);
         second.leave().await.unwrap();
     })
@@ -50,8 +50,10 @@ async fn who_waits_learns_from_the_store_that_the_duty_is_free() {
     let clock = Arc::new(Dial::default());
     let second = join_by(clock.clone(), &place, &group, hour, standby()).start();
     let mut second = second.await.unwrap();
-    next(&mut second, "standby", |event| matches!(event, Event::Standby { .. }).then_some(()))
-        .await;
+    next(&mut second, "standby", |event| {
+        matches!(event, MembershipEvent::Standby { .. }).then_some(())
+    })
+    .await;
     clock.stop();
     first.leaver().leave();
     soon("the wish to stop", guard.stopping()).await;
@@ -61,7 +63,7 @@ async fn who_waits_learns_from_the_store_that_the_duty_is_free() {
     for _ in 0..20 {
         clock.advance(Duration::from_millis(20));
         let next = tokio::time::timeout(Duration::from_millis(500), second.next()).await;
-        if let Ok(Some(Event::Assigned(_))) = next {
+        if let Ok(Some(MembershipEvent::Assigned(_))) = next {
             return;
         }
     }
@@ -103,7 +105,7 @@ async fn two_members_share_the_shards() {
         one.holds(&["0", "1", "2", "3"]).await;
         let second = start(&two).await.unwrap();
         let second = tokio::spawn(second.run(work));
-        let halves = |held: &Vec<tenure::observe::HoldNow>| held.len() == 2;
+        let halves = |held: &Vec<tenure::observe::HeldDuty>| held.len() == 2;
         for witness in [&one, &two] {
             let held = async { witness.held.subscribe().wait_for(halves).await.map(|_| ()) };
             soon("a half", held).await.unwrap();
@@ -134,9 +136,9 @@ async fn a_checkpoint_is_handed_over_and_refused_under_an_old_hold() {
         store.evict(&group, first.instance(), now, &why).await.unwrap();
         let refused = guard.commit(Document::new(*b"4").unwrap()).await.unwrap_err();
         assert_eq!(refused.code(), Code::Fenced, "{}: {refused}", place.name);
-        assert_eq!(guard.check(), Err(Lost::Revoked));
+        assert_eq!(guard.check(), Err(HoldLost::Revoked));
         let end = next(&mut first, "the end", |event| match event {
-            Event::Ended(end) => Some(end),
+            MembershipEvent::Ended(end) => Some(end),
             _ => None,
         });
         assert_eq!(end.await.unwrap_err().code, Code::EvictedInstance, "{}", place.name);

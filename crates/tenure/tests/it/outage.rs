@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use tenure::{Change, Event, Lost, Ttl};
+use tenure::{Change, HoldLost, MembershipEvent, Ttl};
 use testkit::Proxy;
 
 use super::player::*;
@@ -31,7 +31,7 @@ async fn who_loses_its_store_stops_before_anybody_else_is_granted_the_duty() {
             let guard = assigned(&mut first).await;
             let mut second = join(&Place::at(&server), &group, standby()).start().await.unwrap();
             next(&mut second, "standby", |event| match event {
-                Event::Standby { .. } => Some(()),
+                MembershipEvent::Standby { .. } => Some(()),
                 _ => None,
             })
             .await;
@@ -43,11 +43,11 @@ async fn who_loses_its_store_stops_before_anybody_else_is_granted_the_duty() {
             assert!(guard.check().is_err(), "{server}: two may act");
             assert!(taken.epoch() > guard.epoch());
             let why = next(&mut first, "the loss", |event| match event {
-                Event::Revoked { why, hold } => Some((why, hold.epoch)),
+                MembershipEvent::Revoked { why, hold } => Some((why, hold.epoch)),
                 _ => None,
             });
             assert_eq!(why.await, ("deadline", guard.epoch()), "{server}");
-            assert_eq!(guard.check(), Err(Lost::Revoked));
+            assert_eq!(guard.check(), Err(HoldLost::Revoked));
             let epoch = guard.epoch();
             drop(guard);
 
@@ -78,7 +78,7 @@ async fn after_a_pause_nothing_is_allowed_before_the_store_has_confirmed() {
         clock.advance(10 * SECOND);
         let mut changes = guard.changes();
         soon("the suspension", changes.wait_for(|standing| standing.suspended)).await.unwrap();
-        assert_eq!(guard.check(), Err(Lost::Unconfirmed), "{server}");
+        assert_eq!(guard.check(), Err(HoldLost::Unconfirmed), "{server}");
         proxy.restore().unwrap();
         soon("a confirmation", guard.confirmed()).await.unwrap();
         assert!(guard.check().is_ok(), "{server}");

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure::observe::{HoldNow, Observer};
+use tenure::observe::{HeldDuty, Observer};
 use tenure::store::{BootClock, IfAbsent, Memory, StoreUrl};
 use tenure::{
-    Change, Clock, Duties, DutyId, Event, GroupName, Guard, Instance, Join, LocalInstant,
-    Membership, Opener, Record, Store, Ttl, opener, process,
+    Change, Clock, Duties, DutyId, GroupName, Guard, Instance, Join, LocalInstant, Membership,
+    MembershipEvent, Opener, Record, Store, Ttl, opener, process,
 };
 use tokio::sync::watch;
 
@@ -150,7 +150,7 @@ pub async fn soon<T>(what: impl Debug, future: impl Future<Output = T>) -> T {
 pub async fn next<T>(
     membership: &mut Membership,
     what: &str,
-    mut pick: impl FnMut(Event) -> Option<T>,
+    mut pick: impl FnMut(MembershipEvent) -> Option<T>,
 ) -> T {
     soon(what, async {
         loop {
@@ -169,7 +169,7 @@ pub async fn next<T>(
 
 pub async fn assigned(membership: &mut Membership) -> Guard {
     next(membership, "an assignment", |event| match event {
-        Event::Assigned(guard) => Some(guard),
+        MembershipEvent::Assigned(guard) => Some(guard),
         _ => None,
     })
     .await
@@ -177,7 +177,7 @@ pub async fn assigned(membership: &mut Membership) -> Guard {
 
 pub async fn ended(membership: &mut Membership) {
     let end = next(membership, "the end", |event| match event {
-        Event::Ended(end) => Some(end),
+        MembershipEvent::Ended(end) => Some(end),
         _ => None,
     });
     end.await.unwrap();
@@ -211,7 +211,7 @@ impl Clock for Dial {
 #[derive(Debug)]
 pub struct Witness {
     pub records: Mutex<Vec<Record>>,
-    pub held: watch::Sender<Vec<HoldNow>>,
+    pub held: watch::Sender<Vec<HeldDuty>>,
     pub renewals: Mutex<Option<std::sync::mpsc::Sender<()>>>,
     seen: watch::Sender<usize>,
 }
@@ -250,7 +250,7 @@ impl Witness {
 
     /// Waits until exactly these duties are held.
     pub async fn holds(&self, duties: &[&str]) {
-        let same = |held: &Vec<HoldNow>| {
+        let same = |held: &Vec<HeldDuty>| {
             held.iter().map(|hold| hold.duty.as_str()).eq(duties.iter().copied())
         };
         soon(duties, async { self.held.subscribe().wait_for(same).await.map(|_| ()) })
@@ -267,7 +267,7 @@ impl Observer for Witness {
         self.seen.send_modify(|seen| *seen += 1);
     }
 
-    fn holding(&self, _: &GroupName, holds: &[HoldNow]) {
+    fn holding(&self, _: &GroupName, holds: &[HeldDuty]) {
         self.held.send_replace(holds.to_vec());
     }
 

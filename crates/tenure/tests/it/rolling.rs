@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::{Change, Duties, Guard, Label, Leaver, Record, Ttl};
+use tenure::{Change, Duties, Guard, Label, LeaveHandle, Record, Ttl};
 use tokio::task::JoinHandle;
 
 use super::player::*;
@@ -13,7 +13,7 @@ const MEMBERS: usize = 4;
 
 struct Replica {
     witness: Arc<Witness>,
-    leaver: Leaver,
+    leaver: LeaveHandle,
     running: JoinHandle<()>,
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::store::signing::{Keyring, Sealed, Signing};
-use tenure::store::{BootClock, Claimed, Commit, MAX_BATCH, OpenSession, Want};
+use tenure::store::{BootClock, ClaimRequest, Claimed, Commit, MAX_BATCH, OpenSession};
 use tenure::{
-    Change, Code, Document, Duties, DutyKey, Event, GroupName, Join, Note, Reason, Store, Ttl,
-    Version, opener, process,
+    Change, Code, Document, Duties, DutyKey, GroupName, Join, MembershipEvent, Note, Reason, Store,
+    Ttl, Version, opener, process,
 };
 use testkit::Proxy;
 
@@ -106,7 +106,7 @@ async fn who_waits_for_a_store_can_go() {
     let mut membership = join(&place, &group(), standby()).start().await.unwrap();
     membership.leaver().leave();
     let end = next(&mut membership, "the end", |event| match event {
-        Event::Ended(end) => Some(end),
+        MembershipEvent::Ended(end) => Some(end),
         _ => None,
     });
     assert_eq!(end.await, Ok(()));
@@ -125,7 +125,7 @@ async fn put(place: &Place, group: &GroupName, id: &str, text: &str) {
     };
     store.open_session(&open).await.unwrap();
     let (session, why) = (open.session(), Reason::new("test").unwrap());
-    let want = Want::new(DutyKey::new(group.as_str(), id).unwrap());
+    let want = ClaimRequest::new(DutyKey::new(group.as_str(), id).unwrap());
     let claimed = store.claim(&session, &[want], &why).await.unwrap().remove(0);
     let Claimed::Granted(hold) = claimed else { panic!("{claimed:?}") };
     let document = Document::new(text.as_bytes()).unwrap();

@@ -7,7 +7,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde_json::Number;
 use serde_json::value::RawValue;
 use tenure_core::bucket::{
-    Active, Field, Invalid, Partition, Ranges, RangesBuilder, SHOWN, Total, short,
+    Active, Field, Invalid, MAX_SHOWN_CHARS, Partition, Ranges, RangesBuilder, Total, short,
 };
 
 use super::Notice;
@@ -105,7 +105,7 @@ fn joined(given: &RawValue) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut long = 0;
     let _ = each(given, |part| {
-        if long <= SHOWN {
+        if long <= MAX_SHOWN_CHARS {
             parts.push(text(part).unwrap_or_else(|| part.get().to_owned()));
             long += parts.last().map_or(0, String::len) + 1;
         }

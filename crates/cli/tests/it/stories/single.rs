@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice;
 
-use tenure_core::store::{Claimed, Want};
+use tenure_core::store::{ClaimRequest, Claimed};
 use tenure_core::{DutyKey, Reason};
 
 use super::stage::{Stage, every, polls_of};
@@ -39,7 +39,7 @@ fn us3_2_who_tries_for_a_held_lease_fails() {
     stage.said(&b, r#""event":"standby""#);
     let claimed = with_store(&stage.redis.url(), async |store| {
         let (session, why) = (join(&*store, "poll", "rival", "").await, Reason::new("x").unwrap());
-        let want = Want::new(DutyKey::new("poll", target.as_str()).unwrap());
+        let want = ClaimRequest::new(DutyKey::new("poll", target.as_str()).unwrap());
         let claimed = store.claim(&session, &[want], &why).await.unwrap().remove(0);
         store.close_session(&session, &why).await.unwrap();
         claimed

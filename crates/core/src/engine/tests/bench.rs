@@ -2,7 +2,7 @@
 
 use super::super::*;
 use crate::store::{
-    Claimed, GroupDocument, HoldFate, Holder, HolderNow, KeptAlive, Member, Opened, Replaced,
+    Claimed, CurrentHolder, GroupDocument, HoldFate, Holder, KeptAlive, Member, Opened, Replaced,
 };
 use crate::{DutyKey, GroupName, Hold, Mark, Mutant, Nonce, Target, Ttl, Version};
 
@@ -12,10 +12,10 @@ pub(super) const TTL: u64 = 10_000;
 pub(super) struct Bench {
     pub(super) engine: Engine,
     pub(super) now: u64,
-    pub(super) asked: Vec<(Ticket, Request)>,
+    pub(super) asked: Vec<(Ticket, StoreRequest)>,
     pub(super) done: Vec<Effect>,
     /// What operators wrote.
-    pub(super) group: Group,
+    pub(super) group: GroupConfig,
 }
 
 impl Bench {
@@ -25,9 +25,10 @@ impl Bench {
         }
         let group = GroupName::new("g").unwrap();
         let ttl = Ttl::new(Duration::from_millis(TTL)).unwrap();
-        let settings = Settings::new(group, instance("me"), ttl, Layout::Targets);
+        let settings = MemberSettings::new(group, instance("me"), ttl, Layout::Targets);
         let engine = Engine::new(settings, 7, at(0));
-        let group = Group { settings: Some((ttl, Layout::Targets)), ..Group::default() };
+        let group =
+            GroupConfig { settings: Some((ttl, Layout::Targets)), ..GroupConfig::default() };
         Self { engine, now: 0, asked: Vec::new(), done: Vec::new(), group }
     }
 
@@ -44,7 +45,7 @@ impl Bench {
         bench
     }
 
-    pub(super) fn step(&mut self, event: Event) {
+    pub(super) fn step(&mut self, event: EngineEvent) {
         let effects = self.engine.step(event, at(self.now));
         self.done.clear();
         for effect in effects {
@@ -57,7 +58,7 @@ impl Bench {
 
     pub(super) fn tick_at(&mut self, now: u64) {
         self.now = now;
-        self.step(Event::Tick);
+        self.step(EngineEvent::Tick);
     }
 
     /// Ticks as a driver does: whenever it is due.
@@ -71,15 +72,18 @@ impl Bench {
         all
     }
 
-    pub(super) fn asked(&mut self, which: impl Fn(&Request) -> bool) -> Option<(Ticket, Request)> {
+    pub(super) fn asked(
+        &mut self,
+        which: impl Fn(&StoreRequest) -> bool,
+    ) -> Option<(Ticket, StoreRequest)> {
         // The newest: an older one may be of a session that has ended.
         let found = self.asked.iter().rposition(|(_, request)| which(request))?;
         Some(self.asked.remove(found))
     }
 
-    pub(super) fn answer(&mut self, which: impl Fn(&Request) -> bool, answer: Answer) {
+    pub(super) fn answer(&mut self, which: impl Fn(&StoreRequest) -> bool, answer: StoreResponse) {
         let (ticket, _) = self.asked(which).expect("nothing of that kind was asked");
-        self.step(Event::Answered(ticket, answer));
+        self.step(EngineEvent::Answered(ticket, answer));
     }
 
     pub(super) fn did(&self, which: impl Fn(&Effect) -> bool) -> bool {
@@ -92,25 +96,38 @@ impl Bench {
 
     pub(super) fn list(&mut self, duties: &[&str]) {
         let target = |duty: &&str| Target::new(DutyId::new(*duty).unwrap());
-        self.step(Event::Listed(Listing::new(duties.iter().map(target))));
+        self.step(EngineEvent::Listed(Listing::new(duties.iter().map(target))));
     }
 
     pub(super) fn join(&mut self) {
-        self.step(Event::Tick);
+        self.step(EngineEvent::Tick);
         self.answer(
             is_look,
-            Answer::Look(Ok(View { holders: Some(Vec::new()), ..View::default() })),
+            StoreResponse::Look(Ok(GroupView {
+                holders: Some(Vec::new()),
+                ..GroupView::default()
+            })),
         );
-        self.answer(is_settle, Answer::Settle(Ok(Replaced::Saved(Version::new(1).unwrap()))));
-        let view = View { holders: Some(Vec::new()), document: self.document(), ..View::default() };
-        self.answer(is_look, Answer::Look(Ok(view)));
+        self.answer(
+            is_settle,
+            StoreResponse::Settle(Ok(Replaced::Saved(Version::new(1).unwrap()))),
+        );
+        let view = GroupView {
+            holders: Some(Vec::new()),
+            document: self.document(),
+            ..GroupView::default()
+        };
+        self.answer(is_look, StoreResponse::Look(Ok(view)));
         self.open();
     }
 
     pub(super) fn open(&mut self) {
         let (ticket, request) = self.asked(is_open).unwrap();
-        let Request::Open(open) = request else { unreachable!() };
-        self.step(Event::Answered(ticket, Answer::Open(Ok(Opened::Open(open.session())))));
+        let StoreRequest::Open(open) = request else { unreachable!() };
+        self.step(EngineEvent::Answered(
+            ticket,
+            StoreResponse::Open(Ok(Opened::Open(open.session()))),
+        ));
         assert!(self.recorded(Change::Joined));
     }
 
@@ -125,9 +142,9 @@ impl Bench {
 
     /// Looks again, and sees this.
     pub(super) fn look(&mut self, others: &[&str], holders: &[(&str, Option<(&str, u64)>)]) {
-        self.step(Event::Hint);
+        self.step(EngineEvent::Hint);
         self.now += 20;
-        self.step(Event::Tick);
+        self.step(EngineEvent::Tick);
         self.see(others, holders);
     }
 
@@ -152,19 +169,19 @@ impl Bench {
         let holders = holders.iter().map(|(duty, of)| Holder {
             duty: key(duty),
             epoch: Some(Epoch::new(of.map_or(1, |(_, epoch)| epoch)).unwrap()),
-            holder: of.map(|(name, _)| HolderNow {
+            holder: of.map(|(name, _)| CurrentHolder {
                 instance: instance(name),
                 remaining: Duration::from_millis(TTL),
             }),
         });
         let holders = Some(holders.collect());
-        let view = View { members, holders, document: self.document() };
-        self.answer(is_look, Answer::Look(Ok(view)));
+        let view = GroupView { members, holders, document: self.document() };
+        self.answer(is_look, StoreResponse::Look(Ok(view)));
     }
 
     pub(super) fn grant(&mut self, duty: &str, epoch: u64) {
         let hold = self.hold(duty, epoch);
-        self.answer(is_claim, Answer::Claim(Ok(vec![Claimed::Granted(hold)])));
+        self.answer(is_claim, StoreResponse::Claim(Ok(vec![Claimed::Granted(hold)])));
     }
 
     pub(super) fn hold(&self, duty: &str, epoch: u64) -> Hold {
@@ -179,12 +196,12 @@ impl Bench {
 
     pub(super) fn keep(&mut self, fates: &[HoldFate]) {
         let kept = KeptAlive::Kept { mark: Mark(0), holds: fates.to_vec() };
-        self.answer(is_keep, Answer::KeepAlive(Ok(kept)));
+        self.answer(is_keep, StoreResponse::KeepAlive(Ok(kept)));
     }
 
     pub(super) fn stopped(&mut self, duty: &str, epoch: u64) {
         let (duty, epoch) = (DutyId::new(duty).unwrap(), Epoch::new(epoch).unwrap());
-        self.step(Event::Stopped { duty, epoch, how: Ended::Asked });
+        self.step(EngineEvent::Stopped { duty, epoch, how: WorkOutcome::Asked });
     }
 }
 
@@ -202,7 +219,7 @@ pub(super) fn key(duty: &str) -> DutyKey {
 
 pub(super) fn member(name: &str, entropy: u128, view: u64) -> Member {
     let failing = name.starts_with("failing");
-    let status = Status { view, failing, ..Status::with_room(10) };
+    let status = MemberStatus { view, failing, ..MemberStatus::with_room(10) };
     Member {
         instance: instance(name),
         nonce: (name != "foreign").then(|| Nonce::from_entropy(entropy)),
@@ -216,26 +233,26 @@ pub(super) fn lost() -> StoreError {
     StoreError::unknown(Code::Lost, "no answer")
 }
 
-pub(super) fn is_look(request: &Request) -> bool {
-    matches!(request, Request::Look { .. })
+pub(super) fn is_look(request: &StoreRequest) -> bool {
+    matches!(request, StoreRequest::Look { .. })
 }
-pub(super) fn is_settle(request: &Request) -> bool {
-    matches!(request, Request::Settle { .. })
+pub(super) fn is_settle(request: &StoreRequest) -> bool {
+    matches!(request, StoreRequest::Settle { .. })
 }
-pub(super) fn is_open(request: &Request) -> bool {
-    matches!(request, Request::Open(_))
+pub(super) fn is_open(request: &StoreRequest) -> bool {
+    matches!(request, StoreRequest::Open(_))
 }
-pub(super) fn is_keep(request: &Request) -> bool {
-    matches!(request, Request::KeepAlive { .. })
+pub(super) fn is_keep(request: &StoreRequest) -> bool {
+    matches!(request, StoreRequest::KeepAlive { .. })
 }
-pub(super) fn is_claim(request: &Request) -> bool {
-    matches!(request, Request::Claim { .. })
+pub(super) fn is_claim(request: &StoreRequest) -> bool {
+    matches!(request, StoreRequest::Claim { .. })
 }
-pub(super) fn is_release(request: &Request) -> bool {
-    matches!(request, Request::Release { .. })
+pub(super) fn is_release(request: &StoreRequest) -> bool {
+    matches!(request, StoreRequest::Release { .. })
 }
-pub(super) fn is_close(request: &Request) -> bool {
-    matches!(request, Request::Close { .. })
+pub(super) fn is_close(request: &StoreRequest) -> bool {
+    matches!(request, StoreRequest::Close { .. })
 }
 pub(super) fn is_revoke(effect: &Effect) -> bool {
     matches!(effect, Effect::Revoke { .. })

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::bench::*;
 use super::*;
 use crate::roster::foreign_owner;
-use crate::store::{Claimed, HoldFate, HolderNow, KeptAlive, Released};
+use crate::store::{Claimed, CurrentHolder, HoldFate, KeptAlive, Released};
 use crate::{Hold, Mark, Record, Target};
 
 /// A store with other members, which do nothing by themselves.
@@ -52,7 +52,7 @@ impl World {
                 if let Effect::Drain { duty, epoch, .. } | Effect::Revoke { duty, epoch, .. } =
                     effect
                 {
-                    self.bench.step(Event::Stopped { duty, epoch, how: Ended::Asked });
+                    self.bench.step(EngineEvent::Stopped { duty, epoch, how: WorkOutcome::Asked });
                     self.done.append(&mut self.bench.done);
                 }
             }
@@ -64,9 +64,9 @@ impl World {
         }
     }
 
-    fn answer(&mut self, ticket: Ticket, request: Request) {
+    fn answer(&mut self, ticket: Ticket, request: StoreRequest) {
         let answer = match request {
-            Request::Look { .. } => {
+            StoreRequest::Look { .. } => {
                 self.bench.asked.push((ticket, request));
                 let shown = self.holders.iter().filter(|(duty, _)| !self.hidden.contains(duty));
                 let of = |name| (name, self.epoch);
@@ -75,35 +75,35 @@ impl World {
                 let said = self.bench.engine.live.as_ref().unwrap().said.clone();
                 return self.bench.see_me(said, &self.others, &shown);
             }
-            Request::Claim { wants, .. } => {
+            StoreRequest::Claim { wants, .. } => {
                 self.claims += wants.len();
                 let claimed = wants.iter().map(|want| self.claim(want.duty.id.as_str()));
-                Answer::Claim(Ok(claimed.collect()))
+                StoreResponse::Claim(Ok(claimed.collect()))
             }
-            Request::Release { holds, .. } => {
+            StoreRequest::Release { holds, .. } => {
                 for hold in &holds {
                     self.holders.insert(hold.duty.id.as_str().to_owned(), None);
                 }
-                Answer::Release(Ok(vec![Released::Freed; holds.len()]))
+                StoreResponse::Release(Ok(vec![Released::Freed; holds.len()]))
             }
-            Request::KeepAlive { holds, .. } => {
+            StoreRequest::KeepAlive { holds, .. } => {
                 self.renewals += 1;
                 let kept = |hold: &Hold| match self.holders[hold.duty.id.as_str()].as_deref() {
                     Some("me") => HoldFate::Kept,
                     _ => HoldFate::Lost,
                 };
                 let holds = holds.iter().map(kept).collect();
-                Answer::KeepAlive(Ok(KeptAlive::Kept { mark: Mark(0), holds }))
+                StoreResponse::KeepAlive(Ok(KeptAlive::Kept { mark: Mark(0), holds }))
             }
             other => panic!("{other:?}"),
         };
-        self.bench.step(Event::Answered(ticket, answer));
+        self.bench.step(EngineEvent::Answered(ticket, answer));
     }
 
     fn claim(&mut self, duty: &str) -> Claimed {
         if let Some(Some(holder)) = self.holders.get(duty) {
             let remaining = Duration::from_millis(TTL);
-            return Claimed::HeldBy(Some(HolderNow { instance: instance(holder), remaining }));
+            return Claimed::HeldBy(Some(CurrentHolder { instance: instance(holder), remaining }));
         }
         self.holders.insert(duty.to_owned(), Some("me".to_owned()));
         Claimed::Granted(self.bench.hold(duty, self.epoch))
@@ -258,7 +258,7 @@ fn a_foreign_member_gets_another_when_what_it_was_offered_is_paused() {
         ..Target::new(DutyId::new(id.as_str()).unwrap())
     };
     let targets = world.holders.keys().map(target);
-    let listed = Event::Listed(Listing::new(targets.collect::<Vec<_>>()));
+    let listed = EngineEvent::Listed(Listing::new(targets.collect::<Vec<_>>()));
     world.bench.step(listed);
     world.settle();
     assert_eq!(world.next_given(5), theirs[1..]);
@@ -323,17 +323,17 @@ fn a_renewal_or_release_that_fails_is_told_of_each_duty() {
         while !bench.asked.iter().any(|(_, request)| is_keep(request)) {
             done.extend(bench.run_until(bench.now + 100));
         }
-        bench.answer(is_keep, Answer::KeepAlive(Err(lost())));
+        bench.answer(is_keep, StoreResponse::KeepAlive(Err(lost())));
         done.append(&mut bench.done);
     }
     assert_eq!(about(&done, Change::RenewFailed), 2);
     bench.list(&[]);
     bench.stopped("d", 5);
-    bench.answer(is_release, Answer::Release(Err(lost())));
+    bench.answer(is_release, StoreResponse::Release(Err(lost())));
     assert_eq!(about(&bench.done, Change::ReleaseFailed), 1);
     // The next request is about both, and one of them was told.
     bench.stopped("e", 5);
     bench.run_until(bench.now + 2_000);
-    bench.answer(is_release, Answer::Release(Err(lost())));
+    bench.answer(is_release, StoreResponse::Release(Err(lost())));
     assert_eq!(about(&bench.done, Change::ReleaseFailed), 1);
 }

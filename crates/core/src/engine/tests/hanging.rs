@@ -25,7 +25,7 @@ fn work_that_hangs_keeps_its_duty_for_one_ttl() {
     }
     let kept = bench.now - revoked.unwrap();
     assert!((TTL..=TTL + 200).contains(&kept), "{kept} ms");
-    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Freed])));
     bench.list(&["d"]);
     bench.look(&[], &[("d", None)]);
     assert!(bench.asked(is_claim).is_none(), "its work still runs here");

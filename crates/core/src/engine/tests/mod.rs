@@ -76,7 +76,7 @@ fn an_ended_session_loses_everything_and_waits_before_it_claims() {
     let mut bench = Bench::holding();
     let first = bench.nonce();
     bench.run_until(3_400);
-    bench.answer(is_keep, Answer::KeepAlive(Ok(KeptAlive::Ended)));
+    bench.answer(is_keep, StoreResponse::KeepAlive(Ok(KeptAlive::Ended)));
     assert!(bench.did(is_revoke) && bench.recorded(Change::SessionLost));
     bench.stopped("d", 5);
     bench.open();
@@ -97,7 +97,7 @@ fn an_ended_session_loses_everything_and_waits_before_it_claims() {
     }
     bench.see(&[], &[("d", None)]);
     let (_, request) = bench.asked(is_claim).unwrap();
-    let Request::Claim { wants, .. } = request else { unreachable!() };
+    let StoreRequest::Claim { wants, .. } = request else { unreachable!() };
     // R2: above every epoch that this member knows.
     assert_eq!(wants[0].floor, Epoch::new(5).unwrap());
 }
@@ -112,8 +112,8 @@ fn beside_a_foreign_member_every_look_asks_who_holds_what() {
         let next = |_| {
             bench.run_until(bench.now + 1_100);
             let looks = bench.asked.iter().filter(|(_, request)| is_look(request));
-            let asks =
-                looks.map(|(_, request)| matches!(request, Request::Look { holders: true, .. }));
+            let asks = looks
+                .map(|(_, request)| matches!(request, StoreRequest::Look { holders: true, .. }));
             let asks = asks.collect::<Vec<_>>();
             bench.see(&[other], &held);
             assert_eq!(asks.len(), 1);
@@ -133,15 +133,15 @@ fn an_unknown_claim_is_never_repeated_blindly() {
     bench.list(&["d"]);
     bench.join();
     bench.see(&[], &[("d", None)]);
-    bench.answer(is_claim, Answer::Claim(Err(lost())));
+    bench.answer(is_claim, StoreResponse::Claim(Err(lost())));
     assert!(bench.asked(is_claim).is_none());
     bench.run_until(700);
     bench.see(&[], &[("d", Some(("me", 5)))]);
     assert!(!bench.did(|effect| matches!(effect, Effect::Assign { .. })));
     let (ticket, request) = bench.asked(is_release).unwrap();
-    let Request::Release { holds, .. } = request else { unreachable!() };
+    let StoreRequest::Release { holds, .. } = request else { unreachable!() };
     assert_eq!(holds[0].epoch, Epoch::new(5).unwrap());
-    bench.step(Event::Answered(ticket, Answer::Release(Ok(vec![Released::Freed]))));
+    bench.step(EngineEvent::Answered(ticket, StoreResponse::Release(Ok(vec![Released::Freed]))));
     assert!(bench.asked(is_claim).is_some());
 }
 
@@ -154,12 +154,12 @@ fn an_unknown_release_is_repeated_until_it_is_known() {
     assert!(bench.did(|effect| matches!(effect, Effect::Drain { why: "gone", .. })));
     assert!(bench.asked(is_release).is_none(), "released before the work had stopped");
     bench.stopped("d", 5);
-    bench.answer(is_release, Answer::Release(Err(lost())));
+    bench.answer(is_release, StoreResponse::Release(Err(lost())));
     bench.list(&["d"]);
     bench.asked.retain(|(_, request)| !is_claim(request));
     bench.run_until(700);
     assert!(bench.asked(is_claim).is_none());
-    bench.answer(is_release, Answer::Release(Ok(vec![Released::Already])));
+    bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Already])));
     assert!(bench.recorded(Change::Released));
 }
 
@@ -176,9 +176,9 @@ fn a_late_answer_to_a_release_leaves_the_next_hold_alone() {
     bench.see(&[], &[("d", None)]);
     bench.grant("d", 6);
     assert!(bench.did(|effect| matches!(effect, Effect::Assign { .. })));
-    bench.step(Event::Answered(late, Answer::Release(Ok(vec![Released::NotYours]))));
+    bench.step(EngineEvent::Answered(late, StoreResponse::Release(Ok(vec![Released::NotYours]))));
     assert!(!bench.recorded(Change::Released));
-    let held = bench.engine.holds.values().map(Held::epoch).collect::<Vec<_>>();
+    let held = bench.engine.holds.values().map(EngineHold::epoch).collect::<Vec<_>>();
     assert_eq!(held, [Epoch::new(6).unwrap()]);
 }
 
@@ -189,7 +189,7 @@ fn leaving_waits_for_a_claim_on_its_way() {
     bench.list(&["d", "e"]);
     bench.look(&[], &[("d", Some(("me", 5))), ("e", None)]);
     assert!(bench.asked.iter().any(|(_, request)| is_claim(request)));
-    bench.step(Event::Leave);
+    bench.step(EngineEvent::Leave);
     bench.stopped("d", 5);
     assert!(bench.asked(is_close).is_none());
     let (end, mut ticks) = (bench.now + 1_000, 0);
@@ -198,7 +198,7 @@ fn leaving_waits_for_a_claim_on_its_way() {
         ticks += 1;
     }
     assert!(ticks < 20, "{ticks} ticks in a second");
-    bench.answer(is_claim, Answer::Claim(Err(lost())));
+    bench.answer(is_claim, StoreResponse::Claim(Err(lost())));
     assert!(bench.asked(is_close).is_some());
 }
 
@@ -206,12 +206,12 @@ fn leaving_waits_for_a_claim_on_its_way() {
 #[test]
 fn leaving_drains_before_it_closes() {
     let mut bench = Bench::holding();
-    bench.step(Event::Leave);
+    bench.step(EngineEvent::Leave);
     assert!(bench.did(|effect| matches!(effect, Effect::Drain { why: "leave", .. })));
     assert!(bench.asked(is_close).is_none());
     bench.stopped("d", 5);
-    bench.answer(is_close, Answer::Close(Ok(Closed::Closed)));
-    assert!(bench.did(|effect| *effect == Effect::End(End::Left)));
+    bench.answer(is_close, StoreResponse::Close(Ok(Closed::Closed)));
+    assert!(bench.did(|effect| *effect == Effect::End(EngineExit::Left)));
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn work_that_does_not_drain_in_time_is_cancelled() {
 #[test]
 fn the_last_member_refuses_to_drain() {
     let mut bench = Bench::holding();
-    bench.step(Event::Drain);
+    bench.step(EngineEvent::Drain);
     let Some(Effect::Refuse(problem)) = bench.done.last() else { panic!("{:?}", bench.done) };
     assert_eq!(problem.code, Code::LastMember);
     assert!(bench.asked(is_close).is_none());
@@ -240,12 +240,12 @@ fn a_duplicate_and_an_evicted_instance_end() {
         [(Opened::Taken, Code::DuplicateInstance), (Opened::Evicted, Code::EvictedInstance)]
     {
         let mut bench = Bench::new();
-        bench.step(Event::Tick);
+        bench.step(EngineEvent::Tick);
         let document = bench.document();
-        let view = View { holders: Some(Vec::new()), document, ..View::default() };
-        bench.answer(is_look, Answer::Look(Ok(view)));
-        bench.answer(is_open, Answer::Open(Ok(opened)));
-        let Some(Effect::End(End::Failed(problem))) = bench.done.last() else {
+        let view = GroupView { holders: Some(Vec::new()), document, ..GroupView::default() };
+        bench.answer(is_look, StoreResponse::Look(Ok(view)));
+        bench.answer(is_open, StoreResponse::Open(Ok(opened)));
+        let Some(Effect::End(EngineExit::Failed(problem))) = bench.done.last() else {
             panic!("{:?}", bench.done)
         };
         assert_eq!(problem.code, code);
@@ -258,13 +258,13 @@ fn a_duplicate_and_an_evicted_instance_end() {
 fn an_unknown_opening_is_repeated_under_its_nonce() {
     let mut bench = Bench::new();
     bench.list(&["d"]);
-    bench.step(Event::Tick);
+    bench.step(EngineEvent::Tick);
     let document = bench.document();
-    let view = View { holders: Some(Vec::new()), document, ..View::default() };
-    bench.answer(is_look, Answer::Look(Ok(view)));
+    let view = GroupView { holders: Some(Vec::new()), document, ..GroupView::default() };
+    bench.answer(is_look, StoreResponse::Look(Ok(view)));
     let (ticket, first) = bench.asked(is_open).unwrap();
     bench.now = 1_000;
-    bench.step(Event::Answered(ticket, Answer::Open(Err(lost()))));
+    bench.step(EngineEvent::Answered(ticket, StoreResponse::Open(Err(lost()))));
     bench.run_until(2_000);
     let again = bench.asked.iter().find(|(_, request)| is_open(request)).unwrap();
     assert_eq!(again.1, first);
@@ -284,14 +284,14 @@ fn nothing_is_shed_while_views_or_revisions_differ() {
         bench.see(&[], &[]);
         let holds =
             vec![Claimed::Granted(bench.hold("a", 1)), Claimed::Granted(bench.hold("b", 1))];
-        bench.answer(is_claim, Answer::Claim(Ok(holds)));
+        bench.answer(is_claim, StoreResponse::Claim(Ok(holds)));
         let held = [("a", Some(("me", 1))), ("b", Some(("me", 1)))];
         // The first look shows the other member, after the second we know what we say of both.
         let mut drained = false;
         for _ in 0..3 {
-            bench.step(Event::Hint);
+            bench.step(EngineEvent::Hint);
             bench.now += 20;
-            bench.step(Event::Tick);
+            bench.step(EngineEvent::Tick);
             if !bench.asked.iter().any(|(_, request)| is_look(request)) {
                 continue;
             }
@@ -310,12 +310,12 @@ fn a_resource_that_knows_a_newer_epoch_raises_the_floor() {
     let mut bench = Bench::holding();
     let (epoch, newest) = (Epoch::new(5).unwrap(), Epoch::new(40).unwrap());
     let duty = DutyId::new("d").unwrap();
-    bench.step(Event::Fenced { duty, epoch, newest });
+    bench.step(EngineEvent::Fenced { duty, epoch, newest });
     assert!(bench.did(is_revoke));
     bench.stopped("d", 5);
-    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Freed])));
     let (_, request) = bench.asked(is_claim).unwrap();
-    let Request::Claim { wants, .. } = request else { unreachable!() };
+    let StoreRequest::Claim { wants, .. } = request else { unreachable!() };
     assert_eq!(wants[0].floor, newest);
 }
 
@@ -346,7 +346,7 @@ fn what_was_held_already_is_given_back_first() {
     bench.join();
     bench.see(&[], &[("d", None)]);
     let already = Claimed::Already(bench.hold("d", 5));
-    bench.answer(is_claim, Answer::Claim(Ok(vec![already])));
+    bench.answer(is_claim, StoreResponse::Claim(Ok(vec![already])));
     assert!(!bench.did(|effect| matches!(effect, Effect::Assign { .. })));
     assert!(bench.asked(is_release).is_some());
 }
@@ -360,7 +360,7 @@ fn a_release_is_recorded_also_when_a_keep_alive_tells_it() {
     bench.stopped("d", 5);
     bench.keep(&[HoldFate::Lost]);
     assert!(bench.recorded(Change::Released), "{:?}", bench.done);
-    bench.answer(is_release, Answer::Release(Ok(vec![Released::Already])));
+    bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Already])));
     assert!(!bench.recorded(Change::Released));
     // A look from before does not bring it back.
     bench.see(&[], &[("d", Some(("me", 5)))]);
@@ -370,10 +370,10 @@ fn a_release_is_recorded_also_when_a_keep_alive_tells_it() {
 #[test]
 fn who_drains_without_a_session_has_nothing_to_hand_over() {
     let mut bench = Bench::new();
-    bench.step(Event::Tick);
-    bench.answer(is_look, Answer::Look(Err(lost())));
-    bench.step(Event::Drain);
-    assert!(bench.did(|effect| *effect == Effect::End(End::Left)));
+    bench.step(EngineEvent::Tick);
+    bench.answer(is_look, StoreResponse::Look(Err(lost())));
+    bench.step(EngineEvent::Drain);
+    assert!(bench.did(|effect| *effect == Effect::End(EngineExit::Left)));
 }
 
 /// A group whose settings were replaced is left as one leaves: the work stops first (R10).
@@ -382,15 +382,15 @@ fn settings_that_were_changed_end_a_member_after_its_work() {
     let mut bench = Bench::holding();
     bench.group.settings = Some((bench.engine.settings.ttl, Layout::Shards(3)));
     let document = bench.document();
-    bench.step(Event::Hint);
+    bench.step(EngineEvent::Hint);
     bench.now += 20;
-    bench.step(Event::Tick);
-    let view = View { members: Vec::new(), holders: Some(Vec::new()), document };
-    bench.answer(is_look, Answer::Look(Ok(view)));
+    bench.step(EngineEvent::Tick);
+    let view = GroupView { members: Vec::new(), holders: Some(Vec::new()), document };
+    bench.answer(is_look, StoreResponse::Look(Ok(view)));
     assert!(bench.recorded(Change::JoinFailed) && bench.asked(is_close).is_none());
     bench.stopped("d", 5);
-    bench.answer(is_close, Answer::Close(Ok(Closed::Closed)));
-    let Some(Effect::End(End::Failed(problem))) = bench.done.last() else {
+    bench.answer(is_close, StoreResponse::Close(Ok(Closed::Closed)));
+    let Some(Effect::End(EngineExit::Failed(problem))) = bench.done.last() else {
         panic!("{:?}", bench.done)
     };
     assert_eq!(problem.code, Code::SettingsDiffer);
@@ -399,13 +399,13 @@ fn settings_that_were_changed_end_a_member_after_its_work() {
 #[test]
 fn a_document_that_cannot_be_read_ends_nobody() {
     let mut bench = Bench::holding();
-    bench.step(Event::Hint);
+    bench.step(EngineEvent::Hint);
     bench.now += 20;
-    bench.step(Event::Tick);
+    bench.step(EngineEvent::Tick);
     let mut document = bench.document();
     document.document = crate::Document::new("nonsense").unwrap();
-    let view = View { members: Vec::new(), holders: Some(Vec::new()), document };
-    bench.answer(is_look, Answer::Look(Ok(view)));
+    let view = GroupView { members: Vec::new(), holders: Some(Vec::new()), document };
+    bench.answer(is_look, StoreResponse::Look(Ok(view)));
     assert!(bench.recorded(Change::LookFailed));
     assert!(!bench.did(is_revoke) && !bench.did(|e| matches!(e, Effect::End(_))));
 }
@@ -430,17 +430,17 @@ fn a_duty_that_nobody_takes_is_taken_by_another() {
     bench.join();
     bench.see(&["other"], &[("a", None), ("b", None)]);
     let (ticket, request) = bench.asked(is_claim).unwrap();
-    let Request::Claim { wants, .. } = request else { unreachable!() };
+    let StoreRequest::Claim { wants, .. } = request else { unreachable!() };
     assert_eq!(wants.len(), 1, "one for each");
     let (mine, other) = if wants[0].duty == key("a") { ("a", "b") } else { ("b", "a") };
     let hold = bench.hold(mine, 1);
-    let answer = Answer::Claim(Ok(vec![Claimed::Granted(hold)]));
-    bench.step(Event::Answered(ticket, answer));
+    let answer = StoreResponse::Claim(Ok(vec![Claimed::Granted(hold)]));
+    bench.step(EngineEvent::Answered(ticket, answer));
     bench.run_until(900);
     assert!(bench.asked(is_claim).is_none(), "the other one has its time");
     bench.run_until(2_500);
     let (_, request) = bench.asked(is_claim).unwrap();
-    let Request::Claim { wants, .. } = request else { unreachable!() };
+    let StoreRequest::Claim { wants, .. } = request else { unreachable!() };
     assert_eq!(wants[0].duty, key(other));
 }
 
@@ -450,14 +450,14 @@ fn nothing_begins_between_a_pause_and_its_confirmation() {
     let mut bench = Bench::holding();
     bench.list(&["d", "e"]);
     bench.now += 20;
-    bench.step(Event::Tick);
+    bench.step(EngineEvent::Tick);
     bench.see(&[], &[("d", Some(("me", 5))), ("e", None)]);
     bench.tick_at(2_500);
     assert!(bench.recorded(Change::Suspended));
     bench.grant("e", 1);
     assert!(!bench.did(|effect| matches!(effect, Effect::Assign { .. })));
     // Nor is it claimed again and again meanwhile.
-    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Freed])));
     bench.look(&[], &[("d", Some(("me", 5))), ("e", None)]);
     assert!(bench.asked(is_claim).is_none());
 }
@@ -469,7 +469,7 @@ fn work_that_has_not_stopped_is_not_begun_again() {
     bench.run_until(3_400);
     bench.keep(&[HoldFate::Lost]);
     bench.now += 20;
-    bench.step(Event::Tick);
+    bench.step(EngineEvent::Tick);
     bench.see(&[], &[("d", None)]);
     assert!(bench.asked(is_claim).is_none());
     bench.stopped("d", 5);
@@ -482,13 +482,13 @@ fn work_that_has_not_stopped_is_not_begun_again() {
 #[test]
 fn a_look_does_not_show_what_happened_after_it_was_sent() {
     let mut bench = Bench::holding();
-    bench.step(Event::Hint);
+    bench.step(EngineEvent::Hint);
     bench.now += 20;
-    bench.step(Event::Tick);
+    bench.step(EngineEvent::Tick);
     assert!(bench.asked.iter().any(|(_, request)| is_look(request)));
     bench.list(&[]);
     bench.stopped("d", 5);
-    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Freed])));
     bench.see(&[], &[("d", Some(("me", 5)))]);
     assert!(bench.asked(is_release).is_none(), "it gave back what it did not have");
 }

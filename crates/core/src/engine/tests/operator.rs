@@ -11,19 +11,19 @@ fn who_is_drained_hands_over_and_stays() {
     let drains = |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: "drain", .. }));
     let mine = [("d", Some(("me", 5)))];
     let mut bench = Bench::holding();
-    bench.group.drained.insert(instance("me"), Drain::HandOver);
+    bench.group.drained.insert(instance("me"), DrainMode::HandOver);
     bench.look(&[], &mine);
     assert!(!drains(&bench), "nobody would have it");
     bench.look(&["other"], &mine);
     assert!(drains(&bench));
     bench.stopped("d", 5);
-    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Freed])));
     bench.look(&["other"], &[("d", None)]);
     bench.run_until(9_000);
     assert!(bench.asked(is_claim).is_none() && bench.asked(is_close).is_none());
 
     let mut bench = Bench::holding();
-    bench.group.drained.insert(instance("me"), Drain::Anyway);
+    bench.group.drained.insert(instance("me"), DrainMode::Anyway);
     bench.look(&[], &mine);
     assert!(drains(&bench));
 }
@@ -34,14 +34,14 @@ fn who_fails_gives_way_to_members_that_do_not() {
     let gives = |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: "failing", .. }));
     let mine = [("d", Some(("me", 5)))];
     let mut bench = Bench::holding();
-    bench.step(Event::Failing { rest: Duration::from_secs(5) });
+    bench.step(EngineEvent::Failing { rest: Duration::from_secs(5) });
     bench.look(&[], &mine);
     bench.look(&["failing-too"], &mine);
     assert!(!gives(&bench), "nobody would do better");
     bench.look(&["other"], &mine);
     assert!(gives(&bench));
     bench.stopped("d", 5);
-    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Freed])));
     bench.look(&["other"], &[("d", None)]);
     bench.run_until(bench.now + 3_000);
     assert!(bench.asked(is_claim).is_none());
@@ -58,7 +58,9 @@ fn a_given_weight_counts() {
     bench.list(&["a", "b", "c", "d"]);
     bench.join();
     bench.see(&["other"], &[("a", None), ("b", None), ("c", None), ("d", None)]);
-    let Some((_, Request::Claim { wants, .. })) = bench.asked(is_claim) else { unreachable!() };
+    let Some((_, StoreRequest::Claim { wants, .. })) = bench.asked(is_claim) else {
+        unreachable!()
+    };
     assert_eq!(wants.len(), 1);
 }
 
@@ -70,7 +72,7 @@ fn a_paused_group_stops_everything() {
     bench.look(&[], &[("d", Some(("me", 5)))]);
     assert!(bench.did(|e| matches!(e, Effect::Drain { why: "paused", .. })));
     bench.stopped("d", 5);
-    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+    bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Freed])));
     bench.look(&[], &[("d", None)]);
     assert!(bench.asked(is_claim).is_none());
     bench.group.all_paused = false;
@@ -104,8 +106,10 @@ fn a_pinned_duty_that_is_free_finds_room() {
     bench.look(&["other"], &[("a", None), ("d", Some(("me", 2)))]);
     assert!(drains(&bench), "{:?}", bench.done);
     bench.stopped("d", 2);
-    bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
-    let Some((_, Request::Claim { wants, .. })) = bench.asked(is_claim) else { unreachable!() };
+    bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Freed])));
+    let Some((_, StoreRequest::Claim { wants, .. })) = bench.asked(is_claim) else {
+        unreachable!()
+    };
     assert_eq!(wants.iter().map(|want| &want.duty).collect::<Vec<_>>(), [&key("a")]);
 }
 
@@ -125,7 +129,7 @@ fn a_pinned_duty_that_cannot_be_claimed_needs_no_room() {
     assert!(drained(|_, _| {}));
     assert!(!drained(|engine, duty| {
         let (until, length) = (at(5_000), Duration::from_secs(5));
-        engine.resting.insert(duty, Rest { until, length });
+        engine.resting.insert(duty, RestPeriod { until, length });
     }));
     assert!(!drained(|engine, duty| {
         engine.stopping.insert(duty, Epoch::new(1).unwrap());
@@ -189,7 +193,7 @@ fn a_pinned_duty_waits_for_who_makes_room() {
             wait(&mut bench, Some(("me", 2)), &[HoldFate::Kept]);
         }
         bench.stopped("p", 2);
-        bench.answer(is_release, Answer::Release(Ok(vec![Released::Freed])));
+        bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Freed])));
         let released = bench.now;
         while bench.asked(is_claim).is_none() {
             wait(&mut bench, None, &[]);

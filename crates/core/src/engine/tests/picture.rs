@@ -35,11 +35,13 @@ fn a_member_does_as_the_picture_says() {
     let held = held.map(|(duty, of)| (DutyId::new(duty).unwrap(), instance(of)));
     let held: BTreeMap<_, _> = held.into();
     let listing = Listing::new(all.iter().cloned().map(Target::new));
-    let picture = Picture::new(&members, &held, &bench.group, &listing, None);
+    let picture = GroupSnapshot::new(&members, &held, &bench.group, &listing, None);
     let mine =
         |duty: &&DutyId| picture.owner(duty).is_some_and(|seat| seat.instance == instance("me"));
     let mine: Vec<DutyId> = all.iter().filter(mine).cloned().collect();
-    let Some((_, Request::Claim { wants, .. })) = bench.asked(is_claim) else { unreachable!() };
+    let Some((_, StoreRequest::Claim { wants, .. })) = bench.asked(is_claim) else {
+        unreachable!()
+    };
     let wanted: Vec<DutyId> = wants.into_iter().map(|want| want.duty.id).collect();
     assert_eq!(wanted, mine);
     assert!(mine.contains(&duty(3)) && mine.len() > 2, "{mine:?}");
@@ -61,7 +63,7 @@ fn a_claim_on_its_way_counts_as_a_hold() {
         bench.join();
         bench.see(&["other"], held);
         let (ticket, request) = bench.asked(is_claim).unwrap();
-        let Request::Claim { wants, .. } = request else { unreachable!() };
+        let StoreRequest::Claim { wants, .. } = request else { unreachable!() };
         (bench, ticket, wants[0].duty.id.to_string())
     };
     let (_, _, best) = first_wish(&[("a", None), ("b", None)]);
@@ -71,7 +73,10 @@ fn a_claim_on_its_way_counts_as_a_hold() {
     assert_ne!(wish, best);
     bench.look(&["other"], &[("a", None), ("b", None)]);
     let hold = bench.hold(&wish, 1);
-    bench.step(Event::Answered(ticket, Answer::Claim(Ok(vec![Claimed::Granted(hold)]))));
+    bench.step(EngineEvent::Answered(
+        ticket,
+        StoreResponse::Claim(Ok(vec![Claimed::Granted(hold)])),
+    ));
     assert!(bench.asked(is_claim).is_none(), "one for each");
 }
 
@@ -80,19 +85,21 @@ fn a_claim_on_its_way_counts_as_a_hold() {
 fn members_of_one_duty_and_foreign_ones_are_told_apart() {
     let only = |name: &str, only: &str| {
         let only = Some(DutyId::new(only).unwrap());
-        let note = Status { only, ..Status::with_room(1) }.note().unwrap();
+        let note = MemberStatus { only, ..MemberStatus::with_room(1) }.note().unwrap();
         crate::store::Member { note, ..member(name, 1, 0) }
     };
     let members = [only("a", "x"), only("b", "y"), only("c", "x")];
     let x = DutyId::new("x").unwrap();
     let listing = Listing::new([Target::new(x.clone())]);
-    let picture = Picture::new(&members, &BTreeMap::new(), &Group::default(), &listing, Some(&x));
+    let picture =
+        GroupSnapshot::new(&members, &BTreeMap::new(), &GroupConfig::default(), &listing, Some(&x));
     let seats: Vec<&str> = picture.seats.iter().map(|seat| seat.instance.as_str()).collect();
     assert_eq!((seats, picture.foreign), (vec!["a", "c"], false));
 
     let mut members = ["a", "b", "c"].map(|name| member(name, 1, 0));
     members[1].nonce = None::<Nonce>;
-    let picture = Picture::new(&members, &BTreeMap::new(), &Group::default(), &listing, None);
+    let picture =
+        GroupSnapshot::new(&members, &BTreeMap::new(), &GroupConfig::default(), &listing, None);
     assert!(picture.foreign);
     let names: Vec<_> = members.iter().map(|member| member.instance.clone()).collect();
     let owner = crate::roster::foreign_owner(&x, &names).map(|n| &names[n]);
@@ -102,15 +109,15 @@ fn members_of_one_duty_and_foreign_ones_are_told_apart() {
 }
 
 /// What an operator may change in a group of four members.
-fn changes() -> impl Strategy<Value = Group> {
+fn changes() -> impl Strategy<Value = GroupConfig> {
     let weights = vec((0..4_usize, 0..5_u32), 0..3);
     let drained = vec(0..4_usize, 0..3);
     let pins = vec((0..30_usize, 0..4_usize), 0..4);
-    (weights, drained, pins).prop_map(|(weights, drained, pins)| Group {
+    (weights, drained, pins).prop_map(|(weights, drained, pins)| GroupConfig {
         weights: weights.into_iter().map(|(n, weight)| (node(n), weight)).collect(),
-        drained: drained.into_iter().map(|n| (node(n), Drain::HandOver)).collect(),
+        drained: drained.into_iter().map(|n| (node(n), DrainMode::HandOver)).collect(),
         pins: pins.into_iter().map(|(d, n)| (numbered(d), Pin::Instance(node(n)))).collect(),
-        ..Group::default()
+        ..GroupConfig::default()
     })
 }
 
@@ -122,7 +129,7 @@ fn numbered(n: usize) -> DutyId {
     DutyId::new(format!("d{n:02}")).unwrap()
 }
 
-fn owners(picture: &Picture) -> BTreeMap<DutyId, InstanceId> {
+fn owners(picture: &GroupSnapshot) -> BTreeMap<DutyId, InstanceId> {
     let duties = picture.charges.iter().map(|charge| &charge.duty);
     let owner = |duty: &DutyId| Some((duty.clone(), picture.owner(duty)?.instance.clone()));
     duties.filter_map(owner).collect()
@@ -141,7 +148,7 @@ proptest! {
         let members: Vec<_> = (0..4).map(|n| member(&format!("node-{n}"), 1, 0)).collect();
         let listing = Listing::new((0..duties).map(|n| Target::new(numbered(n))));
         let plan = |held: &BTreeMap<DutyId, InstanceId>| {
-            Picture::new(&members, held, &group, &listing, None)
+            GroupSnapshot::new(&members, held, &group, &listing, None)
         };
         let held = (0..duties).zip(held).filter(|(_, n)| *n < 4);
         let mut held: BTreeMap<_, _> = held.map(|(d, n)| (numbered(d), node(n))).collect();

@@ -8,35 +8,46 @@ use proptest::test_runner::TestRunner;
 use super::*;
 
 /// Held by a seat, or brought there by a pin.
-fn tied_to(n: usize, charges: &[Charge], plan: &Plan) -> usize {
+fn tied_to(n: usize, charges: &[RosterDuty], plan: &Plan) -> usize {
     let n = Some(n as u32);
-    let tied = |(charge, seat): &(&Charge, &Option<u32>)| {
+    let tied = |(charge, seat): &(&RosterDuty, &Option<u32>)| {
         charge.holder == n || (charge.pin.is_some() && **seat == n)
     };
     charges.iter().zip(&plan.seats).filter(tied).count()
 }
 
 /// What must hold for each sentence.
-fn is_true(n: usize, all: &[Opinion], seats: &[Seat], chosen: Option<usize>, tied: usize) -> bool {
+fn is_true(
+    n: usize,
+    all: &[PlacementReport],
+    seats: &[RosterMember],
+    chosen: Option<usize>,
+    tied: usize,
+) -> bool {
     let (mine, seat) = (&all[n], &seats[n]);
-    let other = |test: fn(&Opinion) -> bool| chosen.is_some_and(|chosen| test(&all[chosen]));
+    let other =
+        |test: fn(&PlacementReport) -> bool| chosen.is_some_and(|chosen| test(&all[chosen]));
     match mine.why {
-        Why::Pinned => mine.pin == Some(true),
-        Why::Keeps => mine.holds && mine.given <= mine.share,
-        Why::InZone => mine.zone == Some(true) && !mine.holds,
-        Why::Highest => all.iter().all(|o| o.why != Why::Lower || o.score <= mine.score),
-        Why::Drained => !seat.keeps && mine.given == 0,
-        Why::NoWeight => seat.weight == 0 && mine.given == 0,
-        Why::NoRoom => seat.room == 0 && mine.given == 0,
-        Why::PinnedElsewhere => mine.pin == Some(false) && other(|o| o.pin == Some(true)),
-        Why::PinnedBeside => mine.pin == Some(true) && other(|o| o.pin == Some(true)),
-        Why::Surplus => mine.holds && tied > mine.share,
-        Why::Stays => !mine.holds && other(|o| o.holds),
-        Why::Cordoned => !seat.takes,
-        Why::HasShare | Why::Filled => mine.given == mine.share,
-        Why::OtherZone => mine.zone == Some(false) && other(|o| o.zone == Some(true)),
-        Why::Lower => chosen.is_some_and(|chosen| mine.score <= all[chosen].score),
-        Why::ForeignHighest | Why::ForeignLower => false,
+        PlacementReason::Pinned => mine.pin == Some(true),
+        PlacementReason::Keeps => mine.holds && mine.given <= mine.share,
+        PlacementReason::InZone => mine.zone == Some(true) && !mine.holds,
+        PlacementReason::Highest => {
+            all.iter().all(|o| o.why != PlacementReason::Lower || o.score <= mine.score)
+        }
+        PlacementReason::Drained => !seat.keeps && mine.given == 0,
+        PlacementReason::NoWeight => seat.weight == 0 && mine.given == 0,
+        PlacementReason::NoRoom => seat.room == 0 && mine.given == 0,
+        PlacementReason::PinnedElsewhere => {
+            mine.pin == Some(false) && other(|o| o.pin == Some(true))
+        }
+        PlacementReason::PinnedBeside => mine.pin == Some(true) && other(|o| o.pin == Some(true)),
+        PlacementReason::Surplus => mine.holds && tied > mine.share,
+        PlacementReason::Stays => !mine.holds && other(|o| o.holds),
+        PlacementReason::Cordoned => !seat.takes,
+        PlacementReason::HasShare | PlacementReason::Filled => mine.given == mine.share,
+        PlacementReason::OtherZone => mine.zone == Some(false) && other(|o| o.zone == Some(true)),
+        PlacementReason::Lower => chosen.is_some_and(|chosen| mine.score <= all[chosen].score),
+        PlacementReason::ForeignHighest | PlacementReason::ForeignLower => false,
     }
 }
 
@@ -75,5 +86,5 @@ fn every_sentence_is_said_some_time() {
             said.extend(all.map(|opinion| opinion.why));
         }
     }
-    assert_eq!(said.len(), Why::ForeignLower as usize + 1, "{said:?}");
+    assert_eq!(said.len(), PlacementReason::ForeignLower as usize + 1, "{said:?}");
 }

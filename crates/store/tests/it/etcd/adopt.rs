@@ -1,6 +1,6 @@
 //! A store is adopted while its members go on.
 
-use tenure_core::store::{Adopt, KeptAlive, Want};
+use tenure_core::store::{Adopt, ClaimRequest, KeptAlive};
 use tenure_core::{DutyKey, Epoch, GroupName};
 
 use super::kit::*;
@@ -15,7 +15,7 @@ async fn whoever_joins_again_is_granted_above_the_floor() {
     late.group = GroupName::new("z").unwrap();
     store.open_session(&late).await.unwrap();
     let floor = Epoch::new(1_000_000).unwrap();
-    let want = |n| Want { duty: DutyKey::new("z", format!("d{n}")).unwrap(), floor };
+    let want = |n| ClaimRequest { duty: DutyKey::new("z", format!("d{n}")).unwrap(), floor };
     let wants: Vec<_> = (0..8_000).map(want).collect();
     store.claim(&late.session(), &wants, &reason()).await.unwrap();
     let first = join(&*other, "first").await;

@@ -50,12 +50,17 @@ async fn large_documents_are_committed_in_parts() {
         .map(|claimed| Commit {
             hold: granted(claimed),
             expected: tenure_core::Version::ZERO,
-            document: Document::new(vec![b'x'; Document::MAX_BYTES]).unwrap(),
+            document: Document::new(vec![b'x'; Document::MAX_DOCUMENT_BYTES]).unwrap(),
         })
         .collect();
     let committed: Vec<Committed> = store.commit(&a, &commits).await.unwrap();
     assert_eq!(committed, vec![saved(1); 20]);
     let stored = store.load(&duties(20)).await.unwrap();
-    assert!(stored.iter().flatten().all(|c| c.document.as_bytes().len() == Document::MAX_BYTES));
+    assert!(
+        stored
+            .iter()
+            .flatten()
+            .all(|c| c.document.as_bytes().len() == Document::MAX_DOCUMENT_BYTES)
+    );
     assert_eq!(stored.iter().flatten().count(), 20);
 }

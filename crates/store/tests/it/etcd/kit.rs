@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tenure_core::store::{
-    Checkpoint, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened, Want,
+    Checkpoint, ClaimRequest, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened,
 };
 use tenure_core::{
     Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session,
@@ -136,7 +136,7 @@ pub async fn claim_all(
     session: &Session,
     duties: &[DutyKey],
 ) -> Result<Vec<Claimed>, StoreError> {
-    let wants: Vec<_> = duties.iter().cloned().map(Want::new).collect();
+    let wants: Vec<_> = duties.iter().cloned().map(ClaimRequest::new).collect();
     store.claim(session, &wants, &reason()).await
 }
 

@@ -1,6 +1,8 @@
 //! A store that lost its state, and one that was adopted.
 
-use tenure_core::store::{Adopt, Claimed, Committed, Forgotten, KeptAlive, Retention, Want};
+use tenure_core::store::{
+    Adopt, ClaimRequest, Claimed, Committed, Forgotten, KeptAlive, Retention,
+};
 use tenure_core::{Code, Epoch, StoreError};
 
 use super::kit::*;
@@ -32,7 +34,7 @@ async fn an_adoption_ends_sessions_and_raises_every_epoch() {
     let server = server();
     let (store, other) = (open(&server).await, open(&server).await);
     let a = join(&*other, "a").await;
-    let want = Want { duty: duty("d"), floor: Epoch::new(41).unwrap() };
+    let want = ClaimRequest { duty: duty("d"), floor: Epoch::new(41).unwrap() };
     let held = granted(other.claim(&a, &[want], &reason()).await.unwrap().remove(0));
     assert_eq!(commit(&*other, &a, &held, 0).await.unwrap(), saved(1));
     let adopt = Adopt { entropy: 7, floor: Epoch::new(10).unwrap() };
@@ -75,7 +77,7 @@ async fn a_forgotten_epoch_never_comes_back() {
     let (a, why) = (join(&*store, "a").await, reason());
     for round in 0..20_u64 {
         let floor = Epoch::new(100 * (round + 1)).unwrap();
-        let want = Want { duty: duty("old"), floor };
+        let want = ClaimRequest { duty: duty("old"), floor };
         let held = granted(store.claim(&a, &[want], &why).await.unwrap().remove(0));
         store.release(&a, &[held], &why).await.unwrap();
         let new: Vec<_> = (0..300).map(|n| duty(&format!("n{round}-{n}"))).collect();

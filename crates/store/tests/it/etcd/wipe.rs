@@ -1,6 +1,6 @@
 //! An etcd that was emptied under handles that knew it: no epoch of before is granted again.
 
-use tenure_core::store::{Claimed, Want};
+use tenure_core::store::{ClaimRequest, Claimed};
 use tenure_core::{Code, Epoch, Store};
 use tenure_store::{IfAbsent, StoreUrl};
 use testkit::Etcd;
@@ -21,7 +21,7 @@ async fn epoch_after(store: &dyn Store) -> Epoch {
 
 async fn hold_above(store: &dyn Store, floor: u64) -> tenure_core::Hold {
     let a = join(store, "a").await;
-    let want = Want { duty: duty("d"), floor: Epoch::new(floor).unwrap() };
+    let want = ClaimRequest { duty: duty("d"), floor: Epoch::new(floor).unwrap() };
     granted(store.claim(&a, &[want], &reason()).await.unwrap().remove(0))
 }
 
@@ -62,7 +62,7 @@ async fn every_epoch_that_a_handle_was_told_of_counts() {
         let server = server();
         let (one, two) = (open(&server).await, open(&server).await);
         let a = join(&*one, "a").await;
-        let want = Want { duty: duty("d"), floor: Epoch::new(ABOVE_CLOCKS).unwrap() };
+        let want = ClaimRequest { duty: duty("d"), floor: Epoch::new(ABOVE_CLOCKS).unwrap() };
         let wants = std::slice::from_ref(&want);
         let held = granted(one.claim(&a, wants, &reason()).await.unwrap().remove(0));
         match how {

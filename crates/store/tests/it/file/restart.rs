@@ -103,7 +103,7 @@ async fn a_url_names_the_file_and_its_duty() {
     open.group = bot.group.clone();
     store.open_session(&open).await.unwrap();
     let player = Player { store: store.clone(), session: open.session() };
-    let want = tenure_core::store::Want::new(bot.clone());
+    let want = tenure_core::store::ClaimRequest::new(bot.clone());
     let claimed = store.claim(&player.session, &[want], &reason()).await.unwrap().remove(0);
     let Claimed::Granted(hold) = claimed else { panic!("{claimed:?}") };
     player.commit(&hold, 0, "{}").await;

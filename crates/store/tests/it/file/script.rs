@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tenure_core::invariant::{self, Step};
 use tenure_core::store::{
-    AuditKind, AuditRange, Claimed, Commit, Committed, Evict, Forgotten, OpenSession, Opened,
-    Released, Replaced, Want,
+    AuditKind, AuditRange, ClaimRequest, Claimed, Commit, Committed, Evict, Forgotten, OpenSession,
+    Opened, Released, Replaced,
 };
 use tenure_core::{
     Document, Epoch, GroupName, Hold, InstanceId, Nonce, Note, Store, StoreError, Ttl, Version,
@@ -140,7 +140,7 @@ impl Caller {
                 assert_eq!(opened, Opened::Open(session));
             }
             Do::Claim(ids) => {
-                let wants: Vec<_> = ids.iter().map(|id| Want::new(duty(id))).collect();
+                let wants: Vec<_> = ids.iter().map(|id| ClaimRequest::new(duty(id))).collect();
                 let claimed = self.store.claim(&session, &wants, &reason()).await?;
                 for (id, claimed) in ids.iter().zip(claimed) {
                     let Claimed::Granted(hold) = claimed else { panic!("{id}: {claimed:?}") };

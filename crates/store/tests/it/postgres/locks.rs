@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::store::{Claimed, Want};
+use tenure_core::store::{ClaimRequest, Claimed};
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -118,7 +118,7 @@ async fn what_a_claim_skipped_it_does_not_grant() {
     block.batch_execute(&place.sql(&lock)).await.unwrap();
     let claiming = {
         let (a, reason) = (a.clone(), crate::player::reason());
-        let wants = ["aa", "zz"].map(|id| Want::new(crate::player::duty(id)));
+        let wants = ["aa", "zz"].map(|id| ClaimRequest::new(crate::player::duty(id)));
         tokio::spawn(async move { a.store.claim(&a.session, &wants, &reason).await.unwrap() })
     };
     until_waiting(&place.client().await, &format!("{}.hold_claim", place.schema)).await;

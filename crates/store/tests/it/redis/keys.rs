@@ -1,6 +1,6 @@
 //! What stays for ever, and sessions with very many holds.
 
-use tenure_core::store::{Closed, Evict, Evicted, Want};
+use tenure_core::store::{ClaimRequest, Closed, Evict, Evicted};
 use tenure_core::{Document, DutyKey, Session, Store, Version};
 
 use super::kit::{
@@ -47,7 +47,7 @@ async fn nothing_that_must_last_has_a_ttl() {
 
 async fn many(store: &dyn Store, session: &Session) -> Vec<DutyKey> {
     let duties: Vec<_> = (0..1_200).map(|n| duty(&format!("d{n:04}"))).collect();
-    let wants: Vec<_> = duties.iter().cloned().map(Want::new).collect();
+    let wants: Vec<_> = duties.iter().cloned().map(ClaimRequest::new).collect();
     store.claim(session, &wants, &reason()).await.unwrap();
     duties
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::store::{
-    Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened, Want,
+    ClaimRequest, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened,
 };
 use tenure_core::{
     Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session,
@@ -85,7 +85,7 @@ pub async fn try_claim(
     session: &Session,
     id: &str,
 ) -> Result<Claimed, StoreError> {
-    let wants = [Want::new(duty(id))];
+    let wants = [ClaimRequest::new(duty(id))];
     let claimed = store.claim(session, &wants, &reason()).await?;
     Ok(claimed.into_iter().next().unwrap())
 }

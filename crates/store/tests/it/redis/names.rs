@@ -48,7 +48,7 @@ async fn other_groups_escape_their_ids() {
     let mut wish = super::kit::wish("a");
     wish.group = tenure_core::GroupName::new("other").unwrap();
     let session = super::kit::join_as(&store, &wish).await;
-    let want = tenure_core::store::Want::new(DutyKey::new("other", "a/b").unwrap());
+    let want = tenure_core::store::ClaimRequest::new(DutyKey::new("other", "a/b").unwrap());
     store.claim(&session, &[want], &reason()).await.unwrap();
     assert_eq!(get(&server, "other:lease:a%2Fb"), wish.instance.as_str());
     assert_eq!(number(&server, &["hget", "tenure:store", "breaking"]), 0);

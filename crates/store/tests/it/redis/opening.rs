@@ -1,6 +1,6 @@
 //! What opening refuses, and a server that cannot take writes.
 
-use tenure_core::store::{KeptAlive, Want};
+use tenure_core::store::{ClaimRequest, KeptAlive};
 use tenure_core::{Code, DutyKey, Note, Store};
 use tenure_store::IfAbsent;
 use tenure_store::redis::{Redis, RedisSettings};
@@ -127,7 +127,7 @@ async fn a_key_of_another_type_is_called_damaged_and_nothing_is_written() {
         server.cli(&["del", &key]).unwrap();
         server.cli(&["set", &key, "theirs"]).unwrap();
         let before = keys(&server).len();
-        let wants = ["a", "b"].map(|id| Want::new(DutyKey::new("poll", id).unwrap()));
+        let wants = ["a", "b"].map(|id| ClaimRequest::new(DutyKey::new("poll", id).unwrap()));
         let error = store.claim(&a, &wants, &reason()).await.unwrap_err();
         assert_eq!(refused(&error), Some(Code::Damaged), "{wrong}: {error}");
         assert_eq!(keys(&server).len(), before, "{wrong}");

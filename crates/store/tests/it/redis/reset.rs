@@ -62,7 +62,7 @@ async fn a_handle_brings_its_epochs_into_the_store_that_another_made() {
     let (old, other) = (open(&server).await, open(&server).await);
     let a = join(&old, "a").await;
     let far = tenure_core::Epoch::new(1 << 52).unwrap();
-    let want = tenure_core::store::Want { duty: super::kit::duty("x"), floor: far };
+    let want = tenure_core::store::ClaimRequest { duty: super::kit::duty("x"), floor: far };
     old.claim(&a, &[want], &super::kit::reason()).await.unwrap();
     server.cli(&["flushall"]).unwrap();
     assert!(other.groups().await.is_err());

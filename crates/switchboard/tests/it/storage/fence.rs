@@ -212,7 +212,7 @@ pub async fn an_epoch_that_no_store_grants_is_refused(place: Place) {
     // The microseconds of a moment that is over, and the last epoch of all.
     let clock = OBSERVED as u64;
     let group = [
-        held(fence("bot", Epoch::MAX.get(), "thief"), &["a"]),
+        held(fence("bot", Epoch::MAX_VALUE.get(), "thief"), &["a"]),
         held(fence("bot", clock, "i"), &["b"]),
     ];
     let settled = storage.commit(&group).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tenure_core::engine::Ended;
+use tenure_core::engine::WorkOutcome;
 use tenure_core::{
     Clock, Code, Deadline, DutyId, Epoch, Hold, LocalInstant, Session, Store, StoreError,
 };
@@ -14,12 +14,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use crate::driver::nap;
-use crate::guard::Lost;
+use crate::guard::HoldLost;
 use crate::observe::Observer;
 
 /// A hold at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct HoldStatus {
     /// No effect from this instant on, unless it is moved.
     pub deadline: LocalInstant,
     /// The work was asked to come to its end.
@@ -34,11 +34,11 @@ const DRAINING: u8 = 1;
 const SUSPENDED: u8 = 2;
 const LOST: u8 = 4;
 /// User code has got the guard, so work may run.
-const TAKEN: u8 = 8;
+const DELIVERED: u8 = 8;
 
 /// One hold as both sides see it.
 #[derive(Debug)]
-pub(crate) struct Tenancy {
+pub(crate) struct HoldState {
     pub(crate) hold: Hold,
     pub(crate) session: Session,
     pub(crate) margin: Duration,
@@ -49,10 +49,10 @@ pub(crate) struct Tenancy {
     progress: Option<Duration>,
     /// When it was told last.
     progressed: AtomicU64,
-    changes: watch::Sender<Standing>,
+    changes: watch::Sender<HoldStatus>,
 }
 
-impl Tenancy {
+impl HoldState {
     pub(crate) fn new(
         hold: Hold,
         session: Session,
@@ -60,7 +60,7 @@ impl Tenancy {
         clock: Arc<dyn Clock>,
         progress: Option<Duration>,
     ) -> Self {
-        let standing = Standing { deadline, draining: false, suspended: false, lost: false };
+        let standing = HoldStatus { deadline, draining: false, suspended: false, lost: false };
         Self {
             hold,
             margin: session.ttl.margin(),
@@ -76,18 +76,18 @@ impl Tenancy {
 
     /// What is left. The clock is read last: whatever happened to this thread before that, the
     /// answer counts from then.
-    pub(crate) fn left(&self) -> Result<Duration, Lost> {
+    pub(crate) fn left(&self) -> Result<Duration, HoldLost> {
         let flags = self.flags.load(Ordering::Acquire);
         let deadline = self.deadline();
         let now = self.clock.now();
         if flags & LOST != 0 {
-            return Err(Lost::Revoked);
+            return Err(HoldLost::Revoked);
         }
         if now >= deadline {
-            return Err(Lost::Deadline);
+            return Err(HoldLost::Deadline);
         }
         if flags & SUSPENDED != 0 {
-            return Err(Lost::Unconfirmed);
+            return Err(HoldLost::Unconfirmed);
         }
         Ok(deadline.since(now))
     }
@@ -112,7 +112,7 @@ impl Tenancy {
         nap(&*self.clock, self.deadline(), Duration::MAX).await;
     }
 
-    pub(crate) fn changes(&self) -> watch::Receiver<Standing> {
+    pub(crate) fn changes(&self) -> watch::Receiver<HoldStatus> {
         self.changes.subscribe()
     }
 
@@ -140,7 +140,7 @@ impl Tenancy {
         self.set(LOST, |standing| standing.lost = true)
     }
 
-    fn set(&self, flag: u8, change: impl FnOnce(&mut Standing)) -> bool {
+    fn set(&self, flag: u8, change: impl FnOnce(&mut HoldStatus)) -> bool {
         let first = self.flags.fetch_or(flag, Ordering::AcqRel) & flag == 0;
         if first {
             self.changes.send_modify(change);
@@ -151,13 +151,13 @@ impl Tenancy {
     /// User code takes the guard; `false` when the hold was lost before.
     pub(crate) fn take(&self) -> bool {
         // One step: what was lost is never taken, so nobody hears of a loss of what he never had.
-        let stands = |flags: u8| (flags & LOST == 0).then_some(flags | TAKEN);
+        let stands = |flags: u8| (flags & LOST == 0).then_some(flags | DELIVERED);
         self.flags.fetch_update(Ordering::AcqRel, Ordering::Acquire, stands).is_ok()
     }
 
     /// Whether user code has got the guard.
     pub(crate) fn is_taken(&self) -> bool {
-        self.flags.load(Ordering::Acquire) & TAKEN != 0
+        self.flags.load(Ordering::Acquire) & DELIVERED != 0
     }
 
     /// Whether progress is worth telling: not again within a part of the time that it is asked for.
@@ -177,8 +177,8 @@ impl Tenancy {
 /// The queue has no limit of its own: each hold sends one `Stopped`, one `Fenced`, one `Doubted`
 /// and a few `Progress` in the time that the settings name, and a membership a handful of wishes.
 #[derive(Debug)]
-pub(crate) enum Command {
-    Stopped { duty: DutyId, epoch: Epoch, how: Ended },
+pub(crate) enum DriverCommand {
+    Stopped { duty: DutyId, epoch: Epoch, how: WorkOutcome },
     Progress { duty: DutyId, epoch: Epoch },
     Fenced { duty: DutyId, epoch: Epoch, newest: Epoch },
     Doubted,
@@ -189,18 +189,18 @@ pub(crate) enum Command {
 
 /// What a guard needs besides its hold; shared by all guards of a membership.
 #[derive(Clone, Debug)]
-pub(crate) struct Desk {
-    pub(crate) commands: mpsc::UnboundedSender<Command>,
+pub(crate) struct DriverHandle {
+    pub(crate) commands: mpsc::UnboundedSender<DriverCommand>,
     pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) store: Arc<Counter>,
+    pub(crate) store: Arc<StoreHandle>,
 }
 
 /// The store, asked on the runtime of the thread that renews: its connections live there, and user
 /// code may come from another runtime, or from one that ends.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(OnceLock<(Handle, Arc<dyn Store>)>);
+pub(crate) struct StoreHandle(OnceLock<(Handle, Arc<dyn Store>)>);
 
-impl Counter {
+impl StoreHandle {
     pub(crate) fn open(&self, runtime: Handle, store: Arc<dyn Store>) {
         // Opened once, before the first guard is made.
         let _ = self.0.set((runtime, store));

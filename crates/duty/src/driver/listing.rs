@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::{Event as Input, Layout};
+use tenure_core::engine::{EngineEvent as Input, Layout};
 use tenure_core::{Code, Listing, StoreError, Target, Targets};
 use tokio::sync::mpsc;
 
@@ -11,7 +11,7 @@ use super::on_a_thread;
 use crate::join::Duties;
 
 /// A list that takes longer is given up, whatever its source thinks.
-const LONGEST: Duration = Duration::from_secs(60);
+const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The lists as they come: one for what never changes.
 pub(super) fn read(duties: Duties, most: usize) -> Result<mpsc::Receiver<Input>, StoreError> {
@@ -68,12 +68,12 @@ async fn repeat(
 }
 
 async fn list(source: Arc<dyn Targets>, most: usize) -> Result<Listing, StoreError> {
-    let listing = tokio::time::timeout(LONGEST, async move { source.list(most).await });
+    let listing = tokio::time::timeout(LIST_TIMEOUT, async move { source.list(most).await });
     // A task of its own: a source that panics is one that cannot be read.
     let listing = match tokio::spawn(listing).await {
         Ok(Ok(listing)) => listing?,
         Ok(Err(_)) => {
-            let detail = format!("no list within {} s", LONGEST.as_secs());
+            let detail = format!("no list within {} s", LIST_TIMEOUT.as_secs());
             return Err(StoreError::refused(Code::BadTargets, detail));
         }
         Err(_) => return Err(StoreError::refused(Code::BadTargets, "the source panicked")),

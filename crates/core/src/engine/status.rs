@@ -1,12 +1,12 @@
 //! What a member says of itself in its session's note: lines of `key=value`.
 
-use crate::roster::Seat;
+use crate::roster::RosterMember;
 use crate::store::Member;
 use crate::{DutyId, Label, Note, StoreError};
 
 /// What a member says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct MemberStatus {
     /// Its share beside the others.
     pub weight: u32,
     /// The most duties that it will hold.
@@ -29,7 +29,7 @@ pub struct Status {
     pub view: u64,
 }
 
-impl Status {
+impl MemberStatus {
     /// A member with so much room that says nothing else of itself.
     pub fn with_room(room: usize) -> Self {
         Self {
@@ -99,8 +99,8 @@ impl Status {
     }
 
     /// The seat of a member that says this.
-    pub fn seat(self, member: &Member) -> Seat {
-        Seat {
+    pub fn seat(self, member: &Member) -> RosterMember {
+        RosterMember {
             instance: member.instance.clone(),
             weight: self.weight,
             room: self.room,
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_status_is_read_back_and_other_notes_are_not() {
         let label = |text: &str| Some(Label::new(text).unwrap());
-        let status = Status {
+        let status = MemberStatus {
             weight: 3,
             room: 7,
             takes: false,
@@ -131,11 +131,14 @@ mod tests {
             only: Some(DutyId::new("a/b").unwrap()),
             view: 0xfeed,
         };
-        assert_eq!(Status::read(&status.note().unwrap()), Some(status));
+        assert_eq!(MemberStatus::read(&status.note().unwrap()), Some(status));
         for other in ["", "weight=1", "tenure=2\nweight=1", "tenure=1\nweight=x"] {
-            assert_eq!(Status::read(&Note::new(other).unwrap()), None, "{other:?}");
+            assert_eq!(MemberStatus::read(&Note::new(other).unwrap()), None, "{other:?}");
         }
         let newer = Note::new("tenure=1\nweight=2\nroom=5\nshoe=9\nview=0f").unwrap();
-        assert_eq!(Status::read(&newer).map(|s| (s.weight, s.room, s.view)), Some((2, 5, 15)));
+        assert_eq!(
+            MemberStatus::read(&newer).map(|s| (s.weight, s.room, s.view)),
+            Some((2, 5, 15))
+        );
     }
 }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::{Answer, Request, Ticket, View};
+use tenure_core::engine::{GroupView, StoreRequest, StoreResponse, Ticket};
 use tenure_core::{Clock, Code, Store, StoreError};
 
 use crate::observe::Operation;
 
 /// An answer, and what it took.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct CallResult {
     pub(super) ticket: Ticket,
-    pub(super) answer: Answer,
+    pub(super) answer: StoreResponse,
     pub(super) operation: Operation,
     pub(super) took: Duration,
     pub(super) error: Option<StoreError>,
@@ -22,53 +22,53 @@ pub(super) async fn ask(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     ticket: Ticket,
-    request: Request,
+    request: StoreRequest,
     within: Duration,
-) -> Asked {
+) -> CallResult {
     let sent = clock.now();
     let operation = operation(&request);
     let (answer, error) = answer(store, request, within).await;
-    Asked { ticket, answer, operation, took: clock.now().since(sent), error }
+    CallResult { ticket, answer, operation, took: clock.now().since(sent), error }
 }
 
-fn operation(request: &Request) -> Operation {
+fn operation(request: &StoreRequest) -> Operation {
     match request {
-        Request::Open(_) | Request::Close { .. } => Operation::Session,
-        Request::KeepAlive { .. } => Operation::Renew,
-        Request::Claim { .. } => Operation::Acquire,
-        Request::Release { .. } => Operation::Release,
-        Request::Look { .. } | Request::Settle { .. } => Operation::Look,
+        StoreRequest::Open(_) | StoreRequest::Close { .. } => Operation::Session,
+        StoreRequest::KeepAlive { .. } => Operation::Renew,
+        StoreRequest::Claim { .. } => Operation::Acquire,
+        StoreRequest::Release { .. } => Operation::Release,
+        StoreRequest::Look { .. } | StoreRequest::Settle { .. } => Operation::Look,
     }
 }
 
 async fn answer(
     store: Arc<dyn Store>,
-    request: Request,
+    request: StoreRequest,
     within: Duration,
-) -> (Answer, Option<StoreError>) {
+) -> (StoreResponse, Option<StoreError>) {
     macro_rules! bounded {
         ($kind:ident, $call:expr) => {{
             let result = bounded(within, async move { $call.await }).await;
             let error = result.as_ref().err().cloned();
-            (Answer::$kind(result), error)
+            (StoreResponse::$kind(result), error)
         }};
     }
     match request {
-        Request::Open(open) => bounded!(Open, store.open_session(&open)),
-        Request::KeepAlive { session, note, holds } => {
+        StoreRequest::Open(open) => bounded!(Open, store.open_session(&open)),
+        StoreRequest::KeepAlive { session, note, holds } => {
             bounded!(KeepAlive, store.keep_alive(&session, note.as_ref(), &holds))
         }
-        Request::Claim { session, wants, reason } => {
+        StoreRequest::Claim { session, wants, reason } => {
             bounded!(Claim, store.claim(&session, &wants, &reason))
         }
-        Request::Release { session, holds, reason } => {
+        StoreRequest::Release { session, holds, reason } => {
             bounded!(Release, store.release(&session, &holds, &reason))
         }
-        Request::Close { session, reason } => {
+        StoreRequest::Close { session, reason } => {
             bounded!(Close, store.close_session(&session, &reason))
         }
-        Request::Look { group, holders } => bounded!(Look, look(&*store, &group, holders)),
-        Request::Settle { group, expected, document } => {
+        StoreRequest::Look { group, holders } => bounded!(Look, look(&*store, &group, holders)),
+        StoreRequest::Settle { group, expected, document } => {
             bounded!(Settle, store.replace_group_document(&group, expected, &document))
         }
     }
@@ -78,7 +78,7 @@ async fn look(
     store: &dyn Store,
     group: &tenure_core::GroupName,
     holders: bool,
-) -> Result<View, StoreError> {
+) -> Result<GroupView, StoreError> {
     let wanted = async {
         match holders {
             true => store.holders(group).await.map(Some),
@@ -87,7 +87,7 @@ async fn look(
     };
     let (members, holders, document) =
         tokio::try_join!(store.members(group), wanted, store.group_document(group))?;
-    Ok(View { members, holders, document })
+    Ok(GroupView { members, holders, document })
 }
 
 /// An answer in time, whatever the store does. A call that panics is a task of its own that fails.

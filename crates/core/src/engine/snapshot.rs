@@ -3,39 +3,39 @@
 
 use std::collections::BTreeMap;
 
-use super::{Group, Status};
-use crate::roster::{self, Charge, Explainer, Opinion, Plan, Seat};
+use super::{GroupConfig, MemberStatus};
+use crate::roster::{self, Explainer, PlacementReport, Plan, RosterDuty, RosterMember};
 use crate::store::Member;
 use crate::{DutyId, InstanceId, Listing, Nonce, Target};
 
 /// A group as its roster sees it, for whoever is no member of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture {
+pub struct GroupSnapshot {
     /// The members that duties are planned over, by instance.
-    pub seats: Vec<Seat>,
+    pub seats: Vec<RosterMember>,
     /// The duties that are planned, by id: not those that are paused, and not those that somebody
     /// holds who has no seat.
-    pub charges: Vec<Charge>,
+    pub charges: Vec<RosterDuty>,
     /// Who should hold what.
     pub plan: Plan,
     /// Somebody shares the keys and not the roster: the rule of foreign members counts.
     pub foreign: bool,
 }
 
-impl Picture {
+impl GroupSnapshot {
     /// What members plan who see this. `only`: the duty of those that are there for one duty alone;
     /// they plan among themselves.
     pub fn new(
         members: &[Member],
         holders: &BTreeMap<DutyId, InstanceId>,
-        group: &Group,
+        group: &GroupConfig,
         listing: &Listing,
         only: Option<&DutyId>,
     ) -> Self {
-        let table = Table::new(members, group, only, None);
+        let table = RosterInput::new(members, group, only, None);
         let now = |duty: &DutyId| match holders.get(duty) {
-            None => Now::Free,
-            Some(instance) => table.seat_of(instance).map_or(Now::Outside, Now::Held),
+            None => DutyStatus::Free,
+            Some(instance) => table.seat_of(instance).map_or(DutyStatus::Outside, DutyStatus::Held),
         };
         let (charges, _) = charges(listing.targets(), group, now);
         let plan = table.plan(&charges);
@@ -49,13 +49,13 @@ impl Picture {
 
     /// Why a duty should be where the plan has it: one opinion for each seat, in their order.
     /// `None` when the duty is not planned.
-    pub fn explain(&self, duty: &DutyId) -> Option<Vec<Opinion>> {
+    pub fn explain(&self, duty: &DutyId) -> Option<Vec<PlacementReport>> {
         let at = self.charges.binary_search_by(|charge| charge.duty.cmp(duty)).ok()?;
         Some(self.explainer().explain(at))
     }
 
     /// Who should hold a duty; `None` when it is not planned, or nobody has room.
-    pub fn owner(&self, duty: &DutyId) -> Option<&Seat> {
+    pub fn owner(&self, duty: &DutyId) -> Option<&RosterMember> {
         let at = self.charges.binary_search_by(|charge| charge.duty.cmp(duty)).ok()?;
         self.plan.seats[at].and_then(|seat| self.seats.get(seat as usize))
     }
@@ -63,10 +63,10 @@ impl Picture {
 
 /// The members that count.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) seats: Vec<Seat>,
+pub(super) struct RosterInput {
+    pub(super) seats: Vec<RosterMember>,
     /// What each of them says of itself.
-    said: Vec<Status>,
+    said: Vec<MemberStatus>,
     /// Which of them are foreign members.
     pub(super) theirs: Vec<bool>,
     /// The index of the one who plans.
@@ -74,14 +74,14 @@ pub(super) struct Table {
     pub(super) foreign: bool,
 }
 
-impl Table {
+impl RosterInput {
     /// `me`: the session of the one who plans, and what it says of itself now; what the store has
     /// of it may be older.
     pub(super) fn new(
         members: &[Member],
-        group: &Group,
+        group: &GroupConfig,
         only: Option<&DutyId>,
-        me: Option<(Nonce, &Status)>,
+        me: Option<(Nonce, &MemberStatus)>,
     ) -> Self {
         let (seats, said, theirs) = (Vec::new(), Vec::new(), Vec::new());
         let mut table = Self { seats, said, theirs, me: None, foreign: false };
@@ -91,9 +91,9 @@ impl Table {
             table.foreign |= foreign;
             let said = match mine {
                 Some((_, status)) => Some(status.clone()),
-                None => Status::read(&member.note),
+                None => MemberStatus::read(&member.note),
             };
-            let said = said.or_else(|| foreign.then(|| Status::with_room(usize::MAX)));
+            let said = said.or_else(|| foreign.then(|| MemberStatus::with_room(usize::MAX)));
             let Some(said) = said.filter(|said| said.only.as_ref() == only) else { continue };
             if mine.is_some() {
                 table.me = u32::try_from(table.seats.len()).ok();
@@ -109,7 +109,7 @@ impl Table {
     }
 
     /// Notes of our own members, in the order of the seats.
-    pub(super) fn ours(&self) -> impl Iterator<Item = Option<&Status>> {
+    pub(super) fn ours(&self) -> impl Iterator<Item = Option<&MemberStatus>> {
         self.said.iter().zip(&self.theirs).map(|(said, theirs)| (!theirs).then_some(said))
     }
 
@@ -130,7 +130,7 @@ impl Table {
         u32::try_from(found).ok()
     }
 
-    pub(super) fn plan(&self, charges: &[Charge]) -> Plan {
+    pub(super) fn plan(&self, charges: &[RosterDuty]) -> Plan {
         match self.foreign {
             true => foreign_plan(charges, &self.seats),
             false => roster::plan(charges, &self.seats),
@@ -140,7 +140,7 @@ impl Table {
 
 /// How a duty stands for the one who plans.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Now {
+pub(super) enum DutyStatus {
     /// Nobody holds it.
     Free,
     /// It is free, and this seat has asked for it.
@@ -156,24 +156,24 @@ pub(super) enum Now {
 /// The duties to plan, and which of them are free.
 pub(super) fn charges(
     targets: &[Target],
-    group: &Group,
-    now: impl Fn(&DutyId) -> Now,
-) -> (Vec<Charge>, Vec<bool>) {
+    group: &GroupConfig,
+    now: impl Fn(&DutyId) -> DutyStatus,
+) -> (Vec<RosterDuty>, Vec<bool>) {
     let (mut charges, mut free) = (Vec::new(), Vec::new());
     for target in targets {
         if target.paused || group.pauses(&target.id) {
             continue;
         }
         let (holder, is_free) = match now(&target.id) {
-            Now::Outside => continue,
-            Now::Free => (None, true),
+            DutyStatus::Outside => continue,
+            DutyStatus::Free => (None, true),
             // What is being claimed counts already: else one more is claimed in its place.
-            Now::Coming(seat) => (Some(seat), true),
-            Now::Held(seat) => (Some(seat), false),
-            Now::Leaving => (None, false),
+            DutyStatus::Coming(seat) => (Some(seat), true),
+            DutyStatus::Held(seat) => (Some(seat), false),
+            DutyStatus::Leaving => (None, false),
         };
         free.push(is_free);
-        charges.push(Charge {
+        charges.push(RosterDuty {
             duty: target.id.clone(),
             holder,
             zone: target.zone.clone(),
@@ -184,10 +184,10 @@ pub(super) fn charges(
 }
 
 /// What a foreign member expects of the others: the plain rendezvous of its kind.
-fn foreign_plan(charges: &[Charge], seats: &[Seat]) -> Plan {
+fn foreign_plan(charges: &[RosterDuty], seats: &[RosterMember]) -> Plan {
     let members: Vec<_> = seats.iter().map(|seat| seat.instance.clone()).collect();
     let mut quotas = vec![0; seats.len()];
-    let owner = |charge: &Charge| {
+    let owner = |charge: &RosterDuty| {
         let owner = roster::foreign_owner(&charge.duty, &members)?;
         quotas[owner] += 1;
         u32::try_from(owner).ok()

@@ -2,48 +2,50 @@
 
 use std::time::Duration;
 
-use super::{Effect, End, Engine, Fold, Group, Live, Request, Status, Ticket};
+use super::{
+    Effect, Engine, EngineExit, Fold, GroupConfig, LiveSession, MemberStatus, StoreRequest, Ticket,
+};
 use crate::store::{Closed, OpenSession, Opened};
 use crate::{Change, Code, DutyId, LocalInstant, Nonce, Problem, Reason, StoreError, Version};
 
 /// Where a member stands on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Phase {
+pub(super) enum MemberPhase {
     /// Reading the group, to see whether its settings are the same.
-    Reading(Attempt),
+    Reading(RequestAttempt),
     /// Writing the settings of a group that has none.
-    Settling(Attempt),
+    Settling(RequestAttempt),
     /// Opening a session. The first opening under this nonce was sent at `since`: the store may
     /// have begun to count then.
-    Opening { attempt: Attempt, nonce: Nonce, since: Option<LocalInstant>, again: bool },
+    Opening { attempt: RequestAttempt, nonce: Nonce, since: Option<LocalInstant>, again: bool },
     /// A member.
     Member,
     /// Closing the session.
-    Closing(Attempt),
+    Closing(RequestAttempt),
     /// The end.
     Over,
 }
 
 /// A request that is repeated until it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Attempt {
+pub(super) struct RequestAttempt {
     ticket: Option<Ticket>,
     at: LocalInstant,
     failed: u32,
 }
 
-impl Attempt {
+impl RequestAttempt {
     fn new(at: LocalInstant) -> Self {
         Self { ticket: None, at, failed: 0 }
     }
 }
 
-impl Phase {
+impl MemberPhase {
     pub(super) fn first(now: LocalInstant) -> Self {
-        Self::Reading(Attempt::new(now))
+        Self::Reading(RequestAttempt::new(now))
     }
 
-    fn attempt(&mut self) -> Option<&mut Attempt> {
+    fn attempt(&mut self) -> Option<&mut RequestAttempt> {
         match self {
             Self::Reading(attempt)
             | Self::Settling(attempt)
@@ -84,14 +86,16 @@ impl Phase {
 impl Engine {
     /// Sends the next request on the way in or out.
     pub(super) fn go_on(&mut self, now: LocalInstant) {
-        if matches!(self.phase, Phase::Over) {
+        if matches!(self.phase, MemberPhase::Over) {
             return;
         }
         if self.leaving.is_some_and(|until| now >= until) {
             return self
                 .end("the store did not answer in time: what was held ends at its TTL", now);
         }
-        let Some(Attempt { ticket: None, at, .. }) = self.phase.attempt().copied() else { return };
+        let Some(RequestAttempt { ticket: None, at, .. }) = self.phase.attempt().copied() else {
+            return;
+        };
         if now < at {
             return;
         }
@@ -99,24 +103,24 @@ impl Engine {
             return self.end("asked to", now);
         }
         let request = match &mut self.phase {
-            Phase::Reading(_) => {
-                Request::Look { group: self.settings.group.clone(), holders: true }
+            MemberPhase::Reading(_) => {
+                StoreRequest::Look { group: self.settings.group.clone(), holders: true }
             }
             // The document is written when the group was read.
-            Phase::Settling(_) => return self.phase = Phase::first(now),
-            Phase::Opening { nonce, since, .. } => {
+            MemberPhase::Settling(_) => return self.phase = MemberPhase::first(now),
+            MemberPhase::Opening { nonce, since, .. } => {
                 let nonce = *nonce;
                 since.get_or_insert(now);
                 let Some(open) = self.opening(nonce, now) else { return };
-                Request::Open(open)
+                StoreRequest::Open(open)
             }
-            Phase::Closing(_) => {
+            MemberPhase::Closing(_) => {
                 let Some(live) = &self.live else { return self.end("asked to", now) };
-                Request::Close { session: live.session.clone(), reason: reason("leave") }
+                StoreRequest::Close { session: live.session.clone(), reason: reason("leave") }
             }
-            Phase::Member | Phase::Over => return,
+            MemberPhase::Member | MemberPhase::Over => return,
         };
-        let ticket = self.ask(request, self.patience());
+        let ticket = self.ask(request, self.request_timeout());
         if let Some(attempt) = self.phase.attempt() {
             attempt.ticket = Some(ticket);
         }
@@ -149,7 +153,8 @@ impl Engine {
         let pause = self.pause();
         if let Some(attempt) = self.phase.attempt() {
             let pause = (pause * 2u32.saturating_pow(attempt.failed.min(8))).min(most);
-            *attempt = Attempt { ticket: None, at: now.plus(pause), failed: attempt.failed + 1 };
+            *attempt =
+                RequestAttempt { ticket: None, at: now.plus(pause), failed: attempt.failed + 1 };
         }
     }
 
@@ -162,10 +167,10 @@ impl Engine {
     pub(super) fn read_group(
         &mut self,
         ticket: Ticket,
-        result: &Result<super::View, StoreError>,
+        result: &Result<super::GroupView, StoreError>,
         now: LocalInstant,
     ) -> bool {
-        if !matches!(self.phase, Phase::Reading(_)) || !self.is_awaited(ticket) {
+        if !matches!(self.phase, MemberPhase::Reading(_)) || !self.is_awaited(ticket) {
             return false;
         }
         let view = match result {
@@ -177,10 +182,10 @@ impl Engine {
         };
         let me = &self.settings.instance;
         let others = view.members.iter().filter(|member| &member.instance != me);
-        let alone = !others.clone().any(|member| Status::read(&member.note).is_some());
+        let alone = !others.clone().any(|member| MemberStatus::read(&member.note).is_some());
         let unused = view.holders.as_ref().is_some_and(Vec::is_empty);
         let (ttl, layout) = (self.settings.ttl, self.settings.layout);
-        let admitted = Group::read(&view.document).and_then(|group| {
+        let admitted = GroupConfig::read(&view.document).and_then(|group| {
             let same = group.admits(ttl, layout, alone, unused)?;
             Ok((group, same))
         });
@@ -195,15 +200,15 @@ impl Engine {
         true
     }
 
-    fn settle(&mut self, group: &Group, expected: Version, now: LocalInstant) {
+    fn settle(&mut self, group: &GroupConfig, expected: Version, now: LocalInstant) {
         match group.document() {
             Ok(document) => {
                 let group = self.settings.group.clone();
-                let request = Request::Settle { group, expected, document };
-                let ticket = self.ask(request, self.patience());
-                if !matches!(self.phase, Phase::Member) {
-                    let attempt = Attempt { ticket: Some(ticket), at: now, failed: 0 };
-                    self.phase = Phase::Settling(attempt);
+                let request = StoreRequest::Settle { group, expected, document };
+                let ticket = self.ask(request, self.request_timeout());
+                if !matches!(self.phase, MemberPhase::Member) {
+                    let attempt = RequestAttempt { ticket: Some(ticket), at: now, failed: 0 };
+                    self.phase = MemberPhase::Settling(attempt);
                 }
             }
             Err(error) => self.fail(error.problem().clone(), now),
@@ -211,7 +216,12 @@ impl Engine {
     }
 
     /// Writes the settings again that a store has lost.
-    pub(super) fn settle_again(&mut self, mut group: Group, expected: Version, now: LocalInstant) {
+    pub(super) fn settle_again(
+        &mut self,
+        mut group: GroupConfig,
+        expected: Version,
+        now: LocalInstant,
+    ) {
         group.settings = Some((self.settings.ttl, self.settings.layout));
         self.settle(&group, expected, now);
     }
@@ -223,11 +233,11 @@ impl Engine {
         result: Result<(), StoreError>,
         now: LocalInstant,
     ) {
-        if !matches!(self.phase, Phase::Settling(_)) || !self.is_awaited(ticket) {
+        if !matches!(self.phase, MemberPhase::Settling(_)) || !self.is_awaited(ticket) {
             return;
         }
         match result {
-            Ok(()) => self.phase = Phase::first(now),
+            Ok(()) => self.phase = MemberPhase::first(now),
             Err(error) => self.not_joined(&error, now),
         }
     }
@@ -235,7 +245,8 @@ impl Engine {
     /// Begins to open a session under a nonce of its own. `again`: there was one before.
     pub(super) fn open(&mut self, again: bool, now: LocalInstant) {
         let nonce = self.random.nonce();
-        self.phase = Phase::Opening { attempt: Attempt::new(now), nonce, since: None, again };
+        self.phase =
+            MemberPhase::Opening { attempt: RequestAttempt::new(now), nonce, since: None, again };
     }
 
     pub(super) fn opened(
@@ -247,7 +258,7 @@ impl Engine {
         if !self.is_awaited(ticket) {
             return;
         }
-        let Phase::Opening { since, again, .. } = &self.phase else { return };
+        let MemberPhase::Opening { since, again, .. } = &self.phase else { return };
         let (since, again) = (since.unwrap_or(now), *again);
         let ttl = self.settings.ttl;
         match result {
@@ -256,8 +267,8 @@ impl Engine {
                 let deadline = ttl.deadline(since);
                 let renew_at = since.plus(ttl.renew_every(self.random.jitter()));
                 let said = self.status().note().unwrap_or_default();
-                self.live = Some(Live { session, deadline, renew_at, said });
-                self.phase = Phase::Member;
+                self.live = Some(LiveSession { session, deadline, renew_at, said });
+                self.phase = MemberPhase::Member;
                 self.trouble = false;
                 self.no_complaint(Change::JoinFailed);
                 self.record(now, Change::Joined, None, None, if again { "again" } else { "start" });
@@ -285,10 +296,10 @@ impl Engine {
     }
 
     /// What this member says of itself now.
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> MemberStatus {
         let settings = &self.settings;
         let going = self.draining || self.leaving.is_some();
-        Status {
+        MemberStatus {
             weight: settings.weight,
             room: settings.room,
             takes: !going && self.waiting.is_none(),
@@ -344,7 +355,7 @@ impl Engine {
         self.say_status(now);
         // An opening on its way may have made a session: it is closed when the answer comes.
         let opening =
-            matches!(&self.phase, Phase::Opening { attempt, .. } if attempt.ticket.is_some());
+            matches!(&self.phase, MemberPhase::Opening { attempt, .. } if attempt.ticket.is_some());
         if self.live.is_none() && !opening {
             self.end("asked to", now);
         }
@@ -352,7 +363,8 @@ impl Engine {
 
     /// Closes the session when the last work has stopped: that gives all holds back at once.
     pub(super) fn finish_if_done(&mut self, now: LocalInstant) {
-        if !matches!(self.phase, Phase::Member) || !(self.draining || self.leaving.is_some()) {
+        if !matches!(self.phase, MemberPhase::Member) || !(self.draining || self.leaving.is_some())
+        {
             return;
         }
         if self.leaving.is_some_and(|until| now >= until) {
@@ -367,7 +379,7 @@ impl Engine {
             let ttl = self.settings.ttl.get();
             let most = now.plus(if self.holds.is_empty() { ttl / 5 } else { ttl });
             self.leaving = Some(self.leaving.map_or(most, |until| until.min(most)));
-            self.phase = Phase::Closing(Attempt::new(now));
+            self.phase = MemberPhase::Closing(RequestAttempt::new(now));
             self.go_on(now);
         }
     }
@@ -397,14 +409,14 @@ impl Engine {
     }
 
     pub(super) fn end(&mut self, why: &'static str, now: LocalInstant) {
-        if matches!(self.phase, Phase::Over) {
+        if matches!(self.phase, MemberPhase::Over) {
             return;
         }
         self.lose_everything("leave", now);
         self.live = None;
-        self.phase = Phase::Over;
+        self.phase = MemberPhase::Over;
         self.record(now, Change::Left, None, None, why);
-        let end = self.failed.take().map_or(End::Left, End::Failed);
+        let end = self.failed.take().map_or(EngineExit::Left, EngineExit::Failed);
         self.out.push(Effect::End(end));
     }
 }
