@@ -1,10 +1,11 @@
 //! A private etcd: one member, or a cluster of three.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::certs::Certificates;
 use crate::guard::{Guard, output};
@@ -18,6 +19,8 @@ pub struct EtcdOptions<'a> {
     pub members: usize,
     /// Members reach each other through proxies, for [`Etcd::cut_peers`].
     pub proxied_peers: bool,
+    /// Snapshot to begin with; only for a single member.
+    pub snapshot: Option<PathBuf>,
     /// The size at which the database takes no more writes; etcd's own when absent.
     pub quota_bytes: Option<u64>,
     /// Keeps little of the past: revisions for a minute and 5,000 entries of its log, where etcd
@@ -78,6 +81,9 @@ impl Etcd {
             server.members = (0..options.members.max(1))
                 .map(|_| Member::new(options.proxied_peers))
                 .collect::<Result<_>>()?;
+            if let Some(snapshot) = &options.snapshot {
+                server.restore(snapshot)?;
+            }
             tried = server.launch_all();
             if tried.is_ok() {
                 break;
@@ -174,6 +180,18 @@ impl Etcd {
         self.members[member].proxy.iter().try_for_each(Proxy::restore)
     }
 
+    /// Makes the data folder of the only member from a snapshot.
+    fn restore(&self, snapshot: &Path) -> Result<()> {
+        let [member] = &self.members[..] else { bail!("a snapshot needs a single member") };
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["snapshot", "restore"]).arg(snapshot);
+        command.arg("--data-dir").arg(member.guard.folder().join("data"));
+        command.args(["--name", "m0", "--initial-cluster-token", &self.token]);
+        command.args(["--initial-cluster", &format!("m0={}", member.peer_url())]);
+        output(command.args(["--initial-advertise-peer-urls", &member.peer_url()]))?;
+        Ok(())
+    }
+
     fn launch_all(&self) -> Result<()> {
         (0..self.members.len()).try_for_each(|member| self.launch(member))?;
         (0..self.members.len()).try_for_each(|member| self.wait_for(member))
@@ -260,7 +278,7 @@ impl Member {
 
 impl Tls {
     fn of(certificates: &Certificates, client_certificates: bool) -> Self {
-        let flag = |name: &str, path: std::path::PathBuf| format!("--{name}={}", path.display());
+        let flag = |name: &str, path: PathBuf| format!("--{name}={}", path.display());
         let (server, client) = (certificates.server(), certificates.client());
         let authority = certificates.authority();
         let mut servers = vec![flag("cert-file", server.0), flag("key-file", server.1)];

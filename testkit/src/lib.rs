@@ -30,7 +30,7 @@ pub use etcd::{Etcd, EtcdOptions};
 pub use haproxy::Haproxy;
 pub use patroni::Patroni;
 pub use pgbouncer::Pgbouncer;
-pub use postgres::{Postgres, PostgresOptions, psql};
+pub use postgres::{Postgres, PostgresOptions, psql, psql_file};
 pub use proxy::Proxy;
 pub use redis::{Redis, RedisOptions};
 pub use service::{TEST_ETCD, TEST_MCP_1, TEST_MCP_2, TEST_POSTGRES, TEST_REDIS, service};

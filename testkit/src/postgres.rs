@@ -1,7 +1,7 @@
 //! A private PostgreSQL server.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -225,6 +225,16 @@ pub fn psql(url: &str, statement: &str) -> Result<String> {
     output(
         Command::new(program("psql")?)
             .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", statement])
+            .env("PGCONNECT_TIMEOUT", "5"),
+    )
+}
+
+/// Runs the script in a file over `url`.
+pub fn psql_file(url: &str, script: &Path) -> Result<String> {
+    output(
+        Command::new(program("psql")?)
+            .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-f"])
+            .arg(script)
             .env("PGCONNECT_TIMEOUT", "5"),
     )
 }

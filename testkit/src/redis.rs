@@ -1,7 +1,9 @@
 //! A private Redis server.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -25,6 +27,8 @@ pub struct RedisOptions {
     pub replica_of: Option<u16>,
     /// Whether the wall clock can be moved by [`Redis::step_clock`].
     pub faked_clock: bool,
+    /// RDB file to begin with.
+    pub snapshot: Option<PathBuf>,
     /// Takes encrypted connections alone, with a certificate if it asks for one.
     pub tls: Option<ServerTls>,
 }
@@ -42,6 +46,9 @@ impl Redis {
     /// Starts an empty server and waits until it answers.
     pub fn start(mut options: RedisOptions) -> Result<Self> {
         let guard = Guard::new("redis")?;
+        if let Some(snapshot) = &options.snapshot {
+            fs::copy(snapshot, guard.folder().join("dump.rdb"))?;
+        }
         options.tls = options.tls.map(|tls| tls.moved_to(guard.folder())).transpose()?;
         let clock = options.faked_clock.then(|| FakedClock::new(guard.folder())).transpose()?;
         let mut server = Self { guard, port: 0, options, clock };

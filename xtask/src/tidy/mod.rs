@@ -133,11 +133,14 @@ pub(crate) fn workspace() -> Result<PathBuf> {
     Ok(root.to_owned())
 }
 
-/// The text files that git tracks or would add; those that are deleted or not text are left out.
+/// Stores as a program wrote them: nobody edits them.
+const FIXTURES: &str = "/tests/formats/";
+
+/// The text files that git tracks or would add, without deleted files and fixtures.
 fn tracked_files(root: &Path) -> Result<Vec<File>> {
     let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let listing = output(Command::new("git").current_dir(root).args(arguments))?;
-    let paths = listing.split_terminator('\0');
+    let paths = listing.split_terminator('\0').filter(|path| !path.contains(FIXTURES));
     let read = |path| Some(File::new(path, fs::read_to_string(root.join(path)).ok()?));
     Ok(paths.filter_map(read).collect())
 }

@@ -22,7 +22,7 @@ use crate::tenure::Ran;
 use crate::{checkpoint, operate};
 
 /// Name of the recording, arguments (and `< STDIN`).
-type Case = (&'static str, &'static str);
+pub type Case = (&'static str, &'static str);
 
 const COORDINATION: &[Case] = &[
     ("ls", "ls"),
@@ -234,18 +234,27 @@ fn send_events(server: &Server) {
 }
 
 /// A store, and the commands that run on it one after the other.
-struct Golden {
-    place: Place,
-    server: String,
+pub struct Golden {
+    pub place: Place,
+    /// URL of the switchboard.
+    pub server: String,
+    pub folder: PathBuf,
+    /// Whether identifiers and times are replaced; otherwise the store has fixed ones.
+    masked: bool,
 }
 
 impl Golden {
     fn new() -> Self {
-        Self { place: Place::sqlite(), server: String::new() }
+        Self { place: Place::sqlite(), server: String::new(), folder: folder(), masked: true }
+    }
+
+    /// Compares exact values of a stored fixture.
+    pub fn exact(place: Place, folder: PathBuf) -> Self {
+        Self { place, server: String::new(), folder, masked: false }
     }
 
     /// A field of the token that the first command has made.
-    fn token(&self, field: &str) -> String {
+    pub fn token(&self, field: &str) -> String {
         let text = self.place.tenure.text("token-create.out");
         let made: Value = serde_json::from_str(&text).unwrap_or_default();
         made[field].as_str().unwrap_or_default().to_owned()
@@ -255,9 +264,10 @@ impl Golden {
         let (arguments, input) = line.split_once(" < ").unwrap_or((line, ""));
         let arguments = arguments.replace("{token_id}", &self.token("token_id"));
         let words: Vec<&str> = ["--json"].into_iter().chain(arguments.split(' ')).collect();
-        let program = std::env::var("TENURE_TEST_BINARY");
-        let program = program.unwrap_or(env!("CARGO_BIN_EXE_tenure").to_owned());
-        let mut command = self.place.tenure.command_of(&program, &words);
+        let mut command = self.place.tenure.command(&words);
+        if !self.masked {
+            command.env("TENURE_STORE", &self.place.url);
+        }
         command.env("TENURE_OPERATOR", "ann").env("SWITCHBOARD_API_BASE_URL", &self.server);
         command.env("SWITCHBOARD_API_TOKEN", self.token("token"));
         command.env("CONNECTOR_PROVIDER", "telegram_bot");
@@ -273,39 +283,71 @@ impl Golden {
     }
 
     #[track_caller]
-    fn compare(&self, cases: &[Case]) {
-        let mut differences = String::new();
-        for case in cases {
+    pub fn compare(&self, cases: &[Case]) {
+        let results = cases.iter().map(|case| {
             let ran = self.run(*case);
-            let seen = json!({
+            let result = json!({
                 "command": format!("tenure --json {}", case.1),
                 "exit_code": ran.code,
-                "stdout": printed(&ran.stdout),
-                "stderr": printed(&ran.stderr),
+                "stdout": self.printed(&ran.stdout),
+                "stderr": self.printed(&ran.stderr),
             });
-            let file = folder().join(format!("{}.json", case.0));
-            let seen = format!("{seen:#}\n");
+            (case.0, result)
+        });
+        self.compare_values(results);
+    }
+
+    /// Compares each value with the recording of its name.
+    #[track_caller]
+    pub fn compare_values(&self, values: impl IntoIterator<Item = (&'static str, Value)>) {
+        let mut differences = String::new();
+        for (name, value) in values {
+            let file = self.folder.join(format!("{name}.json"));
+            let seen = format!("{value:#}\n");
             if std::env::var_os("TENURE_REFRESH").is_some() {
+                std::fs::create_dir_all(&self.folder).unwrap();
                 std::fs::write(&file, &seen).unwrap();
             }
             let recorded = std::fs::read_to_string(&file).unwrap_or_default();
             if seen != recorded {
-                differences += &format!("{}: recorded {recorded}now {seen}", case.0);
+                differences += &format!("{name}: recorded {recorded}now {seen}");
             }
         }
         assert!(differences.is_empty(), "{differences}");
     }
+
+    /// JSON documents without what differs from run to run; null for nothing.
+    fn printed(&self, text: &str) -> Value {
+        let documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+        let stable =
+            |document| if self.masked { stable("", document) } else { timeless("", document) };
+        match documents.collect::<Result<Vec<Value>, _>>() {
+            Ok(mut documents) if documents.len() <= 1 => {
+                documents.pop().map_or(Value::Null, stable)
+            }
+            Ok(documents) => documents.into_iter().map(stable).collect(),
+            Err(_) => json!(stable_text(text)),
+        }
+    }
 }
 
-/// JSON documents without what differs from run to run; null for nothing, and `<text>` for text.
-fn printed(text: &str) -> Value {
-    let documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    match documents.collect::<Result<Vec<Value>, _>>() {
-        Ok(mut documents) if documents.len() <= 1 => {
-            documents.pop().map_or(Value::Null, |document| stable("", document))
+/// Replaces what depends on the time of the test, and prose.
+pub fn timeless(key: &str, value: Value) -> Value {
+    match value {
+        _ if key == "liveness" || key == "today" => json!("<now>"),
+        Value::Object(members) => {
+            let members =
+                members.into_iter().map(|(key, value)| (key.clone(), timeless(&key, value)));
+            Value::Object(members.collect::<Map<_, _>>())
         }
-        Ok(documents) => documents.into_iter().map(|document| stable("", document)).collect(),
-        Err(_) => json!(stable_text(text)),
+        Value::Array(items) => {
+            // PostgreSQL notes when it finds itself on another server.
+            let items = items.into_iter().filter(|item| item["action"] != "inbox_adopt");
+            items.map(|item| timeless(key, item)).collect()
+        }
+        Value::String(text) if text.contains(' ') => json!("<text>"),
+        Value::Number(_) if key.ends_with("_ms") => json!("<now>"),
+        other => other,
     }
 }
 

@@ -12,6 +12,7 @@ mod connectors;
 mod doctor;
 mod drain;
 mod errors;
+mod formats;
 mod golden;
 mod guard;
 mod guide;

@@ -42,7 +42,10 @@ impl Tenure {
     }
 
     pub fn command(&self, words: &[&str]) -> Command {
-        self.command_of(env!("CARGO_BIN_EXE_tenure"), words)
+        // Recordings are made with the binary of another version.
+        let program = std::env::var("TENURE_TEST_BINARY");
+        let program = program.unwrap_or(env!("CARGO_BIN_EXE_tenure").to_owned());
+        self.command_of(&program, words)
     }
 
     pub fn command_of(&self, program: &str, words: &[&str]) -> Command {
