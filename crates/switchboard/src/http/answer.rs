@@ -16,7 +16,7 @@ use tenure_wire::ingest::Cursor;
 use super::outgoing::Outgoing;
 use crate::commit::Trouble;
 use crate::error::SwitchboardError;
-use crate::storage::{BadFence, Diverged, Ended, Fence, MOST_FENCES, Standing};
+use crate::storage::{BadFence, Diverged, Ended, Fence, MAX_FENCES_PER_SOURCE, Standing};
 
 /// What goes back.
 pub(crate) type Answer = Response<Outgoing>;
@@ -143,8 +143,8 @@ impl Refusal {
             }
             BadFence::TooMany => {
                 let message = format!(
-                    "this source has submitted under {MOST_FENCES} duties, and no more are \
-                     remembered; nothing was stored. Reset those that are gone: `tenure fence \
+                    "this source has submitted under {MAX_FENCES_PER_SOURCE} duties, and no more \
+                     are remembered; nothing was stored. Reset those that are gone: `tenure fence \
                      list`, `tenure fence reset`"
                 );
                 Self::new(403, "too_many_fences", message)

@@ -16,7 +16,7 @@ use super::ingest::invalid_envelope;
 use super::{Asked, State, body, content, time};
 use crate::access::{Caller, Need};
 use crate::notice::{ConnectorName, Drift, News, Notice};
-use crate::storage::{Beat, Beaten, MOST_PER_TOKEN, Name, Taken, When};
+use crate::storage::{Beat, Beaten, MAX_CONNECTORS_PER_TOKEN, Name, Taken, When};
 use crate::token::Role;
 
 /// The largest envelope: with room for messages that are cut to a few thousand bytes.
@@ -80,7 +80,8 @@ async fn take_in(
         Beaten::Taken(taken) => Ok((beat.heartbeat, taken)),
         Beaten::TokenEnded(ended) => Err(state.token_ended(caller, ended)),
         Beaten::TooMany => Err(Refusal::forbidden(format!(
-            "{MOST_PER_TOKEN} connectors were registered with this token, and no more are taken"
+            "{MAX_CONNECTORS_PER_TOKEN} connectors were registered with this token, and no more \
+             are taken"
         ))),
     }
 }

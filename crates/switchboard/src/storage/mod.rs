@@ -6,6 +6,7 @@ mod letter;
 pub mod postgres;
 mod registry;
 mod replica;
+mod row;
 pub mod sqlite;
 mod token;
 
@@ -24,7 +25,7 @@ pub use channel::ChannelList;
 pub use inbox::{Diverged, Found, InboxPage, InboxQuery, InboxRead, Message};
 pub use letter::{DeadLetter, DeadQuery, KeptLetter, Posted, Resolve, Resolved};
 pub use registry::*;
-pub use replica::{GONE, Replicas};
+pub use replica::{REPLICA_EXPIRY, Replicas};
 pub use token::{Admission, Attempt, NewToken, Scope, Token, TokenAudit, Usage};
 
 /// Opens the storage beside a store's tables, and brings its own up to date.
@@ -113,12 +114,12 @@ pub struct Outcome {
 pub enum BadFence {
     /// The epoch is more than a day above the Unix microseconds of the store: no store grants it.
     EpochAhead,
-    /// The source has [`MOST_FENCES`] already.
+    /// The source has [`MAX_FENCES_PER_SOURCE`] already.
     TooMany,
 }
 
 /// The most fences of a source. The statements for PostgreSQL say the same.
-pub const MOST_FENCES: i64 = 10_000;
+pub const MAX_FENCES_PER_SOURCE: i64 = 10_000;
 
 /// A fence, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

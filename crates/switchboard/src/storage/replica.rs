@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 /// A replica that was not seen for so long, in microseconds, is gone.
-pub const GONE: i64 = 60 * 1_000_000;
+pub const REPLICA_EXPIRY: i64 = 60 * 1_000_000;
 
 /// Where replicas find each other. Times are by the store's clock.
 #[async_trait]

@@ -115,6 +115,47 @@ pub struct Counters {
     pub dedupe_accepted: i64,
 }
 
+impl Counters {
+    /// Names of the counters, in the order of their fields.
+    pub const NAMES: [&str; 5] = [
+        "messages_ingested",
+        "messages_failed",
+        "source_api_calls",
+        "checkpoint_saves",
+        "dedupe_accepted",
+    ];
+
+    /// Returns the counters in the order of [`Counters::NAMES`].
+    pub fn values(&self) -> [i64; 5] {
+        let Self {
+            messages_ingested,
+            messages_failed,
+            source_api_calls,
+            checkpoint_saves,
+            dedupe_accepted,
+        } = *self;
+        [messages_ingested, messages_failed, source_api_calls, checkpoint_saves, dedupe_accepted]
+    }
+
+    /// Makes counters from values in the order of [`Counters::NAMES`].
+    pub fn from_values(values: [i64; 5]) -> Self {
+        let [
+            messages_ingested,
+            messages_failed,
+            source_api_calls,
+            checkpoint_saves,
+            dedupe_accepted,
+        ] = values;
+        Self {
+            messages_ingested,
+            messages_failed,
+            source_api_calls,
+            checkpoint_saves,
+            dedupe_accepted,
+        }
+    }
+}
+
 /// Where a connector says that it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {

@@ -34,6 +34,7 @@ use super::{
     Scope, Settled, Storage, Submission, Tick, Token, TokenAudit, Usage, When,
 };
 use crate::error::SwitchboardError;
+use registry::ConnectorLocks;
 use statements::Statements;
 use value::{column, missing};
 
@@ -71,11 +72,12 @@ const HISTORY: MigrationHistory = MigrationHistory {
             name: "channels",
             sql: include_str!("migrations/0007_channels.sql"),
         },
+        Migration { number: 8, name: "tokens", sql: include_str!("migrations/0008_tokens.sql") },
         Migration {
-            number: 8,
-            name: "tokens",
+            number: 9,
+            name: "beats",
             sql: concat!(
-                include_str!("migrations/0008_tokens.sql"),
+                include_str!("migrations/0009_beats.sql"),
                 include_str!("sql/routine/isolation.sql"),
                 include_str!("sql/routine/switchboard_clock.sql"),
                 include_str!("sql/routine/token_ended.sql"),
@@ -88,7 +90,7 @@ const HISTORY: MigrationHistory = MigrationHistory {
                 include_str!("sql/routine/letter_post.sql"),
                 include_str!("sql/routine/token_revoke.sql"),
                 include_str!("sql/routine/usage_add.sql"),
-                include_str!("sql/routine/connector_beat.sql"),
+                include_str!("sql/routine/connector_beat_apply.sql"),
                 include_str!("sql/routine/connector_delete.sql"),
                 include_str!("sql/routine/connector_bound.sql"),
                 include_str!("sql/routine/connector_count.sql"),
@@ -131,6 +133,7 @@ pub struct Postgres {
     data: PostgresPool,
     statements: Statements,
     schema: String,
+    connector_locks: ConnectorLocks,
 }
 
 impl fmt::Debug for Postgres {
@@ -177,6 +180,7 @@ pub async fn open(
         data: PostgresPool::new(&server, DATA_CONNECTIONS, named)?,
         statements: Statements::new(schema),
         schema: schema.to_owned(),
+        connector_locks: ConnectorLocks::default(),
     };
     // Without a day of its own a beat is kept, too; and it is tried again every minute.
     let _ = postgres.make_days(When::Now).await;

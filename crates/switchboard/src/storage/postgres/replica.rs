@@ -7,19 +7,20 @@ use uuid::Uuid;
 use super::value::column;
 use super::{Parameter, Postgres};
 use crate::error::SwitchboardError;
-use crate::storage::{GONE, Replicas};
+use crate::storage::{REPLICA_EXPIRY, Replicas};
 
 #[async_trait]
 impl Replicas for Postgres {
     async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), SwitchboardError> {
         let parameters: [Parameter<'_>; 3] =
-            [(&replica_id, Type::UUID), (&address, Type::TEXT), (&GONE, Type::INT8)];
+            [(&replica_id, Type::UUID), (&address, Type::TEXT), (&REPLICA_EXPIRY, Type::INT8)];
         self.data.query(&self.statements.replica_announce, &parameters).await?;
         Ok(())
     }
 
     async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, SwitchboardError> {
-        let parameters: [Parameter<'_>; 2] = [(&replica_id, Type::UUID), (&GONE, Type::INT8)];
+        let parameters: [Parameter<'_>; 2] =
+            [(&replica_id, Type::UUID), (&REPLICA_EXPIRY, Type::INT8)];
         let rows = self.data.query(&self.statements.replica_find, &parameters).await?;
         rows.first().map(|row| column(row, 0)).transpose()
     }

@@ -47,8 +47,8 @@ statements! {
     token_audit: include_str!("sql/token/audit.sql"),
     usage_add: "SELECT tenure.usage_add($1, $2, $3, $4, $5, $6)::text",
     address_prune: include_str!("sql/address/prune.sql"),
-    connector_beat: "SELECT * FROM tenure.connector_beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
-        $11, $12, $13, $14, $15, $16, $17, $18)",
+    connector_beat_apply: include_str!("sql/registry/beat.sql"),
+    connector_state: include_str!("sql/registry/state.sql"),
     connector_register: include_str!("sql/registry/register.sql"),
     connector_archive: include_str!("sql/registry/archive.sql"),
     connector_delete: "SELECT * FROM tenure.connector_delete($1, $2, $3, $4, $5, $6)",

@@ -2,10 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::error::SwitchboardError;
+use serde_json::{Map, Value, json};
 use tenure_core::Code;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
+use uuid::Uuid;
+
+use crate::error::SwitchboardError;
+use crate::storage::row::{Columns, DatabaseRow, Field, Fields, FromRow};
+use crate::view;
 
 /// A column by position, or an error instead of the driver's panic.
 pub(super) fn column<'a, T: FromSql<'a>>(
@@ -15,6 +20,62 @@ pub(super) fn column<'a, T: FromSql<'a>>(
     row.try_get(index).map_err(|error| {
         SwitchboardError::refused(Code::Damaged, error.to_string()).caused_by(error)
     })
+}
+
+/// Reads a record from the column `first` on.
+pub(super) fn from_row<T: FromRow>(row: &Row, first: usize) -> Result<T, SwitchboardError> {
+    T::from_row(&mut Columns::from(row, first))
+}
+
+impl DatabaseRow for Row {
+    type Error = SwitchboardError;
+
+    fn text(&self, index: usize) -> Result<Option<String>, SwitchboardError> {
+        column(self, index)
+    }
+
+    fn number(&self, index: usize) -> Result<Option<i64>, SwitchboardError> {
+        column(self, index)
+    }
+
+    fn flag(&self, index: usize) -> Result<Option<bool>, SwitchboardError> {
+        column(self, index)
+    }
+
+    fn time(&self, index: usize) -> Result<Option<i64>, SwitchboardError> {
+        Ok(column::<Option<SystemTime>>(self, index)?.map(to_micros))
+    }
+
+    fn uuid(&self, index: usize) -> Result<Option<Uuid>, SwitchboardError> {
+        column(self, index)
+    }
+
+    fn digest(&self, index: usize) -> Result<Option<[u8; 32]>, SwitchboardError> {
+        let Some(bytes) = column::<Option<&[u8]>>(self, index)? else { return Ok(None) };
+        let odd = |error| {
+            let detail = format!("column {index} has {} bytes, not 32", bytes.len());
+            SwitchboardError::refused(Code::Damaged, detail).caused_by(error)
+        };
+        <[u8; 32]>::try_from(bytes).map(Some).map_err(odd)
+    }
+
+    fn unexpected_null(&self, index: usize) -> SwitchboardError {
+        SwitchboardError::refused(Code::Damaged, format!("column {index} is null"))
+    }
+}
+
+/// Fields as a JSON object, for `json_populate_record`.
+pub(super) fn to_json(fields: Fields<'_>) -> String {
+    let value = |field| match field {
+        Field::Text(text) => json!(text),
+        Field::Number(number) => json!(number),
+        Field::Time(time) => json!(time.map(view::time)),
+        Field::Id(id) => json!(id.map(|id| id.to_string())),
+        Field::Flag(flag) => json!(flag),
+    };
+    let object: Map<_, _> =
+        fields.into_iter().map(|(name, field)| (name.to_owned(), value(field))).collect();
+    Value::Object(object).to_string()
 }
 
 /// For a statement that always answers, when it did not.

@@ -1,5 +1,6 @@
 //! Connectors: who they are, when they were heard last, and what they have done.
 
+pub(in crate::storage) mod heartbeat;
 mod statistics;
 
 use std::fmt::Debug;
@@ -17,15 +18,15 @@ pub use statistics::{
 };
 
 /// So many connectors may be registered with one token.
-pub const MOST_PER_TOKEN: i64 = 16;
+pub const MAX_CONNECTORS_PER_TOKEN: i64 = 16;
 /// An instance that was silent for so long, in microseconds, or for five of its intervals if that
 /// is longer ([`Beat::longest_interval`]), does not stand in the way of one that started before it.
-pub const SILENT: i64 = 900 * 1_000_000;
+pub const MAX_SILENCE: i64 = 900 * 1_000_000;
 /// The message of a beat in state `degraded` by which an instance says that it ends.
 pub const STOPPING: &str = "stopping";
 /// No sum grows beyond this, the largest number that every reader of JSON can tell from its
 /// neighbours.
-pub const MOST: i64 = (1 << 53) - 1;
+pub const MAX_SUM: i64 = (1 << 53) - 1;
 
 /// Whether a counter that grew by so much until a time (Unix microseconds) grew by one or a few
 /// Unix times. Some clients add the times at which counters were made to what they count: with
@@ -70,7 +71,7 @@ pub enum Beaten {
     Taken(Taken),
     /// The token was revoked or has expired since it was looked at: nothing was stored.
     TokenEnded(Ended),
-    /// [`MOST_PER_TOKEN`] connectors were registered with this token: nothing was stored.
+    /// [`MAX_CONNECTORS_PER_TOKEN`] connectors were registered with this token: nothing was stored.
     TooMany,
 }
 
@@ -102,7 +103,7 @@ pub struct Taken {
 }
 
 /// What is known of a connector.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connector {
     /// As in `telegram_bot`.
     pub connector_type: String,
@@ -270,7 +271,7 @@ pub struct HistoryQuery {
 ///    not be written there is owed, and written with the instance's next beat.
 /// 4. One instance stands for the connector. Another one takes its place when it started later
 ///    (arrival minus uptime; of an instance the earliest that was seen since its uptime last went
-///    down), or when the one that stands was silent ([`SILENT`]) or has said that it stops
+///    down), or when the one that stands was silent ([`MAX_SILENCE`]) or has said that it stops
 ///    ([`STOPPING`]). State, message, version, uptime and checkpoint are of the instance that
 ///    stands; a beat without a cursor leaves the checkpoint before, one without capabilities those
 ///    of its instance.

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use tenure_core::Epoch;
 
 use super::super::{
-    BadFence, Decision, Fence, KnownFence, MOST_FENCES, Scope, Standing, of_cursor,
+    BadFence, Decision, Fence, KnownFence, MAX_FENCES_PER_SOURCE, Scope, Standing, of_cursor,
 };
 use super::{all, count_of, execute, first, token};
 
@@ -154,7 +154,7 @@ fn remember(db: &Connection, source: Option<&Scope>, newest: &Standing) -> rusql
         name(|source| &source.channel),
         name(|source| &source.provider),
         name(|source| &source.endpoint_identity),
-        MOST_FENCES,
+        MAX_FENCES_PER_SOURCE,
     );
     Ok(execute(db, add, row)? > 0)
 }

@@ -13,6 +13,8 @@ mod letter;
 mod log;
 mod registry;
 mod replica;
+mod row;
+mod statements;
 mod token;
 mod upkeep;
 

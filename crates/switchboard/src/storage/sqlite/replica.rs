@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Sqlite, execute, first};
 use crate::error::SwitchboardError;
-use crate::storage::{GONE, Replicas};
+use crate::storage::{REPLICA_EXPIRY, Replicas};
 
 #[async_trait]
 impl Replicas for Sqlite {
@@ -17,7 +17,7 @@ impl Replicas for Sqlite {
 
     async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, SwitchboardError> {
         let sql = "SELECT address FROM switchboard_replica WHERE replica_id = ?1 AND seen_at > ?2";
-        let seen = |now: i64| now.saturating_sub(GONE);
+        let seen = |now: i64| now.saturating_sub(REPLICA_EXPIRY);
         let job = move |db: &Connection, now| {
             first(db, sql, (replica_id.as_bytes(), seen(now)), |row| row.get(0))
         };
@@ -36,6 +36,6 @@ fn announce(db: &Connection, replica_id: Uuid, address: &str, now: i64) -> rusql
             address = excluded.address, seen_at = excluded.seen_at";
     execute(db, sql, (replica_id.as_bytes(), address, now))?;
     let gone = "DELETE FROM switchboard_replica WHERE seen_at <= ?1";
-    execute(db, gone, [now.saturating_sub(GONE)])?;
+    execute(db, gone, [now.saturating_sub(REPLICA_EXPIRY)])?;
     Ok(())
 }

@@ -129,9 +129,21 @@ async fn a_beat_that_is_stuck_is_not_lost() {
     stuck.batch_execute("BEGIN").await.unwrap();
     let (_, schema) = place.schema();
     let sql = format!(
-        "SELECT verdict FROM {schema}.connector_beat(NULL, NULL, 16, 0, 0, 'telegram_bot', 'bot',
-            gen_random_uuid(), NULL, 'healthy', NULL, false, 1, '{{1,2,3,4,5}}', NULL, NULL, NULL,
-            now())"
+        "WITH told AS (
+            SELECT json_build_object('connector_type', 'telegram_bot', 'endpoint_identity', 'bot',
+                'instance_id', gen_random_uuid(), 'state', 'healthy', 'uptime_s', 1, 'late', 0,
+                'started_at', now(), 'first_seen_at', now(), 'last_heartbeat_at', now(),
+                'last_sent_at', now(), 'received_at', now(), 'sent_at', now(), 'drift_micros', 0,
+                'beats', 1, 'resets', 0, 'jumps', 0)::jsonb
+                || (SELECT jsonb_object_agg(kind || name, 1)
+                    FROM unnest(ARRAY['counter_', 'delta_', 'owed_']) AS kind, unnest(ARRAY[
+                        'messages_ingested', 'messages_failed', 'source_api_calls',
+                        'checkpoint_saves', 'dedupe_accepted']) AS name) AS row
+        )
+        SELECT verdict FROM told, {schema}.connector_beat_apply(NULL, 16,
+            hash_record_extended(ROW(NULL::{schema}.connector_registry,
+                NULL::{schema}.connector_instances, NULL::{schema}.connector_instances), 0),
+            false, row::text, row::text, row::text)"
     );
     assert_eq!(stuck.query_one(&sql, &[]).await.unwrap().get::<_, &str>(0), "taken");
     let beside = of(&named("slack", "beside"), beat(2, 0, 1, 1));

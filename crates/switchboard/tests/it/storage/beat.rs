@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure_switchboard::storage::{
-    Beat, Beaten, Ended, HistoryQuery, MOST, MOST_PER_TOKEN, Storage, Taken, When,
+    Beat, Beaten, Ended, HistoryQuery, MAX_CONNECTORS_PER_TOKEN, MAX_SUM, Storage, Taken, When,
 };
 use tenure_wire::heartbeat::{Counters, Health};
 use tokio::task::JoinSet;
@@ -180,16 +180,16 @@ pub async fn the_first_and_the_last_time(place: Place) {
     // 1970, 2200 and an uptime since before there was time.
     assert_eq!(take(storage, &beat(1, 0, 60, 1), T).await.drift, T);
     let far = 7_258_118_400 * SECOND;
-    assert_eq!(take(storage, &beat(2, far, MOST, 1), T).await.drift, T - far);
+    assert_eq!(take(storage, &beat(2, far, MAX_SUM, 1), T).await.drift, T - far);
     assert!(instance(storage, 2).await.started_at < T);
     assert_eq!(connector(storage).await.instance_id, Some(id(1)));
     assert_eq!(history(storage, &bot()).await[1].sent_at, far);
     // The first and the last moment that can be told, of a beat and of a checkpoint.
     for (number, sent) in [(3, -62_135_596_800 * SECOND), (4, 253_402_300_800 * SECOND - 1)] {
-        let told = at_cursor(Some("a"), Some(sent), beat(number, sent, MOST, 1));
+        let told = at_cursor(Some("a"), Some(sent), beat(number, sent, MAX_SUM, 1));
         assert_eq!(take(storage, &told, T).await.drift, T - sent);
         let it = instance(storage, number).await;
-        assert_eq!((it.drift, it.started_at, it.uptime_s), (T - sent, 0, MOST));
+        assert_eq!((it.drift, it.started_at, it.uptime_s), (T - sent, 0, MAX_SUM));
         assert_eq!(it.checkpoint_updated_at, Some(sent));
         assert_eq!(history(storage, &bot()).await.pop().unwrap().sent_at, sent);
     }
@@ -253,11 +253,11 @@ pub async fn a_jump_by_a_unix_time_is_left_out(place: Place) {
 pub async fn sums_end_where_numbers_do(place: Place) {
     let storage = &place.storage;
     let most = Counters {
-        messages_ingested: MOST,
-        messages_failed: MOST,
-        source_api_calls: MOST,
-        checkpoint_saves: MOST,
-        dedupe_accepted: MOST,
+        messages_ingested: MAX_SUM,
+        messages_failed: MAX_SUM,
+        source_api_calls: MAX_SUM,
+        checkpoint_saves: MAX_SUM,
+        dedupe_accepted: MAX_SUM,
     };
     let full = |number: i64| {
         let mut full = beat(1, T + number, 60 + number, 0);
@@ -424,7 +424,7 @@ pub async fn a_token_registers_a_few(place: Place) {
         Beat { token_id: Some(token_id.to_owned()), ..beat }
     };
     storage.register(&named("api", "known"), "me").await.unwrap();
-    for number in 0..MOST_PER_TOKEN {
+    for number in 0..MAX_CONNECTORS_PER_TOKEN {
         assert!(take(storage, &with("tok_a", &number.to_string()), T).await.registered);
     }
     let over = storage.beat(&with("tok_a", "more"), When::At(T)).await.unwrap();
@@ -459,9 +459,9 @@ pub async fn a_token_registers_a_few_at_once(place: Place) {
             registered
         });
     }
-    assert_eq!(beating.join_all().await.into_iter().sum::<i64>(), MOST_PER_TOKEN);
+    assert_eq!(beating.join_all().await.into_iter().sum::<i64>(), MAX_CONNECTORS_PER_TOKEN);
     let known = place.execute("SELECT count(*) FROM connector_registry").await;
-    assert_eq!(known, MOST_PER_TOKEN);
+    assert_eq!(known, MAX_CONNECTORS_PER_TOKEN);
 }
 
 pub async fn the_history_page_by_page(place: Place) {

@@ -1,7 +1,7 @@
 //! R11: what a replaced holder still sends stores nothing.
 
 use tenure_core::Epoch;
-use tenure_switchboard::storage::{BadFence, MOST_FENCES, Scope, Settled, Submission};
+use tenure_switchboard::storage::{BadFence, MAX_FENCES_PER_SOURCE, Scope, Settled, Submission};
 
 use super::kit::{
     OBSERVED, by_me, commit_one, fence, held, inbox, is_fenced, make_token, named, new_token,
@@ -233,9 +233,9 @@ pub async fn the_fences_of_a_source_are_bounded(place: Place) {
         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {})
         SELECT 'x/' || i, source, source_channel, source_provider, source_endpoint_identity,
             epoch, instance, updated_at FROM ingest_fence, n",
-        MOST_FENCES - 2
+        MAX_FENCES_PER_SOURCE - 2
     );
-    assert_eq!(place.execute(&more).await, MOST_FENCES - 2);
+    assert_eq!(place.execute(&more).await, MAX_FENCES_PER_SOURCE - 2);
     let fenced = |token_id: &str, duty: &str| {
         let token_id = Some(token_id.to_owned());
         Submission { token_id, ..held(fence(duty, 1, "i"), &[duty]) }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tenure_core::Code;
 use tenure_switchboard::liveness::Policy;
-use tenure_switchboard::storage::{Beat, Beaten, SILENT, STOPPING, Storage, Taken, When};
+use tenure_switchboard::storage::{Beat, Beaten, MAX_SILENCE, STOPPING, Storage, Taken, When};
 use tenure_wire::heartbeat::Health;
 use tokio::task::JoinSet;
 
@@ -72,12 +72,12 @@ pub async fn a_silent_instance_gives_way(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 60, 1).await;
     let early = |uptime_s| beat(2, T + uptime_s * SECOND, 100_000 + uptime_s, 1);
-    let before = take(storage, &early(1), T + SILENT - 1).await;
+    let before = take(storage, &early(1), T + MAX_SILENCE - 1).await;
     assert_eq!(before.replaced, None);
-    let after = take(storage, &early(2), T + SILENT).await;
+    let after = take(storage, &early(2), T + MAX_SILENCE).await;
     assert_eq!(after.replaced, Some(id(1)));
     // It comes back, and is the one that started later.
-    assert_eq!(hear(storage, 1, T + SILENT + 1, 960, 1).await.replaced, Some(id(2)));
+    assert_eq!(hear(storage, 1, T + MAX_SILENCE + 1, 960, 1).await.replaced, Some(id(2)));
 }
 
 /// An instance that beats seldom may be silent for longer: as far as the protocol lets it, or an

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_switchboard::storage::{HistoryKeep, MOST, Measures, Period, Step, Storage, When};
+use tenure_switchboard::storage::{HistoryKeep, MAX_SUM, Measures, Period, Step, Storage, When};
 use tenure_wire::heartbeat::Health;
 
 use super::kit::by_me;
@@ -275,10 +275,10 @@ pub async fn counting_does_not_overflow(place: Place) {
                 let done = [it.messages_ingested, it.messages_failed];
                 (done, it.source_api_calls, it.dedupe_accepted, it.heartbeat_count)
             };
-            let expected = ([MOST; 2], MOST, MOST, 4 * round);
+            let expected = ([MAX_SUM; 2], MAX_SUM, MAX_SUM, 4 * round);
             assert_eq!(series.values().map(done).collect::<Vec<_>>(), [expected]);
         }
-        assert_eq!(sums(storage).await, [(MOST, MOST); 3]);
+        assert_eq!(sums(storage).await, [(MAX_SUM, MAX_SUM); 3]);
     }
     hear(storage, 1, T + HOUR, HOUR, HOUR).await;
     count(storage, 1, T + 40 * DAY).await;

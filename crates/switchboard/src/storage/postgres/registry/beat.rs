@@ -1,16 +1,62 @@
-//! Heartbeats.
+//! Heartbeats: rows are read, the rule is applied here, and one statement stores the result if the
+//! rows are still the same. No lock is held in between.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use tenure_core::Code;
-use tenure_wire::heartbeat::Health;
-use tokio_postgres::Row;
+use tenure_wire::heartbeat::Heartbeat;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
 use super::super::token::ended;
-use super::super::value::{column, from_micros, missing, to_micros};
+use super::super::value::{column, from_row, missing, to_json, to_micros};
 use super::super::{Parameter, Postgres};
 use super::told;
 use crate::error::SwitchboardError;
-use crate::storage::{Beat, Beaten, MOST_PER_TOKEN, SILENT, STOPPING, Taken, When};
+use crate::storage::registry::heartbeat::{Before, apply_heartbeat};
+use crate::storage::row::DatabaseRow as _;
+use crate::storage::{Beat, Beaten, MAX_CONNECTORS_PER_TOKEN, When};
+
+/// How often rows are read again that another replica has changed meanwhile.
+const MAX_ATTEMPTS: usize = 16;
+const LOCKS: usize = 64;
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where the columns of each row begin in `state.sql`.
+const CONNECTOR_COLUMN: usize = 3;
+const INSTANCE_COLUMN: usize = 23;
+const REPRESENTATIVE_COLUMN: usize = 52;
+
+/// Locks of this process: heartbeats of one connector would make each other read again.
+#[derive(Debug)]
+pub(in super::super) struct ConnectorLocks([Mutex<()>; LOCKS]);
+
+impl Default for ConnectorLocks {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::new(())))
+    }
+}
+
+impl ConnectorLocks {
+    async fn lock(&self, heartbeat: &Heartbeat) -> Result<MutexGuard<'_, ()>, SwitchboardError> {
+        let mut hasher = DefaultHasher::new();
+        (&heartbeat.connector_type, &heartbeat.endpoint_identity).hash(&mut hasher);
+        // Less than LOCKS, which fits.
+        let lock = &self.0[(hasher.finish() % LOCKS as u64) as usize];
+        let busy = |_| SwitchboardError::refused(Code::Busy, "other heartbeats are in the way");
+        timeout(LOCK_TIMEOUT, lock.lock()).await.map_err(busy)
+    }
+}
+
+/// The rows of a connector as they were read.
+struct State {
+    before: Before,
+    version: i64,
+    at: i64,
+    wall: i64,
+}
 
 impl Postgres {
     pub(super) async fn take_beat(
@@ -18,71 +64,78 @@ impl Postgres {
         beat: &Beat,
         when: When,
     ) -> Result<Beaten, SwitchboardError> {
-        let (at, heartbeat) = (told(when), &beat.heartbeat);
-        let state = heartbeat.state.as_str();
-        let is_stopping = heartbeat.state == Health::Degraded
-            && heartbeat.error_message.as_deref() == Some(STOPPING);
-        let counters = &heartbeat.counters;
-        let counters = [
-            counters.messages_ingested,
-            counters.messages_failed,
-            counters.source_api_calls,
-            counters.checkpoint_saves,
-            counters.dedupe_accepted,
-        ];
-        // A checkpoint that does not say where is none.
-        let checkpoint = heartbeat.checkpoint.as_ref();
-        let cursor = checkpoint.and_then(|it| it.cursor.as_deref());
-        let cursor_at = checkpoint.and_then(|it| it.updated_at_micros).map(from_micros);
-        let sent_at = from_micros(heartbeat.sent_at_micros);
-        let parameters: [Parameter<'_>; 18] = [
-            (&at, Type::TIMESTAMPTZ),
-            (&beat.token_id, Type::TEXT),
-            (&MOST_PER_TOKEN, Type::INT8),
-            (&SILENT, Type::INT8),
-            (&beat.longest_interval, Type::INT8),
+        let _lock = self.connector_locks.lock(&beat.heartbeat).await?;
+        for _ in 0..MAX_ATTEMPTS {
+            let state = self.read_state(&beat.heartbeat, when).await?;
+            if let Some(beaten) = self.apply_beat(beat, &state, when).await? {
+                return Ok(beaten);
+            }
+        }
+        Err(SwitchboardError::refused(Code::Busy, "other heartbeats of this connector came first"))
+    }
+
+    async fn read_state(
+        &self,
+        heartbeat: &Heartbeat,
+        when: When,
+    ) -> Result<State, SwitchboardError> {
+        let at = told(when);
+        let parameters: [Parameter<'_>; 4] = [
             (&heartbeat.connector_type, Type::TEXT),
             (&heartbeat.endpoint_identity, Type::TEXT),
             (&heartbeat.instance_id, Type::UUID),
-            (&heartbeat.version, Type::TEXT),
-            (&state, Type::TEXT),
-            (&heartbeat.error_message, Type::TEXT),
-            (&is_stopping, Type::BOOL),
-            (&heartbeat.uptime_s, Type::INT8),
-            (&counters.as_slice(), Type::INT8_ARRAY),
-            (&cursor, Type::TEXT),
-            (&cursor_at, Type::TIMESTAMPTZ),
-            (&heartbeat.capabilities, Type::TEXT),
-            (&sent_at, Type::TIMESTAMPTZ),
+            (&at, Type::TIMESTAMPTZ),
         ];
-        let rows = self.beats.query(&self.statements.connector_beat, &parameters).await?;
-        // From here on it has happened, whatever is wrong with the answer.
-        rows.first().ok_or_else(missing).and_then(beaten).map_err(SwitchboardError::or_happened)
+        let rows = self.beats.query(&self.statements.connector_state, &parameters).await?;
+        let row = rows.first().ok_or_else(missing)?;
+        let is_there = |column| Ok::<_, SwitchboardError>(row.uuid(column)?.is_some());
+        let connector = row.text(CONNECTOR_COLUMN)?.map(|_| from_row(row, CONNECTOR_COLUMN));
+        let instance = is_there(INSTANCE_COLUMN)?.then(|| from_row(row, INSTANCE_COLUMN));
+        let representative =
+            is_there(REPRESENTATIVE_COLUMN)?.then(|| from_row(row, REPRESENTATIVE_COLUMN));
+        let before = Before {
+            connector: connector.transpose()?,
+            instance: instance.transpose()?,
+            representative: representative.transpose()?,
+        };
+        let (at, wall) = (to_micros(column(row, 0)?), to_micros(column(row, 1)?));
+        Ok(State { before, version: column(row, 2)?, at, wall })
     }
-}
 
-fn beaten(row: &Row) -> Result<Beaten, SwitchboardError> {
-    match column(row, 0)? {
-        "taken" => {}
-        "too_many" => return Ok(Beaten::TooMany),
-        other => {
-            let odd = || {
-                let detail = format!("connector_beat answered {other:?}");
+    /// Returns `None` if the rows have changed since they were read.
+    async fn apply_beat(
+        &self,
+        beat: &Beat,
+        state: &State,
+        when: When,
+    ) -> Result<Option<Beaten>, SwitchboardError> {
+        let mut changes = apply_heartbeat(&state.before, beat, state.at, state.wall);
+        let connector = changes.connector_fields().map(to_json);
+        let parameters: [Parameter<'_>; 7] = [
+            (&beat.token_id, Type::TEXT),
+            (&MAX_CONNECTORS_PER_TOKEN, Type::INT8),
+            (&state.version, Type::INT8),
+            (&(when != When::Now), Type::BOOL),
+            (&to_json(changes.instance_fields()), Type::TEXT),
+            (&connector, Type::TEXT),
+            (&to_json(changes.history_fields()), Type::TEXT),
+        ];
+        let rows = self.beats.query(&self.statements.connector_beat_apply, &parameters).await?;
+        let row = rows.first().ok_or_else(missing)?;
+        // From here on it has happened, whatever is wrong with the answer.
+        let verdict: &str = column(row, 0).map_err(SwitchboardError::or_happened)?;
+        Ok(Some(match verdict {
+            "changed" => return Ok(None),
+            "too_many" => Beaten::TooMany,
+            "taken" => {
+                let unwritten = column(row, 1).map_err(SwitchboardError::or_happened)?;
+                changes.taken.unwritten = unwritten;
+                Beaten::Taken(changes.taken)
+            }
+            other => ended(other).map(Beaten::TokenEnded).ok_or_else(|| {
+                let detail = format!("connector_beat_apply answered {other:?}");
                 SwitchboardError::unknown(Code::Damaged, detail)
-            };
-            return ended(other).map(Beaten::TokenEnded).ok_or_else(odd);
-        }
+            })?,
+        }))
     }
-    Ok(Beaten::Taken(Taken {
-        received_at: to_micros(column(row, 1)?),
-        registered: column(row, 2)?,
-        revived: column(row, 3)?,
-        replaced: column(row, 4)?,
-        late: column(row, 5)?,
-        reset: column(row, 6)?,
-        jumped: column(row, 7)?,
-        drift: column(row, 8)?,
-        drift_before: column(row, 9)?,
-        unwritten: column(row, 10)?,
-    }))
 }

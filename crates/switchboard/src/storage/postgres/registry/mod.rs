@@ -12,6 +12,8 @@ use async_trait::async_trait;
 use tenure_core::Epoch;
 use uuid::Uuid;
 
+pub(super) use beat::ConnectorLocks;
+
 use super::Postgres;
 use super::value::from_micros;
 use crate::error::SwitchboardError;

@@ -6,7 +6,7 @@ use tenure_core::Epoch;
 use super::super::{all, execute, first};
 use super::progress::{Progress, progress};
 use super::read::measures;
-use crate::storage::{Bucket, Fanned, MOST, Name, Period, Rolled, Step, Sum};
+use crate::storage::{Bucket, Fanned, MAX_SUM, Name, Period, Rolled, Step, Sum};
 
 /// A step counts at most so many beats, and so many acknowledgements.
 const STEP: i64 = 10_000;
@@ -63,8 +63,8 @@ fn move_periods(db: &Connection, was: &Progress, since: &[i64; 3]) -> rusqlite::
         };
         let rows = format!(
             "SELECT connector_type, endpoint_identity,
-                CAST(min(total(messages_ingested), {MOST}) AS INTEGER) AS messages_ingested,
-                CAST(min(total(messages_failed), {MOST}) AS INTEGER) AS messages_failed
+                CAST(min(total(messages_ingested), {MAX_SUM}) AS INTEGER) AS messages_ingested,
+                CAST(min(total(messages_failed), {MAX_SUM}) AS INTEGER) AS messages_failed
             FROM {rows} GROUP BY connector_type, endpoint_identity"
         );
         if upto > from && upto < from + period.steps() * period.step().micros() {
@@ -103,7 +103,7 @@ fn measured(of: &str) -> (String, String, String) {
     columns.extend(states);
     let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
     let values: Vec<&str> = columns.iter().map(|(_, value)| value.as_str()).collect();
-    let add = |name: &str| format!("{name} = min({of}.{name} + excluded.{name}, {MOST})");
+    let add = |name: &str| format!("{name} = min({of}.{name} + excluded.{name}, {MAX_SUM})");
     let added: Vec<String> = names.iter().map(|name| add(name)).collect();
     (names.join(", "), values.join(", "), added.join(", "))
 }
@@ -116,7 +116,7 @@ fn total(of: &str) -> String {
         "CAST(min(total(CASE WHEN {grown} >= 1000000000 AND {now} >= 1000000000
             AND {times} BETWEEN 1 AND 16
             AND abs({grown} - {times} * {now}) <= {times} * 31622400
-            THEN 0 ELSE {grown} END), {MOST}) AS INTEGER)"
+            THEN 0 ELSE {grown} END), {MAX_SUM}) AS INTEGER)"
     )
 }
 
@@ -191,9 +191,9 @@ pub(super) fn count_beats(
             FROM connector_heartbeat_log WHERE {rows} AND received_at >= ?7 GROUP BY 1, 2
             ON CONFLICT (connector_type, endpoint_identity, period) DO UPDATE SET
                 messages_ingested = min(connector_stats_window.messages_ingested
-                    + excluded.messages_ingested, {MOST}),
+                    + excluded.messages_ingested, {MAX_SUM}),
                 messages_failed = min(connector_stats_window.messages_failed
-                    + excluded.messages_failed, {MOST})",
+                    + excluded.messages_failed, {MAX_SUM})",
             total("messages_ingested"),
             total("messages_failed"),
         );

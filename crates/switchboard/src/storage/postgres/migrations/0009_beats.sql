@@ -1,0 +1,3 @@
+--! breaking: new stores lack the function by which older versions take heartbeats
+-- The rule of a heartbeat is applied before the rows are sent. Replicas of older versions that
+-- still run keep their function.
