@@ -73,10 +73,13 @@ mod tests {
     }
 
     #[test]
-    fn a_page_begins_with_its_code_and_sentence() {
+    fn a_page_and_the_index_have_the_sentence() {
+        let index = include_str!("../../../docs/reference/README.md");
         for code in Code::ALL {
             let title = format!("# {code}: {}\n", code.sentence());
             assert!(page(*code).starts_with(&title), "{title}");
+            let entry = format!("- [{code}](../errors/{code}.md): {}\n", code.sentence());
+            assert!(index.contains(&entry), "{entry}");
         }
     }
 }
