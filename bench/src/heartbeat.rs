@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tenure_store::{IfAbsent, StoreUrl};
-use tenure_switchboard::{Settings, serve, storage};
+use tenure_switchboard::{ServerSettings, serve, storage};
 use testkit::{TEST_POSTGRES, service};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -91,11 +91,11 @@ pub async fn run(wanted: &[String]) -> Result<()> {
 pub async fn serve_until_alone(url: &str) -> Result<()> {
     let store = StoreUrl::parse(url)?;
     let storage = storage::open(&store, IfAbsent::Refuse).await?;
-    let settings = Settings {
+    let settings = ServerSettings {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         echo: true,
         store: Some(store),
-        ..Settings::default()
+        ..ServerSettings::default()
     };
     let alone = Box::pin(async {
         let mut input = tokio::io::stdin();

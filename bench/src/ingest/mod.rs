@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tenure_store::{IfAbsent, StoreUrl};
-use tenure_switchboard::{Handle, Settings, serve, storage};
+use tenure_switchboard::{ServerHandle, ServerSettings, serve, storage};
 use testkit::{TEST_POSTGRES, service};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -111,16 +111,16 @@ fn measure(table: &mut Table, place: &Place) -> Result<()> {
     Ok(())
 }
 
-async fn start(place: &Place) -> Result<(Handle, SocketAddr, oneshot::Sender<()>)> {
+async fn start(place: &Place) -> Result<(ServerHandle, SocketAddr, oneshot::Sender<()>)> {
     for url in [&place.ours, &place.raw] {
         storage::open(&StoreUrl::parse(url)?, IfAbsent::Create).await?;
     }
     let storage = storage::open(&StoreUrl::parse(&place.ours)?, IfAbsent::Refuse).await?;
     let (stop, stopped) = oneshot::channel::<()>();
-    let settings = Settings {
+    let settings = ServerSettings {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         echo: true,
-        ..Settings::default()
+        ..ServerSettings::default()
     };
     let over = Box::pin(async { drop(stopped.await) });
     let handle =

@@ -103,20 +103,20 @@ impl HttpClient {
     ) -> Result<HttpConnection, HttpError> {
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(HttpError::Exchange)?;
-        let driver = tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             // Whoever waits for the response gets the same error.
             let _ = connection.await;
         });
         let timeout = self.response_timeout;
-        Ok(HttpConnection { sender, driver: Driver(driver), timeout })
+        Ok(HttpConnection { sender, task: ConnectionTask(task), timeout })
     }
 }
 
 /// The task that reads and writes the socket. The connection closes when this is dropped.
 #[derive(Debug)]
-struct Driver(JoinHandle<()>);
+struct ConnectionTask(JoinHandle<()>);
 
-impl Drop for Driver {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -124,9 +124,9 @@ impl Drop for Driver {
 
 /// End of the time for a response, and how long that was.
 #[derive(Debug)]
-struct Deadline(Pin<Box<Sleep>>, Duration);
+struct ResponseDeadline(Pin<Box<Sleep>>, Duration);
 
-impl Deadline {
+impl ResponseDeadline {
     async fn within<T>(&mut self, work: impl Future<Output = T>) -> Result<T, HttpError> {
         tokio::select! {
             done = work => Ok(done),
@@ -139,7 +139,7 @@ impl Deadline {
 #[derive(Debug)]
 pub struct HttpConnection {
     sender: SendRequest<Full<Bytes>>,
-    driver: Driver,
+    task: ConnectionTask,
     timeout: Duration,
 }
 
@@ -147,11 +147,11 @@ impl HttpConnection {
     /// Sends the request and waits for the head of the response. The request needs a `Host` header.
     pub fn send(mut self, request: Request<Full<Bytes>>) -> HttpFuture<'static, HttpResponse> {
         Box::pin(async move {
-            let mut deadline = Deadline(Box::pin(sleep(self.timeout)), self.timeout);
+            let mut deadline = ResponseDeadline(Box::pin(sleep(self.timeout)), self.timeout);
             let response = deadline.within(self.sender.send_request(request)).await?;
             let response = response.map_err(HttpError::Exchange)?;
             let (head, body) = response.into_parts();
-            Ok(HttpResponse { head, body, driver: self.driver, deadline })
+            Ok(HttpResponse { head, body, task: self.task, deadline })
         })
     }
 }
@@ -161,8 +161,8 @@ impl HttpConnection {
 pub struct HttpResponse {
     head: Parts,
     body: Incoming,
-    driver: Driver,
-    deadline: Deadline,
+    task: ConnectionTask,
+    deadline: ResponseDeadline,
 }
 
 impl HttpResponse {
@@ -179,7 +179,7 @@ impl HttpResponse {
     /// Reads the body; fails if it has more than `max_bytes`.
     pub fn read(self, max_bytes: usize) -> HttpFuture<'static, Bytes> {
         Box::pin(async move {
-            let Self { body, driver: _driver, mut deadline, .. } = self;
+            let Self { body, task: _driver, mut deadline, .. } = self;
             let body = deadline.within(Limited::new(body, max_bytes).collect()).await?;
             let body = body.map_err(|error| match error.is::<LengthLimitError>() {
                 true => HttpError::TooLarge { max_bytes },

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Access control: tokens, roles, and limits on failed attempts.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,31 +18,31 @@ use tenure_wire::ingest::Rules;
 use tokio::sync::Semaphore;
 
 use crate::address;
-use crate::http::answer::{Refusal, Refused};
+use crate::http::response::{ApiError, Rejection};
 use crate::metrics::Metrics;
 use crate::storage::{Admission, Attempt, Decision, Ended, Scope, Storage, Token, Usage};
 use crate::token::{self, Role};
 
-/// How long a token that was good is taken for good without asking. Every commit asks again.
-const KNOWN_FOR: Duration = Duration::from_secs(30);
-/// How many tokens are remembered.
-const MOST_KNOWN: usize = 4096;
-/// How long an address that has failed too often is turned away without asking.
-const LIMITED_FOR: Duration = Duration::from_secs(10);
-/// How many of them are remembered.
-const MOST_LIMITED: usize = 4096;
+/// Maximum age of a cached token. Every commit asks the store again.
+const TOKEN_CACHE_AGE: Duration = Duration::from_secs(30);
+/// Maximum number of cached tokens.
+const MAX_CACHED_TOKENS: usize = 4096;
+/// Time for which an address that failed too often is rejected without asking the store.
+const LIMIT_CACHE_AGE: Duration = Duration::from_secs(10);
+/// Maximum number of such addresses that are remembered.
+const MAX_LIMITED_ADDRESSES: usize = 4096;
 
-/// Tokens from such addresses that are looked up at a time.
-const LOOKUPS_AT_ONCE: usize = 2;
+/// Maximum number of concurrent token lookups from such addresses.
+const MAX_CONCURRENT_LOOKUPS: usize = 2;
 
-/// How failures are limited, and where addresses come from.
+/// Limits on failed attempts, and the source of client addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Limiter {
-    /// How many failures an address has within a window.
+    /// Failures that an address may have within a window.
     pub failures: u32,
-    /// How long a window is, from its first failure.
+    /// Length of a window, from its first failure.
     pub window: Duration,
-    /// How many proxies stand before the switchboard and add to `X-Forwarded-For`.
+    /// Number of proxies in front of the switchboard that append to `X-Forwarded-For`.
     pub trusted_proxies: usize,
 }
 
@@ -52,16 +52,16 @@ impl Default for Limiter {
     }
 }
 
-/// Who asks.
+/// Authenticated caller of a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Caller {
-    /// Somebody on this machine, while there are no tokens.
+pub(crate) enum Principal {
+    /// A caller without a token: there are none yet, or the endpoint needs none.
     Open,
-    /// Somebody with a token.
+    /// The holder of a token.
     Token(Arc<Token>),
 }
 
-impl Caller {
+impl Principal {
     pub(crate) fn token(&self) -> Option<&Token> {
         match self {
             Self::Open => None,
@@ -73,20 +73,20 @@ impl Caller {
         self.token().map(|token| token.token_id.as_str())
     }
 
-    /// A decision of this caller, for the records.
+    /// Returns a decision of this caller, for the audit log.
     pub(crate) fn decides(&self, reason: &str) -> Decision {
         let token_id = self.token_id().map(str::to_owned);
         let by = token_id.clone().unwrap_or_else(|| "open".to_owned());
         Decision { by, reason: reason.to_owned(), token_id }
     }
 
-    /// Whether events of this source may be submitted.
+    /// Checks that the caller may submit events of this source.
     pub(crate) fn permits(
         &self,
         channel: &str,
         provider: &str,
         endpoint: &str,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let Some(token) = self.token() else { return Ok(()) };
         let fits = token.scope.as_ref().is_some_and(|scope| {
             scope.channel == channel
@@ -97,10 +97,10 @@ impl Caller {
             return Ok(());
         }
         let message = format!("Token scope does not permit ingestion for endpoint '{endpoint}'");
-        Err(Refusal::forbidden(message))
+        Err(ApiError::forbidden(message))
     }
 
-    /// The one source that may be read of; `None` for those who may read everything.
+    /// Returns the only source that the caller may read; `None` if it may read everything.
     pub(crate) fn reads_only(&self) -> Option<&Scope> {
         let token = self.token()?;
         let reads_all =
@@ -108,7 +108,7 @@ impl Caller {
         token.scope.as_ref().filter(|_| !token.roles.iter().any(reads_all))
     }
 
-    /// Whether what came from this source may be read.
+    /// Returns whether the caller may read messages of this source.
     pub(crate) fn may_read(&self, channel: &str, provider: &str, endpoint: &str) -> bool {
         self.reads_only().is_none_or(|scope| {
             scope.channel == channel
@@ -117,15 +117,15 @@ impl Caller {
         })
     }
 
-    /// Whether this connector may be looked at.
+    /// Returns whether the caller may see this connector.
     pub(crate) fn may_see(&self, connector_type: &str, endpoint: &str, rules: &Rules) -> bool {
         self.reads_only().is_none_or(|scope| {
             scope.endpoint_identity == endpoint && belongs(connector_type, scope, rules)
         })
     }
 
-    /// Narrows the channel, provider and endpoint that are asked for to those that may be read.
-    pub(crate) fn narrow(&self, asked: [&mut Option<String>; 3]) -> Result<(), Refused> {
+    /// Restricts a query to the channel, provider and endpoint that the caller may read.
+    pub(crate) fn narrow(&self, asked: [&mut Option<String>; 3]) -> Result<(), Rejection> {
         let Some(scope) = self.reads_only() else { return Ok(()) };
         let own = [&scope.channel, &scope.provider, &scope.endpoint_identity];
         for (asked, own) in asked.into_iter().zip(own) {
@@ -137,25 +137,25 @@ impl Caller {
         Ok(())
     }
 
-    /// Whether what tells of all endpoints together may be read.
-    pub(crate) fn permits_overview(&self) -> Result<(), Refused> {
+    /// Checks that the caller may read reports across all endpoints.
+    pub(crate) fn permits_overview(&self) -> Result<(), Rejection> {
         match self.reads_only() {
             None => Ok(()),
             Some(scope) => {
                 let endpoint = &scope.endpoint_identity;
                 let message = format!("Token scope permits reading of endpoint '{endpoint}' only");
-                Err(Refusal::forbidden(message))
+                Err(ApiError::forbidden(message))
             }
         }
     }
 
-    /// Whether heartbeats of this connector may be sent.
+    /// Checks that the caller may send heartbeats of this connector.
     pub(crate) fn permits_heartbeat(
         &self,
         connector_type: &str,
         endpoint: &str,
         rules: &Rules,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let Some(token) = self.token() else { return Ok(()) };
         let scope = token.scope.as_ref().filter(|scope| scope.endpoint_identity == endpoint);
         let about = match scope {
@@ -164,13 +164,13 @@ impl Caller {
             Some(_) => format!("connector type '{connector_type}' of endpoint '{endpoint}'"),
         };
         let message = format!("Token scope does not permit heartbeats for {about}");
-        Err(Refusal::forbidden(message))
+        Err(ApiError::forbidden(message))
     }
 }
 
-/// What a request has to show.
+/// Credentials that an endpoint requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum Requirement {
     /// Any token.
     Any,
     /// Any token; one that was good a moment ago is not judged again. For what is judged once more
@@ -180,39 +180,39 @@ pub(crate) enum Need {
     Role(Role),
 }
 
-/// Judges requests by their tokens.
+/// Checks the tokens of requests.
 #[derive(Debug)]
-pub(crate) struct Access {
+pub(crate) struct AccessControl {
     storage: Arc<dyn Storage>,
     metrics: Arc<Metrics>,
     limiter: Limiter,
-    /// Whether tokens are in force. Once they are, they stay.
+    /// Whether tokens are required. It never becomes false again.
     required: AtomicBool,
-    known: Mutex<BTreeMap<[u8; 8], Known>>,
-    limited: Mutex<BTreeMap<String, Limited>>,
+    known: Mutex<BTreeMap<[u8; 8], CachedToken>>,
+    limited: Mutex<BTreeMap<String, LimitedAddress>>,
     usage: Mutex<BTreeMap<String, Usage>>,
-    /// Turns of tokens that come from addresses that have failed too often.
+    /// Permits for token lookups from addresses that failed too often.
     lookups: Semaphore,
 }
 
-/// A token that was good.
+/// A token that was valid when it was last looked up.
 #[derive(Clone, Debug)]
-struct Known {
+struct CachedToken {
     digest: [u8; 32],
     token: Arc<Token>,
     seen: LocalInstant,
 }
 
-/// An address that has failed too often.
+/// An address that failed too often.
 #[derive(Clone, Copy, Debug)]
-struct Limited {
-    /// Until then the store is not asked. Not for long: it may be told to forget.
+struct LimitedAddress {
+    /// End of the time in which the store is not asked. Short, because an operator may reset it.
     unasked: LocalInstant,
-    /// When its window ends.
+    /// End of its window.
     ends: LocalInstant,
 }
 
-impl Access {
+impl AccessControl {
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         metrics: Arc<Metrics>,
@@ -227,7 +227,7 @@ impl Access {
             known: Mutex::default(),
             limited: Mutex::default(),
             usage: Mutex::default(),
-            lookups: Semaphore::new(LOOKUPS_AT_ONCE),
+            lookups: Semaphore::new(MAX_CONCURRENT_LOOKUPS),
         }
     }
 
@@ -235,26 +235,26 @@ impl Access {
         !self.required.load(Ordering::Relaxed)
     }
 
-    /// From now on tokens are required.
+    /// Requires tokens from now on.
     pub(crate) fn require(&self) {
         self.required.store(true, Ordering::Relaxed);
     }
 
-    /// Who asks, if that is somebody who may.
+    /// Authenticates a request and checks that it meets the requirement.
     pub(crate) async fn check(
         &self,
         headers: &HeaderMap,
         peer: IpAddr,
-        need: Need,
-    ) -> Result<Caller, Refused> {
+        need: Requirement,
+    ) -> Result<Principal, Rejection> {
         if self.is_open() {
             only_from_here(headers)?;
-            return Ok(Caller::Open);
+            return Ok(Principal::Open);
         }
         let digest = shown(headers);
         // Whatever is submitted is judged once more when it is committed; the rest is not.
         let known = match need {
-            Need::Recent | Need::Role(Role::Ingest) => {
+            Requirement::Recent | Requirement::Role(Role::Ingest) => {
                 digest.and_then(|digest| self.recall(&digest))
             }
             _ => None,
@@ -264,34 +264,34 @@ impl Access {
             None => self.admit(digest, headers, peer).await?,
         };
         self.used(&token.token_id, |usage| usage.requests += 1);
-        let caller = Caller::Token(token);
-        if let Need::Role(role) = need {
+        let caller = Principal::Token(token);
+        if let Requirement::Role(role) = need {
             self.check_role(&caller, role)?;
         }
         Ok(caller)
     }
 
-    /// Whether somebody who was let in may do this.
-    pub(crate) fn check_role(&self, caller: &Caller, role: Role) -> Result<(), Refused> {
+    /// Checks that an authenticated caller has the role.
+    pub(crate) fn check_role(&self, caller: &Principal, role: Role) -> Result<(), Rejection> {
         let Some(token) = caller.token() else { return Ok(()) };
         if token::allowed(&token.roles, role) {
             return Ok(());
         }
         self.used(&token.token_id, |usage| usage.refused += 1);
         let message = format!("Token does not have the role '{}'", role.as_str());
-        Err(Refusal::forbidden(message))
+        Err(ApiError::forbidden(message))
     }
 
-    /// Judges somebody again who was let in as one that was good a moment ago.
+    /// Checks a caller again that was admitted by a cached token.
     pub(crate) async fn check_again(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         headers: &HeaderMap,
         peer: IpAddr,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         match caller {
-            Caller::Open => Ok(()),
-            Caller::Token(_) => self.admit(shown(headers), headers, peer).await.map(drop),
+            Principal::Open => Ok(()),
+            Principal::Token(_) => self.admit(shown(headers), headers, peer).await.map(drop),
         }
     }
 
@@ -300,14 +300,14 @@ impl Access {
         digest: Option<[u8; 32]>,
         headers: &HeaderMap,
         peer: IpAddr,
-    ) -> Result<Arc<Token>, Refused> {
+    ) -> Result<Arc<Token>, Rejection> {
         let address = address::of_client(peer, headers, self.limiter.trusted_proxies);
         let limited = self.limited_for(&address);
         if digest.is_none()
             && let Some(left) = limited
         {
             self.metrics.auth_failures.add(1);
-            return Err(Refusal::too_many_attempts(whole_seconds(left)));
+            return Err(ApiError::too_many_attempts(whole_seconds(left)));
         }
         // What may be a token is looked up, however often its address has failed: many share one.
         // Those that nobody has seen to be good wait for each other, so that guesses of one
@@ -331,29 +331,29 @@ impl Access {
             (Admission::Token(token), Some(digest)) => Ok(self.remember(digest, *token)),
             (Admission::Ended(ended), digest) => {
                 digest.inspect(|digest| self.forget(digest));
-                Err(Refusal::token_ended(ended))
+                Err(ApiError::token_ended(ended))
             }
             (Admission::Limited { retry_after }, _) => {
                 let left = Duration::from_micros(u64::try_from(retry_after).unwrap_or(0));
                 self.limit(address, left);
-                Err(Refusal::too_many_attempts(whole_seconds(left)))
+                Err(ApiError::too_many_attempts(whole_seconds(left)))
             }
-            (_, None) => Err(Refusal::invalid_token(
+            (_, None) => Err(ApiError::invalid_token(
                 "a token is required: send it as Authorization: Bearer sw_...",
             )),
-            (Admission::Unknown, Some(_)) => Err(Refusal::token_ended(Ended::Gone)),
+            (Admission::Unknown, Some(_)) => Err(ApiError::token_ended(Ended::Gone)),
         }
     }
 
-    /// A token that was good a moment ago.
+    /// Returns the token if it was valid recently.
     fn recall(&self, digest: &[u8; 32]) -> Option<Arc<Token>> {
         let known = lock(&self.known);
         let found = known.get(&prefix(digest)).filter(|found| is_same(&found.digest, digest))?;
         let age = BootClock.now().since(found.seen);
-        (age < KNOWN_FOR).then(|| Arc::clone(&found.token))
+        (age < TOKEN_CACHE_AGE).then(|| Arc::clone(&found.token))
     }
 
-    /// Whether this replica has seen it to be good, however long ago.
+    /// Returns whether this replica ever saw the token to be valid.
     fn is_recognised(&self, digest: &[u8; 32]) -> bool {
         let known = lock(&self.known);
         known.get(&prefix(digest)).is_some_and(|found| is_same(&found.digest, digest))
@@ -362,12 +362,12 @@ impl Access {
     fn remember(&self, digest: [u8; 32], token: Token) -> Arc<Token> {
         let token = Arc::new(token);
         let mut known = lock(&self.known);
-        if known.len() >= MOST_KNOWN && !known.contains_key(&prefix(&digest)) {
+        if known.len() >= MAX_CACHED_TOKENS && !known.contains_key(&prefix(&digest)) {
             let oldest = known.iter().min_by_key(|(_, found)| found.seen).map(|(key, _)| *key);
             oldest.and_then(|key| known.remove(&key));
         }
         let seen = BootClock.now();
-        known.insert(prefix(&digest), Known { digest, token: Arc::clone(&token), seen });
+        known.insert(prefix(&digest), CachedToken { digest, token: Arc::clone(&token), seen });
         token
     }
 
@@ -375,12 +375,12 @@ impl Access {
         lock(&self.known).remove(&prefix(digest));
     }
 
-    /// A commit found that the token has ended.
+    /// Forgets a token that a commit found to have ended.
     pub(crate) fn ended(&self, token_id: Option<&str>) {
         lock(&self.known).retain(|_, found| Some(found.token.token_id.as_str()) != token_id);
     }
 
-    /// How long its window still is, if the store need not be asked.
+    /// Returns the rest of the address's window while the store need not be asked.
     fn limited_for(&self, address: &str) -> Option<Duration> {
         let now = BootClock.now();
         let limited = lock(&self.limited).get(address).copied()?;
@@ -390,16 +390,16 @@ impl Access {
     fn limit(&self, address: String, left: Duration) {
         let now = BootClock.now();
         let mut limited = lock(&self.limited);
-        if limited.len() >= MOST_LIMITED {
+        if limited.len() >= MAX_LIMITED_ADDRESSES {
             limited.retain(|_, it| it.unasked > now);
         }
-        if limited.len() < MOST_LIMITED {
-            let unasked = now.plus(left.min(LIMITED_FOR));
-            limited.insert(address, Limited { unasked, ends: now.plus(left) });
+        if limited.len() < MAX_LIMITED_ADDRESSES {
+            let unasked = now.plus(left.min(LIMIT_CACHE_AGE));
+            limited.insert(address, LimitedAddress { unasked, ends: now.plus(left) });
         }
     }
 
-    /// Counts what was done with a token.
+    /// Counts a use of a token.
     pub(crate) fn used(&self, token_id: &str, count: impl FnOnce(&mut Usage)) {
         let mut usage = lock(&self.usage);
         match usage.get_mut(token_id) {
@@ -408,14 +408,14 @@ impl Access {
         }
     }
 
-    /// What was counted since this was asked last, as done on `day`.
+    /// Takes the uses counted since the last call, as uses on `day`.
     pub(crate) fn take_usage(&self, day: &str) -> Vec<Usage> {
         let taken = std::mem::take(&mut *lock(&self.usage));
         let usages = taken.into_iter();
         usages.map(|(token_id, it)| Usage { token_id, day: day.to_owned(), ..it }).collect()
     }
 
-    /// Puts back what could not be stored.
+    /// Puts back uses that could not be stored.
     pub(crate) fn put_back(&self, usages: Vec<Usage>) {
         for it in usages {
             self.used(&it.token_id, |usage| {
@@ -430,11 +430,11 @@ impl Access {
 
 /// Without tokens only this machine is let in. A proxy on it makes everybody look like that, so
 /// what shows signs of one is refused; and so is a page that a browser has from somewhere else.
-fn only_from_here(headers: &HeaderMap) -> Result<(), Refused> {
+fn only_from_here(headers: &HeaderMap) -> Result<(), Rejection> {
     let through_proxy = ["forwarded", "x-forwarded-for", "x-real-ip"];
     if through_proxy.iter().any(|name| headers.contains_key(*name)) {
         let message = "there are no tokens, and this came through a proxy: make a token";
-        return Err(Refusal::invalid_token(message));
+        return Err(ApiError::invalid_token(message));
     }
     let mut named = headers.get_all(HOST).iter().chain(headers.get_all(ORIGIN));
     let here =
@@ -444,7 +444,7 @@ fn only_from_here(headers: &HeaderMap) -> Result<(), Refused> {
         false => {
             let message =
                 "there are no tokens, and Host or Origin is not of this machine: make a token";
-            Err(Refusal::invalid_token(message))
+            Err(ApiError::invalid_token(message))
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Where a request comes from, as far as that can be known.
+//! Client addresses, with and without trusted proxies.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use hyper::HeaderMap;
 
-/// The address that failures are counted by: without port, and of IPv6 the half that a network has.
+/// Returns the address that failures are counted by: without port, and the /64 network of IPv6.
 ///
 /// Behind `hops` proxies it is the one that the outermost of them saw: each adds the address it
 /// sees to the right end of `X-Forwarded-For`, and what stands further left anybody can write. What
@@ -39,7 +39,7 @@ fn without_port(text: &str) -> Option<IpAddr> {
     bare.parse().ok()
 }
 
-/// The address itself; of IPv6 the half that a network has.
+/// Returns the address itself, or the /64 network of an IPv6 address.
 pub(crate) fn by_network(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
@@ -50,7 +50,7 @@ pub(crate) fn by_network(address: IpAddr) -> String {
     }
 }
 
-/// Whether a `Host` or an `Origin` names this machine.
+/// Returns whether a `Host` or an `Origin` names this machine.
 pub(crate) fn is_this_machine(host: &str) -> bool {
     let host = host.split_once("://").map_or(host, |(_, host)| host);
     let name = match host.strip_prefix('[') {

@@ -1,14 +1,14 @@
-//! How much of the process' memory requests may take together.
+//! Memory budget for the requests of this process.
 //!
-//! Whoever reads a body or makes a large answer takes its share before, and gives it back when the
-//! bytes are gone. Nobody waits for a share: what is not there at once is overload, and says so.
+//! A request reserves memory before it reads a body or builds a large response, and releases it
+//! when the bytes are gone. Reservations never wait: a full budget is overload.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper::body::Bytes;
 
-/// The bytes of all requests of this process.
+/// Memory that all requests share.
 #[derive(Debug)]
 pub(crate) struct Budget {
     size: usize,
@@ -20,17 +20,17 @@ impl Budget {
         Arc::new(Self { size, taken: AtomicUsize::new(0) })
     }
 
-    /// How much is taken.
+    /// Returns the reserved bytes.
     pub(crate) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// How much there is.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Takes so many bytes if they are there.
+    /// Reserves bytes if they are available.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Share> {
         self.add(bytes).then(|| Share { budget: Arc::clone(self), bytes })
     }
@@ -41,7 +41,7 @@ impl Budget {
     }
 }
 
-/// A part of the budget; given back on drop.
+/// Reserved bytes; released on drop.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
@@ -49,14 +49,14 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Takes more, if it is there.
+    /// Reserves more, if available.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let grown = self.budget.add(bytes);
         self.bytes += if grown { bytes } else { 0 };
         grown
     }
 
-    /// Gives back what is above `bytes`.
+    /// Releases everything above `bytes`.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let back = self.bytes.saturating_sub(bytes);
         self.budget.taken.fetch_sub(back, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl Share {
     }
 }
 
-/// Text that gives its share back when it is gone.
+/// Turns text into bytes that release their share when they are dropped.
 pub(crate) fn paid(text: String, mut share: Share) -> Bytes {
     share.shrink(text.len());
     Bytes::from_owner(Paid { text, _share: share })

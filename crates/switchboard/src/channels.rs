@@ -1,4 +1,4 @@
-//! The list of channels as this replica knows it.
+//! Cached list of channels.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,22 +12,22 @@ use tokio::sync::Mutex;
 use crate::error::SwitchboardError;
 use crate::storage::Storage;
 
-/// So old may a list be: what was removed from it is taken for no longer than this.
-const FRESH: Duration = Duration::from_secs(5);
+/// Maximum age of the list: a removed channel is accepted no longer than this.
+const MAX_RULES_AGE: Duration = Duration::from_secs(5);
 
-/// The list, read again when it is old or lacks what somebody sends.
+/// List of channels, read again when it is old or lacks the source of an event.
 pub(crate) struct Channels {
     storage: Arc<dyn Storage>,
     fields: Fields,
-    known: RwLock<Option<Known>>,
+    known: RwLock<Option<CachedRules>>,
     /// One asks the store, and the others wait for its answer.
     asking: Mutex<()>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct CachedRules {
     rules: Arc<Rules>,
-    /// When the store was asked for it.
+    /// Time at which the store was asked for it.
     asked: LocalInstant,
 }
 
@@ -42,9 +42,9 @@ impl Channels {
         Self { storage, fields, known: RwLock::default(), asking: Mutex::default() }
     }
 
-    /// The list, at most [`FRESH`] old.
+    /// Returns the list, at most [`MAX_RULES_AGE`] old.
     pub(crate) async fn current(&self) -> Result<Arc<Rules>, SwitchboardError> {
-        let is_fresh = |asked| BootClock.now().since(asked) <= FRESH;
+        let is_fresh = |asked| BootClock.now().since(asked) <= MAX_RULES_AGE;
         self.asked_when(is_fresh).await
     }
 
@@ -65,26 +65,26 @@ impl Channels {
         }
         let asked = BootClock.now();
         let rules = Arc::new(Rules::new(self.storage.channels().await?, self.fields));
-        let known = Known { rules: Arc::clone(&rules), asked };
+        let known = CachedRules { rules: Arc::clone(&rules), asked };
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
         Ok(rules)
     }
 
-    /// For the envelopes of one request.
-    pub(crate) async fn reading(&self) -> Result<Reading<'_>, SwitchboardError> {
+    /// Returns a reader for the envelopes of one request.
+    pub(crate) async fn reading(&self) -> Result<EnvelopeReader<'_>, SwitchboardError> {
         let began = BootClock.now();
-        Ok(Reading { channels: self, rules: self.current().await?, began })
+        Ok(EnvelopeReader { channels: self, rules: self.current().await?, began })
     }
 }
 
 /// Reads the envelopes of one request.
-pub(crate) struct Reading<'a> {
+pub(crate) struct EnvelopeReader<'a> {
     channels: &'a Channels,
     rules: Arc<Rules>,
     began: LocalInstant,
 }
 
-impl Reading<'_> {
+impl EnvelopeReader<'_> {
     /// Reads an envelope. One is refused for its source only by a list that is not older than its
     /// request: a channel that was added before is taken by every replica.
     pub(crate) async fn read(

@@ -1,8 +1,8 @@
-//! Requests of many connections, committed in groups.
+//! Group commit: submissions of many connections share one transaction.
 //!
-//! A commit costs a flush to disk, however much is in it. So whatever came while one was under way
-//! goes into the next: alone, a request waits for nobody; among many, it pays for a small part of a
-//! flush. Nobody is answered before its group is durable.
+//! A commit costs a flush to disk, whatever its size. Submissions that arrive during a commit
+//! go into the next one: a single request does not wait, and many requests share the cost of a
+//! flush. A submission is answered after its group is durable.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,28 +18,28 @@ use crate::budget::Share;
 use crate::error::SwitchboardError;
 use crate::storage::{BadFence, Ended, Outcome, Settled, Standing, Storage, Submission};
 
-/// What one group holds at most, and how many wait.
+/// Limits on a group, and on waiting submissions.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Submissions that wait; who comes then is turned away.
+pub struct CommitLimits {
+    /// Submissions that may wait; further ones are rejected.
     pub queue: usize,
-    /// Events of a group, unless a single submission has more.
+    /// Events in a group, unless a single submission has more.
     pub items: usize,
-    /// Bytes of envelopes of a group, unless a single submission has more.
+    /// Bytes of envelopes in a group, unless a single submission has more.
     pub bytes: usize,
-    /// Groups that are with the store at a time.
+    /// Concurrent commits.
     pub groups: usize,
 }
 
-impl Default for Limits {
+impl Default for CommitLimits {
     fn default() -> Self {
         Self { queue: 1024, items: 1_000, bytes: 2 << 20, groups: 1 }
     }
 }
 
-/// What became of a submission.
+/// Outcome of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum SubmitOutcome {
     /// For each of its events.
     Stored(Vec<Result<Outcome, Unstored>>),
     /// See [`Settled::Fenced`].
@@ -63,26 +63,26 @@ pub enum Unstored {
     TokenEnded(Ended),
 }
 
-/// Why there is no answer.
+/// Reason why a submission has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// Too many wait; nothing was stored.
+pub enum SubmitError {
+    /// Too many submissions wait; nothing was stored.
     Full,
-    /// The switchboard ends; nothing was stored.
+    /// The switchboard is shutting down; nothing was stored.
     Closed,
     /// The store failed; the error says whether it may be stored. Submitting it again is right.
     Store(SwitchboardError),
 }
 
-/// Told how many events a commit had, and how long it took.
+/// Called after each commit with its number of events and its duration.
 pub type OnCommit = Arc<dyn Fn(usize, Duration) + Send + Sync>;
 
-/// Takes submissions and commits them in groups.
+/// Commits submissions in groups.
 pub struct Committer {
-    queue: mpsc::Sender<Waiting>,
+    queue: mpsc::Sender<PendingSubmission>,
     closing: Arc<Notify>,
     size: usize,
-    /// Until somebody waits for its end.
+    /// Taken by the caller that waits for its end.
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -92,19 +92,19 @@ impl fmt::Debug for Committer {
     }
 }
 
-struct Waiting {
+struct PendingSubmission {
     submission: Submission,
-    answer: oneshot::Sender<Result<Answer, Trouble>>,
+    answer: oneshot::Sender<Result<SubmitOutcome, SubmitError>>,
     share: Option<Share>,
 }
 
 impl Committer {
     /// Starts the task that commits. It ends after [`Committer::close`].
-    pub fn start(storage: Arc<dyn Storage>, limits: Limits, on_commit: OnCommit) -> Self {
+    pub fn start(storage: Arc<dyn Storage>, limits: CommitLimits, on_commit: OnCommit) -> Self {
         let (queue, waiting) = mpsc::channel(limits.queue);
         let closing = Arc::new(Notify::new());
-        let groups = Groups {
-            commit: Arc::new(Commit { storage, on_commit }),
+        let groups = GroupBuilder {
+            commit: Arc::new(GroupCommitter { storage, on_commit }),
             permits: Arc::new(Semaphore::new(limits.groups)),
             limits,
             kept_back: None,
@@ -114,7 +114,7 @@ impl Committer {
     }
 
     /// Waits until the submission is durable, or was refused.
-    pub async fn submit(&self, submission: Submission) -> Result<Answer, Trouble> {
+    pub async fn submit(&self, submission: Submission) -> Result<SubmitOutcome, SubmitError> {
         self.submit_holding(submission, None).await
     }
 
@@ -124,24 +124,24 @@ impl Committer {
         &self,
         submission: Submission,
         share: Option<Share>,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<SubmitOutcome, SubmitError> {
         let (answer, settled) = oneshot::channel();
-        self.queue.try_send(Waiting { submission, answer, share }).map_err(
-            |error| match error {
-                mpsc::error::TrySendError::Full(_) => Trouble::Full,
-                mpsc::error::TrySendError::Closed(_) => Trouble::Closed,
-            },
-        )?;
+        self.queue.try_send(PendingSubmission { submission, answer, share }).map_err(|error| {
+            match error {
+                mpsc::error::TrySendError::Full(_) => SubmitError::Full,
+                mpsc::error::TrySendError::Closed(_) => SubmitError::Closed,
+            }
+        })?;
         let lost = || SwitchboardError::unknown(Code::Failed, "the task that commits has ended");
-        settled.await.unwrap_or_else(|_| Err(Trouble::Store(lost())))
+        settled.await.unwrap_or_else(|_| Err(SubmitError::Store(lost())))
     }
 
-    /// How many wait for a group.
+    /// Returns the number of waiting submissions.
     pub fn waiting(&self) -> usize {
         self.size - self.queue.capacity()
     }
 
-    /// Takes nothing more, commits what waits, and waits until that is settled.
+    /// Accepts no more submissions, and waits until the waiting ones are committed.
     pub async fn close(&self) {
         self.closing.notify_one();
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -152,19 +152,19 @@ impl Committer {
     }
 }
 
-/// Puts groups together.
-struct Groups {
-    commit: Arc<Commit>,
+/// Forms groups of submissions.
+struct GroupBuilder {
+    commit: Arc<GroupCommitter>,
     permits: Arc<Semaphore>,
-    limits: Limits,
-    /// What did not fit into the last group.
-    kept_back: Option<Waiting>,
+    limits: CommitLimits,
+    /// Submission that did not fit into the last group.
+    kept_back: Option<PendingSubmission>,
 }
 
-impl Groups {
-    async fn run(mut self, mut waiting: mpsc::Receiver<Waiting>, closing: Arc<Notify>) {
+impl GroupBuilder {
+    async fn run(mut self, mut waiting: mpsc::Receiver<PendingSubmission>, closing: Arc<Notify>) {
         loop {
-            // What comes while no group may leave goes into the next one.
+            // Submissions that arrive while no permit is free go into the next group.
             let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
             let first = match self.kept_back.take() {
                 Some(first) => Some(first),
@@ -180,12 +180,16 @@ impl Groups {
             let group = self.gather(first, &mut waiting);
             tokio::spawn(Arc::clone(&self.commit).settle(group, permit));
         }
-        // All permits are there when the last group is settled.
+        // All permits are free when the last group is settled.
         let all = u32::try_from(self.limits.groups).unwrap_or(u32::MAX);
         let _ = self.permits.acquire_many(all).await;
     }
 
-    fn gather(&mut self, first: Waiting, waiting: &mut mpsc::Receiver<Waiting>) -> Vec<Waiting> {
+    fn gather(
+        &mut self,
+        first: PendingSubmission,
+        waiting: &mut mpsc::Receiver<PendingSubmission>,
+    ) -> Vec<PendingSubmission> {
         let (mut items, mut bytes) = size(&first.submission);
         let mut group = vec![first];
         while let Ok(next) = waiting.try_recv() {
@@ -207,38 +211,38 @@ fn size(submission: &Submission) -> (usize, usize) {
     (submission.items.len(), bytes)
 }
 
-/// Whether the store took the statement and refused a row of it.
+/// Returns whether the store refused one row of the statement.
 fn is_about_content(error: &SwitchboardError) -> bool {
     !error.is_unknown() && matches!(error.code(), Code::Unstorable | Code::Exhausted)
 }
 
-struct Commit {
+struct GroupCommitter {
     storage: Arc<dyn Storage>,
     on_commit: OnCommit,
 }
 
-impl Commit {
-    async fn settle(self: Arc<Self>, group: Vec<Waiting>, permit: OwnedSemaphorePermit) {
+impl GroupCommitter {
+    async fn settle(self: Arc<Self>, group: Vec<PendingSubmission>, permit: OwnedSemaphorePermit) {
         let (submissions, answers): (Vec<_>, Vec<_>) =
             group.into_iter().map(|it| (it.submission, (it.answer, it.share))).unzip();
         let settled = self.commit(submissions).await;
         drop(permit);
         for ((answer, _share), settled) in answers.into_iter().zip(settled) {
-            // Who went away does not wait for it; it is stored all the same.
+            // A client that went away does not wait for it; the events are stored all the same.
             let _ = answer.send(settled);
         }
     }
 
     /// Commits a group. If the store refuses it for its content, it is halved until the row is
     /// found that it refuses: that one fails alone.
-    async fn commit(&self, group: Vec<Submission>) -> Vec<Result<Answer, Trouble>> {
+    async fn commit(&self, group: Vec<Submission>) -> Vec<Result<SubmitOutcome, SubmitError>> {
         let mut answers = Vec::with_capacity(group.len());
         let mut parts = VecDeque::from([group]);
         while let Some(mut part) = parts.pop_front() {
             match self.try_commit(&part).await {
                 Ok(settled) => answers.extend(settled.into_iter().map(|it| Ok(it.into()))),
                 Err(error) if !is_about_content(&error) => {
-                    answers.extend(part.iter().map(|_| Err(Trouble::Store(error.clone()))));
+                    answers.extend(part.iter().map(|_| Err(SubmitError::Store(error.clone()))));
                 }
                 Err(_) if part.len() > 1 => {
                     let rest = part.split_off(part.len() / 2);
@@ -262,10 +266,10 @@ impl Commit {
         &self,
         submission: Submission,
         error: &SwitchboardError,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<SubmitOutcome, SubmitError> {
         let Submission { items, fence, token_id } = submission;
         if items.is_empty() {
-            return Err(Trouble::Store(error.clone()));
+            return Err(SubmitError::Store(error.clone()));
         }
         let mut outcomes = Vec::with_capacity(items.len());
         let mut left = items.len();
@@ -291,11 +295,11 @@ impl Commit {
                     None => outcomes.push(Err(Unstored::Content)),
                 },
                 Err(error) if is_about_content(&error) => outcomes.push(Err(Unstored::Content)),
-                Err(error) => return Err(Trouble::Store(error)),
+                Err(error) => return Err(SubmitError::Store(error)),
             }
             left -= 1;
         }
-        Ok(Answer::Stored(outcomes))
+        Ok(SubmitOutcome::Stored(outcomes))
     }
 
     async fn try_commit(&self, group: &[Submission]) -> Result<Vec<Settled>, SwitchboardError> {
@@ -307,7 +311,7 @@ impl Commit {
     }
 }
 
-impl From<Settled> for Answer {
+impl From<Settled> for SubmitOutcome {
     fn from(settled: Settled) -> Self {
         match settled {
             Settled::Stored(outcomes) => Self::Stored(outcomes.into_iter().map(Ok).collect()),

@@ -1,4 +1,4 @@
-//! Health of the store, as `/ready` tells it.
+//! Health of the store, for `/ready`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,35 +6,35 @@ use std::time::Duration;
 use tenure_core::{Clock, Code, LocalInstant};
 use tenure_store::BootClock;
 
-/// A store that refused to store something for want of room is not ready for so long, though it
-/// answers: a small write may still fit where an event does not.
+/// Time for which a store that ran out of space is reported as full, even though it answers:
+/// a small write may fit where an event does not.
 const FULL_FOR: Duration = Duration::from_secs(5);
 
-/// What is known of the store.
+/// Health of the store.
 #[derive(Debug, Default)]
-pub(crate) struct Health(Mutex<Known>);
+pub(crate) struct StoreHealth(Mutex<StoreRecord>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct StoreRecord {
     trouble: Option<Code>,
-    /// When it last refused something for want of room.
+    /// Time at which it last ran out of space.
     full: Option<LocalInstant>,
 }
 
-impl Health {
-    /// What is wrong with the store, if something is.
+impl StoreHealth {
+    /// Returns the code of the current problem.
     pub(crate) fn trouble(&self) -> Option<Code> {
         self.known().trouble
     }
 
-    /// It refused to store something; whether that is news.
+    /// Records that the store refused a write; returns whether that is new.
     pub(crate) fn refused(&self, code: Code) -> bool {
         let mut known = self.known();
         known.full = Some(BootClock.now());
         known.trouble.replace(code) != Some(code)
     }
 
-    /// It was asked how it is. Gives what was wrong before, and what is now.
+    /// Records the result of a check. Returns the problem before and now.
     pub(crate) fn looked(&self, answer: Option<Code>) -> (Option<Code>, Option<Code>) {
         let mut known = self.known();
         let full = known.full.filter(|full| BootClock.now().since(*full) < FULL_FOR);
@@ -43,7 +43,7 @@ impl Health {
         (before, known.trouble)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, StoreRecord> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,24 +1,24 @@
-//! Whether a connector lives, judged by how long ago it was heard.
+//! Liveness of connectors: the time since their last heartbeat.
 
 use std::fmt;
 
 const SECOND: i64 = 1_000_000;
 
-/// Whether a connector lives.
+/// Liveness of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Liveness {
-    /// It was heard a moment ago.
+    /// Its last heartbeat is recent.
     Online,
-    /// It should have been heard since.
+    /// A heartbeat is overdue.
     Stale,
-    /// It was not heard for long.
+    /// No heartbeat came for a long time.
     Offline,
-    /// It was never heard.
+    /// It never sent a heartbeat.
     Unknown,
 }
 
 impl Liveness {
-    /// All there are.
+    /// Every state.
     pub const ALL: [Self; 4] = [Self::Online, Self::Stale, Self::Offline, Self::Unknown];
 
     /// As it is printed.
@@ -38,10 +38,10 @@ impl fmt::Display for Liveness {
     }
 }
 
-/// How long a connector may be silent.
+/// Thresholds for liveness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Online up to 300 seconds and stale up to 900; longer for one whose beats are further apart,
+    /// Online up to 300 seconds and stale up to 900; longer for a connector with a longer interval,
     /// up to the longest interval of the protocol: two and a half intervals, and five.
     #[default]
     Usual,
@@ -60,27 +60,27 @@ pub enum Policy {
     },
 }
 
-const USUAL: (i64, i64) = (300 * SECOND, 900 * SECOND);
-/// The longest interval of the protocol.
-const LONGEST_INTERVAL: i64 = 300 * SECOND;
+const DEFAULT_LIMITS: (i64, i64) = (300 * SECOND, 900 * SECOND);
+/// Longest interval of the protocol.
+const MAX_INTERVAL: i64 = 300 * SECOND;
 
 impl Policy {
-    /// An interval counts as at most this, in microseconds. Only an operator who asks for observed
+    /// Returns the longest interval that counts, in microseconds. Only an operator who chooses observed
     /// intervals gets one that is longer than the protocol allows.
     pub fn longest_interval(self) -> i64 {
         match self {
             Self::Observed => i64::MAX,
-            _ => LONGEST_INTERVAL,
+            _ => MAX_INTERVAL,
         }
     }
 
-    /// How far beats may be apart that were seen so far apart.
+    /// Returns the interval to expect, given the observed one.
     pub fn interval(self, observed: Option<i64>) -> Option<i64> {
         observed.map(|it| it.min(self.longest_interval()))
     }
 
-    /// Judges a connector by its newest beat and its interval; all in microseconds, `now` by the
-    /// same clock as the beat. A beat that seems to come from the future is one of now.
+    /// Judges a connector by its last heartbeat and its interval, in microseconds; `now` is by the
+    /// same clock as the heartbeat. A heartbeat from the future counts as received now.
     pub fn judge(
         self,
         now: i64,
@@ -92,9 +92,9 @@ impl Policy {
         let own = self.interval(interval);
         let own = own.map(|it| (it.saturating_mul(5) / 2, it.saturating_mul(5)));
         let (online, stale) = match (self, own) {
-            (Self::Usual, Some(own)) => (USUAL.0.max(own.0), USUAL.1.max(own.1)),
+            (Self::Usual, Some(own)) => (DEFAULT_LIMITS.0.max(own.0), DEFAULT_LIMITS.1.max(own.1)),
             (Self::Observed, Some(own)) => own,
-            (Self::Usual | Self::Observed, None) => USUAL,
+            (Self::Usual | Self::Observed, None) => DEFAULT_LIMITS,
             (Self::Spec5, _) => (120 * SECOND - 1, 240 * SECOND),
             (Self::Fixed { online, stale }, _) => (online, stale),
         };

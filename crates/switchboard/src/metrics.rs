@@ -1,4 +1,4 @@
-//! What is counted. No label tells of anybody: a token's, a sender's or an endpoint's name is none.
+//! Metrics of the server. No label identifies a token, a sender or an endpoint.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tenure_wire::exposition::{DURATIONS, Histogram, Text};
 use crate::http::route::{Endpoint, STATUSES};
 use crate::liveness::Liveness;
 
-/// The upper bounds of buckets for events in a commit.
+/// Upper bounds of the buckets for events in a commit.
 const SIZES: [f64; 11] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0];
 
 /// A counter that only grows.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+pub(crate) struct EventCounter(AtomicU64);
 
-impl Counter {
+impl EventCounter {
     pub(crate) fn add(&self, more: usize) {
         self.0.fetch_add(more as u64, Ordering::Relaxed);
     }
@@ -26,21 +26,21 @@ impl Counter {
 }
 
 #[derive(Debug)]
-struct Spread<const N: usize> {
+struct AtomicHistogram<const N: usize> {
     buckets: [AtomicU64; N],
     count: AtomicU64,
     /// In millionths.
     sum: AtomicU64,
 }
 
-impl<const N: usize> Default for Spread<N> {
+impl<const N: usize> Default for AtomicHistogram<N> {
     fn default() -> Self {
         let buckets = std::array::from_fn(|_| AtomicU64::new(0));
         Self { buckets, count: AtomicU64::new(0), sum: AtomicU64::new(0) }
     }
 }
 
-impl<const N: usize> Spread<N> {
+impl<const N: usize> AtomicHistogram<N> {
     fn add(&self, bounds: &[f64; N], value: f64) {
         if let Some(at) = bounds.iter().position(|bound| value <= *bound) {
             self.buckets[at].fetch_add(1, Ordering::Relaxed);
@@ -57,7 +57,7 @@ impl<const N: usize> Spread<N> {
     }
 }
 
-/// Why somebody was turned away.
+/// Reason why a request was rejected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Overload {
     /// Too many submissions wait for a commit.
@@ -70,7 +70,7 @@ pub(crate) enum Overload {
 
 /// Requests by route and status; the last of each is for all others.
 #[derive(Debug)]
-struct Requests([[Counter; STATUSES.len() + 1]; Endpoint::ALL.len() + 1]);
+struct Requests([[EventCounter; STATUSES.len() + 1]; Endpoint::ALL.len() + 1]);
 
 impl Default for Requests {
     fn default() -> Self {
@@ -78,31 +78,31 @@ impl Default for Requests {
     }
 }
 
-/// Everything that is counted.
+/// Counters and histograms of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    pub(crate) accepted: Counter,
-    pub(crate) duplicates: Counter,
-    pub(crate) rejected: Counter,
-    pub(crate) reused: Counter,
-    pub(crate) fenced: Counter,
-    pub(crate) auth_failures: Counter,
-    pub(crate) beats: Counter,
-    pub(crate) beats_late: Counter,
-    pub(crate) beats_refused: Counter,
-    pub(crate) history_lost: Counter,
-    pub(crate) forwarded: Counter,
-    overload: [Counter; 3],
+    pub(crate) accepted: EventCounter,
+    pub(crate) duplicates: EventCounter,
+    pub(crate) rejected: EventCounter,
+    pub(crate) reused: EventCounter,
+    pub(crate) fenced: EventCounter,
+    pub(crate) auth_failures: EventCounter,
+    pub(crate) beats: EventCounter,
+    pub(crate) beats_late: EventCounter,
+    pub(crate) beats_refused: EventCounter,
+    pub(crate) history_lost: EventCounter,
+    pub(crate) forwarded: EventCounter,
+    overload: [EventCounter; 3],
     requests: Requests,
-    durations: Spread<{ DURATIONS.len() }>,
-    commit_durations: Spread<{ DURATIONS.len() }>,
-    commit_sizes: Spread<{ SIZES.len() }>,
+    durations: AtomicHistogram<{ DURATIONS.len() }>,
+    commit_durations: AtomicHistogram<{ DURATIONS.len() }>,
+    commit_sizes: AtomicHistogram<{ SIZES.len() }>,
     pub(crate) connections: AtomicUsize,
 }
 
-/// What is measured when somebody asks.
+/// Values that are read when metrics are requested.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
+pub(crate) struct Gauges {
     pub(crate) queue: usize,
     pub(crate) budget: usize,
     pub(crate) budget_size: usize,
@@ -110,13 +110,13 @@ pub(crate) struct Now {
     pub(crate) pending_letters: Option<u64>,
     /// Connectors that are online, stale, offline and unknown; `None` when the store did not say.
     pub(crate) connectors: Option<[u64; 4]>,
-    /// How far counting is behind, in microseconds; `None` where another replica counts.
+    /// Lag of the statistics in microseconds; `None` if another replica counts.
     pub(crate) lag: Option<i64>,
     pub(crate) sse_sessions: usize,
 }
 
 impl Metrics {
-    /// A commit had so many events and took so long.
+    /// Records a commit.
     pub(crate) fn committed(&self, events: usize, took: Duration) {
         self.commit_durations.add(&DURATIONS, took.as_secs_f64());
         self.commit_sizes.add(&SIZES, events as f64);
@@ -136,7 +136,7 @@ impl Metrics {
     }
 
     /// The text that Prometheus reads.
-    pub(crate) fn text(&self, now: Now) -> String {
+    pub(crate) fn text(&self, now: Gauges) -> String {
         let mut text = Text::default();
         let name = "switchboard_ingest_events_total";
         text.family(name, "counter", "Events that were submitted, by what became of them.");
@@ -148,7 +148,7 @@ impl Metrics {
         text.sample(name, &[("outcome", "accepted")], self.beats.get());
         text.sample(name, &[("outcome", "late")], self.beats_late.get());
         text.sample(name, &[("outcome", "refused")], self.beats_refused.get());
-        let mut counter = |name, help, counter: &Counter| {
+        let mut counter = |name, help, counter: &EventCounter| {
             text.family(name, "counter", help);
             text.sample(name, &[], counter.get());
         };
@@ -193,7 +193,7 @@ impl Metrics {
         }
     }
 
-    fn write_gauges(&self, text: &mut Text, now: Now) {
+    fn write_gauges(&self, text: &mut Text, now: Gauges) {
         let mut gauge = |name, help, value: u64| {
             text.family(name, "gauge", help);
             text.sample(name, &[], value);
@@ -242,7 +242,7 @@ mod tests {
         metrics.answered(None, 299, Duration::from_secs(60));
         metrics.committed(7, Duration::from_millis(4));
         metrics.beats_late.add(2);
-        let now = Now {
+        let now = Gauges {
             queue: 5,
             budget: 6,
             budget_size: 7,

@@ -1,4 +1,4 @@
-//! What operators must know.
+//! Notices for operators.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,110 +10,110 @@ use uuid::Uuid;
 use crate::error::SwitchboardError;
 use crate::storage::{Name, Tidied};
 
-/// What operators must know.
+/// Notice for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// It serves.
+pub enum ServerNotice {
+    /// The server accepts connections.
     Listening {
-        /// Where.
+        /// Its address.
         address: SocketAddr,
-        /// Whether connections are encrypted.
+        /// Whether TLS is used.
         tls: bool,
     },
-    /// There are no tokens.
+    /// No tokens exist: only this machine has access.
     Open,
-    /// There are tokens now.
+    /// Tokens exist now and are required.
     TokensRequired,
-    /// It was told to end.
+    /// The server is shutting down.
     Draining,
     /// Some requests did not finish in time.
     CutOff,
-    /// It has ended.
+    /// The server has stopped.
     Stopped,
-    /// An address has used up its share of the connections.
+    /// An address used up its share of the connections.
     AddressFull {
-        /// Which one; of IPv6, its network.
+        /// The address; the network of an IPv6 address.
         address: String,
-        /// How many it may have.
+        /// Its limit.
         most: usize,
     },
-    /// The store does not answer any more.
+    /// The store stopped answering.
     StoreLost(SwitchboardError),
-    /// The store has no room left: what is submitted is refused.
+    /// The store is full: submissions are rejected.
     StoreFull(SwitchboardError),
-    /// The store answers again, and takes what it is given.
+    /// The store answers and accepts writes again.
     StoreFound,
     /// Retention or the use of tokens could not be stored; it is tried again.
     UpkeepFailed(SwitchboardError),
-    /// New certificates are used from now on.
+    /// New certificates are in use.
     CertificateChanged,
-    /// New certificates cannot be used; the ones before are.
+    /// New certificates cannot be used; the previous ones stay in use.
     CertificateUnusable(SwitchboardError),
-    /// Other replicas cannot reach this one: nobody said where it is.
+    /// Other replicas cannot reach this one: its address is not configured.
     Unadvertised,
-    /// It could not be said where this replica is; it is tried again.
+    /// The address of this replica could not be announced; it is tried again.
     NotAnnounced(SwitchboardError),
-    /// A connector was heard.
+    /// A heartbeat changed something about a connector.
     Connector {
-        /// Which one.
+        /// The connector.
         connector: ConnectorName,
-        /// What is to be known of it.
-        news: News,
+        /// The change.
+        news: ConnectorEvent,
     },
-    /// A heartbeat was accepted and is not in the history.
+    /// A heartbeat was accepted but not written to the history.
     HistoryUnwritten {
-        /// Whose.
+        /// The connector.
         connector: ConnectorName,
-        /// Why, as the store says.
+        /// Error of the store.
         why: String,
-        /// How many there were besides since this was said last.
+        /// Further heartbeats since the last notice.
         besides: u64,
     },
-    /// This replica counts statistics from now on.
+    /// This replica started counting statistics.
     Counting {
-        /// Under this epoch.
+        /// Epoch of its hold.
         epoch: u64,
     },
-    /// This replica does not count statistics any more.
+    /// This replica stopped counting statistics.
     NotCounting,
     /// Statistics could not be counted; it is tried again.
     StatisticsFailed(SwitchboardError),
-    /// What was past its retention was taken away.
+    /// Data past its retention was deleted.
     Tidied(Tidied),
 }
 
-/// What is to be known of a connector that was heard.
+/// Change of a connector, seen in a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
-    /// Nothing was known of it before.
+pub enum ConnectorEvent {
+    /// The connector is new.
     Registered,
-    /// It was archived, and is no longer.
+    /// The connector was archived and sends heartbeats again.
     Revived,
-    /// Another process stands for it.
+    /// Another instance replaced the current one.
     Replaced {
-        /// The one before.
+        /// The previous instance.
         from: Uuid,
-        /// The one from now on.
+        /// The new instance.
         to: Uuid,
     },
-    /// A counter went down, and no process began.
+    /// A counter went down without a new instance.
     CountersReset,
-    /// A counter of a process jumped by the size of a Unix time, for the first time.
+    /// A counter jumped by the size of a Unix time, for the first time of an instance.
     CounterJumped,
-    /// The clock of its host is off, by so many microseconds; below zero it is ahead.
+    /// The clock of its host is off by this many microseconds; negative if it is ahead.
     ClockOff(i64),
     /// The clock of its host is right again.
     ClockRight,
 }
 
-/// As much of a connector's name as a line of a log has room for.
+/// Name of a connector, shortened for a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectorName(String);
 
-const LONGEST: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 impl ConnectorName {
-    /// Of this one.
+    /// Returns the name of a connector.
     pub fn of(name: &Name) -> Self {
         let Name { connector_type, endpoint_identity } = name;
         Self(format!("{} {}", cut(connector_type), cut(endpoint_identity)))
@@ -121,7 +121,7 @@ impl ConnectorName {
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_NAME_CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
     }
@@ -133,8 +133,8 @@ impl fmt::Display for ConnectorName {
     }
 }
 
-impl Notice {
-    /// The code of what went wrong, if something did.
+impl ServerNotice {
+    /// Returns the error code, if the notice is about an error.
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::StoreLost(error)
@@ -148,7 +148,7 @@ impl Notice {
     }
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for ServerNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listening { address, tls: false } => write!(f, "listening on http://{address}"),
@@ -213,7 +213,7 @@ impl fmt::Display for Notice {
     }
 }
 
-impl fmt::Display for News {
+impl fmt::Display for ConnectorEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Registered => f.write_str("it was heard for the first time and is registered"),
@@ -234,7 +234,7 @@ impl fmt::Display for News {
     }
 }
 
-/// How far a clock is off, in microseconds: received minus sent.
+/// Clock drift in microseconds: received minus sent.
 pub(crate) struct Drift(pub(crate) i64);
 
 impl fmt::Display for Drift {

@@ -1,4 +1,4 @@
-//! The server as a whole: from its settings to its last answer.
+//! Server: settings, startup and shutdown.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,86 +8,87 @@ use std::time::Duration;
 use tenure_core::{BoxFuture, Clock, Code};
 use tenure_store::{BootClock, StoreUrl};
 use tenure_wire::ingest::Fields;
+use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::access::{Access, Limiter};
+use crate::access::{AccessControl, Limiter};
 use crate::budget::Budget;
 use crate::channels::Channels;
-use crate::commit::{self, Committer};
+use crate::commit::{CommitLimits, Committer};
 use crate::error::SwitchboardError;
-use crate::follow::Follow;
-use crate::health::Health;
-use crate::http::heartbeat::Said;
-use crate::http::{PAGES_AT_ONCE, Phase, State};
-use crate::listen::{self, Door};
+use crate::health::StoreHealth;
+use crate::http::heartbeat::NoticeThrottle;
+use crate::http::{MAX_CONCURRENT_PAGES, ServerPhase, ServerState};
+use crate::inbox_watch::InboxWatch;
+use crate::listener::Listener;
 use crate::liveness::Policy;
-use crate::mcp::{self, Mcp};
+use crate::mcp::{self, Mcp, McpSettings};
 use crate::metrics::Metrics;
-use crate::notice::Notice;
-use crate::statistics::{self, Counting};
+use crate::notice::ServerNotice;
+use crate::statistics::{self, StatisticsSettings};
 use crate::storage::{HistoryKeep, Keep, Storage};
-use crate::tls::{Tls, TlsFiles};
+use crate::tls::{ServerTls, TlsFiles};
 use crate::upkeep;
 
-/// How a switchboard runs.
-pub struct Settings {
-    /// Where it listens; port 0 lets the system choose.
+/// Settings of a switchboard.
+pub struct ServerSettings {
+    /// Address to listen on; port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// Without it, connections are not encrypted.
+    /// TLS certificate and key; `None` serves plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// Connections at a time.
+    /// Maximum number of connections.
     pub max_connections: usize,
-    /// Connections of one address at a time; else three quarters of all, and any number where only
+    /// Maximum number of connections per address. Default: three quarters of all, and no limit if only
     /// this machine can connect. Not counted behind trusted proxies, whose connections all come
     /// from them.
     pub max_connections_per_address: Option<usize>,
-    /// What the bodies of all requests may take together, in bytes.
+    /// Memory for the bodies of all requests, in bytes.
     pub memory_budget: usize,
-    /// How submissions are committed in groups.
-    pub commit: commit::Limits,
-    /// How long things are kept.
+    /// Limits on group commits.
+    pub commit: CommitLimits,
+    /// Retention of messages and dedupe keys.
     pub keep: Keep,
-    /// How failed attempts are limited.
+    /// Limits on failed attempts.
     pub limiter: Limiter,
-    /// Where other replicas reach this one, as host and port; else where it listens, if that is
-    /// one address.
+    /// Host and port at which other replicas reach this one. Default: the listening address, if it is
+    /// a specific one.
     pub advertise: Option<String>,
-    /// The names that MCP clients may know it by, with or without a port; any when there are none.
+    /// Host names that MCP clients may use, with or without a port; empty allows all.
     pub allowed_hosts: Vec<String>,
-    /// How long clients may take.
-    pub patience: Patience,
-    /// How long it serves on after it was told to end and says so, for load balancers to notice.
+    /// Timeouts for clients.
+    pub timeouts: ClientTimeouts,
+    /// Time for which it keeps serving after shutdown began, so that load balancers notice.
     pub lame_duck: Duration,
-    /// How long requests have to finish after that.
+    /// Time for requests to finish after that.
     pub drain: Duration,
-    /// The same store for holds: statistics are counted by whoever holds the duty. Without it
-    /// nobody counts.
+    /// Store of duties: the replica that holds the statistics duty counts. Without it
+    /// statistics are not counted.
     pub store: Option<StoreUrl>,
-    /// How often statistics are counted.
+    /// Interval at which statistics are counted.
     pub statistics_every: Duration,
-    /// How long beats and statistics are kept.
+    /// Retention of heartbeats and statistics.
     pub keep_history: HistoryKeep,
-    /// How long a connector may be silent.
+    /// Liveness thresholds.
     pub liveness: Policy,
-    /// Whether unknown fields of envelopes are refused or kept.
+    /// Whether unknown fields of envelopes are rejected or kept.
     pub fields: Fields,
-    /// A route that answers what it was sent, to measure what the server itself costs.
+    /// Enables a route that returns the request body, for benchmarks.
     pub echo: bool,
-    /// Told what operators must know.
-    pub log: Log,
+    /// Sink for notices.
+    pub log: NoticeSink,
 }
 
-/// Told what operators must know; must not block.
-pub type Log = Arc<dyn Fn(Notice) + Send + Sync>;
+/// Receives notices for operators; must not block.
+pub type NoticeSink = Arc<dyn Fn(ServerNotice) + Send + Sync>;
 
 /// Days in microseconds.
 const fn days(days: i64) -> i64 {
     days * 24 * 3600 * 1_000_000
 }
 
-impl Default for Settings {
+impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8420)),
@@ -95,12 +96,12 @@ impl Default for Settings {
             max_connections: 1024,
             max_connections_per_address: None,
             memory_budget: 32 << 20,
-            commit: commit::Limits::default(),
+            commit: CommitLimits::default(),
             keep: Keep { bodies: days(30), keys: days(45) },
             limiter: Limiter::default(),
             advertise: None,
             allowed_hosts: Vec::new(),
-            patience: Patience::default(),
+            timeouts: ClientTimeouts::default(),
             lame_duck: Duration::ZERO,
             drain: Duration::from_secs(20),
             store: None,
@@ -114,15 +115,15 @@ impl Default for Settings {
     }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for ServerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("listen", &self.listen).finish_non_exhaustive()
+        f.debug_struct("ServerSettings").field("listen", &self.listen).finish_non_exhaustive()
     }
 }
 
-/// How long clients may take. All but `body` and `body_stall` are exact to a tick.
+/// Timeouts for clients. All but `body` and `body_stall` are exact to a tick.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct ClientTimeouts {
     /// For a TLS handshake.
     pub handshake: Duration,
     /// For the first byte of the first request.
@@ -139,11 +140,11 @@ pub struct Patience {
     pub write_stall: Duration,
     /// For a whole answer.
     pub write: Duration,
-    /// How often connections are looked at.
+    /// Interval at which connections are checked.
     pub tick: Duration,
 }
 
-impl Default for Patience {
+impl Default for ClientTimeouts {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(10),
@@ -159,21 +160,21 @@ impl Default for Patience {
     }
 }
 
-/// A switchboard that runs.
+/// A running switchboard.
 #[derive(Debug)]
-pub struct Handle {
+pub struct ServerHandle {
     address: SocketAddr,
     task: JoinHandle<()>,
 }
 
-impl Handle {
-    /// Where it listens.
+impl ServerHandle {
+    /// Returns the listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until it has ended after its shutdown: requests are answered, and what was submitted
-    /// is stored.
+    /// Waits until the server has shut down: all requests are answered, and all submissions
+    /// are stored.
     pub async fn finished(self) {
         // It ends by itself, or with the runtime.
         let _ = self.task.await;
@@ -182,18 +183,18 @@ impl Handle {
 
 /// Starts a switchboard. It runs until `shutdown` resolves, and then drains.
 pub fn serve(
-    settings: Settings,
+    settings: ServerSettings,
     storage: Arc<dyn Storage>,
     shutdown: BoxFuture<'static, ()>,
-) -> BoxFuture<'static, Result<Handle, SwitchboardError>> {
+) -> BoxFuture<'static, Result<ServerHandle, SwitchboardError>> {
     Box::pin(start(settings, storage, shutdown))
 }
 
 async fn start(
-    settings: Settings,
+    settings: ServerSettings,
     storage: Arc<dyn Storage>,
     shutdown: BoxFuture<'static, ()>,
-) -> Result<Handle, SwitchboardError> {
+) -> Result<ServerHandle, SwitchboardError> {
     let log = Arc::clone(&settings.log);
     let required = storage.has_tokens().await?;
     if !required && !settings.listen.ip().is_loopback() {
@@ -201,57 +202,57 @@ async fn start(
         let detail = format!("{at} can be reached from other machines, and there is no token");
         return Err(SwitchboardError::refused(Code::OpenToAll, detail));
     }
-    let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let tls = settings.tls.clone().map(ServerTls::load).transpose()?.map(Arc::new);
     let unusable = |error: std::io::Error| {
         let detail = format!("cannot listen on {}: {error}", settings.listen);
         SwitchboardError::refused(Code::Machine, detail)
     };
-    let listener = listen::bind(settings.listen).await.map_err(unusable)?;
+    let listener = TcpListener::bind(settings.listen).await.map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
-    let mcp = with_mcp(&settings, address, tls.clone());
-    let state = Arc::new(made(&settings, storage, required, mcp));
+    let mcp = build_mcp(&settings, address, tls.clone());
+    let state = Arc::new(build_state(&settings, storage, required, mcp));
     let announced = mcp::announce(&state).await;
     if let Err(error) = &announced {
-        log(Notice::NotAnnounced(error.clone()));
+        log(ServerNotice::NotAnnounced(error.clone()));
     }
-    log(Notice::Listening { address, tls: tls.is_some() });
+    log(ServerNotice::Listening { address, tls: tls.is_some() });
     if !required {
-        log(Notice::Open);
+        log(ServerNotice::Open);
     }
     if state.mcp.advertised.is_none() {
-        log(Notice::Unadvertised);
+        log(ServerNotice::Unadvertised);
     }
-    let door = Door {
-        listener,
+    let listener = Listener {
+        socket: listener,
         tls: tls.clone(),
-        most: settings.max_connections,
-        most_of_one: most_of_one(&settings),
+        max_connections: settings.max_connections,
+        max_per_address: max_per_address(&settings),
     };
-    let beside = vec![
+    let background = vec![
         tokio::spawn(upkeep::watch(Arc::clone(&state), tls, Arc::clone(&log))),
         tokio::spawn(upkeep::tidy(Arc::clone(&state), settings.keep, Arc::clone(&log))),
         tokio::spawn(follow(Arc::clone(&state))),
         tokio::spawn(mcp::announce_on(Arc::clone(&state), announced, Arc::clone(&log))),
     ];
-    let accepting = tokio::spawn(listen::run(door, Arc::clone(&state)));
+    let accepting = tokio::spawn(listener.run(Arc::clone(&state)));
     let counting = settings.store.map(|store| {
         let (every, keep) = (settings.statistics_every, settings.keep_history);
         // As long as a message can be asked for, it is known who took it: told again, that is not
         // counted again.
         let keep = HistoryKeep { outcomes: keep.outcomes.max(settings.keep.bodies), ..keep };
-        tokio::spawn(statistics::run(Arc::clone(&state), Counting { store, every, keep }))
+        tokio::spawn(statistics::run(Arc::clone(&state), StatisticsSettings { store, every, keep }))
     });
-    let Settings { lame_duck, drain, .. } = settings;
-    let end = End { state, accepting, beside, counting, lame_duck, drain };
+    let ServerSettings { lame_duck, drain, .. } = settings;
+    let end = Shutdown { state, accepting, background, counting, lame_duck, drain };
     let task = tokio::spawn(async move {
         shutdown.await;
         end.run(&log).await;
     });
-    Ok(Handle { address, task })
+    Ok(ServerHandle { address, task })
 }
 
-/// How many connections one address may have.
-fn most_of_one(settings: &Settings) -> usize {
+/// Returns the maximum number of connections per address.
+fn max_per_address(settings: &ServerSettings) -> usize {
     match settings.max_connections_per_address {
         _ if settings.limiter.trusted_proxies > 0 => usize::MAX,
         Some(most) => most,
@@ -260,10 +261,10 @@ fn most_of_one(settings: &Settings) -> usize {
     }
 }
 
-fn with_mcp(settings: &Settings, address: SocketAddr, tls: Option<Arc<Tls>>) -> Mcp {
+fn build_mcp(settings: &ServerSettings, address: SocketAddr, tls: Option<Arc<ServerTls>>) -> Mcp {
     let address = (!address.ip().is_unspecified()).then(|| address.to_string());
-    Mcp::new(mcp::Parts {
-        most_sessions: (settings.max_connections / 2).max(1),
+    Mcp::new(McpSettings {
+        max_sessions: (settings.max_connections / 2).max(1),
         allowed_hosts: settings.allowed_hosts.clone(),
         store: settings.store.clone(),
         advertised: settings.advertise.clone().or(address),
@@ -271,26 +272,36 @@ fn with_mcp(settings: &Settings, address: SocketAddr, tls: Option<Arc<Tls>>) -> 
     })
 }
 
-fn made(settings: &Settings, storage: Arc<dyn Storage>, required: bool, mcp: Mcp) -> State {
+fn build_state(
+    settings: &ServerSettings,
+    storage: Arc<dyn Storage>,
+    required: bool,
+    mcp: Mcp,
+) -> ServerState {
     let metrics = Arc::new(Metrics::default());
     let counted = Arc::clone(&metrics);
     let on_commit = Arc::new(move |events, took| counted.committed(events, took));
-    State {
+    ServerState {
         committer: Committer::start(Arc::clone(&storage), settings.commit, on_commit),
-        access: Access::new(Arc::clone(&storage), Arc::clone(&metrics), settings.limiter, required),
+        access: AccessControl::new(
+            Arc::clone(&storage),
+            Arc::clone(&metrics),
+            settings.limiter,
+            required,
+        ),
         budget: Budget::new(settings.memory_budget),
         channels: Channels::new(Arc::clone(&storage), settings.fields),
         metrics,
-        follow: Follow::new(),
-        patience: settings.patience,
-        phase: watch::Sender::new(Phase::Running),
-        store: Health::default(),
-        pages: Semaphore::new(PAGES_AT_ONCE),
+        follow: InboxWatch::new(),
+        timeouts: settings.timeouts,
+        phase: watch::Sender::new(ServerPhase::Running),
+        store: StoreHealth::default(),
+        pages: Semaphore::new(MAX_CONCURRENT_PAGES),
         started: BootClock.now(),
         echo: settings.echo,
         liveness: settings.liveness,
         log: Arc::clone(&settings.log),
-        history_said: Said::default(),
+        history_said: NoticeThrottle::default(),
         lively: Mutex::default(),
         counted: std::sync::Mutex::default(),
         mcp,
@@ -298,51 +309,51 @@ fn made(settings: &Settings, storage: Arc<dyn Storage>, required: bool, mcp: Mcp
     }
 }
 
-async fn follow(state: Arc<State>) {
+async fn follow(state: Arc<ServerState>) {
     state.follow.run(Arc::clone(&state.storage)).await;
 }
 
-/// After the cut, connections need a moment to be dropped, and the store to be told.
-const LAST: Duration = Duration::from_secs(5);
+/// Timeout of each step after the drain.
+const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is left to do when the server was told to end.
-struct End {
-    state: Arc<State>,
+/// Steps of a shutdown.
+struct Shutdown {
+    state: Arc<ServerState>,
     accepting: JoinHandle<()>,
-    beside: Vec<JoinHandle<()>>,
-    /// Ends by itself when the server is told to.
+    background: Vec<JoinHandle<()>>,
+    /// Ends by itself on shutdown.
     counting: Option<JoinHandle<()>>,
     lame_duck: Duration,
     drain: Duration,
 }
 
-impl End {
-    async fn run(self, log: &Log) {
-        let Self { state, mut accepting, beside, counting, lame_duck, drain } = self;
-        log(Notice::Draining);
-        state.phase.send_replace(Phase::LameDuck);
+impl Shutdown {
+    async fn run(self, log: &NoticeSink) {
+        let Self { state, mut accepting, background, counting, lame_duck, drain } = self;
+        log(ServerNotice::Draining);
+        state.phase.send_replace(ServerPhase::LameDuck);
         if lame_duck > Duration::ZERO {
             sleep(lame_duck).await;
         }
-        state.phase.send_replace(Phase::Draining);
+        state.phase.send_replace(ServerPhase::Draining);
         if timeout(drain, &mut accepting).await.is_err() {
-            state.phase.send_replace(Phase::Over);
-            log(Notice::CutOff);
-            let _ = timeout(LAST, &mut accepting).await;
+            state.phase.send_replace(ServerPhase::Over);
+            log(ServerNotice::CutOff);
+            let _ = timeout(FINAL_TIMEOUT, &mut accepting).await;
         }
-        for task in beside {
+        for task in background {
             task.abort();
         }
         if let Some(counting) = counting {
-            let _ = timeout(LAST, counting).await;
+            let _ = timeout(FINAL_TIMEOUT, counting).await;
         }
         // Nobody can tell whether it went well; others forget it after a while anyway.
-        let _ = timeout(LAST, state.storage.withdraw(state.mcp.replica)).await;
-        let _ = timeout(LAST, state.committer.close()).await;
-        if let Ok(Err(error)) = timeout(LAST, upkeep::flush(&state)).await {
-            log(Notice::UpkeepFailed(error));
+        let _ = timeout(FINAL_TIMEOUT, state.storage.withdraw(state.mcp.replica)).await;
+        let _ = timeout(FINAL_TIMEOUT, state.committer.close()).await;
+        if let Ok(Err(error)) = timeout(FINAL_TIMEOUT, upkeep::flush(&state)).await {
+            log(ServerNotice::UpkeepFailed(error));
         }
-        log(Notice::Stopped);
+        log(ServerNotice::Stopped);
     }
 }
 

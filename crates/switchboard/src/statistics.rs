@@ -1,8 +1,8 @@
-//! Counting what connectors have done, by one replica at a time.
+//! Statistics of connectors, counted by one replica at a time.
 //!
-//! Whoever holds the duty counts, under the epoch of its hold: the store refuses a step under an
-//! older one. Each step is one transaction with how far it came, so it does not matter when a
-//! replica dies, nor for how long none was there.
+//! The replica that holds the duty counts under the epoch of its hold: the store rejects a step
+//! under an older one. Each step is one transaction that also stores its progress, so a replica
+//! may die at any time.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,43 +13,43 @@ use tenure_store::{BootClock, IfAbsent, StoreUrl};
 use tokio::time::{sleep, timeout};
 
 use crate::error::SwitchboardError;
-use crate::http::{Phase, State};
-use crate::notice::Notice;
+use crate::http::{ServerPhase, ServerState};
+use crate::notice::ServerNotice;
 use crate::storage::{HistoryKeep, Tidied, When};
 
-/// The group that replicas join, and the duty that one of them holds.
+/// Group that replicas join, and the duty that one of them holds.
 const GROUP: &str = "tenure-switchboard";
 const DUTY: &str = "statistics";
-/// After so long another replica counts, if the one that did was killed.
+/// Lease duration: another replica takes over this long after the last renewal.
 const TTL: Duration = Duration::from_secs(15);
-/// A step begins only if so much of the hold is left.
-const LEFT: Duration = Duration::from_secs(5);
-/// How long a step may take. The hold is renewed meanwhile.
-const STEP: Duration = Duration::from_secs(60);
-/// Between two steps submissions have their turn.
-const BREATH: Duration = Duration::from_millis(20);
-/// How long it waits for its hold to be renewed.
-const MOMENT: Duration = Duration::from_secs(1);
-/// How often what is past its retention is taken away.
-const TIDY: Duration = Duration::from_secs(60);
-/// How many steps of that are done at a time; what is left is for the next.
-const MOST_STEPS: usize = 1_000;
-/// How long it waits after it could not join.
-const AGAIN: Duration = Duration::from_secs(60);
-/// How long leaving may take: the others wait for the TTL, if it fails.
-const LEAVE: Duration = Duration::from_secs(3);
+/// Minimum remaining time of the hold when a step begins.
+const MIN_REMAINING: Duration = Duration::from_secs(5);
+/// Timeout of a step. The hold is renewed meanwhile.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Pause between two steps, for submissions.
+const STEP_PAUSE: Duration = Duration::from_millis(20);
+/// Delay before the hold is checked again.
+const RENEW_WAIT: Duration = Duration::from_secs(1);
+/// Interval of retention.
+const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
+/// Maximum number of retention steps in a row.
+const MAX_RETENTION_STEPS: usize = 1_000;
+/// Delay after a failed attempt to join.
+const REJOIN_DELAY: Duration = Duration::from_secs(60);
+/// Timeout for leaving: if it fails, other replicas wait for the TTL.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How statistics are counted.
+/// Settings for counting statistics.
 #[derive(Clone)]
-pub(crate) struct Counting {
+pub(crate) struct StatisticsSettings {
     pub(crate) store: StoreUrl,
     pub(crate) every: Duration,
     pub(crate) keep: HistoryKeep,
 }
 
-/// Counts whenever this replica holds the duty, until the server is told to end; then it leaves, so
-/// that another one counts at once.
-pub(crate) async fn run(state: Arc<State>, counting: Counting) {
+/// Counts while this replica holds the duty, until shutdown; then it leaves the group, so that
+/// another replica takes over at once.
+pub(crate) async fn run(state: Arc<ServerState>, counting: StatisticsSettings) {
     let mut failed = None;
     loop {
         let joined = tokio::select! {
@@ -67,18 +67,18 @@ pub(crate) async fn run(state: Arc<State>, counting: Counting) {
             complain(&state, &mut failed, error);
         }
         tokio::select! {
-            () = sleep(AGAIN) => {}
+            () = sleep(REJOIN_DELAY) => {}
             () = told_to_end(&state) => return,
         }
     }
 }
 
-async fn told_to_end(state: &State) {
+async fn told_to_end(state: &ServerState) {
     // The state has the sender: it cannot close.
-    let _ = state.phase.subscribe().wait_for(|phase| *phase != Phase::Running).await;
+    let _ = state.phase.subscribe().wait_for(|phase| *phase != ServerPhase::Running).await;
 }
 
-async fn join(counting: &Counting) -> Result<Membership, SwitchboardError> {
+async fn join(counting: &StatisticsSettings) -> Result<Membership, SwitchboardError> {
     let (group, duty) = (GroupName::new(GROUP)?, DutyId::new(DUTY)?);
     let store = counting.store.clone();
     let open = opener(move || {
@@ -89,10 +89,10 @@ async fn join(counting: &Counting) -> Result<Membership, SwitchboardError> {
     Ok(Join::new(open, Arc::new(BootClock), group, Ttl::new(TTL)?, duties).start().await?)
 }
 
-/// Works as a member until the membership ends, or the server.
+/// Works as a member until the membership or the server ends.
 async fn work(
-    state: &Arc<State>,
-    counting: &Counting,
+    state: &Arc<ServerState>,
+    counting: &StatisticsSettings,
     membership: Membership,
 ) -> Result<(), SwitchboardError> {
     let leaver = membership.leaver();
@@ -108,27 +108,31 @@ async fn work(
     }
     leaver.leave();
     // Whether it was in time or not: the server ends.
-    let _ = timeout(LEAVE, working).await;
+    let _ = timeout(LEAVE_TIMEOUT, working).await;
     Ok(())
 }
 
-/// Says what went wrong, unless it was the same before.
-fn complain(state: &State, failed: &mut Option<Code>, error: SwitchboardError) {
+/// Reports an error, unless it was the same before.
+fn complain(state: &ServerState, failed: &mut Option<Code>, error: SwitchboardError) {
     if failed.replace(error.code()) != Some(error.code()) {
-        (state.log)(Notice::StatisticsFailed(error));
+        (state.log)(ServerNotice::StatisticsFailed(error));
     }
 }
 
-/// Counts for as long as the hold stands and nobody asks to stop.
-async fn count(state: &State, counting: &Counting, guard: &Guard) -> Result<(), HoldLost> {
-    (state.log)(Notice::Counting { epoch: guard.epoch().get() });
+/// Counts for as long as the hold is valid and not draining.
+async fn count(
+    state: &ServerState,
+    counting: &StatisticsSettings,
+    guard: &Guard,
+) -> Result<(), HoldLost> {
+    (state.log)(ServerNotice::Counting { epoch: guard.epoch().get() });
     // Also when this is dropped, because the hold was lost.
-    let _here = Here(state);
+    let _here = CountingGuard(state);
     let mut tidied: Option<LocalInstant> = None;
     let mut failed = None;
     while !guard.draining() {
         let mut done = roll_up(state, guard).await;
-        let due = tidied.is_none_or(|at| BootClock.now().since(at) >= TIDY);
+        let due = tidied.is_none_or(|at| BootClock.now().since(at) >= RETENTION_INTERVAL);
         if matches!(done, Ok(true)) && due {
             tidied = Some(BootClock.now());
             done = tidy(state, counting.keep, guard).await.map(|()| true);
@@ -150,33 +154,33 @@ async fn count(state: &State, counting: &Counting, guard: &Guard) -> Result<(), 
     Ok(())
 }
 
-/// While it is there, this replica counts.
-struct Here<'a>(&'a State);
+/// Marks this replica as the one that counts.
+struct CountingGuard<'a>(&'a ServerState);
 
-impl Drop for Here<'_> {
+impl Drop for CountingGuard<'_> {
     fn drop(&mut self) {
         counted(self.0, None);
         if !self.0.is_leaving() {
-            (self.0.log)(Notice::NotCounting);
+            (self.0.log)(ServerNotice::NotCounting);
         }
     }
 }
 
-/// Remembers when it was counted, and how far behind that was.
-fn counted(state: &State, when: Option<(LocalInstant, i64)>) {
-    // Nothing that is done under this lock can be done by half.
+/// Records the time and the lag of the last step.
+fn counted(state: &ServerState, when: Option<(LocalInstant, i64)>) {
+    // A panic cannot leave this value half-written.
     *state.counted.lock().unwrap_or_else(PoisonError::into_inner) = when;
 }
 
-/// Waits until the next step may begin; `false` when none may any more.
+/// Waits until the next step may begin; `false` if counting must stop.
 async fn may_go_on(guard: &Guard) -> bool {
     while !guard.draining() {
-        match guard.check_for(LEFT) {
+        match guard.check_for(MIN_REMAINING) {
             Ok(()) => return true,
             Err(HoldLost::Revoked) => return false,
             // It may stand, and be renewed in a moment.
             Err(HoldLost::Deadline | HoldLost::Unconfirmed) => tokio::select! {
-                () = sleep(MOMENT) => {}
+                () = sleep(RENEW_WAIT) => {}
                 () = guard.stopping() => {}
             },
         }
@@ -184,12 +188,12 @@ async fn may_go_on(guard: &Guard) -> bool {
     false
 }
 
-/// Counts everything that there is; `false` when a newer hold has counted.
-async fn roll_up(state: &State, guard: &Guard) -> Result<bool, SwitchboardError> {
+/// Counts everything new; `false` if a newer hold has counted.
+async fn roll_up(state: &ServerState, guard: &Guard) -> Result<bool, SwitchboardError> {
     while may_go_on(guard).await {
         let begun = BootClock.now();
         let rolled = state.storage.roll_up(guard.epoch(), When::Now);
-        let rolled = timeout(STEP, rolled).await.map_err(|_| too_slow())??;
+        let rolled = timeout(STEP_TIMEOUT, rolled).await.map_err(|_| too_slow())??;
         if rolled.fenced {
             return Ok(false);
         }
@@ -197,20 +201,24 @@ async fn roll_up(state: &State, guard: &Guard) -> Result<bool, SwitchboardError>
         if !rolled.more {
             break;
         }
-        sleep(BREATH).await;
+        sleep(STEP_PAUSE).await;
     }
     Ok(true)
 }
 
-/// Takes away what is past its retention, and says how much that was.
-async fn tidy(state: &State, keep: HistoryKeep, guard: &Guard) -> Result<(), SwitchboardError> {
+/// Deletes data past its retention, and reports how much.
+async fn tidy(
+    state: &ServerState,
+    keep: HistoryKeep,
+    guard: &Guard,
+) -> Result<(), SwitchboardError> {
     let mut all = Tidied::default();
     let mut failed = None;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_RETENTION_STEPS {
         if !may_go_on(guard).await {
             break;
         }
-        let step = timeout(STEP, state.storage.tidy(keep, When::Now)).await;
+        let step = timeout(STEP_TIMEOUT, state.storage.tidy(keep, When::Now)).await;
         match step.unwrap_or_else(|_| Err(too_slow())) {
             Ok(step) => add(&mut all, step),
             Err(error) => {
@@ -221,11 +229,11 @@ async fn tidy(state: &State, keep: HistoryKeep, guard: &Guard) -> Result<(), Swi
         if !all.more {
             break;
         }
-        sleep(BREATH).await;
+        sleep(STEP_PAUSE).await;
     }
     all.more = false;
     if all != Tidied::default() {
-        (state.log)(Notice::Tidied(all));
+        (state.log)(ServerNotice::Tidied(all));
     }
     failed.map_or(Ok(()), Err)
 }
@@ -241,7 +249,10 @@ fn add(all: &mut Tidied, step: Tidied) {
     all.more = step.more;
 }
 
-/// Whether the step was done is not known; the next one begins where it ended.
+/// The step may have happened; the next one continues from the stored progress.
 fn too_slow() -> SwitchboardError {
-    SwitchboardError::unknown(Code::Lost, format!("a step took longer than {} s", STEP.as_secs()))
+    SwitchboardError::unknown(
+        Code::Lost,
+        format!("a step took longer than {} s", STEP_TIMEOUT.as_secs()),
+    )
 }

@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-use crate::notice::Notice;
-use crate::server::{Handle, Settings, serve};
+use crate::notice::ServerNotice;
+use crate::server::{ServerHandle, ServerSettings, serve};
 use crate::storage::{self, Storage};
 
 pub(crate) async fn storage() -> (Arc<dyn Storage>, TempDir) {
@@ -20,19 +20,19 @@ pub(crate) async fn storage() -> (Arc<dyn Storage>, TempDir) {
 }
 
 pub(crate) struct Server {
-    pub(crate) handle: Handle,
+    pub(crate) handle: ServerHandle,
     pub(crate) storage: Arc<dyn Storage>,
-    pub(crate) notices: Arc<Mutex<Vec<Notice>>>,
+    pub(crate) notices: Arc<Mutex<Vec<ServerNotice>>>,
     stop: oneshot::Sender<()>,
     _folder: TempDir,
 }
 
 impl Server {
-    pub(crate) async fn start(settings: Settings) -> Self {
+    pub(crate) async fn start(settings: ServerSettings) -> Self {
         let (storage, folder) = storage().await;
         let notices = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&notices);
-        let settings = Settings {
+        let settings = ServerSettings {
             listen: ([127, 0, 0, 1], 0).into(),
             log: Arc::new(move |notice| told.lock().unwrap().push(notice)),
             ..settings
@@ -50,14 +50,14 @@ impl Server {
     }
 
     /// One request on a connection of its own.
-    pub(crate) async fn ask(&self, request: &str) -> Told {
+    pub(crate) async fn ask(&self, request: &str) -> ToolResult {
         let mut client = self.connect().await;
         client.send(request).await;
         client.answer().await.unwrap()
     }
 
     /// Tells it to end.
-    pub(crate) fn stop(self) -> Handle {
+    pub(crate) fn stop(self) -> ServerHandle {
         let _ = self.stop.send(());
         self.handle
     }
@@ -91,7 +91,7 @@ pub(crate) struct Client(pub(crate) TcpStream);
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ToolResult {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: serde_json::Value,
@@ -103,7 +103,7 @@ impl Client {
     }
 
     /// The next answer; `None` when the connection was closed.
-    pub(crate) async fn answer(&mut self) -> Option<Told> {
+    pub(crate) async fn answer(&mut self) -> Option<ToolResult> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.push(self.0.read_u8().await.ok()?);
@@ -117,7 +117,7 @@ impl Client {
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).await.unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Some(Told { status, head, body: serde_json::from_slice(&body).unwrap_or_default() })
+        Some(ToolResult { status, head, body: serde_json::from_slice(&body).unwrap_or_default() })
     }
 
     /// What the next event of a stream says.

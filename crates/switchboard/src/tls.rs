@@ -1,4 +1,4 @@
-//! Certificates.
+//! TLS certificates of the server.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,18 +23,18 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// What the files hold; taken in again when they change.
+/// Certificate and key, reloaded when the files change.
 #[derive(Debug)]
-pub(crate) struct Tls {
+pub(crate) struct ServerTls {
     files: TlsFiles,
     now: Mutex<Loaded>,
 }
 
 struct Loaded {
     config: Arc<ServerConfig>,
-    /// For talking to other replicas.
+    /// Client configuration for other replicas.
     client: Arc<ClientConfig>,
-    /// What it was made of.
+    /// Content of the files.
     text: (Vec<u8>, Vec<u8>),
 }
 
@@ -44,9 +44,9 @@ impl std::fmt::Debug for Loaded {
     }
 }
 
-impl Tls {
+impl ServerTls {
     pub(crate) fn load(files: TlsFiles) -> Result<Self, SwitchboardError> {
-        let now = read(&files).and_then(|text| made(&files, text))?;
+        let now = read(&files).and_then(|text| build(&files, text))?;
         Ok(Self { files, now: Mutex::new(now) })
     }
 
@@ -61,12 +61,12 @@ impl Tls {
         Arc::clone(&self.now.lock().unwrap_or_else(PoisonError::into_inner).client)
     }
 
-    /// Whether there was something new. What cannot be used changes nothing.
+    /// Reloads the files and returns whether they changed. Unusable files change nothing.
     pub(crate) fn reload(&self) -> Result<bool, SwitchboardError> {
         let text = read(&self.files)?;
         let same = self.now.lock().unwrap_or_else(PoisonError::into_inner).text == text;
         if !same {
-            let new = made(&self.files, text)?;
+            let new = build(&self.files, text)?;
             *self.now.lock().unwrap_or_else(PoisonError::into_inner) = new;
         }
         Ok(!same)
@@ -85,8 +85,8 @@ fn read(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), SwitchboardError> {
     Ok((read(&files.certificate)?, read(&files.key)?))
 }
 
-/// What does not parse is not repeated: somebody may have named the wrong file.
-fn made(files: &TlsFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, SwitchboardError> {
+/// Errors do not repeat the content: the path may name the wrong file.
+fn build(files: &TlsFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, SwitchboardError> {
     let (certificate, key) = (files.certificate.display(), files.key.display());
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text.0).collect();
     let chain = chain.ok().filter(|chain| !chain.is_empty());
@@ -113,7 +113,7 @@ fn made(files: &TlsFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, Switchboar
     Ok(Loaded { config: Arc::new(config), client: Arc::new(client), text })
 }
 
-/// Trusts one certificate and no other, whatever it is made out to.
+/// Trusts exactly one certificate, whatever its names.
 #[derive(Debug)]
 struct Pinned {
     certificate: Option<CertificateDer<'static>>,

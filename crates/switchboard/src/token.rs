@@ -1,4 +1,4 @@
-//! Tokens: what they look like, what is kept of them, and what may be done with them.
+//! Tokens: format, stored digest and roles.
 //!
 //! A token is `sw_live_` and 32 characters of base62, more than 190 random bits. Only its SHA-256
 //! is stored: a digest of so many bits cannot be guessed back, so it needs no salt, and a token is
@@ -11,15 +11,15 @@ use sha2::{Digest, Sha256};
 
 /// Base62, in the order of ASCII.
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// How many characters are secret.
+/// Length of the secret part.
 const SECRET_LENGTH: usize = 32;
-/// How many characters the id of a token has after its `tok_`.
+/// Length of a token id after `tok_`.
 const ID_LENGTH: usize = 16;
 const PREFIX: &str = "sw_";
 const ID_PREFIX: &str = "tok_";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a token is for; it stands in its text, and says how long it lasts unless that is given.
+/// Environment of a token. It is part of the token's text and sets its default lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Environment {
     /// Real events: 90 days.
@@ -31,10 +31,10 @@ pub enum Environment {
 }
 
 impl Environment {
-    /// Every environment there is.
+    /// All environments.
     pub const ALL: [Self; 3] = [Self::Live, Self::Staging, Self::Dev];
 
-    /// As it stands in a token.
+    /// Returns the name in a token.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Live => "live",
@@ -43,12 +43,12 @@ impl Environment {
         }
     }
 
-    /// The environment of that name.
+    /// Parses a name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|environment| environment.as_str() == text)
     }
 
-    /// How long a token lasts unless it is said.
+    /// Returns the default lifetime of a token.
     pub const fn lifetime(self) -> Duration {
         let days = match self {
             Self::Live => 90,
@@ -59,7 +59,7 @@ impl Environment {
     }
 }
 
-/// What may be done with a token.
+/// Permission of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Submit events and dead letters of one source: its scope.
@@ -75,10 +75,10 @@ pub enum Role {
 }
 
 impl Role {
-    /// Every role there is.
+    /// All roles.
     pub const ALL: [Self; 4] = [Self::Ingest, Self::Read, Self::Admin, Self::Consume];
 
-    /// As it is stored and printed.
+    /// Returns the name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ingest => "ingest",
@@ -88,33 +88,33 @@ impl Role {
         }
     }
 
-    /// The role of that name.
+    /// Parses a name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
 
-    /// Whether whoever has this role may do what needs the other one. An admin reads, and submits
-    /// nothing: that needs a scope.
+    /// Returns whether this role includes the needed one. An admin reads, but does not submit: that
+    /// needs a scope.
     pub fn allows(self, needed: Self) -> bool {
         self == needed || (needed == Self::Read && matches!(self, Self::Admin | Self::Consume))
     }
 }
 
-/// Whether one of the roles of a token, as they are stored, allows what needs the role.
+/// Returns whether one of the stored roles of a token includes the needed one.
 pub fn allowed(roles: &[String], needed: Role) -> bool {
     roles.iter().filter_map(|role| Role::parse(role)).any(|role| role.allows(needed))
 }
 
-/// The text of a token. It does not print itself: whoever shows it has to mean it.
+/// Text of a token. `Debug` does not print it.
 pub struct Secret(String);
 
 impl Secret {
-    /// The text, to be shown once, to whoever asked for the token.
+    /// Returns the text, to be shown once to the operator who created the token.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What is stored of it.
+    /// Returns the digest that is stored.
     pub fn digest(&self) -> [u8; 32] {
         Sha256::digest(&self.0).into()
     }
@@ -126,7 +126,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A token that nobody has yet.
+/// A new token.
 #[derive(Debug)]
 pub struct Minted {
     /// `tok_` and 16 characters; says nothing of the secret.
@@ -135,23 +135,23 @@ pub struct Minted {
     pub secret: Secret,
 }
 
-/// Makes a token. The source of entropy gives 128 bits a call, of which all but the six that mark
+/// Creates a token. The entropy source gives 128 bits a call, of which all but the six that mark
 /// a version 4 UUID are random; it is called as often as it takes.
 pub fn mint(environment: Environment, entropy: impl FnMut() -> u128) -> Minted {
-    let mut random = Random { entropy, left: Vec::new() };
+    let mut random = RandomBytes { entropy, left: Vec::new() };
     let token_id = format!("{ID_PREFIX}{}", random.base62(ID_LENGTH));
     let secret = format!("{PREFIX}{}_{}", environment.as_str(), random.base62(SECRET_LENGTH));
     Minted { token_id, secret: Secret(secret) }
 }
 
-/// What is stored of a token; `None` for what cannot be one.
+/// Returns the digest of a token; `None` if the text is no token.
 pub fn digest(text: &str) -> Option<[u8; 32]> {
     let (environment, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
     Environment::parse(environment)?;
     is_base62(secret, SECRET_LENGTH).then(|| Sha256::digest(text).into())
 }
 
-/// Whether a text can be the id of a token.
+/// Returns whether a text has the form of a token id.
 pub fn is_id(text: &str) -> bool {
     text.strip_prefix(ID_PREFIX).is_some_and(|id| is_base62(id, ID_LENGTH))
 }
@@ -160,13 +160,13 @@ fn is_base62(text: &str, length: usize) -> bool {
     text.len() == length && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Random bytes, as many as are asked for.
-struct Random<F> {
+/// Source of random bytes.
+struct RandomBytes<F> {
     entropy: F,
     left: Vec<u8>,
 }
 
-impl<F: FnMut() -> u128> Random<F> {
+impl<F: FnMut() -> u128> RandomBytes<F> {
     fn byte(&mut self) -> u8 {
         loop {
             if let Some(byte) = self.left.pop() {
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn every_character_has_the_same_chance_and_marked_bits_are_left_out() {
-        let mut random = Random { entropy: counting(), left: Vec::new() };
+        let mut random = RandomBytes { entropy: counting(), left: Vec::new() };
         // 16 calls give each byte once, less the two of each call that are not random.
         let bytes: Vec<u8> = (0..16 * 14).map(|_| random.byte()).collect();
         let mut sorted = bytes.clone();
@@ -274,7 +274,7 @@ mod tests {
         for first in 0..=u8::MAX {
             let mut calls = [[first; 16], [0; 16]].into_iter();
             let entropy = || u128::from_be_bytes(calls.next().unwrap());
-            let drawn = Random { entropy, left: Vec::new() }.character();
+            let drawn = RandomBytes { entropy, left: Vec::new() }.character();
             match first {
                 248.. => assert_eq!(drawn, ALPHABET[0], "{first}"),
                 _ => counts[usize::from(drawn)] += 1,

@@ -1,4 +1,4 @@
-//! What is done beside requests: retention, what tokens were used for, and watching the store.
+//! Background work: retention, token usage and store health.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,31 +9,31 @@ use tenure_store::BootClock;
 use tokio::time::{sleep, timeout};
 
 use crate::error::SwitchboardError;
-use crate::http::State;
-use crate::notice::Notice;
-use crate::server::Log;
+use crate::http::ServerState;
+use crate::notice::ServerNotice;
+use crate::server::NoticeSink;
 use crate::storage::{Keep, Measured, Tick, When};
-use crate::tls::Tls;
+use crate::tls::ServerTls;
 
-/// How often the store is asked how it is, and whether there are tokens now.
-const LOOK: Duration = Duration::from_secs(2);
-/// How long the store may take for that.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often there is something to tidy up.
-const ROUND: Duration = Duration::from_secs(60);
-/// Replicas do not do it at the same moment.
-const SPREAD: u64 = 10_000;
-/// Between two steps of retention submissions have their turn.
-const BREATH: Duration = Duration::from_millis(50);
-/// One round takes so many steps; what is left is for the next.
-const MOST_STEPS: usize = 1_000;
+/// Interval at which the store is checked, and whether tokens exist now.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+/// Timeout of that check.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of retention.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// Random delay, so that replicas do not run at the same moment.
+const MAX_JITTER_MILLIS: u64 = 10_000;
+/// Pause between two retention steps, for submissions.
+const STEP_PAUSE: Duration = Duration::from_millis(50);
+/// Maximum number of retention steps in a row.
+const MAX_RETENTION_STEPS: usize = 1_000;
 
-/// Looks whether the store answers and whether tokens have come.
-pub(crate) async fn watch(state: Arc<State>, tls: Option<Arc<Tls>>, log: Log) {
+/// Checks whether the store answers, whether tokens exist, and whether certificates changed.
+pub(crate) async fn watch(state: Arc<ServerState>, tls: Option<Arc<ServerTls>>, log: NoticeSink) {
     let mut told = None;
     loop {
-        sleep(LOOK).await;
-        let answer = timeout(PATIENCE, state.storage.ping()).await;
+        sleep(WATCH_INTERVAL).await;
+        let answer = timeout(STORE_TIMEOUT, state.storage.ping()).await;
         let late = |_| Err(SwitchboardError::refused(Code::Lost, "it did not answer in 5 seconds"));
         let answer = answer.unwrap_or_else(late);
         let (before, now) = state.store.looked(answer.as_ref().err().map(SwitchboardError::code));
@@ -41,10 +41,10 @@ pub(crate) async fn watch(state: Arc<State>, tls: Option<Arc<Tls>>, log: Log) {
             log(news);
         }
         if state.access.is_open()
-            && let Ok(Ok(true)) = timeout(PATIENCE, state.storage.has_tokens()).await
+            && let Ok(Ok(true)) = timeout(STORE_TIMEOUT, state.storage.has_tokens()).await
         {
             state.access.require();
-            log(Notice::TokensRequired);
+            log(ServerNotice::TokensRequired);
         }
         if let Some(tls) = &tls {
             reload(tls, &mut told, &log).await;
@@ -52,43 +52,45 @@ pub(crate) async fn watch(state: Arc<State>, tls: Option<Arc<Tls>>, log: Log) {
     }
 }
 
-/// What is new of the store, by what was wrong with it before and what it answers now.
+/// Returns a notice if the health of the store changed.
 fn news(
     before: Option<Code>,
     now: Option<Code>,
     answer: Result<(), SwitchboardError>,
-) -> Option<Notice> {
+) -> Option<ServerNotice> {
     match answer {
-        Ok(()) => (before.is_some() && now.is_none()).then_some(Notice::StoreFound),
+        Ok(()) => (before.is_some() && now.is_none()).then_some(ServerNotice::StoreFound),
         Err(error) if error.code() == Code::Full => {
-            (before != Some(Code::Full)).then_some(Notice::StoreFull(error))
+            (before != Some(Code::Full)).then_some(ServerNotice::StoreFull(error))
         }
         // One that was full still answered.
-        Err(error) => matches!(before, None | Some(Code::Full)).then_some(Notice::StoreLost(error)),
+        Err(error) => {
+            matches!(before, None | Some(Code::Full)).then_some(ServerNotice::StoreLost(error))
+        }
     }
 }
 
-/// Takes in new certificates; says once what is wrong with them.
-async fn reload(tls: &Arc<Tls>, told: &mut Option<SwitchboardError>, log: &Log) {
+/// Reloads certificates; reports an error once.
+async fn reload(tls: &Arc<ServerTls>, told: &mut Option<SwitchboardError>, log: &NoticeSink) {
     let files = Arc::clone(tls);
     let Ok(loaded) = tokio::task::spawn_blocking(move || files.reload()).await else { return };
     match loaded {
         Ok(new) => {
             *told = None;
             if new {
-                log(Notice::CertificateChanged);
+                log(ServerNotice::CertificateChanged);
             }
         }
         Err(error) if told.as_ref() != Some(&error) => {
             *told = Some(error.clone());
-            log(Notice::CertificateUnusable(error));
+            log(ServerNotice::CertificateUnusable(error));
         }
         Err(_) => {}
     }
 }
 
-/// Takes away what is past its retention and notes what tokens were used for.
-pub(crate) async fn tidy(state: Arc<State>, keep: Keep, log: Log) {
+/// Deletes data past its retention and stores token usage.
+pub(crate) async fn tidy(state: Arc<ServerState>, keep: Keep, log: NoticeSink) {
     let mut failed = false;
     let mut ticked = None;
     loop {
@@ -102,19 +104,19 @@ pub(crate) async fn tidy(state: Arc<State>, keep: Keep, log: Log) {
         match done {
             Err(error) if !failed => {
                 failed = true;
-                log(Notice::UpkeepFailed(error));
+                log(ServerNotice::UpkeepFailed(error));
             }
             Err(_) => {}
             Ok(()) => failed = false,
         }
-        let spread = uuid::Uuid::new_v4().as_u128() as u64 % SPREAD;
-        sleep(ROUND + Duration::from_millis(spread)).await;
+        let spread = uuid::Uuid::new_v4().as_u128() as u64 % MAX_JITTER_MILLIS;
+        sleep(UPKEEP_INTERVAL + Duration::from_millis(spread)).await;
     }
 }
 
 /// Moves the clock of retention by what was measured here since the last answer came.
 async fn tick(
-    state: &State,
+    state: &ServerState,
     ticked: &mut Option<(Tick, LocalInstant)>,
 ) -> Result<(), SwitchboardError> {
     let since = ticked.map(|(tick, at)| {
@@ -128,18 +130,18 @@ async fn tick(
     Ok(())
 }
 
-async fn prune(state: &State, keep: Keep) -> Result<(), SwitchboardError> {
-    for _ in 0..MOST_STEPS {
+async fn prune(state: &ServerState, keep: Keep) -> Result<(), SwitchboardError> {
+    for _ in 0..MAX_RETENTION_STEPS {
         if !state.storage.prune(keep).await?.more {
             break;
         }
-        sleep(BREATH).await;
+        sleep(STEP_PAUSE).await;
     }
     Ok(())
 }
 
 /// Stores what tokens were used for since the last time.
-pub(crate) async fn flush(state: &State) -> Result<(), SwitchboardError> {
+pub(crate) async fn flush(state: &ServerState) -> Result<(), SwitchboardError> {
     let millis = i64::try_from(process::unix_ms()).unwrap_or(0);
     let now = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
     let day = now.strftime("%Y-%m-%d").to_string();
@@ -165,9 +167,9 @@ mod tests {
     fn each_trouble_of_the_store_is_told_once() {
         let error = |code| SwitchboardError::refused(code, "x");
         let (full, lost) = (Some(Code::Full), Some(Code::Lost));
-        let found = Some(Notice::StoreFound);
-        let is_full = Some(Notice::StoreFull(error(Code::Full)));
-        let is_lost = Some(Notice::StoreLost(error(Code::Lost)));
+        let found = Some(ServerNotice::StoreFound);
+        let is_full = Some(ServerNotice::StoreFull(error(Code::Full)));
+        let is_lost = Some(ServerNotice::StoreLost(error(Code::Lost)));
         for (before, now, expected) in [
             (None, None, None),
             (None, full, is_full.clone()),

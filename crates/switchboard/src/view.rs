@@ -1,4 +1,4 @@
-//! Connectors as they are told to others: over HTTP, over MCP and by commands.
+//! JSON views of connectors, for HTTP, MCP and commands.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use tenure_wire::heartbeat::Counters;
 use crate::liveness::Policy;
 use crate::storage::{Connector, Instance, Measures, Shown};
 
-/// Microseconds since 1970, for people.
+/// Formats microseconds since 1970.
 pub fn time(micros: i64) -> String {
     // Not a timestamp of jiff: those end a day before the last day that connectors may name.
     let start = jiff::civil::DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
@@ -38,7 +38,7 @@ struct Today {
 }
 
 impl<'a> Summary<'a> {
-    /// Of this one, as it is `now` by the store's clock.
+    /// Returns the summary at `now` by the store's clock.
     pub fn of(connector: &'a Connector, now: i64, policy: Policy) -> Self {
         let liveness = policy.judge(now, connector.last_heartbeat_at, connector.interval);
         Self {
@@ -67,7 +67,7 @@ pub fn summary(connector: &Connector, now: i64, policy: Policy) -> Value {
     serde_json::to_value(Summary::of(connector, now, policy)).unwrap_or_default()
 }
 
-/// What was done.
+/// Returns the counters as JSON.
 pub fn counters(counters: &Counters) -> Value {
     json!({
         "messages_ingested": counters.messages_ingested,
@@ -78,7 +78,7 @@ pub fn counters(counters: &Counters) -> Value {
     })
 }
 
-/// Everything that is known of a connector.
+/// Returns the details of a connector.
 pub fn detail(shown: &Shown, policy: Policy) -> Value {
     let Shown { now, connector, instances } = shown;
     let mut detail = summary(connector, *now, policy);
@@ -134,18 +134,18 @@ fn seconds(micros: i64) -> f64 {
     (micros as f64 / 1e3).round() / 1e3
 }
 
-/// How many of the beats that came were healthy, to two digits; null when none came.
+/// Returns the share of healthy heartbeats in percent, to two digits; `None` without heartbeats.
 pub fn uptime_pct(measures: &Measures) -> Option<f64> {
     percent(measures.healthy_count, measures.heartbeat_count, 2)
 }
 
-/// A part of a whole in percent, to so many digits; null of nothing.
+/// Returns a share in percent, to so many digits; `None` of nothing.
 pub fn percent(part: i64, whole: i64, digits: i32) -> Option<f64> {
     let scale = 10_f64.powi(digits);
     (whole > 0).then(|| (part as f64 / whole as f64 * 100.0 * scale).round() / scale)
 }
 
-/// Failed of all that was tried, in percent, to one digit; 0 when nothing was.
+/// Returns the share of failed messages in percent, to one digit; 0 without messages.
 pub fn error_rate_pct(ingested: i64, failed: i64) -> f64 {
     percent(failed, ingested.saturating_add(failed), 1).unwrap_or(0.0)
 }

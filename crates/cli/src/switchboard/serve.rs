@@ -15,7 +15,7 @@ use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{self, Keep};
-use tenure_switchboard::{Limiter, Patience, TlsFiles};
+use tenure_switchboard::{ClientTimeouts, Limiter, TlsFiles};
 use tenure_wire::ingest::Fields;
 use tokio::sync::oneshot;
 
@@ -275,7 +275,7 @@ pub(crate) struct Settings {
     store: StoreUrl,
     require: Option<Promise>,
     log: Form,
-    server: tenure_switchboard::Settings,
+    server: tenure_switchboard::ServerSettings,
 }
 
 impl Settings {
@@ -309,7 +309,7 @@ impl Settings {
             }
             _ => None,
         };
-        let server = tenure_switchboard::Settings {
+        let server = tenure_switchboard::ServerSettings {
             listen: args.listen,
             tls,
             max_connections: args.max_connections,
@@ -323,13 +323,13 @@ impl Settings {
             },
             advertise: args.advertise.clone(),
             allowed_hosts: args.allowed_hosts.clone(),
-            patience: patience(args.client_timeout),
+            timeouts: timeouts(args.client_timeout),
             drain: args.drain,
             store: Some(store.clone()),
             liveness: args.liveness,
             fields: args.fields,
             statistics_every: args.statistics_every,
-            ..tenure_switchboard::Settings::default()
+            ..tenure_switchboard::ServerSettings::default()
         };
         let require = args.require.as_deref().and_then(Promise::parse);
         Ok(Self { store, require, log: args.log, server })
@@ -337,9 +337,9 @@ impl Settings {
 }
 
 /// What clients get, when they may take so long for each step.
-fn patience(step: Duration) -> Patience {
-    let usual = Patience::default();
-    Patience {
+fn timeouts(step: Duration) -> ClientTimeouts {
+    let usual = ClientTimeouts::default();
+    ClientTimeouts {
         first_byte: step,
         head: step,
         body_stall: step,

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context;
-use tenure_switchboard::{News, Notice};
+use tenure_switchboard::{ConnectorEvent, ServerNotice};
 
 use crate::failure::Failure;
 use crate::observe::{Form, Level, Note, json_line};
@@ -47,7 +47,7 @@ impl Teller {
     }
 
     /// Never waits.
-    pub(super) fn notice(&self, notice: &Notice) {
+    pub(super) fn notice(&self, notice: &ServerNotice) {
         let (level, event) = kind(notice);
         self.say(level, event, notice.to_string());
     }
@@ -63,42 +63,42 @@ impl Teller {
     }
 
     /// For the switchboard.
-    pub(super) fn log(&self) -> tenure_switchboard::Log {
+    pub(super) fn log(&self) -> tenure_switchboard::NoticeSink {
         let teller = self.clone();
         Arc::new(move |notice| teller.notice(&notice))
     }
 }
 
-fn kind(notice: &Notice) -> (Level, &'static str) {
+fn kind(notice: &ServerNotice) -> (Level, &'static str) {
     match notice {
-        Notice::Listening { .. } => (Level::Info, "listening"),
-        Notice::Open => (Level::Warn, "open"),
-        Notice::TokensRequired => (Level::Info, "tokens_required"),
-        Notice::Draining => (Level::Info, "draining"),
-        Notice::CutOff => (Level::Warn, "cut_off"),
-        Notice::Stopped => (Level::Info, "stopped"),
-        Notice::AddressFull { .. } => (Level::Warn, "address_full"),
-        Notice::StoreLost(_) => (Level::Error, "store_lost"),
-        Notice::StoreFull(_) => (Level::Error, "store_full"),
-        Notice::StoreFound => (Level::Info, "store_found"),
-        Notice::UpkeepFailed(_) => (Level::Warn, "upkeep_failed"),
-        Notice::Unadvertised => (Level::Info, "unadvertised"),
-        Notice::NotAnnounced(_) => (Level::Warn, "not_announced"),
-        Notice::CertificateChanged => (Level::Info, "certificate_changed"),
-        Notice::CertificateUnusable(_) => (Level::Warn, "certificate_unusable"),
-        Notice::Connector { news, .. } => match news {
-            News::Registered => (Level::Info, "connector_registered"),
-            News::Revived => (Level::Info, "connector_revived"),
-            News::Replaced { .. } => (Level::Info, "connector_instance_changed"),
-            News::CountersReset => (Level::Warn, "connector_counters_reset"),
-            News::CounterJumped => (Level::Warn, "connector_counter_jumped"),
-            News::ClockOff(_) => (Level::Warn, "connector_clock_off"),
-            News::ClockRight => (Level::Info, "connector_clock_right"),
+        ServerNotice::Listening { .. } => (Level::Info, "listening"),
+        ServerNotice::Open => (Level::Warn, "open"),
+        ServerNotice::TokensRequired => (Level::Info, "tokens_required"),
+        ServerNotice::Draining => (Level::Info, "draining"),
+        ServerNotice::CutOff => (Level::Warn, "cut_off"),
+        ServerNotice::Stopped => (Level::Info, "stopped"),
+        ServerNotice::AddressFull { .. } => (Level::Warn, "address_full"),
+        ServerNotice::StoreLost(_) => (Level::Error, "store_lost"),
+        ServerNotice::StoreFull(_) => (Level::Error, "store_full"),
+        ServerNotice::StoreFound => (Level::Info, "store_found"),
+        ServerNotice::UpkeepFailed(_) => (Level::Warn, "upkeep_failed"),
+        ServerNotice::Unadvertised => (Level::Info, "unadvertised"),
+        ServerNotice::NotAnnounced(_) => (Level::Warn, "not_announced"),
+        ServerNotice::CertificateChanged => (Level::Info, "certificate_changed"),
+        ServerNotice::CertificateUnusable(_) => (Level::Warn, "certificate_unusable"),
+        ServerNotice::Connector { news, .. } => match news {
+            ConnectorEvent::Registered => (Level::Info, "connector_registered"),
+            ConnectorEvent::Revived => (Level::Info, "connector_revived"),
+            ConnectorEvent::Replaced { .. } => (Level::Info, "connector_instance_changed"),
+            ConnectorEvent::CountersReset => (Level::Warn, "connector_counters_reset"),
+            ConnectorEvent::CounterJumped => (Level::Warn, "connector_counter_jumped"),
+            ConnectorEvent::ClockOff(_) => (Level::Warn, "connector_clock_off"),
+            ConnectorEvent::ClockRight => (Level::Info, "connector_clock_right"),
         },
-        Notice::HistoryUnwritten { .. } => (Level::Warn, "history_unwritten"),
-        Notice::Counting { .. } => (Level::Info, "statistics_here"),
-        Notice::NotCounting => (Level::Warn, "statistics_not_here"),
-        Notice::StatisticsFailed(_) => (Level::Warn, "statistics_failed"),
-        Notice::Tidied(_) => (Level::Info, "statistics_tidied"),
+        ServerNotice::HistoryUnwritten { .. } => (Level::Warn, "history_unwritten"),
+        ServerNotice::Counting { .. } => (Level::Info, "statistics_here"),
+        ServerNotice::NotCounting => (Level::Warn, "statistics_not_here"),
+        ServerNotice::StatisticsFailed(_) => (Level::Warn, "statistics_failed"),
+        ServerNotice::Tidied(_) => (Level::Info, "statistics_tidied"),
     }
 }

@@ -8,7 +8,7 @@ use crate::tests as testing;
 use crate::token::{Environment, Minted, mint};
 
 const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-const INGEST: Need = Need::Role(Role::Ingest);
+const INGEST: Requirement = Requirement::Role(Role::Ingest);
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -23,7 +23,7 @@ fn bearer(text: &str) -> HeaderMap {
 }
 
 struct Stage {
-    access: Access,
+    access: AccessControl,
     storage: Arc<dyn Storage>,
     _folder: tempfile::TempDir,
 }
@@ -31,7 +31,7 @@ struct Stage {
 impl Stage {
     async fn new(limiter: Limiter) -> Self {
         let (storage, folder) = testing::storage().await;
-        let access = Access::new(Arc::clone(&storage), Arc::default(), limiter, true);
+        let access = AccessControl::new(Arc::clone(&storage), Arc::default(), limiter, true);
         Self { access, storage, _folder: folder }
     }
 
@@ -56,7 +56,7 @@ impl Stage {
         minted
     }
 
-    async fn status(&self, headers: &HeaderMap, need: Need) -> u16 {
+    async fn status(&self, headers: &HeaderMap, need: Requirement) -> u16 {
         match self.access.check(headers, PEER, need).await {
             Ok(_) => 200,
             Err(refusal) => refusal.status.as_u16(),
@@ -71,10 +71,13 @@ async fn roles_and_scope_are_kept_apart() {
     let admin = stage.token(&["admin"]).await;
     let shown = bearer(ingest.secret.reveal());
     assert_eq!(stage.status(&shown, INGEST).await, 200);
-    assert_eq!(stage.status(&shown, Need::Any).await, 200);
-    assert_eq!(stage.status(&shown, Need::Role(Role::Read)).await, 403);
+    assert_eq!(stage.status(&shown, Requirement::Any).await, 200);
+    assert_eq!(stage.status(&shown, Requirement::Role(Role::Read)).await, 403);
     assert_eq!(stage.status(&bearer(admin.secret.reveal()), INGEST).await, 403);
-    assert_eq!(stage.status(&bearer(admin.secret.reveal()), Need::Role(Role::Read)).await, 200);
+    assert_eq!(
+        stage.status(&bearer(admin.secret.reveal()), Requirement::Role(Role::Read)).await,
+        200
+    );
     let caller = stage.access.check(&shown, PEER, INGEST).await.unwrap();
     assert!(caller.permits("api", "internal", "here").is_ok());
     for (channel, provider, endpoint) in
@@ -102,7 +105,7 @@ async fn who_may_beat_for_a_connector_may_see_it() {
         provider: provider.clone(),
         endpoint_identity: endpoint,
     });
-    let caller = Caller::Token(Arc::new(token));
+    let caller = Principal::Token(Arc::new(token));
     let alias = |alias: Option<&str>| {
         let (name, providers) = (channel.clone(), vec![provider.clone()]);
         let channel = Channel { name, providers, alias: alias.map(str::to_owned) };
@@ -131,7 +134,7 @@ async fn what_is_revoked_is_known_for_submissions_only_until_a_commit_says_so() 
     assert_eq!(stage.status(&shown, INGEST).await, 200);
     stage.access.ended(Some(&token.token_id));
     assert_eq!(stage.status(&shown, INGEST).await, 401);
-    assert_eq!(stage.status(&shown, Need::Role(Role::Read)).await, 401);
+    assert_eq!(stage.status(&shown, Requirement::Role(Role::Read)).await, 401);
 }
 
 #[tokio::test]
@@ -154,7 +157,7 @@ async fn failures_are_limited_and_good_tokens_are_not() {
         assert!((600..=900).contains(&left), "{left}");
     }
     assert_eq!(stage.status(&shown, INGEST).await, 200);
-    assert_eq!(stage.status(&shown, Need::Any).await, 200);
+    assert_eq!(stage.status(&shown, Requirement::Any).await, 200);
     // Also one that this replica has not seen before, while others guess.
     let fresh = bearer(stage.token(&["ingest"]).await.secret.reveal());
     let guess = bearer(unknown.secret.reveal());
@@ -184,11 +187,11 @@ async fn guesses_take_a_few_lookups_at_a_time() {
     let guess = bearer(mint(Environment::Dev, || 7).secret.reveal());
     assert_eq!(stage.status(&guess, INGEST).await, 401);
     assert_eq!(stage.status(&guess, INGEST).await, 429);
-    let others = stage.access.lookups.acquire_many(LOOKUPS_AT_ONCE as u32).await.unwrap();
+    let others = stage.access.lookups.acquire_many(MAX_CONCURRENT_LOOKUPS as u32).await.unwrap();
     let mut waiting = std::pin::pin!(stage.status(&guess, INGEST));
     assert!(is_pending(waiting.as_mut()).await);
     // Looked up, since it asks for more than to submit: what was asked before would be answered.
-    assert_eq!(stage.status(&shown, Need::Any).await, 200);
+    assert_eq!(stage.status(&shown, Requirement::Any).await, 200);
     assert!(is_pending(waiting.as_mut()).await);
     drop(others);
     assert_eq!(waiting.await, 429);

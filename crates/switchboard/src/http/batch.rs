@@ -6,35 +6,35 @@ use serde_json::{Value, json};
 use tenure_wire::ingest::{self, BadBatch, Event};
 use uuid::Uuid;
 
-use super::answer::{Answer, Refusal, Refused, json_value};
-use super::content::Form;
-use super::ingest::{LARGEST, invalid_envelope, refused, submit, unstored};
-use super::{Asked, body, content};
-use crate::access::{Caller, Need};
+use super::content::BodyFormat;
+use super::ingest::{MAX_EVENT_BYTES, invalid_envelope, refused, submit, unstored};
+use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::{ApiRequest, body, content};
+use crate::access::{Principal, Requirement};
 use crate::commit::Unstored;
 use crate::storage::{Fence, Item, Outcome, Submission};
 use crate::token::Role;
 
 /// The largest batch, in bytes.
-pub(super) const LARGEST_BATCH: usize = 8 << 20;
+pub(super) const MAX_BATCH_BYTES: usize = 8 << 20;
 /// The most events of a batch.
-const MOST: usize = 1_000;
+const MAX_BATCH_EVENTS: usize = 1_000;
 
-impl Asked<'_> {
+impl ApiRequest<'_> {
     /// `POST /api/switchboard/ingest/batch`.
-    pub(super) async fn batch(self, body: Incoming) -> Result<Answer, Refused> {
-        let caller = self.caller(Need::Role(Role::Ingest)).await?;
+    pub(super) async fn batch(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+        let caller = self.caller(Requirement::Role(Role::Ingest)).await?;
         self.no_query()?;
         let fence = content::fence(&self.head.headers)?;
         let form = content::batch(&self.head.headers)?;
-        let whole = body::read(self.state, body, LARGEST_BATCH).await?;
+        let whole = body::read(self.state, body, MAX_BATCH_BYTES).await?;
         let parts = split(&whole.bytes, form)?;
         let mut results = Vec::with_capacity(parts.len());
         let mut items = Vec::with_capacity(parts.len());
         let mut reading = self.state.channels.reading().await?;
         for (index, part) in parts.iter().enumerate() {
-            let read = match part.len() > LARGEST {
-                true => Err(Refusal::too_large(LARGEST)),
+            let read = match part.len() > MAX_EVENT_BYTES {
+                true => Err(ApiError::too_large(MAX_EVENT_BYTES)),
                 false => reading.read(part).await?.map_err(|invalid| invalid_envelope(&invalid)),
             };
             match read.and_then(|event| permitted(event, &caller)) {
@@ -61,7 +61,7 @@ impl Asked<'_> {
     }
 }
 
-fn permitted(event: Event, caller: &Caller) -> Result<Item, Refused> {
+fn permitted(event: Event, caller: &Principal) -> Result<Item, Rejection> {
     caller.permits(&event.channel, &event.provider, &event.endpoint_identity)?;
     Ok(Item { request_id: Uuid::now_v7(), event })
 }
@@ -104,13 +104,13 @@ fn told(
 }
 
 /// The envelopes of a batch, not read yet.
-fn split(bytes: &[u8], form: Form) -> Result<Vec<&[u8]>, Refused> {
+fn split(bytes: &[u8], form: BodyFormat) -> Result<Vec<&[u8]>, Rejection> {
     let parts = match form {
-        Form::Json => ingest::split_array(bytes, MOST),
-        Form::Lines => ingest::split_lines(bytes, MOST),
+        BodyFormat::Json => ingest::split_array(bytes, MAX_BATCH_EVENTS),
+        BodyFormat::Lines => ingest::split_lines(bytes, MAX_BATCH_EVENTS),
     };
     parts.map_err(|bad| match bad {
-        BadBatch::TooMany { most } => Refusal::too_many_items(most),
-        bad => Refusal::bad_request(bad.to_string()),
+        BadBatch::TooMany { most } => ApiError::too_many_items(most),
+        bad => ApiError::bad_request(bad.to_string()),
     })
 }

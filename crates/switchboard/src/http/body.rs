@@ -1,4 +1,4 @@
-//! Bodies are read within limits on size, time and memory.
+//! Request bodies, read within limits on size, time and memory.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,40 +9,40 @@ use tenure_core::Clock;
 use tenure_store::BootClock;
 use tokio::time::timeout;
 
-use super::State;
-use super::answer::{Refusal, Refused};
+use super::ServerState;
+use super::response::{ApiError, Rejection};
 use crate::budget::Share;
 use crate::metrics::Overload;
 
-/// What a body costs while it is worked on: itself, what is read from it, and what is stored.
-const COPIES: usize = 3;
-/// A body of unknown length pays so much ahead.
-const STEP: usize = 64 << 10;
+/// Memory for a body, as a multiple of its size: itself, the parsed event, and the stored row.
+const MEMORY_FACTOR: usize = 3;
+/// Memory reserved ahead for a body of unknown length.
+const CHUNK_BYTES: usize = 64 << 10;
 
-/// The bytes of a body and what they cost.
+/// The bytes of a body and the memory reserved for them.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
     pub(crate) share: Share,
 }
 
-/// Reads a body of at most `limit` bytes. What it costs is taken before anything is read.
+/// Reads a body of at most `limit` bytes. Memory is reserved before anything is read.
 pub(crate) async fn read(
-    state: &State,
+    state: &ServerState,
     mut body: Incoming,
     limit: usize,
-) -> Result<Whole, Refused> {
+) -> Result<RequestBody, Rejection> {
     let told = body.size_hint().exact().map(|told| usize::try_from(told).unwrap_or(usize::MAX));
     if told.is_some_and(|told| told > limit) {
-        return Err(Refusal::too_large(limit));
+        return Err(ApiError::too_large(limit));
     }
-    let mut paid = told.unwrap_or(STEP.min(limit));
-    let Some(mut share) = state.budget.take(paid * COPIES) else { return Err(full(state)) };
-    let ends = BootClock.now().plus(state.patience.body);
+    let mut paid = told.unwrap_or(CHUNK_BYTES.min(limit));
+    let Some(mut share) = state.budget.take(paid * MEMORY_FACTOR) else { return Err(full(state)) };
+    let ends = BootClock.now().plus(state.timeouts.body);
     let mut first = Bytes::new();
     let mut rest = Vec::new();
     loop {
-        let left = ends.since(BootClock.now()).min(state.patience.body_stall);
+        let left = ends.since(BootClock.now()).min(state.timeouts.body_stall);
         let data = match next(&mut body, left).await? {
             Some(data) if first.is_empty() => {
                 first = data;
@@ -60,41 +60,41 @@ pub(crate) async fn read(
         };
         let length = rest.len().max(data.len());
         if length > limit {
-            return Err(Refusal::too_large(limit));
+            return Err(ApiError::too_large(limit));
         }
         if told == Some(length) {
             break;
         }
         // Only where nobody said how long it is.
-        while told.is_none() && length + STEP > paid && paid < limit {
-            if !share.grow(STEP * COPIES) {
+        while told.is_none() && length + CHUNK_BYTES > paid && paid < limit {
+            if !share.grow(CHUNK_BYTES * MEMORY_FACTOR) {
                 return Err(full(state));
             }
-            paid += STEP;
+            paid += CHUNK_BYTES;
         }
     }
     let bytes = if rest.is_empty() { first } else { rest.into() };
-    share.shrink(bytes.len() * COPIES);
-    Ok(Whole { bytes, share })
+    share.shrink(bytes.len() * MEMORY_FACTOR);
+    Ok(RequestBody { bytes, share })
 }
 
-fn full(state: &State) -> Refused {
+fn full(state: &ServerState) -> Rejection {
     state.metrics.overloaded(Overload::Memory);
-    Refusal::overloaded("too many bytes are under way; nothing was read").closing()
+    ApiError::overloaded("too many bytes are under way; nothing was read").closing()
 }
 
-/// The next part; `None` at the end.
-async fn next(body: &mut Incoming, left: Duration) -> Result<Option<Bytes>, Refused> {
-    match timeout(left, Next(body)).await {
+/// Returns the next part; `None` at the end.
+async fn next(body: &mut Incoming, left: Duration) -> Result<Option<Bytes>, Rejection> {
+    match timeout(left, NextData(body)).await {
         Ok(Ok(data)) => Ok(data),
-        Ok(Err(_)) => Err(Refusal::bad_request("the body broke off").closing()),
-        Err(_) => Err(Refusal::timeout()),
+        Ok(Err(_)) => Err(ApiError::bad_request("the body broke off").closing()),
+        Err(_) => Err(ApiError::timeout()),
     }
 }
 
-struct Next<'a>(&'a mut Incoming);
+struct NextData<'a>(&'a mut Incoming);
 
-impl Future for Next<'_> {
+impl Future for NextData<'_> {
     type Output = Result<Option<Bytes>, hyper::Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -1,4 +1,4 @@
-//! Connectors, one by one.
+//! Endpoints: list, show and change connectors.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,71 +8,71 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Refusal, Refused, json_value};
-use super::inbox::{Page, room};
-use super::letters::{LONGEST_REASON, SMALL, check, parsed, sound};
-use super::{Asked, State, body, content, query, time};
-use crate::access::Caller;
+use super::dead_letters::{MAX_COMMAND_BYTES, MAX_REASON_BYTES, check, parsed, sound};
+use super::inbox::{JsonPage, room};
+use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::{ApiRequest, ServerState, body, content, query, time};
+use crate::access::Principal;
 use crate::storage::{ConnectorQuery, HistoryQuery, Logged, Name};
 use crate::view::{self, Summary};
 
-/// How many connectors a page has, and how many at most.
-pub(crate) const USUAL: usize = 1_000;
-pub(crate) const MOST: usize = 10_000;
-/// So many are read at a time: their names and messages may be long.
-const STEP: usize = 1_000;
+/// Default and maximum number of connectors in a page.
+pub(crate) const DEFAULT_PAGE_ROWS: usize = 1_000;
+pub(crate) const MAX_PAGE_ROWS: usize = 10_000;
+/// Connectors read at a time: their names and messages may be long.
+const READ_ROWS: usize = 1_000;
 /// A page ends when it has more bytes than this.
 const PAGE_BYTES: usize = 6 << 20;
-/// What a page costs at most: itself, and the connectors that were read last.
-const PAGE_COST: usize = 14 << 20;
-/// How many beats a page has, and how many at most.
-const USUAL_BEATS: usize = 100;
-const MOST_BEATS: usize = 1_000;
+/// Memory reserved for a page: itself, and the connectors that were read last.
+const MAX_PAGE_MEMORY: usize = 14 << 20;
+/// Default and maximum number of heartbeats in a page.
+const DEFAULT_HEARTBEATS: usize = 100;
+const MAX_HEARTBEATS: usize = 1_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Archive {
+struct ArchiveRequest {
     archived: bool,
     reason: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Why {
+struct ReasonRequest {
     reason: String,
 }
 
-impl Asked<'_> {
+impl ApiRequest<'_> {
     /// `GET /api/connectors`.
-    pub(super) async fn connectors(self) -> Result<Answer, Refused> {
+    pub(super) async fn connectors(self) -> Result<ApiResponse, Rejection> {
         let caller = self.reader().await?;
         let mut query = self.query()?;
         let after = query.text("after");
-        let limit = query.number("limit", (1, MOST))?.unwrap_or(USUAL);
+        let limit = query.number("limit", (1, MAX_PAGE_ROWS))?.unwrap_or(DEFAULT_PAGE_ROWS);
         let archived = query.flag("archived")?;
         query.end()?;
         Ok(list(self.state, &caller, after.as_deref(), limit, archived).await?.answer())
     }
 
     /// `GET /api/connectors/{type}/{identity}`.
-    pub(super) async fn connector(self) -> Result<Answer, Refused> {
+    pub(super) async fn connector(self) -> Result<ApiResponse, Rejection> {
         let caller = self.reader().await?;
         self.no_query()?;
         Ok(show(self.state, &caller, &self.name()?).await?.answer())
     }
 
     /// `GET /api/connectors/{type}/{identity}/heartbeats`.
-    pub(super) async fn heartbeats(self) -> Result<Answer, Refused> {
+    pub(super) async fn heartbeats(self) -> Result<ApiResponse, Rejection> {
         let caller = self.reader().await?;
         let mut query = self.query()?;
         let asked = HistoryQuery {
             before: query.text("before").map(|text| moment(&text)).transpose()?,
             unhealthy: query.flag("unhealthy")?,
-            limit: query.number("limit", (1, MOST_BEATS))?.unwrap_or(USUAL_BEATS),
+            limit: query.number("limit", (1, MAX_HEARTBEATS))?.unwrap_or(DEFAULT_HEARTBEATS),
         };
         query.end()?;
         let name = self.seen_by(&caller).await?;
-        let room = room(self.state, PAGE_COST).await?;
+        let room = room(self.state, MAX_PAGE_MEMORY).await?;
         let beats = self.state.storage.heartbeats(&name, &asked).await?;
         if beats.is_empty() && self.state.storage.connector(&name).await?.is_none() {
             return Err(unknown());
@@ -85,8 +85,8 @@ impl Asked<'_> {
     }
 
     /// `POST /api/connectors/{type}/{identity}/archive`.
-    pub(super) async fn archive(self, body: Incoming) -> Result<Answer, Refused> {
-        let (caller, asked): (_, Archive) = self.wish(body, "archive request").await?;
+    pub(super) async fn archive(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+        let (caller, asked): (_, ArchiveRequest) = self.wish(body, "archive request").await?;
         reasonable("archive request", &asked.reason)?;
         let (archived, decision) = (asked.archived, caller.decides(&asked.reason));
         let done = self.state.storage.archive(&self.name()?, archived, &decision).await?;
@@ -97,8 +97,8 @@ impl Asked<'_> {
     }
 
     /// `POST /api/connectors/{type}/{identity}/recount`.
-    pub(super) async fn recount(self, body: Incoming) -> Result<Answer, Refused> {
-        let (caller, asked): (_, Why) = self.wish(body, "recount request").await?;
+    pub(super) async fn recount(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+        let (caller, asked): (_, ReasonRequest) = self.wish(body, "recount request").await?;
         reasonable("recount request", &asked.reason)?;
         let decision = caller.decides(&asked.reason);
         let since = self.state.storage.recount(&self.name()?, &decision).await?;
@@ -109,8 +109,8 @@ impl Asked<'_> {
     }
 
     /// `DELETE /api/connectors/{type}/{identity}`.
-    pub(super) async fn delete_connector(self, body: Incoming) -> Result<Answer, Refused> {
-        let (caller, asked): (_, Why) = self.wish(body, "delete request").await?;
+    pub(super) async fn delete_connector(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+        let (caller, asked): (_, ReasonRequest) = self.wish(body, "delete request").await?;
         reasonable("delete request", &asked.reason)?;
         let decision = caller.decides(&asked.reason);
         let deleted = self.state.storage.delete(&self.name()?, &decision).await?;
@@ -128,24 +128,24 @@ impl Asked<'_> {
         self,
         body: Incoming,
         what: &str,
-    ) -> Result<(Caller, T), Refused> {
+    ) -> Result<(Principal, T), Rejection> {
         let caller = self.admin().await?;
         self.no_query()?;
         content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, SMALL).await?;
+        let whole = body::read(self.state, body, MAX_COMMAND_BYTES).await?;
         Ok((caller, parsed(&whole.bytes, what)?))
     }
 
-    /// Of which connector the path tells. Its parts are decoded one by one: a name may hold a `/`.
-    pub(super) fn name(self) -> Result<Name, Refused> {
+    /// Returns the connector in the path. Its parts are decoded one by one: a name may hold a `/`.
+    pub(super) fn name(self) -> Result<Name, Rejection> {
         Ok(Name {
             connector_type: query::part(self.parts[0])?,
             endpoint_identity: query::part(self.parts[1])?,
         })
     }
 
-    /// The same, if the caller may look at it; else there is none of that name.
-    pub(super) async fn seen_by(self, caller: &Caller) -> Result<Name, Refused> {
+    /// Returns the connector in the path if the caller may see it; else there is none of that name.
+    pub(super) async fn seen_by(self, caller: &Principal) -> Result<Name, Rejection> {
         let name = self.name()?;
         let rules = self.state.channels.current().await?;
         let seen = caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
@@ -153,35 +153,35 @@ impl Asked<'_> {
     }
 }
 
-pub(super) fn unknown() -> Refused {
-    Refusal::not_found("there is no connector of this type and identity")
+pub(super) fn unknown() -> Rejection {
+    ApiError::not_found("there is no connector of this type and identity")
 }
 
-fn reasonable(what: &str, reason: &str) -> Result<(), Refused> {
+fn reasonable(what: &str, reason: &str) -> Result<(), Rejection> {
     let mut wrong = Vec::new();
-    check(&mut wrong, "reason", reason, LONGEST_REASON);
+    check(&mut wrong, "reason", reason, MAX_REASON_BYTES);
     sound(what, wrong)
 }
 
-/// A page of connectors as JSON: `{"data":[..],"meta":{"next_after":..}}`. `after` is what the page
-/// before has as `next_after`.
+/// Returns a page of connectors: `{"data":[..],"meta":{"next_after":..}}`. `after` is the
+/// `next_after` of the page before.
 pub(crate) async fn list<'a>(
-    state: &'a State,
-    caller: &Caller,
+    state: &'a ServerState,
+    caller: &Principal,
     after: Option<&str>,
     limit: usize,
     archived: bool,
-) -> Result<Page<'a>, Refused> {
+) -> Result<JsonPage<'a>, Rejection> {
     let endpoint_identity = caller.reads_only().map(|scope| scope.endpoint_identity.clone());
     let after = after.map(place).transpose()?;
     let mut query = ConnectorQuery { after, limit: 0, archived, endpoint_identity };
     let rules = state.channels.current().await?;
-    let room = room(state, PAGE_COST).await?;
+    let room = room(state, MAX_PAGE_MEMORY).await?;
     let mut text = String::from("{\"data\":[");
     let mut listed = 0;
     let mut more = true;
     while more && listed < limit && text.len() < PAGE_BYTES {
-        query.limit = STEP.min(limit - listed);
+        query.limit = READ_ROWS.min(limit - listed);
         let found = state.storage.connectors(&query).await?;
         more = found.connectors.len() == query.limit;
         for connector in found.connectors {
@@ -200,27 +200,27 @@ pub(crate) async fn list<'a>(
     Ok(room.with(text))
 }
 
-/// Everything that is known of a connector as JSON: `{"data":{..},"meta":{}}`.
+/// Returns the details of a connector: `{"data":{..},"meta":{}}`.
 pub(crate) async fn show<'a>(
-    state: &'a State,
-    caller: &Caller,
+    state: &'a ServerState,
+    caller: &Principal,
     name: &Name,
-) -> Result<Page<'a>, Refused> {
+) -> Result<JsonPage<'a>, Rejection> {
     let rules = state.channels.current().await?;
     let seen = caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
-    let room = room(state, PAGE_COST / 4).await?;
+    let room = room(state, MAX_PAGE_MEMORY / 4).await?;
     let shown = state.storage.connector(name).await?.filter(|_| seen).ok_or_else(unknown)?;
     let answer = json!({ "data": view::detail(&shown, state.liveness), "meta": {} });
     Ok(room.with(answer.to_string()))
 }
 
-/// A place in the list. No name holds a NUL.
+/// Encodes a position in the list. No name holds a NUL.
 fn cursor(connector_type: &str, endpoint_identity: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{connector_type}\0{endpoint_identity}"))
 }
 
-fn place(cursor: &str) -> Result<(String, String), Refused> {
-    let bad = || Refusal::bad_request("query parameter after: is not what a list has told");
+fn place(cursor: &str) -> Result<(String, String), Rejection> {
+    let bad = || ApiError::bad_request("query parameter after: is not what a list has told");
     let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| bad())?;
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
     let (connector_type, identity) = text.split_once('\0').ok_or_else(bad)?;
@@ -230,9 +230,9 @@ fn place(cursor: &str) -> Result<(String, String), Refused> {
     Ok((connector_type.to_owned(), identity.to_owned()))
 }
 
-/// A place in the history: a time and an id.
-fn moment(cursor: &str) -> Result<(i64, i64), Refused> {
-    let bad = || Refusal::bad_request("query parameter before: is not what a list has told");
+/// Reads a position in the history: a time and an id.
+fn moment(cursor: &str) -> Result<(i64, i64), Rejection> {
+    let bad = || ApiError::bad_request("query parameter before: is not what a list has told");
     let (at, id) = cursor.split_once('.').ok_or_else(bad)?;
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => text.parse::<i64>().ok(),

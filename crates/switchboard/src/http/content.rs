@@ -1,36 +1,36 @@
-//! What a body says that it is, and the hold it was sent under.
+//! Request headers: content type, and the hold that a request is sent under.
 
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use tenure_core::{DutyKey, Epoch, InstanceId};
 
-use super::answer::{Refusal, Refused};
+use super::response::{ApiError, Rejection};
 use crate::storage::Fence;
 
-/// The forms of a body.
+/// Format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum BodyFormat {
     /// `application/json`.
     Json,
     /// `application/x-ndjson`: JSON by lines.
     Lines,
 }
 
-/// A body must be plain JSON in UTF-8.
-pub(crate) fn json(headers: &HeaderMap) -> Result<(), Refused> {
+/// Checks that the body is plain JSON in UTF-8.
+pub(crate) fn json(headers: &HeaderMap) -> Result<(), Rejection> {
     match form(headers) {
-        Some(Form::Json) => Ok(()),
-        _ => Err(Refusal::unsupported("the body must be application/json in UTF-8, as it is")),
+        Some(BodyFormat::Json) => Ok(()),
+        _ => Err(ApiError::unsupported("the body must be application/json in UTF-8, as it is")),
     }
 }
 
-/// A batch may also come by lines.
-pub(crate) fn batch(headers: &HeaderMap) -> Result<Form, Refused> {
+/// Returns the format of a batch, which may also be JSON by lines.
+pub(crate) fn batch(headers: &HeaderMap) -> Result<BodyFormat, Rejection> {
     let message = "the body must be application/json or application/x-ndjson in UTF-8, as it is";
-    form(headers).ok_or_else(|| Refusal::unsupported(message))
+    form(headers).ok_or_else(|| ApiError::unsupported(message))
 }
 
-fn form(headers: &HeaderMap) -> Option<Form> {
+fn form(headers: &HeaderMap) -> Option<BodyFormat> {
     if let Some(encoding) = headers.get(CONTENT_ENCODING)
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
     {
@@ -43,7 +43,7 @@ fn form(headers: &HeaderMap) -> Option<Form> {
     }
     // The usual one first: nothing to take apart.
     if text == "application/json" {
-        return Some(Form::Json);
+        return Some(BodyFormat::Json);
     }
     let (kind, parameters) = text.split_once(';').unwrap_or((text, ""));
     let in_utf8 = parameters.split(';').all(|parameter| {
@@ -53,14 +53,14 @@ fn form(headers: &HeaderMap) -> Option<Form> {
     });
     match kind.trim() {
         _ if !in_utf8 => None,
-        kind if kind.eq_ignore_ascii_case("application/json") => Some(Form::Json),
-        kind if kind.eq_ignore_ascii_case("application/x-ndjson") => Some(Form::Lines),
+        kind if kind.eq_ignore_ascii_case("application/json") => Some(BodyFormat::Json),
+        kind if kind.eq_ignore_ascii_case("application/x-ndjson") => Some(BodyFormat::Lines),
         _ => None,
     }
 }
 
-/// The hold from the three headers, which come together or not at all.
-pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Refused> {
+/// Reads the hold from the three headers, which come together or not at all.
+pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Rejection> {
     let duty = one(headers, "tenure-duty")?;
     let epoch = one(headers, "tenure-epoch")?;
     let instance = one(headers, "tenure-instance")?;
@@ -69,10 +69,10 @@ pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Refused> {
         (Some(duty), Some(epoch), Some(instance)) => (duty, epoch, instance),
         _ => {
             let all = "Tenure-Duty, Tenure-Epoch and Tenure-Instance come together or not at all";
-            return Err(Refusal::bad_request(all));
+            return Err(ApiError::bad_request(all));
         }
     };
-    let bad = |header: &str| Refusal::bad_request(format!("{header} cannot be read"));
+    let bad = |header: &str| ApiError::bad_request(format!("{header} cannot be read"));
     let duty: DutyKey = duty.parse().map_err(|_| bad("Tenure-Duty"))?;
     let digits = !epoch.is_empty() && epoch.bytes().all(|byte| byte.is_ascii_digit());
     let number = epoch.parse().ok().filter(|_| digits);
@@ -82,13 +82,13 @@ pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Refused> {
     Ok(Some(Fence { duty, epoch, instance }))
 }
 
-fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refused> {
+fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Rejection> {
     let mut lines = headers.get_all(name).iter();
     let Some(line) = lines.next() else { return Ok(None) };
     // Not `to_str`: an instance may have a name beyond ASCII.
     match std::str::from_utf8(line.as_bytes()) {
         Ok(text) if lines.next().is_none() => Ok(Some(text)),
-        _ => Err(Refusal::bad_request(format!("{name} is there twice, or not in UTF-8"))),
+        _ => Err(ApiError::bad_request(format!("{name} is there twice, or not in UTF-8"))),
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
         let packed = [("content-type", "application/json"), ("content-encoding", "gzip")];
         assert!(json(&headers(&packed)).is_err());
         let lines = headers(&[("content-type", "application/x-ndjson; charset=utf-8")]);
-        assert_eq!(batch(&lines).unwrap(), Form::Lines);
+        assert_eq!(batch(&lines).unwrap(), BodyFormat::Lines);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is known of duties' holds.
+//! Endpoints: fences, the newest hold seen of each duty.
 
 use hyper::StatusCode;
 use hyper::body::Incoming;
@@ -6,23 +6,23 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_core::DutyKey;
 
-use super::answer::{Answer, Refusal, Refused, json_value};
-use super::letters::{LONGEST_REASON, SMALL, Source, check, parsed, sound};
-use super::{Asked, State, body, content, time};
-use crate::access::Caller;
+use super::dead_letters::{EventSource, MAX_COMMAND_BYTES, MAX_REASON_BYTES, check, parsed, sound};
+use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::{ApiRequest, ServerState, body, content, time};
+use crate::access::Principal;
 use crate::storage::{KnownFence, Scope};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reset {
+struct ResetRequest {
     duty: String,
-    source: Option<Source>,
+    source: Option<EventSource>,
     reason: String,
 }
 
-impl Asked<'_> {
+impl ApiRequest<'_> {
     /// `GET /api/switchboard/fences`.
-    pub(super) async fn fences(self) -> Result<Answer, Refused> {
+    pub(super) async fn fences(self) -> Result<ApiResponse, Rejection> {
         let caller = self.reader().await?;
         let mut query = self.query()?;
         let after = query.text("after").unwrap_or_default();
@@ -33,14 +33,14 @@ impl Asked<'_> {
     }
 
     /// `POST /api/switchboard/fences/reset`.
-    pub(super) async fn reset_fence(self, body: Incoming) -> Result<Answer, Refused> {
+    pub(super) async fn reset_fence(self, body: Incoming) -> Result<ApiResponse, Rejection> {
         let caller = self.admin().await?;
         self.no_query()?;
         content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, SMALL).await?;
-        let asked: Reset = parsed(&whole.bytes, "reset request")?;
+        let whole = body::read(self.state, body, MAX_COMMAND_BYTES).await?;
+        let asked: ResetRequest = parsed(&whole.bytes, "reset request")?;
         let mut wrong = Vec::new();
-        check(&mut wrong, "reason", &asked.reason, LONGEST_REASON);
+        check(&mut wrong, "reason", &asked.reason, MAX_REASON_BYTES);
         if asked.duty.parse::<DutyKey>().is_err() {
             wrong.push(("duty", "is not GROUP/DUTY as tenure prints it".to_owned()));
         }
@@ -49,7 +49,7 @@ impl Asked<'_> {
         let was = self.state.storage.reset_fence(&asked.duty, source.as_ref(), &decision).await?;
         let was = was.map_err(|ended| self.state.token_ended(&caller, ended))?;
         if was.is_empty() {
-            return Err(Refusal::not_found("no hold of this duty was seen"));
+            return Err(ApiError::not_found("no hold of this duty was seen"));
         }
         let was: Vec<Value> = was.iter().map(fence).collect();
         let answer = json!({ "duty": asked.duty, "was": was });
@@ -57,8 +57,13 @@ impl Asked<'_> {
     }
 }
 
-/// What is known of duties' holds, by name, as far as the caller may read it.
-async fn list(state: &State, caller: &Caller, after: &str, limit: usize) -> Result<Value, Refused> {
+/// Returns a page of fences, by name, as far as the caller may read them.
+async fn list(
+    state: &ServerState,
+    caller: &Principal,
+    after: &str,
+    limit: usize,
+) -> Result<Value, Rejection> {
     let found = state.storage.fences(caller.reads_only(), after, limit).await?;
     let next = found.last().filter(|_| found.len() == limit).map(KnownFence::cursor);
     let data: Vec<Value> = found.iter().map(fence).collect();

@@ -1,4 +1,4 @@
-//! A connector says that it lives.
+//! Endpoint: heartbeats of connectors.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,46 +10,46 @@ use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
 use tenure_wire::heartbeat::{self, Heartbeat};
 
-use super::answer::{Answer, Refusal, Refused, json_value};
-use super::body::Whole;
+use super::body::RequestBody;
 use super::ingest::invalid_envelope;
-use super::{Asked, State, body, content, time};
-use crate::access::{Caller, Need};
-use crate::notice::{ConnectorName, Drift, News, Notice};
+use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::{ApiRequest, ServerState, body, content, time};
+use crate::access::{Principal, Requirement};
+use crate::notice::{ConnectorEvent, ConnectorName, Drift, ServerNotice};
 use crate::storage::{Beat, Beaten, MAX_CONNECTORS_PER_TOKEN, Name, Taken, When};
 use crate::token::Role;
 
-/// The largest envelope: with room for messages that are cut to a few thousand bytes.
-pub(crate) const LARGEST: usize = 1 << 20;
-/// A clock may be off by so many microseconds before it is said.
-const OFF: i64 = 5_000_000;
-/// How often it is said that the history cannot be written.
-const SAID_EVERY: Duration = Duration::from_secs(60);
+/// Maximum size of an envelope, with room for messages that are cut to a few thousand bytes.
+pub(crate) const MAX_HEARTBEAT_BYTES: usize = 1 << 20;
+/// Clock drift beyond which the connector is warned.
+const MAX_CLOCK_DRIFT_MICROS: i64 = 5_000_000;
+/// Minimum time between two notices that the history cannot be written.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(60);
 
-impl Asked<'_> {
+impl ApiRequest<'_> {
     /// `POST /api/switchboard/heartbeat`.
-    pub(super) async fn heartbeat(self, body: Incoming) -> Result<Answer, Refused> {
-        let caller = self.caller(Need::Role(Role::Ingest)).await?;
+    pub(super) async fn heartbeat(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+        let caller = self.caller(Requirement::Role(Role::Ingest)).await?;
         let whole = self.beat(body).await;
         let whole = whole.inspect_err(|refusal| refused(self.state, &caller, refusal))?;
         let answer = take(self.state, &caller, &whole.bytes).await?;
         Ok(json_value(StatusCode::OK, &answer))
     }
 
-    async fn beat(self, body: Incoming) -> Result<Whole, Refused> {
+    async fn beat(self, body: Incoming) -> Result<RequestBody, Rejection> {
         self.no_query()?;
         content::json(&self.head.headers)?;
-        body::read(self.state, body, LARGEST).await
+        body::read(self.state, body, MAX_HEARTBEAT_BYTES).await
     }
 }
 
 /// Takes a heartbeat, from whichever way it came, counts what became of it and says what operators
 /// must know.
 pub(crate) async fn take(
-    state: &State,
-    caller: &Caller,
+    state: &ServerState,
+    caller: &Principal,
     envelope: &[u8],
-) -> Result<Value, Refused> {
+) -> Result<Value, Rejection> {
     let taken = take_in(state, caller, envelope).await;
     let (heartbeat, taken) = taken.inspect_err(|refusal| refused(state, caller, refusal))?;
     match taken.late {
@@ -66,10 +66,10 @@ pub(crate) async fn take(
 }
 
 async fn take_in(
-    state: &State,
-    caller: &Caller,
+    state: &ServerState,
+    caller: &Principal,
     envelope: &[u8],
-) -> Result<(Heartbeat, Taken), Refused> {
+) -> Result<(Heartbeat, Taken), Rejection> {
     let heartbeat = heartbeat::read(envelope).map_err(|invalid| invalid_envelope(&invalid))?;
     let rules = state.channels.current().await?;
     caller.permits_heartbeat(&heartbeat.connector_type, &heartbeat.endpoint_identity, &rules)?;
@@ -79,15 +79,14 @@ async fn take_in(
     match state.storage.beat(&beat, When::Now).await? {
         Beaten::Taken(taken) => Ok((beat.heartbeat, taken)),
         Beaten::TokenEnded(ended) => Err(state.token_ended(caller, ended)),
-        Beaten::TooMany => Err(Refusal::forbidden(format!(
-            "{MAX_CONNECTORS_PER_TOKEN} connectors were registered with this token, and no more \
-             are taken"
+        Beaten::TooMany => Err(ApiError::forbidden(format!(
+            "{MAX_CONNECTORS_PER_TOKEN} connectors were registered with this token, and no more are taken"
         ))),
     }
 }
 
-/// Counts a heartbeat that was not taken, unless it may come again.
-fn refused(state: &State, caller: &Caller, refusal: &Refusal) {
+/// Counts a rejected heartbeat, unless it may be sent again.
+fn refused(state: &ServerState, caller: &Principal, refusal: &ApiError) {
     if refusal.status.is_client_error() && refusal.status != StatusCode::TOO_MANY_REQUESTS {
         state.metrics.beats_refused.add(1);
         if let Some(token_id) = caller.token_id() {
@@ -96,14 +95,14 @@ fn refused(state: &State, caller: &Caller, refusal: &Refusal) {
     }
 }
 
-/// What whoever sent it should know.
+/// Returns warnings for the sender.
 fn warnings(heartbeat: &Heartbeat, taken: &Taken) -> Vec<String> {
     let mut warnings = heartbeat::warnings(heartbeat);
     if !taken.late && side(taken.drift) != 0 {
         warnings.push(format!("{}", Drift(taken.drift)));
     }
     if taken.jumped {
-        warnings.push(News::CounterJumped.to_string());
+        warnings.push(ConnectorEvent::CounterJumped.to_string());
     }
     if taken.unwritten.is_some() {
         let lost = "the history could not be written: this heartbeat is missing there, and what \
@@ -113,62 +112,66 @@ fn warnings(heartbeat: &Heartbeat, taken: &Taken) -> Vec<String> {
     warnings
 }
 
-/// On which side of right a clock is: received minus sent. A beat that was on its way for long
-/// says nothing of clocks, and is not asked.
+/// Returns the sign of a clock drift (received minus sent), 0 if it is small. A late heartbeat says
+/// nothing about clocks and is not judged.
 fn side(drift: i64) -> i64 {
-    if drift.saturating_abs() > OFF { drift.signum() } else { 0 }
+    if drift.saturating_abs() > MAX_CLOCK_DRIFT_MICROS { drift.signum() } else { 0 }
 }
 
-/// Says what operators must know.
-fn tell(state: &State, heartbeat: &Heartbeat, taken: &Taken) {
+/// Reports changes to operators.
+fn tell(state: &ServerState, heartbeat: &Heartbeat, taken: &Taken) {
     let name = || {
         ConnectorName::of(&Name {
             connector_type: heartbeat.connector_type.clone(),
             endpoint_identity: heartbeat.endpoint_identity.clone(),
         })
     };
-    let say = |news| (state.log)(Notice::Connector { connector: name(), news });
+    let say = |news| (state.log)(ServerNotice::Connector { connector: name(), news });
     if taken.registered {
-        say(News::Registered);
+        say(ConnectorEvent::Registered);
     }
     if taken.revived {
-        say(News::Revived);
+        say(ConnectorEvent::Revived);
     }
     if let Some(from) = taken.replaced {
-        say(News::Replaced { from, to: heartbeat.instance_id });
+        say(ConnectorEvent::Replaced { from, to: heartbeat.instance_id });
     }
     if taken.reset {
-        say(News::CountersReset);
+        say(ConnectorEvent::CountersReset);
     }
     if taken.jumped {
-        say(News::CounterJumped);
+        say(ConnectorEvent::CounterJumped);
     }
     let was = taken.drift_before.map_or(0, side);
     match side(taken.drift) {
         _ if taken.late => {}
         now if now == was => {}
-        0 => say(News::ClockRight),
-        _ => say(News::ClockOff(taken.drift)),
+        0 => say(ConnectorEvent::ClockRight),
+        _ => say(ConnectorEvent::ClockOff(taken.drift)),
     }
     if let Some(why) = &taken.unwritten {
         state.metrics.history_lost.add(1);
         if let Some(besides) = state.history_said.due() {
-            (state.log)(Notice::HistoryUnwritten { connector: name(), why: why.clone(), besides });
+            (state.log)(ServerNotice::HistoryUnwritten {
+                connector: name(),
+                why: why.clone(),
+                besides,
+            });
         }
     }
 }
 
-/// When something was said last that may be said with every request.
+/// Throttle for a notice that every request may cause.
 #[derive(Debug, Default)]
-pub(crate) struct Said(Mutex<(Option<LocalInstant>, u64)>);
+pub(crate) struct NoticeThrottle(Mutex<(Option<LocalInstant>, u64)>);
 
-impl Said {
-    /// Whether it is time to say it again; then, how often it was not said since.
+impl NoticeThrottle {
+    /// Returns how many notices were suppressed, if it is time for the next one.
     fn due(&self) -> Option<u64> {
         let now = BootClock.now();
         // Nothing that is done under this lock can be done by half.
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.0.is_some_and(|at| now.since(at) < SAID_EVERY) {
+        if said.0.is_some_and(|at| now.since(at) < NOTICE_INTERVAL) {
             said.1 += 1;
             return None;
         }
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_happens_often_is_said_seldom() {
-        let said = Said::default();
+        let said = NoticeThrottle::default();
         assert_eq!([said.due(), said.due(), said.due()], [Some(0), None, None]);
         said.0.lock().unwrap().0 = None;
         assert_eq!([said.due(), said.due()], [Some(2), None]);

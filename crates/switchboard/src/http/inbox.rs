@@ -1,4 +1,4 @@
-//! What was accepted.
+//! Endpoints: read and follow the inbox.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::answer::{Answer, Refusal, Refused, json_text};
-use super::{Asked, Phase, State, time};
-use crate::access::Caller;
+use super::response::{ApiError, ApiResponse, Rejection, json_text};
+use super::{ApiRequest, ServerPhase, ServerState, time};
+use crate::access::Principal;
 use crate::budget::{Share, paid};
-use crate::follow::Follower;
+use crate::inbox_watch::InboxFollower;
 use crate::metrics::Overload;
 use crate::storage::{Found, InboxPage, InboxQuery, InboxRead, Message};
 
-/// What a page costs at most: 4 MiB of envelopes and one more, and the answer made from them.
-const PAGE: usize = 9 << 20;
-/// The longest trace context that is shown beside the envelope.
-const MOST_CONTEXT: usize = 1024;
-/// How long somebody waits for room to make a page.
-const ROOM: Duration = Duration::from_secs(5);
+/// Memory reserved for a page: 4 MiB of envelopes and one more, and the response built from them.
+const MAX_PAGE_MEMORY: usize = 9 << 20;
+/// Maximum size of a trace context that is shown beside the envelope.
+const MAX_CONTEXT_BYTES: usize = 1024;
+/// Maximum wait for a permit to build a page.
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Asked<'_> {
+impl ApiRequest<'_> {
     /// `GET /api/switchboard/inbox`.
-    pub(super) async fn inbox(self) -> Result<Answer, Refused> {
+    pub(super) async fn inbox(self) -> Result<ApiResponse, Rejection> {
         let caller = self.reader().await?;
         let (mut asked, wait) = asked(self.head.uri.query().unwrap_or_default())?;
         narrow(&mut asked, &caller)?;
@@ -39,17 +39,17 @@ impl Asked<'_> {
     }
 
     /// `GET /api/switchboard/inbox/{request_id}`.
-    pub(super) async fn message(self) -> Result<Answer, Refused> {
+    pub(super) async fn message(self) -> Result<ApiResponse, Rejection> {
         let caller = self.reader().await?;
         self.no_query()?;
         Ok(message(self.state, &caller, self.parts[0]).await?.answer())
     }
 }
 
-/// Which part of the inbox a query asks for, and how long to wait for it.
-pub(crate) fn asked(query: &str) -> Result<(InboxQuery, Duration), Refused> {
+/// Reads a query of the inbox, and how long to wait for messages.
+pub(crate) fn asked(query: &str) -> Result<(InboxQuery, Duration), Rejection> {
     let words = ingest::inbox_query(query);
-    let words = words.map_err(|bad| Refusal::bad_request(bad.to_string()))?;
+    let words = words.map_err(|bad| ApiError::bad_request(bad.to_string()))?;
     let asked = InboxQuery {
         after: words.after,
         limit: words.limit,
@@ -65,28 +65,28 @@ pub(crate) fn asked(query: &str) -> Result<(InboxQuery, Duration), Refused> {
     Ok((asked, Duration::from_secs(words.wait)))
 }
 
-/// Asks only for what the caller may read.
-pub(crate) fn narrow(asked: &mut InboxQuery, caller: &Caller) -> Result<(), Refused> {
+/// Restricts the query to what the caller may read.
+pub(crate) fn narrow(asked: &mut InboxQuery, caller: &Principal) -> Result<(), Rejection> {
     let InboxQuery { channel, provider, endpoint_identity, .. } = asked;
     caller.narrow([channel, provider, endpoint_identity])
 }
 
-/// A page of the inbox; waits so long for one that is not empty.
+/// Returns a page of the inbox; waits up to `wait` for one that is not empty.
 pub(crate) async fn page(
-    state: &State,
+    state: &ServerState,
     mut query: InboxQuery,
     wait: Duration,
-) -> Result<Page<'_>, Refused> {
+) -> Result<JsonPage<'_>, Rejection> {
     let ends = BootClock.now().plus(wait);
     let mut follower = (wait > Duration::ZERO).then(|| state.follow.start());
     loop {
         // Noted before looking: what comes after is not missed.
-        let seen = follower.as_mut().map(Follower::look);
-        let room = room(state, PAGE).await?;
+        let seen = follower.as_mut().map(InboxFollower::look);
+        let room = room(state, MAX_PAGE_MEMORY).await?;
         let page = match state.storage.inbox(&query).await? {
             InboxRead::Page(page) => page,
             InboxRead::Diverged(inbox) => {
-                return Err(Refusal::cursor_diverged(query.after, inbox));
+                return Err(ApiError::cursor_diverged(query.after, inbox));
             }
         };
         let left = ends.since(BootClock.now());
@@ -104,27 +104,27 @@ pub(crate) async fn page(
                 () = follower.moved(seen) => {}
                 () = tokio::time::sleep(left) => {}
                 // Not `changed`: it may have changed since it was looked at above.
-                _ = phase.wait_for(|phase| *phase != Phase::Running) => {}
+                _ = phase.wait_for(|phase| *phase != ServerPhase::Running) => {}
             }
         }
     }
 }
 
-/// One message, and to whom it went.
+/// Returns one message with its outcomes.
 pub(crate) async fn message<'a>(
-    state: &'a State,
-    caller: &Caller,
+    state: &'a ServerState,
+    caller: &Principal,
     id: &str,
-) -> Result<Page<'a>, Refused> {
+) -> Result<JsonPage<'a>, Rejection> {
     let id = Uuid::try_parse(id).map_err(|_| unknown())?;
-    let room = room(state, PAGE / 4).await?;
+    let room = room(state, MAX_PAGE_MEMORY / 4).await?;
     match state.storage.message(id).await? {
         Found::Message(it)
             if !caller.may_read(&it.channel, &it.provider, &it.endpoint_identity) =>
         {
             Err(unknown())
         }
-        // Of whom it was, nobody knows any more.
+        // Its source is not known any more.
         Found::Trimmed { .. } if caller.reads_only().is_some() => Err(unknown()),
         Found::Message(message) => {
             let (acked, failed) = state.storage.outcomes(id).await?;
@@ -137,29 +137,29 @@ pub(crate) async fn message<'a>(
             let _ = write!(text, ",\"dispatch_outcomes\":{outcomes}}}}}");
             Ok(room.with(text))
         }
-        Found::Trimmed { first_seen_at } => Err(Refusal::gone(&time(first_seen_at))),
+        Found::Trimmed { first_seen_at } => Err(ApiError::gone(&time(first_seen_at))),
         Found::Nothing => Err(unknown()),
     }
 }
 
-pub(super) fn unknown() -> Refused {
-    Refusal::not_found("there is no message of this id")
+pub(super) fn unknown() -> Rejection {
+    ApiError::not_found("there is no message of this id")
 }
 
-/// JSON that was put together, with the memory that it costs.
-pub(crate) struct Page<'a> {
+/// JSON text with the memory reserved for it.
+pub(crate) struct JsonPage<'a> {
     pub(crate) text: String,
-    room: Room<'a>,
+    room: PageReservation<'a>,
 }
 
-impl Page<'_> {
-    /// The memory is given back when the answer has left; the place at once.
-    pub(crate) fn answer(self) -> Answer {
+impl JsonPage<'_> {
+    /// Turns it into a response. The memory is released when the response was sent, the permit at once.
+    pub(crate) fn answer(self) -> ApiResponse {
         let (text, share) = self.parted();
         json_text(StatusCode::OK, paid(text, share))
     }
 
-    /// The text and what it costs.
+    /// Returns the text and its memory.
     pub(crate) fn parted(self) -> (String, Share) {
         let Self { text, mut room } = self;
         room.share.shrink(text.len());
@@ -167,32 +167,35 @@ impl Page<'_> {
     }
 }
 
-/// Room to make a page in: memory, and one of the few places.
-pub(super) struct Room<'a> {
+/// Permission to build a page: memory, and one of the few permits.
+pub(super) struct PageReservation<'a> {
     share: Share,
     _place: SemaphorePermit<'a>,
 }
 
-/// Waits a while for a place. Memory is there or not.
-pub(super) async fn room(state: &State, bytes: usize) -> Result<Room<'_>, Refused> {
+/// Waits a while for a permit, and reserves memory without waiting.
+pub(super) async fn room(
+    state: &ServerState,
+    bytes: usize,
+) -> Result<PageReservation<'_>, Rejection> {
     let overloaded = || {
         state.metrics.overloaded(Overload::Memory);
-        Refusal::overloaded("too much is being read; ask again")
+        ApiError::overloaded("too much is being read; ask again")
     };
-    let Ok(Ok(place)) = timeout(ROOM, state.pages.acquire()).await else {
+    let Ok(Ok(place)) = timeout(RESERVE_TIMEOUT, state.pages.acquire()).await else {
         return Err(overloaded());
     };
     let bytes = bytes.min(state.budget.size() / 2);
     let share = state.budget.take(bytes).ok_or_else(overloaded)?;
-    Ok(Room { share, _place: place })
+    Ok(PageReservation { share, _place: place })
 }
 
-impl<'a> Room<'a> {
-    pub(super) fn with(self, text: String) -> Page<'a> {
-        Page { text, room: self }
+impl<'a> PageReservation<'a> {
+    pub(super) fn with(self, text: String) -> JsonPage<'a> {
+        JsonPage { text, room: self }
     }
 
-    pub(super) fn answer(self, text: String) -> Answer {
+    pub(super) fn answer(self, text: String) -> ApiResponse {
         self.with(text).answer()
     }
 }
@@ -217,7 +220,7 @@ fn written(page: InboxPage) -> String {
     text
 }
 
-/// What an envelope says of how it is to be treated.
+/// The `control` object of an envelope.
 #[derive(Default, Deserialize)]
 struct Control<'a> {
     idempotency_key: Option<String>,
@@ -225,7 +228,7 @@ struct Control<'a> {
     trace_context: Option<&'a RawValue>,
 }
 
-/// Of an envelope that was read before: it was checked, and what is trimmed is trimmed.
+/// Reads `control` of an envelope that was validated before.
 fn control(envelope: &str) -> Control<'_> {
     #[derive(Deserialize)]
     struct Envelope<'a> {
@@ -236,13 +239,13 @@ fn control(envelope: &str) -> Control<'_> {
     read.and_then(|envelope| envelope.control).unwrap_or_default()
 }
 
-/// A large one stands in the envelope alone: a page is not to become twice as long by it.
+/// Returns the trace context, `null` if it is large: a page must not become twice as long by it.
 fn context_shown(context: Option<&RawValue>) -> String {
     let context = context.map_or("{}", RawValue::get);
-    if context.len() > MOST_CONTEXT { "null" } else { context }.to_owned()
+    if context.len() > MAX_CONTEXT_BYTES { "null" } else { context }.to_owned()
 }
 
-/// The envelope is JSON already and goes out as it is.
+/// Writes a message. The envelope is JSON already and goes out as it is.
 fn write_message(out: &mut String, message: &Message) {
     let id = message.request_id.as_hyphenated();
     let received_at = time(message.received_at);

@@ -1,4 +1,4 @@
-//! One event, and what all submissions have in common.
+//! Endpoint: submit one event; and submission in general.
 
 use hyper::StatusCode;
 use hyper::body::{Bytes, Incoming};
@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 use tenure_wire::ingest::Invalid;
 use uuid::Uuid;
 
-use super::answer::{Answer, Refusal, Refused, json_text};
-use super::body::Whole;
-use super::{Asked, State, body, content};
-use crate::access::{Caller, Need};
+use super::body::RequestBody;
+use super::response::{ApiError, ApiResponse, Rejection, json_text};
+use super::{ApiRequest, ServerState, body, content};
+use crate::access::{Principal, Requirement};
 use crate::budget::Share;
-use crate::commit::{self, Trouble, Unstored};
+use crate::commit::{SubmitError, SubmitOutcome, Unstored};
 use crate::metrics::Overload;
 use crate::storage::{Fence, Item, Outcome, Submission};
 use crate::token::Role;
 
-/// The largest envelope.
-pub(crate) const LARGEST: usize = 1 << 20;
+/// Maximum size of an envelope.
+pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
 
-impl Asked<'_> {
+impl ApiRequest<'_> {
     /// `POST /api/switchboard/ingest`.
-    pub(super) async fn ingest(self, body: Incoming) -> Result<Answer, Refused> {
-        let caller = self.caller(Need::Role(Role::Ingest)).await?;
+    pub(super) async fn ingest(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+        let caller = self.caller(Requirement::Role(Role::Ingest)).await?;
         let (fence, whole) = match self.submitted(body).await {
             Ok(submitted) => submitted,
             Err(refusal) => {
@@ -37,23 +37,23 @@ impl Asked<'_> {
         Ok(json_text(StatusCode::ACCEPTED, text))
     }
 
-    async fn submitted(self, body: Incoming) -> Result<(Option<Fence>, Whole), Refused> {
+    async fn submitted(self, body: Incoming) -> Result<(Option<Fence>, RequestBody), Rejection> {
         self.no_query()?;
         let fence = content::fence(&self.head.headers)?;
         content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, LARGEST).await?;
+        let whole = body::read(self.state, body, MAX_EVENT_BYTES).await?;
         Ok((fence, whole))
     }
 }
 
 /// Takes in one event, from whichever way it came, and counts what became of it.
 pub(crate) async fn take(
-    state: &State,
-    caller: &Caller,
+    state: &ServerState,
+    caller: &Principal,
     envelope: Bytes,
     fence: Option<Fence>,
     share: Share,
-) -> Result<Outcome, Refused> {
+) -> Result<Outcome, Rejection> {
     let outcome = take_in(state, caller, envelope, fence, share).await;
     if let Err(refusal) = &outcome {
         refused(state, caller, refusal, 1);
@@ -62,12 +62,12 @@ pub(crate) async fn take(
 }
 
 async fn take_in(
-    state: &State,
-    caller: &Caller,
+    state: &ServerState,
+    caller: &Principal,
     envelope: Bytes,
     fence: Option<Fence>,
     share: Share,
-) -> Result<Outcome, Refused> {
+) -> Result<Outcome, Rejection> {
     let read = state.channels.reading().await?.read(&envelope).await?;
     let event = read.map_err(|invalid| invalid_envelope(&invalid))?;
     drop(envelope);
@@ -77,11 +77,11 @@ async fn take_in(
     let submission = Submission { items, fence, token_id };
     // Nothing was stored before the only one: a hold or token that has ended refuses the whole.
     let outcome = submit(state, caller, submission, share).await?.pop();
-    outcome.and_then(Result::ok).ok_or_else(Refusal::unstorable)
+    outcome.and_then(Result::ok).ok_or_else(ApiError::unstorable)
 }
 
-/// Counts events that were not taken in, unless they may come again.
-pub(super) fn refused(state: &State, caller: &Caller, refusal: &Refusal, events: usize) {
+/// Counts rejected events, unless they may be sent again.
+pub(super) fn refused(state: &ServerState, caller: &Principal, refusal: &ApiError, events: usize) {
     if refusal.status.is_client_error() && refusal.status != StatusCode::TOO_MANY_REQUESTS {
         state.metrics.rejected.add(events);
         if let Some(token_id) = caller.token_id() {
@@ -90,37 +90,37 @@ pub(super) fn refused(state: &State, caller: &Caller, refusal: &Refusal, events:
     }
 }
 
-/// Why one event was not stored, and others of its batch may be.
-pub(super) fn unstored(fence: Option<&Fence>, why: &Unstored) -> Refused {
+/// Returns the error of one event, while others of its batch may be stored.
+pub(super) fn unstored(fence: Option<&Fence>, why: &Unstored) -> Rejection {
     match why {
-        Unstored::Content => Refusal::unstorable(),
-        Unstored::Fenced(newest) => Refusal::fenced(fence, newest.as_ref()),
-        Unstored::BadFence(bad) => Refusal::bad_fence(*bad),
-        Unstored::TokenEnded(ended) => Refusal::token_ended(*ended),
+        Unstored::Content => ApiError::unstorable(),
+        Unstored::Fenced(newest) => ApiError::fenced(fence, newest.as_ref()),
+        Unstored::BadFence(bad) => ApiError::bad_fence(*bad),
+        Unstored::TokenEnded(ended) => ApiError::token_ended(*ended),
     }
 }
 
-/// Commits a submission; an outcome for each event.
+/// Commits a submission; returns an outcome for each event.
 pub(super) async fn submit(
-    state: &State,
-    caller: &Caller,
+    state: &ServerState,
+    caller: &Principal,
     submission: Submission,
     share: Share,
-) -> Result<Vec<Result<Outcome, Unstored>>, Refused> {
+) -> Result<Vec<Result<Outcome, Unstored>>, Rejection> {
     let fence = submission.fence.clone();
     match state.committer.submit_holding(submission, Some(share)).await {
-        Ok(commit::Answer::Stored(outcomes)) => {
+        Ok(SubmitOutcome::Stored(outcomes)) => {
             count(state, caller, &outcomes);
             Ok(outcomes)
         }
-        Ok(commit::Answer::Fenced(newest)) => {
+        Ok(SubmitOutcome::Fenced(newest)) => {
             state.metrics.fenced.add(1);
-            Err(Refusal::fenced(fence.as_ref(), newest.as_ref()))
+            Err(ApiError::fenced(fence.as_ref(), newest.as_ref()))
         }
-        Ok(commit::Answer::BadFence(bad)) => Err(Refusal::bad_fence(bad)),
-        Ok(commit::Answer::TokenEnded(ended)) => Err(state.token_ended(caller, ended)),
+        Ok(SubmitOutcome::BadFence(bad)) => Err(ApiError::bad_fence(bad)),
+        Ok(SubmitOutcome::TokenEnded(ended)) => Err(state.token_ended(caller, ended)),
         Err(trouble) => {
-            if trouble == Trouble::Full {
+            if trouble == SubmitError::Full {
                 state.metrics.overloaded(Overload::Queue);
             }
             Err(trouble.into())
@@ -128,7 +128,7 @@ pub(super) async fn submit(
     }
 }
 
-fn count(state: &State, caller: &Caller, outcomes: &[Result<Outcome, Unstored>]) {
+fn count(state: &ServerState, caller: &Principal, outcomes: &[Result<Outcome, Unstored>]) {
     match outcomes.last() {
         Some(Err(Unstored::Fenced(_))) => state.metrics.fenced.add(1),
         Some(Err(Unstored::TokenEnded(ended))) => drop(state.token_ended(caller, *ended)),
@@ -154,14 +154,14 @@ fn count(state: &State, caller: &Caller, outcomes: &[Result<Outcome, Unstored>])
     }
 }
 
-/// What is wrong with an envelope.
-pub(super) fn invalid_envelope(invalid: &Invalid) -> Refused {
+/// Returns the error of an invalid envelope.
+pub(super) fn invalid_envelope(invalid: &Invalid) -> Rejection {
     let issues = invalid.issues.iter();
     let errors: Vec<_> = issues.map(|it| error(it.kind, &it.at, &it.says)).collect();
-    Refusal::invalid(&invalid.to_string(), errors.into())
+    ApiError::invalid(&invalid.to_string(), errors.into())
 }
 
-/// One thing that is wrong, as it is told.
+/// Returns one entry of `errors`.
 pub(super) fn error(kind: &str, at: &str, says: &str) -> Value {
     let place: Vec<_> = at.split('.').filter(|part| !part.is_empty()).collect();
     json!({ "type": kind, "loc": place, "msg": says })

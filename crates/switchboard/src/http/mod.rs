@@ -3,20 +3,20 @@
 //! hyper and a table of routes: the table is what the OpenAPI document is compared with, every
 //! answer is JSON of one form, and nothing is boxed on the way of an event.
 
-pub(crate) mod answer;
 mod batch;
 pub(crate) mod body;
 pub(crate) mod connectors;
 pub(crate) mod content;
+mod dead_letters;
 pub(crate) mod fences;
 pub(crate) mod heartbeat;
 pub(crate) mod inbox;
 pub(crate) mod ingest;
-mod letters;
 mod mcp;
 mod outcome;
-mod outgoing;
 mod query;
+pub(crate) mod response;
+mod response_body;
 pub(crate) mod route;
 mod statistics;
 mod status;
@@ -36,48 +36,48 @@ use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
 use tokio::sync::{Mutex, Semaphore, watch};
 
-use self::answer::{Answer, Refusal, Refused};
-pub(crate) use self::outgoing::Outgoing;
 use self::query::Query;
+use self::response::{ApiError, ApiResponse, Rejection};
+pub(crate) use self::response_body::ResponseBody;
 use self::route::{Endpoint, Found};
-use crate::Patience;
-use crate::access::{Access, Caller, Need};
+use crate::ClientTimeouts;
+use crate::access::{AccessControl, Principal, Requirement};
 use crate::budget::Budget;
 use crate::channels::Channels;
 use crate::commit::Committer;
-use crate::follow::Follow;
-use crate::health::Health;
+use crate::health::StoreHealth;
+use crate::inbox_watch::InboxWatch;
 use crate::liveness::Policy;
 use crate::mcp::Mcp;
 use crate::metrics::{Metrics, Overload};
-use crate::notice::Notice;
-use crate::server::Log;
+use crate::notice::ServerNotice;
+use crate::server::NoticeSink;
 use crate::storage::{Ended, Storage};
 use crate::token::Role;
 use crate::view::time;
 
 /// Pages of the inbox and of dead letters that are put together at a time; others wait.
-pub(crate) const PAGES_AT_ONCE: usize = 2;
+pub(crate) const MAX_CONCURRENT_PAGES: usize = 2;
 
 /// What all requests share.
-pub(crate) struct State {
+pub(crate) struct ServerState {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) committer: Committer,
-    pub(crate) access: Access,
+    pub(crate) access: AccessControl,
     pub(crate) budget: Arc<Budget>,
     pub(crate) channels: Channels,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) follow: Follow,
-    pub(crate) patience: Patience,
-    pub(crate) phase: watch::Sender<Phase>,
-    pub(crate) store: Health,
+    pub(crate) follow: InboxWatch,
+    pub(crate) timeouts: ClientTimeouts,
+    pub(crate) phase: watch::Sender<ServerPhase>,
+    pub(crate) store: StoreHealth,
     pub(crate) pages: Semaphore,
     pub(crate) started: LocalInstant,
     pub(crate) echo: bool,
     pub(crate) liveness: Policy,
-    pub(crate) log: Log,
+    pub(crate) log: NoticeSink,
     /// When it was said that the history cannot be written.
-    pub(crate) history_said: heartbeat::Said,
+    pub(crate) history_said: heartbeat::NoticeThrottle,
     /// How many connectors live, as it was found last, and when.
     pub(crate) lively: Mutex<Option<(LocalInstant, [u64; 4])>>,
     /// When this replica counted last, and how far behind it was then, in microseconds; `None`
@@ -88,7 +88,7 @@ pub(crate) struct State {
 
 /// How far the server is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
+pub(crate) enum ServerPhase {
     /// It is not.
     Running,
     /// It says so, and serves whoever comes.
@@ -99,31 +99,31 @@ pub(crate) enum Phase {
     Over,
 }
 
-impl State {
+impl ServerState {
     pub(crate) fn is_leaving(&self) -> bool {
-        *self.phase.borrow() != Phase::Running
+        *self.phase.borrow() != ServerPhase::Running
     }
 
     /// A token ended before what came with it was stored.
-    pub(crate) fn token_ended(&self, caller: &Caller, ended: Ended) -> Refused {
+    pub(crate) fn token_ended(&self, caller: &Principal, ended: Ended) -> Rejection {
         self.access.ended(caller.token_id());
         self.metrics.auth_failures.add(1);
-        Refusal::token_ended(ended)
+        ApiError::token_ended(ended)
     }
 
     /// A request was refused: if the store has no room, operators are to know.
-    pub(crate) fn heard(&self, refusal: &Refusal) {
+    pub(crate) fn heard(&self, refusal: &ApiError) {
         if let Some(cause) = &refusal.cause
             && self.store.refused(cause.code())
         {
-            (self.log)(Notice::StoreFull(cause.clone()));
+            (self.log)(ServerNotice::StoreFull(cause.clone()));
         }
     }
 }
 
 /// The connection that a request came on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Visit {
+pub(crate) struct ConnectionInfo {
     pub(crate) peer: IpAddr,
     /// One too many: only operators are answered.
     pub(crate) surplus: bool,
@@ -132,29 +132,33 @@ pub(crate) struct Visit {
 }
 
 /// Answers a request, whatever it is.
-pub(crate) async fn serve(state: &Arc<State>, visit: Visit, request: Request<Incoming>) -> Answer {
+pub(crate) async fn serve(
+    state: &Arc<ServerState>,
+    visit: ConnectionInfo,
+    request: Request<Incoming>,
+) -> ApiResponse {
     let began = BootClock.now();
     let (head, body) = request.into_parts();
     let (endpoint, parts) = match route::find(head.method.as_str(), head.uri.path()) {
-        _ if !says_one_host(&head) => {
-            (Err(Refusal::bad_request("HTTP/1.1 wants one Host header").closing()), ["", ""])
+        _ if !has_one_host(&head) => {
+            (Err(ApiError::bad_request("HTTP/1.1 wants one Host header").closing()), ["", ""])
         }
         Found::Endpoint(endpoint, parts) => (Ok(endpoint), parts),
-        Found::NotAllowed(allow) => (Err(Refusal::method_not_allowed(allow)), ["", ""]),
-        Found::Nothing => (Err(Refusal::not_found("there is nothing at this path")), ["", ""]),
+        Found::NotAllowed(allow) => (Err(ApiError::method_not_allowed(allow)), ["", ""]),
+        Found::Nothing => (Err(ApiError::not_found("there is nothing at this path")), ["", ""]),
     };
     let known = endpoint.as_ref().ok().copied();
     let answered = match endpoint {
         Ok(Endpoint::Echo) if !state.echo => {
-            Err(Refusal::not_found("there is nothing at this path"))
+            Err(ApiError::not_found("there is nothing at this path"))
         }
         Ok(endpoint) if visit.surplus && !endpoint.is_for_operators() => {
             state.metrics.overloaded(Overload::Connections);
-            Err(Refusal::too_many_connections(visit.crowded))
+            Err(ApiError::too_many_connections(visit.crowded))
         }
         Ok(endpoint) => {
-            let asked = Asked { state, visit, head: &head, parts };
-            unpanicked(asked.answer(endpoint, body)).await
+            let asked = ApiRequest { state, visit, head: &head, parts };
+            catch_panic(asked.answer(endpoint, body)).await
         }
         Err(refusal) => Err(refusal),
     };
@@ -179,35 +183,35 @@ fn is_of_connectors(path: &str) -> bool {
 }
 
 /// HTTP/1.1 asks for exactly one; two are read differently by whoever stands in between.
-fn says_one_host(head: &Parts) -> bool {
+fn has_one_host(head: &Parts) -> bool {
     let hosts = head.headers.get_all(HOST).iter().count();
     hosts == 1 || hosts == 0 && head.version == Version::HTTP_10
 }
 
 /// A panic is a bug, and ends nothing but its request.
-pub(crate) async fn unpanicked<T>(
-    work: impl Future<Output = Result<T, Refused>>,
-) -> Result<T, Refused> {
+pub(crate) async fn catch_panic<T>(
+    work: impl Future<Output = Result<T, Rejection>>,
+) -> Result<T, Rejection> {
     let mut work = pin!(work);
     poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| Poll::Ready(Err(Refusal::internal().closing())))
+        polled.unwrap_or_else(|_| Poll::Ready(Err(ApiError::internal().closing())))
     })
     .await
 }
 
 /// A request that has found its endpoint.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
-    state: &'a Arc<State>,
-    visit: Visit,
+struct ApiRequest<'a> {
+    state: &'a Arc<ServerState>,
+    visit: ConnectionInfo,
     head: &'a Parts,
     /// What stands for each `{}` of the path.
     parts: [&'a str; 2],
 }
 
-impl Asked<'_> {
-    async fn answer(self, endpoint: Endpoint, body: Incoming) -> Result<Answer, Refused> {
+impl ApiRequest<'_> {
+    async fn answer(self, endpoint: Endpoint, body: Incoming) -> Result<ApiResponse, Rejection> {
         match endpoint {
             Endpoint::Ingest => self.ingest(body).await,
             Endpoint::Batch => Box::pin(self.batch(body)).await,
@@ -217,9 +221,13 @@ impl Asked<'_> {
     }
 
     /// Boxed, so that an event's way stays small.
-    async fn answer_rare(self, endpoint: Endpoint, body: Incoming) -> Result<Answer, Refused> {
+    async fn answer_rare(
+        self,
+        endpoint: Endpoint,
+        body: Incoming,
+    ) -> Result<ApiResponse, Rejection> {
         match endpoint {
-            Endpoint::Ingest | Endpoint::Batch | Endpoint::Echo => Err(Refusal::internal()),
+            Endpoint::Ingest | Endpoint::Batch | Endpoint::Echo => Err(ApiError::internal()),
             Endpoint::IngestHealth => self.ingest_health().await,
             Endpoint::Inbox => self.inbox().await,
             Endpoint::Message => self.message().await,
@@ -252,7 +260,7 @@ impl Asked<'_> {
         }
     }
 
-    async fn caller(self, need: Need) -> Result<Caller, Refused> {
+    async fn caller(self, need: Requirement) -> Result<Principal, Rejection> {
         // Without tokens, who is let in is judged by more than that.
         if !self.state.access.is_open() {
             self.state.mcp.check_origin(&self.head.headers)?;
@@ -260,20 +268,20 @@ impl Asked<'_> {
         self.state.access.check(&self.head.headers, self.visit.peer, need).await
     }
 
-    async fn reader(self) -> Result<Caller, Refused> {
-        self.caller(Need::Role(Role::Read)).await
+    async fn reader(self) -> Result<Principal, Rejection> {
+        self.caller(Requirement::Role(Role::Read)).await
     }
 
-    async fn admin(self) -> Result<Caller, Refused> {
-        self.caller(Need::Role(Role::Admin)).await
+    async fn admin(self) -> Result<Principal, Rejection> {
+        self.caller(Requirement::Role(Role::Admin)).await
     }
 
-    fn query(self) -> Result<Query, Refused> {
+    fn query(self) -> Result<Query, Rejection> {
         Query::read(self.head.uri.query())
     }
 
     /// Most endpoints have no parameters.
-    fn no_query(self) -> Result<(), Refused> {
+    fn no_query(self) -> Result<(), Rejection> {
         match self.head.uri.query() {
             None => Ok(()),
             Some(_) => self.query()?.end(),

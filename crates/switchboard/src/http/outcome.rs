@@ -1,4 +1,4 @@
-//! A consumer says what became of a message.
+//! Endpoint: outcomes of a message, reported by a consumer.
 
 use hyper::StatusCode;
 use hyper::body::Incoming;
@@ -7,42 +7,42 @@ use serde_json::json;
 use tenure_wire::heartbeat::connector_type_of;
 use uuid::Uuid;
 
-use super::answer::{Answer, Refusal, Refused, json_value};
+use super::dead_letters::{MAX_COMMAND_BYTES, check, parsed, sound};
 use super::inbox::unknown;
-use super::letters::{SMALL, check, parsed, sound};
-use super::{Asked, body, content, time};
-use crate::access::Need;
+use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::{ApiRequest, body, content, time};
+use crate::access::Requirement;
 use crate::storage::{Found, Outcomes, When};
 use crate::token::Role;
 
-/// The longest name of a target.
-const LONGEST: usize = 128;
-/// The most targets of one report.
-const MOST: usize = 100;
+/// Maximum length of a target's name.
+const MAX_TARGET_BYTES: usize = 128;
+/// Maximum number of targets in a report.
+const MAX_TARGETS: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Report {
+struct OutcomeReport {
     #[serde(default)]
     acked: Vec<String>,
     #[serde(default)]
     failed: Vec<String>,
 }
 
-impl Asked<'_> {
+impl ApiRequest<'_> {
     /// `POST /api/switchboard/inbox/{request_id}/outcome`.
-    pub(super) async fn outcome(self, body: Incoming) -> Result<Answer, Refused> {
-        let caller = self.caller(Need::Role(Role::Consume)).await?;
+    pub(super) async fn outcome(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+        let caller = self.caller(Requirement::Role(Role::Consume)).await?;
         self.no_query()?;
         content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, SMALL).await?;
-        let Report { acked, failed } = read(&whole.bytes)?;
+        let whole = body::read(self.state, body, MAX_COMMAND_BYTES).await?;
+        let OutcomeReport { acked, failed } = read(&whole.bytes)?;
         let request_id = Uuid::try_parse(self.parts[0]).map_err(|_| unknown())?;
         let storage = &self.state.storage;
         let (channel, provider, endpoint_identity) = match storage.message(request_id).await? {
             // The rest of it may be large, and nobody has paid for it.
             Found::Message(it) => (it.channel, it.provider, it.endpoint_identity),
-            Found::Trimmed { first_seen_at } => return Err(Refusal::gone(&time(first_seen_at))),
+            Found::Trimmed { first_seen_at } => return Err(ApiError::gone(&time(first_seen_at))),
             Found::Nothing => return Err(unknown()),
         };
         let known = storage.types_of(&endpoint_identity).await?;
@@ -71,13 +71,13 @@ impl Asked<'_> {
     }
 }
 
-fn read(bytes: &[u8]) -> Result<Report, Refused> {
-    let mut report: Report = parsed(bytes, "outcome")?;
+fn read(bytes: &[u8]) -> Result<OutcomeReport, Rejection> {
+    let mut report: OutcomeReport = parsed(bytes, "outcome")?;
     let mut wrong = Vec::new();
     for (at, names) in [("acked", &mut report.acked), ("failed", &mut report.failed)] {
         for name in names.iter_mut() {
             *name = name.trim().to_owned();
-            check(&mut wrong, at, name, LONGEST);
+            check(&mut wrong, at, name, MAX_TARGET_BYTES);
         }
         names.sort();
         names.dedup();
@@ -86,13 +86,13 @@ fn read(bytes: &[u8]) -> Result<Report, Refused> {
     if acked.is_empty() && failed.is_empty() {
         wrong.push(("acked", "is empty, and so is failed".to_owned()));
     }
-    if acked.len() + failed.len() > MOST {
-        wrong.push(("acked", format!("and failed have more than {MOST} targets together")));
+    if acked.len() + failed.len() > MAX_TARGETS {
+        wrong.push(("acked", format!("and failed have more than {MAX_TARGETS} targets together")));
     }
     if failed.iter().any(|name| acked.contains(name)) {
         wrong.push(("failed", "has a target that is in acked, too".to_owned()));
     }
-    // One of a kind says enough.
+    // One error of a kind is enough.
     wrong.dedup();
     sound("outcome", wrong)?;
     Ok(report)

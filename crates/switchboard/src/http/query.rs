@@ -1,46 +1,46 @@
-//! What stands behind the question mark, but for the inbox. What is not known there is refused: a
-//! filter that was spelt wrong would show everything.
+//! Query parameters, except those of the inbox. Unknown ones are rejected: a misspelt filter
+//! would show everything.
 
 use std::fmt::Display;
 use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
 
-use super::answer::{Refusal, Refused};
+use super::response::{ApiError, Rejection};
 
-/// More parameters than any request has: each is compared with all before it.
-const MOST: usize = 16;
+/// Maximum number of parameters: each is compared with all before it.
+const MAX_PARAMETERS: usize = 16;
 
-/// The parameters of a request, until they are taken.
+/// Query parameters that were not taken yet.
 #[derive(Debug)]
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    pub(crate) fn read(query: Option<&str>) -> Result<Self, Refused> {
+    pub(crate) fn read(query: Option<&str>) -> Result<Self, Rejection> {
         let mut found: Vec<(String, String)> = Vec::new();
         let parts = query.unwrap_or_default().split('&').filter(|part| !part.is_empty());
         for part in parts {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (name, value) = (decoded(name)?, decoded(value)?);
-            if found.len() == MOST {
-                return Err(Refusal::bad_request("there are too many query parameters"));
+            if found.len() == MAX_PARAMETERS {
+                return Err(ApiError::bad_request("there are too many query parameters"));
             }
             if found.iter().any(|(known, _)| *known == name) {
-                return Err(Refusal::bad_request("a query parameter is there twice"));
+                return Err(ApiError::bad_request("a query parameter is there twice"));
             }
             found.push((name, value));
         }
         Ok(Self(found))
     }
 
-    /// A text; perhaps an empty one.
+    /// Takes a text, which may be empty.
     pub(crate) fn text(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.swap_remove(at).1)
     }
 
-    /// A number between two others.
-    pub(crate) fn number<T>(&mut self, name: &str, range: (T, T)) -> Result<Option<T>, Refused>
+    /// Takes a number within a range.
+    pub(crate) fn number<T>(&mut self, name: &str, range: (T, T)) -> Result<Option<T>, Rejection>
     where
         T: FromStr + PartialOrd + Display,
     {
@@ -49,40 +49,40 @@ impl Query {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         match number.filter(|_| digits) {
             Some(number) => Ok(Some(number)),
-            None => Err(Refusal::bad_request(format!(
+            None => Err(ApiError::bad_request(format!(
                 "query parameter {name}: is not a number from {} to {}",
                 range.0, range.1
             ))),
         }
     }
 
-    /// Whether it is asked for.
-    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Refused> {
+    /// Takes a flag.
+    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Rejection> {
         match self.text(name).as_deref() {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(Refusal::bad_request(format!("{name} is neither true nor false"))),
+            Some(_) => Err(ApiError::bad_request(format!("{name} is neither true nor false"))),
         }
     }
 
-    /// Whatever was not taken is not known.
-    pub(crate) fn end(self) -> Result<(), Refused> {
+    /// Rejects parameters that were not taken: they are unknown.
+    pub(crate) fn end(self) -> Result<(), Rejection> {
         match self.0.is_empty() {
             true => Ok(()),
-            false => Err(Refusal::bad_request("there is a query parameter that is not known")),
+            false => Err(ApiError::bad_request("there is a query parameter that is not known")),
         }
     }
 }
 
-/// A part of a path.
-pub(crate) fn part(text: &str) -> Result<String, Refused> {
+/// Decodes a part of a path.
+pub(crate) fn part(text: &str) -> Result<String, Rejection> {
     unescaped(text)
-        .ok_or_else(|| Refusal::bad_request("the path is not percent-encoded UTF-8 without NUL"))
+        .ok_or_else(|| ApiError::bad_request("the path is not percent-encoded UTF-8 without NUL"))
 }
 
-fn decoded(text: &str) -> Result<String, Refused> {
+fn decoded(text: &str) -> Result<String, Rejection> {
     unescaped(&text.replace('+', " "))
-        .ok_or_else(|| Refusal::bad_request("the query is not percent-encoded UTF-8 without NUL"))
+        .ok_or_else(|| ApiError::bad_request("the query is not percent-encoded UTF-8 without NUL"))
 }
 
 fn unescaped(text: &str) -> Option<String> {
@@ -129,7 +129,7 @@ mod tests {
         for bad in ["a=%", "a=%4", "a=%zz", "a=%FF", "a=%00", "a=1&a=2", "%=1", "a=%é"] {
             assert!(Query::read(Some(bad)).is_err(), "{bad}");
         }
-        let many: Vec<_> = (0..=MOST).map(|n| format!("p{n}=1")).collect();
+        let many: Vec<_> = (0..=MAX_PARAMETERS).map(|n| format!("p{n}=1")).collect();
         assert!(Query::read(Some(&many[1..].join("&"))).is_ok());
         assert!(Query::read(Some(&many.join("&"))).is_err());
         for bad in ["n=", "n=0", "n=8", "n=-1", "n=%2B3", "n=1e0", "n=99999999999999999999", "n=x"]

@@ -1,4 +1,4 @@
-//! What connectors have done.
+//! Endpoints: statistics of connectors.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -10,46 +10,46 @@ use tenure_core::Clock;
 use tenure_duty::process;
 use tenure_store::BootClock;
 
-use super::answer::{Answer, Refusal, Refused};
 use super::connectors::unknown;
 use super::inbox::room;
 use super::query::Query;
-use super::{Asked, State, time};
+use super::response::{ApiError, ApiResponse, Rejection};
+use super::{ApiRequest, ServerState, time};
 use crate::liveness::{Liveness, Policy};
 use crate::storage::{Bucket, Fanned, Measures, Period, Shown, Step, Sum};
 use crate::view::{error_rate_pct, percent, uptime_pct};
 
-/// What an answer about all connectors costs at most.
-const COST: usize = 14 << 20;
-/// What an answer about one of them does.
-const SMALL_COST: usize = 1 << 20;
-/// How long what was found for metrics is told again.
-const KNOWN_FOR: Duration = Duration::from_secs(10);
-/// How far beats are apart, in microseconds, unless that was seen.
-const USUAL_INTERVAL: i64 = 120 * 1_000_000;
+/// Memory reserved for a report on all connectors.
+const MAX_SUMMARY_MEMORY: usize = 14 << 20;
+/// Memory reserved for a report on one connector.
+const MAX_STATS_MEMORY: usize = 1 << 20;
+/// Maximum age of the liveness counts in metrics.
+const LIVENESS_CACHE_AGE: Duration = Duration::from_secs(10);
+/// Interval of heartbeats until one was observed.
+const DEFAULT_INTERVAL_MICROS: i64 = 120 * 1_000_000;
 
-impl Asked<'_> {
+impl ApiRequest<'_> {
     /// `GET /api/connectors/summary`.
-    pub(super) async fn connector_summary(self) -> Result<Answer, Refused> {
+    pub(super) async fn connector_summary(self) -> Result<ApiResponse, Rejection> {
         self.reader().await?.permits_overview()?;
         let mut query = self.query()?;
         let period = period(&mut query, &Period::ALL, Period::Day)?;
         query.end()?;
-        let room = room(self.state, COST).await?;
+        let room = room(self.state, MAX_SUMMARY_MEMORY).await?;
         let (now, sums) = self.state.storage.sums(period).await?;
         let judge = |sum: &Sum| self.state.liveness.judge(now, sum.last_heartbeat_at, sum.interval);
-        let data = Across::of(period, &sums, judge);
-        let text = serde_json::to_string(&Wrapped { data, meta: Nothing {} });
-        Ok(room.answer(text.map_err(|_| Refusal::internal())?))
+        let data = SummaryTotals::of(period, &sums, judge);
+        let text = serde_json::to_string(&DataResponse { data, meta: EmptyMeta {} });
+        Ok(room.answer(text.map_err(|_| ApiError::internal())?))
     }
 
     /// `GET /api/connectors/fanout`.
-    pub(super) async fn fanout(self) -> Result<Answer, Refused> {
+    pub(super) async fn fanout(self) -> Result<ApiResponse, Rejection> {
         self.reader().await?.permits_overview()?;
         let mut query = self.query()?;
         let period = period(&mut query, &[Period::Week, Period::Month], Period::Week)?;
         query.end()?;
-        let room = room(self.state, COST).await?;
+        let room = room(self.state, MAX_SUMMARY_MEMORY).await?;
         let now = i64::try_from(process::unix_micros()).unwrap_or(i64::MAX);
         let found = self.state.storage.fanout(&first_day(period, now)).await?;
         let answer = json!({ "data": matrix(period, &found), "meta": {} });
@@ -57,13 +57,13 @@ impl Asked<'_> {
     }
 
     /// `GET /api/connectors/{type}/{identity}/stats`.
-    pub(super) async fn connector_stats(self) -> Result<Answer, Refused> {
+    pub(super) async fn connector_stats(self) -> Result<ApiResponse, Rejection> {
         let caller = self.reader().await?;
         let mut query = self.query()?;
         let period = period(&mut query, &Period::ALL, Period::Day)?;
         query.end()?;
         let name = self.seen_by(&caller).await?;
-        let room = room(self.state, SMALL_COST).await?;
+        let room = room(self.state, MAX_STATS_MEMORY).await?;
         let storage = &self.state.storage;
         let shown = storage.connector(&name).await?.ok_or_else(unknown)?;
         let found = storage.series(&name, period.since(shown.now), period.step()).await?;
@@ -75,27 +75,27 @@ impl Asked<'_> {
     }
 }
 
-fn period(query: &mut Query, known: &[Period], usual: Period) -> Result<Period, Refused> {
+fn period(query: &mut Query, known: &[Period], usual: Period) -> Result<Period, Rejection> {
     let Some(text) = query.text("period") else { return Ok(usual) };
     let found = Period::parse(&text).filter(|period| known.contains(period));
     found.ok_or_else(|| {
         let known: Vec<_> = known.iter().map(|period| period.as_str()).collect();
-        Refusal::bad_request(format!("query parameter period: is not {}", known.join(", ")))
+        ApiError::bad_request(format!("query parameter period: is not {}", known.join(", ")))
     })
 }
 
 #[derive(Serialize)]
-struct Wrapped<T> {
+struct DataResponse<T> {
     data: T,
-    meta: Nothing,
+    meta: EmptyMeta,
 }
 
 #[derive(Serialize)]
-struct Nothing {}
+struct EmptyMeta {}
 
-/// What all connectors have done. Not a [`Value`]: there may be ten thousand.
+/// Totals of all connectors. Not a [`Value`]: there may be ten thousand.
 #[derive(Serialize)]
-struct Across<'a> {
+struct SummaryTotals<'a> {
     period: &'static str,
     total_connectors: usize,
     connectors_online: usize,
@@ -105,11 +105,11 @@ struct Across<'a> {
     total_messages_ingested: i64,
     total_messages_failed: i64,
     overall_error_rate_pct: f64,
-    by_connector: Vec<Row<'a>>,
+    by_connector: Vec<ConnectorRow<'a>>,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct ConnectorRow<'a> {
     connector_type: &'a str,
     endpoint_identity: &'a str,
     liveness: &'static str,
@@ -117,7 +117,7 @@ struct Row<'a> {
     messages_failed: i64,
 }
 
-impl<'a> Across<'a> {
+impl<'a> SummaryTotals<'a> {
     fn of(period: Period, sums: &'a [Sum], judge: impl Fn(&Sum) -> Liveness) -> Self {
         let (mut ingested, mut failed) = (0_i64, 0_i64);
         let mut counts = [0; Liveness::ALL.len()];
@@ -127,7 +127,7 @@ impl<'a> Across<'a> {
             counts[liveness as usize] += 1;
             ingested = ingested.saturating_add(sum.messages_ingested);
             failed = failed.saturating_add(sum.messages_failed);
-            by_connector.push(Row {
+            by_connector.push(ConnectorRow {
                 connector_type: &sum.connector_type,
                 endpoint_identity: &sum.endpoint_identity,
                 liveness: liveness.as_str(),
@@ -151,11 +151,11 @@ impl<'a> Across<'a> {
     }
 }
 
-/// How many connectors are online, stale, offline and unknown.
-pub(super) async fn lively(state: &State) -> Option<[u64; 4]> {
+/// Returns the number of online, stale, offline and unknown connectors.
+pub(super) async fn lively(state: &ServerState) -> Option<[u64; 4]> {
     let mut known = state.lively.lock().await;
     if let Some((found, counts)) = *known
-        && BootClock.now().since(found) < KNOWN_FOR
+        && BootClock.now().since(found) < LIVENESS_CACHE_AGE
     {
         return Some(counts);
     }
@@ -168,15 +168,15 @@ pub(super) async fn lively(state: &State) -> Option<[u64; 4]> {
     Some(counts)
 }
 
-/// How far counting is behind, in microseconds, if it is done here.
-pub(super) fn lag(state: &State) -> Option<i64> {
-    // Nothing that is done under this lock can be done by half.
+/// Returns how far counting is behind, in microseconds, if this replica counts.
+pub(super) fn lag(state: &ServerState) -> Option<i64> {
+    // A panic cannot leave this value half-written.
     let (at, behind) = (*state.counted.lock().unwrap_or_else(PoisonError::into_inner))?;
     let since = i64::try_from(BootClock.now().since(at).as_micros()).unwrap_or(i64::MAX);
     Some(behind.saturating_add(since))
 }
 
-/// The day (UTC) on which a period begins that ends now.
+/// Returns the first day (UTC) of a period that ends now.
 fn first_day(period: Period, now: i64) -> String {
     let days = match period {
         Period::Day => 1,
@@ -207,7 +207,7 @@ fn matrix(period: Period, found: &[Fanned]) -> Value {
     json!({ "period": period.as_str(), "matrix": matrix.collect::<Vec<_>>() })
 }
 
-/// What a connector has done in a period that ends now; every step of it is there.
+/// Returns the statistics of a connector in a period that ends now, with every step.
 fn stats(shown: &Shown, period: Period, found: &[Bucket], policy: Policy) -> Value {
     let Shown { now, connector, .. } = shown;
     let (since, step) = (period.since(*now), period.step());
@@ -232,7 +232,7 @@ fn stats(shown: &Shown, period: Period, found: &[Bucket], policy: Policy) -> Val
     }
     let hours = (period.steps() * step.micros() / Step::Hour.micros()) as f64;
     let elapsed = (now - since.max(connector.first_seen_at)).max(0);
-    let interval = policy.interval(connector.interval).unwrap_or(USUAL_INTERVAL);
+    let interval = policy.interval(connector.interval).unwrap_or(DEFAULT_INTERVAL_MICROS);
     let expected = elapsed / interval.max(1);
     json!({
         "connector_type": connector.connector_type,

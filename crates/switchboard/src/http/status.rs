@@ -1,4 +1,4 @@
-//! How the server is.
+//! Endpoints: health, readiness, metrics and the OpenAPI document.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use tenure_store::BootClock;
 use tenure_wire::exposition;
 use tokio::time::timeout;
 
-use super::answer::{Answer, Refused, json_text, json_value, typed};
-use super::batch::LARGEST_BATCH;
-use super::{Asked, body, statistics};
-use crate::access::{Caller, Need};
-use crate::metrics::Now;
+use super::batch::MAX_BATCH_BYTES;
+use super::response::{ApiResponse, Rejection, json_text, json_value, typed};
+use super::{ApiRequest, body, statistics};
+use crate::access::{Principal, Requirement};
+use crate::metrics::Gauges;
 use crate::token::Role;
 
-/// How long metrics wait for what only the store knows.
-const SOON: Duration = Duration::from_secs(1);
+/// Timeout for the store's part of the metrics.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
-impl Asked<'_> {
+impl ApiRequest<'_> {
     /// `GET /health`: the process lives.
-    pub(super) fn health(self) -> Result<Answer, Refused> {
+    pub(super) fn health(self) -> Result<ApiResponse, Rejection> {
         self.no_query()?;
         let uptime = BootClock.now().since(self.state.started).as_secs();
         let answer = json!({
@@ -34,7 +34,7 @@ impl Asked<'_> {
     }
 
     /// `GET /ready`: requests may be sent here.
-    pub(super) fn ready(self) -> Result<Answer, Refused> {
+    pub(super) fn ready(self) -> Result<ApiResponse, Rejection> {
         self.no_query()?;
         let trouble = self.state.store.trouble();
         let (code, answer) = match trouble {
@@ -50,16 +50,16 @@ impl Asked<'_> {
     }
 
     /// `GET /metrics`.
-    pub(super) async fn metrics(self) -> Result<Answer, Refused> {
+    pub(super) async fn metrics(self) -> Result<ApiResponse, Rejection> {
         self.reader().await?;
         self.no_query()?;
-        let pending = timeout(SOON, self.state.storage.pending_letters()).await;
-        let text = self.state.metrics.text(Now {
+        let pending = timeout(STORE_TIMEOUT, self.state.storage.pending_letters()).await;
+        let text = self.state.metrics.text(Gauges {
             queue: self.state.committer.waiting(),
             budget: self.state.budget.taken(),
             budget_size: self.state.budget.size(),
             pending_letters: pending.ok().and_then(Result::ok),
-            connectors: timeout(SOON, statistics::lively(self.state)).await.ok().flatten(),
+            connectors: timeout(STORE_TIMEOUT, statistics::lively(self.state)).await.ok().flatten(),
             lag: statistics::lag(self.state),
             sse_sessions: self.state.mcp.sessions.count(),
         });
@@ -67,15 +67,15 @@ impl Asked<'_> {
     }
 
     /// `GET /api/openapi.json`.
-    pub(super) fn openapi(self) -> Result<Answer, Refused> {
+    pub(super) fn openapi(self) -> Result<ApiResponse, Rejection> {
         self.no_query()?;
         let document = include_str!("openapi.json").as_bytes();
         Ok(json_text(StatusCode::OK, Bytes::from_static(document)))
     }
 
     /// `GET` or `POST /api/switchboard/ingest/health`: the token is good.
-    pub(super) async fn ingest_health(self) -> Result<Answer, Refused> {
-        let caller = self.caller(Need::Any).await?;
+    pub(super) async fn ingest_health(self) -> Result<ApiResponse, Rejection> {
+        let caller = self.caller(Requirement::Any).await?;
         self.no_query()?;
         let scope = caller.token().and_then(|token| token.scope.as_ref()).map(|scope| {
             json!({
@@ -86,16 +86,16 @@ impl Asked<'_> {
         });
         let answer = json!({
             "status": "healthy",
-            "authenticated": matches!(caller, Caller::Token(_)),
+            "authenticated": matches!(caller, Principal::Token(_)),
             "scope": scope,
         });
         Ok(json_value(StatusCode::OK, &answer))
     }
 
     /// For the benchmark: all that comes before the store, and nothing else.
-    pub(super) async fn echo(self, body: Incoming) -> Result<Answer, Refused> {
-        self.caller(Need::Role(Role::Ingest)).await?;
-        let whole = body::read(self.state, body, LARGEST_BATCH).await?;
+    pub(super) async fn echo(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+        self.caller(Requirement::Role(Role::Ingest)).await?;
+        let whole = body::read(self.state, body, MAX_BATCH_BYTES).await?;
         Ok(json_text(StatusCode::OK, whole.bytes))
     }
 }

@@ -1,4 +1,4 @@
-//! What replicas do for each other: a message that reached the wrong one is sent on.
+//! Forwarding of messages to the replica that has their session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use tenure_http::{HttpClient, HttpError, Origin};
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::{Reply, no_session};
+use super::{McpReply, no_session};
 use crate::error::SwitchboardError;
-use crate::http::State;
-use crate::http::answer::{Refusal, Refused};
-use crate::notice::Notice;
-use crate::server::Log;
+use crate::http::ServerState;
+use crate::http::response::{ApiError, Rejection};
+use crate::notice::ServerNotice;
+use crate::server::NoticeSink;
 
-/// Said by a replica that sends something on: then it goes no further.
-pub(crate) const FORWARDED: &str = "tenure-forwarded";
-/// How often a replica says that it runs.
-const ROUND: Duration = Duration::from_secs(10);
-/// How long the store may take for that.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Set by a replica that forwards a message, so that it is forwarded once only.
+pub(crate) const FORWARDED_HEADER: &str = "tenure-forwarded";
+/// Interval at which a replica announces its address.
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(10);
+/// Timeout of an announcement.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for the connection to another replica, TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout for its response: a message may wait 30 seconds for the inbox.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(40);
 /// The answer goes down its own stream; the response itself is small.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
-/// Of one connection, or said anew by the client that sends.
-const NOT_SENT_ON: [&str; 9] = [
+/// Headers of one connection, or set by the client that forwards.
+const HOP_HEADERS: [&str; 9] = [
     "connection",
     "content-length",
     "expect",
@@ -45,75 +45,75 @@ const NOT_SENT_ON: [&str; 9] = [
     "upgrade",
 ];
 
-/// Says where this replica can be reached; before anybody has a session here.
-pub(crate) async fn announce(state: &State) -> Result<(), SwitchboardError> {
+/// Announces the address of this replica, before any session exists.
+pub(crate) async fn announce(state: &ServerState) -> Result<(), SwitchboardError> {
     let Some(address) = &state.mcp.advertised else { return Ok(()) };
     let late = |_| Err(SwitchboardError::refused(Code::Lost, "it did not answer in 5 seconds"));
-    let told = timeout(PATIENCE, state.storage.announce(state.mcp.replica, address)).await;
+    let told = timeout(STORE_TIMEOUT, state.storage.announce(state.mcp.replica, address)).await;
     told.unwrap_or_else(late)
 }
 
-/// Says it again every now and then.
+/// Announces the address again at an interval.
 pub(crate) async fn announce_on(
-    state: Arc<State>,
+    state: Arc<ServerState>,
     mut last: Result<(), SwitchboardError>,
-    log: Log,
+    log: NoticeSink,
 ) {
     loop {
-        sleep(ROUND).await;
+        sleep(ANNOUNCE_INTERVAL).await;
         let told = announce(&state).await;
         if let (Ok(()), Err(error)) = (last, &told) {
-            log(Notice::NotAnnounced(error.clone()));
+            log(ServerNotice::NotAnnounced(error.clone()));
         }
         last = told;
     }
 }
 
-/// Sends a message to the replica that has its session.
+/// Forwards a message to the replica that has its session.
 pub(crate) async fn forward(
-    state: &State,
+    state: &ServerState,
     replica: Uuid,
     head: &Parts,
     body: Bytes,
-) -> Result<Reply, Refused> {
-    if head.headers.contains_key(FORWARDED) {
+) -> Result<McpReply, Rejection> {
+    if head.headers.contains_key(FORWARDED_HEADER) {
         return Err(no_session());
     }
     let Some(address) = state.storage.replica(replica).await? else {
-        return Err(Refusal::not_found(
+        return Err(ApiError::not_found(
             "there is no such session, or its replica cannot be reached by this one",
         ));
     };
-    let lost = || Refusal::unreachable("the replica of this session cannot be reached");
+    let lost = || ApiError::unreachable("the replica of this session cannot be reached");
     let origin = address.parse().ok();
     let origin = origin.and_then(|it| Origin::new(state.mcp.tls.is_some(), it).ok());
     let mut client = HttpClient::new(origin.ok_or_else(lost)?, CONNECT_TIMEOUT, RESPONSE_TIMEOUT);
     if let Some(tls) = &state.mcp.tls {
-        // Names say nothing here: the certificate itself is compared.
+        // The name does not matter: the certificate itself is compared.
         client = client.with_tls(tls.client(), "replica");
     }
     let reply = async {
         let response = client.connect().await?.send(request(head, body)).await?;
         let status = response.status();
         let body = response.read(MAX_RESPONSE_BYTES).await?;
-        Ok::<_, HttpError>(Reply { status, body, addressed: true })
+        Ok::<_, HttpError>(McpReply { status, body, addressed: true })
     };
     let reply = reply.await.map_err(|_| lost())?;
     state.metrics.forwarded.add(1);
     Ok(reply)
 }
 
-/// The same request. Its host stays: the other replica judges it as this one does.
+/// Returns the same request. The `Host` header stays, and the other replica checks it, too.
 fn request(head: &Parts, body: Bytes) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = head.uri.clone();
     for (name, value) in &head.headers {
-        if !NOT_SENT_ON.contains(&name.as_str()) {
+        if !HOP_HEADERS.contains(&name.as_str()) {
             request.headers_mut().append(name, value.clone());
         }
     }
-    let forwarded = HeaderName::from_static(FORWARDED);
+    let forwarded = HeaderName::from_static(FORWARDED_HEADER);
     request.headers_mut().insert(forwarded, HeaderValue::from_static("1"));
     request
 }

@@ -1,4 +1,4 @@
-//! What rmcp asks of a server.
+//! rmcp server handler: lists and calls the tools.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,40 +13,40 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 
-use super::result::Told;
-use super::{Call, tools};
-use crate::http::answer::Refusal;
-use crate::http::unpanicked;
+use super::result::ToolResult;
+use super::{ToolCall, tools};
+use crate::http::catch_panic;
+use crate::http::response::ApiError;
 
-/// How much of a name that nobody knows is repeated.
-const SHOWN: usize = 100;
+/// Maximum length of an unknown tool name in an error.
+const MAX_ECHOED_CHARS: usize = 100;
 
-/// The tools, and what stands for their results on the way.
+/// The tools, and the marker that stands for their results inside rmcp.
 #[derive(Clone, Debug)]
-pub(super) struct Tools {
+pub(super) struct ToolServer {
     all: Arc<Vec<Tool>>,
     mark: Arc<str>,
 }
 
-impl Tools {
+impl ToolServer {
     pub(super) fn new(mark: Arc<str>) -> Self {
         Self { all: Arc::new(tools::all()), mark }
     }
 
-    fn result(&self, call: &Call, text: String) -> CallToolResult {
-        self.put(call, Told::new(text, None))
+    fn result(&self, call: &ToolCall, text: String) -> CallToolResult {
+        self.put(call, ToolResult::new(text, None))
     }
 
-    fn put(&self, call: &Call, told: Told) -> CallToolResult {
+    fn put(&self, call: &ToolCall, told: ToolResult) -> CallToolResult {
         *call.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(told);
         let mut result = CallToolResult::success(vec![ContentBlock::text(&*self.mark)]);
         result.structured_content = Some((*self.mark).into());
         result
     }
 
-    /// What is wrong with what was sent is a result like others: clients are to read it. That
-    /// something may not be or could not be done is an error.
-    fn refused(&self, call: &Call, refusal: &Refusal) -> CallToolResult {
+    /// Invalid input is a normal result, so that clients read it. A forbidden or failed call is an
+    /// error.
+    fn refused(&self, call: &ToolCall, refusal: &ApiError) -> CallToolResult {
         call.state.heard(refusal);
         let says = refusal.message();
         match refusal.error {
@@ -58,7 +58,7 @@ impl Tools {
     }
 }
 
-impl ServerHandler for Tools {
+impl ServerHandler for ToolServer {
     fn get_info(&self) -> ServerConfig {
         let name = Implementation::new("tenure-switchboard", env!("CARGO_PKG_VERSION"));
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
@@ -84,19 +84,19 @@ impl ServerHandler for Tools {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let call = context.extensions.get::<Parts>();
-        let call = call.and_then(|parts| parts.extensions.get::<Arc<Call>>()).cloned();
+        let call = call.and_then(|parts| parts.extensions.get::<Arc<ToolCall>>()).cloned();
         let Some(call) = call else {
             return Err(ErrorData::internal_error("the message was lost", None));
         };
         let Some(tool) = tools::find(&request.name) else {
-            let name: String = request.name.chars().take(SHOWN).collect();
+            let name: String = request.name.chars().take(MAX_ECHOED_CHARS).collect();
             return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
         };
-        // Without its type: rmcp wraps it so often that the compiler would give up on it.
+        // Boxed without its type: rmcp nests it so deeply that the compiler would give up.
         let work: Pin<Box<dyn Future<Output = _> + Send + '_>> = Box::pin(tools::run(&call, tool));
-        // rmcp would let a tool run on whose client has gone, and never answer for one that panics.
+        // rmcp would keep a tool running after its client went away, and never answer after a panic.
         let done = tokio::select! {
-            done = unpanicked(work) => done,
+            done = catch_panic(work) => done,
             () = context.ct.cancelled() => {
                 return Err(ErrorData::internal_error("nobody waits for this any more", None));
             }

@@ -1,12 +1,12 @@
-//! Under which names this may be asked: a page that a browser got elsewhere can have its own name
-//! lead here, but not change the name that the browser sends.
+//! Allowed host names. They protect against DNS rebinding: a web page can point its own name to
+//! this server, but cannot change the name that the browser sends.
 
 use hyper::HeaderMap;
 use hyper::header::{HOST, HeaderValue, ORIGIN};
 
-use crate::http::answer::{Refusal, Refused};
+use crate::http::response::{ApiError, Rejection};
 
-/// The names, in small letters; all when there are none.
+/// Allowed names in lower case; empty allows all.
 #[derive(Debug)]
 pub(super) struct Hosts(Vec<String>);
 
@@ -15,17 +15,17 @@ impl Hosts {
         Self(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
     }
 
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         let named = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         match self.0.is_empty() || self.allows(named) {
             true => Ok(()),
-            false => Err(Refusal::forbidden("this host is not one of --allowed-host")),
+            false => Err(ApiError::forbidden("this host is not one of --allowed-host")),
         }
     }
 
-    /// Refuses what a page of another site makes a browser send: the browser may add credentials
-    /// that it has kept.
-    pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    /// Rejects requests that a page of another site makes a browser send: the browser may add stored
+    /// credentials.
+    pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let is_own =
             |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| self.is_own(origin, host));
@@ -33,7 +33,7 @@ impl Hosts {
             true => Ok(()),
             false => {
                 let message = "Origin is not the host that was asked; name it by --allowed-host";
-                Err(Refusal::forbidden(message))
+                Err(ApiError::forbidden(message))
             }
         }
     }

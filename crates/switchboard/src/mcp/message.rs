@@ -1,7 +1,7 @@
-//! A message of a client, as far as it is read before rmcp does.
+//! Messages of MCP clients, read before rmcp does.
 //!
-//! What a tool is called with is taken out as it stands: rmcp would turn numbers into floating
-//! point and refuse what the reader of envelopes has an answer to.
+//! The arguments of a tool are taken out verbatim: rmcp would convert numbers to floating point and
+//! reject envelopes for which the envelope reader has a better error.
 
 use std::borrow::Cow;
 
@@ -10,35 +10,35 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// What a client says.
+/// Message of a client.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct ClientMessage {
     /// The message, with empty arguments if it calls a tool.
     pub(super) text: Bytes,
     /// The arguments as they came; `None` where there are none.
     pub(super) arguments: Option<Bytes>,
     /// Its id as JSON, a text or a number; `null` where there is none.
     pub(super) id: String,
-    /// Whether it asks for something that is there.
+    /// Whether its method exists.
     pub(super) known: bool,
 }
 
-/// Why something is no message.
+/// Reason why a message cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
-    /// It is not JSON.
+    /// Not JSON.
     NotJson,
-    /// It is JSON, and not a message.
+    /// JSON, but not a message.
     NotMessage,
-    /// Its method is known, and its parameters cannot be read; its id as JSON.
+    /// The method exists, but its parameters cannot be read; with the id as JSON.
     BadParams(String),
 }
 
 /// The requests that are answered; rmcp takes one with parameters that it cannot read for unknown.
-const KNOWN: [&str; 4] = ["initialize", "ping", "tools/list", "tools/call"];
+const KNOWN_METHODS: [&str; 4] = ["initialize", "ping", "tools/list", "tools/call"];
 
 #[derive(Deserialize)]
-struct Outer<'a> {
+struct MessageFields<'a> {
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -48,12 +48,12 @@ struct Outer<'a> {
 }
 
 #[derive(Deserialize)]
-struct Params<'a> {
+struct CallParams<'a> {
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
 
-impl Message {
+impl ClientMessage {
     /// Reads one object of JSON.
     pub(super) fn read(bytes: Bytes) -> Result<Self, Unreadable> {
         // An array would be read as fields in their order.
@@ -63,16 +63,16 @@ impl Message {
             let text = std::str::from_utf8(&bytes).unwrap_or_default();
             serde_json::from_str::<IgnoredAny>(text).is_ok()
         };
-        let outer: Outer<'_> = outer.ok_or_else(|| match is_json() {
+        let outer: MessageFields<'_> = outer.ok_or_else(|| match is_json() {
             true => Unreadable::NotMessage,
             false => Unreadable::NotJson,
         })?;
         let id = outer.id.map(RawValue::get).filter(|id| !id.starts_with(['{', '[', 't', 'f']));
         let id = id.unwrap_or("null").to_owned();
-        let known = outer.method.as_deref().is_some_and(|method| KNOWN.contains(&method));
+        let known = outer.method.as_deref().is_some_and(|method| KNOWN_METHODS.contains(&method));
         let params = outer.params.filter(|_| outer.method.as_deref() == Some("tools/call"));
         let params = params.filter(|params| params.get().starts_with('{'));
-        let params = params.map(|params| serde_json::from_str::<Params<'_>>(params.get()));
+        let params = params.map(|params| serde_json::from_str::<CallParams<'_>>(params.get()));
         let params = params.transpose().map_err(|_| Unreadable::BadParams(id.clone()))?;
         if known && outer.params.is_some_and(|params| !params.get().starts_with(['{', 'n'])) {
             return Err(Unreadable::BadParams(id));
@@ -93,8 +93,8 @@ impl Message {
 mod tests {
     use super::*;
 
-    fn read(text: &'static str) -> Result<Message, Unreadable> {
-        Message::read(Bytes::from_static(text.as_bytes()))
+    fn read(text: &'static str) -> Result<ClientMessage, Unreadable> {
+        ClientMessage::read(Bytes::from_static(text.as_bytes()))
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
             ("{\n}", "null"),
         ] {
             let text = format!("{{\"id\":{id}}}");
-            assert_eq!(Message::read(text.into()).unwrap().id, expected);
+            assert_eq!(ClientMessage::read(text.into()).unwrap().id, expected);
         }
         assert_eq!(read("{\"id\":\"a\nb\"}").unwrap_err(), Unreadable::NotJson);
     }
@@ -151,7 +151,7 @@ mod tests {
         for text in ["", "{", "[1", "nonsense"] {
             assert_eq!(read(text).unwrap_err(), Unreadable::NotJson, "{text}");
         }
-        let not_utf_8 = Message::read(Bytes::from_static(b"{\"id\":\"\xff\"}"));
+        let not_utf_8 = ClientMessage::read(Bytes::from_static(b"{\"id\":\"\xff\"}"));
         assert_eq!(not_utf_8.unwrap_err(), Unreadable::NotJson);
         for text in [
             "[]",

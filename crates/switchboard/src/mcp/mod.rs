@@ -1,8 +1,8 @@
-//! The same for clients that speak MCP: agents, and connectors that are told to report by a tool.
+//! MCP server: the API as tools, for agents and for connectors.
 //!
-//! rmcp reads and writes the protocol, without sessions, so that any replica answers any message.
-//! What it does not do is here: tools that take an envelope as it came, the older transport (a
-//! stream of events and messages that are posted beside it), and what replicas do for each other.
+//! rmcp implements the protocol, without sessions, so that any replica answers any message.
+//! This module adds tools that take an envelope verbatim, the older transport (an event stream and
+//! posted messages), and forwarding between replicas.
 
 mod forward;
 mod handler;
@@ -25,112 +25,113 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tenure_store::StoreUrl;
 use uuid::Uuid;
 
-use self::handler::Tools;
+use self::handler::ToolServer;
 use self::hosts::Hosts;
-use self::message::{Message, Unreadable};
-use self::read::Duties;
-use self::result::Told;
-use self::sessions::{Event, Sent, SessionId, Sessions};
-use crate::access::Caller;
+use self::message::{ClientMessage, Unreadable};
+use self::read::DutyStore;
+use self::result::ToolResult;
+use self::sessions::{SendOutcome, SessionId, SseEvent, SseSessions};
+use crate::access::Principal;
 use crate::budget::Share;
-use crate::http::State;
-use crate::http::answer::{Refusal, Refused};
-use crate::http::body::Whole;
-use crate::tls::Tls;
+use crate::http::ServerState;
+use crate::http::body::RequestBody;
+use crate::http::response::{ApiError, Rejection};
+use crate::tls::ServerTls;
 
 pub(crate) use self::forward::{announce, announce_on};
-pub(crate) use self::sessions::Stream;
+pub(crate) use self::sessions::SseStream;
 
-/// The largest message: an envelope, and what stands around it.
-pub(crate) const LARGEST: usize = crate::http::ingest::LARGEST + AROUND;
-/// What a message may have besides a tool's arguments. rmcp makes values of it, which take many
-/// times as much memory as the message has paid for.
-const AROUND: usize = 64 << 10;
+/// Maximum size of a message: an envelope and its wrapper.
+pub(crate) const MAX_MESSAGE_BYTES: usize =
+    crate::http::ingest::MAX_EVENT_BYTES + MAX_WRAPPER_BYTES;
+/// Maximum size of a message without a tool's arguments. rmcp parses it into values, which take many
+/// times the memory that was reserved for the message.
+const MAX_WRAPPER_BYTES: usize = 64 << 10;
 
-/// What a replica has for MCP.
+/// MCP service of a replica.
 pub(crate) struct Mcp {
-    service: StreamableHttpService<Tools, NeverSessionManager>,
-    /// Stands for a tool's result on its way through rmcp. Nobody outside knows it.
+    service: StreamableHttpService<ToolServer, NeverSessionManager>,
+    /// Random marker that stands for a tool's result inside rmcp.
     mark: Arc<str>,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: SseSessions,
     hosts: Hosts,
-    duties: Duties,
+    duties: DutyStore,
     pub(crate) replica: Uuid,
-    /// Where the other replicas reach this one, if they do.
+    /// Address at which other replicas reach this one.
     pub(crate) advertised: Option<String>,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<ServerTls>>,
 }
 
-/// What it is made of.
-pub(crate) struct Parts {
-    pub(crate) most_sessions: usize,
+/// Settings of the MCP service.
+pub(crate) struct McpSettings {
+    pub(crate) max_sessions: usize,
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) store: Option<StoreUrl>,
     pub(crate) advertised: Option<String>,
-    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) tls: Option<Arc<ServerTls>>,
 }
 
 impl Mcp {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: McpSettings) -> Self {
         let mark: Arc<str> = Uuid::new_v4().to_string().into();
-        let tools = Tools::new(Arc::clone(&mark));
+        let tools = ToolServer::new(Arc::clone(&mark));
         // Hosts are judged before, and for both transports.
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
-            .with_max_request_body_bytes(AROUND)
+            .with_max_request_body_bytes(MAX_WRAPPER_BYTES)
             .disable_allowed_hosts();
         let sessions = Arc::new(NeverSessionManager::default());
         Self {
             service: StreamableHttpService::new(move || Ok(tools.clone()), sessions, config),
             mark,
-            sessions: Sessions::new(parts.most_sessions),
+            sessions: SseSessions::new(parts.max_sessions),
             hosts: Hosts::new(parts.allowed_hosts),
-            duties: Duties::new(parts.store),
+            duties: DutyStore::new(parts.store),
             replica: Uuid::new_v4(),
             advertised: parts.advertised,
             tls: parts.tls,
         }
     }
 
-    /// Whether a request names a host under which this may be asked.
-    pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    /// Checks the `Host` header.
+    pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         self.hosts.check(headers)
     }
 
-    /// Whether a request that a browser sends is for a page of this host, or of an allowed one.
-    pub(crate) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    /// Checks the `Origin` header of a browser.
+    pub(crate) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         self.hosts.check_origin(headers)
     }
 }
 
-/// One message, and everything that is needed to answer it.
-pub(crate) struct Call {
-    state: Arc<State>,
-    caller: Caller,
+/// One message with its context.
+pub(crate) struct ToolCall {
+    state: Arc<ServerState>,
+    caller: Principal,
     headers: HeaderMap,
     peer: IpAddr,
     arguments: Option<Bytes>,
-    /// What the message costs, until somebody takes it over.
+    /// Memory of the message, until the tool takes it over.
     share: Mutex<Option<Share>>,
-    told: Mutex<Option<Told>>,
+    told: Mutex<Option<ToolResult>>,
 }
 
 fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
     slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// What goes back for a message.
+/// Answer to a message.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct McpReply {
     pub(crate) status: StatusCode,
     /// JSON, or nothing.
     pub(crate) body: Bytes,
-    /// Whether it says to which message it belongs.
+    /// Whether it has the id of its message.
     pub(crate) addressed: bool,
 }
 
-impl Reply {
+impl McpReply {
     fn error(status: StatusCode, id: &str, code: i32, message: &str) -> Self {
         let message = serde_json::Value::from(message);
         let error = format!(r#"{{"code":{code},"message":{message}}}"#);
@@ -156,35 +157,37 @@ impl Reply {
     }
 }
 
-/// Whether rmcp says that it does not know the method; such an answer is short.
+/// Returns whether rmcp does not know the method; such an answer is short.
 fn is_unknown_method(body: &[u8]) -> bool {
     let error = Some(body).filter(|body| body.len() < 1024);
     let error = error.and_then(|body| serde_json::from_slice::<serde_json::Value>(body).ok());
     error.is_some_and(|answer| answer["error"]["code"] == -32601)
 }
 
-/// Who says something, with which headers, from where.
-pub(crate) struct From<'a> {
-    pub(crate) caller: Caller,
+/// Sender of a message.
+pub(crate) struct MessageOrigin<'a> {
+    pub(crate) caller: Principal,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) peer: IpAddr,
 }
 
 /// Answers one message.
 pub(crate) async fn answer(
-    state: &Arc<State>,
-    from: From<'_>,
-    whole: Whole,
-) -> Result<Reply, Refused> {
-    let message = match Message::read(whole.bytes) {
+    state: &Arc<ServerState>,
+    from: MessageOrigin<'_>,
+    whole: RequestBody,
+) -> Result<McpReply, Rejection> {
+    let message = match ClientMessage::read(whole.bytes) {
         Ok(message) => message,
-        Err(unreadable) => return Ok(Reply::unreadable(unreadable)),
+        Err(unreadable) => return Ok(McpReply::unreadable(unreadable)),
     };
-    if message.text.len() > AROUND {
-        let says = format!("Invalid Request: more than {AROUND} bytes besides a tool's arguments");
-        return Ok(Reply::error(StatusCode::BAD_REQUEST, &message.id, -32600, &says));
+    if message.text.len() > MAX_WRAPPER_BYTES {
+        let says = format!(
+            "Invalid Request: more than {MAX_WRAPPER_BYTES} bytes besides a tool's arguments"
+        );
+        return Ok(McpReply::error(StatusCode::BAD_REQUEST, &message.id, -32600, &says));
     }
-    let call = Arc::new(Call {
+    let call = Arc::new(ToolCall {
         state: Arc::clone(state),
         caller: from.caller,
         headers: from.headers.clone(),
@@ -199,32 +202,32 @@ pub(crate) async fn answer(
     let is = |kind: &str| {
         head.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes() == kind.as_bytes())
     };
-    // It would have to be streamed; no tool says anything before its result.
+    // Streams are not expected: no tool sends anything before its result.
     if is("text/event-stream") {
-        return Err(Refusal::internal());
+        return Err(ApiError::internal());
     }
     let Ok(body) = body.collect().await;
     let body = body.to_bytes();
     if !body.is_empty() && !is("application/json") {
-        // Told in words: it could not be read.
+        // Plain text: rmcp could not read the message.
         let says = "Invalid Request: not a message of MCP";
         let status =
             if head.status.is_server_error() { head.status } else { StatusCode::BAD_REQUEST };
-        return Ok(Reply::error(status, &message.id, -32600, says));
+        return Ok(McpReply::error(status, &message.id, -32600, says));
     }
     if message.known && is_unknown_method(&body) {
-        return Ok(Reply::bad_params(head.status, &message.id));
+        return Ok(McpReply::bad_params(head.status, &message.id));
     }
     let addressed = message.id != "null";
     let body = match take(&call.told) {
         None => body,
-        Some(told) => told.put_into(&body, &state.mcp.mark).ok_or_else(Refusal::internal)?,
+        Some(told) => told.put_into(&body, &state.mcp.mark).ok_or_else(ApiError::internal)?,
     };
-    Ok(Reply { status: head.status, body, addressed })
+    Ok(McpReply { status: head.status, body, addressed })
 }
 
-/// The message as rmcp wants it: what else a client sends along means nothing to it.
-fn request(call: &Arc<Call>, text: Bytes) -> Request<Full<Bytes>> {
+/// Returns the message as a request for rmcp, with the MCP headers only.
+fn request(call: &Arc<ToolCall>, text: Bytes) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(text));
     *request.method_mut() = Method::POST;
     let headers = request.headers_mut();
@@ -234,63 +237,67 @@ fn request(call: &Arc<Call>, text: Bytes) -> Request<Full<Bytes>> {
         }
     }
     headers.insert(HOST, HeaderValue::from_static("localhost"));
-    // Whoever does not say so is answered in JSON, too.
+    // Clients that accept less are answered in JSON, too.
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.extensions_mut().insert(Arc::clone(call));
     request
 }
 
-/// Opens a session for a client that wants a stream.
-pub(crate) fn open(state: &State, caller: &Caller) -> Result<Stream, Refused> {
+/// Opens a session and its event stream.
+pub(crate) fn open(state: &ServerState, caller: &Principal) -> Result<SseStream, Rejection> {
     let Mcp { sessions, replica, .. } = &state.mcp;
     let opened = sessions.open(*replica, caller, state.phase.subscribe());
-    opened.ok_or_else(Refusal::too_many_sessions)
+    opened.ok_or_else(ApiError::too_many_sessions)
 }
 
-/// Where a message to a session has to go.
-pub(crate) enum Way {
-    /// To a session of this replica.
+/// Replica that has a session.
+pub(crate) enum SessionRoute {
+    /// This one; with the number of the session.
     Here(u128),
-    /// To another replica.
+    /// Another one.
     There(Uuid),
 }
 
-/// Reads the id of a session.
-pub(crate) fn way(state: &State, session_id: &str) -> Result<Way, Refused> {
+/// Returns the replica of a session id.
+pub(crate) fn way(state: &ServerState, session_id: &str) -> Result<SessionRoute, Rejection> {
     let id = SessionId::parse(session_id).ok_or_else(no_session)?;
-    Ok(if id.replica == state.mcp.replica { Way::Here(id.number) } else { Way::There(id.replica) })
+    Ok(if id.replica == state.mcp.replica {
+        SessionRoute::Here(id.number)
+    } else {
+        SessionRoute::There(id.replica)
+    })
 }
 
-fn no_session() -> Refused {
-    Refusal::not_found("there is no such session")
+fn no_session() -> Rejection {
+    ApiError::not_found("there is no such session")
 }
 
-/// Answers a message to a session of this replica: down its stream.
+/// Answers a message to a session of this replica, on its event stream.
 pub(crate) async fn post(
-    state: &Arc<State>,
+    state: &Arc<ServerState>,
     number: u128,
-    from: From<'_>,
-    whole: Whole,
-) -> Result<Reply, Refused> {
+    from: MessageOrigin<'_>,
+    whole: RequestBody,
+) -> Result<McpReply, Rejection> {
     let session = state.mcp.sessions.find(number, &from.caller).ok_or_else(no_session)?;
     let reply = answer(state, from, whole).await?;
     if reply.body.is_empty() || !reply.addressed {
         return Ok(reply);
     }
-    let overloaded = || Refusal::overloaded("too many answers wait to be read");
-    let json = std::str::from_utf8(&reply.body).map_err(|_| Refusal::internal())?;
-    let event = Event::message(&state.budget, json).ok_or_else(overloaded)?;
+    let overloaded = || ApiError::overloaded("too many answers wait to be read");
+    let json = std::str::from_utf8(&reply.body).map_err(|_| ApiError::internal())?;
+    let event = SseEvent::message(&state.budget, json).ok_or_else(overloaded)?;
     drop(reply);
-    match state.mcp.sessions.send(number, &session, event, &state.patience).await {
-        Sent::Taken => {}
-        Sent::Behind => return Err(overloaded()),
-        Sent::Over => {
-            return Err(Refusal::not_found("the session is over: its stream was not read"));
+    match state.mcp.sessions.send(number, &session, event, &state.timeouts).await {
+        SendOutcome::Taken => {}
+        SendOutcome::Behind => return Err(overloaded()),
+        SendOutcome::Over => {
+            return Err(ApiError::not_found("the session is over: its stream was not read"));
         }
     }
-    Ok(Reply { status: StatusCode::ACCEPTED, body: Bytes::new(), addressed: true })
+    Ok(McpReply { status: StatusCode::ACCEPTED, body: Bytes::new(), addressed: true })
 }
 
-/// Sends a message to the replica whose session it is for.
+/// Forwards a message to the replica of its session.
 pub(crate) use self::forward::forward;

@@ -1,4 +1,4 @@
-//! The tools that only look.
+//! Read-only tools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,44 +13,44 @@ use tenure_store::{IfAbsent, StoreUrl};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use super::result::{self, Told};
+use super::result::{self, ToolResult};
 use super::tools::said;
-use super::{Call, take};
+use super::{ToolCall, take};
 use crate::error::SwitchboardError;
-use crate::http::answer::{Refusal, Refused};
-use crate::http::inbox::Page;
+use crate::http::inbox::JsonPage;
+use crate::http::response::{ApiError, Rejection};
 use crate::http::{connectors, inbox};
 use crate::metrics::Overload;
 use crate::storage::Name;
 
-/// How many duties are listed at most.
-pub(super) const MOST_DUTIES: usize = 1_000;
-const USUAL_DUTIES: usize = 100;
-/// The most bytes of arguments: whoever only looks has little to say.
-const MOST_ARGUMENTS: usize = 16 << 10;
-/// How long the store may take to list duties.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum number of listed duties.
+pub(super) const MAX_DUTIES: usize = 1_000;
+const DEFAULT_DUTIES: usize = 100;
+/// Maximum size of the arguments of a read-only tool.
+const MAX_ARGUMENT_BYTES: usize = 16 << 10;
+/// Timeout for listing duties.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What was called with, if it can be read.
-fn arguments<'a, T: Deserialize<'a>>(call: &'a Call) -> Result<T, Refused> {
+/// Reads the arguments.
+fn arguments<'a, T: Deserialize<'a>>(call: &'a ToolCall) -> Result<T, Rejection> {
     let text = call.arguments.as_deref().unwrap_or(b"{}");
-    if text.len() > MOST_ARGUMENTS {
-        return Err(invalid(&format!("they have more than {MOST_ARGUMENTS} bytes")));
+    if text.len() > MAX_ARGUMENT_BYTES {
+        return Err(invalid(&format!("they have more than {MAX_ARGUMENT_BYTES} bytes")));
     }
     serde_json::from_slice(text).map_err(|error| invalid(&error.to_string()))
 }
 
-fn invalid(says: &str) -> Refused {
+fn invalid(says: &str) -> Rejection {
     // What a reader says may repeat much of what was sent.
     let says: String = says.chars().take(300).collect();
-    Refusal::bad_request(format!("Invalid arguments: {says}"))
+    ApiError::bad_request(format!("Invalid arguments: {says}"))
 }
 
-/// A page that was put together. It goes out twice, as text and as it is.
-fn paged(call: &Call, page: Page<'_>) -> Result<Told, Refused> {
+/// Returns a page as a result. It is sent twice: as text and as structured content.
+fn paged(call: &ToolCall, page: JsonPage<'_>) -> Result<ToolResult, Rejection> {
     let overloaded = || {
         call.state.metrics.overloaded(Overload::Memory);
-        Refusal::overloaded("too much is being read; ask for less at a time")
+        ApiError::overloaded("too much is being read; ask for less at a time")
     };
     let (text, mut share) = page.parted();
     if !share.grow(text.len() * 2) {
@@ -58,26 +58,26 @@ fn paged(call: &Call, page: Page<'_>) -> Result<Told, Refused> {
     }
     // What was sent is small, and was read.
     drop(take(&call.share));
-    Ok(Told::new(result::readable(text), Some(share)))
+    Ok(ToolResult::new(result::readable(text), Some(share)))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct ConnectorsArguments {
     limit: Option<usize>,
     after: Option<String>,
     #[serde(default)]
     archived: bool,
 }
 
-pub(super) async fn connectors(call: &Call) -> Result<Told, Refused> {
-    let which: Which = arguments(call)?;
-    let limit = limited(which.limit, connectors::USUAL, connectors::MOST)?;
+pub(super) async fn connectors(call: &ToolCall) -> Result<ToolResult, Rejection> {
+    let which: ConnectorsArguments = arguments(call)?;
+    let limit = limited(which.limit, connectors::DEFAULT_PAGE_ROWS, connectors::MAX_PAGE_ROWS)?;
     let after = which.after.as_deref();
     paged(call, connectors::list(&call.state, &call.caller, after, limit, which.archived).await?)
 }
 
-fn limited(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Refused> {
+fn limited(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Rejection> {
     let limit = asked.unwrap_or(usual);
     let wrong = || invalid(&format!("limit is not a number from 1 to {most}"));
     (1..=most).contains(&limit).then_some(limit).ok_or_else(wrong)
@@ -85,19 +85,19 @@ fn limited(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Ref
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct One {
+struct ConnectorArguments {
     connector_type: String,
     endpoint_identity: String,
 }
 
-pub(super) async fn connector(call: &Call) -> Result<Told, Refused> {
-    let One { connector_type, endpoint_identity } = arguments(call)?;
+pub(super) async fn connector(call: &ToolCall) -> Result<ToolResult, Rejection> {
+    let ConnectorArguments { connector_type, endpoint_identity } = arguments(call)?;
     let name = Name { connector_type, endpoint_identity };
     paged(call, connectors::show(&call.state, &call.caller, &name).await?)
 }
 
-/// The same words as in the query of the inbox, and the same rules.
-pub(super) async fn inbox(call: &Call) -> Result<Told, Refused> {
+/// Takes the same parameters as the query of the inbox, with the same rules.
+pub(super) async fn inbox(call: &ToolCall) -> Result<ToolResult, Rejection> {
     let words: Map<String, Value> = arguments(call)?;
     let mut query = String::new();
     for (name, value) in &words {
@@ -118,30 +118,30 @@ pub(super) async fn inbox(call: &Call) -> Result<Told, Refused> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Id {
+struct MessageArguments {
     request_id: String,
 }
 
-pub(super) async fn message(call: &Call) -> Result<Told, Refused> {
-    let Id { request_id } = arguments(call)?;
+pub(super) async fn message(call: &ToolCall) -> Result<ToolResult, Rejection> {
+    let MessageArguments { request_id } = arguments(call)?;
     paged(call, inbox::message(&call.state, &call.caller, &request_id).await?)
 }
 
-/// The store of holds, opened when somebody asks first.
+/// Store of duties, opened by the first call.
 #[derive(Debug)]
-pub(super) struct Duties {
+pub(super) struct DutyStore {
     url: Option<StoreUrl>,
     store: OnceCell<Arc<dyn Store>>,
 }
 
-impl Duties {
+impl DutyStore {
     pub(super) fn new(url: Option<StoreUrl>) -> Self {
         Self { url, store: OnceCell::new() }
     }
 
-    async fn store(&self) -> Result<&Arc<dyn Store>, Refused> {
+    async fn store(&self) -> Result<&Arc<dyn Store>, Rejection> {
         let Some(url) = &self.url else {
-            return Err(Refusal::not_found("this switchboard has no store of duties"));
+            return Err(ApiError::not_found("this switchboard has no store of duties"));
         };
         let opened = self.store.get_or_try_init(|| url.open(IfAbsent::Refuse, process::entropy()));
         Ok(opened.await?)
@@ -150,23 +150,27 @@ impl Duties {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Whose {
+struct DutiesArguments {
     group: Option<String>,
     limit: Option<usize>,
 }
 
-pub(super) async fn duties(call: &Call) -> Result<Told, Refused> {
-    // Duties belong to no endpoint.
+pub(super) async fn duties(call: &ToolCall) -> Result<ToolResult, Rejection> {
+    // DutyStore belong to no endpoint.
     call.caller.permits_overview()?;
-    let Whose { group, limit } = arguments(call)?;
-    let limit = limited(limit, USUAL_DUTIES, MOST_DUTIES)?;
+    let DutiesArguments { group, limit } = arguments(call)?;
+    let limit = limited(limit, DEFAULT_DUTIES, MAX_DUTIES)?;
     let only = group.map(|group| GroupName::unescape(&group)).transpose();
     let only = only.map_err(|_| invalid("group is not the name of a group"))?;
     let late = |_| SwitchboardError::refused(Code::Lost, "duties were not listed in time");
-    timeout(PATIENCE, listed(&call.state.mcp.duties, only, limit)).await.map_err(late)?
+    timeout(LIST_TIMEOUT, listed(&call.state.mcp.duties, only, limit)).await.map_err(late)?
 }
 
-async fn listed(duties: &Duties, only: Option<GroupName>, limit: usize) -> Result<Told, Refused> {
+async fn listed(
+    duties: &DutyStore,
+    only: Option<GroupName>,
+    limit: usize,
+) -> Result<ToolResult, Rejection> {
     let store = duties.store().await?;
     let groups = match only {
         Some(group) => vec![group],

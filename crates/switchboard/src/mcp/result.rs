@@ -1,7 +1,7 @@
-//! What a tool says, as text.
+//! Results of tools, as JSON text.
 //!
-//! rmcp carries results as values, which would lose the digits of large numbers and cost several
-//! times their size. So a mark travels through it, and the text takes its place afterwards.
+//! rmcp carries results as values, which would lose digits of large numbers and take several times
+//! their size. So rmcp gets a marker, which is replaced by the text afterwards.
 
 use hyper::body::Bytes;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -10,22 +10,22 @@ use serde_json::value::RawValue;
 
 use crate::budget::{Share, paid};
 
-/// A result: one object of JSON, on one line.
+/// Result of a tool: a JSON object on one line.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ToolResult {
     text: String,
-    /// What it costs, where that is much.
+    /// Reserved memory of a large result.
     share: Option<Share>,
 }
 
-impl Told {
+impl ToolResult {
     pub(super) fn new(text: String, share: Option<Share>) -> Self {
         // Between the parts of JSON a new line is a space; within a text it is not there as such.
         let text = if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text };
         Self { text, share }
     }
 
-    /// Puts it where the mark is: as text, and as structured content.
+    /// Replaces the markers in a response: as text, and as structured content.
     pub(super) fn put_into(self, body: &[u8], mark: &str) -> Option<Bytes> {
         let body = std::str::from_utf8(body).ok()?;
         let mark = format!("\"{mark}\"");
@@ -47,13 +47,13 @@ impl Told {
     }
 }
 
-/// Makes a page of the inbox readable for everybody: an envelope with a number or a text that a
-/// strict reader refuses is given as one text.
+/// Makes a page of the inbox readable for strict JSON readers: an envelope with a number or a text
+/// that they reject becomes a string.
 pub(super) fn readable(text: String) -> String {
     if is_strict(&text) {
         return text;
     }
-    match serde_json::from_str::<Page<'_>>(&text) {
+    match serde_json::from_str::<ResultPage<'_>>(&text) {
         Ok(page) => page.written(),
         Err(_) => text,
     }
@@ -61,27 +61,27 @@ pub(super) fn readable(text: String) -> String {
 
 /// `{"data":[{..,"envelope":..}],"meta":..}`, or with one message.
 #[derive(serde::Deserialize)]
-struct Page<'a> {
+struct ResultPage<'a> {
     #[serde(borrow)]
-    data: Data<'a>,
+    data: RawData<'a>,
     #[serde(borrow, default)]
     meta: Option<&'a RawValue>,
 }
 
-struct Data<'a>(&'a RawValue);
+struct RawData<'a>(&'a RawValue);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Data<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RawData<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        <&RawValue>::deserialize(deserializer).map(Data)
+        <&RawValue>::deserialize(deserializer).map(RawData)
     }
 }
 
-type Message<'a> = std::collections::BTreeMap<std::borrow::Cow<'a, str>, &'a RawValue>;
+type RawMessage<'a> = std::collections::BTreeMap<std::borrow::Cow<'a, str>, &'a RawValue>;
 
-impl Page<'_> {
+impl ResultPage<'_> {
     fn written(&self) -> String {
         let data = self.data.0.get();
-        let many: Option<Vec<Message<'_>>> = serde_json::from_str(data).ok();
+        let many: Option<Vec<RawMessage<'_>>> = serde_json::from_str(data).ok();
         let data = match many {
             Some(many) => {
                 let many: Vec<String> = many.iter().map(written).collect();
@@ -96,7 +96,7 @@ impl Page<'_> {
     }
 }
 
-fn written(message: &Message<'_>) -> String {
+fn written(message: &RawMessage<'_>) -> String {
     let fields = message.iter().map(|(name, value)| {
         let value = value.get();
         let name = Value::from(name.as_ref());
@@ -109,49 +109,49 @@ fn written(message: &Message<'_>) -> String {
 }
 
 fn is_strict(text: &str) -> bool {
-    serde_json::from_str::<Strict>(text).is_ok()
+    serde_json::from_str::<StrictJson>(text).is_ok()
 }
 
-/// Anything that every reader of JSON takes; it is read and not kept.
-struct Strict;
+/// JSON that every reader accepts; the value is not kept.
+struct StrictJson;
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for StrictJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Look;
-        impl<'de> Visitor<'de> for Look {
-            type Value = Strict;
+        struct StrictVisitor;
+        impl<'de> Visitor<'de> for StrictVisitor {
+            type Value = StrictJson;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("JSON")
             }
-            fn visit_bool<E>(self, _: bool) -> Result<Strict, E> {
-                Ok(Strict)
+            fn visit_bool<E>(self, _: bool) -> Result<StrictJson, E> {
+                Ok(StrictJson)
             }
-            fn visit_i64<E>(self, _: i64) -> Result<Strict, E> {
-                Ok(Strict)
+            fn visit_i64<E>(self, _: i64) -> Result<StrictJson, E> {
+                Ok(StrictJson)
             }
-            fn visit_u64<E>(self, _: u64) -> Result<Strict, E> {
-                Ok(Strict)
+            fn visit_u64<E>(self, _: u64) -> Result<StrictJson, E> {
+                Ok(StrictJson)
             }
-            fn visit_f64<E>(self, _: f64) -> Result<Strict, E> {
-                Ok(Strict)
+            fn visit_f64<E>(self, _: f64) -> Result<StrictJson, E> {
+                Ok(StrictJson)
             }
-            fn visit_str<E>(self, _: &str) -> Result<Strict, E> {
-                Ok(Strict)
+            fn visit_str<E>(self, _: &str) -> Result<StrictJson, E> {
+                Ok(StrictJson)
             }
-            fn visit_unit<E>(self) -> Result<Strict, E> {
-                Ok(Strict)
+            fn visit_unit<E>(self) -> Result<StrictJson, E> {
+                Ok(StrictJson)
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Strict, A::Error> {
-                while parts.next_element::<Strict>()?.is_some() {}
-                Ok(Strict)
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<StrictJson, A::Error> {
+                while parts.next_element::<StrictJson>()?.is_some() {}
+                Ok(StrictJson)
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut parts: A) -> Result<Strict, A::Error> {
-                while parts.next_entry::<Strict, Strict>()?.is_some() {}
-                Ok(Strict)
+            fn visit_map<A: MapAccess<'de>>(self, mut parts: A) -> Result<StrictJson, A::Error> {
+                while parts.next_entry::<StrictJson, StrictJson>()?.is_some() {}
+                Ok(StrictJson)
             }
         }
-        deserializer.deserialize_any(Look)
+        deserializer.deserialize_any(StrictVisitor)
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_result_takes_the_place_of_its_mark() {
-        let told = Told::new("{\"n\":1.50,\r\n\"t\":\"a\\nb\"}".to_owned(), None);
+        let told = ToolResult::new("{\"n\":1.50,\r\n\"t\":\"a\\nb\"}".to_owned(), None);
         let body = br#"{"id":"MARK!","content":[{"text":"MARK"}],"structuredContent":"MARK"}"#;
         let text = told.put_into(body, "MARK").unwrap();
         let expected = r#"{"id":"MARK!","content":[{"text":"{\"n\":1.50,  \"t\":\"a\\nb\"}"}],"#

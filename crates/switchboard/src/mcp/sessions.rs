@@ -1,7 +1,7 @@
-//! Sessions of clients that speak the older transport: each is only an outlet.
+//! Sessions of the older MCP transport: event streams for answers.
 //!
-//! What a client posts is answered like any other message; the answer goes down the stream that it
-//! holds open. So a session is nothing but that stream's other end, and ends with it.
+//! A posted message is answered like any other; the answer is sent on the event stream that the
+//! client holds open. A session is the sending end of that stream, and ends with it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,40 +19,40 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Interval, interval, timeout};
 use uuid::Uuid;
 
-use crate::Patience;
-use crate::access::Caller;
+use crate::ClientTimeouts;
+use crate::access::Principal;
 use crate::budget::{Budget, Share};
-use crate::http::Phase;
-use crate::line::Turn;
+use crate::connection::StreamingRequest;
+use crate::http::ServerPhase;
 
-/// Answers that wait until their client reads; more wait with whoever posts.
-const MOST_WAITING: usize = 32;
-/// And so many bytes of them: the largest page, as text and as it is.
-const ROOM: usize = 12 << 20;
-/// So many bytes go to the connection at a time: a client that takes a large event slowly is seen
-/// to read it.
-const PIECE: usize = 64 << 10;
-/// How often a stream says that it is there, so that nobody in between takes it for dead.
-const PING: Duration = Duration::from_secs(15);
-/// A session that nothing was posted to for so long is over.
-const IDLE: Duration = Duration::from_secs(60 * 60);
-/// When there are too many, one that nothing was posted to for so long gives way: else a client
-/// that opens sessions and leaves them would keep the others out.
-const SPARE: Duration = Duration::from_secs(5 * 60);
+/// Maximum number of queued answers of a session; a further post waits.
+const MAX_QUEUED_EVENTS: usize = 32;
+/// Maximum size of queued answers: the largest page, as text and as structured content.
+const MAX_QUEUED_BYTES: usize = 12 << 20;
+/// Bytes handed to the connection at a time, so that a client that reads a large event slowly is
+/// seen to read it.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Interval of keep-alive comments on a stream.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+/// Time without posts after which a session ends.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+/// Time without posts after which a session may be evicted for a new one: else a client that
+/// abandons its sessions would lock out the others.
+const EVICTION_AGE: Duration = Duration::from_secs(5 * 60);
 
-/// The open sessions of this replica.
+/// Open sessions of this replica.
 #[derive(Debug)]
-pub(crate) struct Sessions {
+pub(crate) struct SseSessions {
     most: usize,
     ping: Duration,
     idle: Duration,
     spare: Duration,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenSessions>>,
 }
 
-type Open = BTreeMap<u128, Arc<Session>>;
+type OpenSessions = BTreeMap<u128, Arc<SseSession>>;
 
-/// Names a session, and the replica that has it.
+/// Id of a session and of its replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SessionId {
     pub(super) replica: Uuid,
@@ -74,34 +74,34 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// One of them.
+/// An open session.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct SseSession {
     outlet: mpsc::Sender<Bytes>,
-    /// Whose it is: nobody else posts to it.
+    /// Token of its owner: nobody else may post to it.
     token_id: Option<String>,
     posted: Mutex<LocalInstant>,
     idle: Duration,
     room: Arc<Budget>,
-    /// Something was read.
+    /// Notified when the client reads.
     read: Arc<Notify>,
 }
 
-/// What became of an event.
+/// Outcome of sending an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
-    /// It is on its way.
+pub(super) enum SendOutcome {
+    /// The event is queued.
     Taken,
-    /// The client reads, but has too much before it.
+    /// The client reads, but too many events wait.
     Behind,
-    /// The session is over: the client has gone, or does not read.
+    /// The session ended: the client went away, or does not read.
     Over,
 }
 
-impl Session {
-    /// Puts an event into the stream; gives it back where there is no room. `None` when the stream
-    /// is gone.
-    fn put(&self, mut event: Event) -> Option<Result<(), Event>> {
+impl SseSession {
+    /// Queues an event; gives it back if the queue is full. `None` when the stream
+    /// is closed.
+    fn put(&self, mut event: SseEvent) -> Option<Result<(), SseEvent>> {
         let slot = match self.outlet.try_reserve() {
             Ok(slot) => slot,
             Err(TrySendError::Full(())) => return Some(Err(event)),
@@ -121,31 +121,37 @@ impl Session {
     }
 }
 
-impl Sessions {
+impl SseSessions {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, ping: PING, idle: IDLE, spare: SPARE, open: Arc::default() }
+        Self {
+            most,
+            ping: PING_INTERVAL,
+            idle: IDLE_TIMEOUT,
+            spare: EVICTION_AGE,
+            open: Arc::default(),
+        }
     }
 
     pub(crate) fn count(&self) -> usize {
         lock(&self.open).len()
     }
 
-    /// Opens one; `None` when there are too many. It lives as long as its stream.
+    /// Opens a session; `None` when there are too many. It lives as long as its stream.
     pub(super) fn open(
         &self,
         replica: Uuid,
-        caller: &Caller,
-        mut phase: watch::Receiver<Phase>,
-    ) -> Option<Stream> {
+        caller: &Principal,
+        mut phase: watch::Receiver<ServerPhase>,
+    ) -> Option<SseStream> {
         let id = SessionId { replica, number: process::entropy() };
-        let (outlet, events) = mpsc::channel(MOST_WAITING);
+        let (outlet, events) = mpsc::channel(MAX_QUEUED_EVENTS);
         let token_id = caller.token_id().map(str::to_owned);
-        let session = Arc::new(Session {
+        let session = Arc::new(SseSession {
             outlet,
             token_id,
             posted: BootClock.now().into(),
             idle: self.idle,
-            room: Budget::new(ROOM),
+            room: Budget::new(MAX_QUEUED_BYTES),
             read: Arc::default(),
         });
         let mut open = lock(&self.open);
@@ -154,14 +160,14 @@ impl Sessions {
         }
         open.insert(id.number, Arc::clone(&session));
         drop(open);
-        let place = Place { open: Arc::clone(&self.open), number: id.number };
+        let place = SessionSlot { open: Arc::clone(&self.open), number: id.number };
         let first = format!("event: endpoint\ndata: /messages?session_id={id}\n\n");
         let mut pings = interval(self.ping);
         pings.reset();
         let leaving = Box::pin(async move {
-            let _ = phase.wait_for(|phase| *phase >= Phase::Draining).await;
+            let _ = phase.wait_for(|phase| *phase >= ServerPhase::Draining).await;
         });
-        Some(Stream {
+        Some(SseStream {
             rest: first.into(),
             events,
             session: Arc::downgrade(&session),
@@ -169,19 +175,19 @@ impl Sessions {
             pings,
             leaving,
             _place: place,
-            turn: None,
+            request: None,
         })
     }
 
-    /// Ends the session that was not used for the longest, if that is long.
-    fn make_room(&self, open: &mut Open) -> bool {
+    /// Evicts the session that was unused for the longest, if that is long enough.
+    fn make_room(&self, open: &mut OpenSessions) -> bool {
         let first = open.iter().map(|(number, session)| (*lock(&session.posted), *number)).min();
         let spare = first.filter(|(posted, _)| BootClock.now().since(*posted) >= self.spare);
         spare.is_some_and(|(_, number)| open.remove(&number).is_some())
     }
 
-    /// The session of that number, if it is this caller's; it is in use from now on.
-    pub(super) fn find(&self, number: u128, caller: &Caller) -> Option<Arc<Session>> {
+    /// Returns the session if the caller owns it, and marks it as used.
+    pub(super) fn find(&self, number: u128, caller: &Principal) -> Option<Arc<SseSession>> {
         let session = lock(&self.open).get(&number).map(Arc::clone)?;
         if session.token_id.as_deref() != caller.token_id() {
             return None;
@@ -190,46 +196,46 @@ impl Sessions {
         Some(session)
     }
 
-    /// Sends an event to a client. Where much waits already, it waits as long as the client reads;
-    /// a client that takes nothing for a while loses its session.
+    /// Sends an event to a client. If the queue is full, it waits as long as the client reads;
+    /// a client that reads nothing for a while loses its session.
     pub(super) async fn send(
         &self,
         number: u128,
-        session: &Session,
-        event: Event,
-        patience: &Patience,
-    ) -> Sent {
+        session: &SseSession,
+        event: SseEvent,
+        timeouts: &ClientTimeouts,
+    ) -> SendOutcome {
         let sending = async {
             let mut event = event;
             loop {
-                // Asked for before looking: what is read meanwhile is not missed.
+                // Registered before looking, so that no read is missed.
                 let read = session.read.notified();
                 event = match session.put(event) {
-                    Some(Ok(())) => return Sent::Taken,
+                    Some(Ok(())) => return SendOutcome::Taken,
                     Some(Err(event)) => event,
-                    None => return Sent::Over,
+                    None => return SendOutcome::Over,
                 };
-                if timeout(patience.write_stall, read).await.is_err() {
+                if timeout(timeouts.write_stall, read).await.is_err() {
                     lock(&self.open).remove(&number);
-                    return Sent::Over;
+                    return SendOutcome::Over;
                 }
             }
         };
-        timeout(patience.write, sending).await.unwrap_or(Sent::Behind)
+        timeout(timeouts.write, sending).await.unwrap_or(SendOutcome::Behind)
     }
 }
 
-/// What is sent down a stream. It may wait there for long, so it is paid for.
+/// Event of a stream, with reserved memory.
 #[derive(Debug)]
-pub(super) struct Event {
+pub(super) struct SseEvent {
     text: String,
     _share: Share,
     room: Option<Share>,
-    /// Told when it was taken out of the stream, or given up.
+    /// Notified when the event leaves the queue.
     read: Option<Arc<Notify>>,
 }
 
-impl Drop for Event {
+impl Drop for SseEvent {
     fn drop(&mut self) {
         self.room = None;
         if let Some(read) = &self.read {
@@ -238,8 +244,8 @@ impl Drop for Event {
     }
 }
 
-impl Event {
-    /// An answer as an event; `None` when there is no memory for it.
+impl SseEvent {
+    /// Returns an answer as an event; `None` when there is no memory for it.
     pub(super) fn message(budget: &Arc<Budget>, json: &str) -> Option<Self> {
         let text = format!("event: message\ndata: {json}\n\n");
         let share = budget.take(text.len())?;
@@ -247,54 +253,54 @@ impl Event {
     }
 }
 
-impl AsRef<[u8]> for Event {
+impl AsRef<[u8]> for SseEvent {
     fn as_ref(&self) -> &[u8] {
         self.text.as_bytes()
     }
 }
 
-/// Takes its session away when the stream is gone, however that came about.
+/// Removes the session when its stream is dropped.
 #[derive(Debug)]
-struct Place {
-    open: Arc<Mutex<Open>>,
+struct SessionSlot {
+    open: Arc<Mutex<OpenSessions>>,
     number: u128,
 }
 
-impl Drop for Place {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         lock(&self.open).remove(&self.number);
     }
 }
 
-/// What goes down a connection until the session ends.
-pub(crate) struct Stream {
+/// Event stream of a session.
+pub(crate) struct SseStream {
     /// The unsent part of the current event.
     rest: Bytes,
     events: mpsc::Receiver<Bytes>,
-    /// Not the session itself: that it was taken away ends the stream.
-    session: Weak<Session>,
+    /// Weak, because removing the session ends the stream.
+    session: Weak<SseSession>,
     read: Arc<Notify>,
     pings: Interval,
     leaving: Pin<Box<dyn Future<Output = ()> + Send>>,
-    _place: Place,
-    turn: Option<Turn>,
+    _place: SessionSlot,
+    request: Option<StreamingRequest>,
 }
 
-impl fmt::Debug for Stream {
+impl fmt::Debug for SseStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stream(..)")
+        f.write_str("SseStream(..)")
     }
 }
 
-impl Stream {
-    /// The connection is at work as long as this is.
-    pub(crate) fn keep(&mut self, turn: Turn) {
-        self.turn = Some(turn);
+impl SseStream {
+    /// Marks the connection as busy for as long as the stream lives.
+    pub(crate) fn keep(&mut self, request: StreamingRequest) {
+        self.request = Some(request);
     }
 
-    /// The next bytes; `None` at the end.
+    /// Polls for the next bytes; `None` at the end.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        // What is answered already still goes out.
+        // Queued answers are sent before the end.
         if self.rest.is_empty()
             && let Poll::Ready(next) = self.events.poll_recv(context)
         {
@@ -304,7 +310,7 @@ impl Stream {
         if !self.rest.is_empty() {
             // The connection has room again, so the client reads.
             self.read.notify_waiters();
-            let piece = self.rest.len().min(PIECE);
+            let piece = self.rest.len().min(CHUNK_BYTES);
             return Poll::Ready(Some(self.rest.split_to(piece)));
         }
         if self.leaving.as_mut().poll(context).is_ready() {
@@ -318,7 +324,7 @@ impl Stream {
     }
 }
 
-/// Nothing that is done under these locks can be done by half.
+/// A panic cannot leave the values under these locks half-written.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -329,12 +335,12 @@ mod tests {
 
     use super::*;
 
-    fn next(stream: &mut Stream) -> Poll<Option<Bytes>> {
+    fn next(stream: &mut SseStream) -> Poll<Option<Bytes>> {
         stream.poll_next(&mut Context::from_waker(Waker::noop()))
     }
 
-    fn opened(sessions: &Sessions, phase: &watch::Sender<Phase>) -> (u128, Stream) {
-        let stream = sessions.open(Uuid::from_u128(7), &Caller::Open, phase.subscribe());
+    fn opened(sessions: &SseSessions, phase: &watch::Sender<ServerPhase>) -> (u128, SseStream) {
+        let stream = sessions.open(Uuid::from_u128(7), &Principal::Open, phase.subscribe());
         let mut stream = stream.unwrap();
         let Poll::Ready(Some(first)) = next(&mut stream) else { panic!() };
         let text = String::from_utf8(first.to_vec()).unwrap();
@@ -346,23 +352,23 @@ mod tests {
 
     #[tokio::test]
     async fn events_go_down_the_stream_until_the_server_leaves() {
-        let (sessions, phase) = (Sessions::new(1), watch::Sender::new(Phase::Running));
+        let (sessions, phase) = (SseSessions::new(1), watch::Sender::new(ServerPhase::Running));
         let budget = Budget::new(1000);
         let (number, mut stream) = opened(&sessions, &phase);
-        assert!(sessions.open(Uuid::nil(), &Caller::Open, phase.subscribe()).is_none());
-        let session = sessions.find(number, &Caller::Open).unwrap();
+        assert!(sessions.open(Uuid::nil(), &Principal::Open, phase.subscribe()).is_none());
+        let session = sessions.find(number, &Principal::Open).unwrap();
         assert!(next(&mut stream).is_pending());
-        let event = Event::message(&budget, "{}").unwrap();
-        let sent = sessions.send(number, &session, event, &Patience::default()).await;
-        assert_eq!(sent, Sent::Taken);
+        let event = SseEvent::message(&budget, "{}").unwrap();
+        let sent = sessions.send(number, &session, event, &ClientTimeouts::default()).await;
+        assert_eq!(sent, SendOutcome::Taken);
         assert!(budget.taken() > 0);
         let Poll::Ready(Some(event)) = next(&mut stream) else { panic!() };
         assert_eq!(event, "event: message\ndata: {}\n\n");
         drop(event);
         assert_eq!((budget.taken(), session.room.taken()), (0, 0));
-        phase.send_replace(Phase::LameDuck);
+        phase.send_replace(ServerPhase::LameDuck);
         assert!(next(&mut stream).is_pending());
-        phase.send_replace(Phase::Draining);
+        phase.send_replace(ServerPhase::Draining);
         assert_eq!(next(&mut stream), Poll::Ready(None));
         drop(stream);
         assert_eq!(sessions.count(), 0);
@@ -370,27 +376,29 @@ mod tests {
 
     #[tokio::test]
     async fn who_lets_too_much_wait_loses_the_session() {
-        for (size, most) in [(10, MOST_WAITING), (ROOM / 2, 1)] {
-            let (sessions, phase) = (Sessions::new(1), watch::Sender::new(Phase::Running));
+        for (size, most) in [(10, MAX_QUEUED_EVENTS), (MAX_QUEUED_BYTES / 2, 1)] {
+            let (sessions, phase) = (SseSessions::new(1), watch::Sender::new(ServerPhase::Running));
             let budget = Budget::new(usize::MAX);
             let (number, mut stream) = opened(&sessions, &phase);
-            let session = sessions.find(number, &Caller::Open).unwrap();
+            let session = sessions.find(number, &Principal::Open).unwrap();
             let text = "x".repeat(size);
-            let patience =
-                Patience { write_stall: Duration::from_millis(1), ..Patience::default() };
+            let timeouts = ClientTimeouts {
+                write_stall: Duration::from_millis(1),
+                ..ClientTimeouts::default()
+            };
             let mut sent = 0;
             loop {
-                let event = Event::message(&budget, &text).unwrap();
-                if sessions.send(number, &session, event, &patience).await != Sent::Taken {
+                let event = SseEvent::message(&budget, &text).unwrap();
+                if sessions.send(number, &session, event, &timeouts).await != SendOutcome::Taken {
                     break;
                 }
                 sent += 1;
             }
             assert_eq!(sent, most);
-            assert!(sessions.find(number, &Caller::Open).is_none());
+            assert!(sessions.find(number, &Principal::Open).is_none());
             drop(session);
             // What was sent before is still there, and then it is over.
-            let mut left = most * Event::message(&budget, &text).unwrap().text.len();
+            let mut left = most * SseEvent::message(&budget, &text).unwrap().text.len();
             while let Poll::Ready(Some(piece)) = next(&mut stream) {
                 left -= piece.len();
             }
@@ -402,51 +410,54 @@ mod tests {
     /// Far more than fits at a time goes to a client that reads one after the other.
     #[tokio::test]
     async fn who_reads_gets_everything() {
-        let (sessions, phase) = (Sessions::new(1), watch::Sender::new(Phase::Running));
+        let (sessions, phase) = (SseSessions::new(1), watch::Sender::new(ServerPhase::Running));
         let budget = Budget::new(usize::MAX);
         let (number, mut stream) = opened(&sessions, &phase);
-        let session = sessions.find(number, &Caller::Open).unwrap();
-        let patience = Patience::default();
+        let session = sessions.find(number, &Principal::Open).unwrap();
+        let timeouts = ClientTimeouts::default();
         let posting = async {
-            for n in 0..3 * MOST_WAITING {
-                let event = Event::message(&budget, &n.to_string()).unwrap();
-                assert_eq!(sessions.send(number, &session, event, &patience).await, Sent::Taken);
+            for n in 0..3 * MAX_QUEUED_EVENTS {
+                let event = SseEvent::message(&budget, &n.to_string()).unwrap();
+                assert_eq!(
+                    sessions.send(number, &session, event, &timeouts).await,
+                    SendOutcome::Taken
+                );
             }
         };
         let reading = async {
-            for n in 0..3 * MOST_WAITING {
+            for n in 0..3 * MAX_QUEUED_EVENTS {
                 let next = std::future::poll_fn(|context| stream.poll_next(context)).await;
                 assert_eq!(next.unwrap(), format!("event: message\ndata: {n}\n\n"));
             }
         };
         tokio::join!(posting, reading);
         // One that reads, but too slowly for all that is posted, is told so and stays.
-        let hurry = Patience { write: Duration::from_millis(20), ..patience };
+        let hurry = ClientTimeouts { write: Duration::from_millis(20), ..timeouts };
         let sent = async {
             loop {
-                let event = Event::message(&budget, "{}").unwrap();
+                let event = SseEvent::message(&budget, "{}").unwrap();
                 let sent = sessions.send(number, &session, event, &hurry).await;
-                if sent != Sent::Taken {
+                if sent != SendOutcome::Taken {
                     return sent;
                 }
             }
         };
-        assert_eq!(sent.await, Sent::Behind);
-        assert!(sessions.find(number, &Caller::Open).is_some());
+        assert_eq!(sent.await, SendOutcome::Behind);
+        assert!(sessions.find(number, &Principal::Open).is_some());
     }
 
     /// Each piece of a large event is a sign of life, not only the end of it.
     #[tokio::test]
     async fn who_takes_a_part_of_an_event_reads() {
-        let (sessions, phase) = (Sessions::new(1), watch::Sender::new(Phase::Running));
+        let (sessions, phase) = (SseSessions::new(1), watch::Sender::new(ServerPhase::Running));
         let budget = Budget::new(usize::MAX);
         let (number, mut stream) = opened(&sessions, &phase);
-        let session = sessions.find(number, &Caller::Open).unwrap();
-        let event = Event::message(&budget, &"x".repeat(PIECE * 2)).unwrap();
+        let session = sessions.find(number, &Principal::Open).unwrap();
+        let event = SseEvent::message(&budget, &"x".repeat(CHUNK_BYTES * 2)).unwrap();
         let whole = event.text.len();
-        sessions.send(number, &session, event, &Patience::default()).await;
+        sessions.send(number, &session, event, &ClientTimeouts::default()).await;
         let mut taken = Vec::new();
-        for size in [PIECE, PIECE, whole - 2 * PIECE] {
+        for size in [CHUNK_BYTES, CHUNK_BYTES, whole - 2 * CHUNK_BYTES] {
             let mut read = std::pin::pin!(session.read.notified());
             assert!(!read.as_mut().enable());
             let Poll::Ready(Some(piece)) = next(&mut stream) else { panic!() };
@@ -461,10 +472,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_says_that_it_is_there_until_nobody_uses_it() {
-        let phase = watch::Sender::new(Phase::Running);
-        for (idle, expected) in [(IDLE, Some(": ping\n\n".into())), (Duration::ZERO, None)] {
+        let phase = watch::Sender::new(ServerPhase::Running);
+        for (idle, expected) in [(IDLE_TIMEOUT, Some(": ping\n\n".into())), (Duration::ZERO, None)]
+        {
             let ping = Duration::from_millis(1);
-            let sessions = Sessions { ping, idle, ..Sessions::new(1) };
+            let sessions = SseSessions { ping, idle, ..SseSessions::new(1) };
             let (_, mut stream) = opened(&sessions, &phase);
             let told = std::future::poll_fn(|context| stream.poll_next(context)).await;
             assert_eq!(told, expected);
@@ -473,11 +485,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_that_nobody_uses_gives_way() {
-        let phase = watch::Sender::new(Phase::Running);
-        let sessions = Sessions { spare: Duration::ZERO, ..Sessions::new(2) };
+        let phase = watch::Sender::new(ServerPhase::Running);
+        let sessions = SseSessions { spare: Duration::ZERO, ..SseSessions::new(2) };
         let (number, mut used) = opened(&sessions, &phase);
         let (_, mut left) = opened(&sessions, &phase);
-        drop(sessions.find(number, &Caller::Open).unwrap());
+        drop(sessions.find(number, &Principal::Open).unwrap());
         let (_, mut new) = opened(&sessions, &phase);
         assert_eq!((sessions.count(), next(&mut left)), (2, Poll::Ready(None)));
         assert!(next(&mut used).is_pending() && next(&mut new).is_pending());

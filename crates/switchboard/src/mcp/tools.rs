@@ -1,4 +1,4 @@
-//! The tools: what they are called, who may call them, and what they do.
+//! Table of tools: name, role, description, arguments and function.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use hyper::body::Bytes;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use super::result::Told;
-use super::{Call, read, take};
-use crate::http::answer::{Refusal, Refused};
+use super::result::ToolResult;
+use super::{ToolCall, read, take};
+use crate::http::response::{ApiError, Rejection};
 use crate::http::{content, heartbeat, ingest};
 use crate::token::Role;
 
-/// Told to whoever connects.
+/// Instructions for clients.
 pub(super) const INSTRUCTIONS: &str = "A switchboard takes events in: each takes effect once. \
     Submit with `ingest`, report with `connector.heartbeat`, and look with the other tools. A \
     result with status \"error\" says what is wrong with what was sent.";
 
-/// One of them.
+/// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum ToolName {
     Ingest,
     Heartbeat,
     Connectors,
@@ -29,34 +29,34 @@ pub(super) enum Name {
     Duties,
 }
 
-struct Kind {
-    name: Name,
+struct ToolSpec {
+    name: ToolName,
     text: &'static str,
     role: Role,
     says: &'static str,
-    /// A JSON schema of the arguments. The readers of envelopes judge; this is for those who write.
+    /// JSON schema of the arguments, for clients. The envelope readers validate.
     takes: fn() -> Value,
 }
 
-const KINDS: [Kind; 7] = [
-    Kind {
-        name: Name::Ingest,
+const TOOLS: [ToolSpec; 7] = [
+    ToolSpec {
+        name: ToolName::Ingest,
         text: "ingest",
         role: Role::Ingest,
         says: "Submits one event, an ingest.v1 envelope. The same event again is recognised: it \
                has the request_id of the first, and duplicate is true.",
         takes: envelope,
     },
-    Kind {
-        name: Name::Heartbeat,
+    ToolSpec {
+        name: ToolName::Heartbeat,
         text: "connector.heartbeat",
         role: Role::Ingest,
         says: "Reports that a connector lives, and its counters: a connector.heartbeat.v1 \
                envelope.",
         takes: beat,
     },
-    Kind {
-        name: Name::Connectors,
+    ToolSpec {
+        name: ToolName::Connectors,
         text: "connectors.list",
         role: Role::Read,
         says: "The connectors that are known, with their liveness.",
@@ -71,8 +71,8 @@ const KINDS: [Kind; 7] = [
             )
         },
     },
-    Kind {
-        name: Name::Connector,
+    ToolSpec {
+        name: ToolName::Connector,
         text: "connectors.show",
         role: Role::Read,
         says: "Everything that is known of one connector.",
@@ -84,22 +84,22 @@ const KINDS: [Kind; 7] = [
             )
         },
     },
-    Kind {
-        name: Name::Inbox,
+    ToolSpec {
+        name: ToolName::Inbox,
         text: "inbox.list",
         role: Role::Read,
         says: "Messages of the inbox in the order in which they were stored, after a cursor.",
         takes: inbox,
     },
-    Kind {
-        name: Name::Message,
+    ToolSpec {
+        name: ToolName::Message,
         text: "inbox.show",
         role: Role::Read,
         says: "One message of the inbox, and to whom it went.",
         takes: || object(json!({ "request_id": { "type": "string" } }), &["request_id"]),
     },
-    Kind {
-        name: Name::Duties,
+    ToolSpec {
+        name: ToolName::Duties,
         text: "duties.list",
         role: Role::Read,
         says: "Duties of a group, or of all, with their holder and epoch.",
@@ -107,7 +107,7 @@ const KINDS: [Kind; 7] = [
             object(
                 json!({
                     "group": { "type": "string" },
-                    "limit": { "type": "integer", "minimum": 1, "maximum": read::MOST_DUTIES },
+                    "limit": { "type": "integer", "minimum": 1, "maximum": read::MAX_DUTIES },
                 }),
                 &[],
             )
@@ -180,15 +180,15 @@ fn inbox() -> Value {
     )
 }
 
-/// All of them, as they are listed. What they say is an open object, so that clients give it on as
-/// it is.
+/// Returns all tools as they are listed. Their result is an open object, so that clients pass it on
+/// unchanged.
 pub(super) fn all() -> Vec<Tool> {
     let schema = |value: Value| match value {
         Value::Object(object) => object,
         _ => JsonObject::new(),
     };
     let open = Arc::new(schema(json!({ "type": "object", "additionalProperties": true })));
-    let tool = |kind: &Kind| {
+    let tool = |kind: &ToolSpec| {
         let mut tool = Tool::new(kind.text, kind.says, Arc::new(schema((kind.takes)())));
         tool.output_schema = Some(Arc::clone(&open));
         let annotations = match kind.role {
@@ -198,42 +198,42 @@ pub(super) fn all() -> Vec<Tool> {
         tool.annotations = Some(annotations.open_world(false));
         tool
     };
-    KINDS.iter().map(tool).collect()
+    TOOLS.iter().map(tool).collect()
 }
 
-pub(super) fn find(text: &str) -> Option<Name> {
-    KINDS.iter().find(|kind| kind.text == text).map(|kind| kind.name)
+pub(super) fn find(text: &str) -> Option<ToolName> {
+    TOOLS.iter().find(|kind| kind.text == text).map(|kind| kind.name)
 }
 
-/// Does what a tool is for.
-pub(super) async fn run(call: &Call, name: Name) -> Result<Told, Refused> {
-    let Call { state, caller, .. } = call;
-    let role = KINDS.iter().find(|kind| kind.name == name).map_or(Role::Admin, |kind| kind.role);
-    // What is submitted is judged by the store again; what is read is judged here.
+/// Runs a tool.
+pub(super) async fn run(call: &ToolCall, name: ToolName) -> Result<ToolResult, Rejection> {
+    let ToolCall { state, caller, .. } = call;
+    let role = TOOLS.iter().find(|kind| kind.name == name).map_or(Role::Admin, |kind| kind.role);
+    // The store checks the token of a submission again; reads are checked here.
     if role != Role::Ingest {
         state.access.check_again(caller, &call.headers, call.peer).await?;
     }
     state.access.check_role(caller, role)?;
     match name {
-        Name::Ingest => submit(call).await,
-        Name::Heartbeat => report(call).await,
-        Name::Connectors => read::connectors(call).await,
-        Name::Connector => read::connector(call).await,
-        Name::Inbox => read::inbox(call).await,
-        Name::Message => read::message(call).await,
-        Name::Duties => read::duties(call).await,
+        ToolName::Ingest => submit(call).await,
+        ToolName::Heartbeat => report(call).await,
+        ToolName::Connectors => read::connectors(call).await,
+        ToolName::Connector => read::connector(call).await,
+        ToolName::Inbox => read::inbox(call).await,
+        ToolName::Message => read::message(call).await,
+        ToolName::Duties => read::duties(call).await,
     }
 }
 
-fn envelope_of(call: &Call, limit: usize) -> Result<Bytes, Refused> {
+fn envelope_of(call: &ToolCall, limit: usize) -> Result<Bytes, Rejection> {
     let envelope = call.arguments.clone().unwrap_or(Bytes::from_static(b"{}"));
-    if envelope.len() > limit { Err(Refusal::too_large(limit)) } else { Ok(envelope) }
+    if envelope.len() > limit { Err(ApiError::too_large(limit)) } else { Ok(envelope) }
 }
 
-async fn submit(call: &Call) -> Result<Told, Refused> {
-    let envelope = envelope_of(call, ingest::LARGEST)?;
+async fn submit(call: &ToolCall) -> Result<ToolResult, Rejection> {
+    let envelope = envelope_of(call, ingest::MAX_EVENT_BYTES)?;
     let fence = content::fence(&call.headers)?;
-    let share = take(&call.share).ok_or_else(Refusal::internal)?;
+    let share = take(&call.share).ok_or_else(ApiError::internal)?;
     let outcome = ingest::take(&call.state, &call.caller, envelope, fence, share).await?;
     Ok(said(&json!({
         "request_id": outcome.request_id.to_string(),
@@ -242,12 +242,12 @@ async fn submit(call: &Call) -> Result<Told, Refused> {
     })))
 }
 
-async fn report(call: &Call) -> Result<Told, Refused> {
-    let envelope = envelope_of(call, heartbeat::LARGEST)?;
+async fn report(call: &ToolCall) -> Result<ToolResult, Rejection> {
+    let envelope = envelope_of(call, heartbeat::MAX_HEARTBEAT_BYTES)?;
     Ok(said(&heartbeat::take(&call.state, &call.caller, &envelope).await?))
 }
 
-/// A small result.
-pub(super) fn said(value: &Value) -> Told {
-    Told::new(value.to_string(), None)
+/// Returns a small result.
+pub(super) fn said(value: &Value) -> ToolResult {
+    ToolResult::new(value.to_string(), None)
 }

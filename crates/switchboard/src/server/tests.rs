@@ -3,19 +3,19 @@ use crate::tests::{Server, envelope, get, post};
 
 const INGEST: &str = "/api/switchboard/ingest";
 
-fn impatient() -> Patience {
-    Patience {
+fn impatient() -> ClientTimeouts {
+    ClientTimeouts {
         head: Duration::from_millis(100),
         body: Duration::from_millis(400),
         body_stall: Duration::from_millis(100),
         tick: Duration::from_millis(50),
-        ..Patience::default()
+        ..ClientTimeouts::default()
     }
 }
 
 #[tokio::test]
 async fn an_event_is_stored_once_and_shown() {
-    let server = Server::start(Settings::default()).await;
+    let server = Server::start(ServerSettings::default()).await;
     let mut client = server.connect().await;
     let request = post(INGEST, "", &envelope("1"));
     client.send(&request).await;
@@ -42,8 +42,8 @@ async fn an_event_is_stored_once_and_shown() {
 /// A connection that rests is closed; one that has a stream does not rest.
 #[tokio::test]
 async fn a_stream_outlives_who_rests() {
-    let patience = Patience { idle: Duration::from_millis(200), ..impatient() };
-    let server = Server::start(Settings { patience, ..Settings::default() }).await;
+    let timeouts = ClientTimeouts { idle: Duration::from_millis(200), ..impatient() };
+    let server = Server::start(ServerSettings { timeouts, ..ServerSettings::default() }).await;
     let mut stream = server.connect().await;
     stream.send(&get("/sse")).await;
     let endpoint = stream.event().await;
@@ -60,7 +60,7 @@ async fn a_stream_outlives_who_rests() {
 
 #[tokio::test]
 async fn every_error_is_json() {
-    let server = Server::start(Settings::default()).await;
+    let server = Server::start(ServerSettings::default()).await;
     let odd =
         |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     let batch = "/api/switchboard/ingest/batch";
@@ -101,7 +101,7 @@ async fn every_error_is_json() {
 
 #[tokio::test]
 async fn a_batch_has_an_outcome_for_each_and_an_empty_one_announces() {
-    let server = Server::start(Settings::default()).await;
+    let server = Server::start(ServerSettings::default()).await;
     let batch = "/api/switchboard/ingest/batch";
     let body = format!("[{},{{}},{}]", envelope("1"), envelope("1"));
     let told = server.ask(&post(batch, "", &body)).await;
@@ -123,8 +123,11 @@ async fn a_batch_has_an_outcome_for_each_and_an_empty_one_announces() {
 
 #[tokio::test]
 async fn bodies_have_limits_of_size_time_and_memory() {
-    let settings =
-        Settings { patience: impatient(), memory_budget: 3 << 20, ..Settings::default() };
+    let settings = ServerSettings {
+        timeouts: impatient(),
+        memory_budget: 3 << 20,
+        ..ServerSettings::default()
+    };
     let server = Server::start(settings).await;
     let head = |length: &str| {
         format!(
@@ -132,7 +135,7 @@ async fn bodies_have_limits_of_size_time_and_memory() {
              {length}\r\n\r\n"
         )
     };
-    // Told to be too large: nothing is read.
+    // Announced as too large: nothing is read.
     let told = server.ask(&head("Content-Length: 1048577")).await;
     assert_eq!((told.status, told.body["limit_bytes"].as_u64()), (413, Some(1 << 20)));
     // One that never comes.
@@ -171,7 +174,8 @@ async fn bodies_have_limits_of_size_time_and_memory() {
 
 #[tokio::test]
 async fn a_head_that_does_not_come_or_is_too_large_ends_the_connection() {
-    let server = Server::start(Settings { patience: impatient(), ..Settings::default() }).await;
+    let server =
+        Server::start(ServerSettings { timeouts: impatient(), ..ServerSettings::default() }).await;
     let mut slow = server.connect().await;
     slow.send("GET /health HTTP/1.1\r\nHo").await;
     assert!(slow.is_closed().await);
@@ -183,8 +187,8 @@ async fn a_head_that_does_not_come_or_is_too_large_ends_the_connection() {
 /// Who never says anything is given less time than who rests between two requests.
 #[tokio::test]
 async fn a_connection_that_says_nothing_is_closed() {
-    let patience = Patience { first_byte: Duration::from_millis(100), ..impatient() };
-    let server = Server::start(Settings { patience, ..Settings::default() }).await;
+    let timeouts = ClientTimeouts { first_byte: Duration::from_millis(100), ..impatient() };
+    let server = Server::start(ServerSettings { timeouts, ..ServerSettings::default() }).await;
     let mut resting = server.connect().await;
     resting.send(&get("/health")).await;
     assert_eq!(resting.answer().await.unwrap().status, 200);
@@ -198,10 +202,10 @@ async fn a_connection_that_says_nothing_is_closed() {
 /// One address has its share, is told so beyond it, and leaves the rest to others.
 #[tokio::test]
 async fn one_address_cannot_take_all_connections() {
-    let limits = Settings {
+    let limits = ServerSettings {
         max_connections: 4,
         max_connections_per_address: Some(2),
-        ..Settings::default()
+        ..ServerSettings::default()
     };
     let server = Server::start(limits).await;
     let mut taken = Vec::new();
@@ -215,7 +219,7 @@ async fn one_address_cannot_take_all_connections() {
     assert_eq!((told.status, told.body["error"].as_str()), (503, Some("overload_rejected")));
     assert!(told.body["message"].as_str().unwrap().contains("--max-connections-per-address"));
     assert_eq!(server.ask(&get("/ready")).await.status, 200);
-    let said = Notice::AddressFull { address: "127.0.0.1".into(), most: 2 };
+    let said = ServerNotice::AddressFull { address: "127.0.0.1".into(), most: 2 };
     let times = server.notices.lock().unwrap().iter().filter(|notice| **notice == said).count();
     assert_eq!(times, 1);
     let elsewhere = tokio::net::TcpSocket::new_v4().unwrap();
@@ -225,21 +229,21 @@ async fn one_address_cannot_take_all_connections() {
     assert_eq!(other.answer().await.unwrap().status, 202);
     // What is closed is given back.
     drop(taken);
-    let patience = async {
+    let timeouts = async {
         while server.ask(&post(INGEST, "", &envelope("4"))).await.status != 202 {
             tokio::task::yield_now().await;
         }
     };
-    timeout(Duration::from_secs(60), patience).await.unwrap();
+    timeout(Duration::from_secs(60), timeouts).await.unwrap();
 }
 
 /// All connections behind a proxy come from its address.
 #[tokio::test]
 async fn a_trusted_proxy_has_no_share() {
-    let limits = Settings {
+    let limits = ServerSettings {
         max_connections_per_address: Some(1),
         limiter: Limiter { trusted_proxies: 1, ..Limiter::default() },
-        ..Settings::default()
+        ..ServerSettings::default()
     };
     let server = Server::start(limits).await;
     let mut taken = Vec::new();
@@ -249,7 +253,7 @@ async fn a_trusted_proxy_has_no_share() {
         assert_eq!(client.answer().await.unwrap().status, 202);
         taken.push(client);
     }
-    let crowded = |notice: &Notice| matches!(notice, Notice::AddressFull { .. });
+    let crowded = |notice: &ServerNotice| matches!(notice, ServerNotice::AddressFull { .. });
     assert!(!server.notices.lock().unwrap().iter().any(crowded));
 }
 
@@ -259,8 +263,9 @@ fn most_connections_may_be_of_one_address() {
     let most = |listen: [u8; 4], max_connections, max_connections_per_address, trusted_proxies| {
         let limiter = Limiter { trusted_proxies, ..Limiter::default() };
         let listen = (listen, 8420).into();
-        let settings = Settings { listen, limiter, max_connections, ..Settings::default() };
-        most_of_one(&Settings { max_connections_per_address, ..settings })
+        let settings =
+            ServerSettings { listen, limiter, max_connections, ..ServerSettings::default() };
+        max_per_address(&ServerSettings { max_connections_per_address, ..settings })
     };
     let (here, all) = ([127, 0, 0, 1], [0, 0, 0, 0]);
     assert_eq!(most(here, 1024, None, 0), usize::MAX);
@@ -273,7 +278,8 @@ fn most_connections_may_be_of_one_address() {
 
 #[tokio::test]
 async fn a_full_server_still_says_that_it_lives() {
-    let server = Server::start(Settings { max_connections: 1, ..Settings::default() }).await;
+    let server =
+        Server::start(ServerSettings { max_connections: 1, ..ServerSettings::default() }).await;
     let mut first = server.connect().await;
     first.send(&get("/ready")).await;
     assert_eq!(first.answer().await.unwrap().status, 200);
@@ -288,7 +294,8 @@ async fn a_full_server_still_says_that_it_lives() {
 
 #[tokio::test]
 async fn who_waits_is_told_of_the_next_message_and_of_the_end() {
-    let settings = Settings { lame_duck: Duration::from_secs(60), ..Settings::default() };
+    let settings =
+        ServerSettings { lame_duck: Duration::from_secs(60), ..ServerSettings::default() };
     let server = Server::start(settings).await;
     let mut waiting = server.connect().await;
     waiting.send(&get("/api/switchboard/inbox?wait=30")).await;
@@ -305,7 +312,7 @@ async fn who_waits_is_told_of_the_next_message_and_of_the_end() {
 
 #[tokio::test]
 async fn it_finishes_what_was_begun_and_lets_nobody_new_in() {
-    let server = Server::start(Settings::default()).await;
+    let server = Server::start(ServerSettings::default()).await;
     let notices = Arc::clone(&server.notices);
     let mut idle = server.connect().await;
     idle.send(&get("/ready")).await;
@@ -330,13 +337,16 @@ async fn it_finishes_what_was_begun_and_lets_nobody_new_in() {
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
     assert_eq!(storage.last_position().await.unwrap(), 1);
     let notices = notices.lock().unwrap().clone();
-    let listening = Notice::Listening { address, tls: false };
-    assert_eq!(notices, [listening, Notice::Open, Notice::Draining, Notice::Stopped]);
+    let listening = ServerNotice::Listening { address, tls: false };
+    assert_eq!(
+        notices,
+        [listening, ServerNotice::Open, ServerNotice::Draining, ServerNotice::Stopped]
+    );
 }
 
 #[tokio::test]
 async fn what_does_not_finish_in_time_is_cut_off() {
-    let settings = Settings { drain: Duration::from_millis(50), ..Settings::default() };
+    let settings = ServerSettings { drain: Duration::from_millis(50), ..ServerSettings::default() };
     let server = Server::start(settings).await;
     let mut stuck = server.connect().await;
     let request = post(INGEST, "Expect: 100-continue\r\n", &envelope("1"));
@@ -344,17 +354,18 @@ async fn what_does_not_finish_in_time_is_cut_off() {
     assert_eq!(stuck.answer().await.unwrap().status, 100);
     let notices = Arc::clone(&server.notices);
     server.stop().finished().await;
-    assert!(notices.lock().unwrap().contains(&Notice::CutOff));
+    assert!(notices.lock().unwrap().contains(&ServerNotice::CutOff));
 }
 
 #[tokio::test]
 async fn it_says_that_it_leaves_before_it_closes_the_door() {
-    let settings = Settings { lame_duck: Duration::from_secs(60), ..Settings::default() };
+    let settings =
+        ServerSettings { lame_duck: Duration::from_secs(60), ..ServerSettings::default() };
     let server = Server::start(settings).await;
     let mut client = server.connect().await;
     let notices = Arc::clone(&server.notices);
     let _handle = server.stop();
-    while !notices.lock().unwrap().contains(&Notice::Draining) {
+    while !notices.lock().unwrap().contains(&ServerNotice::Draining) {
         tokio::task::yield_now().await;
     }
     // The notice comes before the phase: ask until it is seen.
@@ -372,7 +383,7 @@ async fn it_says_that_it_leaves_before_it_closes_the_door() {
 #[tokio::test]
 async fn without_tokens_it_does_not_listen_to_other_machines() {
     let (storage, _folder) = crate::tests::storage().await;
-    let settings = Settings { listen: ([0, 0, 0, 0], 0).into(), ..Settings::default() };
+    let settings = ServerSettings { listen: ([0, 0, 0, 0], 0).into(), ..ServerSettings::default() };
     let error = serve(settings, storage, Box::pin(std::future::pending())).await.unwrap_err();
     assert_eq!(error.code(), Code::OpenToAll);
 }

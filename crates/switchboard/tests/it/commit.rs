@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use tenure_store::{IfAbsent, StoreUrl};
-use tenure_switchboard::commit::{Answer, Committer, Limits, Trouble};
+use tenure_switchboard::commit::{CommitLimits, Committer, SubmitError, SubmitOutcome};
 use tenure_switchboard::storage;
 
 use crate::storage::kit;
@@ -17,7 +17,7 @@ async fn what_waits_at_the_end_is_stored() {
     let path = folder.path().join("tenure.db");
     let url = StoreUrl::parse(&format!("sqlite:{}", path.display())).unwrap();
     let storage = storage::open(&url, IfAbsent::Create).await.unwrap();
-    let limits = Limits { queue: 16, items: 4, ..Limits::default() };
+    let limits = CommitLimits { queue: 16, items: 4, ..CommitLimits::default() };
     let committer = Arc::new(Committer::start(Arc::clone(&storage), limits, Arc::new(|_, _| {})));
     let mut clients = tokio::task::JoinSet::new();
     for n in 0..64 {
@@ -32,12 +32,12 @@ async fn what_waits_at_the_end_is_stored() {
     let mut stored = 0;
     while let Some(answer) = clients.join_next().await {
         match answer.unwrap() {
-            Ok(Answer::Stored(_)) => stored += 1,
-            Err(Trouble::Full | Trouble::Closed) => {}
+            Ok(SubmitOutcome::Stored(_)) => stored += 1,
+            Err(SubmitError::Full | SubmitError::Closed) => {}
             other => panic!("{other:?}"),
         }
     }
     assert!(stored > 0);
     assert_eq!(stored, stored_at_close);
-    assert_eq!(committer.submit(kit::named(&["late"])).await, Err(Trouble::Closed));
+    assert_eq!(committer.submit(kit::named(&["late"])).await, Err(SubmitError::Closed));
 }

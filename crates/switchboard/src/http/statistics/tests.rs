@@ -109,7 +109,7 @@ fn connectors_are_counted_by_the_same_liveness_as_they_are_shown() {
     };
     let sums = [sum(Some(NOW), 7), sum(Some(NOW - 301 * SECOND), 0), sum(None, 0), sum(Some(0), 1)];
     let judge = |sum: &Sum| Policy::Usual.judge(NOW, sum.last_heartbeat_at, sum.interval);
-    let told = serde_json::to_value(Across::of(Period::Week, &sums, judge)).unwrap();
+    let told = serde_json::to_value(SummaryTotals::of(Period::Week, &sums, judge)).unwrap();
     assert_eq!(told["by_connector"][2]["liveness"], "unknown");
     let mut rest = told;
     rest.as_object_mut().unwrap().remove("by_connector");

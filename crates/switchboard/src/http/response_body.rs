@@ -1,4 +1,4 @@
-//! The bodies of answers: almost all are there as a whole.
+//! Response bodies.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,24 +7,24 @@ use std::task::{Context, Poll};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 
-use crate::mcp::Stream;
+use crate::mcp::SseStream;
 
-/// What goes out after the head. Not boxed where it is a whole: that is the way of an event.
+/// Body of a response. A complete one is not boxed: events use it.
 #[derive(Debug)]
-pub(crate) enum Outgoing {
-    /// All of it.
-    Whole(Full<Bytes>),
-    /// As it comes, until somebody ends it.
-    Stream(Box<Stream>),
+pub(crate) enum ResponseBody {
+    /// The whole body.
+    Complete(Full<Bytes>),
+    /// An event stream.
+    Stream(Box<SseStream>),
 }
 
-impl From<Bytes> for Outgoing {
+impl From<Bytes> for ResponseBody {
     fn from(bytes: Bytes) -> Self {
-        Self::Whole(Full::new(bytes))
+        Self::Complete(Full::new(bytes))
     }
 }
 
-impl Body for Outgoing {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -33,7 +33,7 @@ impl Body for Outgoing {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
-            Self::Whole(whole) => Pin::new(whole).poll_frame(context),
+            Self::Complete(whole) => Pin::new(whole).poll_frame(context),
             Self::Stream(stream) => {
                 stream.poll_next(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
             }
@@ -41,12 +41,12 @@ impl Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(whole) if whole.is_end_stream())
+        matches!(self, Self::Complete(whole) if whole.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(whole) => whole.size_hint(),
+            Self::Complete(whole) => whole.size_hint(),
             Self::Stream(_) => SizeHint::default(),
         }
     }

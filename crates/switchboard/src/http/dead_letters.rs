@@ -1,4 +1,4 @@
-//! Dead letters: what connectors gave up.
+//! Endpoints: dead letters, the events that connectors gave up.
 
 use std::fmt::Write;
 
@@ -11,38 +11,38 @@ use sha2::{Digest, Sha256};
 use tenure_wire::ingest;
 use uuid::Uuid;
 
-use super::answer::{Answer, Refusal, Refused, json_value};
 use super::inbox::room;
-use super::ingest::{LARGEST, error, invalid_envelope, refused, submit};
-use super::{Asked, body, content, time};
-use crate::access::{Caller, Need};
+use super::ingest::{MAX_EVENT_BYTES, error, invalid_envelope, refused, submit};
+use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::{ApiRequest, body, content, time};
+use crate::access::{Principal, Requirement};
 use crate::storage::{
     DeadLetter, DeadQuery, Item, KeptLetter, Posted, Resolve, Resolved, Scope, Submission,
 };
 use crate::token::Role;
 
-/// The longest reason.
-pub(super) const LONGEST_REASON: usize = 4096;
-/// The longest text that names something.
-const LONGEST_NAME: usize = ingest::MAX_IDENTITY_BYTES;
+/// Maximum length of a reason.
+pub(super) const MAX_REASON_BYTES: usize = 4096;
+/// Maximum length of a name.
+const MAX_NAME_BYTES: usize = ingest::MAX_IDENTITY_BYTES;
 const CLASSES: [&str; 5] =
     ["validation_error", "timeout", "overload_rejected", "internal_error", "other"];
 const STATES: [&str; 3] = ["pending", "replayed", "discarded"];
-/// So many letters are read at a time: each may be large.
-const STEP: usize = 4;
-/// A list ends when it has more bytes than this.
+/// Letters read at a time: each may be large.
+const READ_ROWS: usize = 4;
+/// Size at which a list ends.
 const LIST_BYTES: usize = 4 << 20;
-/// What a list costs at most: itself, and the letters that were read last.
-const LIST_COST: usize = 12 << 20;
-/// As much as is told of what is wrong; it may repeat what was sent, which may be long.
-const LONGEST_COMPLAINT: usize = 300;
-/// The largest body that only says what to do.
-pub(super) const SMALL: usize = 64 << 10;
+/// Memory reserved for a list: itself, and the letters that were read last.
+const MAX_LIST_MEMORY: usize = 12 << 20;
+/// Maximum length of an error message, which may repeat what was sent.
+const MAX_ERROR_CHARS: usize = 300;
+/// Maximum size of the body of a command.
+pub(super) const MAX_COMMAND_BYTES: usize = 64 << 10;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Letter<'a> {
-    source: Source,
+struct NewDeadLetter<'a> {
+    source: EventSource,
     external_event_id: Option<String>,
     error_class: String,
     reason: String,
@@ -53,39 +53,39 @@ struct Letter<'a> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Source {
+pub(super) struct EventSource {
     channel: String,
     provider: String,
     endpoint_identity: String,
 }
 
-impl From<Source> for Scope {
-    fn from(Source { channel, provider, endpoint_identity }: Source) -> Self {
+impl From<EventSource> for Scope {
+    fn from(EventSource { channel, provider, endpoint_identity }: EventSource) -> Self {
         Self { channel, provider, endpoint_identity }
     }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Corrected<'a> {
+struct ReplayRequest<'a> {
     #[serde(borrow)]
     envelope: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Discard {
+struct DiscardRequest {
     reason: String,
 }
 
-impl Asked<'_> {
+impl ApiRequest<'_> {
     /// `POST /api/switchboard/dead-letters`.
-    pub(super) async fn post_letter(self, body: Incoming) -> Result<Answer, Refused> {
-        let caller = self.caller(Need::Role(Role::Ingest)).await?;
+    pub(super) async fn post_letter(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+        let caller = self.caller(Requirement::Role(Role::Ingest)).await?;
         self.no_query()?;
         let fence = content::fence(&self.head.headers)?;
         content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, LARGEST).await?;
+        let whole = body::read(self.state, body, MAX_EVENT_BYTES).await?;
         let letter = read(&whole.bytes)?;
         let permitted =
             caller.permits(&letter.channel, &letter.provider, &letter.endpoint_identity);
@@ -103,22 +103,22 @@ impl Asked<'_> {
             }
             Posted::Fenced(newest) => {
                 self.state.metrics.fenced.add(1);
-                Err(Refusal::fenced(fence.as_ref(), newest.as_ref()))
+                Err(ApiError::fenced(fence.as_ref(), newest.as_ref()))
             }
-            Posted::BadFence(bad) => Err(Refusal::bad_fence(bad)),
+            Posted::BadFence(bad) => Err(ApiError::bad_fence(bad)),
             Posted::TokenEnded(ended) => Err(self.state.token_ended(&caller, ended)),
         }
     }
 
     /// `GET /api/switchboard/dead-letters`.
-    pub(super) async fn letters(self) -> Result<Answer, Refused> {
+    pub(super) async fn letters(self) -> Result<ApiResponse, Rejection> {
         let caller = self.reader().await?;
         let mut words = self.query()?;
         let mut query = DeadQuery {
             after: match words.text("after") {
                 None => None,
                 Some(text) => Some(Uuid::try_parse(&text).map_err(|_| {
-                    Refusal::bad_request("query parameter after: is not the id of a dead letter")
+                    ApiError::bad_request("query parameter after: is not the id of a dead letter")
                 })?),
             },
             limit: 0,
@@ -130,21 +130,21 @@ impl Asked<'_> {
         words.end()?;
         if query.state.as_deref().is_some_and(|state| !STATES.contains(&state)) {
             let message = "query parameter state: is not pending, replayed or discarded";
-            return Err(Refusal::bad_request(message));
+            return Err(ApiError::bad_request(message));
         }
         let endpoint = query.endpoint_identity.as_ref();
-        if endpoint.is_some_and(|it| it.is_empty() || it.len() > LONGEST_NAME) {
+        if endpoint.is_some_and(|it| it.is_empty() || it.len() > MAX_NAME_BYTES) {
             let message = "query parameter endpoint: is empty, or longer than any endpoint's name";
-            return Err(Refusal::bad_request(message));
+            return Err(ApiError::bad_request(message));
         }
         let DeadQuery { channel, provider, endpoint_identity, .. } = &mut query;
         caller.narrow([channel, provider, endpoint_identity])?;
-        let room = room(self.state, LIST_COST).await?;
+        let room = room(self.state, MAX_LIST_MEMORY).await?;
         let mut text = String::from("{\"data\":[");
         let mut listed = 0;
         let mut more = true;
         while more && listed < limit && text.len() < LIST_BYTES {
-            query.limit = STEP.min(limit - listed);
+            query.limit = READ_ROWS.min(limit - listed);
             let found = self.state.storage.letters(&query).await?;
             more = found.len() == query.limit;
             query.after = found.last().map_or(query.after, |kept| Some(kept.letter.id));
@@ -163,10 +163,10 @@ impl Asked<'_> {
     }
 
     /// `GET /api/switchboard/dead-letters/{id}`.
-    pub(super) async fn letter(self) -> Result<Answer, Refused> {
+    pub(super) async fn letter(self) -> Result<ApiResponse, Rejection> {
         let caller = self.reader().await?;
         self.no_query()?;
-        let room = room(self.state, LIST_COST / 2).await?;
+        let room = room(self.state, MAX_LIST_MEMORY / 2).await?;
         let kept = self.kept().await?;
         let of = &kept.letter;
         if !caller.may_read(&of.channel, &of.provider, &of.endpoint_identity) {
@@ -179,10 +179,10 @@ impl Asked<'_> {
     }
 
     /// `POST /api/switchboard/dead-letters/{id}/replay`.
-    pub(super) async fn replay(self, body: Incoming) -> Result<Answer, Refused> {
+    pub(super) async fn replay(self, body: Incoming) -> Result<ApiResponse, Rejection> {
         let caller = self.admin().await?;
         self.no_query()?;
-        let whole = body::read(self.state, body, LARGEST).await?;
+        let whole = body::read(self.state, body, MAX_EVENT_BYTES).await?;
         if !whole.bytes.is_empty() {
             content::json(&self.head.headers)?;
         }
@@ -198,7 +198,7 @@ impl Asked<'_> {
         let token_id = caller.token_id().map(str::to_owned);
         let submission = Submission { items, fence: None, token_id };
         let outcome = submit(self.state, &caller, submission, whole.share).await?.pop();
-        let outcome = outcome.and_then(Result::ok).ok_or_else(Refusal::unstorable)?;
+        let outcome = outcome.and_then(Result::ok).ok_or_else(ApiError::unstorable)?;
         let why = if corrected.is_some() { "replayed, corrected" } else { "replayed as it was" };
         self.resolve(&caller, "replayed", why, Some(outcome.request_id)).await?;
         let answer = json!({
@@ -211,14 +211,14 @@ impl Asked<'_> {
     }
 
     /// `POST /api/switchboard/dead-letters/{id}/discard`.
-    pub(super) async fn discard(self, body: Incoming) -> Result<Answer, Refused> {
+    pub(super) async fn discard(self, body: Incoming) -> Result<ApiResponse, Rejection> {
         let caller = self.admin().await?;
         self.no_query()?;
         content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, SMALL).await?;
-        let asked: Discard = parsed(&whole.bytes, "discard request")?;
+        let whole = body::read(self.state, body, MAX_COMMAND_BYTES).await?;
+        let asked: DiscardRequest = parsed(&whole.bytes, "discard request")?;
         let mut wrong = Vec::new();
-        check(&mut wrong, "reason", &asked.reason, LONGEST_REASON);
+        check(&mut wrong, "reason", &asked.reason, MAX_REASON_BYTES);
         sound("discard request", wrong)?;
         let id = self.letter_id()?;
         self.resolve(&caller, "discarded", &asked.reason, None).await?;
@@ -228,11 +228,11 @@ impl Asked<'_> {
 
     async fn resolve(
         self,
-        caller: &Caller,
+        caller: &Principal,
         state: &'static str,
         why: &str,
         request_id: Option<Uuid>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let resolve =
             Resolve { id: self.letter_id()?, state, decision: caller.decides(why), request_id };
         let resolved = self.state.storage.resolve_letter(&resolve).await?;
@@ -242,7 +242,7 @@ impl Asked<'_> {
                 let refused = self.state.token_ended(caller, ended);
                 return Err(match request_id {
                     None => refused,
-                    Some(_) => Refusal::conflict(
+                    Some(_) => ApiError::conflict(
                         "the token has ended meanwhile; the envelope was submitted, and the dead \
                          letter is still pending: replaying it again is harmless",
                     ),
@@ -252,7 +252,7 @@ impl Asked<'_> {
         match resolved {
             Resolved::Done => Ok(()),
             // Somebody else was faster, after this one's envelope went in.
-            Resolved::Before if request_id.is_some() => Err(Refusal::conflict(
+            Resolved::Before if request_id.is_some() => Err(ApiError::conflict(
                 "this dead letter was ended by somebody else meanwhile; its envelope was submitted",
             )),
             Resolved::Before => Err(already("ended")),
@@ -260,56 +260,56 @@ impl Asked<'_> {
         }
     }
 
-    fn letter_id(self) -> Result<Uuid, Refused> {
+    fn letter_id(self) -> Result<Uuid, Rejection> {
         Uuid::try_parse(self.parts[0]).map_err(|_| unknown())
     }
 
-    async fn kept(self) -> Result<KeptLetter, Refused> {
+    async fn kept(self) -> Result<KeptLetter, Rejection> {
         self.state.storage.letter(self.letter_id()?).await?.ok_or_else(unknown)
     }
 }
 
-fn unknown() -> Refused {
-    Refusal::not_found("there is no dead letter of this id")
+fn unknown() -> Rejection {
+    ApiError::not_found("there is no dead letter of this id")
 }
 
-fn already(state: &str) -> Refused {
-    Refusal::conflict(format!("this dead letter was {state} already; nothing was changed"))
+fn already(state: &str) -> Rejection {
+    ApiError::conflict(format!("this dead letter was {state} already; nothing was changed"))
 }
 
-/// A corrected envelope, if one was sent.
-fn corrected(bytes: &Bytes) -> Result<Option<&str>, Refused> {
+/// Reads the corrected envelope, if one was sent.
+fn corrected(bytes: &Bytes) -> Result<Option<&str>, Rejection> {
     if bytes.is_empty() {
         return Ok(None);
     }
-    let asked: Corrected<'_> = parsed(bytes, "replay request")?;
+    let asked: ReplayRequest<'_> = parsed(bytes, "replay request")?;
     Ok(asked.envelope.map(RawValue::get))
 }
 
-/// Reads JSON of a closed form.
-pub(super) fn parsed<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Result<T, Refused> {
+/// Reads JSON without unknown fields.
+pub(super) fn parsed<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Result<T, Rejection> {
     serde_json::from_slice(bytes).map_err(|wrong| {
         let kind = match wrong.classify() {
             serde_json::error::Category::Data => "value_error",
             _ => "json_invalid",
         };
-        let says: String = wrong.to_string().chars().take(LONGEST_COMPLAINT).collect();
-        Refusal::invalid(&format!("Invalid {what}: {says}"), json!([error(kind, "", &says)]))
+        let says: String = wrong.to_string().chars().take(MAX_ERROR_CHARS).collect();
+        ApiError::invalid(&format!("Invalid {what}: {says}"), json!([error(kind, "", &says)]))
     })
 }
 
-/// Refuses if something was found to be wrong.
-pub(super) fn sound(what: &str, wrong: Vec<(&str, String)>) -> Result<(), Refused> {
+/// Rejects the request if there are errors.
+pub(super) fn sound(what: &str, wrong: Vec<(&str, String)>) -> Result<(), Rejection> {
     if wrong.is_empty() {
         return Ok(());
     }
     let says: Vec<_> = wrong.iter().map(|(at, says)| format!("{at}: {says}")).collect();
     let errors = wrong.iter().map(|(at, says)| error("value_error", at, says));
     let errors = Value::Array(errors.collect());
-    Err(Refusal::invalid(&format!("Invalid {what}: {}", says.join("; ")), errors))
+    Err(ApiError::invalid(&format!("Invalid {what}: {}", says.join("; ")), errors))
 }
 
-/// A text that every store can keep.
+/// Checks that every store can keep the text.
 pub(super) fn check<'a>(wrong: &mut Vec<(&'a str, String)>, at: &'a str, text: &str, most: usize) {
     if text.trim().is_empty() {
         wrong.push((at, "is empty".to_owned()));
@@ -320,16 +320,16 @@ pub(super) fn check<'a>(wrong: &mut Vec<(&'a str, String)>, at: &'a str, text: &
     }
 }
 
-fn read(bytes: &[u8]) -> Result<DeadLetter, Refused> {
-    let letter: Letter<'_> = parsed(bytes, "dead letter")?;
+fn read(bytes: &[u8]) -> Result<DeadLetter, Rejection> {
+    let letter: NewDeadLetter<'_> = parsed(bytes, "dead letter")?;
     let mut wrong = Vec::new();
-    check(&mut wrong, "source.channel", &letter.source.channel, LONGEST_NAME);
-    check(&mut wrong, "source.provider", &letter.source.provider, LONGEST_NAME);
-    check(&mut wrong, "source.endpoint_identity", &letter.source.endpoint_identity, LONGEST_NAME);
+    check(&mut wrong, "source.channel", &letter.source.channel, MAX_NAME_BYTES);
+    check(&mut wrong, "source.provider", &letter.source.provider, MAX_NAME_BYTES);
+    check(&mut wrong, "source.endpoint_identity", &letter.source.endpoint_identity, MAX_NAME_BYTES);
     if let Some(id) = &letter.external_event_id {
-        check(&mut wrong, "external_event_id", id, LONGEST_NAME);
+        check(&mut wrong, "external_event_id", id, MAX_NAME_BYTES);
     }
-    check(&mut wrong, "reason", &letter.reason, LONGEST_REASON);
+    check(&mut wrong, "reason", &letter.reason, MAX_REASON_BYTES);
     if !CLASSES.contains(&letter.error_class.as_str()) {
         wrong.push(("error_class", format!("is not one of {}", CLASSES.join(", "))));
     }
@@ -352,7 +352,7 @@ fn read(bytes: &[u8]) -> Result<DeadLetter, Refused> {
     })
 }
 
-/// What is nested too deep for those who read lists of letters is kept as a text.
+/// Returns an envelope that is nested too deep for common readers as a JSON string.
 fn readable(envelope: &str) -> String {
     match ingest::fits_depth(envelope) {
         true => envelope.to_owned(),
@@ -360,9 +360,9 @@ fn readable(envelope: &str) -> String {
     }
 }
 
-/// What makes it the same letter: the event, not what was thought of it. Each part with its length,
-/// so that no two events read alike.
-fn digest(letter: &Letter<'_>) -> [u8; 32] {
+/// Returns the digest that identifies a letter: of the event, without the reason. Each part has its
+/// length, so that no two events have the same.
+fn digest(letter: &NewDeadLetter<'_>) -> [u8; 32] {
     let mut hash = Sha256::new();
     let id = letter.external_event_id.as_deref();
     let parts = [
@@ -380,7 +380,7 @@ fn digest(letter: &Letter<'_>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The envelope is JSON already and goes out as it is.
+/// Writes a letter. The envelope is JSON already and goes out as it is.
 fn write_letter(out: &mut String, kept: &KeptLetter) {
     let letter = &kept.letter;
     let text = json!({
@@ -444,7 +444,7 @@ mod tests {
             GOOD.replace("\"other\"", "\"rain\""),
             GOOD.replace("\"no\"", "\" \""),
             GOOD.replace("\"no\"", "\"\\u0000\""),
-            GOOD.replace("\"no\"", &format!("\"{}\"", "x".repeat(LONGEST_REASON + 1))),
+            GOOD.replace("\"no\"", &format!("\"{}\"", "x".repeat(MAX_REASON_BYTES + 1))),
             GOOD.replace("\"no\"", "\"no\",\"attempts\":0"),
             GOOD.replace("\"no\"", "\"no\",\"more\":0"),
             GOOD.replace("\"x\"", "7"),

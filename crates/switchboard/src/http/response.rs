@@ -1,4 +1,4 @@
-//! Answers, and why there is none.
+//! Responses and errors of the HTTP API.
 
 use std::borrow::Cow;
 
@@ -13,29 +13,29 @@ use tenure_core::text::counted;
 use tenure_core::{Code, StoreError};
 use tenure_wire::ingest::Cursor;
 
-use super::outgoing::Outgoing;
-use crate::commit::Trouble;
+use super::response_body::ResponseBody;
+use crate::commit::SubmitError;
 use crate::error::SwitchboardError;
 use crate::storage::{BadFence, Diverged, Ended, Fence, MAX_FENCES_PER_SOURCE, Standing};
 
-/// What goes back.
-pub(crate) type Answer = Response<Outgoing>;
-/// Why a request was not done. Boxed: it is rare, and large.
-pub(crate) type Refused = Box<Refusal>;
+/// Response of the HTTP API.
+pub(crate) type ApiResponse = Response<ResponseBody>;
+/// Error of a request. Boxed, because it is rare and large.
+pub(crate) type Rejection = Box<ApiError>;
 
-/// JSON that was written elsewhere.
-pub(crate) fn json_text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+/// Returns a response with JSON text.
+pub(crate) fn json_text(status: StatusCode, body: impl Into<Bytes>) -> ApiResponse {
     typed(status, "application/json", body.into())
 }
 
-/// Something as JSON.
-pub(crate) fn json_value(status: StatusCode, body: &Value) -> Answer {
+/// Returns a response with a JSON value.
+pub(crate) fn json_value(status: StatusCode, body: &Value) -> ApiResponse {
     json_text(status, body.to_string())
 }
 
-/// Text of some type.
-pub(crate) fn typed(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
-    let mut answer = Response::new(Outgoing::from(body));
+/// Returns a response with a content type.
+pub(crate) fn typed(status: StatusCode, kind: &'static str, body: Bytes) -> ApiResponse {
+    let mut answer = Response::new(ResponseBody::from(body));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -43,57 +43,57 @@ pub(crate) fn typed(status: StatusCode, kind: &'static str, body: Bytes) -> Answ
     answer
 }
 
-/// An error: its status, its name, and whatever helps.
+/// Error of the HTTP API: status, name, message and further fields.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
     pub(crate) error: &'static str,
     message: Cow<'static, str>,
     more: Map<String, Value>,
     header: Option<(HeaderName, HeaderValue)>,
     close: bool,
-    /// What the store said; for operators alone.
+    /// Error of the store, for operators only.
     pub(crate) cause: Option<SwitchboardError>,
 }
 
-impl Refusal {
-    fn new(status: u16, error: &'static str, message: impl Into<Cow<'static, str>>) -> Refused {
+impl ApiError {
+    fn new(status: u16, error: &'static str, message: impl Into<Cow<'static, str>>) -> Rejection {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let message = message.into();
         let (more, header) = (Map::new(), None);
         Box::new(Self { status, error, message, more, header, close: false, cause: None })
     }
 
-    fn with(mut self: Box<Self>, name: &str, value: impl Into<Value>) -> Refused {
+    fn with(mut self: Box<Self>, name: &str, value: impl Into<Value>) -> Rejection {
         self.more.insert(name.to_owned(), value.into());
         self
     }
 
-    fn header(mut self: Box<Self>, name: HeaderName, value: HeaderValue) -> Refused {
+    fn header(mut self: Box<Self>, name: HeaderName, value: HeaderValue) -> Rejection {
         self.header = Some((name, value));
         self
     }
 
-    fn retry_after(self: Box<Self>, seconds: u64) -> Refused {
+    fn retry_after(self: Box<Self>, seconds: u64) -> Rejection {
         self.header(RETRY_AFTER, HeaderValue::from(seconds))
     }
 
-    /// The rest of the request is not wanted.
-    pub(crate) fn closing(mut self: Box<Self>) -> Refused {
+    /// Closes the connection: the rest of the request is not read.
+    pub(crate) fn closing(mut self: Box<Self>) -> Rejection {
         self.close = true;
         self
     }
 
-    pub(crate) fn bad_request(message: impl Into<Cow<'static, str>>) -> Refused {
+    pub(crate) fn bad_request(message: impl Into<Cow<'static, str>>) -> Rejection {
         Self::new(400, "bad_request", message)
     }
 
-    pub(crate) fn invalid_token(message: &'static str) -> Refused {
+    pub(crate) fn invalid_token(message: &'static str) -> Rejection {
         let bearer = HeaderValue::from_static("Bearer");
         Self::new(401, "invalid_token", message).header(WWW_AUTHENTICATE, bearer)
     }
 
-    pub(crate) fn token_ended(ended: Ended) -> Refused {
+    pub(crate) fn token_ended(ended: Ended) -> Rejection {
         Self::invalid_token(match ended {
             Ended::Revoked => "Token has been revoked",
             Ended::Expired => "Token has expired",
@@ -101,25 +101,25 @@ impl Refusal {
         })
     }
 
-    pub(crate) fn forbidden(message: impl Into<Cow<'static, str>>) -> Refused {
+    pub(crate) fn forbidden(message: impl Into<Cow<'static, str>>) -> Rejection {
         Self::new(403, "forbidden", message)
     }
 
-    pub(crate) fn not_found(message: &'static str) -> Refused {
+    pub(crate) fn not_found(message: &'static str) -> Rejection {
         Self::new(404, "not_found", message)
     }
 
-    pub(crate) fn method_not_allowed(allow: &'static str) -> Refused {
+    pub(crate) fn method_not_allowed(allow: &'static str) -> Rejection {
         let refusal = Self::new(405, "method_not_allowed", format!("use {allow}"));
         refusal.header(ALLOW, HeaderValue::from_static(allow))
     }
 
-    pub(crate) fn timeout() -> Refused {
+    pub(crate) fn timeout() -> Rejection {
         Self::new(408, "timeout", "the body did not come in time").closing()
     }
 
-    /// `newest` where it is the caller's own fence.
-    pub(crate) fn fenced(fence: Option<&Fence>, newest: Option<&Standing>) -> Refused {
+    /// `newest` is given if the fence is the caller's own.
+    pub(crate) fn fenced(fence: Option<&Fence>, newest: Option<&Standing>) -> Rejection {
         let message = "a newer hold of this duty was seen; this was not stored";
         let mut refusal = Self::new(409, "fenced", message);
         if let Some(fence) = fence {
@@ -134,7 +134,7 @@ impl Refusal {
         refusal
     }
 
-    pub(crate) fn bad_fence(bad: BadFence) -> Refused {
+    pub(crate) fn bad_fence(bad: BadFence) -> Rejection {
         match bad {
             BadFence::EpochAhead => {
                 let message = "Tenure-Epoch is more than a day above the store's clock in Unix \
@@ -152,11 +152,11 @@ impl Refusal {
         }
     }
 
-    pub(crate) fn conflict(message: impl Into<Cow<'static, str>>) -> Refused {
+    pub(crate) fn conflict(message: impl Into<Cow<'static, str>>) -> Rejection {
         Self::new(409, "conflict", message)
     }
 
-    pub(crate) fn cursor_diverged(cursor: Cursor, inbox: Diverged) -> Refused {
+    pub(crate) fn cursor_diverged(cursor: Cursor, inbox: Diverged) -> Rejection {
         let Diverged { last, trimmed } = inbox;
         let message = format!(
             "the inbox is not the one that cursor {cursor} comes from: it has lost messages since, \
@@ -170,74 +170,74 @@ impl Refusal {
             .with("trimmed", trimmed)
     }
 
-    pub(crate) fn gone(first_seen_at: &str) -> Refused {
+    pub(crate) fn gone(first_seen_at: &str) -> Rejection {
         let message = "the message is past its retention";
         Self::new(410, "gone", message).with("first_seen_at", first_seen_at)
     }
 
-    pub(crate) fn too_large(limit_bytes: usize) -> Refused {
+    pub(crate) fn too_large(limit_bytes: usize) -> Rejection {
         let message = format!("the body has more than {limit_bytes} bytes");
         Self::new(413, "too_large", message).with("limit_bytes", limit_bytes).closing()
     }
 
-    pub(crate) fn too_many_items(limit_items: usize) -> Refused {
+    pub(crate) fn too_many_items(limit_items: usize) -> Rejection {
         let message = format!("the batch has more than {limit_items} items");
         Self::new(413, "too_large", message).with("limit_items", limit_items)
     }
 
-    pub(crate) fn unsupported(message: &'static str) -> Refused {
+    pub(crate) fn unsupported(message: &'static str) -> Rejection {
         Self::new(415, "unsupported_media_type", message)
     }
 
-    /// `detail` says it in one line, `errors` one by one.
-    pub(crate) fn invalid(detail: &str, errors: Value) -> Refused {
+    /// `detail` is one line, `errors` a list.
+    pub(crate) fn invalid(detail: &str, errors: Value) -> Rejection {
         Self::new(422, "validation_error", detail.to_owned())
             .with("detail", detail)
             .with("errors", errors)
     }
 
-    pub(crate) fn overloaded(message: &'static str) -> Refused {
+    pub(crate) fn overloaded(message: &'static str) -> Rejection {
         Self::new(429, "overload_rejected", message).retry_after(1)
     }
 
-    pub(crate) fn too_many_attempts(retry_after: u64) -> Refused {
+    pub(crate) fn too_many_attempts(retry_after: u64) -> Rejection {
         let minutes = counted(retry_after.div_ceil(60).max(1), "minute", "minutes");
         let message = format!("Too many failed attempts. Please wait {minutes}.");
         Self::new(429, "too_many_attempts", message).retry_after(retry_after.max(1))
     }
 
-    pub(crate) fn internal() -> Refused {
+    pub(crate) fn internal() -> Rejection {
         Self::new(500, "internal_error", "this is an error of the server")
     }
 
-    pub(crate) fn unstorable() -> Refused {
+    pub(crate) fn unstorable() -> Rejection {
         let message = "the store refuses this content; sending it again will not help";
         Self::new(500, "internal_error", message)
     }
 
-    pub(crate) fn store_unavailable() -> Refused {
+    pub(crate) fn store_unavailable() -> Rejection {
         let message = "the store did not answer; submit it again: what was stored is recognised";
         Self::new(503, "store_unavailable", message).retry_after(1)
     }
 
-    /// Nothing is lost by it, but somebody has to make room.
-    pub(crate) fn store_full(error: SwitchboardError) -> Refused {
+    /// Nothing is lost, but an operator has to free space.
+    pub(crate) fn store_full(error: SwitchboardError) -> Rejection {
         let message = "the store has no room left (ST008); submit it again once there is room";
         let mut refusal = Self::new(503, "store_full", message).with("code", Code::Full.as_str());
         refusal.cause = Some(error);
         refusal.retry_after(10)
     }
 
-    pub(crate) fn too_many_sessions() -> Refused {
+    pub(crate) fn too_many_sessions() -> Rejection {
         let message = "there are too many sessions; /mcp needs none";
         Self::new(503, "overload_rejected", message).retry_after(1)
     }
 
-    pub(crate) fn unreachable(message: &'static str) -> Refused {
+    pub(crate) fn unreachable(message: &'static str) -> Rejection {
         Self::new(503, "replica_unreachable", message).retry_after(1)
     }
 
-    pub(crate) fn too_many_connections(crowded: bool) -> Refused {
+    pub(crate) fn too_many_connections(crowded: bool) -> Rejection {
         let message = match crowded {
             false => "there are too many connections (--max-connections)",
             true => "this address has too many connections (--max-connections-per-address)",
@@ -245,18 +245,18 @@ impl Refusal {
         Self::new(503, "overload_rejected", message).retry_after(1).closing()
     }
 
-    pub(crate) fn shutting_down() -> Refused {
+    pub(crate) fn shutting_down() -> Rejection {
         let message = "this replica is going away; nothing was stored";
         Self::new(503, "shutting_down", message).retry_after(1).closing()
     }
 
-    /// What it says to people.
+    /// Returns the message for people.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Writes it down.
-    pub(crate) fn answer(mut self) -> Answer {
+    /// Returns the response.
+    pub(crate) fn answer(mut self) -> ApiResponse {
         let mut body = json!({ "error": self.error, "message": self.message });
         if let Value::Object(fields) = &mut body {
             fields.extend(std::mem::take(&mut self.more));
@@ -264,8 +264,8 @@ impl Refusal {
         self.written(&body)
     }
 
-    /// The same in the form that dashboards know.
-    pub(crate) fn wrapped(mut self) -> Answer {
+    /// Returns the response in the format that dashboards use.
+    pub(crate) fn wrapped(mut self) -> ApiResponse {
         let details = match std::mem::take(&mut self.more) {
             more if more.is_empty() => Value::Null,
             more => more.into(),
@@ -279,7 +279,7 @@ impl Refusal {
         self.written(&json!({ "error": error }))
     }
 
-    fn written(self, body: &Value) -> Answer {
+    fn written(self, body: &Value) -> ApiResponse {
         let mut answer = json_value(self.status, body);
         if let Some((name, value)) = self.header {
             answer.headers_mut().insert(name, value);
@@ -290,7 +290,7 @@ impl Refusal {
         answer
     }
 
-    /// The same as the outcome of one item of a batch.
+    /// Returns the error as the outcome of one item of a batch.
     pub(crate) fn item(self, index: usize) -> Value {
         let mut item = json!({ "index": index, "status": "error", "error": self.error });
         if let Value::Object(fields) = &mut item {
@@ -303,29 +303,31 @@ impl Refusal {
     }
 }
 
-/// What the store says stays here: it may name hosts and statements.
-impl From<SwitchboardError> for Refused {
+/// The detail is not sent: it may name hosts and statements.
+impl From<SwitchboardError> for Rejection {
     fn from(error: SwitchboardError) -> Self {
         match error.code() {
-            Code::Unstorable | Code::BadInput => Refusal::unstorable(),
-            Code::Full => Refusal::store_full(error),
-            _ => Refusal::store_unavailable(),
+            Code::Unstorable | Code::BadInput => ApiError::unstorable(),
+            Code::Full => ApiError::store_full(error),
+            _ => ApiError::store_unavailable(),
         }
     }
 }
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for Rejection {
     fn from(error: StoreError) -> Self {
         SwitchboardError::from(error).into()
     }
 }
 
-impl From<Trouble> for Refused {
-    fn from(trouble: Trouble) -> Self {
+impl From<SubmitError> for Rejection {
+    fn from(trouble: SubmitError) -> Self {
         match trouble {
-            Trouble::Full => Refusal::overloaded("too many submissions wait; nothing was stored"),
-            Trouble::Closed => Refusal::shutting_down(),
-            Trouble::Store(error) => error.into(),
+            SubmitError::Full => {
+                ApiError::overloaded("too many submissions wait; nothing was stored")
+            }
+            SubmitError::Closed => ApiError::shutting_down(),
+            SubmitError::Store(error) => error.into(),
         }
     }
 }

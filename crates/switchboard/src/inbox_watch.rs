@@ -1,7 +1,7 @@
-//! Those who wait for the next message of the inbox.
+//! Notification of clients that wait for the next message of the inbox.
 //!
-//! One task asks the store for its newest position while somebody waits, however many they are;
-//! what this replica commits itself is seen at once.
+//! One task polls the newest position while any client waits; messages committed by this replica
+//! are seen at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,78 +12,78 @@ use tokio::time::{sleep, timeout};
 
 use crate::storage::Storage;
 
-/// How often other replicas' messages are looked for.
-const EVERY: Duration = Duration::from_millis(250);
-/// The store is asked no more often than this.
-const LEAST: Duration = Duration::from_millis(5);
-/// How long the store may take to say.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Interval at which messages of other replicas are looked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Minimum time between two queries.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Timeout of a query.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Tells those who wait that there is more.
+/// Watches the newest position of the inbox.
 #[derive(Debug)]
-pub(crate) struct Follow {
+pub(crate) struct InboxWatch {
     newest: watch::Sender<i64>,
     nudge: Notify,
     waiting: AtomicUsize,
 }
 
-impl Follow {
+impl InboxWatch {
     pub(crate) fn new() -> Self {
         let waiting = AtomicUsize::new(0);
         Self { newest: watch::Sender::new(0), nudge: Notify::new(), waiting }
     }
 
-    /// Something was committed here.
+    /// Reports that this replica committed something.
     pub(crate) fn nudge(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.nudge.notify_one();
         }
     }
 
-    /// Somebody begins to wait.
-    pub(crate) fn start(&self) -> Follower<'_> {
+    /// Registers a client that waits.
+    pub(crate) fn start(&self) -> InboxFollower<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.nudge.notify_one();
-        Follower { follow: self, newest: self.newest.subscribe() }
+        InboxFollower { follow: self, newest: self.newest.subscribe() }
     }
 
-    /// Looks for news for as long as the server runs.
+    /// Polls the store for as long as the server runs.
     pub(crate) async fn run(&self, storage: Arc<dyn Storage>) {
         loop {
             if self.waiting.load(Ordering::Relaxed) == 0 {
                 self.nudge.notified().await;
             } else {
-                let _ = timeout(EVERY, self.nudge.notified()).await;
+                let _ = timeout(POLL_INTERVAL, self.nudge.notified()).await;
             }
-            if let Ok(Ok(newest)) = timeout(PATIENCE, storage.last_position()).await {
+            if let Ok(Ok(newest)) = timeout(STORE_TIMEOUT, storage.last_position()).await {
                 self.newest.send_if_modified(|known| std::mem::replace(known, newest) != newest);
             }
-            sleep(LEAST).await;
+            sleep(MIN_POLL_INTERVAL).await;
         }
     }
 }
 
-/// One who waits.
+/// A client that waits.
 #[derive(Debug)]
-pub(crate) struct Follower<'a> {
-    follow: &'a Follow,
+pub(crate) struct InboxFollower<'a> {
+    follow: &'a InboxWatch,
     newest: watch::Receiver<i64>,
 }
 
-impl Follower<'_> {
-    /// The newest position that is known.
+impl InboxFollower<'_> {
+    /// Returns the newest known position.
     pub(crate) fn look(&mut self) -> i64 {
         *self.newest.borrow_and_update()
     }
 
-    /// Waits until it is another one than was seen.
+    /// Waits until the position differs from `seen`.
     pub(crate) async fn moved(&mut self, seen: i64) {
         // The sender lives as long as this does.
         let _ = self.newest.wait_for(|newest| *newest != seen).await;
     }
 }
 
-impl Drop for Follower<'_> {
+impl Drop for InboxFollower<'_> {
     fn drop(&mut self) {
         self.follow.waiting.fetch_sub(1, Ordering::Relaxed);
     }
