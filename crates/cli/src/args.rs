@@ -16,8 +16,8 @@ use tenure_switchboard::token::Environment;
 use crate::bucket;
 use crate::env;
 use crate::failure::Failure;
-use crate::guard;
-use crate::observe;
+use crate::guard::GuardArgs;
+use crate::observe::ObserveArgs;
 use crate::operate::{drain, evict, pause, pin, share};
 use crate::switchboard::{beat, channel, connectors, fence, serve, token};
 use crate::why::{apply, explain, plan, top};
@@ -159,7 +159,7 @@ pub(crate) enum Command {
     },
     /// What `run` and `poll` start to end commands in time
     #[command(hide = true)]
-    Guard(guard::Args),
+    Guard(GuardArgs),
     /// Explain an error code, or list all of them
     Errors {
         /// The code, such as ST002
@@ -255,7 +255,7 @@ pub(crate) struct Member {
     #[command(flatten)]
     pub(crate) signing: Signing,
     #[command(flatten)]
-    pub(crate) watch: observe::Options,
+    pub(crate) watch: ObserveArgs,
 }
 
 /// Reads `500ms`, `30s`, `1m30s`, `2h`, `1d`; a day has 24 hours.

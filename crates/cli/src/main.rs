@@ -10,13 +10,12 @@ mod failure;
 mod forget;
 mod group;
 mod guard;
+mod limits;
 mod ls;
-mod member;
 mod migrate;
 mod observe;
 mod operate;
 mod output;
-mod poll;
 mod replace;
 mod run;
 mod settings;
@@ -26,7 +25,6 @@ mod signing;
 mod store;
 mod switchboard;
 mod table;
-mod terminal;
 mod time;
 mod why;
 mod written;
@@ -60,15 +58,17 @@ fn run(settings: Settings) -> Result<ExitCode, Failure> {
         Action::Checkpoint(action) => wait_for(checkpoint::run(action, json))?,
         Action::Doctor { store, require } => wait_for(doctor::run(&store, require, json))?,
         Action::Guard(stage) => {
-            guard::main(&stage)?;
+            tenure_supervise::guard::main(&stage)?;
             return Ok(ExitCode::SUCCESS);
         }
         Action::Bucket(task) => return bucket::run(task, json),
         Action::Poll(settings) => {
-            wait_for(poll::run(*settings))?;
+            wait_for(async { Ok(tenure_supervise::poll::poll(*settings).await?) })?;
             return Ok(ExitCode::SUCCESS);
         }
-        Action::Run(settings) => return wait_for(run::run(settings)).map_err(run::around),
+        Action::Run(settings) => {
+            return wait_for(run::run(*settings, None)).map_err(run::around);
+        }
         Action::Operate { store, task } => {
             let told = wait_for(operate::run(&store, task, json))?;
             output::to_stdout(&told.text).context("cannot write to standard output")?;

@@ -2,6 +2,8 @@
 
 use std::io::{self, ErrorKind, Write};
 
+pub(crate) use tenure_core::text::escaped as shown;
+
 /// Said where a command has only told what it would do.
 pub(crate) const DRY_RUN: &str = "a dry run: nothing was changed";
 
@@ -32,34 +34,4 @@ pub(crate) fn to_stderr(text: &str) {
 /// One JSON document and a newline.
 pub(crate) fn document(value: &serde_json::Value) -> String {
     format!("{value:#}\n")
-}
-
-/// Text of others in a form that a terminal shows and does not obey: what is no plain character is
-/// written as an escape, on one line.
-pub(crate) fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '"' | '\'' => shown.push(c),
-            c => shown.extend(c.escape_debug()),
-        }
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_terminal_gets_nothing_to_obey() {
-        for (text, expected) in [
-            ("plain 'text' \"é🦀\"", "plain 'text' \"é🦀\""),
-            ("a\nb\tc\\d", "a\\nb\\tc\\\\d"),
-            ("\u{1b}[31mred\u{7}", "\\u{1b}[31mred\\u{7}"),
-            ("\u{9b}2J\u{202e}x", "\\u{9b}2J\\u{202e}x"),
-        ] {
-            assert_eq!(shown(text), expected);
-        }
-    }
 }

@@ -6,16 +6,18 @@ use clap_complete::Shell;
 use tenure_core::guarantee::Level;
 use tenure_core::{Code, DutyKey, GroupName};
 use tenure_store::StoreUrl;
+use tenure_supervise::guard::Stage;
+use tenure_supervise::poll::PollSettings;
+use tenure_supervise::run::RunSettings;
 
 use crate::args::{Args, Command, NOT_SHOWN, group_name, may_be_secret, name, path};
 use crate::failure::Failure;
-use crate::guard::Stage;
 use crate::operate::Task::{Drain, Evict, Pause, Pin, Share};
 use crate::operate::{self, drain, evict, pause, pin, share};
 use crate::store::Task;
 use crate::switchboard::{self, beat, connectors, fence, serve, token};
 use crate::why::{self, apply, explain, plan, top};
-use crate::{bucket, checkpoint, poll, run, signing};
+use crate::{bucket, checkpoint, run, signing};
 
 /// One command and how to answer it.
 #[derive(Debug)]
@@ -41,8 +43,8 @@ pub(crate) enum Action {
     Man { dir: Option<PathBuf> },
     Why { store: StoreUrl, task: why::Task },
     Guard(Stage),
-    Run(run::Settings),
-    Poll(Box<poll::Settings>),
+    Run(Box<RunSettings>),
+    Poll(Box<PollSettings>),
     Bucket(bucket::Task),
     Checkpoint(checkpoint::Action),
 }
@@ -98,13 +100,13 @@ impl Settings {
             Command::Guard(args) => Action::Guard(args.stage()),
             Command::Poll(poll) => {
                 let settings = store().map_err(Failure::from);
-                let settings = settings.and_then(|store| poll::Settings::new(poll, store));
+                let settings = settings.and_then(|store| poll.settings(store));
                 Action::Poll(Box::new(settings.map_err(run::bad_usage)?))
             }
             Command::Run(run) => {
                 let settings = store().map_err(Failure::from);
-                let settings = settings.and_then(|store| run::Settings::new(run, store));
-                Action::Run(settings.map_err(run::bad_usage)?)
+                let settings = settings.and_then(|store| run.settings(store));
+                Action::Run(Box::new(settings.map_err(run::bad_usage)?))
             }
             Command::Errors { code } => {
                 Action::Errors { code: code.as_deref().map(known).transpose()? }

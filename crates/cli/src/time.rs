@@ -2,12 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since 1970 as `2026-02-15T10:00:00.123Z`.
-pub(crate) fn shown(unix_ms: u64) -> String {
-    let ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
-    let time = jiff::Timestamp::from_millisecond(ms);
-    time.map_or_else(|_| format!("{unix_ms} ms"), |time| format!("{time:.3}"))
-}
+pub(crate) use tenure_supervise::observe::timestamp as shown;
 
 /// The time of this machine after `later` has passed.
 pub(crate) fn from_now(later: Duration) -> String {
@@ -18,13 +13,4 @@ pub(crate) fn from_now(later: Duration) -> String {
 #[expect(clippy::disallowed_methods, reason = "shown to people; no expiry is judged by it")]
 fn now() -> SystemTime {
     SystemTime::now()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_time_is_written_as_iso_8601() {
-        assert_eq!(super::shown(1_771_149_600_123), "2026-02-15T10:00:00.123Z");
-        assert_eq!(super::shown(u64::MAX), format!("{} ms", u64::MAX));
-    }
 }

@@ -29,9 +29,33 @@ pub fn span(time: Duration) -> String {
     text
 }
 
+/// Escapes text for a terminal, on one line: control characters are printed and not obeyed.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\'' => escaped.push(c),
+            c => escaped.extend(c.escape_debug()),
+        }
+    }
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_gets_nothing_to_obey() {
+        for (text, expected) in [
+            ("plain 'text' \"é🦀\"", "plain 'text' \"é🦀\""),
+            ("a\nb\tc\\d", "a\\nb\\tc\\\\d"),
+            ("\u{1b}[31mred\u{7}", "\\u{1b}[31mred\\u{7}"),
+            ("\u{9b}2J\u{202e}x", "\\u{9b}2J\\u{202e}x"),
+        ] {
+            assert_eq!(escaped(text), expected);
+        }
+    }
 
     #[test]
     fn one_is_singular() {

@@ -1,10 +1,11 @@
 //! `tenure bucket`: which bucket an entity is in, and which bucket comes next.
 
 mod filter;
+mod hold;
 mod lines;
 mod next;
 mod plan;
-pub(crate) mod rotation;
+mod rotation;
 
 use std::process::ExitCode;
 

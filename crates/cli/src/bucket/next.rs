@@ -3,18 +3,19 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use tenure_store::StoreUrl;
+use tenure_supervise::observe::LogLevel;
+use tenure_supervise::run::RunSettings;
 use tenure_wire::bucket::Commit;
 
+use super::hold::RotationWork;
 use super::rotation::Rotation;
 use crate::args::{Global, Member, name, path};
 use crate::failure::Failure;
-use crate::observe::Level;
-use crate::{member, run as runner, wait_for};
+use crate::{run as runner, wait_for};
 
 const NEEDS_COMMAND: &str = "\
 --commit on-success with --duty needs the command of the run behind --: the hold ends with this \
@@ -79,7 +80,7 @@ pub(crate) enum Print {
 #[derive(Debug)]
 pub(crate) enum Settings {
     Alone(Rotation),
-    Held(Box<runner::Settings>),
+    Held(Box<RunSettings>, RotationWork),
 }
 
 impl Settings {
@@ -115,22 +116,24 @@ impl Settings {
     }
 
     fn held(args: &Args, duty: &str, global: &Global, rotation: Rotation) -> Result<Self, Failure> {
-        let mut member = member::Settings::new(&args.member)?;
+        let mut member = args.member.settings(StoreUrl::parse(&global.store)?)?;
         if args.command.is_empty() {
             if rotation.commit == Commit::OnSuccess {
                 return Err(Failure::Usage(NEEDS_COMMAND.to_owned()));
             }
-            // It is over in a moment: what went well is not worth a line.
-            member.log_only(Level::Warn);
+            // It ends at once: success is not worth a line, unless more was asked for.
+            if member.observe.level == LogLevel::Info {
+                member.observe.level = LogLevel::Warn;
+            }
         }
-        Ok(Self::Held(Box::new(runner::Settings {
-            store: StoreUrl::parse(&global.store)?,
+        let settings = RunSettings {
             duty: name(duty, str::parse)?,
             no_wait: args.no_wait,
             member,
             command: args.command.clone(),
-            rotation: Some(Arc::new(rotation)),
-        })))
+        };
+        let has_command = !args.command.is_empty();
+        Ok(Self::Held(Box::new(settings), RotationWork { rotation, has_command }))
     }
 }
 
@@ -178,6 +181,10 @@ pub(super) fn run(settings: Settings) -> Result<ExitCode, Failure> {
             rotation.print(&rotation.step()?)?;
             Ok(ExitCode::SUCCESS)
         }
-        Settings::Held(settings) => wait_for(runner::run(*settings)),
+        Settings::Held(settings, work) => {
+            let around = if work.has_command { runner::around } else { |failure| failure };
+            work.rotation.check().map_err(around)?;
+            wait_for(runner::run(*settings, Some(Box::new(work))))
+        }
     }
 }

@@ -19,11 +19,11 @@ use super::{
 };
 use crate::args::duration;
 use crate::failure::Failure;
-use crate::member::within;
+use crate::limits::{MAX_AGE, check_time};
 use crate::output::{self, DRY_RUN, document, to_stderr};
 
-const SHORTEST: Duration = Duration::from_secs(60);
-const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+const MIN_LIFETIME: Duration = Duration::from_secs(60);
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Whom it is for: a connector gets one of live, development one of dev
@@ -96,7 +96,7 @@ impl Task {
         roles.sort_unstable();
         roles.dedup();
         if let Some(time) = args.expires_in {
-            within("--expires-in", time, SHORTEST, LONGEST)?;
+            check_time("--expires-in", time, MIN_LIFETIME, MAX_AGE)?;
         }
         let description = args.description.as_deref().map(|text| words("--description", text));
         let task = Self {

@@ -1,18 +1,15 @@
-//! Reads how long a connector may be silent.
-
-use std::time::Duration;
+//! Value parser of `--liveness`.
 
 use tenure_switchboard::liveness::Policy;
 
 use super::token::micros;
 use crate::args::duration;
+use crate::limits::MAX_AGE;
 
-/// What `--liveness` takes, for people.
+/// Values of `--liveness`, for help texts.
 pub(crate) const WORDS: &str = "usual|observed|spec5|ONLINE,STALE";
 
-const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
-
-/// Reads `usual`, `observed`, `spec5`, or two times as in `120s,600s`: online up to the first,
+/// Parses `usual`, `observed`, `spec5`, or two times as in `120s,600s`: online up to the first,
 /// stale up to the second.
 pub(crate) fn policy(text: &str) -> Result<Policy, String> {
     match text.trim() {
@@ -27,7 +24,7 @@ pub(crate) fn policy(text: &str) -> Result<Policy, String> {
             .to_owned()
     })?;
     let (online, stale) = (duration(online.trim())?, duration(stale.trim())?);
-    if online.is_zero() || stale < online || stale > LONGEST {
+    if online.is_zero() || stale < online || stale > MAX_AGE {
         let what = "a connector is online for more than nothing, and stale for as long or longer, \
                     up to 3650d";
         return Err(what.to_owned());

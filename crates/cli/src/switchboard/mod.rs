@@ -8,7 +8,7 @@ pub(crate) mod fence;
 pub(crate) mod liveness;
 mod revoke;
 pub(crate) mod serve;
-mod teller;
+mod serve_log;
 pub(crate) mod token;
 mod trail;
 

@@ -1,18 +1,20 @@
 //! `tenure serve`: the switchboard itself.
 
 use std::io::IsTerminal;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::process::Signal;
 use tenure_core::guarantee::Level as Promise;
 use tenure_core::text::span;
 use tenure_core::{Code, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
+use tenure_supervise::member::describe_store;
+use tenure_supervise::observe::{LogFormat, LogLevel};
+use tenure_supervise::{Signal, Signals};
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{self, Keep};
 use tenure_switchboard::{ClientTimeouts, Limiter, TlsFiles};
@@ -20,18 +22,16 @@ use tenure_wire::ingest::Fields;
 use tokio::sync::oneshot;
 
 use super::liveness;
-use super::teller::Teller;
+use super::serve_log::ServeLog;
 use super::token::micros;
 use crate::args::{self, duration, path};
 use crate::failure::Failure;
-use crate::member::{place, within};
-use crate::observe::{Form, Level};
-use crate::signals::Signals;
+use crate::limits::{MAX_AGE, check_count, check_time};
+use crate::observe::{LogFormatArg, socket_address};
 use crate::{doctor, env};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
-const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -42,7 +42,7 @@ pub(crate) struct Args {
         env = env::LISTEN,
         hide_env_values = true,
         default_value = "127.0.0.1:8420",
-        value_parser = address
+        value_parser = socket_address
     )]
     listen: SocketAddr,
     /// A certificate and those that it hangs on, in PEM: then only TLS is spoken
@@ -214,17 +214,7 @@ pub(crate) struct Args {
     fields: Fields,
     /// The form of what is said on standard error
     #[arg(long, value_enum, default_value = "human")]
-    log: Form,
-}
-
-/// A port, or an address with one.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let port = text.parse().map(|port: u16| SocketAddr::new(here, port));
-    port.or_else(|_| text.parse()).map_err(|_| {
-        "not a PORT or ADDRESS:PORT, as in 8420, 127.0.0.1:8420, 0.0.0.0:8420 or [::1]:8420"
-            .to_owned()
-    })
+    log: LogFormatArg,
 }
 
 fn fields(text: &str) -> Result<Fields, String> {
@@ -274,7 +264,7 @@ fn bytes(text: &str) -> Result<usize, String> {
 pub(crate) struct Settings {
     store: StoreUrl,
     require: Option<Promise>,
-    log: Form,
+    log: LogFormat,
     server: tenure_switchboard::ServerSettings,
 }
 
@@ -282,8 +272,8 @@ impl Settings {
     pub(crate) fn new(args: &Args, store: StoreUrl) -> Result<Self, Failure> {
         // Said before anything is opened or made.
         store.tables()?;
-        within("--keep-bodies", args.keep_bodies, HOUR, LONGEST)?;
-        within("--keep-keys", args.keep_keys, HOUR, LONGEST)?;
+        check_time("--keep-bodies", args.keep_bodies, HOUR, MAX_AGE)?;
+        check_time("--keep-keys", args.keep_keys, HOUR, MAX_AGE)?;
         if args.keep_keys < args.keep_bodies {
             return Err(Failure::Usage(format!(
                 "--keep-keys ({}) is shorter than --keep-bodies ({}): an event in the inbox has \
@@ -292,17 +282,17 @@ impl Settings {
                 span(args.keep_bodies),
             )));
         }
-        within("--trusted-proxies", args.trusted_proxies, 0, 16)?;
-        within("--auth-failures", args.auth_failures, 1, 1_000_000)?;
-        within("--auth-window", args.auth_window, Duration::from_secs(1), DAY)?;
-        within("--max-connections", args.max_connections, 1, 65_536)?;
+        check_count("--trusted-proxies", args.trusted_proxies, 0, 16)?;
+        check_count("--auth-failures", args.auth_failures as usize, 1, 1_000_000)?;
+        check_time("--auth-window", args.auth_window, Duration::from_secs(1), DAY)?;
+        check_count("--max-connections", args.max_connections, 1, 65_536)?;
         if let Some(most) = args.max_connections_per_address {
-            within("--max-connections-per-address", most, 1, 65_536)?;
+            check_count("--max-connections-per-address", most, 1, 65_536)?;
         }
-        within("--memory-budget", args.memory_budget, 9 << 20, 1 << 40)?;
-        within("--client-timeout", args.client_timeout, Duration::from_secs(1), HOUR)?;
-        within("--drain", args.drain, Duration::ZERO, HOUR)?;
-        within("--statistics-every", args.statistics_every, Duration::from_millis(100), HOUR)?;
+        check_count("--memory-budget", args.memory_budget, 9 << 20, 1 << 40)?;
+        check_time("--client-timeout", args.client_timeout, Duration::from_secs(1), HOUR)?;
+        check_time("--drain", args.drain, Duration::ZERO, HOUR)?;
+        check_time("--statistics-every", args.statistics_every, Duration::from_millis(100), HOUR)?;
         let tls = match (&args.tls_cert, &args.tls_key) {
             (Some(certificate), Some(key)) => {
                 Some(TlsFiles { certificate: path(certificate)?, key: path(key)? })
@@ -332,7 +322,7 @@ impl Settings {
             ..tenure_switchboard::ServerSettings::default()
         };
         let require = args.require.as_deref().and_then(Promise::parse);
-        Ok(Self { store, require, log: args.log, server })
+        Ok(Self { store, require, log: args.log.into(), server })
     }
 }
 
@@ -355,18 +345,18 @@ fn timeouts(step: Duration) -> ClientTimeouts {
 pub(crate) fn main(settings: Settings) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
-    let (teller, written) = Teller::start(settings.log)?;
-    let ended = runtime.block_on(run(settings, teller));
+    let (log, flushed) = ServeLog::start(settings.log)?;
+    let ended = runtime.block_on(run(settings, log));
     // What is still under way has had its time.
     runtime.shutdown_background();
-    written.wait();
+    flushed.wait();
     ended
 }
 
-async fn run(settings: Settings, teller: Teller) -> Result<ExitCode, Failure> {
+async fn run(settings: Settings, log: ServeLog) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().context("cannot hear signals")?;
-    let Settings { store, require, log, mut server } = settings;
-    server.log = teller.log();
+    let Settings { store, require, log: format, mut server } = settings;
+    server.log = log.sink();
     let is_encrypted = server.tls.is_some();
     let opening = async {
         let promise = judge(&store, require).await?;
@@ -388,13 +378,13 @@ async fn run(settings: Settings, teller: Teller) -> Result<ExitCode, Failure> {
         _ => Failure::from(error),
     })?;
     if has_tokens {
-        teller.say(Level::Info, "tokens", "tokens are required".to_owned());
+        log.write(LogLevel::Info, "tokens", "tokens are required".to_owned());
     }
-    teller.say(Level::Info, "store", format!("store {}", place(&store)));
-    teller.say(Level::Info, "guarantee", format!("guarantee: {promise} (tenure doctor says why)"));
-    if log == Form::Human && std::io::stderr().is_terminal() {
+    log.write(LogLevel::Info, "store", format!("store {}", describe_store(&store)));
+    log.write(LogLevel::Info, "guarantee", format!("guarantee: {promise} (see `tenure doctor`)"));
+    if format == LogFormat::Human && std::io::stderr().is_terminal() {
         let url = format!("{}://{}", if is_encrypted { "https" } else { "http" }, handle.address());
-        teller.say(Level::Info, "try", format!("try: {}", first_event(&url, has_tokens)));
+        log.write(LogLevel::Info, "try", format!("try: {}", first_event(&url, has_tokens)));
     }
     let mut finished = std::pin::pin!(handle.finished());
     tokio::select! {
@@ -458,7 +448,7 @@ mod tests {
 
     #[test]
     fn addresses_and_sizes_are_read() {
-        assert_eq!(address("0"), Ok("127.0.0.1:0".parse().unwrap()));
+        assert_eq!(socket_address("0"), Ok("127.0.0.1:0".parse().unwrap()));
         for text in ["board:80", "10.0.0.1:8420", "[::1]:80"] {
             assert_eq!(reachable(text).as_deref(), Ok(text));
         }
@@ -466,9 +456,9 @@ mod tests {
             assert!(reachable(text).is_err(), "{text}");
         }
         assert!(host("board.example").is_ok() && host("http://board").is_err());
-        assert_eq!(address("[::1]:80"), Ok("[::1]:80".parse().unwrap()));
+        assert_eq!(socket_address("[::1]:80"), Ok("[::1]:80".parse().unwrap()));
         for text in ["", "host:80", "70000", "127.0.0.1", "::1"] {
-            assert!(address(text).is_err(), "{text}");
+            assert!(socket_address(text).is_err(), "{text}");
         }
         for (text, expected) in [("32MiB", 32 << 20), ("1 GiB", 1 << 30), ("7", 7), ("2KiB", 2048)]
         {

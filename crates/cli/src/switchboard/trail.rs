@@ -10,11 +10,9 @@ use super::token::micros;
 use super::{at, find, now, token_id};
 use crate::args::{duration, name};
 use crate::failure::Failure;
-use crate::member::within;
+use crate::limits::{MAX_AGE, check_count, check_time};
 use crate::output::{document, shown, to_stderr};
 use crate::table::{Align, Column, lay_out};
-
-const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 #[derive(clap::Args)]
 pub(crate) struct UsageArgs {
@@ -42,7 +40,7 @@ const USAGE: [Column; 6] = [
 
 impl Usage {
     pub(crate) fn new(args: &UsageArgs) -> Result<Self, Failure> {
-        within("--since", args.since, Duration::ZERO, LONGEST)?;
+        check_time("--since", args.since, Duration::ZERO, MAX_AGE)?;
         Ok(Self { id: args.id.as_deref().map(token_id).transpose()?, since: args.since })
     }
 
@@ -116,7 +114,7 @@ const AUDIT: [Column; 5] = [
 
 impl Audit {
     pub(crate) fn new(args: &AuditArgs) -> Result<Self, Failure> {
-        within("--limit", args.limit, 1, 10_000)?;
+        check_count("--limit", args.limit, 1, 10_000)?;
         let ids = match args.id.as_deref() {
             None => Vec::new(),
             Some(id) if id.contains('/') => {

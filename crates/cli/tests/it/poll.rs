@@ -92,8 +92,8 @@ fn a_poll_that_hangs_is_ended_and_the_others_go_on() {
     std::fs::create_dir(tenure.path("hangs")).unwrap();
     let running = tenure.start("1", &poll("list:good,hangs", &[], &script));
     let pids = tenure.pids("hangs/pids", 3)[..3].to_vec();
-    tenure.said(&running, "it was ended: it took longer than 1s");
-    tenure.said(&running, "it takes longer than every 500ms");
+    tenure.said(&running, "killed: it took longer than 1s");
+    tenure.said(&running, "a poll takes longer than the interval of 500ms");
     assert!(all_gone(&pids));
     // It is tried again, and never held up the other one.
     tenure.pids("hangs/pids", 6);
@@ -210,7 +210,7 @@ fn a_poll_whose_hold_is_lost_is_ended_at_once() {
     let mut running = tenure.start("1", &words);
     let (pids, me) = (tenure.pids("pids", 3), tenure.lines("ready", 1).remove(0));
     tenure.evict("poll", &me);
-    tenure.said(&running, "it was ended: the hold was lost");
+    tenure.said(&running, "killed: the hold was lost");
     assert!(all_gone(&pids));
     assert_eq!(running.wait().code(), Some(1));
 }
@@ -224,7 +224,7 @@ fn no_poll_begins_that_could_outlast_its_hold() {
     // Everybody else who writes to the store waits for this.
     let writer = rusqlite::Connection::open(tenure.path("tenure.db")).unwrap();
     writer.execute_batch("BEGIN IMMEDIATE").unwrap();
-    tenure.said(&running, "too little is left: ");
+    tenure.said(&running, "too little time is left: ");
     tenure.said(&running, "this is said once per outage");
     let begun = tenure.lines("began", 1).len();
     tenure.said(&running, "\"event\":\"expired\"");
@@ -250,7 +250,7 @@ fn a_poll_that_was_ended_while_tenure_was_stopped_is_not_taken_for_lost() {
     let over = || all_gone(&pids) && BootClock.now() > late;
     wait_until("the guard has ended the poll", LIMIT, over).unwrap();
     running.signal(Signal::CONT);
-    tenure.said(&running, "it was ended: it took longer than 1s");
+    tenure.said(&running, "killed: it took longer than 1s");
     let said = tenure.text("1.err");
     assert!(!said.contains("did not end the command in time"), "{said}");
     running.signal(Signal::TERM);
@@ -313,7 +313,7 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
     let tenure = Tenure::new();
     let ran = tenure.run(&["poll", "--targets", "list:a", "--ttl", "10s", "--", "true"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.stderr.contains("needs a --ttl of at least"), "{ran:?}");
+    assert!(ran.stderr.contains("needs at least"), "{ran:?}");
     let ran = tenure.run(&["poll", "--targets", "nowhere:me:s3cret@h", "--", "true"]);
     ran.refused_with("DT005", 2);
     ran.hides("s3cret");

@@ -99,7 +99,7 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
         assert_eq!(ran.code, Some(2), "{ran:?}");
     }
     let ran = tenure.run(&["run", "--duty", "demo/one", "--ttl", "1ms", "--", "true"]);
-    assert!(ran.stderr.contains("the least is 1s"), "{ran:?}");
+    assert!(ran.stderr.contains("--ttl 1ms is outside the limits: 1s to 1d"), "{ran:?}");
     assert!(!tenure.path("tenure.db").exists());
 }
 
@@ -331,7 +331,7 @@ fn a_store_that_is_away_is_waited_for() {
 
     let waiting = tenure.start("a", &shell(&["--store", &url], "exit 4"));
     tenure.said(&waiting, "ST002: the store cannot be reached");
-    tenure.said(&waiting, "hint: check that the server runs");
+    tenure.said(&waiting, "retrying; see `tenure errors ST002`");
     server.start_again().unwrap();
     waiting.exits(4);
 }

@@ -4,17 +4,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::process::Signal;
+use tenure_supervise::{Caller, Signal, Signals, is_stop};
 use tenure_switchboard::storage::STOPPING;
 use tenure_wire::heartbeat::{Counters, Health};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::caller::Caller;
 use super::{Beat, Connector, print};
 use crate::env;
 use crate::failure::Failure;
 use crate::output::{shown, to_stderr};
-use crate::signals::{Signals, ends};
 
 const USUAL: Duration = Duration::from_secs(120);
 const SHORTEST: Duration = Duration::from_secs(30);
@@ -75,12 +73,12 @@ pub(super) async fn run(beat: &Beat, every: &Every, json: bool) -> Result<ExitCo
             signal = signals.next() => match signal {
                 // Something has changed that others should know of.
                 Signal::USR1 => beats.reset(),
-                signal if ends(signal) => break,
+                signal if is_stop(signal) => break,
                 _ => continue,
             },
             _ = beats.tick() => {}
         }
-        if every.caller.is_some_and(|caller| !caller.is_there()) {
+        if every.caller.is_some_and(|caller| !caller.is_alive()) {
             to_stderr("the process that this beats for is gone: so is this");
             break;
         }
@@ -91,7 +89,7 @@ pub(super) async fn run(beat: &Beat, every: &Every, json: bool) -> Result<ExitCo
         message: Some(STOPPING.to_owned()),
         ..beat.connector.clone()
     };
-    let second = async { while !ends(signals.next().await) {} };
+    let second = async { while !is_stop(signals.next().await) {} };
     tokio::select! {
         sent = one(beat, &last, &mut counters, json) => sent?,
         // Whoever asks twice does not want to wait for an answer.

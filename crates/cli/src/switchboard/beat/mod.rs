@@ -1,6 +1,5 @@
 //! `tenure beat`: a connector says that it lives.
 
-mod caller;
 mod counters;
 mod every;
 mod send;
@@ -16,17 +15,17 @@ use hyper::header::HeaderValue;
 use serde_json::{Value, json};
 use tenure_core::{Clock, LocalInstant, StoreError};
 use tenure_store::BootClock;
+use tenure_supervise::Caller;
 use tenure_wire::heartbeat::{self, Counters, Health, SCHEMA_VERSION};
 use uuid::Uuid;
 
-use self::caller::Caller;
 use self::every::Every;
 use self::send::{Accepted, Place, Sender};
 use super::{MICROS, at, now};
 use crate::args::{self, NOT_SHOWN, duration, may_be_token, path};
 use crate::env;
 use crate::failure::Failure;
-use crate::member::within;
+use crate::limits::check_time;
 use crate::output::{document, shown, to_stderr, to_stdout};
 
 /// A clock may be off by so much before it is said.
@@ -133,7 +132,12 @@ impl Settings {
             return Ok(Self::Off);
         }
         let url = needed(args.url.as_deref(), "--url", env::SWITCHBOARD_URL)?;
-        within("--timeout", args.timeout, Duration::from_millis(100), Duration::from_secs(300))?;
+        check_time(
+            "--timeout",
+            args.timeout,
+            Duration::from_millis(100),
+            Duration::from_secs(300),
+        )?;
         let caller = Caller::find();
         let beat = Beat {
             sender: Sender {

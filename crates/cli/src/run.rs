@@ -1,0 +1,144 @@
+//! `tenure run`, `tenure poll`: arguments become settings, errors become exit codes.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::guarantee::Level;
+use tenure_core::{Code, GroupName, Label, Ttl};
+use tenure_store::StoreUrl;
+use tenure_supervise::SuperviseError;
+use tenure_supervise::member::{MIN_TTL, MemberSettings, StoreSettings};
+use tenure_supervise::poll::PollSettings;
+use tenure_supervise::run::{RunSettings, Work, run as supervise};
+use tenure_targets::TargetsUrl;
+
+use crate::args::{self, name};
+use crate::env;
+use crate::failure::Failure;
+use crate::limits::{check_count, check_time};
+use crate::signing;
+
+/// Exit code of a failure of Tenure itself, as other programs that run a program use it.
+const TENURE_FAILED: u8 = 125;
+const CANNOT_START: u8 = 126;
+const NOT_FOUND: u8 = 127;
+const HELD: u8 = 1;
+const BAD_USAGE: u8 = 2;
+
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
+const MAX_INTERVAL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Each poll has a process of its own, and a guard.
+const MAX_JOBS: usize = 10_000;
+
+impl args::Member {
+    pub(crate) fn settings(&self, store: StoreUrl) -> Result<MemberSettings, Failure> {
+        check_time("--ttl", self.ttl, MIN_TTL, Ttl::MAX_TTL)?;
+        let label = |text: &Option<String>| {
+            text.as_deref().map(|text| name(text, Label::unescape)).transpose()
+        };
+        let signing = signing::Settings::new(&self.signing)?;
+        let store = StoreSettings {
+            url: store,
+            signing: Arc::new(move || signing.signing()),
+            require: self.require.as_deref().and_then(Level::parse),
+        };
+        let settings = MemberSettings {
+            grace: self.grace,
+            drain: self.drain,
+            isolate: self.isolate,
+            hidden_env: env::SECRETS.map(str::to_owned).into(),
+            zone: label(&self.zone)?,
+            name: label(&self.name)?,
+            revision: label(&self.revision)?,
+            weight: self.weight,
+            observe: (&self.watch).into(),
+            ..MemberSettings::new(store, Ttl::new(self.ttl)?)
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+impl args::Run {
+    pub(crate) fn settings(&self, store: StoreUrl) -> Result<RunSettings, Failure> {
+        Ok(RunSettings {
+            duty: name(&self.duty, str::parse)?,
+            no_wait: self.no_wait,
+            member: self.member.settings(store)?,
+            command: self.command.clone(),
+        })
+    }
+}
+
+impl args::Poll {
+    pub(crate) fn settings(&self, store: StoreUrl) -> Result<PollSettings, Failure> {
+        let member = self.member.settings(store)?;
+        check_time("--every", self.every, MIN_INTERVAL, MAX_INTERVAL)?;
+        check_time("--list-every", self.list_every, MIN_INTERVAL, MAX_INTERVAL)?;
+        // A longer poll does not fit into any TTL.
+        check_time("--timeout", self.timeout, MIN_INTERVAL, Ttl::MAX_TTL / 2)?;
+        check_count("--jobs", self.jobs, 1, MAX_JOBS)?;
+        let settings = PollSettings {
+            targets: TargetsUrl::parse(&self.targets)?.open(),
+            group: name(&self.group, GroupName::unescape)?,
+            member,
+            every: self.every,
+            timeout: self.timeout,
+            list_every: self.list_every,
+            jobs: self.jobs,
+            command: self.command.clone(),
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+/// Waits for the duty, runs the command, and returns its exit code.
+pub(crate) async fn run(
+    settings: RunSettings,
+    work: Option<Box<dyn Work>>,
+) -> Result<ExitCode, Failure> {
+    // Without a command its exit codes need not be told from Tenure's.
+    let has_command = !settings.command.is_empty();
+    let ran = supervise(settings, work).await.map_err(Failure::from);
+    ran.map(ExitCode::from).map_err(|failure| if has_command { around(failure) } else { failure })
+}
+
+/// Gives bad usage exit code 2 whatever it is: 1 means that another instance holds the duty.
+pub(crate) fn bad_usage(failure: Failure) -> Failure {
+    match failure {
+        Failure::Usage(_) => failure,
+        _ => Failure::Around { failure: Box::new(failure), code: BAD_USAGE },
+    }
+}
+
+/// Gives a failure of Tenure an exit code that differs from the command's.
+pub(crate) fn around(failure: Failure) -> Failure {
+    let code = match &failure {
+        Failure::Around { .. } | Failure::Usage(_) => return failure,
+        Failure::Store(error) | Failure::Hinted { error, .. } if error.code() == Code::Held => HELD,
+        _ => TENURE_FAILED,
+    };
+    Failure::Around { failure: Box::new(failure), code }
+}
+
+impl From<SuperviseError> for Failure {
+    fn from(error: SuperviseError) -> Self {
+        match error {
+            SuperviseError::Setting { setting, problem } => {
+                Self::Usage(format!("--{setting} {problem}"))
+            }
+            SuperviseError::Store(error) => Self::Store(error),
+            SuperviseError::Kept { error, kept } => Self::Kept { error, kept },
+            SuperviseError::Held(error) => {
+                Self::Hinted { error, hint: "start without --no-wait to wait for it" }
+            }
+            SuperviseError::CannotStart { error, not_found } => Self::Around {
+                failure: Box::new(Self::Kept { error, kept: "the duty was given back" }),
+                code: if not_found { NOT_FOUND } else { CANNOT_START },
+            },
+            error @ SuperviseError::System { .. } => Self::Machine(error.into()),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Guard process as its parent sees it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as Link;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use tenure_core::{Code, StoreError};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
+
+use super::channel::send_input;
+use super::protocol::{GuardReport, GuardRequest};
+use crate::process_tree::outside_pid;
+
+/// A guard that reads requests at all reads one within this time.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A guard that can be isolated is ready within this time, however busy the machine is.
+const ISOLATION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Standard input of the commands of a guard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CommandInput {
+    /// That of this process.
+    Inherit,
+    /// `/dev/null`.
+    Null,
+}
+
+/// Settings of a guard.
+#[derive(Clone, Debug)]
+pub(crate) struct GuardOptions {
+    pub(crate) input: CommandInput,
+    /// A folder that the guard removes at its end.
+    pub(crate) scratch: Option<PathBuf>,
+    /// Whether it runs in a PID namespace of its own.
+    pub(crate) isolate: bool,
+    /// Environment variables that its commands do not get.
+    pub(crate) hidden_env: Vec<String>,
+}
+
+/// A guard process. When this is dropped, the guard ends its command and exits.
+#[derive(Debug)]
+pub(crate) struct GuardProcess {
+    pid: Pid,
+    /// Names the process also after it was reaped, when its number may be reused.
+    process: Option<OwnedFd>,
+    requests: OwnedWriteHalf,
+    reports: Lines<BufReader<OwnedReadHalf>>,
+    isolated: bool,
+}
+
+impl GuardProcess {
+    /// Starts a guard in a process group of its own, which the terminal's signals do not reach.
+    /// Call it on a thread that lives as long as this process: the kernel's parent-death signal
+    /// goes by thread.
+    pub(crate) fn start(options: &GuardOptions) -> io::Result<Self> {
+        let (ours, theirs) = Link::pair()?;
+        match options.input {
+            CommandInput::Inherit => send_input(&ours, io::stdin().as_fd())?,
+            CommandInput::Null => send_input(&ours, File::open("/dev/null")?.as_fd())?,
+        }
+        // The running binary, even after its file was replaced.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("tenure").arg("guard").args(options.isolate.then_some("--isolate"));
+        command.args(&options.scratch).process_group(0);
+        // Commands inherit its environment.
+        for name in &options.hidden_env {
+            command.env_remove(name);
+        }
+        let child = command.stdin(Stdio::from(OwnedFd::from(theirs))).spawn()?;
+        let pid = Pid::from_child(&child);
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok();
+        ours.set_nonblocking(true)?;
+        let (reports, requests) = UnixStream::from_std(ours)?.into_split();
+        let reports = BufReader::new(reports).lines();
+        Ok(Self { pid, process, requests, reports, isolated: options.isolate })
+    }
+
+    /// Waits until the guard is isolated, if it is to be; fails where that is not possible.
+    pub(crate) async fn ready(&mut self) -> Result<(), StoreError> {
+        if !self.isolated {
+            return Ok(());
+        }
+        let detail = match timeout(ISOLATION_TIMEOUT, self.report()).await {
+            Ok(Some(GuardReport::Ready)) => return Ok(()),
+            Ok(Some(GuardReport::CannotIsolate { detail })) => detail,
+            Ok(_) => "the guard ended before it was ready".to_owned(),
+            Err(_) => "the guard was not ready in time".to_owned(),
+        };
+        Err(StoreError::refused(Code::CannotIsolate, detail))
+    }
+
+    /// Translates a process id that the guard reported: in a PID namespace ids differ.
+    pub(crate) fn outside_pid(&self, pid: i32) -> Option<Pid> {
+        let inside = Pid::from_raw(pid);
+        if self.isolated { outside_pid(self.pid, inside?) } else { inside }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Sends a request. An error means that the guard is gone, or hangs.
+    pub(crate) async fn send(&mut self, request: &GuardRequest) -> io::Result<()> {
+        let line = request.to_line();
+        let sent = timeout(REQUEST_TIMEOUT, self.requests.write_all(line.as_bytes())).await;
+        sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Waits for the next report; `None` when the guard is gone. Cancellation-safe.
+    pub(crate) async fn report(&mut self) -> Option<GuardReport> {
+        let line = self.reports.next_line().await;
+        GuardReport::parse(&line.ok()??)
+    }
+
+    /// Whether an idle guard has died.
+    pub(crate) fn is_gone(&self) -> bool {
+        let link: &UnixStream = self.requests.as_ref();
+        let peeked = recv(link, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        !matches!(peeked, Ok((_, 1..)) | Err(Errno::AGAIN | Errno::INTR))
+    }
+
+    /// Kills the guard.
+    pub(crate) fn kill(&self) {
+        let _ = match &self.process {
+            Some(process) => pidfd_send_signal(process, Signal::KILL),
+            // A kernel without pidfds.
+            None => kill_process(self.pid, Signal::KILL),
+        };
+    }
+}

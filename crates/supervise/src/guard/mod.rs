@@ -1,0 +1,24 @@
+//! Guard process: starts a command and ends it before the deadline of its hold.
+//!
+//! A guard is this same binary, started as `tenure guard` with one end of a socket pair as its
+//! standard input. It runs one command at a time, as its parent. The supervisor sends the deadline
+//! ahead of time, so the guard can end the command on its own. When the supervisor dies, the socket
+//! closes and the guard ends the command at once. The guard is a child subreaper: processes that
+//! the command leaves behind become its children and are ended with the command, so everything
+//! below a guard belongs to one command. When the guard is killed, the kernel kills the command;
+//! with isolation, also everything that the command has started.
+
+mod channel;
+mod client;
+mod protocol;
+mod server;
+mod stage;
+mod timer;
+
+pub use protocol::ExitStatus;
+pub use server::main;
+pub use stage::{Init, Stage};
+
+pub(crate) use client::{CommandInput, GuardOptions, GuardProcess};
+pub(crate) use protocol::{EndCause, GuardReport, GuardRequest, StartRequest};
+pub(crate) use timer::BootTimer;

@@ -1,0 +1,42 @@
+//! Runs any program under a duty, and ends it in time.
+//!
+//! - [`run`] waits for one duty and runs a command while this process holds it.
+//! - [`poll`] runs a command once per target and interval, each target on one instance.
+//! - [`guard`] is the small process between this one and a command: it knows the deadline of the
+//!   hold and ends the command without being asked.
+//! - [`observe`] is what an instance reports: log lines, metrics, health.
+//!
+//! The guard is the running binary itself, started as `tenure guard ...`. A program that uses this
+//! crate passes the arguments of that command to [`guard::main`] before it does anything else.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use tenure_core::Ttl;
+//! use tenure_store::StoreUrl;
+//! use tenure_supervise::member::{MemberSettings, StoreSettings};
+//! use tenure_supervise::run::{RunSettings, run};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = StoreSettings::new(StoreUrl::parse("sqlite:tenure.db")?);
+//! let member = MemberSettings::new(store, Ttl::new(Duration::from_secs(30))?);
+//! let command = ["./ingest", "--all"].map(Into::into).to_vec();
+//! let exit_code = run(RunSettings::new("mail/inbox".parse()?, member, command), None).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod caller;
+mod error;
+pub mod guard;
+pub mod member;
+pub mod observe;
+pub mod poll;
+mod process_tree;
+pub mod run;
+mod signals;
+mod terminal;
+
+pub use caller::Caller;
+pub use error::SuperviseError;
+pub use rustix::process::Signal;
+pub use signals::{Signals, is_stop};

@@ -1,0 +1,60 @@
+//! Instance health: whether it can hold duties, or wait for them.
+
+use serde::Serialize;
+use tenure_core::LocalInstant;
+
+use super::counters::InstanceCounters;
+use super::{ObservedInstance, timestamp};
+
+/// Response body of `/health`.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct HealthReport {
+    pub(super) status: &'static str,
+    uptime_seconds: u64,
+    timestamp: String,
+    instance_id: String,
+    group: String,
+    /// Number of duties that it holds. Zero is healthy: other instances have them.
+    holds: usize,
+    pub(super) store: &'static str,
+    last_renewed_at: Option<String>,
+    /// Whether every poll fails here; set by `poll` only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    failing: bool,
+}
+
+impl HealthReport {
+    pub(super) fn is_healthy(&self) -> bool {
+        self.status == "healthy"
+    }
+}
+
+/// Judges the health of an instance. A failed request to the store does not matter; no answer until
+/// the deadline does, because from then on nothing can be held.
+pub(super) fn report(
+    counters: &InstanceCounters,
+    observed: &ObservedInstance,
+    started: LocalInstant,
+    now: LocalInstant,
+    unix_ms: u64,
+) -> HealthReport {
+    let since = counters.answered_at.unwrap_or(started);
+    let failing = counters.failing.is_some_and(|until| now < until);
+    let lost = !observed.ttl.deadline(since).allows(now);
+    HealthReport {
+        status: if lost || failing { "unhealthy" } else { "healthy" },
+        uptime_seconds: now.since(started).as_secs(),
+        timestamp: timestamp(unix_ms),
+        instance_id: observed.instance.as_str().to_owned(),
+        group: observed.group.as_str().to_owned(),
+        holds: counters.held(),
+        store: match counters.answered {
+            _ if lost => "disconnected",
+            None => "unknown",
+            Some(true) => "connected",
+            Some(false) => "disconnected",
+        },
+        last_renewed_at: counters.renewed_at.map(timestamp),
+        failing,
+    }
+}

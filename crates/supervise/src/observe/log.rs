@@ -1,0 +1,349 @@
+//! Log: one line per record, on standard error.
+//!
+//! No logging library: a record is one line with known fields, so filters by module and spans would
+//! have nothing to act on. The thread that renews never waits for the reader of the log: lines go
+//! through a bounded queue, and lines that do not fit are dropped, counted and reported.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure_core::text::{counted, escaped};
+use tenure_core::{Change, DutyId, DutyKey, Epoch, GroupName, InstanceId, Record};
+use tenure_duty::process;
+
+use super::{lock, timestamp};
+use crate::error::{SuperviseError, SystemContext as _};
+
+/// Lines that wait to be written: several for each of the 10,000 duties of an instance, which may
+/// all begin or end at once.
+const MAX_QUEUED_LINES: usize = 65_536;
+/// Bytes per write: `PIPE_BUF`, which a pipe does not interleave with the writes of others.
+const WRITE_BYTES: usize = 4096;
+/// Lines written without a pause before dropped lines are reported.
+const MAX_BURST_LINES: usize = 4096;
+/// Time without progress after which the last lines are given up.
+const STALL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Limit on writing the last lines.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Format of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Severity of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Work was cut off.
+    Error,
+    /// Something failed and is retried.
+    Warn,
+    /// State changes.
+    Info,
+    /// Successful renewals, too.
+    Debug,
+}
+
+impl LogLevel {
+    fn of(change: Change) -> Self {
+        match change {
+            Change::SessionLost | Change::Expired | Change::Revoked => Self::Error,
+            Change::JoinFailed
+            | Change::RenewFailed
+            | Change::ReleaseFailed
+            | Change::Suspended
+            | Change::Unheld
+            | Change::ListFailed
+            | Change::LookFailed
+            | Change::Waiting
+            | Change::Refused => Self::Warn,
+            Change::Joined
+            | Change::Left
+            | Change::Acquired
+            | Change::TakenOver
+            | Change::AcquireFailed
+            | Change::Resumed
+            | Change::Draining
+            | Change::Released
+            | Change::Standby
+            | Change::Listed => Self::Info,
+            Change::Renewed => Self::Debug,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+/// Queue of lines to be written.
+#[derive(Debug)]
+pub(super) struct LogQueue {
+    level: LogLevel,
+    /// `None` after the end.
+    queue: Mutex<Option<Sender<QueuedLine>>>,
+    counts: Arc<QueueCounts>,
+    /// Closes when the last line is written.
+    end: Mutex<Receiver<()>>,
+}
+
+#[derive(Debug, Default)]
+struct QueueCounts {
+    /// Lines not written yet.
+    waiting: AtomicUsize,
+    /// Lines dropped and not reported yet.
+    dropped: AtomicU64,
+}
+
+/// A line before it is formatted, which happens on the log's thread.
+enum QueuedLine {
+    Record { group: GroupName, record: Record, unix_ms: u64 },
+    Event { event: LogEvent, unix_ms: u64 },
+}
+
+/// A log line that is not a transition of a member.
+#[derive(Clone, Debug)]
+pub struct LogEvent {
+    /// Its severity.
+    pub level: LogLevel,
+    /// Name of the event, from a fixed set.
+    pub event: &'static str,
+    /// The duty that it is about.
+    pub duty: Option<(DutyKey, Epoch)>,
+    /// Description of the event.
+    pub reason: String,
+}
+
+impl LogQueue {
+    pub(super) fn to_stderr(
+        format: Option<LogFormat>,
+        level: LogLevel,
+        instance: InstanceId,
+    ) -> Result<Self, SuperviseError> {
+        let is_terminal = io::stderr().is_terminal();
+        let default = if is_terminal { LogFormat::Human } else { LogFormat::Json };
+        Self::start(io::stderr(), format.unwrap_or(default), level, instance)
+    }
+
+    pub(super) fn start(
+        to: impl Write + Send + 'static,
+        format: LogFormat,
+        level: LogLevel,
+        instance: InstanceId,
+    ) -> Result<Self, SuperviseError> {
+        // Bounded by `counts`, so that its memory grows only with the lines that wait.
+        let (queue, lines) = channel();
+        let (ended, end) = sync_channel(0);
+        let counts = Arc::new(QueueCounts::default());
+        let to = BufWriter::with_capacity(WRITE_BYTES, to);
+        let mut writer = LogWriter { to, format, instance, counts: Arc::clone(&counts) };
+        let thread = std::thread::Builder::new().name("tenure-log".to_owned());
+        let running = thread.spawn(move || {
+            writer.run(&lines);
+            drop(ended);
+        });
+        running.context("cannot start the log thread")?;
+        Ok(Self { level, queue: Mutex::new(Some(queue)), counts, end: Mutex::new(end) })
+    }
+
+    /// Queues a transition. Never blocks.
+    pub(super) fn record(&self, group: &GroupName, record: &Record, unix_ms: u64) {
+        if LogLevel::of(record.change) <= self.level {
+            let (group, record) = (group.clone(), record.clone());
+            self.enqueue(QueuedLine::Record { group, record, unix_ms });
+        }
+    }
+
+    /// Queues an event. Never blocks.
+    pub(super) fn event(&self, event: LogEvent, unix_ms: u64) {
+        if event.level <= self.level {
+            self.enqueue(QueuedLine::Event { event, unix_ms });
+        }
+    }
+
+    fn enqueue(&self, line: QueuedLine) {
+        let Some(queue) = &*lock(&self.queue) else { return };
+        // Under the lock, so that no other thread adds to it meanwhile.
+        if self.counts.waiting.load(Ordering::Relaxed) >= MAX_QUEUED_LINES {
+            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.counts.waiting.fetch_add(1, Ordering::Relaxed);
+        // The log's thread ends after this queue does.
+        let _ = queue.send(line);
+    }
+
+    /// Writes the queued lines, as long as they are read: a stuck reader must not block the exit.
+    pub(super) fn finish(&self) {
+        drop(lock(&self.queue).take());
+        let end = lock(&self.end);
+        let mut before = usize::MAX;
+        for _ in 0..FLUSH_TIMEOUT.as_secs() / STALL_TIMEOUT.as_secs() {
+            let waiting = self.counts.waiting.load(Ordering::Relaxed);
+            let progresses = waiting < before;
+            before = waiting;
+            if !progresses || end.recv_timeout(STALL_TIMEOUT) != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
+        }
+    }
+}
+
+/// Formats an event as a JSON log line, for a caller that writes it itself.
+pub fn json_line(event: &LogEvent) -> String {
+    let line = LogLine::of_event(event, process::instance().id(), process::unix_ms());
+    // Text and numbers: this cannot fail.
+    serde_json::to_string(&line).unwrap_or_default()
+}
+
+struct LogWriter<W: Write> {
+    to: BufWriter<W>,
+    format: LogFormat,
+    instance: InstanceId,
+    counts: Arc<QueueCounts>,
+}
+
+impl<W: Write> LogWriter<W> {
+    fn run(&mut self, queue: &Receiver<QueuedLine>) {
+        while let Ok(line) = queue.recv() {
+            self.write(&line);
+            for line in queue.try_iter().take(MAX_BURST_LINES) {
+                self.write(&line);
+            }
+            self.report_dropped();
+            let _ = self.to.flush();
+        }
+    }
+
+    fn write(&mut self, line: &QueuedLine) {
+        let line = match line {
+            QueuedLine::Record { group, record, unix_ms } => {
+                LogLine::of_record(group, record, *unix_ms)
+            }
+            QueuedLine::Event { event, unix_ms } => {
+                LogLine::of_event(event, &self.instance, *unix_ms)
+            }
+        };
+        write_line(&mut self.to, self.format, &line);
+        self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn report_dropped(&mut self) {
+        let dropped = self.counts.dropped.swap(0, Ordering::Relaxed);
+        if dropped == 0 {
+            return;
+        }
+        let lines = counted(dropped, "line", "lines");
+        let line = LogLine {
+            timestamp: timestamp(process::unix_ms()),
+            level: LogLevel::Warn.as_str(),
+            event: "log_dropped",
+            instance_id: self.instance.as_str(),
+            reason: &format!("{lines} came faster than they were written"),
+            dropped: Some(dropped),
+            ..LogLine::default()
+        };
+        write_line(&mut self.to, self.format, &line);
+    }
+}
+
+/// Writes a whole line, so that lines of other processes do not interleave. Errors are ignored:
+/// there is nowhere to report them.
+fn write_line(to: &mut impl Write, format: LogFormat, line: &LogLine<'_>) {
+    let text = match format {
+        LogFormat::Human => line.to_text(),
+        // Text and numbers: this cannot fail.
+        LogFormat::Json => serde_json::to_string(line).unwrap_or_default() + "\n",
+    };
+    let _ = to.write_all(text.as_bytes());
+}
+
+/// Fields of a log line, in their order.
+#[derive(Default, Serialize)]
+struct LogLine<'a> {
+    timestamp: String,
+    level: &'static str,
+    event: &'static str,
+    instance_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
+    /// Id of the duty without its group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoint_id: Option<&'a str>,
+    /// Group and id of the duty, escaped as in command-line arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duty: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    boottime_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<u64>,
+}
+
+impl<'a> LogLine<'a> {
+    fn of_event(event: &'a LogEvent, instance: &'a InstanceId, unix_ms: u64) -> Self {
+        let duty = event.duty.as_ref();
+        Self {
+            timestamp: timestamp(unix_ms),
+            level: event.level.as_str(),
+            event: event.event,
+            instance_id: instance.as_str(),
+            group: duty.map(|(duty, _)| duty.group.as_str()),
+            endpoint_id: duty.map(|(duty, _)| duty.id.as_str()),
+            duty: duty.map(|(duty, _)| duty.to_string()),
+            epoch: duty.map(|(_, epoch)| epoch.get()),
+            reason: &event.reason,
+            ..Self::default()
+        }
+    }
+
+    fn of_record(group: &'a GroupName, record: &'a Record, unix_ms: u64) -> Self {
+        let key = |id: &DutyId| DutyKey { group: group.clone(), id: id.clone() };
+        Self {
+            timestamp: timestamp(unix_ms),
+            level: LogLevel::of(record.change).as_str(),
+            event: record.change.as_str(),
+            instance_id: record.instance.as_str(),
+            group: Some(group.as_str()),
+            endpoint_id: record.duty.as_ref().map(DutyId::as_str),
+            duty: record.duty.as_ref().map(|duty| key(duty).to_string()),
+            epoch: record.epoch.map(Epoch::get),
+            reason: &record.reason,
+            other: record.other.as_ref().map(InstanceId::as_str),
+            boottime_ns: Some(record.at.as_nanos()),
+            dropped: None,
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let Self { timestamp, level, event, .. } = self;
+        let about = self.duty.as_deref().or(self.group).unwrap_or("-");
+        let mut text = format!("{timestamp} {level:5} {event:14} {}", escaped(about));
+        if let Some(epoch) = self.epoch {
+            text += &format!(" epoch={epoch}");
+        }
+        // Its quotes are escaped, too, so that its end is unambiguous.
+        text += &format!(" reason={:?}", self.reason);
+        if let Some(other) = self.other {
+            text += &format!(" other={}", escaped(other));
+        }
+        text + &format!(" instance={}\n", escaped(self.instance_id))
+    }
+}

@@ -1,0 +1,96 @@
+//! Metrics in the Prometheus text format.
+
+use tenure_core::InstanceId;
+pub(super) use tenure_wire::exposition::CONTENT_TYPE;
+use tenure_wire::exposition::{DURATIONS, Histogram, Text};
+
+use super::counters::{DurationHistogram, DutyHistory, InstanceCounters};
+
+/// Prints all metrics.
+pub(super) fn text(
+    counters: &InstanceCounters,
+    history: &DutyHistory,
+    instance: &InstanceId,
+) -> String {
+    let mut text = Text::default();
+    let me = ("instance_id", instance.as_str());
+
+    let name = "connector_lease_renewals_total";
+    text.family(name, "counter", "Keep-alive requests to the store, by status.");
+    text.sample(name, &[me, ("status", "success")], counters.renewals);
+    text.sample(name, &[me, ("status", "failure")], counters.renewals_failed);
+
+    let name = "connector_lease_holder";
+    text.family(name, "gauge", "1 while this instance holds the duty, 0 for 10 minutes after.");
+    for (group, duty, held) in history.duties() {
+        let labels = [("group", group.as_str()), ("endpoint_identity", duty.as_str()), me];
+        text.sample(name, &labels, u8::from(held));
+    }
+
+    let name = "connector_coordination_operation_duration_seconds";
+    text.family(name, "histogram", "Duration of requests to the store.");
+    for (operation, durations) in
+        [("acquire", &counters.acquire), ("renew", &counters.renew), ("release", &counters.release)]
+    {
+        text.histogram(name, &[("operation", operation)], histogram(durations));
+    }
+
+    let name = "connector_shard_rebalance_total";
+    text.family(name, "counter", "Duties that moved to this instance, by reason.");
+    let moves = &counters.moves;
+    for (reason, count) in
+        [("join", moves.join), ("leave", moves.leave), ("failure", moves.failure)]
+    {
+        text.sample(name, &[("reason", reason)], count);
+    }
+
+    let name = "connector_assigned_shards";
+    text.family(name, "gauge", "Duties that this instance holds.");
+    text.sample(name, &[me], counters.held());
+
+    let name = "connector_checkpoint_lag_seconds";
+    text.family(name, "gauge", "Age of the oldest event that is not accepted yet.");
+    for (endpoint, lag) in &counters.lags {
+        let labels = [
+            ("connector_type", endpoint.connector_type.as_str()),
+            ("endpoint_identity", &endpoint.endpoint_identity),
+            ("shard_id", &endpoint.shard_id),
+        ];
+        text.sample(name, &labels, lag.as_secs_f64());
+    }
+
+    own_metrics(&mut text, counters, me);
+    text.finish()
+}
+
+/// Prints the metrics whose names are Tenure's own.
+fn own_metrics(text: &mut Text, counters: &InstanceCounters, me: (&str, &str)) {
+    let name = "tenure_lease_margin_seconds";
+    text.family(name, "gauge", "Time left until the deadline at the last confirmed keep-alive.");
+    for (group, margin) in &counters.groups {
+        if let Some(margin) = margin.margin {
+            text.sample(name, &[("group", group.as_str()), me], margin.as_secs_f64());
+        }
+    }
+
+    let name = "tenure_fence_rejections_total";
+    text.family(name, "counter", "Writes rejected because of a newer epoch.");
+    text.sample(name, &[me], counters.fenced);
+
+    if !counters.polls.is_empty() {
+        let name = "tenure_polls_total";
+        text.family(name, "counter", "Polls, by result.");
+        for (result, count) in &counters.polls {
+            text.sample(name, &[me, ("result", result.as_str())], *count);
+        }
+    }
+}
+
+fn histogram(durations: &DurationHistogram) -> Histogram<'_> {
+    Histogram {
+        bounds: &DURATIONS,
+        buckets: &durations.buckets,
+        count: durations.count,
+        sum: durations.sum,
+    }
+}
