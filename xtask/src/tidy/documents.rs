@@ -1,13 +1,36 @@
-//! Documents have one title, and their links lead somewhere.
+//! Documents have one title; their links, and the pages that code names, exist.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::{File, Finding};
 
 pub(crate) fn check(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<Finding> {
-    if file.extension() != "md" {
-        return Vec::new();
+    match file.extension() {
+        "md" => check_document(file, exists),
+        "rs" | "sql" | "lua" => check_mentions(file, exists),
+        _ => Vec::new(),
     }
+}
+
+/// Checks the pages below `docs` that code names, as in `Why:` comments.
+fn check_mentions(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, line) in file.text.lines().enumerate() {
+        for (offset, _) in line.match_indices("docs/") {
+            let rest = &line[offset..];
+            let is_path = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
+            let path = rest.split(|c| !is_path(c)).next().unwrap_or(rest).trim_end_matches('.');
+            if path.ends_with(".md") && !exists(Path::new(path)) {
+                let what = format!("there is no page {path}");
+                let instead = "name a file of the repository";
+                findings.push(Finding::new(&file.path, index + 1, "link", &what, instead));
+            }
+        }
+    }
+    findings
+}
+
+fn check_document(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<Finding> {
     let lines = prose(&file.text);
     let mut findings = Vec::new();
     let titles: Vec<usize> = lines
@@ -89,8 +112,8 @@ mod tests {
     use super::*;
 
     fn subjects(text: &str) -> Vec<String> {
-        let file = File::new("docs/a.md", text.to_owned());
-        let findings = check(&file, |path| path == Path::new("docs/b.md"));
+        let file = File::new("pages/a.md", text.to_owned());
+        let findings = check(&file, |path| path == Path::new("pages/b.md"));
         findings.into_iter().map(|finding| finding.subject).collect()
     }
 
@@ -103,10 +126,18 @@ mod tests {
 
     #[test]
     fn links_lead_to_files() {
-        assert!(subjects("# A\n[b](b.md#part \"title\") [b](../docs/b.md)\n").is_empty());
+        assert!(subjects("# A\n[b](b.md#part \"title\") [b](../pages/b.md)\n").is_empty());
         assert!(subjects("# A\n[web](https://example.org/x) [here](#a) `[x](y)`\n").is_empty());
         assert_eq!(subjects("# A\n[c](c.md)\n"), ["link"]);
         assert_eq!(subjects("# A\n[b]: c.md\n"), ["link"]);
-        assert_eq!(subjects("# A\n[b](../../docs/b.md) [b](/docs/b.md)\n"), ["link", "link"]);
+        assert_eq!(subjects("# A\n[b](../../pages/b.md) [b](/pages/b.md)\n"), ["link", "link"]);
+    }
+
+    #[test]
+    fn pages_that_code_names_exist() {
+        let code = |page: &str| File::new("a.rs", format!("// Why: docs/{page}, and more.\n"));
+        let exists = |path: &Path| path == Path::new("docs").join("b.md");
+        assert!(check(&code("b.md"), exists).is_empty());
+        assert_eq!(check(&code("c.md"), exists).len(), 1);
     }
 }
