@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use anyhow::Result;
@@ -24,6 +24,8 @@ pub struct Proxy {
 struct Wire {
     target: u16,
     closing: AtomicBool,
+    stalled: Mutex<bool>,
+    resumed: Condvar,
     swallowing: AtomicBool,
     swallowed: AtomicU64,
     connections: Mutex<Vec<Connection>>,
@@ -44,6 +46,8 @@ impl Proxy {
         let wire = Arc::new(Wire {
             target: target_port,
             closing: AtomicBool::new(false),
+            stalled: Mutex::new(false),
+            resumed: Condvar::new(),
             swallowing: AtomicBool::new(false),
             swallowed: AtomicU64::new(0),
             connections: Mutex::new(Vec::new()),
@@ -71,7 +75,13 @@ impl Proxy {
             drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
             join(thread);
         }
+        self.wire.set_stalled(false);
         self.wire.end(|_| true);
+    }
+
+    /// Holds back all bytes in both directions until [`Proxy::restore`], which delivers them.
+    pub fn stall(&self) {
+        self.wire.set_stalled(true);
     }
 
     /// Discards what the server answers, while requests still reach it, until [`Proxy::restore`].
@@ -87,6 +97,7 @@ impl Proxy {
 
     /// Passes everything again. Connections that lost replies are ended: the rest would be garbage.
     pub fn restore(&self) -> Result<()> {
+        self.wire.set_stalled(false);
         self.wire.swallowing.store(false, SeqCst);
         self.wire.end(|connection| connection.torn.load(SeqCst));
         let mut listening = lock(&self.listening);
@@ -111,10 +122,17 @@ impl Wire {
         let server = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, self.target)))?;
         server.set_nodelay(true)?;
         let torn = Arc::new(AtomicBool::new(false));
-        let requests = pump(client.try_clone()?, server.try_clone()?, |_| true);
+        let requests = {
+            let wire = Arc::clone(self);
+            pump(client.try_clone()?, server.try_clone()?, move |_| {
+                wire.wait_while_stalled();
+                true
+            })
+        };
         let replies = {
             let (wire, torn) = (Arc::clone(self), Arc::clone(&torn));
             pump(server.try_clone()?, client.try_clone()?, move |length| {
+                wire.wait_while_stalled();
                 let passes = !wire.swallowing.load(SeqCst);
                 if !passes {
                     torn.store(true, SeqCst);
@@ -126,6 +144,16 @@ impl Wire {
         let connection = Connection { client, server, torn, threads: [requests, replies] };
         lock(&self.connections).push(connection);
         Ok(())
+    }
+
+    fn set_stalled(&self, stalled: bool) {
+        *lock(&self.stalled) = stalled;
+        self.resumed.notify_all();
+    }
+
+    fn wait_while_stalled(&self) {
+        let stalled = lock(&self.stalled);
+        drop(self.resumed.wait_while(stalled, |stalled| *stalled));
     }
 
     /// Ends the connections that match, and waits until their threads are gone.

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::compare;
 use crate::fresh::{self, Part};
 use crate::fuzz;
 use crate::kill;
@@ -22,7 +23,7 @@ usage: cargo xtask <command>
   services         start the test servers, print their URLs, wait for Ctrl-C
   soak [NAME]...   what takes too long for every change, all or these: features, tests,
                    stories, fuzz, openapi, kill-table, sim, model, chaos, rolling, churn,
-                   leader, failover, patroni, fresh
+                   leader, failover, patroni, compare, fresh
   fresh [--only build|test]
                    run the README's commands in a minimal Debian (needs root)
   bench [store] [WORDS]
@@ -42,6 +43,9 @@ usage: cargo xtask <command>
   fuzz [NAME]... [--seconds 60]
                    strange input for what strangers may send, all or these: envelope, batch,
                    query, heartbeat, bucket
+  compare [--systems NAME,...] [--faults NAME,...] [--reps N] [--jobs N] [--write]
+                   the same faults for `tenure run` and other locks; --write puts the
+                   result into docs/comparison.md
   chaos --store sqlite|postgres|redis|etcd [--minutes N] [--seed SEED]
                    real instances on a private store while everything fails
   chaos WORDS      another of its commands; `chaos --help` lists them";
@@ -74,6 +78,7 @@ pub(crate) enum Command {
     },
     KillTable(kill::Options),
     Fuzz(fuzz::Options),
+    Compare(compare::CompareOptions),
     Chaos {
         words: Vec<String>,
     },
@@ -94,6 +99,7 @@ impl Command {
             "model" => Some(Self::Model { words: rest.to_vec() }),
             "kill-table" => kill::Options::parse(rest).map(Self::KillTable),
             "fuzz" => fuzz::Options::parse(rest).map(Self::Fuzz),
+            "compare" => compare::CompareOptions::parse(rest).map(Self::Compare),
             "chaos" if !rest.is_empty() => Some(Self::Chaos { words: chaos_words(rest) }),
             _ => None,
         }
@@ -119,6 +125,7 @@ impl Command {
                 step("kill-table", "cargo xtask kill-table", || kill::run(&options))
             }
             Self::Fuzz(options) => fuzz::run(&options),
+            Self::Compare(options) => compare::run(&options),
             Self::Chaos { words } => step("chaos", "cargo xtask chaos", || chaos(&words)),
         }
     }

@@ -7,6 +7,7 @@
 )]
 
 mod command;
+mod compare;
 mod fresh;
 mod fuzz;
 mod kill;

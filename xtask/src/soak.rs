@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::command;
+use crate::compare::{self, CompareOptions};
 use crate::fresh;
 use crate::fuzz;
 use crate::kill;
@@ -33,6 +34,7 @@ const ALL: &[Soak] = &[
     Soak { name: "leader", run: || chaos("leader --rounds 5") },
     Soak { name: "failover", run: || chaos("failover") },
     Soak { name: "patroni", run: || chaos("failover --patroni") },
+    Soak { name: "compare", run: compare },
     Soak { name: "fresh", run: || fresh::run(None) },
 ];
 
@@ -83,6 +85,11 @@ fn model() -> Result<()> {
     ];
     let run = |line: &str| release("tenure-sim", &line.split(' ').collect::<Vec<_>>());
     lines.into_iter().try_for_each(run)
+}
+
+/// The comparison with other locks, printed.
+fn compare() -> Result<()> {
+    compare::run(&CompareOptions::default())
 }
 
 fn chaos(line: &str) -> Result<()> {
