@@ -18,9 +18,8 @@ use crate::env;
 use crate::failure::Failure;
 use crate::guard::GuardArgs;
 use crate::observe::ObserveArgs;
-use crate::operate::{drain, evict, pause, pin, share};
+use crate::operate::{apply, drain, evict, explain, pause, pin, plan, share, top};
 use crate::switchboard::{beat, channel, connectors, fence, serve, token};
-use crate::why::{apply, explain, plan, top};
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
 
@@ -81,13 +80,13 @@ pub(crate) enum Command {
         group: Option<String>,
     },
     /// Show members, duties and moves as they change
-    Top(top::Args),
+    Top(top::TopArgs),
     /// Say why a duty is where it is: what speaks for and against each member
-    Explain(explain::Args),
+    Explain(explain::ExplainArgs),
     /// Say what would move if members came or went, or had other weights or pins
-    Plan(plan::Args),
+    Plan(plan::PlanArgs),
     /// Do what was planned, if all is as it was
-    Apply(apply::Args),
+    Apply(apply::ApplyArgs),
     /// Hold a duty around any program: wait for it, run the command, end it in time
     #[command(after_help = RUN_EXIT_CODES)]
     Run(Run),
@@ -97,15 +96,15 @@ pub(crate) enum Command {
     Bucket(bucket::Args),
     /// Take the duties of an instance to the others, and wait until it holds nothing
     #[command(after_help = drain::EXIT_CODES)]
-    Drain(drain::Args),
+    Drain(drain::DrainArgs),
     /// Put an instance out of its group: it cannot renew, and not come back
-    Evict(evict::Args),
+    Evict(evict::EvictArgs),
     /// Stop work on a duty, or on a whole group, until it is resumed
-    Pause(pause::Args),
+    Pause(pause::PauseArgs),
     /// Go on with a duty or a group that was paused
-    Resume(pause::Args),
+    Resume(pause::PauseArgs),
     /// Say where a duty has to be, take that back, or list the pins of a group
-    Pin(pin::Args),
+    Pin(pin::PinArgs),
     /// Give an instance nothing more; it keeps what it has
     Cordon(share::CordonArgs),
     /// Say how much an instance gets beside the others, or take that back

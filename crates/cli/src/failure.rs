@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use tenure_core::{Code, StoreError};
+use tenure_operate::OperateError;
 use tenure_switchboard::SwitchboardError;
 
 use crate::args::Usage;
@@ -35,11 +36,6 @@ pub(crate) enum Failure {
     Machine(anyhow::Error),
 }
 
-/// Of a read: whether it happened does not matter.
-pub(crate) fn nothing_happened(error: StoreError) -> StoreError {
-    StoreError::Refused(error.problem().clone())
-}
-
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
@@ -49,6 +45,18 @@ impl From<StoreError> for Failure {
 impl From<SwitchboardError> for Failure {
     fn from(error: SwitchboardError) -> Self {
         Self::Store(error.into())
+    }
+}
+
+impl From<OperateError> for Failure {
+    fn from(error: OperateError) -> Self {
+        match error {
+            OperateError::Store(error) => Self::Store(error),
+            OperateError::Refused { code, detail } => {
+                Self::Store(StoreError::refused(code, detail))
+            }
+            error @ OperateError::Write { .. } => Self::Machine(error.into()),
+        }
     }
 }
 

@@ -7,16 +7,12 @@ mod doctor;
 mod env;
 mod errors;
 mod failure;
-mod forget;
-mod group;
 mod guard;
 mod limits;
-mod ls;
 mod migrate;
 mod observe;
 mod operate;
 mod output;
-mod replace;
 mod run;
 mod settings;
 mod shell;
@@ -25,9 +21,6 @@ mod signing;
 mod store;
 mod switchboard;
 mod table;
-mod time;
-mod why;
-mod written;
 
 use std::process::ExitCode;
 
@@ -69,25 +62,18 @@ fn run(settings: Settings) -> Result<ExitCode, Failure> {
         Action::Run(settings) => {
             return wait_for(run::run(*settings, None)).map_err(run::around);
         }
-        Action::Operate { store, task } => {
-            let told = wait_for(operate::run(&store, task, json))?;
-            output::to_stdout(&told.text).context("cannot write to standard output")?;
-            return Ok(told.code);
+        Action::Operate { store, operation } => {
+            return wait_for(operate::run(&store, operation, json));
         }
         Action::Completions(shell) => shell::completions(shell, json)?,
         Action::Man { dir } => shell::manual(dir.as_deref(), json)?,
         Action::Errors { code } => errors::text(code, json),
         Action::Migrate { store, print: true } => migrate::script(&store, json)?,
         Action::Migrate { store, print: false } => wait_for(migrate::run(&store, json))?,
-        Action::Forget { store, duties, dry_run } => {
-            wait_for(forget::run(&store, duties, dry_run, json))?
-        }
         Action::Store { store, task } => wait_for(store::run(&store, task, json))?,
         Action::Switchboard { store, task } => wait_for(switchboard::run(&store, task, json))?,
         Action::Beat(settings) => return wait_for(switchboard::beat::run(settings, json)),
         Action::Serve(settings) => return switchboard::serve::main(*settings),
-        Action::Why { store, task } => wait_for(why::run(&store, task, json))?,
-        Action::Ls { store, group } => wait_for(ls::run(&store, group, json))?,
     };
     output::to_stdout(&text).context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)

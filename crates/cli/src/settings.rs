@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap_complete::Shell;
+use tenure_core::Code;
 use tenure_core::guarantee::Level;
-use tenure_core::{Code, DutyKey, GroupName};
 use tenure_store::StoreUrl;
 use tenure_supervise::guard::Stage;
 use tenure_supervise::poll::PollSettings;
@@ -12,11 +12,9 @@ use tenure_supervise::run::RunSettings;
 
 use crate::args::{Args, Command, NOT_SHOWN, group_name, may_be_secret, name, path};
 use crate::failure::Failure;
-use crate::operate::Task::{Drain, Evict, Pause, Pin, Share};
-use crate::operate::{self, drain, evict, pause, pin, share};
+use crate::operate::Operation;
 use crate::store::Task;
 use crate::switchboard::{self, beat, connectors, fence, serve, token};
-use crate::why::{self, apply, explain, plan, top};
 use crate::{bucket, checkpoint, run, signing};
 
 /// One command and how to answer it.
@@ -29,63 +27,60 @@ pub(crate) struct Settings {
 /// What to do; only commands that need a store have one, so that the others work without.
 #[derive(Debug)]
 pub(crate) enum Action {
-    Ls { store: StoreUrl, group: Option<GroupName> },
-    Forget { store: StoreUrl, duties: Vec<DutyKey>, dry_run: bool },
     Store { store: StoreUrl, task: Task },
     Migrate { store: StoreUrl, print: bool },
     Doctor { store: StoreUrl, require: Option<Level> },
     Errors { code: Option<Code> },
-    Operate { store: StoreUrl, task: operate::Task },
+    Operate { store: StoreUrl, operation: Operation },
     Serve(Box<serve::Settings>),
     Beat(beat::Settings),
     Switchboard { store: StoreUrl, task: switchboard::Task },
     Completions(Shell),
     Man { dir: Option<PathBuf> },
-    Why { store: StoreUrl, task: why::Task },
     Guard(Stage),
     Run(Box<RunSettings>),
     Poll(Box<PollSettings>),
     Bucket(bucket::Task),
-    Checkpoint(checkpoint::Action),
+    Checkpoint(checkpoint::CheckpointTask),
 }
 
 impl Settings {
     pub(crate) fn new(args: Args) -> Result<Self, Failure> {
         let store = || StoreUrl::parse(&args.global.store);
-        let why = |task| Ok::<_, Failure>(Action::Why { task, store: store()? });
-        let operate = |task| Ok::<_, Failure>(Action::Operate { task, store: store()? });
+        let operate = |operation| Ok::<_, Failure>(Action::Operate { operation, store: store()? });
         let board = |task| Ok::<_, Failure>(Action::Switchboard { task, store: store()? });
         let action = match &args.command {
             Command::Ls { group } => {
                 let group = group.as_deref().map(group_name);
-                Action::Ls { group: group.transpose()?, store: store()? }
+                operate(Operation::List(group.transpose()?))?
             }
-            Command::Top(args) => why(why::Task::Top(top::Task::new(args)?))?,
-            Command::Explain(args) => why(why::Task::Explain(explain::Task::new(args)?))?,
-            Command::Plan(args) => why(why::Task::Plan(plan::Task::new(args)?))?,
-            Command::Apply(args) => why(why::Task::Apply(apply::Task::new(args)?))?,
+            Command::Top(args) => operate(args.operation()?)?,
+            Command::Explain(args) => operate(args.operation()?)?,
+            Command::Plan(args) => operate(args.operation()?)?,
+            Command::Apply(args) => operate(args.operation()?)?,
             Command::Forget { duties, dry_run } => {
                 let duties = duties.iter().map(|duty| name(duty, str::parse));
                 let duties = duties.collect::<Result<_, _>>()?;
-                Action::Forget { store: store()?, duties, dry_run: *dry_run }
+                operate(Operation::Forget { duties, dry_run: *dry_run })?
             }
             Command::Store(command) => Action::Store { task: Task::new(command)?, store: store()? },
             Command::Migrate { print } => Action::Migrate { store: store()?, print: *print },
             Command::Checkpoint { signing, command } => {
                 let signing = signing::Settings::new(signing)?;
-                Action::Checkpoint(checkpoint::Action::new(command, signing, &args.global.store)?)
+                let store = &args.global.store;
+                Action::Checkpoint(checkpoint::CheckpointTask::new(command, signing, store)?)
             }
             Command::Doctor { require } => {
                 let require = require.as_deref().and_then(Level::parse);
                 Action::Doctor { store: store()?, require }
             }
-            Command::Drain(args) => operate(Drain(drain::Task::new(args)?))?,
-            Command::Evict(args) => operate(Evict(evict::Task::new(args)?))?,
-            Command::Pause(args) => operate(Pause(pause::Task::new(args, true)?))?,
-            Command::Resume(args) => operate(Pause(pause::Task::new(args, false)?))?,
-            Command::Pin(args) => operate(Pin(pin::Task::new(args)?))?,
-            Command::Cordon(args) => operate(Share(share::Task::cordon(args)?))?,
-            Command::Weight(args) => operate(Share(share::Task::weight(args)?))?,
+            Command::Drain(args) => operate(args.operation()?)?,
+            Command::Evict(args) => operate(args.operation()?)?,
+            Command::Pause(args) => operate(args.operation(true)?)?,
+            Command::Resume(args) => operate(args.operation(false)?)?,
+            Command::Pin(args) => operate(args.operation()?)?,
+            Command::Cordon(args) => operate(args.operation()?)?,
+            Command::Weight(args) => operate(args.operation()?)?,
             Command::Serve(args) => Action::Serve(Box::new(serve::Settings::new(args, store()?)?)),
             Command::Beat(args) => Action::Beat(beat::Settings::new(args)?),
             Command::Token(command) => board(switchboard::Task::Token(token::Task::new(command)?))?,

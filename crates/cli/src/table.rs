@@ -1,4 +1,28 @@
-//! Columns that line up.
+//! Text tables.
+
+/// Lays rows out under their heads, two spaces between columns. A head that begins with `>` aligns
+/// its column right.
+pub(crate) fn table<const N: usize>(
+    heads: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let right = heads.map(|head| head.starts_with('>'));
+    let heads = heads.map(|head| head.trim_start_matches('>').to_owned());
+    let lines: Vec<[String; N]> = std::iter::once(heads).chain(rows).collect();
+    let width = |n: usize| lines.iter().map(|line| line[n].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells =
+            line.iter().zip(right).zip(&widths).map(|((cell, right), &width)| match right {
+                true => format!("{cell:>width$}"),
+                false => format!("{cell:<width$}"),
+            });
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
 
 /// A column: its head, and whether its cells are numbers.
 pub(crate) struct Column(pub(crate) &'static str, pub(crate) Align);
@@ -9,25 +33,18 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Lays the rows out under their heads, two spaces between columns, no space at the end of a line.
+/// Lays out a table with typed columns.
 pub(crate) fn lay_out<const N: usize>(columns: &[Column; N], rows: &[[String; N]]) -> String {
-    let heads = columns.each_ref().map(|Column(head, _)| (*head).to_owned());
-    let lines = || std::iter::once(&heads).chain(rows);
-    let width = |n: usize| lines().map(|line| line[n].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    let mut text = String::new();
-    for line in lines() {
-        let cells = line.iter().zip(columns).zip(&widths).map(|((cell, column), width)| {
-            let width = *width;
-            match column.1 {
-                Align::Left => format!("{cell:<width$}"),
-                Align::Right => format!("{cell:>width$}"),
-            }
-        });
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
-    }
-    text
+    let heads = columns.each_ref().map(|Column(head, align)| match align {
+        Align::Left => (*head).to_owned(),
+        Align::Right => format!(">{head}"),
+    });
+    table(heads.each_ref().map(String::as_str), rows.iter().cloned())
+}
+
+/// Formats an optional cell; `-` stands for nothing.
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 #[cfg(test)]
@@ -36,9 +53,8 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let columns = [Column("WHO", Align::Left), Column("N", Align::Right)];
         let rows = [["é".to_owned(), "7".to_owned()], ["longer".to_owned(), "123".to_owned()]];
-        assert_eq!(lay_out(&columns, &rows), "WHO       N\né         7\nlonger  123\n");
-        assert_eq!(lay_out(&columns, &[]), "WHO  N\n");
+        assert_eq!(table(["WHO", ">N"], rows), "WHO       N\né         7\nlonger  123\n");
+        assert_eq!(table(["WHO", ">N"], []), "WHO  N\n");
     }
 }

@@ -70,6 +70,8 @@ pub fn join_fixed(group: &str, drain: Duration) -> Result<Membership, StoreError
     fixed::Partitions::from_env()?.join(&group, clock, drain, observer)
 }
 
+/// Operations on groups and checkpoints: drain, evict, pause, pin, plan, explain.
+pub use tenure_operate as operate;
 pub use tenure_targets as targets;
 
 /// Buckets: which entities belong together, and which bucket a run takes.

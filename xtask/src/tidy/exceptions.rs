@@ -21,11 +21,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         reason: "an inline table of TOML is one line",
     },
     Exception {
-        path: "crates/cli/src/time.rs",
-        subject: "SystemTime::now",
-        reason: "a time that is shown to people",
-    },
-    Exception {
         path: "crates/duty/src/process.rs",
         subject: "SystemTime::now",
         reason: "the time in an instance id is for people",

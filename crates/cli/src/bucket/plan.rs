@@ -1,10 +1,9 @@
 //! `tenure bucket plan`: how many of the entities fall in each bucket.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 
-use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 use tenure_core::StoreError;
 use tenure_core::bucket::{Partition, Total, short};
@@ -15,18 +14,16 @@ use super::{Task, total};
 use crate::args::path;
 use crate::env;
 use crate::failure::Failure;
-use crate::output::{document, shown, to_stderr};
-use crate::table::{Align, Column, lay_out};
+use crate::output::{StatusLine, document, shown, to_stderr};
+use crate::table::table;
 
 /// More buckets share rows.
 const ROWS: usize = 40;
 /// How wide the chart is.
 const WIDTH: usize = 80;
 const LEAST_BAR: usize = 10;
-/// After so many bytes people are told how far it came: short lines take half a second for them.
-const TOLD_EVERY: usize = 16 * 1024 * 1024;
-/// Back to the begin of the line, without what was there.
-const CLEAR_LINE: &str = "\r\u{1b}[K";
+/// Input between two progress updates; short lines take half a second for it.
+const UPDATE_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -83,49 +80,32 @@ pub(super) fn run(settings: &Settings, json: bool) -> Result<String, Failure> {
 fn count(partition: &Partition, input: impl Read, name: String) -> Result<Counts, StoreError> {
     let mut lines = Lines::new(input, name);
     let mut counts = Counts::new(partition.total().get() as usize);
-    let mut progress = Progress::default();
+    let mut progress = CountProgress::default();
     while let Some(block) = lines.block()? {
         for name in each(block).map(entity) {
             counts.buckets[partition.bucket(name) as usize - 1] += 1;
             counts.entities += 1;
             counts.blank += u64::from(name.is_empty());
         }
-        progress.tell(block.len(), counts.entities);
+        progress.add(block.len(), counts.entities);
     }
     Ok(counts)
 }
 
-/// How far the counting has come, for people at a terminal.
+/// Shows the progress of a long count on a terminal.
 #[derive(Default)]
-struct Progress {
-    /// Since people were told.
+struct CountProgress {
+    /// Bytes since the last update.
     bytes: usize,
-    /// A line on the terminal that is not at its end.
-    open: bool,
+    line: StatusLine,
 }
 
-impl Progress {
-    fn tell(&mut self, bytes: usize, entities: u64) {
+impl CountProgress {
+    fn add(&mut self, bytes: usize, entities: u64) {
         self.bytes += bytes;
-        if self.bytes < TOLD_EVERY {
-            return;
-        }
-        self.bytes = 0;
-        let line = format!("{} so far", counted(entities, "entity", "entities"));
-        // A line that is broken by the terminal cannot be written over; no terminal has no window.
-        if tcgetwinsize(io::stderr()).is_ok_and(|size| line.len() < size.ws_col.into()) {
-            // When nobody reads, nobody is told.
-            let _ = write!(io::stderr().lock(), "{CLEAR_LINE}{line}");
-            self.open = true;
-        }
-    }
-}
-
-/// The line is gone before anything else is said.
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.open {
-            let _ = write!(io::stderr().lock(), "{CLEAR_LINE}");
+        if self.bytes >= UPDATE_BYTES {
+            self.bytes = 0;
+            self.line.show(&format!("{} so far", counted(entities, "entity", "entities")));
         }
     }
 }
@@ -194,13 +174,13 @@ impl Counts {
         let means: Vec<f64> = means.collect();
         let largest = means.iter().copied().fold(0.0, f64::max);
         // The bars have the room beside the rest, where all lines are as long as the first.
-        let taken = lay_out(&COLUMNS, &rows).lines().next().map_or(0, str::len) + 2;
+        let taken = table(COLUMNS, rows.iter().cloned()).lines().next().map_or(0, str::len) + 2;
         let room = WIDTH.saturating_sub(taken).max(LEAST_BAR) as f64;
         for (row, mean) in rows.iter_mut().zip(means) {
             // Whatever is not empty has a bar.
             row[3] = "#".repeat((mean / largest * room).ceil() as usize);
         }
-        let chart = lay_out(&COLUMNS, &rows);
+        let chart = table(COLUMNS, rows);
         match together {
             1 => chart,
             _ => format!("{chart}\nEach row is {together} buckets, and its bar their mean.\n"),
@@ -216,12 +196,7 @@ impl Counts {
     }
 }
 
-const COLUMNS: [Column; 4] = [
-    Column("BUCKET", Align::Right),
-    Column("ENTITIES", Align::Right),
-    Column("SHARE", Align::Right),
-    Column("", Align::Left),
-];
+const COLUMNS: [&str; 4] = [">BUCKET", ">ENTITIES", ">SHARE", ""];
 
 fn sum(counts: &[u64]) -> u64 {
     counts.iter().sum()

@@ -12,6 +12,7 @@ use tenure_core::bucket::{Field, Invalid, Total};
 use tenure_core::store::Checkpoint;
 use tenure_core::{Code, Document, StoreError};
 use tenure_duty::Guard as Hold;
+use tenure_operate::{nothing_happened, replace};
 use tenure_supervise::observe::LogLevel as Level;
 use tenure_wire::bucket::{Applied, Commit, Config, Executed, Notice, STATE, apply, carry_over};
 use tenure_wire::object::Object;
@@ -19,9 +20,8 @@ use tenure_wire::object::Object;
 use super::next::Print;
 use super::refused;
 use crate::env;
-use crate::failure::{Failure, nothing_happened};
+use crate::failure::Failure;
 use crate::output::{shown, to_stderr, to_stdout};
-use crate::replace::replace;
 
 /// The largest config or state.
 const MOST_BYTES: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! `tenure checkpoint`: what holders remember.
+//! `tenure checkpoint`: arguments, and what is printed.
 
 mod get;
 mod history;
@@ -7,182 +7,96 @@ mod rewind;
 mod verify;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
-use tenure_core::store::Checkpoint;
-use tenure_core::{DutyKey, GroupName, Reason, Store, StoreError, Ttl, Version};
+use tenure_core::{DutyKey, GroupName, Store, StoreError, Version};
 use tenure_duty::process;
-use tenure_store::transfer::Operator;
+use tenure_operate::checkpoint::RewindOptions;
+use tenure_operate::pause::Scope;
 use tenure_store::{IfAbsent, StoreUrl};
 
-use crate::args::{Checkpoint as Command, Schema, name};
+use crate::args::{Checkpoint as CheckpointCommand, Schema, name};
 use crate::failure::Failure;
-use crate::{signing, time};
+use crate::operate::scope;
+use crate::signing;
 
-/// What to do, read and checked.
+/// A command with checked arguments.
 #[derive(Debug)]
-pub(crate) enum Action {
-    Get { store: StoreUrl, signing: signing::Settings, duty: DutyKey, lease: bool },
-    GetShards { store: StoreUrl, signing: signing::Settings, group: GroupName },
-    History { store: StoreUrl, signing: signing::Settings, duty: DutyKey },
-    Verify { store: StoreUrl, signing: signing::Settings, names: Vec<Name> },
-    Rewind { store: StoreUrl, signing: signing::Settings, rewind: rewind::Rewind },
-    Move { signing: signing::Settings, moving: moving::Moving },
+pub(crate) struct CheckpointTask {
+    signing: signing::Settings,
+    action: CheckpointAction,
 }
 
-/// A duty, or all duties of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
-    Duty(DutyKey),
-    Group(GroupName),
+#[derive(Debug)]
+enum CheckpointAction {
+    Get { store: StoreUrl, duty: DutyKey, lease: bool },
+    GetShards { store: StoreUrl, group: GroupName },
+    History { store: StoreUrl, duty: DutyKey },
+    Verify { store: StoreUrl, scopes: Vec<Scope> },
+    Rewind { store: StoreUrl, options: RewindOptions },
+    Move(moving::MoveTask),
 }
 
-impl Name {
-    fn parse(text: &str) -> Result<Self, Failure> {
-        match text.contains('/') {
-            true => Ok(Self::Duty(duty_of(text)?)),
-            false => Ok(Self::Group(group_of(text)?)),
-        }
-    }
-}
-
-fn duty_of(text: &str) -> Result<DutyKey, Failure> {
-    name(text, str::parse)
-}
-
-fn group_of(text: &str) -> Result<GroupName, Failure> {
-    name(text, GroupName::unescape)
-}
-
-impl Action {
+impl CheckpointTask {
     pub(crate) fn new(
-        command: &Command,
+        command: &CheckpointCommand,
         signing: signing::Settings,
         store: &str,
     ) -> Result<Self, Failure> {
-        let names = |names: &[String]| names.iter().map(|name| Name::parse(name)).collect();
-        Ok(match command {
-            Command::Move(given) => {
-                let names: Result<Vec<Name>, Failure> = names(&given.names);
-                Self::Move { signing, moving: moving::Moving::new(given, names?)? }
+        let duty_of = |text: &str| name(text, str::parse::<DutyKey>);
+        let action = match command {
+            CheckpointCommand::Move(given) => CheckpointAction::Move(moving::MoveTask::new(given)?),
+            CheckpointCommand::Get { name: text, schema: Schema::Shards } => {
+                let group = name(text, GroupName::unescape)?;
+                CheckpointAction::GetShards { group, store: StoreUrl::parse(store)? }
             }
-            Command::Get { name, schema: Schema::Shards } => {
-                let group = group_of(name)?;
-                Self::GetShards { store: StoreUrl::parse(store)?, signing, group }
-            }
-            Command::Get { name, schema } => Self::Get {
+            CheckpointCommand::Get { name, schema } => CheckpointAction::Get {
                 store: StoreUrl::parse(store)?,
-                signing,
                 duty: duty_of(name)?,
                 lease: *schema == Schema::Lease,
             },
-            Command::History { duty } => {
-                Self::History { store: StoreUrl::parse(store)?, signing, duty: duty_of(duty)? }
+            CheckpointCommand::History { duty } => {
+                CheckpointAction::History { store: StoreUrl::parse(store)?, duty: duty_of(duty)? }
             }
-            Command::Verify { names: given } => {
-                Self::Verify { store: StoreUrl::parse(store)?, signing, names: names(given)? }
+            CheckpointCommand::Verify { names } => {
+                CheckpointAction::Verify { store: StoreUrl::parse(store)?, scopes: scopes(names)? }
             }
-            Command::Rewind { duty, to, force, dry_run } => {
+            CheckpointCommand::Rewind { duty, to, force, dry_run } => {
                 let (duty, to) = (duty_of(duty)?, Version::new(*to)?);
-                let rewind = rewind::Rewind { duty, to, force: *force, dry_run: *dry_run };
-                Self::Rewind { store: StoreUrl::parse(store)?, signing, rewind }
+                let options = RewindOptions { duty, to, force: *force, dry_run: *dry_run };
+                CheckpointAction::Rewind { store: StoreUrl::parse(store)?, options }
             }
-        })
+        };
+        Ok(Self { signing, action })
     }
 }
 
-pub(crate) async fn run(action: Action, json: bool) -> Result<String, Failure> {
+fn scopes(names: &[String]) -> Result<Vec<Scope>, Failure> {
+    names.iter().map(|name| scope(name)).collect()
+}
+
+pub(crate) async fn run(task: CheckpointTask, json: bool) -> Result<String, Failure> {
+    let CheckpointTask { signing, action } = task;
     match action {
-        Action::Get { store, signing, duty, lease } => {
-            get::one(&store, &signing, &duty, lease, json).await
+        CheckpointAction::Get { store, duty, lease } => {
+            get::run(&store, &signing, &duty, lease, json).await
         }
-        Action::GetShards { store, signing, group } => {
+        CheckpointAction::GetShards { store, group } => {
             get::shards(&store, &signing, &group, json).await
         }
-        Action::History { store, signing, duty } => {
+        CheckpointAction::History { store, duty } => {
             history::run(&store, &signing, &duty, json).await
         }
-        Action::Verify { store, signing, names } => {
-            verify::run(&store, &signing, &names, json).await
+        CheckpointAction::Verify { store, scopes } => {
+            verify::run(&store, &signing, &scopes, json).await
         }
-        Action::Rewind { store, signing, rewind } => {
-            rewind::run(&store, &signing, rewind, json).await
+        CheckpointAction::Rewind { store, options } => {
+            rewind::run(&store, &signing, options, json).await
         }
-        Action::Move { signing, moving } => moving::run(&signing, moving, json).await,
+        CheckpointAction::Move(task) => moving::run(&signing, task, json).await,
     }
 }
 
-/// The store with its seals on.
-async fn bare(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Store>, StoreError> {
+/// Opens a store without signature checks.
+async fn open_bare(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Store>, StoreError> {
     url.open_bare(if_absent, process::entropy()).await
-}
-
-/// Long enough for a slow store, short enough to be waited for after a kill.
-const TTL: Duration = Duration::from_secs(15);
-
-/// This process as one who acts on checkpoints.
-fn operator(why: &str, force: bool) -> Result<Operator, StoreError> {
-    Ok(Operator {
-        instance: process::instance().id().clone(),
-        ttl: Ttl::new(TTL)?,
-        reason: Reason::new(why)?,
-        force,
-        entropy: process::entropy,
-    })
-}
-
-/// The duties that are named, or all that the store knows, in order and each once.
-async fn duties(store: &dyn Store, names: &[Name]) -> Result<Vec<DutyKey>, StoreError> {
-    let mut groups = Vec::new();
-    let mut duties = Vec::new();
-    for name in names {
-        match name {
-            Name::Duty(duty) => duties.push(duty.clone()),
-            Name::Group(group) => groups.push(group.clone()),
-        }
-    }
-    if names.is_empty() {
-        groups = store.groups().await?;
-    }
-    for group in groups {
-        duties.extend(store.holders(&group).await?.into_iter().map(|holder| holder.duty));
-    }
-    duties.sort();
-    duties.dedup();
-    Ok(duties)
-}
-
-/// A document for programs: what it says if it is JSON or text, and its bytes in any case.
-fn document_value(payload: &[u8]) -> Value {
-    let text = std::str::from_utf8(payload).ok();
-    let value = serde_json::from_slice(payload).ok();
-    let value = value.or_else(|| text.map(Value::from)).unwrap_or(Value::Null);
-    json!({ "document": value, "document_base64": STANDARD.encode(payload) })
-}
-
-/// What is known of a checkpoint beside its document.
-fn checkpoint_value(duty: &DutyKey, checkpoint: &Checkpoint) -> Value {
-    json!({
-        "duty": duty.to_string(),
-        "version": checkpoint.version.get(),
-        "epoch": checkpoint.epoch.get(),
-        "instance": checkpoint.instance.to_string(),
-        "written_at": time::shown(checkpoint.unix_ms),
-    })
-}
-
-/// Puts the fields of `more` into `value`.
-fn with(mut value: Value, more: Value) -> Value {
-    if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
-        value.extend(more);
-    }
-    value
-}
-
-/// No checkpoint of this duty.
-fn absent(duty: &DutyKey) -> StoreError {
-    StoreError::refused(tenure_core::Code::NoCheckpoint, duty.to_string())
 }

@@ -1,102 +1,147 @@
-//! What operators change: who gets duties, where they are, and whether they are done.
-//!
-//! All of it but an eviction is a line in the document of the group, which every member reads.
+//! Commands that list, explain and change groups: arguments, and what is printed.
 
+pub(crate) mod apply;
 pub(crate) mod drain;
 pub(crate) mod evict;
-pub(crate) mod lines;
+pub(crate) mod explain;
+mod forget;
+mod ls;
 pub(crate) mod pause;
 pub(crate) mod pin;
-mod progress;
+pub(crate) mod plan;
 pub(crate) mod share;
-mod sight;
+pub(crate) mod top;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use tenure_core::{Code, DutyKey, GroupName, InstanceId, StoreError};
+use anyhow::Context;
+use rustix::process::Signal;
+use tenure_core::{DutyKey, GroupName, InstanceId};
 use tenure_duty::process;
+use tenure_operate::drain::DrainOptions;
+use tenure_operate::evict::EvictOptions;
+use tenure_operate::explain::PastTime;
+use tenure_operate::pause::{PauseOptions, Scope};
+use tenure_operate::pin::PinOptions;
+use tenure_operate::plan::PlanChanges;
+use tenure_operate::share::ShareOptions;
+use tenure_operate::{EditSummary, duties};
 use tenure_store::{IfAbsent, StoreUrl};
 
 use crate::args::{group_name, name};
 use crate::failure::Failure;
-use crate::group::duties;
+use crate::output::{DRY_RUN, to_stderr, to_stdout};
+use crate::signals::{Signals, ends};
 
-/// A command that was read and checked.
+/// A command with checked arguments.
 #[derive(Debug)]
-pub(crate) enum Task {
-    Drain(drain::Task),
-    Evict(evict::Task),
-    Pause(pause::Task),
-    Pin(pin::Task),
-    Share(share::Task),
+pub(crate) enum Operation {
+    Apply { file: PathBuf, dry_run: bool },
+    Drain(DrainOptions, Option<Duration>),
+    Evict(EvictOptions),
+    Explain { duty: DutyKey, at: Option<PastTime> },
+    Forget { duties: Vec<DutyKey>, dry_run: bool },
+    List(Option<GroupName>),
+    ListPins(GroupName),
+    Pause(PauseOptions),
+    Pin(PinOptions),
+    Plan { group: GroupName, changes: PlanChanges, out: Option<PathBuf> },
+    Share(ShareOptions),
+    Top(top::TopOptions),
 }
 
-/// What a command prints in the end, and how it ends.
-pub(crate) struct Told {
-    pub(crate) text: String,
-    pub(crate) code: ExitCode,
+pub(crate) async fn run(
+    url: &StoreUrl,
+    operation: Operation,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let text = match operation {
+        Operation::Apply { file, dry_run } => apply::run(url, &file, dry_run, json).await?,
+        Operation::Forget { duties, dry_run } => forget::run(url, duties, dry_run, json).await?,
+        Operation::Top(options) => {
+            top::run(url, options, json).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        operation => {
+            let store = url.open(IfAbsent::Refuse, process::entropy()).await?;
+            let store = &*store;
+            match operation {
+                Operation::Drain(options, timeout) => {
+                    return drain::run(store, options, timeout, json).await;
+                }
+                Operation::Evict(options) => evict::run(store, options, json).await?,
+                Operation::Explain { duty, at } => explain::run(store, duty, at, json).await?,
+                Operation::List(only) => ls::run(store, url, only, json).await?,
+                Operation::ListPins(group) => pin::list(store, &group, json).await?,
+                Operation::Pause(options) => pause::run(store, &options, json).await?,
+                Operation::Pin(options) => pin::run(store, options, json).await?,
+                Operation::Plan { group, changes, out } => {
+                    plan::run(store, url, (&group, changes), out, json).await?
+                }
+                Operation::Share(options) => share::run(store, &options, json).await?,
+                // Above.
+                Operation::Apply { .. } | Operation::Forget { .. } | Operation::Top(_) => {
+                    String::new()
+                }
+            }
+        }
+    };
+    to_stdout(&text).context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
 }
 
-impl From<String> for Told {
-    fn from(text: String) -> Self {
-        Self { text, code: ExitCode::SUCCESS }
+/// An instance of a group.
+#[derive(clap::Args)]
+pub(crate) struct InstanceArgs {
+    /// The group, as it is printed
+    group: String,
+    /// The instance, as it is printed
+    instance: String,
+}
+
+impl InstanceArgs {
+    fn names(&self) -> Result<(GroupName, InstanceId), Failure> {
+        Ok((group_name(&self.group)?, name(&self.instance, InstanceId::unescape)?))
     }
 }
 
-pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<Told, Failure> {
-    let store = url.open(IfAbsent::Refuse, process::entropy()).await?;
-    match task {
-        Task::Drain(task) => drain::run(&*store, task, json).await,
-        Task::Evict(task) => evict::run(&*store, task, json).await.map(Told::from),
-        Task::Pause(task) => pause::run(&*store, task, json).await.map(Told::from),
-        Task::Pin(task) => pin::run(&*store, task, json).await.map(Told::from),
-        Task::Share(task) => share::run(&*store, task, json).await.map(Told::from),
+/// Reads the name of a group, or of a duty as GROUP/ID.
+pub(crate) fn scope(text: &str) -> Result<Scope, Failure> {
+    match text.contains('/') {
+        true => name(text, str::parse).map(Scope::Duty),
+        false => name(text, GroupName::unescape).map(Scope::Group),
     }
 }
 
-/// A group, or a duty in it.
-#[derive(Debug)]
-pub(crate) enum Name {
-    Group(GroupName),
-    Duty(DutyKey),
+/// Prints notes on a change to standard error.
+fn note_edit(edit: &EditSummary) {
+    if !edit.pruned.is_empty() {
+        to_stderr(&format!("dropped directives of instances that ended: {}", edit.pruned.len()));
+    }
+    if edit.dry_run {
+        to_stderr(DRY_RUN);
+    }
 }
 
-impl Name {
-    fn read(text: &str) -> Result<Self, Failure> {
-        match text.contains('/') {
-            true => name(text, str::parse).map(Self::Duty),
-            false => name(text, GroupName::unescape).map(Self::Group),
+/// Waits for a signal that asks this process to end.
+async fn end_signal(signals: &mut Signals) -> Signal {
+    loop {
+        let signal = signals.next().await;
+        if ends(signal) {
+            return signal;
         }
     }
-
-    fn group(&self) -> &GroupName {
-        match self {
-            Self::Group(group) => group,
-            Self::Duty(duty) => &duty.group,
-        }
-    }
 }
 
-/// Reads the names of a group and of an instance in it.
-fn member(group: &str, instance: &str) -> Result<(GroupName, InstanceId), Failure> {
-    Ok((group_name(group)?, name(instance, InstanceId::unescape)?))
-}
+/// Names in a sentence before the rest is only counted.
+const MAX_NAMES: usize = 10;
 
-fn not_there(what: String) -> Failure {
-    Failure::Store(StoreError::refused(Code::NotThere, what))
-}
-
-fn conflict(what: String) -> Failure {
-    Failure::Store(StoreError::refused(Code::Conflict, what))
-}
-
-/// How many names a sentence has before it says how many more there are.
-const NAMED: usize = 10;
-
-/// The names, and how many more there are.
+/// Lists names; the rest is counted.
 fn some_of(names: impl ExactSizeIterator<Item = String>) -> String {
-    let more = names.len().saturating_sub(NAMED);
-    let mut text = names.take(NAMED).collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(MAX_NAMES);
+    let mut text = names.take(MAX_NAMES).collect::<Vec<_>>().join(", ");
     if more > 0 {
         text.push_str(&format!(" and {more} more"));
     }
@@ -109,10 +154,10 @@ mod tests {
 
     #[test]
     fn names_are_of_groups_or_duties() {
-        assert!(matches!(Name::read("poll"), Ok(Name::Group(group)) if group.as_str() == "poll"));
-        let Ok(Name::Duty(duty)) = Name::read("a%2Fb/c%2Fd") else { panic!("a duty") };
+        assert!(matches!(scope("poll"), Ok(Scope::Group(group)) if group.as_str() == "poll"));
+        let Ok(Scope::Duty(duty)) = scope("a%2Fb/c%2Fd") else { panic!("a duty") };
         assert_eq!((duty.group.as_str(), duty.id.as_str()), ("a/b", "c/d"));
-        assert!(Name::read("/x").is_err() && Name::read("").is_err());
+        assert!(scope("/x").is_err() && scope("").is_err());
     }
 
     #[test]

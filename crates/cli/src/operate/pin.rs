@@ -1,21 +1,18 @@
-//! `tenure pin`: where duties have to be.
+//! `tenure pin`.
 
-use serde_json::{Value, json};
-use tenure_core::engine::GroupConfig;
 use tenure_core::roster::Pin;
-use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, Label, Store};
+use tenure_core::{GroupName, InstanceId, Label, Store};
+use tenure_operate::pause::Scope;
+use tenure_operate::pin::{self, PinEntry, PinOptions, PinReport};
 
-use super::sight::{Edited, Sight, edit};
-use super::{Name, conflict};
+use super::{Operation, note_edit, scope};
 use crate::args::name;
 use crate::failure::Failure;
-use crate::group::{check_room, is_at};
-use crate::ls::or_nothing;
-use crate::output::document;
-use crate::table::{Align, Column, lay_out};
+use crate::output::report;
+use crate::table::{or_dash, table};
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct PinArgs {
     /// The duty as GROUP/ID; a GROUP alone lists its pins
     #[arg(value_name = "GROUP[/ID]")]
     duty: String,
@@ -39,23 +36,8 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-#[derive(Debug)]
-pub(crate) enum Task {
-    List(GroupName),
-    Change(Change),
-}
-
-/// A pin to set, or to take back.
-#[derive(Debug)]
-pub(crate) struct Change {
-    duty: DutyKey,
-    pin: Option<Pin>,
-    replace: bool,
-    dry_run: bool,
-}
-
-/// An instance, or a place as pins are printed.
-fn read_place(text: &str) -> Result<Pin, Failure> {
+/// Reads an instance, or a pin as it is printed.
+fn read_pin(text: &str) -> Result<Pin, Failure> {
     match text.split_once(':') {
         Some(("instance", who)) => name(who, InstanceId::unescape).map(Pin::Instance),
         Some(("name", label)) => name(label, Label::unescape).map(Pin::Name),
@@ -64,156 +46,82 @@ fn read_place(text: &str) -> Result<Pin, Failure> {
     }
 }
 
-impl Task {
-    pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
-        let pin = match (&args.instance, &args.name, &args.zone) {
-            (Some(place), _, _) => Some(read_place(place)?),
+impl PinArgs {
+    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
+        let to = match (&self.instance, &self.name, &self.zone) {
+            (Some(place), _, _) => Some(read_pin(place)?),
             (_, Some(label), _) => Some(Pin::Name(name(label, Label::unescape)?)),
             (_, _, Some(label)) => Some(Pin::Zone(name(label, Label::unescape)?)),
             _ => None,
         };
         let usage = |what: &str| Err(Failure::Usage(what.to_owned()));
-        match Name::read(&args.duty)? {
-            Name::Group(_) if pin.is_some() || args.remove => {
+        match scope(&self.duty)? {
+            Scope::Group(_) if to.is_some() || self.remove => {
                 usage("a duty is pinned, not a group: give it as GROUP/ID")
             }
-            Name::Group(_) if args.replace => usage("a duty is pinned: give it as GROUP/ID"),
-            Name::Group(group) => Ok(Self::List(group)),
-            Name::Duty(_) if pin.is_none() && !args.remove => {
+            Scope::Group(_) if self.replace => usage("a duty is pinned: give it as GROUP/ID"),
+            Scope::Group(group) => Ok(Operation::ListPins(group)),
+            Scope::Duty(_) if to.is_none() && !self.remove => {
                 usage("where to? give an INSTANCE, --name or --zone, or --remove")
             }
-            Name::Duty(duty) => {
-                let (replace, dry_run) = (args.replace, args.dry_run);
-                Ok(Self::Change(Change { duty, pin, replace, dry_run }))
+            Scope::Duty(duty) => {
+                let (replace, dry_run) = (self.replace, self.dry_run);
+                Ok(Operation::Pin(PinOptions { duty, to, replace, dry_run }))
             }
         }
     }
 }
 
-pub(crate) async fn run(store: &dyn Store, task: Task, json: bool) -> Result<String, Failure> {
-    let task = match task {
-        Task::List(group) => return Ok(list(&Sight::read(store, &group).await?, json)),
-        Task::Change(change) => change,
-    };
-    let change = |sight: &Sight, group: &mut GroupConfig| {
-        sight.check_duty(&task.duty)?;
-        match &task.pin {
-            None => drop(group.pins.remove(&task.duty.id)),
-            Some(pin) => {
-                task.check_other(group)?;
-                group.pins.insert(task.duty.id.clone(), pin.clone());
-                check_place(&task.duty.id, pin, sight, group)?;
-            }
-        }
-        Ok(())
-    };
-    let edited = edit(store, &task.duty.group, task.dry_run, change).await?;
+pub(super) async fn list(
+    store: &dyn Store,
+    group: &GroupName,
+    json: bool,
+) -> Result<String, Failure> {
+    let list = pin::list(store, group).await?;
+    let row =
+        |pin: &PinEntry| [pin.duty.to_string(), pin.to.to_string(), or_dash(pin.holder.as_ref())];
+    Ok(match json {
+        true => report(&list),
+        false => table(["DUTY", "PINNED_TO", "HOLDER"], list.pins.iter().map(row)),
+    })
+}
+
+pub(super) async fn run(
+    store: &dyn Store,
+    options: PinOptions,
+    json: bool,
+) -> Result<String, Failure> {
+    let pinned = pin::pin(store, options).await?;
     if json {
-        return Ok(document(&task.value(&edited)));
+        return Ok(report(&pinned));
     }
-    edited.tell(task.dry_run);
-    Ok(task.sentences(&edited))
+    note_edit(&pinned.edit);
+    Ok(sentences(&pinned))
 }
 
-const COLUMNS: [Column; 3] =
-    [Column("DUTY", Align::Left), Column("PINNED_TO", Align::Left), Column("HOLDER", Align::Left)];
-
-/// The pins of a group.
-fn list(sight: &Sight, json: bool) -> String {
-    let holder = |id: &DutyId| sight.holder(id).map(|holder| holder.instance.to_string());
-    let pins = sight.group.pins.iter();
-    let pins = pins.map(|(id, pin)| (format!("{}/{id}", sight.name), pin.to_string(), holder(id)));
-    if !json {
-        let rows: Vec<_> = pins.map(|(duty, to, holder)| [duty, to, or_nothing(holder)]).collect();
-        return lay_out(&COLUMNS, &rows);
-    }
-    let value = |(duty, to, holder)| json!({ "duty": duty, "to": to, "holder": holder });
-    let pins: Vec<Value> = pins.map(value).collect();
-    document(&json!({ "group": sight.name.to_string(), "pins": pins }))
-}
-
-impl Change {
-    /// A pin to somewhere else is replaced only by who says so.
-    fn check_other(&self, group: &GroupConfig) -> Result<(), Failure> {
-        match group.pins.get(&self.duty.id) {
-            Some(other) if Some(other) != self.pin.as_ref() && !self.replace => Err(conflict(
-                format!("{} is pinned to {}; --replace replaces that", self.duty, other),
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    fn value(&self, edited: &Edited) -> Value {
-        let before = edited.before.group.pins.get(&self.duty.id);
-        let holder = edited.before.holder(&self.duty.id);
-        let mut value = edited.value(self.dry_run);
-        value["duty"] = self.duty.to_string().into();
-        value["to"] = self.pin.as_ref().map(Pin::to_string).into();
-        value["before"] = before.map(Pin::to_string).into();
-        value["holder"] = holder.map(|holder| holder.instance.to_string()).into();
-        value
-    }
-
-    fn sentences(&self, edited: &Edited) -> String {
-        let Self { duty, pin, dry_run, .. } = self;
-        let Some(pin) = pin else {
-            return match (edited.changed, dry_run) {
-                (false, _) => format!("{duty} is not pinned\n"),
-                (true, false) => format!("{duty} is not pinned any more; it stays where it is\n"),
-                (true, true) => format!("{duty} would not be pinned any more\n"),
-            };
+fn sentences(pinned: &PinReport) -> String {
+    let PinReport { duty, edit, .. } = pinned;
+    let Some(pin) = &pinned.to else {
+        return match (edit.changed, edit.dry_run) {
+            (false, _) => format!("{duty} is not pinned\n"),
+            (true, false) => format!("{duty} is not pinned any more; it stays where it is\n"),
+            (true, true) => format!("{duty} would not be pinned any more\n"),
         };
-        let place = pin.to_string();
-        let mut text = match (edited.changed, dry_run) {
-            (false, _) => format!("{duty} was pinned to {place} before\n"),
-            (true, false) => format!("{duty} is pinned to {place}\n"),
-            (true, true) => format!("{duty} would be pinned to {place}\n"),
-        };
-        let takers = edited.before.takers(&edited.group);
-        let there = |who: &InstanceId| {
-            takers.iter().any(|taker| taker.seat.instance == *who && is_at(&taker.seat, pin))
-        };
-        if !takers.iter().any(|taker| is_at(&taker.seat, pin) && taker.takes()) {
-            text.push_str("nobody there takes duties now: until then anybody may do it\n");
-        } else if let Some(holder) = edited.before.holder(&duty.id).map(|now| &now.instance)
-            && !there(holder)
-        {
-            let hands = if *dry_run { "would hand" } else { "hands" };
-            text.push_str(&format!("{holder} {hands} it over\n"));
+    };
+    let text = match (edit.changed, edit.dry_run) {
+        (false, _) => format!("{duty} was pinned to {pin} before\n"),
+        (true, false) => format!("{duty} is pinned to {pin}\n"),
+        (true, true) => format!("{duty} would be pinned to {pin}\n"),
+    };
+    let next = match &pinned.holder {
+        _ if !pinned.reachable => {
+            "nobody there takes duties now: until then anybody may do it\n".to_owned()
         }
-        text
-    }
-}
-
-/// Refuses a pin that cannot be followed. A name or a zone may be waited for, an instance not.
-fn check_place(
-    duty: &DutyId,
-    pin: &Pin,
-    sight: &Sight,
-    group: &GroupConfig,
-) -> Result<(), Failure> {
-    let takers = sight.takers(group);
-    if let Pin::Instance(instance) = pin {
-        let member = sight.member(instance)?;
-        let taker = takers.iter().find(|taker| taker.seat.instance == *instance);
-        let why = match taker {
-            _ if member.evicted => Some("is evicted"),
-            _ if group.drained.contains_key(instance) => Some("is drained"),
-            _ if group.cordoned.contains(instance) => Some("is cordoned"),
-            _ if member.nonce.is_none() => Some("only shares the keys"),
-            None => Some("takes no duties"),
-            Some(taker) if taker.seat.weight == 0 => Some("has weight 0"),
-            Some(taker) if !taker.takes() => Some("takes no duties now"),
-            Some(_) => None,
-        };
-        if let Some(why) = why {
-            return Err(conflict(format!("{instance} {why}")));
+        Some(holder) if !pinned.in_place => {
+            let hands = if edit.dry_run { "would hand" } else { "hands" };
+            format!("{holder} {hands} it over\n")
         }
-        if let Some(only) = taker.and_then(|taker| taker.only.as_ref()).filter(|id| *id != duty) {
-            let what = format!("{instance} is there for {}/{only} only", sight.name);
-            return Err(conflict(what));
-        }
-    }
-    check_room(pin, &takers, group)?;
-    Ok(())
+        _ => String::new(),
+    };
+    text + &next
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenure_core::{Code, StoreError};
 use tenure_duty::process;
+use tenure_operate::timestamp;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::storage::{self, Decision, Scope, Storage, Token};
 
@@ -25,7 +26,6 @@ use crate::env;
 use crate::failure::Failure;
 use crate::output::shown;
 use crate::store::Consent;
-use crate::time;
 
 /// The longest text that an operator gives: a reason, a description, a name.
 const LONGEST: usize = 1024;
@@ -144,7 +144,7 @@ fn now() -> i64 {
 
 /// Microseconds since 1970, for people.
 fn at(micros: i64) -> String {
-    time::shown(u64::try_from(micros / 1000).unwrap_or(0))
+    timestamp(u64::try_from(micros / 1000).unwrap_or(0))
 }
 
 fn at_or_null(micros: Option<i64>) -> Value {

@@ -10,9 +10,8 @@ use tenure_switchboard::storage::{Storage, Token};
 use super::{DAY, at, at_or_null, create, find, now, revoke, scope_shown, scope_value, trail};
 use crate::args::duration;
 use crate::failure::Failure;
-use crate::ls::or_nothing;
 use crate::output::{document, shown, to_stderr};
-use crate::table::{Align, Column, lay_out};
+use crate::table::{Align, Column, lay_out, or_dash as or_nothing};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

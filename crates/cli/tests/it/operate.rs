@@ -301,7 +301,7 @@ fn what_is_in_force_is_shown_and_what_is_stale_goes() {
     tenure.run(&["pause", "poll"]).ok();
     assert_eq!(group(&url, "poll").0, version);
     let ran = tenure.run(&["resume", "poll"]);
-    assert!(ran.stderr.contains("of instances that have ended, dropped: 7\n"), "{ran:?}");
+    assert!(ran.stderr.contains("dropped directives of instances that ended: 7\n"), "{ran:?}");
     ran.ok();
     let left = json!([
         line("pin", "poll/b", Some("zone:eu")),

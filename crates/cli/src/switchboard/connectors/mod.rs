@@ -16,9 +16,8 @@ use super::time_before;
 use crate::args::{NOT_SHOWN, may_be_token};
 use crate::env;
 use crate::failure::Failure;
-use crate::ls::or_nothing;
 use crate::output::{document, shown, to_stderr};
-use crate::table::{Align, Column, lay_out};
+use crate::table::{Align, Column, lay_out, or_dash as or_nothing};
 
 /// How many are read at a time.
 const PAGE: usize = 500;

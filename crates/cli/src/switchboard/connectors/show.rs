@@ -9,9 +9,8 @@ use tenure_wire::heartbeat::Counters;
 use super::super::{MICROS, at, time_before};
 use super::not_there;
 use crate::failure::Failure;
-use crate::ls::or_nothing;
 use crate::output::{document, shown};
-use crate::table::{Align, Column, lay_out};
+use crate::table::{Align, Column, lay_out, or_dash as or_nothing};
 
 pub(super) async fn run(
     storage: &dyn Storage,

@@ -10,7 +10,7 @@ const EVERYTHING: u32 = 0o666;
 
 /// Replaces a file, or makes it. When this returns, the new content is on the disk; whoever reads
 /// meanwhile, and whatever happens, finds the old one or the new one.
-pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     // A link leads to what is meant; a device or a pipe is written to, not replaced.
     let path = match path.canonicalize() {
         Ok(path) => path,

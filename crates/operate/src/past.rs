@@ -1,4 +1,4 @@
-//! A group as it was: the audit trail played up to a time.
+//! A group in the past: the audit trail replayed up to a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,11 +7,12 @@ use tenure_core::engine::{GroupConfig, Layout, MemberSettings, MemberStatus};
 use tenure_core::store::{AuditEntry, AuditKind, CurrentHolder, Holder, Member};
 use tenure_core::{DutyId, DutyKey, Epoch, InstanceId, Nonce, StoreError};
 
-use super::state::State;
-use super::trail::Trail;
-use crate::{time, written};
+use crate::audit::AuditTrail;
+use crate::clock::sha256;
+use crate::group::GroupState;
+use crate::serialize::timestamp;
 
-/// What no trail tells of any time.
+/// Notes on what an audit trail never records.
 const NOT_RECORDED: [&str; 2] = [
     "a session that expires leaves no record: whoever left none counts as a member until the trail \
      shows the end of one of its holds",
@@ -19,31 +20,31 @@ const NOT_RECORDED: [&str; 2] = [
      rooms, zones and names; others count as of weight 1 without a zone",
 ];
 
-/// What is said where operators' changes were never noted.
-const NEVER_NOTED: &str = "what operators had put in force then is not known: the pins and weights \
-    of now are taken for those of then; pauses, drains and cordons are not";
+/// Note for a document without a record of its changes.
+const NEVER_RECORDED: &str = "what operators had put in force then is not known: the pins and \
+    weights of now are taken for those of then; pauses, drains and cordons are not";
 
-/// What is said where the notes do not fit what is there.
+/// Note for a record that does not match the document.
 const NOT_CERTAIN: &str = "what operators had put in force then is not certain: something was \
     changed without a note, or a clock ran ahead";
 
-/// A group as it was, as far as the trail tells.
-pub(super) struct Past {
-    pub(super) state: State,
-    /// What operators had put in force is known.
-    pub(super) certain: bool,
-    /// What could not be known.
-    pub(super) notes: Vec<String>,
+/// A group in the past, as far as the trail tells.
+pub(crate) struct PastGroup {
+    pub(crate) group: GroupState,
+    /// The directives of that time are known.
+    pub(crate) certain: bool,
+    /// Limits of the reconstruction.
+    pub(crate) notes: Vec<String>,
 }
 
-/// What the trail says of somebody or something: the last entry up to a time, and the first after.
+/// Entries around a time: the last one up to it, and the first one after it.
 #[derive(Clone, Copy, Default)]
-struct Around<'a> {
+struct EntriesAround<'a> {
     before: Option<&'a AuditEntry>,
     after: Option<&'a AuditEntry>,
 }
 
-impl<'a> Around<'a> {
+impl<'a> EntriesAround<'a> {
     fn see(&mut self, entry: &'a AuditEntry, at: u64) {
         match entry.unix_ms <= at {
             true => self.before = Some(entry),
@@ -52,27 +53,27 @@ impl<'a> Around<'a> {
     }
 }
 
-/// The time that is asked for, and that of the question, in milliseconds since 1970.
+/// Time to reconstruct and current time, in milliseconds since 1970.
 #[derive(Clone, Copy)]
-pub(super) struct Times {
-    pub(super) at: u64,
-    pub(super) now: u64,
+pub(crate) struct Times {
+    pub(crate) at: u64,
+    pub(crate) now: u64,
 }
 
-/// The group as it was, from what it is `now`; `asked` is what the question is about.
-pub(super) fn at(
-    trail: &Trail,
-    now: &State,
+/// Reconstructs the group from its state `now`; `asked` is the duty of interest.
+pub(crate) fn at(
+    trail: &AuditTrail,
+    now: &GroupState,
     asked: &DutyId,
     times: Times,
-) -> Result<Past, StoreError> {
+) -> Result<PastGroup, StoreError> {
     let at = times.at;
     let holders = holders(trail, now, at)?;
     let mut members = members(trail, now, at);
     let holds = |instance: &InstanceId| {
         holders.iter().filter_map(|h| h.holder.as_ref()).any(|of| of.instance == *instance)
     };
-    // Whoever holds something was there, although its arrival is not kept any more.
+    // A holder was a member, even if the trail no longer has its arrival.
     members
         .extend(holders.iter().filter_map(|holder| Some(holder.holder.as_ref()?.instance.clone())));
     let mut notes: Vec<String> = NOT_RECORDED.iter().map(|note| (*note).to_owned()).collect();
@@ -83,25 +84,26 @@ pub(super) fn at(
     }
     let member = |instance: &InstanceId| member(instance, now, asked);
     let members = members.iter().map(member).collect::<Result<Vec<_>, _>>()?;
-    let (group, doubt) = group(now, times)?;
+    let (document, doubt) = document(now, times)?;
     let certain = doubt.is_none();
     notes.extend(doubt);
-    let state = State { name: now.name.clone(), version: now.version, group, members, holders };
-    Ok(Past { state, certain, notes })
+    let (name, version) = (now.name.clone(), now.version);
+    let group = GroupState { name, version, document, members, holders };
+    Ok(PastGroup { group, certain, notes })
 }
 
-/// What operators had put in force, and what is uncertain about that.
-fn group(now: &State, times: Times) -> Result<(GroupConfig, Option<String>), StoreError> {
-    let Some(then) = written::at(&now.group, times.at, times.now)? else {
+/// The group's document at that time, and what is uncertain about it.
+fn document(now: &GroupState, times: Times) -> Result<(GroupConfig, Option<String>), StoreError> {
+    let Some(then) = now.document.at(times.at, times.now, sha256)? else {
         let group = GroupConfig {
-            settings: now.group.settings,
-            pins: now.group.pins.clone(),
-            weights: now.group.weights.clone(),
+            settings: now.document.settings,
+            pins: now.document.pins.clone(),
+            weights: now.document.weights.clone(),
             ..GroupConfig::default()
         };
-        return Ok((group, Some(NEVER_NOTED.to_owned())));
+        return Ok((group, Some(NEVER_RECORDED.to_owned())));
     };
-    let from = time::shown(then.from);
+    let from = timestamp(then.from);
     let doubt = match times.at < then.from {
         _ if then.doubtful => Some(NOT_CERTAIN.to_owned()),
         true => Some(format!(
@@ -113,10 +115,10 @@ fn group(now: &State, times: Times) -> Result<(GroupConfig, Option<String>), Sto
     Ok((then.config, doubt))
 }
 
-/// Who held what. Where the trail begins in the middle of a hold, its end tells who had it; where
-/// it says nothing, it is as it is now.
-fn holders(trail: &Trail, now: &State, at: u64) -> Result<Vec<Holder>, StoreError> {
-    let mut around: BTreeMap<&DutyId, Around<'_>> = BTreeMap::new();
+/// Holders at that time. If the trail begins in the middle of a hold, its end tells who had it; if it
+/// says nothing, the holder is that of now.
+fn holders(trail: &AuditTrail, now: &GroupState, at: u64) -> Result<Vec<Holder>, StoreError> {
+    let mut around: BTreeMap<&DutyId, EntriesAround<'_>> = BTreeMap::new();
     for holder in &now.holders {
         around.entry(&holder.duty.id).or_default();
     }
@@ -129,12 +131,12 @@ fn holders(trail: &Trail, now: &State, at: u64) -> Result<Vec<Holder>, StoreErro
     for (duty, around) in around {
         let held = |entry: &AuditEntry| Some((entry.instance.clone(), entry.epoch));
         let of = match around {
-            Around { before: Some(e), .. } if e.kind == AuditKind::Granted => held(e),
-            Around { before: Some(_), .. } => None,
-            Around { after: Some(e), .. } if e.kind == AuditKind::Granted => None,
-            Around { after: Some(e), .. } if e.kind == AuditKind::Forgotten => None,
-            Around { after: Some(e), .. } => held(e),
-            Around { .. } => now
+            EntriesAround { before: Some(e), .. } if e.kind == AuditKind::Granted => held(e),
+            EntriesAround { before: Some(_), .. } => None,
+            EntriesAround { after: Some(e), .. } if e.kind == AuditKind::Granted => None,
+            EntriesAround { after: Some(e), .. } if e.kind == AuditKind::Forgotten => None,
+            EntriesAround { after: Some(e), .. } => held(e),
+            EntriesAround { .. } => now
                 .holder(duty)
                 .and_then(|holder| Some((holder.holder.as_ref()?.instance.clone(), holder.epoch))),
         };
@@ -153,8 +155,8 @@ fn holders(trail: &Trail, now: &State, at: u64) -> Result<Vec<Holder>, StoreErro
     Ok(holders)
 }
 
-/// Who was a member. A hold that is found expired is the end of the session that had it.
-fn members(trail: &Trail, now: &State, at: u64) -> BTreeSet<InstanceId> {
+/// Members at that time. A hold that is found expired is the end of the session that had it.
+fn members(trail: &AuditTrail, now: &GroupState, at: u64) -> BTreeSet<InstanceId> {
     let mut here: BTreeMap<&InstanceId, bool> = BTreeMap::new();
     // The grants since the last arrival: an expired hold of before says nothing of this session.
     let mut granted: BTreeMap<(&InstanceId, &DutyId), Epoch> = BTreeMap::new();
@@ -186,7 +188,7 @@ fn members(trail: &Trail, now: &State, at: u64) -> BTreeSet<InstanceId> {
             _ => {}
         }
     }
-    // What is first seen of it later tells whether it was there already.
+    // Its first later entry tells whether it was there already.
     for (who, entry) in first_after {
         here.entry(who).or_insert(entry.kind != AuditKind::Joined);
     }
@@ -197,20 +199,20 @@ fn members(trail: &Trail, now: &State, at: u64) -> BTreeSet<InstanceId> {
     here.into_iter().filter(|(_, is)| *is).map(|(who, _)| who.clone()).collect()
 }
 
-/// A member of then. What it says of itself does not change while its process runs, but for whether
-/// it takes and keeps duties.
-fn member(instance: &InstanceId, now: &State, asked: &DutyId) -> Result<Member, StoreError> {
+/// A member at that time. Its status does not change while its process runs, except for whether it
+/// takes and keeps duties.
+fn member(instance: &InstanceId, now: &GroupState, asked: &DutyId) -> Result<Member, StoreError> {
     let lives = now.member(instance);
     let standby = matches!(now.layout(), Some(Layout::Standby));
-    let said = match lives {
+    let status = match lives {
         Some(member) => MemberStatus::read(&member.note),
         None => Some(MemberStatus {
             only: standby.then(|| asked.clone()),
             ..MemberStatus::with_room(MemberSettings::DEFAULT_ROOM)
         }),
     };
-    let note = match (said, lives) {
-        (Some(said), _) => MemberStatus { takes: true, keeps: true, ..said }.note()?,
+    let note = match (status, lives) {
+        (Some(status), _) => MemberStatus { takes: true, keeps: true, ..status }.note()?,
         // It takes no part, then as now.
         (None, member) => member.map_or_else(Default::default, |member| member.note.clone()),
     };
@@ -237,11 +239,11 @@ mod tests {
     }
 
     /// A group in which `c` lives and holds `old` under epoch 9.
-    fn now() -> State {
-        let mut state = State {
+    fn now() -> GroupState {
+        let mut state = GroupState {
             name: GroupName::new("g").unwrap(),
             version: Version::ZERO,
-            group: GroupConfig::default(),
+            document: GroupConfig::default(),
             members: Vec::new(),
             holders: Vec::new(),
         };
@@ -258,9 +260,9 @@ mod tests {
 
     /// Members, and who holds what, at a time.
     fn seen(entries: &[AuditEntry], time: u64) -> (String, String) {
-        let (trail, asked) = (Trail(entries.to_vec()), DutyId::new("d").unwrap());
+        let (trail, asked) = (AuditTrail(entries.to_vec()), DutyId::new("d").unwrap());
         let times = Times { at: time, now: 100 };
-        let state = at(&trail, &now(), &asked, times).unwrap().state;
+        let state = at(&trail, &now(), &asked, times).unwrap().group;
         let members: Vec<_> = state.members.iter().map(|m| m.instance.to_string()).collect();
         let held = state.holders.iter().map(|holder| {
             let of = holder.holder.as_ref().map_or("-".to_owned(), |of| of.instance.to_string());

@@ -1,0 +1,138 @@
+//! `tenure explain`.
+
+use tenure_core::store::AuditEntry;
+use tenure_core::{DutyKey, Store};
+use tenure_operate::explain::{ExplainedMember, Explanation, PastTime, explain};
+use tenure_operate::timestamp;
+
+use super::Operation;
+use crate::args::{duration, name};
+use crate::failure::Failure;
+use crate::output::{report, shown, to_stderr};
+use crate::table::{or_dash, table};
+
+/// Transitions in the text output; JSON has all.
+const MAX_TRANSITIONS: usize = 20;
+
+#[derive(clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// The duty, as it is printed: GROUP/ID
+    duty: String,
+    /// As it was then: 2026-02-15T10:00:00Z, or 10m for ten minutes ago
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+}
+
+impl ExplainArgs {
+    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
+        let at = self.at.as_deref().map(read_time).transpose()?;
+        if !self.duty.contains('/') {
+            let what = "a duty is explained, not a group: give it as GROUP/ID";
+            return Err(Failure::Usage(what.to_owned()));
+        }
+        Ok(Operation::Explain { duty: name(&self.duty, str::parse)?, at })
+    }
+}
+
+fn read_time(text: &str) -> Result<PastTime, Failure> {
+    if let Ok(ago) = duration(text) {
+        return Ok(PastTime::Ago(ago));
+    }
+    let time = text.parse::<jiff::Timestamp>().map_err(|_| {
+        let what = "--at is a time as in 2026-02-15T10:00:00Z, or how long ago as in 10m";
+        Failure::Usage(what.to_owned())
+    })?;
+    Ok(PastTime::At(time.as_millisecond()))
+}
+
+pub(super) async fn run(
+    store: &dyn Store,
+    duty: DutyKey,
+    at: Option<PastTime>,
+    json: bool,
+) -> Result<String, Failure> {
+    let explanation = explain(store, duty, at).await?;
+    if json {
+        return Ok(report(&explanation));
+    }
+    explanation.notes.iter().for_each(|note| to_stderr(&format!("note: {note}")));
+    Ok(text(&explanation))
+}
+
+fn text(about: &Explanation) -> String {
+    let mut text = format!("duty       {}\n", about.duty);
+    let mut line = |head: &str, what: String| text.push_str(&format!("{head:<11}{what}\n"));
+    if let Some(at) = about.at_unix_ms {
+        line("at", timestamp(at));
+    }
+    line("holder", or_dash(about.holder.as_ref()));
+    line("epoch", or_dash(about.epoch));
+    if about.holder.is_some() {
+        let since = about.since_unix_ms.map(timestamp);
+        line("since", since.unwrap_or_else(|| "before the audit trail begins".to_owned()));
+    }
+    match (about.unplanned, &about.should_be) {
+        (Some(why), _) => line("should be", format!("with nobody: {why}")),
+        (None, Some(instance)) => line("should be", format!("with {instance}")),
+        (None, None) => line("should be", "with nobody: no member has room".to_owned()),
+    }
+    let head = if about.in_force_known { "in force" } else { "perhaps" };
+    about.in_force.iter().for_each(|fact| line(head, fact.clone()));
+    let heads = [
+        "MEMBER", "CHOSEN", "SCORE", ">SHARE", ">GIVEN", ">WEIGHT", "HOLDS", "PIN", "STATE", "WHY",
+    ];
+    let members = table(heads, about.members.iter().map(row));
+    let skipped = about.transitions.len().saturating_sub(MAX_TRANSITIONS);
+    let earlier = match skipped {
+        0 => String::new(),
+        skipped => format!("({skipped} earlier ones are shown with --json)\n"),
+    };
+    let transitions = about.transitions[skipped..].iter().map(transition_row);
+    let transitions = table(["WHEN", "EVENT", "INSTANCE", ">EPOCH", "REASON"], transitions);
+    format!("{text}\n{members}\n{transitions}{earlier}")
+}
+
+fn row(member: &ExplainedMember) -> [String; 10] {
+    let yes = |is| if is { "yes" } else { "no" };
+    let state = member.state.join(",");
+    [
+        member.instance.to_string(),
+        or_dash(member.chosen.map(yes)),
+        or_dash(member.score.as_ref()),
+        or_dash(member.share),
+        or_dash(member.given),
+        or_dash(member.weight),
+        or_dash(member.holds.map(yes)),
+        or_dash(member.pin.map(yes)),
+        or_dash(Some(state).filter(|state| !state.is_empty())),
+        member.sentence.to_owned(),
+    ]
+}
+
+fn transition_row(entry: &AuditEntry) -> [String; 5] {
+    [
+        timestamp(entry.unix_ms),
+        entry.kind.as_str().to_owned(),
+        entry.instance.to_string(),
+        or_dash(entry.epoch),
+        shown(&entry.reason),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_time_is_one_of_the_clock_or_how_long_ago() {
+        let read = |text| read_time(text).unwrap();
+        assert_eq!(read("10m"), PastTime::Ago(Duration::from_secs(600)));
+        assert_eq!(read("2026-02-15T10:00:00.123Z"), PastTime::At(1_771_149_600_123));
+        assert_eq!(read("2026-02-15T12:00:00.123+02:00"), PastTime::At(1_771_149_600_123));
+        assert!(matches!(read("1960-01-01T00:00:00Z"), PastTime::At(..0)));
+        for bad in ["", "yesterday", "2026-02-15", "-10m", "now"] {
+            assert!(matches!(read_time(bad), Err(Failure::Usage(_))), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `tenure plan`.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Store, StoreError};
+use tenure_operate::plan::{PlanChanges, PlanReport, PlannedMember, PlannedMove, plan};
+use tenure_store::StoreUrl;
+
+use super::{Operation, duties};
+use crate::args::{group_name, name, path};
+use crate::failure::Failure;
+use crate::output::{document, to_stderr, value};
+use crate::table::{or_dash, table};
+
+#[derive(clap::Args)]
+pub(crate) struct PlanArgs {
+    /// The group, as it is printed
+    group: String,
+    /// A member that would come
+    #[arg(long, value_name = "NAME")]
+    join: Vec<String>,
+    /// A member that would hand over everything
+    #[arg(long, value_name = "INSTANCE")]
+    leave: Vec<String>,
+    /// The share that a member would have beside the others
+    #[arg(long, value_name = "INSTANCE=N")]
+    weight: Vec<String>,
+    /// Where a duty would have to be; it may also be given as GROUP/ID
+    #[arg(long, value_name = "ID=INSTANCE")]
+    pin: Vec<String>,
+    /// Keep the plan in this file, for `tenure apply`
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl PlanArgs {
+    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
+        let group = group_name(&self.group)?;
+        let changes = self.changes(&group)?;
+        Ok(Operation::Plan { group, changes, out: self.out.as_deref().map(path).transpose()? })
+    }
+
+    fn changes(&self, group: &GroupName) -> Result<PlanChanges, Failure> {
+        let instance = |text: &str| name(text, InstanceId::unescape);
+        let conflict = |what: String| Err(StoreError::refused(Code::Conflict, what).into());
+        let instances = |all: &[String]| all.iter().map(|text| instance(text)).collect();
+        let (joins, leaves): (Result<_, _>, Result<_, _>) =
+            (instances(&self.join), instances(&self.leave));
+        let mut changes = PlanChanges { joins: joins?, leaves: leaves?, ..PlanChanges::default() };
+        for text in &self.weight {
+            let form = "INSTANCE=N, with a whole number";
+            let (who, weight) = pair("--weight", text, form)?;
+            let wrong = |_| Failure::Usage(format!("--weight is {form} of at most {}", u32::MAX));
+            let weight = weight.parse().map_err(wrong)?;
+            let who = instance(who)?;
+            if changes.weights.insert(who.clone(), weight).is_some_and(|other| other != weight) {
+                return conflict(format!("{who} is given two weights"));
+            }
+        }
+        for text in &self.pin {
+            let (duty, who) = pair("--pin", text, "ID=INSTANCE")?;
+            let (duty, who) = (duty_of(group, duty)?, instance(who)?);
+            let other = changes.pins.insert(duty.clone(), who.clone());
+            if let Some(other) = other.filter(|other| *other != who) {
+                return conflict(format!("{duty} is pinned to {other} and to {who}"));
+            }
+        }
+        Ok(changes)
+    }
+}
+
+/// Splits `NAME=VALUE`; in a name an equals sign is written `%3D`, as it is printed.
+fn pair<'a>(option: &str, text: &'a str, form: &str) -> Result<(&'a str, &'a str), Failure> {
+    let apart = text.split_once('=').filter(|(left, right)| !left.is_empty() && !right.is_empty());
+    let apart = apart.filter(|(_, right)| !right.contains('='));
+    apart.ok_or_else(|| Failure::Usage(format!("{option} is {form}; write = in a name as %3D")))
+}
+
+/// Reads a duty of the group: its id, or `GROUP/ID`.
+fn duty_of(group: &GroupName, text: &str) -> Result<DutyId, Failure> {
+    if !text.contains('/') {
+        return name(text, DutyId::unescape);
+    }
+    let duty: DutyKey = name(text, str::parse)?;
+    match duty.group == *group {
+        true => Ok(duty.id),
+        false => Err(Failure::Usage(format!("{duty} is not of the group {group}"))),
+    }
+}
+
+pub(super) async fn run(
+    store: &dyn Store,
+    url: &StoreUrl,
+    (group, changes): (&GroupName, PlanChanges),
+    out: Option<PathBuf>,
+    json: bool,
+) -> Result<String, Failure> {
+    let planned = plan(store, group, changes).await?;
+    if let Some(path) = &out {
+        planned.file(url.place()).write(path)?;
+    }
+    if json {
+        let mut value = value(&planned);
+        value["out"] = json!(out.map(|path| path.display().to_string()));
+        return Ok(document(&value));
+    }
+    planned.notes.iter().for_each(|note| to_stderr(&format!("note: {note}")));
+    let lines = planned.changes.lines();
+    let changes: String = match lines.is_empty() {
+        true => "  nothing\n".to_owned(),
+        false => lines.iter().map(|line| format!("  {line}\n")).collect(),
+    };
+    Ok(format!("group {group}, if this changed:\n{changes}\n{}", text(&planned)))
+}
+
+fn text(planned: &PlanReport) -> String {
+    let member = |member: &PlannedMember| {
+        let PlannedMember { instance, before, after } = member;
+        let change = *after as i64 - *before as i64;
+        [instance.to_string(), before.to_string(), after.to_string(), format!("{change:+}")]
+    };
+    let members = planned.members.iter().map(member);
+    let members = table(["MEMBER", ">BEFORE", ">AFTER", ">CHANGE"], members);
+    let step = |step: &PlannedMove| {
+        let (from, to) = (or_dash(step.from.as_ref()), or_dash(step.to.as_ref()));
+        [step.duty.to_string(), from, to, step.why.clone()]
+    };
+    let moves = match planned.moves.is_empty() {
+        true => String::new(),
+        false => {
+            let moves = planned.moves.iter().map(step);
+            format!("\n{}", table(["DUTY", "FROM", "TO", "WHY"], moves))
+        }
+    };
+    let count = |test: fn(&&PlannedMove) -> bool| planned.moves.iter().filter(test).count();
+    format!(
+        "{members}{moves}\n{}: {} would move, {} would be taken up, {} would find no member\n",
+        duties(planned.duties),
+        count(|step| step.from.is_some() && step.to.is_some()),
+        count(|step| step.from.is_none()),
+        count(|step| step.to.is_none()),
+    )
+}

@@ -1,0 +1,192 @@
+//! Checkpoints: print, verify, rewind, and move to another store.
+
+mod documents;
+mod move_to;
+mod rewind;
+mod verify;
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use serde_json::Value;
+use tenure_core::store::Checkpoint;
+use tenure_core::{Code, DutyKey, Moved, Reason, Store, StoreError, Ttl};
+use tenure_duty::process;
+use tenure_store::signing::{Inspected, Keyring, inspect};
+use tenure_store::transfer::Operator;
+
+use crate::pause::Scope;
+use crate::serialize::timestamp;
+
+pub use documents::{lease_document, shards_document};
+pub use move_to::{
+    CheckpointMove, MoveBatch, MoveEvent, MoveFormat, MoveOptions, MoveSide, MovedBatch,
+    first_shard,
+};
+pub use rewind::{RewindOptions, RewindOutcome, RewindReport, rewind};
+pub use verify::{UnreadableCheckpoint, VerifiedCheckpoint, VerifyReport, verify};
+
+/// Lease of an operator: long enough for a slow store, short enough to wait for after a kill.
+const OPERATOR_TTL: Duration = Duration::from_secs(15);
+
+/// A checkpoint with its document, for programs.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckpointEntry {
+    #[serde(flatten)]
+    summary: CheckpointSummary,
+    #[serde(flatten)]
+    seal: Option<SealSummary>,
+    #[serde(flatten)]
+    document: DocumentJson,
+}
+
+impl CheckpointEntry {
+    /// Describes a checkpoint, with its signature if it was inspected.
+    pub fn new(duty: &DutyKey, checkpoint: &Checkpoint, inspected: Option<&Inspected>) -> Self {
+        let whole = checkpoint.document.as_bytes();
+        Self {
+            summary: CheckpointSummary::new(duty, checkpoint),
+            seal: inspected.map(SealSummary::from),
+            document: DocumentJson::new(inspected.map_or(whole, |inspected| &inspected.payload)),
+        }
+    }
+}
+
+/// Metadata of a checkpoint.
+#[derive(Clone, Debug, Serialize)]
+struct CheckpointSummary {
+    duty: String,
+    version: u64,
+    epoch: u64,
+    instance: String,
+    written_at: String,
+}
+
+impl CheckpointSummary {
+    fn new(duty: &DutyKey, checkpoint: &Checkpoint) -> Self {
+        Self {
+            duty: duty.to_string(),
+            version: checkpoint.version.get(),
+            epoch: checkpoint.epoch.get(),
+            instance: checkpoint.instance.to_string(),
+            written_at: timestamp(checkpoint.unix_ms),
+        }
+    }
+}
+
+/// Document of a checkpoint: its content if it is JSON or text, and its bytes in any case.
+#[derive(Clone, Debug, Serialize)]
+struct DocumentJson {
+    document: Value,
+    document_base64: String,
+}
+
+impl DocumentJson {
+    fn new(payload: &[u8]) -> Self {
+        let text = std::str::from_utf8(payload).ok();
+        let value = serde_json::from_slice(payload).ok();
+        let document = value.or_else(|| text.map(Value::from)).unwrap_or(Value::Null);
+        Self { document, document_base64: STANDARD.encode(payload) }
+    }
+}
+
+/// Signature and origin of a checkpoint.
+#[derive(Clone, Debug, Serialize)]
+struct SealSummary {
+    signature: &'static str,
+    key: Option<String>,
+    mac: Option<String>,
+    prev: Option<String>,
+    moved_to: Option<String>,
+    moving: bool,
+    from: Option<String>,
+}
+
+impl From<&Inspected> for SealSummary {
+    fn from(inspected: &Inspected) -> Self {
+        let (seal, verdict) = (&inspected.seal, &inspected.verdict);
+        let moved = seal.moved.as_ref();
+        Self {
+            signature: verdict.as_str(),
+            key: seal.signed.as_ref().map(|(key, _)| key.clone()),
+            mac: seal.signed.as_ref().map(|(_, mac)| mac.to_string()),
+            prev: seal.prev.map(|mac| mac.to_string()),
+            moved_to: moved.map(|moved| moved.to.clone()),
+            moving: moved.is_some_and(|moved| !moved.done),
+            from: seal.origin.clone(),
+        }
+    }
+}
+
+/// Describes the signature of a checkpoint in words.
+pub fn describe_signature(inspected: &Inspected) -> String {
+    let mut text = inspected.verdict.as_str().to_owned();
+    if let Some((key, _)) = &inspected.seal.signed {
+        text = format!("{text} ({key})");
+    }
+    match &inspected.seal.moved {
+        None => text,
+        Some(Moved { to, done: true }) => format!("{text}, moved to {to}"),
+        Some(Moved { to, done: false }) => format!("{text}, moving to {to}"),
+    }
+}
+
+/// Returns the newest checkpoint of a duty.
+pub async fn newest(store: &dyn Store, duty: &DutyKey) -> Result<Option<Checkpoint>, StoreError> {
+    Ok(store.load(std::slice::from_ref(duty)).await?.into_iter().next().flatten())
+}
+
+/// Returns the checkpoints that are kept of a duty, newest first, with their signatures; without
+/// keys signatures are not verified.
+pub async fn history(
+    store: &dyn Store,
+    keys: Option<&Keyring>,
+    duty: &DutyKey,
+) -> Result<Vec<(Checkpoint, Inspected)>, StoreError> {
+    let newest = newest(store, duty).await?;
+    let kept = store.history(duty).await?;
+    let all: Vec<_> = match keys {
+        Some(keys) => tenure_store::signing::verify(keys, duty, newest.as_ref(), &kept),
+        None => kept.into_iter().map(|old| (old.clone(), inspect(None, duty, &old))).collect(),
+    };
+    if all.is_empty() { Err(no_checkpoint(duty)) } else { Ok(all) }
+}
+
+/// Error for a duty without a checkpoint.
+pub fn no_checkpoint(duty: &DutyKey) -> StoreError {
+    StoreError::refused(Code::NoCheckpoint, duty.to_string())
+}
+
+/// This process as an operator that acts on checkpoints.
+fn operator(why: &str, force: bool) -> Result<Operator, StoreError> {
+    Ok(Operator {
+        instance: process::instance().id().clone(),
+        ttl: Ttl::new(OPERATOR_TTL)?,
+        reason: Reason::new(why)?,
+        force,
+        entropy: process::entropy,
+    })
+}
+
+/// Returns the duties in these scopes, or all duties of the store; sorted, each once.
+async fn duties_in(store: &dyn Store, scopes: &[Scope]) -> Result<Vec<DutyKey>, StoreError> {
+    let mut groups = Vec::new();
+    let mut duties = Vec::new();
+    for scope in scopes {
+        match scope {
+            Scope::Duty(duty) => duties.push(duty.clone()),
+            Scope::Group(group) => groups.push(group.clone()),
+        }
+    }
+    if scopes.is_empty() {
+        groups = store.groups().await?;
+    }
+    for group in groups {
+        duties.extend(store.holders(&group).await?.into_iter().map(|holder| holder.duty));
+    }
+    duties.sort();
+    duties.dedup();
+    Ok(duties)
+}

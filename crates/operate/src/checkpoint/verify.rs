@@ -1,0 +1,172 @@
+//! Verify: checks the signatures of checkpoints and histories.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tenure_core::store::Checkpoint;
+use tenure_core::{Code, DutyKey, Store, StoreError};
+use tenure_store::signing::{self, Inspected, Keyring, Verdict};
+
+use super::{CheckpointSummary, SealSummary, duties_in, newest};
+use crate::pause::Scope;
+use crate::serialize::{ErrorSummary, text};
+
+/// Reads of a duty while commits keep changing its newest checkpoint.
+const MAX_READS: usize = 8;
+
+/// Outcome of a verification.
+#[derive(Debug, Default, Serialize)]
+pub struct VerifyReport {
+    /// Checkpoints that were verified.
+    pub checkpoints: Vec<VerifiedCheckpoint>,
+    /// Checkpoints and histories that could not be read.
+    pub unreadable: Vec<UnreadableCheckpoint>,
+    /// Number of newest checkpoints by signing key: a key without any can be retired.
+    pub newest_by_key: BTreeMap<String, u64>,
+    /// Duties with neither a checkpoint nor a history.
+    pub without_checkpoint: Vec<String>,
+    /// Number of checkpoints with a fault.
+    pub faults: usize,
+}
+
+/// A checkpoint that was verified.
+#[derive(Debug, Serialize)]
+pub struct VerifiedCheckpoint {
+    #[serde(flatten)]
+    summary: CheckpointSummary,
+    #[serde(flatten)]
+    seal: SealSummary,
+    /// Newest checkpoint of its duty, not only part of the history.
+    pub newest: bool,
+    /// Duty.
+    #[serde(skip)]
+    pub duty: DutyKey,
+    /// Checkpoint.
+    #[serde(skip)]
+    pub checkpoint: Checkpoint,
+    /// Signature.
+    #[serde(skip)]
+    pub inspected: Inspected,
+    /// Whether its signature is a fault.
+    #[serde(skip)]
+    pub is_fault: bool,
+}
+
+/// A checkpoint or history that could not be read.
+#[derive(Debug, Serialize)]
+pub struct UnreadableCheckpoint {
+    /// Duty.
+    #[serde(serialize_with = "text")]
+    pub duty: DutyKey,
+    /// Newest checkpoint (`true`) or history (`false`).
+    pub newest: bool,
+    /// Error.
+    #[serde(flatten)]
+    pub error: ErrorSummary,
+    /// Error with its code and sentence.
+    #[serde(skip)]
+    pub cause: StoreError,
+}
+
+/// Verifies the checkpoints in these scopes, or all of the store. The store must be open without
+/// signature checks. `required`: a checkpoint without a signature is a fault.
+pub async fn verify(
+    store: &dyn Store,
+    keys: &Keyring,
+    required: bool,
+    scopes: &[Scope],
+) -> Result<VerifyReport, StoreError> {
+    let mut report = VerifyReport::default();
+    for duty in duties_in(store, scopes).await? {
+        report.add(store, keys, required, duty).await?;
+    }
+    let bad = report.checkpoints.iter().filter(|one| one.is_fault).count();
+    report.faults = bad + report.unreadable.len();
+    for one in report.checkpoints.iter().filter(|one| one.newest) {
+        let key = one.inspected.seal.signed.as_ref();
+        let key = key.map_or("(none)", |(key, _)| key.as_str());
+        *report.newest_by_key.entry(key.to_owned()).or_default() += 1;
+    }
+    Ok(report)
+}
+
+/// Newest checkpoint and history of one moment, each unless it is damaged.
+struct StoredHistory {
+    newest: Result<Option<Checkpoint>, StoreError>,
+    kept: Result<Vec<Checkpoint>, StoreError>,
+}
+
+/// Reads the history between two reads of the newest checkpoint until both are the same. Otherwise
+/// a busy duty would look like one whose history was changed.
+async fn read(store: &dyn Store, duty: &DutyKey) -> Result<StoredHistory, StoreError> {
+    let mut first = if_damaged(newest(store, duty).await)?;
+    let mut kept = Ok(Vec::new());
+    for _ in 0..MAX_READS {
+        kept = if_damaged(store.history(duty).await)?;
+        let again = if_damaged(newest(store, duty).await)?;
+        let same = matches!((&first, &again), (Ok(first), Ok(again)) if first == again);
+        let damaged = first.is_err() && again.is_err();
+        first = again;
+        if same || damaged {
+            break;
+        }
+    }
+    Ok(StoredHistory { newest: first, kept })
+}
+
+/// Separates damaged data, which is reported, from errors that end the command.
+fn if_damaged<T>(answer: Result<T, StoreError>) -> Result<Result<T, StoreError>, StoreError> {
+    match answer {
+        Err(error) if error.code() != Code::Damaged => Err(error),
+        answer => Ok(answer),
+    }
+}
+
+impl VerifyReport {
+    async fn add(
+        &mut self,
+        store: &dyn Store,
+        keys: &Keyring,
+        required: bool,
+        duty: DutyKey,
+    ) -> Result<(), StoreError> {
+        let StoredHistory { newest, kept } = read(store, &duty).await?;
+        let all = match (&newest, &kept) {
+            (Ok(newest), Ok(kept)) => signing::verify(keys, &duty, newest.as_ref(), kept),
+            // One of them alone: that the other is missing is reported once, below.
+            (Ok(newest), Err(_)) => {
+                let alone: Vec<Checkpoint> = newest.iter().cloned().collect();
+                signing::verify(keys, &duty, newest.as_ref(), &alone)
+            }
+            (Err(_), Ok(kept)) => signing::verify(keys, &duty, kept.first(), kept),
+            (Err(_), Err(_)) => Vec::new(),
+        };
+        if all.is_empty() && newest.is_ok() && kept.is_ok() {
+            self.without_checkpoint.push(duty.to_string());
+        }
+        let has_newest = matches!(newest, Ok(Some(_)));
+        let verified = all.into_iter().enumerate().map(|(n, (checkpoint, inspected))| {
+            let is_fault = match inspected.verdict {
+                Verdict::Good => false,
+                Verdict::Unsigned => required,
+                _ => true,
+            };
+            VerifiedCheckpoint {
+                summary: CheckpointSummary::new(&duty, &checkpoint),
+                seal: SealSummary::from(&inspected),
+                newest: n == 0 && has_newest,
+                duty: duty.clone(),
+                checkpoint,
+                inspected,
+                is_fault,
+            }
+        });
+        self.checkpoints.extend(verified);
+        let errors = [(true, newest.err()), (false, kept.err())];
+        self.unreadable.extend(errors.into_iter().filter_map(|(newest, cause)| {
+            let (cause, duty) = (cause?, duty.clone());
+            Some(UnreadableCheckpoint { duty, newest, error: ErrorSummary::from(&cause), cause })
+        }));
+        Ok(())
+    }
+}

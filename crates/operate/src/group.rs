@@ -1,0 +1,337 @@
+//! Snapshot of a group as the store shows it, and what its members plan from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_core::engine::{GroupConfig, GroupSnapshot, Layout, MemberStatus};
+use tenure_core::roster::{Pin, RosterMember};
+use tenure_core::store::{CurrentHolder, GroupDocument, Holder, Member};
+use tenure_core::text::counted;
+use tenure_core::{
+    Code, DutyId, DutyKey, GroupName, InstanceId, Listing, Store, StoreError, Target, Version,
+};
+
+use crate::error::{OperateError, nothing_happened};
+
+/// Note for groups whose duties come from a list of targets.
+pub(crate) const TARGETS_NOTE: &str = "the duties of this group come from a list that is not in \
+    the store: only duties that were ever granted are known, free ones may be gone from the list, \
+    and their zones are not known";
+
+/// A group at one moment: its document, members and holders.
+#[derive(Clone, Debug)]
+pub struct GroupState {
+    /// Name of the group.
+    pub name: GroupName,
+    /// Version of the group's document.
+    pub version: Version,
+    /// Document of the group: its settings and what operators have put in force.
+    pub document: GroupConfig,
+    /// Live members.
+    pub members: Vec<Member>,
+    /// Every duty that was granted, with its holder.
+    pub holders: Vec<Holder>,
+}
+
+impl GroupState {
+    /// Reads a group. An unknown group is refused with [`Code::NotThere`].
+    pub async fn read(store: &dyn Store, name: &GroupName) -> Result<Self, StoreError> {
+        Self::read_with(store, name, GroupConfig::read).await
+    }
+
+    /// Reads a group whose document may be unreadable; it then counts as empty.
+    pub(crate) async fn read_lenient(
+        store: &dyn Store,
+        name: &GroupName,
+    ) -> Result<Self, StoreError> {
+        Self::read_with(store, name, |text| Ok(GroupConfig::read(text).unwrap_or_default())).await
+    }
+
+    async fn read_with(
+        store: &dyn Store,
+        name: &GroupName,
+        parse: fn(&GroupDocument) -> Result<GroupConfig, StoreError>,
+    ) -> Result<Self, StoreError> {
+        let read = async {
+            // The document first: an instance in it that is no member has ended or expired.
+            let document = store.group_document(name).await?;
+            let members = store.members(name).await?;
+            let holders = store.holders(name).await?;
+            let empty = members.is_empty() && holders.is_empty();
+            if document.version == Version::ZERO && empty && !store.groups().await?.contains(name) {
+                return Err(StoreError::refused(Code::NotThere, format!("the group {name}")));
+            }
+            Ok((document, members, holders))
+        };
+        let (text, members, holders) = read.await.map_err(nothing_happened)?;
+        let document = parse(&text)?;
+        Ok(Self { name: name.clone(), version: text.version, document, members, holders })
+    }
+
+    /// Layout of the group; `None` until the first member settled it.
+    pub fn layout(&self) -> Option<Layout> {
+        self.document.settings.map(|(_, layout)| layout)
+    }
+
+    /// Whether the duties come from a list of targets outside the store.
+    pub fn has_targets(&self) -> bool {
+        matches!(self.layout(), Some(Layout::Targets) | None)
+    }
+
+    /// Every known duty, by id.
+    pub fn known_duties(&self) -> BTreeSet<DutyId> {
+        let granted = self.holders.iter().map(|holder| holder.duty.id.clone());
+        match self.layout() {
+            Some(Layout::Shards(count)) => {
+                (0..count).filter_map(|n| Layout::shard(n).ok()).collect()
+            }
+            Some(Layout::Standby) => {
+                granted.chain(self.members.iter().filter_map(only_duty)).collect()
+            }
+            Some(Layout::Targets) | None => granted.collect(),
+        }
+    }
+
+    /// Whether a duty is known, or named by an operator.
+    pub fn knows(&self, duty: &DutyId) -> bool {
+        let granted = self.holders.iter().any(|holder| holder.duty.id == *duty);
+        let named = self.document.pins.contains_key(duty) || self.document.paused.contains(duty);
+        let standby = self.members.iter().any(|member| only_duty(member).as_ref() == Some(duty));
+        granted || named || standby || self.known_duties().contains(duty)
+    }
+
+    /// Refuses an unknown duty: a typo must not look like success.
+    pub(crate) fn check_duty(&self, duty: &DutyId) -> Result<(), OperateError> {
+        match self.knows(duty) {
+            true => Ok(()),
+            false => {
+                let what = format!("the duty {}/{duty} was never granted", self.name);
+                Err(OperateError::not_there(what))
+            }
+        }
+    }
+
+    /// Current holders by duty.
+    pub fn held(&self) -> BTreeMap<DutyId, InstanceId> {
+        let held = self.holders.iter().filter_map(|holder| {
+            Some((holder.duty.id.clone(), holder.holder.as_ref()?.instance.clone()))
+        });
+        held.collect()
+    }
+
+    /// Duties that an instance holds.
+    pub fn held_by(&self, instance: &InstanceId) -> Vec<(&DutyKey, &CurrentHolder)> {
+        let held = self.holders.iter().filter_map(|it| Some((&it.duty, it.holder.as_ref()?)));
+        held.filter(|(_, holder)| holder.instance == *instance).collect()
+    }
+
+    /// A duty that was granted, with its holder.
+    pub fn holder(&self, duty: &DutyId) -> Option<&Holder> {
+        self.holders.iter().find(|holder| holder.duty.id == *duty)
+    }
+
+    /// Instance that holds a duty now.
+    pub fn holding_instance(&self, duty: &DutyId) -> Option<&InstanceId> {
+        Some(&self.holder(duty)?.holder.as_ref()?.instance)
+    }
+
+    /// A live member.
+    pub fn member(&self, instance: &InstanceId) -> Option<&Member> {
+        self.members.iter().find(|member| member.instance == *instance)
+    }
+
+    /// A live member, or a refusal.
+    pub(crate) fn live_member(&self, instance: &InstanceId) -> Result<&Member, OperateError> {
+        self.member(instance).ok_or_else(|| {
+            OperateError::not_there(format!("no member {instance} lives in {}", self.name))
+        })
+    }
+
+    /// A live member that follows the group's document, or a refusal.
+    pub(crate) fn participant(&self, instance: &InstanceId) -> Result<&Member, OperateError> {
+        let member = self.live_member(instance)?;
+        if member.nonce.is_none() || MemberStatus::read(&member.note).is_none() {
+            let what = format!("{instance} does not read the document of {}", self.name);
+            return Err(OperateError::conflict(what));
+        }
+        Ok(member)
+    }
+
+    /// A participant that was not evicted, or a refusal.
+    pub(crate) fn active_participant(&self, instance: &InstanceId) -> Result<(), OperateError> {
+        match self.participant(instance)?.evicted {
+            true => Err(OperateError::conflict(format!("{instance} is evicted"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Candidates for duties under this document.
+    pub(crate) fn candidates(&self, document: &GroupConfig) -> Vec<Candidate> {
+        candidates(&self.members, document)
+    }
+
+    /// Whether another member would take over from this one.
+    pub fn has_successor(&self, document: &GroupConfig, instance: &InstanceId) -> bool {
+        let candidates = self.candidates(document);
+        let (own, others): (Vec<_>, Vec<_>) =
+            candidates.iter().partition(|candidate| candidate.seat.instance == *instance);
+        let only = own.first().and_then(|own| own.only.as_ref());
+        others.iter().any(|other| other.only.as_ref() == only && takes_duties(&other.seat))
+    }
+
+    /// Rosters that the members compute: one for the group, or one per standby duty. A free duty
+    /// of a list of targets may be gone from the list, so it counts only if it is `asked` for.
+    pub fn rosters(&self, asked: Option<&DutyId>) -> Vec<GroupSnapshot> {
+        let held = self.held();
+        let roster = |duties: Vec<DutyId>, only: Option<&DutyId>| {
+            let listing = Listing::new(duties.into_iter().map(Target::new));
+            GroupSnapshot::new(&self.members, &held, &self.document, &listing, only)
+        };
+        let known = self.known_duties().into_iter();
+        match self.layout() {
+            Some(Layout::Standby) => {
+                known.map(|duty| roster(vec![duty.clone()], Some(&duty))).collect()
+            }
+            Some(Layout::Shards(_)) => vec![roster(known.collect(), None)],
+            Some(Layout::Targets) | None => {
+                let counts = |duty: &DutyId| held.contains_key(duty) || asked == Some(duty);
+                let known = known.chain(asked.cloned()).filter(counts);
+                vec![roster(known.collect(), None)]
+            }
+        }
+    }
+
+    /// Roster that plans a duty.
+    pub fn roster_of(&self, duty: &DutyId) -> GroupSnapshot {
+        let standby = matches!(self.layout(), Some(Layout::Standby));
+        let mut rosters = self.rosters(Some(duty)).into_iter();
+        let plans = |r: &GroupSnapshot| !standby || r.charges.iter().any(|c| c.duty == *duty);
+        rosters.find(plans).unwrap_or_else(|| {
+            let listing = Listing::default();
+            GroupSnapshot::new(
+                &self.members,
+                &BTreeMap::new(),
+                &self.document,
+                &listing,
+                Some(duty),
+            )
+        })
+    }
+
+    /// Words for the state of a member that differs from the usual.
+    pub fn member_states(&self, member: &Member) -> Vec<&'static str> {
+        let status = MemberStatus::read(&member.note);
+        let says = |test: fn(&MemberStatus) -> bool| status.as_ref().is_some_and(test);
+        let words = [
+            (member.nonce.is_none(), "foreign"),
+            (member.nonce.is_some() && status.is_none(), "takes-no-part"),
+            (member.evicted, "evicted"),
+            (says(|status| !status.keeps) && !member.evicted, "leaving"),
+            (says(|status| status.keeps && !status.takes), "waiting"),
+            (self.document.drained.contains_key(&member.instance), "drained"),
+            (self.document.cordoned.contains(&member.instance), "cordoned"),
+        ];
+        words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect()
+    }
+
+    /// RosterMember of a member under the group's document; `None` if the roster does not count it.
+    pub fn seat(&self, member: &Member) -> Option<RosterMember> {
+        seat(member, &self.document)
+    }
+}
+
+/// The only duty that a standby member takes.
+pub(crate) fn only_duty(member: &Member) -> Option<DutyId> {
+    MemberStatus::read(&member.note).and_then(|status| status.only)
+}
+
+pub(crate) fn seat(member: &Member, document: &GroupConfig) -> Option<RosterMember> {
+    let foreign = member.nonce.is_none().then(|| MemberStatus::with_room(usize::MAX));
+    let mut seat = MemberStatus::read(&member.note).or(foreign)?.seat(member);
+    document.adjust(&mut seat);
+    Some(seat)
+}
+
+/// A member that the roster counts.
+pub(crate) struct Candidate {
+    pub(crate) seat: RosterMember,
+    /// The only duty that it takes.
+    pub(crate) only: Option<DutyId>,
+}
+
+/// Whether the roster would give duties to a seat.
+pub(crate) fn takes_duties(seat: &RosterMember) -> bool {
+    seat.takes && seat.keeps && seat.weight > 0 && seat.room > 0
+}
+
+pub(crate) fn candidates(members: &[Member], document: &GroupConfig) -> Vec<Candidate> {
+    let candidate = |member: &Member| {
+        Some(Candidate { seat: seat(member, document)?, only: only_duty(member) })
+    };
+    members.iter().filter_map(candidate).collect()
+}
+
+/// Refuses to leave duties without any member that would take them. If there was none before, the
+/// change takes nothing away.
+pub(crate) fn check_takers(
+    before: &GroupState,
+    after: (&[Member], &GroupConfig),
+) -> Result<(), OperateError> {
+    let before_it = before.candidates(&before.document);
+    let after_it = candidates(after.0, after.1);
+    let has = |candidates: &[Candidate], only: &Option<DutyId>| {
+        candidates.iter().any(|one| one.only == *only && takes_duties(&one.seat))
+    };
+    for member in &before.members {
+        let only = only_duty(member);
+        if has(&before_it, &only) && !has(&after_it, &only) {
+            let (name, instance) = (&before.name, &member.instance);
+            let what = format!("nobody in {name} would be left to take what {instance} has");
+            return Err(OperateError::refused(Code::LastMember, what));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a pin names this seat.
+pub(crate) fn is_pinned_to(seat: &RosterMember, pin: &Pin) -> bool {
+    match pin {
+        Pin::Instance(instance) => seat.instance == *instance,
+        Pin::Name(name) => seat.name.as_ref() == Some(name),
+        Pin::Zone(zone) => seat.zone.as_ref() == Some(zone),
+    }
+}
+
+/// Refuses more pinned duties than the pin's members have room for; several pins may lead to the
+/// same single member.
+pub(crate) fn check_room(
+    pin: &Pin,
+    candidates: &[Candidate],
+    document: &GroupConfig,
+) -> Result<(), OperateError> {
+    let at = |pin: &Pin| -> Vec<&Candidate> {
+        candidates.iter().filter(|one| is_pinned_to(&one.seat, pin)).collect()
+    };
+    let there = at(pin);
+    let alone = match &there[..] {
+        [] => return Ok(()),
+        [one] => Some(&one.seat.instance),
+        _ => None,
+    };
+    let room = there.iter().fold(0_usize, |sum, one| sum.saturating_add(one.seat.room));
+    let leads_there = |other: &&Pin| {
+        *other == pin
+            || alone
+                .is_some_and(|alone| matches!(&at(other)[..], [one] if one.seat.instance == *alone))
+    };
+    let pinned = document.pins.values().filter(leads_there).count();
+    if pinned <= room {
+        return Ok(());
+    }
+    let what = format!("{} would be pinned to {pin}, which has room for {room}", duties(pinned));
+    Err(OperateError::conflict(what))
+}
+
+/// Formats a count: `1 duty`, `2 duties`.
+pub fn duties(count: usize) -> String {
+    counted(count, "duty", "duties")
+}

@@ -1,0 +1,171 @@
+//! Planned changes: members that join and leave, weights and pins.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use tenure_core::engine::{DrainMode, GroupConfig, Layout, MemberSettings, MemberStatus};
+use tenure_core::roster::Pin;
+use tenure_core::store::Member;
+use tenure_core::{DutyId, InstanceId, Nonce, StoreError};
+
+use crate::error::OperateError;
+use crate::group::{GroupState, check_room, check_takers, only_duty, seat, takes_duties};
+
+/// Changes to plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PlanChanges {
+    /// Members that would join. Applying a plan does not start them.
+    #[serde(rename = "join", serialize_with = "names")]
+    pub joins: BTreeSet<InstanceId>,
+    /// Members that would hand over everything.
+    #[serde(rename = "leave", serialize_with = "names")]
+    pub leaves: BTreeSet<InstanceId>,
+    /// Weights that members would have.
+    #[serde(rename = "weight", serialize_with = "weights")]
+    pub weights: BTreeMap<InstanceId, u32>,
+    /// Duties that would be pinned to an instance.
+    #[serde(rename = "pin", serialize_with = "pins")]
+    pub pins: BTreeMap<DutyId, InstanceId>,
+}
+
+fn names<S: Serializer>(names: &BTreeSet<InstanceId>, s: S) -> Result<S::Ok, S::Error> {
+    s.collect_seq(names.iter().map(ToString::to_string))
+}
+
+fn weights<S: Serializer>(all: &BTreeMap<InstanceId, u32>, s: S) -> Result<S::Ok, S::Error> {
+    s.collect_map(all.iter().map(|(who, weight)| (who.to_string(), weight)))
+}
+
+fn pins<S: Serializer>(all: &BTreeMap<DutyId, InstanceId>, s: S) -> Result<S::Ok, S::Error> {
+    s.collect_map(all.iter().map(|(duty, who)| (duty.to_string(), who.to_string())))
+}
+
+impl PlanChanges {
+    /// The part that the group's document can express.
+    pub(crate) fn without_joins(&self) -> Self {
+        let mut changes = self.clone();
+        changes.weights.retain(|who, _| !self.joins.contains(who));
+        changes.joins.clear();
+        changes
+    }
+
+    /// Refuses unknown names and contradictory changes.
+    pub(crate) fn check(&self, group: &GroupState) -> Result<(), OperateError> {
+        for who in &self.joins {
+            if group.member(who).is_some() || self.leaves.contains(who) {
+                let what = format!("{who} would join, and is there already or would leave");
+                return Err(OperateError::conflict(what));
+            }
+        }
+        let named = self.leaves.iter().chain(self.weights.keys()).chain(self.pins.values());
+        for who in named.filter(|who| !self.joins.contains(who)) {
+            group.participant(who)?;
+        }
+        if let Some(who) = self.weights.keys().find(|who| self.leaves.contains(who)) {
+            let what = format!("{who} would leave and is given a weight");
+            return Err(OperateError::conflict(what));
+        }
+        self.pins.iter().try_for_each(|(duty, who)| self.check_pin(group, duty, who))?;
+        self.check_takers(group)
+    }
+
+    fn check_pin(
+        &self,
+        group: &GroupState,
+        duty: &DutyId,
+        who: &InstanceId,
+    ) -> Result<(), OperateError> {
+        group.check_duty(duty)?;
+        let conflict = |what: String| Err(OperateError::conflict(what));
+        if self.joins.contains(who) {
+            let what = "its id is not known before it starts; pin to a --name instead";
+            return conflict(format!("{duty} cannot be pinned to {who}, who is not there: {what}"));
+        }
+        let to = Pin::Instance(who.clone());
+        if let Some(pin) = group.document.pins.get(duty).filter(|pin| **pin != to) {
+            return conflict(format!("{duty} is pinned to {pin} already"));
+        }
+        let member = group.member(who);
+        if member.and_then(only_duty).is_some_and(|only| only != *duty) {
+            return conflict(format!("{who} is there for another duty than {duty}"));
+        }
+        let mut document = group.document.clone();
+        self.write_to(&mut document);
+        let seat = member.and_then(|member| seat(member, &document));
+        if !seat.is_some_and(|seat| takes_duties(&seat)) {
+            return conflict(format!("{duty} cannot be pinned to {who}, who takes no duties"));
+        }
+        check_room(&to, &group.candidates(&document), &document)
+    }
+
+    /// Refuses to leave duties without a member that takes them.
+    pub(crate) fn check_takers(&self, group: &GroupState) -> Result<(), OperateError> {
+        let after = self.apply_to(group)?;
+        check_takers(group, (&after.members, &after.document))
+    }
+
+    /// Writes the changes to a group's document.
+    pub(crate) fn write_to(&self, document: &mut GroupConfig) {
+        let leaves = self.leaves.iter();
+        document.drained.extend(leaves.map(|who| (who.clone(), DrainMode::HandOver)));
+        let there = self.weights.iter().filter(|(who, _)| !self.joins.contains(who));
+        document.weights.extend(there.map(|(who, weight)| (who.clone(), *weight)));
+        let pins = self.pins.iter();
+        document.pins.extend(pins.map(|(duty, who)| (duty.clone(), Pin::Instance(who.clone()))));
+    }
+
+    /// Returns the group as it would be.
+    pub(crate) fn apply_to(&self, group: &GroupState) -> Result<GroupState, StoreError> {
+        let mut after = group.clone();
+        self.write_to(&mut after.document);
+        let standby = matches!(group.layout(), Some(Layout::Standby));
+        let only = standby.then(|| group.known_duties().into_iter().next()).flatten();
+        for who in &self.joins {
+            let weight = self.weights.get(who).copied().unwrap_or(1);
+            let status = MemberStatus {
+                weight,
+                only: only.clone(),
+                ..MemberStatus::with_room(MemberSettings::DEFAULT_ROOM)
+            };
+            after.members.push(Member {
+                instance: who.clone(),
+                nonce: Some(Nonce::from_entropy(0)),
+                note: status.note()?,
+                remaining: Duration::ZERO,
+                evicted: false,
+            });
+        }
+        after.members.sort_by(|a, b| a.instance.cmp(&b.instance));
+        Ok(after)
+    }
+
+    /// Describes the changes, one line each.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.joins.iter().map(|who| format!("join {who}")).collect();
+        lines.extend(self.leaves.iter().map(|who| format!("leave {who}")));
+        lines.extend(self.weights.iter().map(|(who, weight)| format!("weight {who} {weight}")));
+        lines.extend(self.pins.iter().map(|(duty, who)| format!("pin {duty} instance:{who}")));
+        lines
+    }
+
+    /// Reads serialized changes.
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        let names = |key: &str| -> Option<BTreeSet<InstanceId>> {
+            let names = value.get(key)?.as_array()?.iter();
+            names.map(|name| InstanceId::unescape(name.as_str()?).ok()).collect()
+        };
+        let mut changes =
+            Self { joins: names("join")?, leaves: names("leave")?, ..Self::default() };
+        for (who, weight) in value.get("weight")?.as_object()? {
+            let weight = u32::try_from(weight.as_u64()?).ok()?;
+            changes.weights.insert(InstanceId::unescape(who).ok()?, weight);
+        }
+        for (duty, who) in value.get("pin")?.as_object()? {
+            let who = InstanceId::unescape(who.as_str()?).ok()?;
+            changes.pins.insert(DutyId::unescape(duty).ok()?, who);
+        }
+        Some(changes)
+    }
+}

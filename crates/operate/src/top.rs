@@ -1,0 +1,226 @@
+//! Monitor: groups with their members, duties and recent moves, read again and again.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tenure_core::engine::Layout;
+use tenure_core::store::{AuditEntry, AuditKind};
+use tenure_core::{Code, GroupName, InstanceId, Label, Store, StoreError};
+use tenure_duty::process;
+
+use crate::audit::AuditTrail;
+use crate::group::GroupState;
+use crate::serialize::{ErrorSummary, entries, millis, optional_text, text};
+
+/// Age up to which audit entries are reported.
+const RECENT_MS: u64 = 60_000;
+
+/// Reads groups repeatedly and remembers how far it read their audit trails.
+#[derive(Debug, Default)]
+pub struct Monitor {
+    only: Option<GroupName>,
+    trails: BTreeMap<GroupName, RecentTrail>,
+}
+
+/// A group at a moment, or why it cannot be read.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum GroupReport {
+    /// The group was read.
+    Read(GroupStatus),
+    /// The group could not be read.
+    Failed(FailedGroup),
+}
+
+/// A group that could not be read.
+#[derive(Debug, Serialize)]
+pub struct FailedGroup {
+    /// Name of the group.
+    #[serde(serialize_with = "text")]
+    pub group: GroupName,
+    /// Error.
+    pub error: ErrorSummary,
+    /// Error with its code and sentence.
+    #[serde(skip)]
+    pub cause: StoreError,
+    layout: (),
+    duties: (),
+    members: (),
+    last_minute: (),
+}
+
+/// A group that was read.
+#[derive(Debug, Serialize)]
+pub struct GroupStatus {
+    /// Name of the group.
+    #[serde(serialize_with = "text")]
+    pub group: GroupName,
+    error: (),
+    /// Layout.
+    #[serde(serialize_with = "optional_text")]
+    pub layout: Option<Layout>,
+    /// Number of duties by state.
+    pub duties: DutyCounts,
+    /// Members.
+    pub members: Vec<MonitoredMember>,
+    /// Audit entries of the last minute.
+    #[serde(rename = "last_minute", serialize_with = "entries")]
+    pub recent: Vec<AuditEntry>,
+    /// The duties come from a list outside the store.
+    #[serde(skip)]
+    pub has_targets: bool,
+}
+
+/// Number of duties by state.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct DutyCounts {
+    /// Known duties.
+    pub known: usize,
+    /// Duties that are held.
+    pub held: usize,
+    /// Duties that nobody holds and nobody paused.
+    pub free: usize,
+    /// Paused duties that nobody holds.
+    pub paused: usize,
+}
+
+/// A member of a monitored group.
+#[derive(Clone, Debug, Serialize)]
+pub struct MonitoredMember {
+    /// Instance.
+    #[serde(serialize_with = "text")]
+    pub instance: InstanceId,
+    /// Weight.
+    pub weight: Option<u32>,
+    /// Zone.
+    #[serde(serialize_with = "optional_text")]
+    pub zone: Option<Label>,
+    /// Most duties that it takes.
+    pub room: Option<usize>,
+    /// Number of duties that it holds.
+    pub holds: usize,
+    /// Milliseconds until its lease expires.
+    pub remaining_ms: u64,
+    /// Words for its state.
+    pub state: Vec<&'static str>,
+}
+
+impl Monitor {
+    /// Monitors one group, or all.
+    pub fn new(only: Option<GroupName>) -> Self {
+        Self { only, trails: BTreeMap::new() }
+    }
+
+    /// Forgets what was read: a store that was opened again may number its entries anew.
+    pub fn reset(&mut self) {
+        self.trails.clear();
+    }
+
+    /// Reads the groups. A damaged group among several is reported by itself.
+    pub async fn read(&mut self, store: &dyn Store) -> Result<Vec<GroupReport>, StoreError> {
+        let groups = match &self.only {
+            Some(group) => vec![group.clone()],
+            None => store.groups().await?,
+        };
+        let mut reports = Vec::with_capacity(groups.len());
+        for group in groups {
+            match self.read_group(store, &group).await {
+                Ok(status) => reports.push(GroupReport::Read(status)),
+                Err(error) if self.only.is_some() => return Err(error),
+                Err(error) => match error.code() {
+                    // Gone since it was listed.
+                    Code::NotThere => {}
+                    Code::Damaged | Code::BadInput => {
+                        reports.push(GroupReport::Failed(FailedGroup::new(group, error)));
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(reports)
+    }
+
+    async fn read_group(
+        &mut self,
+        store: &dyn Store,
+        name: &GroupName,
+    ) -> Result<GroupStatus, StoreError> {
+        let group = GroupState::read(store, name).await?;
+        let trail = self.trails.entry(name.clone()).or_default();
+        trail.read(store, name).await?;
+        Ok(GroupStatus::new(&group, trail.entries.clone()))
+    }
+}
+
+/// Recent part of an audit trail.
+#[derive(Debug, Default)]
+struct RecentTrail {
+    /// Entries up to this one are older.
+    after: u64,
+    entries: Vec<AuditEntry>,
+}
+
+impl RecentTrail {
+    /// Reads the recent entries again: one may appear a moment after others with larger numbers.
+    /// The newest entry stands for the store's clock if this host's is behind.
+    async fn read(&mut self, store: &dyn Store, group: &GroupName) -> Result<(), StoreError> {
+        let AuditTrail(mut entries) = AuditTrail::read_after(store, group, self.after).await?;
+        let now = entries.iter().map(|entry| entry.unix_ms).fold(process::unix_ms(), u64::max);
+        let old = |entry: &AuditEntry| entry.unix_ms + RECENT_MS < now;
+        let recent = entries.iter().position(|entry| !old(entry)).unwrap_or(entries.len());
+        if let Some(last) = entries[..recent].last() {
+            self.after = last.seq;
+        }
+        self.entries = entries.split_off(recent);
+        Ok(())
+    }
+}
+
+impl FailedGroup {
+    fn new(group: GroupName, cause: StoreError) -> Self {
+        let (error, none) = (ErrorSummary::from(&cause), ());
+        Self { group, error, cause, layout: none, duties: none, members: none, last_minute: none }
+    }
+}
+
+impl GroupStatus {
+    fn new(group: &GroupState, recent: Vec<AuditEntry>) -> Self {
+        let (known, held) = (group.known_duties(), group.held());
+        let paused = |duty: &&_| !held.contains_key(*duty) && group.document.pauses(duty);
+        let paused = known.iter().filter(paused).count();
+        let taken = known.iter().filter(|duty| held.contains_key(*duty)).count();
+        let free = known.len() - taken - paused;
+        let duties = DutyCounts { known: known.len(), held: held.len(), free, paused };
+        let mut holds: BTreeMap<&InstanceId, usize> = BTreeMap::new();
+        for holder in held.values() {
+            *holds.entry(holder).or_default() += 1;
+        }
+        let members = group.members.iter().map(|member| {
+            let seat = group.seat(member);
+            MonitoredMember {
+                instance: member.instance.clone(),
+                weight: seat.as_ref().map(|seat| seat.weight),
+                room: seat.as_ref().map(|seat| seat.room),
+                zone: seat.and_then(|seat| seat.zone),
+                holds: holds.get(&member.instance).copied().unwrap_or(0),
+                remaining_ms: millis(member.remaining),
+                state: group.member_states(member),
+            }
+        });
+        Self {
+            group: group.name.clone(),
+            error: (),
+            layout: group.layout(),
+            duties,
+            members: members.collect(),
+            recent,
+            has_targets: group.has_targets(),
+        }
+    }
+
+    /// Counts recent entries of a kind that concern a duty.
+    pub fn count(&self, kind: AuditKind) -> usize {
+        let of_duty = |entry: &&AuditEntry| entry.kind == kind && entry.duty.is_some();
+        self.recent.iter().filter(of_duty).count()
+    }
+}
