@@ -45,10 +45,6 @@ import schemathesis
 def lines(context, value):
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
 "#;
-/// Whether a token must be shown: the document says that it depends, and this is what it says
-/// once there are tokens.
-const OPTIONAL: &str = r#""security": [{"bearer": []}, {}]"#;
-const REQUIRED: &str = r#""security": [{"bearer": []}]"#;
 const DOCUMENT: &str = "crates/switchboard/src/http/openapi.json";
 const SECONDS: &str = "90";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -78,8 +74,11 @@ fn attack(tool: &Path, store: &str, folder: &Path, with_tokens: bool) -> Result<
     let mut header = Vec::new();
     let mut checks = CHECKS.to_vec();
     if with_tokens {
-        ensure!(document.contains(OPTIONAL), "{DOCUMENT} says otherwise whether tokens are needed");
-        document = document.replace(OPTIONAL, REQUIRED);
+        // Tokens are optional in the document; once there are tokens, they are required.
+        let mut required: serde_json::Value = serde_json::from_str(&document)?;
+        let security = required["security"].as_array_mut().context("there is no security")?;
+        ensure!(security.pop() == Some(serde_json::json!({})), "tokens are not optional");
+        document = required.to_string();
         header = vec!["--header".to_owned(), format!("Authorization: Bearer {}", token(store)?)];
         checks.push(CHECK_WITH_TOKENS);
     }

@@ -171,11 +171,13 @@ impl Principal {
 /// Credentials that an endpoint requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requirement {
+    /// No token.
+    Nothing,
     /// Any token.
-    Any,
-    /// Any token; one that was good a moment ago is not judged again. For what is judged once more
-    /// when it is known what is asked for.
-    Recent,
+    Token,
+    /// Any token, which may be a cached one. For messages whose role is checked once it is known
+    /// what they ask for.
+    RecentToken,
     /// A token with this role.
     Role(Role),
 }
@@ -254,7 +256,7 @@ impl AccessControl {
         let digest = shown(headers);
         // Whatever is submitted is judged once more when it is committed; the rest is not.
         let known = match need {
-            Requirement::Recent | Requirement::Role(Role::Ingest) => {
+            Requirement::RecentToken | Requirement::Role(Role::Ingest) => {
                 digest.and_then(|digest| self.recall(&digest))
             }
             _ => None,

@@ -115,12 +115,12 @@ impl Committer {
 
     /// Waits until the submission is durable, or was refused.
     pub async fn submit(&self, submission: Submission) -> Result<SubmitOutcome, SubmitError> {
-        self.submit_holding(submission, None).await
+        self.submit_with(submission, None).await
     }
 
-    /// The same, with its share of the memory budget. Who submits may go away and the submission
-    /// still waits, so the share stays with it.
-    pub(crate) async fn submit_holding(
+    /// Submits with reserved memory, which stays reserved until the submission is settled, even if
+    /// the client goes away.
+    pub(crate) async fn submit_with(
         &self,
         submission: Submission,
         share: Option<Share>,

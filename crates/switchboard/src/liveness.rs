@@ -65,8 +65,8 @@ const DEFAULT_LIMITS: (i64, i64) = (300 * SECOND, 900 * SECOND);
 const MAX_INTERVAL: i64 = 300 * SECOND;
 
 impl Policy {
-    /// Returns the longest interval that counts, in microseconds. Only an operator who chooses observed
-    /// intervals gets one that is longer than the protocol allows.
+    /// Returns the longest interval that counts, in microseconds. Only policy `Observed` accepts
+    /// one that is longer than the protocol allows.
     pub fn longest_interval(self) -> i64 {
         match self {
             Self::Observed => i64::MAX,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tenure_wire::exposition::{DURATIONS, Histogram, Text};
 
-use crate::http::route::{Endpoint, STATUSES};
+use crate::http::STATUSES;
+use crate::http::route::{ROUTES, Route};
 use crate::liveness::Liveness;
 
 /// Upper bounds of the buckets for events in a commit.
@@ -70,11 +71,11 @@ pub(crate) enum Overload {
 
 /// Requests by route and status; the last of each is for all others.
 #[derive(Debug)]
-struct Requests([[EventCounter; STATUSES.len() + 1]; Endpoint::ALL.len() + 1]);
+struct Requests(Vec<[EventCounter; STATUSES.len() + 1]>);
 
 impl Default for Requests {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Default::default()))
+        Self((0..=ROUTES.len()).map(|_| Default::default()).collect())
     }
 }
 
@@ -123,8 +124,10 @@ impl Metrics {
     }
 
     /// A request was answered.
-    pub(crate) fn answered(&self, endpoint: Option<Endpoint>, status: u16, took: Duration) {
-        let row = endpoint.map_or(Endpoint::ALL.len(), |endpoint| endpoint as usize);
+    pub(crate) fn answered(&self, route: Option<&Route>, status: u16, took: Duration) {
+        // Routes may share a label: the first one counts for all.
+        let row = route.and_then(|route| ROUTES.iter().position(|it| it.label == route.label));
+        let row = row.unwrap_or(ROUTES.len());
         let column = STATUSES.iter().position(|known| *known == status);
         self.requests.0[row][column.unwrap_or(STATUSES.len())].add(1);
         self.durations.add(&DURATIONS, took.as_secs_f64());
@@ -138,12 +141,12 @@ impl Metrics {
     /// The text that Prometheus reads.
     pub(crate) fn text(&self, now: Gauges) -> String {
         let mut text = Text::default();
-        let name = "switchboard_ingest_events_total";
+        let name = "tenure_switchboard_ingest_events_total";
         text.family(name, "counter", "Events that were submitted, by what became of them.");
         text.sample(name, &[("outcome", "accepted")], self.accepted.get());
         text.sample(name, &[("outcome", "duplicate")], self.duplicates.get());
         text.sample(name, &[("outcome", "rejected")], self.rejected.get());
-        let name = "switchboard_heartbeats_total";
+        let name = "tenure_switchboard_heartbeats_total";
         text.family(name, "counter", "Heartbeats, by what became of them.");
         text.sample(name, &[("outcome", "accepted")], self.beats.get());
         text.sample(name, &[("outcome", "late")], self.beats_late.get());
@@ -153,28 +156,28 @@ impl Metrics {
             text.sample(name, &[], counter.get());
         };
         let help = "Duplicates whose payload was not that of the first.";
-        counter("switchboard_key_reused_total", help, &self.reused);
+        counter("tenure_switchboard_key_reused_total", help, &self.reused);
         let help = "Submissions that were refused because a newer hold was seen.";
-        counter("switchboard_fenced_total", help, &self.fenced);
+        counter("tenure_switchboard_fenced_total", help, &self.fenced);
         let help = "Messages of SSE sessions that were sent on to the replica that has them.";
-        counter("switchboard_sse_forwarded_total", help, &self.forwarded);
+        counter("tenure_switchboard_sse_forwarded_total", help, &self.forwarded);
         let help = "Requests without a token that counts.";
-        counter("switchboard_auth_failures_total", help, &self.auth_failures);
+        counter("tenure_switchboard_auth_failures_total", help, &self.auth_failures);
         let help = "Heartbeats that were accepted and are not in the history.";
-        counter("switchboard_heartbeat_history_lost_total", help, &self.history_lost);
-        let name = "switchboard_overload_total";
+        counter("tenure_switchboard_heartbeat_history_lost_total", help, &self.history_lost);
+        let name = "tenure_switchboard_overload_total";
         text.family(name, "counter", "Requests that were turned away.");
         for (reason, count) in ["queue", "memory", "connections"].iter().zip(&self.overload) {
             text.sample(name, &[("reason", reason)], count.get());
         }
         self.write_requests(&mut text);
-        let name = "switchboard_request_duration_seconds";
+        let name = "tenure_switchboard_request_duration_seconds";
         text.family(name, "histogram", "From the head of a request to its answer.");
         self.durations.write(&mut text, name, &DURATIONS);
-        let name = "switchboard_commit_duration_seconds";
+        let name = "tenure_switchboard_commit_duration_seconds";
         text.family(name, "histogram", "How long commits took.");
         self.commit_durations.write(&mut text, name, &DURATIONS);
-        let name = "switchboard_commit_events";
+        let name = "tenure_switchboard_commit_events";
         text.family(name, "histogram", "How many events commits had.");
         self.commit_sizes.write(&mut text, name, &SIZES);
         self.write_gauges(&mut text, now);
@@ -182,9 +185,9 @@ impl Metrics {
     }
 
     fn write_requests(&self, text: &mut Text) {
-        let name = "switchboard_requests_total";
+        let name = "tenure_switchboard_requests_total";
         text.family(name, "counter", "Requests, by route and status.");
-        let routes = Endpoint::ALL.iter().map(|endpoint| endpoint.label()).chain(["other"]);
+        let routes = ROUTES.iter().map(|route| route.label).chain(["other"]);
         for (route, row) in routes.zip(&self.requests.0) {
             for (n, count) in row.iter().enumerate().filter(|(_, count)| count.get() > 0) {
                 let status = STATUSES.get(n).map_or("other".to_owned(), u16::to_string);
@@ -198,20 +201,28 @@ impl Metrics {
             text.family(name, "gauge", help);
             text.sample(name, &[], value);
         };
-        gauge("switchboard_queue_depth", "Submissions that wait for a commit.", now.queue as u64);
-        let name = "switchboard_budget_bytes";
+        gauge(
+            "tenure_switchboard_queue_depth",
+            "Submissions that wait for a commit.",
+            now.queue as u64,
+        );
+        let name = "tenure_switchboard_budget_bytes";
         gauge(name, "Bytes that requests have taken of the memory budget.", now.budget as u64);
-        let name = "switchboard_budget_limit_bytes";
+        let name = "tenure_switchboard_budget_limit_bytes";
         gauge(name, "The memory budget.", now.budget_size as u64);
         let connections = self.connections.load(Ordering::Relaxed);
-        gauge("switchboard_connections", "Open connections.", connections as u64);
-        let name = "switchboard_sse_sessions";
+        gauge("tenure_switchboard_connections", "Open connections.", connections as u64);
+        let name = "tenure_switchboard_sse_sessions";
         gauge(name, "Open sessions of the older MCP transport.", now.sse_sessions as u64);
         if let Some(pending) = now.pending_letters {
-            gauge("switchboard_dead_letters_pending", "Dead letters that nobody ended.", pending);
+            gauge(
+                "tenure_switchboard_dead_letters_pending",
+                "Dead letters that nobody ended.",
+                pending,
+            );
         }
         if let Some(lag) = now.lag {
-            let name = "switchboard_statistics_lag_seconds";
+            let name = "tenure_switchboard_statistics_lag_seconds";
             text.family(
                 name,
                 "gauge",
@@ -220,7 +231,7 @@ impl Metrics {
             text.sample(name, &[], lag.max(0) as f64 / 1e6);
         }
         if let Some(counts) = now.connectors {
-            let name = "switchboard_connectors";
+            let name = "tenure_switchboard_connectors";
             text.family(name, "gauge", "Connectors that are not archived.");
             for (liveness, count) in Liveness::ALL.into_iter().zip(counts) {
                 text.sample(name, &[("liveness", liveness.as_str())], count);
@@ -238,7 +249,7 @@ mod tests {
         let metrics = Metrics::default();
         metrics.accepted.add(3);
         metrics.overloaded(Overload::Memory);
-        metrics.answered(Some(Endpoint::Ingest), 202, Duration::from_millis(2));
+        metrics.answered(ROUTES.first(), 202, Duration::from_millis(2));
         metrics.answered(None, 299, Duration::from_secs(60));
         metrics.committed(7, Duration::from_millis(4));
         metrics.beats_late.add(2);
@@ -253,20 +264,20 @@ mod tests {
         };
         let text = metrics.text(now);
         for line in [
-            "switchboard_ingest_events_total{outcome=\"accepted\"} 3",
-            "switchboard_overload_total{reason=\"memory\"} 1",
-            "switchboard_overload_total{reason=\"queue\"} 0",
-            "switchboard_requests_total{route=\"ingest\",status=\"202\"} 1",
-            "switchboard_requests_total{route=\"other\",status=\"other\"} 1",
-            "switchboard_request_duration_seconds_bucket{le=\"0.0025\"} 1",
-            "switchboard_request_duration_seconds_bucket{le=\"+Inf\"} 2",
-            "switchboard_commit_events_bucket{le=\"10\"} 1",
-            "switchboard_commit_events_sum 7",
-            "switchboard_queue_depth 5",
-            "switchboard_heartbeats_total{outcome=\"late\"} 2",
-            "switchboard_connectors{liveness=\"stale\"} 3",
-            "switchboard_statistics_lag_seconds 1.5",
-            "switchboard_sse_sessions 8",
+            "tenure_switchboard_ingest_events_total{outcome=\"accepted\"} 3",
+            "tenure_switchboard_overload_total{reason=\"memory\"} 1",
+            "tenure_switchboard_overload_total{reason=\"queue\"} 0",
+            "tenure_switchboard_requests_total{route=\"ingest\",status=\"202\"} 1",
+            "tenure_switchboard_requests_total{route=\"other\",status=\"other\"} 1",
+            "tenure_switchboard_request_duration_seconds_bucket{le=\"0.0025\"} 1",
+            "tenure_switchboard_request_duration_seconds_bucket{le=\"+Inf\"} 2",
+            "tenure_switchboard_commit_events_bucket{le=\"10\"} 1",
+            "tenure_switchboard_commit_events_sum 7",
+            "tenure_switchboard_queue_depth 5",
+            "tenure_switchboard_heartbeats_total{outcome=\"late\"} 2",
+            "tenure_switchboard_connectors{liveness=\"stale\"} 3",
+            "tenure_switchboard_statistics_lag_seconds 1.5",
+            "tenure_switchboard_sse_sessions 8",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }

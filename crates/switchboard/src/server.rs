@@ -40,9 +40,9 @@ pub struct ServerSettings {
     pub tls: Option<TlsFiles>,
     /// Maximum number of connections.
     pub max_connections: usize,
-    /// Maximum number of connections per address. Default: three quarters of all, and no limit if only
-    /// this machine can connect. Not counted behind trusted proxies, whose connections all come
-    /// from them.
+    /// Maximum number of connections per address. Default: three quarters of all, and no limit if
+    /// only this machine can connect. Ignored behind trusted proxies, where all connections come
+    /// from the proxies.
     pub max_connections_per_address: Option<usize>,
     /// Memory for the bodies of all requests, in bytes.
     pub memory_budget: usize,
@@ -52,8 +52,8 @@ pub struct ServerSettings {
     pub keep: Keep,
     /// Limits on failed attempts.
     pub limiter: Limiter,
-    /// Host and port at which other replicas reach this one. Default: the listening address, if it is
-    /// a specific one.
+    /// Host and port at which other replicas reach this one. Default: the listening address, if it
+    /// is a specific one.
     pub advertise: Option<String>,
     /// Host names that MCP clients may use, with or without a port; empty allows all.
     pub allowed_hosts: Vec<String>,

@@ -71,7 +71,7 @@ async fn roles_and_scope_are_kept_apart() {
     let admin = stage.token(&["admin"]).await;
     let shown = bearer(ingest.secret.reveal());
     assert_eq!(stage.status(&shown, INGEST).await, 200);
-    assert_eq!(stage.status(&shown, Requirement::Any).await, 200);
+    assert_eq!(stage.status(&shown, Requirement::Token).await, 200);
     assert_eq!(stage.status(&shown, Requirement::Role(Role::Read)).await, 403);
     assert_eq!(stage.status(&bearer(admin.secret.reveal()), INGEST).await, 403);
     assert_eq!(
@@ -151,13 +151,13 @@ async fn failures_are_limited_and_good_tokens_are_not() {
     for bad in [HeaderMap::new(), bearer("x"), bearer(unknown.secret.reveal())] {
         let refusal = stage.access.check(&bad, PEER, INGEST).await.unwrap_err();
         // Also where the store was not asked, the whole window is told.
-        let answer = refusal.answer();
+        let answer = refusal.response();
         assert_eq!(answer.status().as_u16(), 429);
         let left: u64 = answer.headers()["retry-after"].to_str().unwrap().parse().unwrap();
         assert!((600..=900).contains(&left), "{left}");
     }
     assert_eq!(stage.status(&shown, INGEST).await, 200);
-    assert_eq!(stage.status(&shown, Requirement::Any).await, 200);
+    assert_eq!(stage.status(&shown, Requirement::Token).await, 200);
     // Also one that this replica has not seen before, while others guess.
     let fresh = bearer(stage.token(&["ingest"]).await.secret.reveal());
     let guess = bearer(unknown.secret.reveal());
@@ -191,7 +191,7 @@ async fn guesses_take_a_few_lookups_at_a_time() {
     let mut waiting = std::pin::pin!(stage.status(&guess, INGEST));
     assert!(is_pending(waiting.as_mut()).await);
     // Looked up, since it asks for more than to submit: what was asked before would be answered.
-    assert_eq!(stage.status(&shown, Requirement::Any).await, 200);
+    assert_eq!(stage.status(&shown, Requirement::Token).await, 200);
     assert!(is_pending(waiting.as_mut()).await);
     drop(others);
     assert_eq!(waiting.await, 429);

@@ -7,13 +7,12 @@ use tenure_wire::ingest::{self, BadBatch, Event};
 use uuid::Uuid;
 
 use super::content::BodyFormat;
-use super::ingest::{MAX_EVENT_BYTES, invalid_envelope, refused, submit, unstored};
+use super::ingest::{MAX_EVENT_BYTES, count_rejected, invalid_envelope, submit, unstored};
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
-use super::{ApiRequest, body, content};
-use crate::access::{Principal, Requirement};
+use super::{ApiRequest, content};
+use crate::access::Principal;
 use crate::commit::Unstored;
 use crate::storage::{Fence, Item, Outcome, Submission};
-use crate::token::Role;
 
 /// The largest batch, in bytes.
 pub(super) const MAX_BATCH_BYTES: usize = 8 << 20;
@@ -23,11 +22,10 @@ const MAX_BATCH_EVENTS: usize = 1_000;
 impl ApiRequest<'_> {
     /// `POST /api/switchboard/ingest/batch`.
     pub(super) async fn batch(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let caller = self.caller(Requirement::Role(Role::Ingest)).await?;
         self.no_query()?;
         let fence = content::fence(&self.head.headers)?;
         let form = content::batch(&self.head.headers)?;
-        let whole = body::read(self.state, body, MAX_BATCH_BYTES).await?;
+        let whole = self.body(body).await?;
         let parts = split(&whole.bytes, form)?;
         let mut results = Vec::with_capacity(parts.len());
         let mut items = Vec::with_capacity(parts.len());
@@ -37,13 +35,13 @@ impl ApiRequest<'_> {
                 true => Err(ApiError::too_large(MAX_EVENT_BYTES)),
                 false => reading.read(part).await?.map_err(|invalid| invalid_envelope(&invalid)),
             };
-            match read.and_then(|event| permitted(event, &caller)) {
+            match read.and_then(|event| permitted(event, self.caller)) {
                 Ok(item) => {
                     items.push(item);
                     results.push(None);
                 }
                 Err(refusal) => {
-                    refused(self.state, &caller, &refusal, 1);
+                    count_rejected(self.state, self.caller, &refusal, 1);
                     results.push(Some(refusal.item(index)));
                 }
             }
@@ -52,9 +50,9 @@ impl ApiRequest<'_> {
         let outcomes = match items.is_empty() && fence.is_none() {
             true => Vec::new(),
             false => {
-                let token_id = caller.token_id().map(str::to_owned);
+                let token_id = self.caller.token_id().map(str::to_owned);
                 let submission = Submission { items, fence: fence.clone(), token_id };
-                submit(self.state, &caller, submission, whole.share).await?
+                submit(self.state, self.caller, submission, whole.share).await?
             }
         };
         Ok(json_value(StatusCode::ACCEPTED, &told(results, outcomes, fence.as_ref())))

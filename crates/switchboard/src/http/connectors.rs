@@ -5,13 +5,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::dead_letters::{MAX_COMMAND_BYTES, MAX_REASON_BYTES, check, parsed, sound};
-use super::inbox::{JsonPage, room};
+use super::content::Command;
+use super::inbox::{JsonPage, reserve};
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
-use super::{ApiRequest, ServerState, body, content, query, time};
+use super::{ApiRequest, ServerState, query, time};
 use crate::access::Principal;
 use crate::storage::{ConnectorQuery, HistoryQuery, Logged, Name};
 use crate::view::{self, Summary};
@@ -42,28 +41,37 @@ struct ReasonRequest {
     reason: String,
 }
 
+impl Command for ArchiveRequest {
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl Command for ReasonRequest {
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
 impl ApiRequest<'_> {
     /// `GET /api/connectors`.
     pub(super) async fn connectors(self) -> Result<ApiResponse, Rejection> {
-        let caller = self.reader().await?;
         let mut query = self.query()?;
         let after = query.text("after");
         let limit = query.number("limit", (1, MAX_PAGE_ROWS))?.unwrap_or(DEFAULT_PAGE_ROWS);
         let archived = query.flag("archived")?;
         query.end()?;
-        Ok(list(self.state, &caller, after.as_deref(), limit, archived).await?.answer())
+        Ok(list(self.state, self.caller, after.as_deref(), limit, archived).await?.response())
     }
 
     /// `GET /api/connectors/{type}/{identity}`.
     pub(super) async fn connector(self) -> Result<ApiResponse, Rejection> {
-        let caller = self.reader().await?;
         self.no_query()?;
-        Ok(show(self.state, &caller, &self.name()?).await?.answer())
+        Ok(show(self.state, self.caller, &self.name()?).await?.response())
     }
 
     /// `GET /api/connectors/{type}/{identity}/heartbeats`.
     pub(super) async fn heartbeats(self) -> Result<ApiResponse, Rejection> {
-        let caller = self.reader().await?;
         let mut query = self.query()?;
         let asked = HistoryQuery {
             before: query.text("before").map(|text| moment(&text)).transpose()?,
@@ -71,8 +79,8 @@ impl ApiRequest<'_> {
             limit: query.number("limit", (1, MAX_HEARTBEATS))?.unwrap_or(DEFAULT_HEARTBEATS),
         };
         query.end()?;
-        let name = self.seen_by(&caller).await?;
-        let room = room(self.state, MAX_PAGE_MEMORY).await?;
+        let name = self.visible_name().await?;
+        let room = reserve(self.state, MAX_PAGE_MEMORY).await?;
         let beats = self.state.storage.heartbeats(&name, &asked).await?;
         if beats.is_empty() && self.state.storage.connector(&name).await?.is_none() {
             return Err(unknown());
@@ -81,16 +89,15 @@ impl ApiRequest<'_> {
         let next = next.map(|last| format!("{}.{}", last.received_at, last.id));
         let data: Vec<_> = beats.iter().map(logged).collect();
         let answer = json!({ "data": data, "meta": { "next_before": next } });
-        Ok(room.answer(answer.to_string()))
+        Ok(room.response(answer.to_string()))
     }
 
     /// `POST /api/connectors/{type}/{identity}/archive`.
     pub(super) async fn archive(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let (caller, asked): (_, ArchiveRequest) = self.wish(body, "archive request").await?;
-        reasonable("archive request", &asked.reason)?;
-        let (archived, decision) = (asked.archived, caller.decides(&asked.reason));
+        let asked: ArchiveRequest = self.command(body, "archive request").await?;
+        let (archived, decision) = (asked.archived, self.caller.decides(&asked.reason));
         let done = self.state.storage.archive(&self.name()?, archived, &decision).await?;
-        let done = done.map_err(|ended| self.state.token_ended(&caller, ended))?;
+        let done = done.map_err(|ended| self.state.token_ended(self.caller, ended))?;
         let changed = done.ok_or_else(unknown)?;
         let answer = json!({ "data": { "archived": archived, "changed": changed }, "meta": {} });
         Ok(json_value(StatusCode::OK, &answer))
@@ -98,11 +105,10 @@ impl ApiRequest<'_> {
 
     /// `POST /api/connectors/{type}/{identity}/recount`.
     pub(super) async fn recount(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let (caller, asked): (_, ReasonRequest) = self.wish(body, "recount request").await?;
-        reasonable("recount request", &asked.reason)?;
-        let decision = caller.decides(&asked.reason);
+        let asked: ReasonRequest = self.command(body, "recount request").await?;
+        let decision = self.caller.decides(&asked.reason);
         let since = self.state.storage.recount(&self.name()?, &decision).await?;
-        let since = since.map_err(|ended| self.state.token_ended(&caller, ended))?;
+        let since = since.map_err(|ended| self.state.token_ended(self.caller, ended))?;
         let since = time(since.ok_or_else(unknown)?);
         let answer = json!({ "data": { "recounted": true, "since": since }, "meta": {} });
         Ok(json_value(StatusCode::OK, &answer))
@@ -110,11 +116,10 @@ impl ApiRequest<'_> {
 
     /// `DELETE /api/connectors/{type}/{identity}`.
     pub(super) async fn delete_connector(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let (caller, asked): (_, ReasonRequest) = self.wish(body, "delete request").await?;
-        reasonable("delete request", &asked.reason)?;
-        let decision = caller.decides(&asked.reason);
+        let asked: ReasonRequest = self.command(body, "delete request").await?;
+        let decision = self.caller.decides(&asked.reason);
         let deleted = self.state.storage.delete(&self.name()?, &decision).await?;
-        match deleted.map_err(|ended| self.state.token_ended(&caller, ended))? {
+        match deleted.map_err(|ended| self.state.token_ended(self.caller, ended))? {
             true => {
                 let answer = json!({ "data": { "deleted": true }, "meta": {} });
                 Ok(json_value(StatusCode::OK, &answer))
@@ -123,44 +128,25 @@ impl ApiRequest<'_> {
         }
     }
 
-    /// What an admin wants.
-    async fn wish<T: DeserializeOwned>(
-        self,
-        body: Incoming,
-        what: &str,
-    ) -> Result<(Principal, T), Rejection> {
-        let caller = self.admin().await?;
-        self.no_query()?;
-        content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, MAX_COMMAND_BYTES).await?;
-        Ok((caller, parsed(&whole.bytes, what)?))
-    }
-
     /// Returns the connector in the path. Its parts are decoded one by one: a name may hold a `/`.
     pub(super) fn name(self) -> Result<Name, Rejection> {
         Ok(Name {
-            connector_type: query::part(self.parts[0])?,
-            endpoint_identity: query::part(self.parts[1])?,
+            connector_type: query::part(self.parameters[0])?,
+            endpoint_identity: query::part(self.parameters[1])?,
         })
     }
 
     /// Returns the connector in the path if the caller may see it; else there is none of that name.
-    pub(super) async fn seen_by(self, caller: &Principal) -> Result<Name, Rejection> {
+    pub(super) async fn visible_name(self) -> Result<Name, Rejection> {
         let name = self.name()?;
         let rules = self.state.channels.current().await?;
-        let seen = caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
+        let seen = self.caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
         seen.then_some(name).ok_or_else(unknown)
     }
 }
 
 pub(super) fn unknown() -> Rejection {
     ApiError::not_found("there is no connector of this type and identity")
-}
-
-fn reasonable(what: &str, reason: &str) -> Result<(), Rejection> {
-    let mut wrong = Vec::new();
-    check(&mut wrong, "reason", reason, MAX_REASON_BYTES);
-    sound(what, wrong)
 }
 
 /// Returns a page of connectors: `{"data":[..],"meta":{"next_after":..}}`. `after` is the
@@ -176,7 +162,7 @@ pub(crate) async fn list<'a>(
     let after = after.map(place).transpose()?;
     let mut query = ConnectorQuery { after, limit: 0, archived, endpoint_identity };
     let rules = state.channels.current().await?;
-    let room = room(state, MAX_PAGE_MEMORY).await?;
+    let room = reserve(state, MAX_PAGE_MEMORY).await?;
     let mut text = String::from("{\"data\":[");
     let mut listed = 0;
     let mut more = true;
@@ -208,7 +194,7 @@ pub(crate) async fn show<'a>(
 ) -> Result<JsonPage<'a>, Rejection> {
     let rules = state.channels.current().await?;
     let seen = caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
-    let room = room(state, MAX_PAGE_MEMORY / 4).await?;
+    let room = reserve(state, MAX_PAGE_MEMORY / 4).await?;
     let shown = state.storage.connector(name).await?.filter(|_| seen).ok_or_else(unknown)?;
     let answer = json!({ "data": view::detail(&shown, state.liveness), "meta": {} });
     Ok(room.with(answer.to_string()))

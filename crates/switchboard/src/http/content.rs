@@ -1,11 +1,26 @@
-//! Request headers: content type, and the hold that a request is sent under.
+//! Content of requests: format of the body, the hold in the headers, and checks of JSON fields.
 
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tenure_core::{DutyKey, Epoch, InstanceId};
 
+use super::ingest::error;
 use super::response::{ApiError, Rejection};
 use crate::storage::Fence;
+
+/// Maximum length of a reason.
+pub(super) const MAX_REASON_BYTES: usize = 4096;
+/// Maximum length of an error message, which may repeat what was sent.
+const MAX_ERROR_CHARS: usize = 300;
+
+/// Request of an operator, with a reason for the audit log.
+pub(super) trait Command: DeserializeOwned {
+    /// Returns the reason.
+    fn reason(&self) -> &str;
+}
 
 /// Format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +104,40 @@ fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Reject
     match std::str::from_utf8(line.as_bytes()) {
         Ok(text) if lines.next().is_none() => Ok(Some(text)),
         _ => Err(ApiError::bad_request(format!("{name} is there twice, or not in UTF-8"))),
+    }
+}
+
+/// Reads JSON without unknown fields.
+pub(super) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Result<T, Rejection> {
+    serde_json::from_slice(bytes).map_err(|wrong| {
+        let kind = match wrong.classify() {
+            serde_json::error::Category::Data => "value_error",
+            _ => "json_invalid",
+        };
+        let says: String = wrong.to_string().chars().take(MAX_ERROR_CHARS).collect();
+        ApiError::invalid(&format!("Invalid {what}: {says}"), json!([error(kind, "", &says)]))
+    })
+}
+
+/// Rejects the request if there are errors.
+pub(super) fn reject(what: &str, wrong: Vec<(&str, String)>) -> Result<(), Rejection> {
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let says: Vec<_> = wrong.iter().map(|(at, says)| format!("{at}: {says}")).collect();
+    let errors = wrong.iter().map(|(at, says)| error("value_error", at, says));
+    let errors = Value::Array(errors.collect());
+    Err(ApiError::invalid(&format!("Invalid {what}: {}", says.join("; ")), errors))
+}
+
+/// Checks that every store can keep the text.
+pub(super) fn check<'a>(wrong: &mut Vec<(&'a str, String)>, at: &'a str, text: &str, most: usize) {
+    if text.trim().is_empty() {
+        wrong.push((at, "is empty".to_owned()));
+    } else if text.len() > most {
+        wrong.push((at, format!("is longer than {most} bytes")));
+    } else if text.contains('\0') {
+        wrong.push((at, "holds a NUL".to_owned()));
     }
 }
 

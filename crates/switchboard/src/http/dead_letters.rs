@@ -11,18 +11,17 @@ use sha2::{Digest, Sha256};
 use tenure_wire::ingest;
 use uuid::Uuid;
 
-use super::inbox::room;
-use super::ingest::{MAX_EVENT_BYTES, error, invalid_envelope, refused, submit};
+use super::content::{Command, MAX_REASON_BYTES, check, parse, reject};
+use super::inbox::reserve;
+use super::ingest::{MAX_EVENT_BYTES, count_rejected, invalid_envelope, submit};
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
-use super::{ApiRequest, body, content, time};
-use crate::access::{Principal, Requirement};
+use super::{ApiRequest, content, time};
 use crate::storage::{
     DeadLetter, DeadQuery, Item, KeptLetter, Posted, Resolve, Resolved, Scope, Submission,
 };
-use crate::token::Role;
 
-/// Maximum length of a reason.
-pub(super) const MAX_REASON_BYTES: usize = 4096;
+/// Maximum size of a letter, and of a corrected envelope.
+pub(super) const MAX_LETTER_BYTES: usize = MAX_EVENT_BYTES;
 /// Maximum length of a name.
 const MAX_NAME_BYTES: usize = ingest::MAX_IDENTITY_BYTES;
 const CLASSES: [&str; 5] =
@@ -34,10 +33,6 @@ const READ_ROWS: usize = 4;
 const LIST_BYTES: usize = 4 << 20;
 /// Memory reserved for a list: itself, and the letters that were read last.
 const MAX_LIST_MEMORY: usize = 12 << 20;
-/// Maximum length of an error message, which may repeat what was sent.
-const MAX_ERROR_CHARS: usize = 300;
-/// Maximum size of the body of a command.
-pub(super) const MAX_COMMAND_BYTES: usize = 64 << 10;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -78,19 +73,23 @@ struct DiscardRequest {
     reason: String,
 }
 
+impl Command for DiscardRequest {
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
 impl ApiRequest<'_> {
     /// `POST /api/switchboard/dead-letters`.
     pub(super) async fn post_letter(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let caller = self.caller(Requirement::Role(Role::Ingest)).await?;
-        self.no_query()?;
+        let caller = self.caller;
         let fence = content::fence(&self.head.headers)?;
-        content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, MAX_EVENT_BYTES).await?;
+        let whole = self.json(body).await?;
         let letter = read(&whole.bytes)?;
         let permitted =
             caller.permits(&letter.channel, &letter.provider, &letter.endpoint_identity);
         if let Err(refusal) = permitted {
-            refused(self.state, &caller, &refusal, 1);
+            count_rejected(self.state, caller, &refusal, 1);
             return Err(refusal);
         }
         let posted =
@@ -106,13 +105,12 @@ impl ApiRequest<'_> {
                 Err(ApiError::fenced(fence.as_ref(), newest.as_ref()))
             }
             Posted::BadFence(bad) => Err(ApiError::bad_fence(bad)),
-            Posted::TokenEnded(ended) => Err(self.state.token_ended(&caller, ended)),
+            Posted::TokenEnded(ended) => Err(self.state.token_ended(caller, ended)),
         }
     }
 
     /// `GET /api/switchboard/dead-letters`.
     pub(super) async fn letters(self) -> Result<ApiResponse, Rejection> {
-        let caller = self.reader().await?;
         let mut words = self.query()?;
         let mut query = DeadQuery {
             after: match words.text("after") {
@@ -138,8 +136,8 @@ impl ApiRequest<'_> {
             return Err(ApiError::bad_request(message));
         }
         let DeadQuery { channel, provider, endpoint_identity, .. } = &mut query;
-        caller.narrow([channel, provider, endpoint_identity])?;
-        let room = room(self.state, MAX_LIST_MEMORY).await?;
+        self.caller.narrow([channel, provider, endpoint_identity])?;
+        let room = reserve(self.state, MAX_LIST_MEMORY).await?;
         let mut text = String::from("{\"data\":[");
         let mut listed = 0;
         let mut more = true;
@@ -159,14 +157,14 @@ impl ApiRequest<'_> {
         let meta = json!({ "next_after": next });
         // Writing to a String never fails.
         let _ = write!(text, "],\"meta\":{meta}}}");
-        Ok(room.answer(text))
+        Ok(room.response(text))
     }
 
     /// `GET /api/switchboard/dead-letters/{id}`.
     pub(super) async fn letter(self) -> Result<ApiResponse, Rejection> {
-        let caller = self.reader().await?;
+        let caller = self.caller;
         self.no_query()?;
-        let room = room(self.state, MAX_LIST_MEMORY / 2).await?;
+        let room = reserve(self.state, MAX_LIST_MEMORY / 2).await?;
         let kept = self.kept().await?;
         let of = &kept.letter;
         if !caller.may_read(&of.channel, &of.provider, &of.endpoint_identity) {
@@ -175,14 +173,14 @@ impl ApiRequest<'_> {
         let mut text = String::from("{\"data\":");
         write_letter(&mut text, &kept);
         text.push('}');
-        Ok(room.answer(text))
+        Ok(room.response(text))
     }
 
     /// `POST /api/switchboard/dead-letters/{id}/replay`.
     pub(super) async fn replay(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let caller = self.admin().await?;
+        let caller = self.caller;
         self.no_query()?;
-        let whole = body::read(self.state, body, MAX_EVENT_BYTES).await?;
+        let whole = self.body(body).await?;
         if !whole.bytes.is_empty() {
             content::json(&self.head.headers)?;
         }
@@ -197,10 +195,10 @@ impl ApiRequest<'_> {
         let items = vec![Item { request_id: Uuid::now_v7(), event }];
         let token_id = caller.token_id().map(str::to_owned);
         let submission = Submission { items, fence: None, token_id };
-        let outcome = submit(self.state, &caller, submission, whole.share).await?.pop();
+        let outcome = submit(self.state, caller, submission, whole.share).await?.pop();
         let outcome = outcome.and_then(Result::ok).ok_or_else(ApiError::unstorable)?;
         let why = if corrected.is_some() { "replayed, corrected" } else { "replayed as it was" };
-        self.resolve(&caller, "replayed", why, Some(outcome.request_id)).await?;
+        self.resolve("replayed", why, Some(outcome.request_id)).await?;
         let answer = json!({
             "id": kept.letter.id.to_string(),
             "state": "replayed",
@@ -212,34 +210,30 @@ impl ApiRequest<'_> {
 
     /// `POST /api/switchboard/dead-letters/{id}/discard`.
     pub(super) async fn discard(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let caller = self.admin().await?;
-        self.no_query()?;
-        content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, MAX_COMMAND_BYTES).await?;
-        let asked: DiscardRequest = parsed(&whole.bytes, "discard request")?;
-        let mut wrong = Vec::new();
-        check(&mut wrong, "reason", &asked.reason, MAX_REASON_BYTES);
-        sound("discard request", wrong)?;
+        let DiscardRequest { reason } = self.command(body, "discard request").await?;
         let id = self.letter_id()?;
-        self.resolve(&caller, "discarded", &asked.reason, None).await?;
+        self.resolve("discarded", &reason, None).await?;
         let answer = json!({ "id": id.to_string(), "state": "discarded" });
         Ok(json_value(StatusCode::OK, &answer))
     }
 
     async fn resolve(
         self,
-        caller: &Principal,
         state: &'static str,
         why: &str,
         request_id: Option<Uuid>,
     ) -> Result<(), Rejection> {
-        let resolve =
-            Resolve { id: self.letter_id()?, state, decision: caller.decides(why), request_id };
+        let resolve = Resolve {
+            id: self.letter_id()?,
+            state,
+            decision: self.caller.decides(why),
+            request_id,
+        };
         let resolved = self.state.storage.resolve_letter(&resolve).await?;
         let resolved = match resolved {
             Ok(resolved) => resolved,
             Err(ended) => {
-                let refused = self.state.token_ended(caller, ended);
+                let refused = self.state.token_ended(self.caller, ended);
                 return Err(match request_id {
                     None => refused,
                     Some(_) => ApiError::conflict(
@@ -261,7 +255,7 @@ impl ApiRequest<'_> {
     }
 
     fn letter_id(self) -> Result<Uuid, Rejection> {
-        Uuid::try_parse(self.parts[0]).map_err(|_| unknown())
+        Uuid::try_parse(self.parameters[0]).map_err(|_| unknown())
     }
 
     async fn kept(self) -> Result<KeptLetter, Rejection> {
@@ -282,46 +276,12 @@ fn corrected(bytes: &Bytes) -> Result<Option<&str>, Rejection> {
     if bytes.is_empty() {
         return Ok(None);
     }
-    let asked: ReplayRequest<'_> = parsed(bytes, "replay request")?;
+    let asked: ReplayRequest<'_> = parse(bytes, "replay request")?;
     Ok(asked.envelope.map(RawValue::get))
 }
 
-/// Reads JSON without unknown fields.
-pub(super) fn parsed<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Result<T, Rejection> {
-    serde_json::from_slice(bytes).map_err(|wrong| {
-        let kind = match wrong.classify() {
-            serde_json::error::Category::Data => "value_error",
-            _ => "json_invalid",
-        };
-        let says: String = wrong.to_string().chars().take(MAX_ERROR_CHARS).collect();
-        ApiError::invalid(&format!("Invalid {what}: {says}"), json!([error(kind, "", &says)]))
-    })
-}
-
-/// Rejects the request if there are errors.
-pub(super) fn sound(what: &str, wrong: Vec<(&str, String)>) -> Result<(), Rejection> {
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let says: Vec<_> = wrong.iter().map(|(at, says)| format!("{at}: {says}")).collect();
-    let errors = wrong.iter().map(|(at, says)| error("value_error", at, says));
-    let errors = Value::Array(errors.collect());
-    Err(ApiError::invalid(&format!("Invalid {what}: {}", says.join("; ")), errors))
-}
-
-/// Checks that every store can keep the text.
-pub(super) fn check<'a>(wrong: &mut Vec<(&'a str, String)>, at: &'a str, text: &str, most: usize) {
-    if text.trim().is_empty() {
-        wrong.push((at, "is empty".to_owned()));
-    } else if text.len() > most {
-        wrong.push((at, format!("is longer than {most} bytes")));
-    } else if text.contains('\0') {
-        wrong.push((at, "holds a NUL".to_owned()));
-    }
-}
-
 fn read(bytes: &[u8]) -> Result<DeadLetter, Rejection> {
-    let letter: NewDeadLetter<'_> = parsed(bytes, "dead letter")?;
+    let letter: NewDeadLetter<'_> = parse(bytes, "dead letter")?;
     let mut wrong = Vec::new();
     check(&mut wrong, "source.channel", &letter.source.channel, MAX_NAME_BYTES);
     check(&mut wrong, "source.provider", &letter.source.provider, MAX_NAME_BYTES);
@@ -337,7 +297,7 @@ fn read(bytes: &[u8]) -> Result<DeadLetter, Rejection> {
     if attempts < 1 {
         wrong.push(("attempts", "is less than 1".to_owned()));
     }
-    sound("dead letter", wrong)?;
+    reject("dead letter", wrong)?;
     Ok(DeadLetter {
         id: Uuid::now_v7(),
         digest: digest(&letter),

@@ -6,9 +6,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_core::DutyKey;
 
-use super::dead_letters::{EventSource, MAX_COMMAND_BYTES, MAX_REASON_BYTES, check, parsed, sound};
+use super::content::{Command, reject};
+use super::dead_letters::EventSource;
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
-use super::{ApiRequest, ServerState, body, content, time};
+use super::{ApiRequest, ServerState, time};
 use crate::access::Principal;
 use crate::storage::{KnownFence, Scope};
 
@@ -20,34 +21,34 @@ struct ResetRequest {
     reason: String,
 }
 
+impl Command for ResetRequest {
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
 impl ApiRequest<'_> {
     /// `GET /api/switchboard/fences`.
     pub(super) async fn fences(self) -> Result<ApiResponse, Rejection> {
-        let caller = self.reader().await?;
         let mut query = self.query()?;
         let after = query.text("after").unwrap_or_default();
         let limit = query.number("limit", (1, 1000))?.unwrap_or(100);
         query.end()?;
-        let answer = list(self.state, &caller, &after, limit).await?;
+        let answer = list(self.state, self.caller, &after, limit).await?;
         Ok(json_value(StatusCode::OK, &answer))
     }
 
     /// `POST /api/switchboard/fences/reset`.
     pub(super) async fn reset_fence(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let caller = self.admin().await?;
-        self.no_query()?;
-        content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, MAX_COMMAND_BYTES).await?;
-        let asked: ResetRequest = parsed(&whole.bytes, "reset request")?;
-        let mut wrong = Vec::new();
-        check(&mut wrong, "reason", &asked.reason, MAX_REASON_BYTES);
+        let asked: ResetRequest = self.command(body, "reset request").await?;
         if asked.duty.parse::<DutyKey>().is_err() {
-            wrong.push(("duty", "is not GROUP/DUTY as tenure prints it".to_owned()));
+            let wrong = "is not GROUP/DUTY as tenure prints it".to_owned();
+            reject("reset request", vec![("duty", wrong)])?;
         }
-        sound("reset request", wrong)?;
-        let (source, decision) = (asked.source.map(Scope::from), caller.decides(&asked.reason));
+        let (source, decision) =
+            (asked.source.map(Scope::from), self.caller.decides(&asked.reason));
         let was = self.state.storage.reset_fence(&asked.duty, source.as_ref(), &decision).await?;
-        let was = was.map_err(|ended| self.state.token_ended(&caller, ended))?;
+        let was = was.map_err(|ended| self.state.token_ended(self.caller, ended))?;
         if was.is_empty() {
             return Err(ApiError::not_found("no hold of this duty was seen"));
         }

@@ -10,14 +10,12 @@ use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
 use tenure_wire::heartbeat::{self, Heartbeat};
 
-use super::body::RequestBody;
 use super::ingest::invalid_envelope;
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
-use super::{ApiRequest, ServerState, body, content, time};
-use crate::access::{Principal, Requirement};
+use super::{ApiRequest, ServerState, time};
+use crate::access::Principal;
 use crate::notice::{ConnectorEvent, ConnectorName, Drift, ServerNotice};
 use crate::storage::{Beat, Beaten, MAX_CONNECTORS_PER_TOKEN, Name, Taken, When};
-use crate::token::Role;
 
 /// Maximum size of an envelope, with room for messages that are cut to a few thousand bytes.
 pub(crate) const MAX_HEARTBEAT_BYTES: usize = 1 << 20;
@@ -29,34 +27,26 @@ const NOTICE_INTERVAL: Duration = Duration::from_secs(60);
 impl ApiRequest<'_> {
     /// `POST /api/switchboard/heartbeat`.
     pub(super) async fn heartbeat(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let caller = self.caller(Requirement::Role(Role::Ingest)).await?;
-        let whole = self.beat(body).await;
-        let whole = whole.inspect_err(|refusal| refused(self.state, &caller, refusal))?;
-        let answer = take(self.state, &caller, &whole.bytes).await?;
+        let whole = self.json(body).await;
+        let whole = whole.inspect_err(|error| count_rejected(self.state, self.caller, error))?;
+        let answer = record(self.state, self.caller, &whole.bytes).await?;
         Ok(json_value(StatusCode::OK, &answer))
-    }
-
-    async fn beat(self, body: Incoming) -> Result<RequestBody, Rejection> {
-        self.no_query()?;
-        content::json(&self.head.headers)?;
-        body::read(self.state, body, MAX_HEARTBEAT_BYTES).await
     }
 }
 
-/// Takes a heartbeat, from whichever way it came, counts what became of it and says what operators
-/// must know.
-pub(crate) async fn take(
+/// Records a heartbeat, of HTTP or MCP, counts its outcome and reports changes to operators.
+pub(crate) async fn record(
     state: &ServerState,
     caller: &Principal,
     envelope: &[u8],
 ) -> Result<Value, Rejection> {
-    let taken = take_in(state, caller, envelope).await;
-    let (heartbeat, taken) = taken.inspect_err(|refusal| refused(state, caller, refusal))?;
+    let stored = store(state, caller, envelope).await;
+    let (heartbeat, taken) = stored.inspect_err(|error| count_rejected(state, caller, error))?;
     match taken.late {
         true => state.metrics.beats_late.add(1),
         false => state.metrics.beats.add(1),
     }
-    tell(state, &heartbeat, &taken);
+    report(state, &heartbeat, &taken);
     let mut answer = json!({ "status": "accepted", "server_time": time(taken.received_at) });
     let warnings = warnings(&heartbeat, &taken);
     if !warnings.is_empty() {
@@ -65,7 +55,7 @@ pub(crate) async fn take(
     Ok(answer)
 }
 
-async fn take_in(
+async fn store(
     state: &ServerState,
     caller: &Principal,
     envelope: &[u8],
@@ -80,14 +70,15 @@ async fn take_in(
         Beaten::Taken(taken) => Ok((beat.heartbeat, taken)),
         Beaten::TokenEnded(ended) => Err(state.token_ended(caller, ended)),
         Beaten::TooMany => Err(ApiError::forbidden(format!(
-            "{MAX_CONNECTORS_PER_TOKEN} connectors were registered with this token, and no more are taken"
+            "{MAX_CONNECTORS_PER_TOKEN} connectors were registered with this token, and no more \
+             are taken"
         ))),
     }
 }
 
 /// Counts a rejected heartbeat, unless it may be sent again.
-fn refused(state: &ServerState, caller: &Principal, refusal: &ApiError) {
-    if refusal.status.is_client_error() && refusal.status != StatusCode::TOO_MANY_REQUESTS {
+fn count_rejected(state: &ServerState, caller: &Principal, error: &ApiError) {
+    if error.status.is_client_error() && error.status != StatusCode::TOO_MANY_REQUESTS {
         state.metrics.beats_refused.add(1);
         if let Some(token_id) = caller.token_id() {
             state.access.used(token_id, |usage| usage.refused += 1);
@@ -119,7 +110,7 @@ fn side(drift: i64) -> i64 {
 }
 
 /// Reports changes to operators.
-fn tell(state: &ServerState, heartbeat: &Heartbeat, taken: &Taken) {
+fn report(state: &ServerState, heartbeat: &Heartbeat, taken: &Taken) {
     let name = || {
         ConnectorName::of(&Name {
             connector_type: heartbeat.connector_type.clone(),

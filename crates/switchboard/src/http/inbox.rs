@@ -32,17 +32,15 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 impl ApiRequest<'_> {
     /// `GET /api/switchboard/inbox`.
     pub(super) async fn inbox(self) -> Result<ApiResponse, Rejection> {
-        let caller = self.reader().await?;
         let (mut asked, wait) = asked(self.head.uri.query().unwrap_or_default())?;
-        narrow(&mut asked, &caller)?;
-        Ok(page(self.state, asked, wait).await?.answer())
+        narrow(&mut asked, self.caller)?;
+        Ok(page(self.state, asked, wait).await?.response())
     }
 
     /// `GET /api/switchboard/inbox/{request_id}`.
     pub(super) async fn message(self) -> Result<ApiResponse, Rejection> {
-        let caller = self.reader().await?;
         self.no_query()?;
-        Ok(message(self.state, &caller, self.parts[0]).await?.answer())
+        Ok(message(self.state, self.caller, self.parameters[0]).await?.response())
     }
 }
 
@@ -82,7 +80,7 @@ pub(crate) async fn page(
     loop {
         // Noted before looking: what comes after is not missed.
         let seen = follower.as_mut().map(InboxFollower::look);
-        let room = room(state, MAX_PAGE_MEMORY).await?;
+        let room = reserve(state, MAX_PAGE_MEMORY).await?;
         let page = match state.storage.inbox(&query).await? {
             InboxRead::Page(page) => page,
             InboxRead::Diverged(inbox) => {
@@ -117,7 +115,7 @@ pub(crate) async fn message<'a>(
     id: &str,
 ) -> Result<JsonPage<'a>, Rejection> {
     let id = Uuid::try_parse(id).map_err(|_| unknown())?;
-    let room = room(state, MAX_PAGE_MEMORY / 4).await?;
+    let room = reserve(state, MAX_PAGE_MEMORY / 4).await?;
     match state.storage.message(id).await? {
         Found::Message(it)
             if !caller.may_read(&it.channel, &it.provider, &it.endpoint_identity) =>
@@ -153,14 +151,14 @@ pub(crate) struct JsonPage<'a> {
 }
 
 impl JsonPage<'_> {
-    /// Turns it into a response. The memory is released when the response was sent, the permit at once.
-    pub(crate) fn answer(self) -> ApiResponse {
-        let (text, share) = self.parted();
+    /// Turns it into a response. The memory is released when the response was sent.
+    pub(crate) fn response(self) -> ApiResponse {
+        let (text, share) = self.into_parts();
         json_text(StatusCode::OK, paid(text, share))
     }
 
     /// Returns the text and its memory.
-    pub(crate) fn parted(self) -> (String, Share) {
+    pub(crate) fn into_parts(self) -> (String, Share) {
         let Self { text, mut room } = self;
         room.share.shrink(text.len());
         (text, room.share)
@@ -174,7 +172,7 @@ pub(super) struct PageReservation<'a> {
 }
 
 /// Waits a while for a permit, and reserves memory without waiting.
-pub(super) async fn room(
+pub(super) async fn reserve(
     state: &ServerState,
     bytes: usize,
 ) -> Result<PageReservation<'_>, Rejection> {
@@ -195,8 +193,8 @@ impl<'a> PageReservation<'a> {
         JsonPage { text, room: self }
     }
 
-    pub(super) fn answer(self, text: String) -> ApiResponse {
-        self.with(text).answer()
+    pub(super) fn response(self, text: String) -> ApiResponse {
+        self.with(text).response()
     }
 }
 

@@ -8,13 +8,12 @@ use uuid::Uuid;
 
 use super::body::RequestBody;
 use super::response::{ApiError, ApiResponse, Rejection, json_text};
-use super::{ApiRequest, ServerState, body, content};
-use crate::access::{Principal, Requirement};
+use super::{ApiRequest, ServerState, content};
+use crate::access::Principal;
 use crate::budget::Share;
 use crate::commit::{SubmitError, SubmitOutcome, Unstored};
 use crate::metrics::Overload;
 use crate::storage::{Fence, Item, Outcome, Submission};
-use crate::token::Role;
 
 /// Maximum size of an envelope.
 pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
@@ -22,67 +21,52 @@ pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
 impl ApiRequest<'_> {
     /// `POST /api/switchboard/ingest`.
     pub(super) async fn ingest(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let caller = self.caller(Requirement::Role(Role::Ingest)).await?;
-        let (fence, whole) = match self.submitted(body).await {
-            Ok(submitted) => submitted,
-            Err(refusal) => {
-                refused(self.state, &caller, &refusal, 1);
-                return Err(refusal);
-            }
+        let (state, caller) = (self.state, self.caller);
+        let read = async {
+            let fence = content::fence(&self.head.headers)?;
+            Ok::<_, Rejection>((fence, self.json(body).await?))
         };
-        let outcome = take(self.state, &caller, whole.bytes, fence, whole.share).await?;
+        let read = read.await.inspect_err(|error| count_rejected(state, caller, error, 1));
+        let (fence, RequestBody { bytes, share }) = read?;
+        let outcome = submit_event(state, caller, bytes, fence, share).await?;
         let (id, duplicate) = (outcome.request_id.as_hyphenated(), outcome.duplicate);
         let text =
             format!(r#"{{"request_id":"{id}","status":"accepted","duplicate":{duplicate}}}"#);
         Ok(json_text(StatusCode::ACCEPTED, text))
     }
-
-    async fn submitted(self, body: Incoming) -> Result<(Option<Fence>, RequestBody), Rejection> {
-        self.no_query()?;
-        let fence = content::fence(&self.head.headers)?;
-        content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, MAX_EVENT_BYTES).await?;
-        Ok((fence, whole))
-    }
 }
 
-/// Takes in one event, from whichever way it came, and counts what became of it.
-pub(crate) async fn take(
+/// Submits one event, of HTTP or MCP, and counts its outcome.
+pub(crate) async fn submit_event(
     state: &ServerState,
     caller: &Principal,
     envelope: Bytes,
     fence: Option<Fence>,
     share: Share,
 ) -> Result<Outcome, Rejection> {
-    let outcome = take_in(state, caller, envelope, fence, share).await;
-    if let Err(refusal) = &outcome {
-        refused(state, caller, refusal, 1);
-    }
-    outcome
-}
-
-async fn take_in(
-    state: &ServerState,
-    caller: &Principal,
-    envelope: Bytes,
-    fence: Option<Fence>,
-    share: Share,
-) -> Result<Outcome, Rejection> {
-    let read = state.channels.reading().await?.read(&envelope).await?;
-    let event = read.map_err(|invalid| invalid_envelope(&invalid))?;
-    drop(envelope);
-    caller.permits(&event.channel, &event.provider, &event.endpoint_identity)?;
-    let items = vec![Item { request_id: Uuid::now_v7(), event }];
-    let token_id = caller.token_id().map(str::to_owned);
-    let submission = Submission { items, fence, token_id };
-    // Nothing was stored before the only one: a hold or token that has ended refuses the whole.
-    let outcome = submit(state, caller, submission, share).await?.pop();
-    outcome.and_then(Result::ok).ok_or_else(ApiError::unstorable)
+    let submitted = async {
+        let read = state.channels.reading().await?.read(&envelope).await?;
+        let event = read.map_err(|invalid| invalid_envelope(&invalid))?;
+        drop(envelope);
+        caller.permits(&event.channel, &event.provider, &event.endpoint_identity)?;
+        let items = vec![Item { request_id: Uuid::now_v7(), event }];
+        let token_id = caller.token_id().map(str::to_owned);
+        let submission = Submission { items, fence, token_id };
+        // It is the only event, so a hold or token that has ended rejects the submission.
+        let outcome = submit(state, caller, submission, share).await?.pop();
+        outcome.and_then(Result::ok).ok_or_else(ApiError::unstorable)
+    };
+    submitted.await.inspect_err(|error| count_rejected(state, caller, error, 1))
 }
 
 /// Counts rejected events, unless they may be sent again.
-pub(super) fn refused(state: &ServerState, caller: &Principal, refusal: &ApiError, events: usize) {
-    if refusal.status.is_client_error() && refusal.status != StatusCode::TOO_MANY_REQUESTS {
+pub(super) fn count_rejected(
+    state: &ServerState,
+    caller: &Principal,
+    error: &ApiError,
+    events: usize,
+) {
+    if error.status.is_client_error() && error.status != StatusCode::TOO_MANY_REQUESTS {
         state.metrics.rejected.add(events);
         if let Some(token_id) = caller.token_id() {
             state.access.used(token_id, |usage| usage.refused += events as i64);
@@ -108,7 +92,7 @@ pub(super) async fn submit(
     share: Share,
 ) -> Result<Vec<Result<Outcome, Unstored>>, Rejection> {
     let fence = submission.fence.clone();
-    match state.committer.submit_holding(submission, Some(share)).await {
+    match state.committer.submit_with(submission, Some(share)).await {
         Ok(SubmitOutcome::Stored(outcomes)) => {
             count(state, caller, &outcomes);
             Ok(outcomes)

@@ -6,31 +6,25 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 
 use super::response::{ApiError, ApiResponse, Rejection, json_text, typed};
 use super::response_body::ResponseBody;
-use super::{ApiRequest, body, content};
-use crate::access::{Principal, Requirement};
+use super::{ApiRequest, content};
 use crate::mcp::{self, McpReply, MessageOrigin, SessionRoute};
 
 impl ApiRequest<'_> {
     /// `POST /mcp`.
     pub(super) async fn mcp(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let caller = self.client().await?;
-        self.no_query()?;
-        content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, mcp::MAX_MESSAGE_BYTES).await?;
-        Ok(written(mcp::answer(self.state, self.said_by(caller), whole).await?))
+        let whole = self.json(body).await?;
+        Ok(response(mcp::answer(self.state, self.origin(), whole).await?))
     }
 
     /// `GET` or `DELETE /mcp`: there is no session to listen to, and none to end.
     pub(super) async fn mcp_other(self) -> Result<ApiResponse, Rejection> {
-        self.client().await?;
         Err(ApiError::method_not_allowed("POST"))
     }
 
     /// `GET /sse`.
     pub(super) async fn sse(self) -> Result<ApiResponse, Rejection> {
-        let caller = self.client().await?;
         self.no_query()?;
-        let stream = mcp::open(self.state, &caller)?;
+        let stream = mcp::open(self.state, self.caller)?;
         let mut answer = Response::new(ResponseBody::Stream(Box::new(stream)));
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -43,35 +37,30 @@ impl ApiRequest<'_> {
 
     /// `POST /messages`.
     pub(super) async fn sse_message(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let caller = self.client().await?;
         let mut query = self.query()?;
         let session = query.text("session_id").unwrap_or_default();
         query.end()?;
         content::json(&self.head.headers)?;
         let way = mcp::way(self.state, &session)?;
-        let whole = body::read(self.state, body, mcp::MAX_MESSAGE_BYTES).await?;
+        let whole = self.body(body).await?;
         let reply = match way {
             SessionRoute::Here(number) => {
-                mcp::post(self.state, number, self.said_by(caller), whole).await?
+                mcp::post(self.state, number, self.origin(), whole).await?
             }
             SessionRoute::There(replica) => {
                 mcp::forward(self.state, replica, self.head, whole.bytes).await?
             }
         };
-        Ok(written(reply))
+        Ok(response(reply))
     }
 
-    async fn client(self) -> Result<Principal, Rejection> {
-        self.state.mcp.check_host(&self.head.headers)?;
-        self.caller(Requirement::Recent).await
-    }
-
-    fn said_by(&self, caller: Principal) -> MessageOrigin<'_> {
-        MessageOrigin { caller, headers: &self.head.headers, peer: self.visit.peer }
+    fn origin(&self) -> MessageOrigin<'_> {
+        let (caller, headers) = (self.caller.clone(), &self.head.headers);
+        MessageOrigin { caller, headers, peer: self.connection.peer }
     }
 }
 
-fn written(reply: McpReply) -> ApiResponse {
+fn response(reply: McpReply) -> ApiResponse {
     match reply.body.is_empty() {
         true => typed(reply.status, "text/plain", Bytes::new()),
         false => json_text(reply.status, reply.body),

@@ -1,7 +1,7 @@
-//! What is asked over HTTP, and what is answered.
+//! HTTP API: routing, access control and handlers.
 //!
-//! hyper and a table of routes: the table is what the OpenAPI document is compared with, every
-//! answer is JSON of one form, and nothing is boxed on the way of an event.
+//! [`route::ROUTES`] lists the endpoints. [`serve`] finds the row of a request, checks the token
+//! that the row requires, and calls its handler.
 
 mod batch;
 pub(crate) mod body;
@@ -13,6 +13,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod inbox;
 pub(crate) mod ingest;
 mod mcp;
+mod openapi;
 mod outcome;
 mod query;
 pub(crate) mod response;
@@ -36,10 +37,12 @@ use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
 use tokio::sync::{Mutex, Semaphore, watch};
 
+use self::body::RequestBody;
+use self::content::Command;
 use self::query::Query;
 use self::response::{ApiError, ApiResponse, Rejection};
 pub(crate) use self::response_body::ResponseBody;
-use self::route::{Endpoint, Found};
+use self::route::{Route, RouteMatch};
 use crate::ClientTimeouts;
 use crate::access::{AccessControl, Principal, Requirement};
 use crate::budget::Budget;
@@ -53,13 +56,16 @@ use crate::metrics::{Metrics, Overload};
 use crate::notice::ServerNotice;
 use crate::server::NoticeSink;
 use crate::storage::{Ended, Storage};
-use crate::token::Role;
 use crate::view::time;
 
-/// Pages of the inbox and of dead letters that are put together at a time; others wait.
+/// Pages that are built concurrently; further requests wait.
 pub(crate) const MAX_CONCURRENT_PAGES: usize = 2;
 
-/// What all requests share.
+/// Statuses of responses, for metrics.
+pub(crate) const STATUSES: [u16; 16] =
+    [200, 202, 400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 429, 500, 503];
+
+/// State that all requests share.
 pub(crate) struct ServerState {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) committer: Committer,
@@ -76,26 +82,26 @@ pub(crate) struct ServerState {
     pub(crate) echo: bool,
     pub(crate) liveness: Policy,
     pub(crate) log: NoticeSink,
-    /// When it was said that the history cannot be written.
+    /// Throttle for the notice that the history cannot be written.
     pub(crate) history_said: heartbeat::NoticeThrottle,
-    /// How many connectors live, as it was found last, and when.
+    /// Connectors by liveness, and when they were counted.
     pub(crate) lively: Mutex<Option<(LocalInstant, [u64; 4])>>,
-    /// When this replica counted last, and how far behind it was then, in microseconds; `None`
-    /// while it does not count.
+    /// Time of the last statistics step and its lag then, in microseconds; `None`
+    /// if another replica counts.
     pub(crate) counted: std::sync::Mutex<Option<(LocalInstant, i64)>>,
     pub(crate) mcp: Mcp,
 }
 
-/// How far the server is on its way out.
+/// Phase of the server: running, or a step of its shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ServerPhase {
-    /// It is not.
+    /// Not shutting down.
     Running,
-    /// It says so, and serves whoever comes.
+    /// Not ready, but still serving.
     LameDuck,
-    /// Nobody new is let in; connections close after their request.
+    /// No new connections; open ones close after their request.
     Draining,
-    /// What is still open is closed.
+    /// Open connections are closed.
     Over,
 }
 
@@ -104,15 +110,15 @@ impl ServerState {
         *self.phase.borrow() != ServerPhase::Running
     }
 
-    /// A token ended before what came with it was stored.
+    /// Handles a token that ended before the request was stored.
     pub(crate) fn token_ended(&self, caller: &Principal, ended: Ended) -> Rejection {
         self.access.ended(caller.token_id());
         self.metrics.auth_failures.add(1);
         ApiError::token_ended(ended)
     }
 
-    /// A request was refused: if the store has no room, operators are to know.
-    pub(crate) fn heard(&self, refusal: &ApiError) {
+    /// Reports a full store to operators.
+    pub(crate) fn report_failure(&self, refusal: &ApiError) {
         if let Some(cause) = &refusal.cause
             && self.store.refused(cause.code())
         {
@@ -121,74 +127,109 @@ impl ServerState {
     }
 }
 
-/// The connection that a request came on.
+/// The connection of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionInfo {
     pub(crate) peer: IpAddr,
-    /// One too many: only operators are answered.
+    /// Beyond the connection limit: only monitoring is served.
     pub(crate) surplus: bool,
     /// Its address has more than its share.
     pub(crate) crowded: bool,
 }
 
-/// Answers a request, whatever it is.
+/// Serves a request.
 pub(crate) async fn serve(
     state: &Arc<ServerState>,
-    visit: ConnectionInfo,
+    connection: ConnectionInfo,
     request: Request<Incoming>,
 ) -> ApiResponse {
     let began = BootClock.now();
     let (head, body) = request.into_parts();
-    let (endpoint, parts) = match route::find(head.method.as_str(), head.uri.path()) {
-        _ if !has_one_host(&head) => {
-            (Err(ApiError::bad_request("HTTP/1.1 wants one Host header").closing()), ["", ""])
-        }
-        Found::Endpoint(endpoint, parts) => (Ok(endpoint), parts),
-        Found::NotAllowed(allow) => (Err(ApiError::method_not_allowed(allow)), ["", ""]),
-        Found::Nothing => (Err(ApiError::not_found("there is nothing at this path")), ["", ""]),
+    let (route, parameters) = match find(state, &head) {
+        Ok((route, parameters)) => (Ok(route), parameters),
+        Err(error) => (Err(error), ["", ""]),
     };
-    let known = endpoint.as_ref().ok().copied();
-    let answered = match endpoint {
-        Ok(Endpoint::Echo) if !state.echo => {
-            Err(ApiError::not_found("there is nothing at this path"))
-        }
-        Ok(endpoint) if visit.surplus && !endpoint.is_for_operators() => {
+    let known = route.as_ref().ok().copied();
+    let served = match route {
+        Ok(route) if connection.surplus && !route.for_monitoring => {
             state.metrics.overloaded(Overload::Connections);
-            Err(ApiError::too_many_connections(visit.crowded))
+            Err(ApiError::too_many_connections(connection.crowded))
         }
-        Ok(endpoint) => {
-            let asked = ApiRequest { state, visit, head: &head, parts };
-            catch_panic(asked.answer(endpoint, body)).await
+        Ok(route) => {
+            catch_panic(async {
+                let caller = &authorize(state, route.requires, connection, &head).await?;
+                let request =
+                    ApiRequest { state, route, connection, head: &head, parameters, caller };
+                (route.handler)(request, body).await
+            })
+            .await
         }
-        Err(refusal) => Err(refusal),
+        Err(error) => Err(error),
     };
-    let mut answer = answered.unwrap_or_else(|refusal| {
-        state.heard(&refusal);
-        match is_of_connectors(head.uri.path()) {
-            true => refusal.wrapped(),
-            false => refusal.answer(),
+    let mut response = served.unwrap_or_else(|error| {
+        state.report_failure(&error);
+        match is_dashboard(head.uri.path()) {
+            true => error.wrapped(),
+            false => error.response(),
         }
     });
-    state.metrics.answered(known, answer.status().as_u16(), BootClock.now().since(began));
-    if visit.surplus || state.is_leaving() {
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    state.metrics.answered(known, response.status().as_u16(), BootClock.now().since(began));
+    if connection.surplus || state.is_leaving() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    answer
+    response
 }
 
-/// Whether errors have the form that dashboards know.
-fn is_of_connectors(path: &str) -> bool {
+/// Finds the endpoint of a request, and the values of its path parameters.
+fn find<'a>(
+    state: &ServerState,
+    head: &'a Parts,
+) -> Result<(&'static Route, [&'a str; 2]), Rejection> {
+    if !has_one_host(head) {
+        return Err(ApiError::bad_request("HTTP/1.1 wants one Host header").closing());
+    }
+    match route::find(head.method.as_str(), head.uri.path()) {
+        RouteMatch::Found(route, parameters) if route.path != route::ECHO || state.echo => {
+            Ok((route, parameters))
+        }
+        RouteMatch::NotAllowed(allow) => Err(ApiError::method_not_allowed(&allow)),
+        _ => Err(ApiError::not_found("there is nothing at this path")),
+    }
+}
+
+/// Checks the credentials that an endpoint requires.
+async fn authorize(
+    state: &ServerState,
+    requires: Requirement,
+    connection: ConnectionInfo,
+    head: &Parts,
+) -> Result<Principal, Rejection> {
+    if requires == Requirement::Nothing {
+        return Ok(Principal::Open);
+    }
+    if requires == Requirement::RecentToken {
+        state.mcp.check_host(&head.headers)?;
+    }
+    // Without tokens, the access control checks more than the origin.
+    if !state.access.is_open() {
+        state.mcp.check_origin(&head.headers)?;
+    }
+    state.access.check(&head.headers, connection.peer, requires).await
+}
+
+/// Returns whether errors of this path have the format that dashboards use.
+fn is_dashboard(path: &str) -> bool {
     let rest = path.strip_prefix("/api/connectors");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// HTTP/1.1 asks for exactly one; two are read differently by whoever stands in between.
+/// HTTP/1.1 requires exactly one `Host`; proxies disagree about which of two counts.
 fn has_one_host(head: &Parts) -> bool {
     let hosts = head.headers.get_all(HOST).iter().count();
     hosts == 1 || hosts == 0 && head.version == Version::HTTP_10
 }
 
-/// A panic is a bug, and ends nothing but its request.
+/// Turns a panic, which is a bug, into an error of its request.
 pub(crate) async fn catch_panic<T>(
     work: impl Future<Output = Result<T, Rejection>>,
 ) -> Result<T, Rejection> {
@@ -200,91 +241,50 @@ pub(crate) async fn catch_panic<T>(
     .await
 }
 
-/// A request that has found its endpoint.
+/// An authorized request to an endpoint.
 #[derive(Clone, Copy)]
-struct ApiRequest<'a> {
+pub(crate) struct ApiRequest<'a> {
     state: &'a Arc<ServerState>,
-    visit: ConnectionInfo,
+    route: &'static Route,
+    connection: ConnectionInfo,
     head: &'a Parts,
-    /// What stands for each `{}` of the path.
-    parts: [&'a str; 2],
+    /// Values of the path parameters.
+    parameters: [&'a str; 2],
+    caller: &'a Principal,
 }
 
 impl ApiRequest<'_> {
-    async fn answer(self, endpoint: Endpoint, body: Incoming) -> Result<ApiResponse, Rejection> {
-        match endpoint {
-            Endpoint::Ingest => self.ingest(body).await,
-            Endpoint::Batch => Box::pin(self.batch(body)).await,
-            Endpoint::Echo => self.echo(body).await,
-            other => Box::pin(self.answer_rare(other, body)).await,
-        }
-    }
-
-    /// Boxed, so that an event's way stays small.
-    async fn answer_rare(
-        self,
-        endpoint: Endpoint,
-        body: Incoming,
-    ) -> Result<ApiResponse, Rejection> {
-        match endpoint {
-            Endpoint::Ingest | Endpoint::Batch | Endpoint::Echo => Err(ApiError::internal()),
-            Endpoint::IngestHealth => self.ingest_health().await,
-            Endpoint::Inbox => self.inbox().await,
-            Endpoint::Message => self.message().await,
-            Endpoint::Letters => self.letters().await,
-            Endpoint::PostLetter => self.post_letter(body).await,
-            Endpoint::Letter => self.letter().await,
-            Endpoint::Replay => self.replay(body).await,
-            Endpoint::Discard => self.discard(body).await,
-            Endpoint::Fences => self.fences().await,
-            Endpoint::ResetFence => self.reset_fence(body).await,
-            Endpoint::Heartbeat => self.heartbeat(body).await,
-            Endpoint::Outcome => self.outcome(body).await,
-            Endpoint::Connectors => self.connectors().await,
-            Endpoint::ConnectorSummary => self.connector_summary().await,
-            Endpoint::Fanout => self.fanout().await,
-            Endpoint::Connector => self.connector().await,
-            Endpoint::ConnectorStats => self.connector_stats().await,
-            Endpoint::Heartbeats => self.heartbeats().await,
-            Endpoint::Archive => self.archive(body).await,
-            Endpoint::Recount => self.recount(body).await,
-            Endpoint::DeleteConnector => self.delete_connector(body).await,
-            Endpoint::Mcp => self.mcp(body).await,
-            Endpoint::McpOther => self.mcp_other().await,
-            Endpoint::Sse => self.sse().await,
-            Endpoint::SseMessage => self.sse_message(body).await,
-            Endpoint::Health => self.health(),
-            Endpoint::Ready => self.ready(),
-            Endpoint::Metrics => self.metrics().await,
-            Endpoint::OpenApi => self.openapi(),
-        }
-    }
-
-    async fn caller(self, need: Requirement) -> Result<Principal, Rejection> {
-        // Without tokens, who is let in is judged by more than that.
-        if !self.state.access.is_open() {
-            self.state.mcp.check_origin(&self.head.headers)?;
-        }
-        self.state.access.check(&self.head.headers, self.visit.peer, need).await
-    }
-
-    async fn reader(self) -> Result<Principal, Rejection> {
-        self.caller(Requirement::Role(Role::Read)).await
-    }
-
-    async fn admin(self) -> Result<Principal, Rejection> {
-        self.caller(Requirement::Role(Role::Admin)).await
-    }
-
     fn query(self) -> Result<Query, Rejection> {
         Query::read(self.head.uri.query())
     }
 
-    /// Most endpoints have no parameters.
+    /// Rejects query parameters: most endpoints have none.
     fn no_query(self) -> Result<(), Rejection> {
         match self.head.uri.query() {
             None => Ok(()),
             Some(_) => self.query()?.end(),
         }
+    }
+
+    /// Reads the body, up to the limit of the endpoint.
+    async fn body(self, body: Incoming) -> Result<RequestBody, Rejection> {
+        let limit = self.route.body.map_or(0, |(max_bytes, _)| max_bytes);
+        body::read(self.state, body, limit).await
+    }
+
+    /// Reads a JSON body of a request without query parameters.
+    async fn json(self, body: Incoming) -> Result<RequestBody, Rejection> {
+        self.no_query()?;
+        content::json(&self.head.headers)?;
+        self.body(body).await
+    }
+
+    /// Reads the command of an operator.
+    async fn command<T: Command>(self, body: Incoming, what: &str) -> Result<T, Rejection> {
+        let command: T = content::parse(&self.json(body).await?.bytes, what)?;
+        let mut wrong = Vec::new();
+        content::check(&mut wrong, "reason", command.reason(), content::MAX_REASON_BYTES);
+        content::reject(what, wrong)?;
+        Ok(command)
     }
 }

@@ -7,13 +7,11 @@ use serde_json::json;
 use tenure_wire::heartbeat::connector_type_of;
 use uuid::Uuid;
 
-use super::dead_letters::{MAX_COMMAND_BYTES, check, parsed, sound};
+use super::content::{check, parse, reject};
 use super::inbox::unknown;
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
-use super::{ApiRequest, body, content, time};
-use crate::access::Requirement;
+use super::{ApiRequest, time};
 use crate::storage::{Found, Outcomes, When};
-use crate::token::Role;
 
 /// Maximum length of a target's name.
 const MAX_TARGET_BYTES: usize = 128;
@@ -32,12 +30,10 @@ struct OutcomeReport {
 impl ApiRequest<'_> {
     /// `POST /api/switchboard/inbox/{request_id}/outcome`.
     pub(super) async fn outcome(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let caller = self.caller(Requirement::Role(Role::Consume)).await?;
-        self.no_query()?;
-        content::json(&self.head.headers)?;
-        let whole = body::read(self.state, body, MAX_COMMAND_BYTES).await?;
+        let caller = self.caller;
+        let whole = self.json(body).await?;
         let OutcomeReport { acked, failed } = read(&whole.bytes)?;
-        let request_id = Uuid::try_parse(self.parts[0]).map_err(|_| unknown())?;
+        let request_id = Uuid::try_parse(self.parameters[0]).map_err(|_| unknown())?;
         let storage = &self.state.storage;
         let (channel, provider, endpoint_identity) = match storage.message(request_id).await? {
             // The rest of it may be large, and nobody has paid for it.
@@ -56,7 +52,7 @@ impl ApiRequest<'_> {
             token_id: caller.token_id().map(str::to_owned),
         };
         let reported = storage.report(&outcomes, When::Now).await?;
-        let reported = reported.map_err(|ended| self.state.token_ended(&caller, ended))?;
+        let reported = reported.map_err(|ended| self.state.token_ended(caller, ended))?;
         if !reported.found {
             return Err(unknown());
         }
@@ -72,7 +68,7 @@ impl ApiRequest<'_> {
 }
 
 fn read(bytes: &[u8]) -> Result<OutcomeReport, Rejection> {
-    let mut report: OutcomeReport = parsed(bytes, "outcome")?;
+    let mut report: OutcomeReport = parse(bytes, "outcome")?;
     let mut wrong = Vec::new();
     for (at, names) in [("acked", &mut report.acked), ("failed", &mut report.failed)] {
         for name in names.iter_mut() {
@@ -94,7 +90,7 @@ fn read(bytes: &[u8]) -> Result<OutcomeReport, Rejection> {
     }
     // One error of a kind is enough.
     wrong.dedup();
-    sound("outcome", wrong)?;
+    reject("outcome", wrong)?;
     Ok(report)
 }
 

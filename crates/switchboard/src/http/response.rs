@@ -109,9 +109,11 @@ impl ApiError {
         Self::new(404, "not_found", message)
     }
 
-    pub(crate) fn method_not_allowed(allow: &'static str) -> Rejection {
-        let refusal = Self::new(405, "method_not_allowed", format!("use {allow}"));
-        refusal.header(ALLOW, HeaderValue::from_static(allow))
+    pub(crate) fn method_not_allowed(allow: &str) -> Rejection {
+        let error = Self::new(405, "method_not_allowed", format!("use {allow}"));
+        // The names of methods are visible ASCII.
+        let allow = HeaderValue::try_from(allow);
+        error.header(ALLOW, allow.unwrap_or(HeaderValue::from_static("")))
     }
 
     pub(crate) fn timeout() -> Rejection {
@@ -256,7 +258,7 @@ impl ApiError {
     }
 
     /// Returns the response.
-    pub(crate) fn answer(mut self) -> ApiResponse {
+    pub(crate) fn response(mut self) -> ApiResponse {
         let mut body = json!({ "error": self.error, "message": self.message });
         if let Value::Object(fields) = &mut body {
             fields.extend(std::mem::take(&mut self.more));

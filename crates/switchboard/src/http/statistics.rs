@@ -11,7 +11,7 @@ use tenure_duty::process;
 use tenure_store::BootClock;
 
 use super::connectors::unknown;
-use super::inbox::room;
+use super::inbox::reserve;
 use super::query::Query;
 use super::response::{ApiError, ApiResponse, Rejection};
 use super::{ApiRequest, ServerState, time};
@@ -31,39 +31,38 @@ const DEFAULT_INTERVAL_MICROS: i64 = 120 * 1_000_000;
 impl ApiRequest<'_> {
     /// `GET /api/connectors/summary`.
     pub(super) async fn connector_summary(self) -> Result<ApiResponse, Rejection> {
-        self.reader().await?.permits_overview()?;
+        self.caller.permits_overview()?;
         let mut query = self.query()?;
         let period = period(&mut query, &Period::ALL, Period::Day)?;
         query.end()?;
-        let room = room(self.state, MAX_SUMMARY_MEMORY).await?;
+        let room = reserve(self.state, MAX_SUMMARY_MEMORY).await?;
         let (now, sums) = self.state.storage.sums(period).await?;
         let judge = |sum: &Sum| self.state.liveness.judge(now, sum.last_heartbeat_at, sum.interval);
         let data = SummaryTotals::of(period, &sums, judge);
         let text = serde_json::to_string(&DataResponse { data, meta: EmptyMeta {} });
-        Ok(room.answer(text.map_err(|_| ApiError::internal())?))
+        Ok(room.response(text.map_err(|_| ApiError::internal())?))
     }
 
     /// `GET /api/connectors/fanout`.
     pub(super) async fn fanout(self) -> Result<ApiResponse, Rejection> {
-        self.reader().await?.permits_overview()?;
+        self.caller.permits_overview()?;
         let mut query = self.query()?;
         let period = period(&mut query, &[Period::Week, Period::Month], Period::Week)?;
         query.end()?;
-        let room = room(self.state, MAX_SUMMARY_MEMORY).await?;
+        let room = reserve(self.state, MAX_SUMMARY_MEMORY).await?;
         let now = i64::try_from(process::unix_micros()).unwrap_or(i64::MAX);
         let found = self.state.storage.fanout(&first_day(period, now)).await?;
         let answer = json!({ "data": matrix(period, &found), "meta": {} });
-        Ok(room.answer(answer.to_string()))
+        Ok(room.response(answer.to_string()))
     }
 
     /// `GET /api/connectors/{type}/{identity}/stats`.
     pub(super) async fn connector_stats(self) -> Result<ApiResponse, Rejection> {
-        let caller = self.reader().await?;
         let mut query = self.query()?;
         let period = period(&mut query, &Period::ALL, Period::Day)?;
         query.end()?;
-        let name = self.seen_by(&caller).await?;
-        let room = room(self.state, MAX_STATS_MEMORY).await?;
+        let name = self.visible_name().await?;
+        let room = reserve(self.state, MAX_STATS_MEMORY).await?;
         let storage = &self.state.storage;
         let shown = storage.connector(&name).await?.ok_or_else(unknown)?;
         let found = storage.series(&name, period.since(shown.now), period.step()).await?;
@@ -71,7 +70,7 @@ impl ApiRequest<'_> {
             "data": stats(&shown, period, &found, self.state.liveness),
             "meta": {},
         });
-        Ok(room.answer(answer.to_string()))
+        Ok(room.response(answer.to_string()))
     }
 }
 

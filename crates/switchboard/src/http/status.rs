@@ -3,26 +3,24 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use serde_json::json;
 use tenure_core::{Clock, Code};
 use tenure_store::BootClock;
 use tenure_wire::exposition;
 use tokio::time::timeout;
 
-use super::batch::MAX_BATCH_BYTES;
 use super::response::{ApiResponse, Rejection, json_text, json_value, typed};
-use super::{ApiRequest, body, statistics};
-use crate::access::{Principal, Requirement};
+use super::{ApiRequest, openapi, statistics};
+use crate::access::Principal;
 use crate::metrics::Gauges;
-use crate::token::Role;
 
 /// Timeout for the store's part of the metrics.
 const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl ApiRequest<'_> {
     /// `GET /health`: the process lives.
-    pub(super) fn health(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn health(self) -> Result<ApiResponse, Rejection> {
         self.no_query()?;
         let uptime = BootClock.now().since(self.state.started).as_secs();
         let answer = json!({
@@ -34,7 +32,7 @@ impl ApiRequest<'_> {
     }
 
     /// `GET /ready`: requests may be sent here.
-    pub(super) fn ready(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn ready(self) -> Result<ApiResponse, Rejection> {
         self.no_query()?;
         let trouble = self.state.store.trouble();
         let (code, answer) = match trouble {
@@ -51,7 +49,6 @@ impl ApiRequest<'_> {
 
     /// `GET /metrics`.
     pub(super) async fn metrics(self) -> Result<ApiResponse, Rejection> {
-        self.reader().await?;
         self.no_query()?;
         let pending = timeout(STORE_TIMEOUT, self.state.storage.pending_letters()).await;
         let text = self.state.metrics.text(Gauges {
@@ -67,15 +64,14 @@ impl ApiRequest<'_> {
     }
 
     /// `GET /api/openapi.json`.
-    pub(super) fn openapi(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn openapi(self) -> Result<ApiResponse, Rejection> {
         self.no_query()?;
-        let document = include_str!("openapi.json").as_bytes();
-        Ok(json_text(StatusCode::OK, Bytes::from_static(document)))
+        Ok(json_text(StatusCode::OK, openapi::document()))
     }
 
     /// `GET` or `POST /api/switchboard/ingest/health`: the token is good.
     pub(super) async fn ingest_health(self) -> Result<ApiResponse, Rejection> {
-        let caller = self.caller(Requirement::Any).await?;
+        let caller = self.caller;
         self.no_query()?;
         let scope = caller.token().and_then(|token| token.scope.as_ref()).map(|scope| {
             json!({
@@ -94,8 +90,7 @@ impl ApiRequest<'_> {
 
     /// For the benchmark: all that comes before the store, and nothing else.
     pub(super) async fn echo(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        self.caller(Requirement::Role(Role::Ingest)).await?;
-        let whole = body::read(self.state, body, MAX_BATCH_BYTES).await?;
+        let whole = self.body(body).await?;
         Ok(json_text(StatusCode::OK, whole.bytes))
     }
 }

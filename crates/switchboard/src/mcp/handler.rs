@@ -47,7 +47,7 @@ impl ToolServer {
     /// Invalid input is a normal result, so that clients read it. A forbidden or failed call is an
     /// error.
     fn refused(&self, call: &ToolCall, refusal: &ApiError) -> CallToolResult {
-        call.state.heard(refusal);
+        call.state.report_failure(refusal);
         let says = refusal.message();
         match refusal.error {
             "validation_error" | "bad_request" | "too_large" => {
@@ -94,7 +94,7 @@ impl ServerHandler for ToolServer {
         };
         // Boxed without its type: rmcp nests it so deeply that the compiler would give up.
         let work: Pin<Box<dyn Future<Output = _> + Send + '_>> = Box::pin(tools::run(&call, tool));
-        // rmcp would keep a tool running after its client went away, and never answer after a panic.
+        // rmcp would keep a tool running after its client left, and never answer after a panic.
         let done = tokio::select! {
             done = catch_panic(work) => done,
             () = context.ct.cancelled() => {

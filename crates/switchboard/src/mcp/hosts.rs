@@ -23,7 +23,7 @@ impl Hosts {
         }
     }
 
-    /// Rejects requests that a page of another site makes a browser send: the browser may add stored
+    /// Rejects requests that a page of another site makes a browser send: it may add stored
     /// credentials.
     pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();

@@ -44,8 +44,8 @@ pub(crate) use self::sessions::SseStream;
 /// Maximum size of a message: an envelope and its wrapper.
 pub(crate) const MAX_MESSAGE_BYTES: usize =
     crate::http::ingest::MAX_EVENT_BYTES + MAX_WRAPPER_BYTES;
-/// Maximum size of a message without a tool's arguments. rmcp parses it into values, which take many
-/// times the memory that was reserved for the message.
+/// Maximum size of a message without a tool's arguments. rmcp parses it into values, which take
+/// many times the memory that was reserved for the message.
 const MAX_WRAPPER_BYTES: usize = 64 << 10;
 
 /// MCP service of a replica.

@@ -52,7 +52,7 @@ fn paged(call: &ToolCall, page: JsonPage<'_>) -> Result<ToolResult, Rejection> {
         call.state.metrics.overloaded(Overload::Memory);
         ApiError::overloaded("too much is being read; ask for less at a time")
     };
-    let (text, mut share) = page.parted();
+    let (text, mut share) = page.into_parts();
     if !share.grow(text.len() * 2) {
         return Err(overloaded());
     }

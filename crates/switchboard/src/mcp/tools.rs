@@ -234,7 +234,7 @@ async fn submit(call: &ToolCall) -> Result<ToolResult, Rejection> {
     let envelope = envelope_of(call, ingest::MAX_EVENT_BYTES)?;
     let fence = content::fence(&call.headers)?;
     let share = take(&call.share).ok_or_else(ApiError::internal)?;
-    let outcome = ingest::take(&call.state, &call.caller, envelope, fence, share).await?;
+    let outcome = ingest::submit_event(&call.state, &call.caller, envelope, fence, share).await?;
     Ok(said(&json!({
         "request_id": outcome.request_id.to_string(),
         "status": "accepted",
@@ -244,7 +244,7 @@ async fn submit(call: &ToolCall) -> Result<ToolResult, Rejection> {
 
 async fn report(call: &ToolCall) -> Result<ToolResult, Rejection> {
     let envelope = envelope_of(call, heartbeat::MAX_HEARTBEAT_BYTES)?;
-    Ok(said(&heartbeat::take(&call.state, &call.caller, &envelope).await?))
+    Ok(said(&heartbeat::record(&call.state, &call.caller, &envelope).await?))
 }
 
 /// Returns a small result.

@@ -32,7 +32,7 @@ fn liveness(server: &Server) -> Vec<(String, String)> {
     for word in ["online", "stale", "offline", "unknown"] {
         let count = found.iter().filter(|(_, liveness)| liveness == word).count();
         assert_eq!(summary[format!("connectors_{word}")], count, "{word}");
-        let metric = format!("switchboard_connectors{{liveness=\"{word}\"}}");
+        let metric = format!("tenure_switchboard_connectors{{liveness=\"{word}\"}}");
         assert_eq!(server.metric(&metric), Some(count as f64), "{word}");
     }
     found

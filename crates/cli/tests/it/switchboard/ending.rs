@@ -94,10 +94,10 @@ fn what_happens_is_counted(place: &Place) {
     server.ingest(&json!({})).refused(422, "validation_error");
     let Value::String(text) = server.get("/metrics").is(200) else { panic!() };
     for line in [
-        "switchboard_ingest_events_total{outcome=\"accepted\"} 3",
-        "switchboard_ingest_events_total{outcome=\"duplicate\"} 3",
-        "switchboard_ingest_events_total{outcome=\"rejected\"} 1",
-        "switchboard_key_reused_total 1",
+        "tenure_switchboard_ingest_events_total{outcome=\"accepted\"} 3",
+        "tenure_switchboard_ingest_events_total{outcome=\"duplicate\"} 3",
+        "tenure_switchboard_ingest_events_total{outcome=\"rejected\"} 1",
+        "tenure_switchboard_key_reused_total 1",
     ] {
         assert!(text.lines().any(|it| it == line), "{line} in {text}");
     }

@@ -99,7 +99,7 @@ fn what_was_heard_is_told(place: &Place, server: &Server) {
     assert_eq!(unhealthy["data"][0]["deltas"]["messages_ingested"], 1);
 
     for (outcome, count) in [("accepted", 7.0), ("late", 1.0), ("refused", 0.0)] {
-        let name = format!("switchboard_heartbeats_total{{outcome=\"{outcome}\"}}");
+        let name = format!("tenure_switchboard_heartbeats_total{{outcome=\"{outcome}\"}}");
         assert_eq!(server.metric(&name), Some(count), "{outcome}");
     }
     let [one, two] = [1, 2].map(uuid::Uuid::from_u128);
@@ -157,7 +157,7 @@ fn bad_beats_are_refused_and_change_nothing(place: &Place) {
     server.post_with(HEARTBEAT, &vec![b' '; (1 << 20) + 1], &kind).refused(413, "too_large");
     server.get(HEARTBEAT).refused(405, "method_not_allowed");
     assert_eq!(server.get(CONNECTORS).is(200)["data"], json!([]));
-    let refused = server.metric("switchboard_heartbeats_total{outcome=\"refused\"}");
+    let refused = server.metric("tenure_switchboard_heartbeats_total{outcome=\"refused\"}");
     assert_eq!(refused, Some(cases.len() as f64 + 3.0));
 
     // Whatever else a name holds, it is found under it, and a log shows it harmlessly.
@@ -229,7 +229,7 @@ fn liveness_beats_history(place: &Place) {
         (&connector["uptime_s"], &connector["counters"]["messages_ingested"]),
         (&json!(3), &json!(9))
     );
-    assert_eq!(server.metric("switchboard_heartbeat_history_lost_total"), Some(2.0));
+    assert_eq!(server.metric("tenure_switchboard_heartbeat_history_lost_total"), Some(2.0));
     place.tenure.said(&server.running, "is not in the history");
     assert_eq!(place.said(&server).matches("is not in the history").count(), 1);
     place.execute(mend_it);

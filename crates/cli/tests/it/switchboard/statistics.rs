@@ -27,7 +27,7 @@ fn counts(server: &Server, period: &str, ingested: u64) {
 /// A replica is killed before it has counted; a day later the next one counts that day, once.
 fn counting_goes_on_where_it_was(place: &Place) {
     let server = place.serve(&["--statistics-every", "1h"]);
-    let counted = || server.metric("switchboard_statistics_lag_seconds").is_some();
+    let counted = || server.metric("tenure_switchboard_statistics_lag_seconds").is_some();
     wait_until("it has counted what there was: nothing", LIMIT, counted).unwrap();
     server.beat(&heartbeat("a", 1, 1, 300)).is(200);
     let mut failing = heartbeat("a", 1, 2, 342);
@@ -101,7 +101,7 @@ fn one_replica_counts_at_a_time(place: &Place) {
     two.beat(&heartbeat("a", 1, 1, 7)).is(200);
     counts(&two, "24h", 7);
     assert!(!place.said(&two).contains(HERE), "{}", place.said(&two));
-    assert_eq!(two.metric("switchboard_statistics_lag_seconds"), None);
+    assert_eq!(two.metric("tenure_switchboard_statistics_lag_seconds"), None);
     one.kill();
     two.beat(&heartbeat("a", 1, 2, 9)).is(200);
     wait_until("the other counts", LIMIT, || place.said(&two).contains(HERE)).unwrap();

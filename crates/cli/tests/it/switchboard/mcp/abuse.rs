@@ -23,7 +23,7 @@ fn a_thousand_abandoned_sessions_leave_nothing() {
     let before = peak_memory(&server);
     for round in 0..4 {
         let sessions: Vec<Session> = (0..AT_ONCE).map(|_| Session::open(&server)).collect();
-        assert_eq!(metric(&server, "switchboard_sse_sessions"), AT_ONCE + 1);
+        assert_eq!(metric(&server, "tenure_switchboard_sse_sessions"), AT_ONCE + 1);
         for session in sessions.iter().step_by(2) {
             session.post(&server, &list_tools(1)).is(202);
         }
@@ -36,7 +36,7 @@ fn a_thousand_abandoned_sessions_leave_nothing() {
     }
     let grown = peak_memory(&server) - before;
     assert!(grown < 64 << 10, "{grown} KiB");
-    assert_eq!(metric(&server, "switchboard_budget_bytes"), 0);
+    assert_eq!(metric(&server, "tenure_switchboard_budget_bytes"), 0);
     drop(faithful);
     sessions_become(&server, 0);
     server.stop();
@@ -51,7 +51,7 @@ fn a_call_ends_when_its_client_goes() {
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
     let mut socket = connect(server.at);
     write!(socket, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
-    let taken = || metric(&server, "switchboard_budget_bytes");
+    let taken = || metric(&server, "tenure_switchboard_budget_bytes");
     wait_until("the call waits", LIMIT, || taken() > 0).unwrap();
     drop(socket);
     // Well before there would be an answer.

@@ -58,12 +58,12 @@ fn every_client_is_served_over_both_transports_and_by_any_replica(place: &Place)
     assert_eq!(all["client/mcp"]["version"], "2026-07-28");
     assert_eq!(all["client/sse"]["version"], "2025-11-25");
     let sent_on: usize =
-        replicas.iter().map(|it| metric(it, "switchboard_sse_forwarded_total")).sum();
+        replicas.iter().map(|it| metric(it, "tenure_switchboard_sse_forwarded_total")).sum();
     // Half of what they posted, as they take turns.
     assert!(sent_on >= clients.len() * CALLS / 4, "{sent_on}");
     for replica in replicas {
         testkit::wait_until("no session is left", crate::running::LIMIT, || {
-            metric(&replica, "switchboard_sse_sessions") == 0
+            metric(&replica, "tenure_switchboard_sse_sessions") == 0
         })
         .unwrap();
         replica.stop();

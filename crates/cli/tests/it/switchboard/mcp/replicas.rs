@@ -27,7 +27,7 @@ fn a_message_is_sent_on_to_the_replica_of_its_session(place: &Place) {
     let mut session = Session::open(&one);
     session.post(&two, &list_tools(5)).is(202);
     assert_eq!(session.told()["id"], 5);
-    assert_eq!(metric(&two, "switchboard_sse_forwarded_total"), 1);
+    assert_eq!(metric(&two, "tenure_switchboard_sse_forwarded_total"), 1);
     // As the replica of the session would say it.
     assert_eq!(session.post(&two, &json!([])).is(400)["error"]["code"], -32600);
     let body = list_tools(6).to_string();

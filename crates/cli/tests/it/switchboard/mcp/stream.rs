@@ -98,7 +98,7 @@ pub(super) fn call(tool: &str, arguments: &Value) -> Value {
 
 #[track_caller]
 pub(super) fn sessions_become(server: &Server, count: usize) {
-    let name = "switchboard_sse_sessions";
+    let name = "tenure_switchboard_sse_sessions";
     let seen = wait_until("sessions", LIMIT, || metric(server, name) == count);
     assert!(seen.is_ok(), "{} sessions", metric(server, name));
 }
@@ -175,7 +175,7 @@ fn who_does_not_read_loses_the_session() {
     refused.refused(404, "not_found");
     stuck.post(&server, &page).refused(404, "not_found");
     sessions_become(&server, 1);
-    let free = || metric(&server, "switchboard_budget_bytes") == 0;
+    let free = || metric(&server, "tenure_switchboard_budget_bytes") == 0;
     wait_until("memory is given back", LIMIT, free).unwrap();
     other.post(&server, &list_tools(0)).is(202);
     assert_eq!(other.told()["id"], 0);
