@@ -1,5 +1,6 @@
 //! The list of channels.
 
+use super::row::{DatabaseRow, FromRow, RowReader};
 use crate::error::SwitchboardError;
 use async_trait::async_trait;
 use tenure_wire::ingest::Channel;
@@ -24,8 +25,12 @@ pub(super) fn joined(channel: &Channel) -> String {
     channel.providers.join(",")
 }
 
-pub(super) fn channel(name: String, providers: &str, alias: Option<String>) -> Channel {
-    Channel { name, providers: providers.split(',').map(str::to_owned).collect(), alias }
+impl FromRow for Channel {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        let (name, providers): (String, String) = (row.get()?, row.get()?);
+        let providers = providers.split(',').map(str::to_owned).collect();
+        Ok(Self { name, providers, alias: row.maybe()? })
+    }
 }
 
 /// What a change is called in the audit trail.

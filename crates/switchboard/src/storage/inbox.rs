@@ -3,6 +3,8 @@
 use tenure_wire::ingest::{Cursor, Tag};
 use uuid::Uuid;
 
+use super::row::{DatabaseRow, FromRow, RowReader};
+
 /// A new incarnation begins at a full second of Unix time in microseconds, and at least so far
 /// above what is known: no inbox takes a million messages a second, so no reader has seen more.
 /// The statements for PostgreSQL say the same.
@@ -116,7 +118,7 @@ pub struct Diverged {
 
 /// What a store knows about the place of a cursor.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct CursorPlace {
     /// The position of the newest message.
     pub(crate) last: i64,
     /// The newest incarnation goes on above this.
@@ -127,7 +129,7 @@ pub(crate) struct Place {
     pub(crate) at: Option<Uuid>,
 }
 
-impl Place {
+impl CursorPlace {
     /// Whether a reader that came so far has read this inbox and no other.
     ///
     /// What retention has taken cannot be compared; below `trimmed` the reader is told that it
@@ -139,5 +141,24 @@ impl Place {
         let is_within = cursor.position <= last.max(floor);
         let is_ours = cursor.position == 0 || (is_within && cursor.tag.is_none_or(agrees));
         is_ours.then_some(()).ok_or(Diverged { last, trimmed })
+    }
+}
+
+impl FromRow for Message {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self {
+            position: row.get()?,
+            request_id: row.get()?,
+            received_at: row.time()?,
+            channel: row.get()?,
+            provider: row.get()?,
+            endpoint_identity: row.get()?,
+            sender_identity: row.get()?,
+            thread_identity: row.maybe()?,
+            dedupe_key: row.get()?,
+            token_id: row.maybe()?,
+            lifecycle_state: row.get()?,
+            envelope: row.get()?,
+        })
     }
 }

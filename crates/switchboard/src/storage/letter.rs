@@ -2,7 +2,8 @@
 
 use uuid::Uuid;
 
-use super::{BadFence, Decision, Ended, Standing};
+use super::row::{DatabaseRow, FromRow, RowReader};
+use super::{BadFence, Decision, Ended, Rejection, Standing};
 
 /// What a connector gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,4 +110,47 @@ pub enum Resolved {
     Before,
     /// There is none of that id.
     Nothing,
+}
+
+impl From<Rejection> for Posted {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::Fenced(newest) => Self::Fenced(newest),
+            Rejection::BadFence(bad) => Self::BadFence(bad),
+            Rejection::TokenEnded(ended) => Self::TokenEnded(ended),
+        }
+    }
+}
+
+impl FromRow for KeptLetter {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        let (id, digest, posted_at) = (row.get()?, row.get()?, row.time()?);
+        let (channel, provider, endpoint_identity) = (row.get()?, row.get()?, row.get()?);
+        let (external_event_id, error_class) = (row.maybe()?, row.get()?);
+        let (reason, attempts) = (row.get()?, row.get()?);
+        let (duty, token_id) = (row.maybe()?, row.maybe()?);
+        let letter = DeadLetter {
+            id,
+            digest,
+            channel,
+            provider,
+            endpoint_identity,
+            external_event_id,
+            error_class,
+            reason,
+            attempts,
+            envelope: row.get()?,
+        };
+        Ok(Self {
+            letter,
+            posted_at,
+            duty,
+            token_id,
+            state: row.get()?,
+            resolved_at: row.maybe_time()?,
+            resolved_by: row.maybe()?,
+            resolution: row.maybe()?,
+            request_id: row.maybe()?,
+        })
+    }
 }

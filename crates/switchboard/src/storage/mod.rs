@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::error::SwitchboardError;
 use async_trait::async_trait;
+use row::{DatabaseRow, FromRow, RowReader};
 use tenure_core::{BoxFuture, DutyKey, Epoch, InstanceId};
 use tenure_duty::process;
 use tenure_store::sql::Database;
@@ -98,6 +99,24 @@ pub enum Settled {
     TokenEnded(Ended),
 }
 
+/// Why a submission or a dead letter is not stored.
+#[derive(Clone, Debug)]
+pub(crate) enum Rejection {
+    Fenced(Option<Standing>),
+    BadFence(BadFence),
+    TokenEnded(Ended),
+}
+
+impl From<Rejection> for Settled {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::Fenced(newest) => Self::Fenced(newest),
+            Rejection::BadFence(bad) => Self::BadFence(bad),
+            Rejection::TokenEnded(ended) => Self::TokenEnded(ended),
+        }
+    }
+}
+
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -130,12 +149,16 @@ pub struct KnownFence {
     pub newest: Standing,
 }
 
-impl KnownFence {
-    fn new([channel, provider, endpoint_identity]: [String; 3], newest: Standing) -> Self {
-        let source = Scope { channel, provider, endpoint_identity };
-        Self { source: (!source.channel.is_empty()).then_some(source), newest }
+impl FromRow for KnownFence {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        let (duty, source) = (row.get()?, Scope::from_row(row)?);
+        let newest =
+            Standing { duty, epoch: row.epoch()?, instance: row.get()?, updated_at: row.time()? };
+        Ok(Self { source: (!source.channel.is_empty()).then_some(source), newest })
     }
+}
 
+impl KnownFence {
     /// Its place in the list. Neither duties, as they are printed, nor channels and providers have
     /// spaces.
     pub fn cursor(&self) -> String {

@@ -3,9 +3,10 @@
 //! Both databases select the columns of a record in the same order, so that each record has one
 //! reader.
 
+use tenure_core::{Epoch, StoreError};
 use uuid::Uuid;
 
-/// A row of SQLite or PostgreSQL. Columns count from 0; NULL is `None`.
+/// A row of SQLite or PostgreSQL. RowReader count from 0; NULL is `None`.
 pub(super) trait DatabaseRow {
     type Error;
 
@@ -16,6 +17,8 @@ pub(super) trait DatabaseRow {
     fn time(&self, column: usize) -> Result<Option<i64>, Self::Error>;
     fn uuid(&self, column: usize) -> Result<Option<Uuid>, Self::Error>;
     fn digest(&self, column: usize) -> Result<Option<[u8; 32]>, Self::Error>;
+    /// The error for a value that is outside its limits.
+    fn invalid(&self, column: usize, error: StoreError) -> Self::Error;
     /// The error for a NULL in a column that has none.
     fn unexpected_null(&self, column: usize) -> Self::Error;
 }
@@ -44,12 +47,12 @@ column_values! {
 }
 
 /// The columns of a row that are still to be read.
-pub(super) struct Columns<'a, R> {
+pub(super) struct RowReader<'a, R> {
     row: &'a R,
     next: usize,
 }
 
-impl<'a, R: DatabaseRow> Columns<'a, R> {
+impl<'a, R: DatabaseRow> RowReader<'a, R> {
     /// All columns from a number on.
     pub(super) fn from(row: &'a R, first: usize) -> Self {
         Self { row, next: first }
@@ -72,6 +75,12 @@ impl<'a, R: DatabaseRow> Columns<'a, R> {
         T::read(self.row, column)?.ok_or_else(|| self.row.unexpected_null(column))
     }
 
+    /// Reads the next column as an epoch.
+    pub(super) fn epoch(&mut self) -> Result<Epoch, R::Error> {
+        let number = self.get()?;
+        Epoch::from_i64(number).map_err(|error| self.row.invalid(self.next - 1, error))
+    }
+
     /// Reads the next column as Unix microseconds, if it is not NULL.
     pub(super) fn maybe_time(&mut self) -> Result<Option<i64>, R::Error> {
         let column = self.advance();
@@ -87,23 +96,23 @@ impl<'a, R: DatabaseRow> Columns<'a, R> {
 
 /// A record that is read from the columns of a row.
 pub(super) trait FromRow: Sized {
-    fn from_row<R: DatabaseRow>(row: &mut Columns<'_, R>) -> Result<Self, R::Error>;
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error>;
 }
 
 impl<T: ColumnValue> FromRow for T {
-    fn from_row<R: DatabaseRow>(row: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         row.get()
     }
 }
 
 impl<A: FromRow, B: FromRow> FromRow for (A, B) {
-    fn from_row<R: DatabaseRow>(row: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         Ok((A::from_row(row)?, B::from_row(row)?))
     }
 }
 
 /// A value to be stored in a column.
-pub(super) enum Field<'a> {
+pub(super) enum StoredField<'a> {
     Text(Option<&'a str>),
     Number(Option<i64>),
     /// Unix microseconds.
@@ -113,4 +122,4 @@ pub(super) enum Field<'a> {
 }
 
 /// The columns of a row to be stored, by name.
-pub(super) type Fields<'a> = Vec<(&'static str, Field<'a>)>;
+pub(super) type StoredFields<'a> = Vec<(&'static str, StoredField<'a>)>;

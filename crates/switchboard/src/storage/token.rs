@@ -1,6 +1,7 @@
 //! Tokens, and who shows them.
 
 use super::Ended;
+use super::row::{DatabaseRow, FromRow, RowReader};
 
 /// A token without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,4 +129,63 @@ pub enum Admission {
         /// Until the window ends, in microseconds.
         retry_after: i64,
     },
+}
+
+impl FromRow for Token {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        let (token_id, environment, roles): (_, _, String) = (row.get()?, row.get()?, row.get()?);
+        let scope = match (row.maybe()?, row.maybe()?, row.maybe()?) {
+            (Some(channel), Some(provider), Some(endpoint_identity)) => {
+                Some(Scope { channel, provider, endpoint_identity })
+            }
+            _ => None,
+        };
+        Ok(Self {
+            token_id,
+            environment,
+            roles: roles.split(',').filter(|role| !role.is_empty()).map(str::to_owned).collect(),
+            scope,
+            created_at: row.time()?,
+            created_by: row.get()?,
+            expires_at: row.time()?,
+            revoked_at: row.maybe_time()?,
+            revoked_by: row.maybe()?,
+            revoked_reason: row.maybe()?,
+            description: row.get()?,
+            replaces_token_id: row.maybe()?,
+            last_used_at: row.maybe_time()?,
+        })
+    }
+}
+
+impl FromRow for Scope {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self { channel: row.get()?, provider: row.get()?, endpoint_identity: row.get()? })
+    }
+}
+
+impl FromRow for TokenAudit {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self {
+            token_id: row.get()?,
+            action_type: row.get()?,
+            operator_identity: row.get()?,
+            reason: row.get()?,
+            performed_at: row.time()?,
+            metadata: row.get()?,
+        })
+    }
+}
+
+impl FromRow for Usage {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self {
+            token_id: row.get()?,
+            day: row.get()?,
+            requests: row.get()?,
+            accepted: row.get()?,
+            duplicates: row.get()?,
+            refused: row.get()?,
+        })
+    }
 }

@@ -1,20 +1,17 @@
-//! The list of channels.
+//! Channel list.
 
 use async_trait::async_trait;
 use tenure_wire::ingest::Channel;
 use tokio_postgres::types::Type;
 
-use super::value::column;
 use super::{Parameter, Postgres};
 use crate::error::SwitchboardError;
-use crate::storage::channel::{ChannelList, action, channel, joined};
+use crate::storage::channel::{ChannelList, action, joined};
 
 #[async_trait]
 impl ChannelList for Postgres {
     async fn channels(&self) -> Result<Vec<Channel>, SwitchboardError> {
-        let rows = self.data.query(&self.statements.channel_list, &[]).await?;
-        let read = |row| Ok(channel(column(row, 0)?, column(row, 1)?, column(row, 2)?));
-        rows.iter().map(read).collect()
+        self.rows(&self.statements.channel_list, &[]).await
     }
 
     async fn replace_channel(

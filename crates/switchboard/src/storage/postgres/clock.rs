@@ -22,7 +22,7 @@ impl Postgres {
             (&elapsed, Type::INT8),
             (&wall, Type::TIMESTAMPTZ),
         ];
-        let rows = self.data.query(&self.statements.switchboard_tick, &parameters).await?;
+        let rows = self.data.query(&self.statements.clock_tick, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
         Ok(Tick {
             turn: column(row, 0)?,

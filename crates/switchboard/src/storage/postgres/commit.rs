@@ -12,7 +12,7 @@ use super::token::ended;
 use super::value::{column, from_micros, index, to_micros};
 use super::{Parameter, Postgres};
 use crate::error::SwitchboardError;
-use crate::storage::{BadFence, Ended, Fence, Item, Outcome, Settled, Standing, Submission};
+use crate::storage::{BadFence, Fence, Item, Outcome, Rejection, Settled, Standing, Submission};
 
 impl Postgres {
     pub(super) async fn commit_group(
@@ -22,8 +22,9 @@ impl Postgres {
         if group.is_empty() {
             return Ok(Vec::new());
         }
-        let gates = Gates::of(group.iter().map(|it| (it.token_id.as_deref(), it.fence.as_ref())));
-        let items = Items::of(group, &gates.of);
+        let gates =
+            GateColumns::of(group.iter().map(|it| (it.token_id.as_deref(), it.fence.as_ref())));
+        let items = EventColumns::of(group, &gates.of);
         let parameters: [Parameter<'_>; 20] = [
             (&gates.tokens, Type::TEXT_ARRAY),
             (&gates.duties, Type::TEXT_ARRAY),
@@ -46,7 +47,7 @@ impl Postgres {
             (&items.keys, Type::TEXT_ARRAY),
             (&items.envelopes, Type::TEXT_ARRAY),
         ];
-        let rows = self.commits.query(&self.statements.ingest_commit, &parameters).await?;
+        let rows = self.commits.query(&self.statements.inbox_commit, &parameters).await?;
         // From here on it has happened, whatever is wrong with the answer.
         settle(group, &gates, &rows).map_err(SwitchboardError::or_happened)
     }
@@ -54,7 +55,7 @@ impl Postgres {
 
 /// The different pairs of a token and a fence, each judged once.
 #[derive(Default)]
-pub(super) struct Gates<'a> {
+pub(super) struct GateColumns<'a> {
     pub(super) tokens: Vec<Option<&'a str>>,
     pub(super) duties: Vec<Option<String>>,
     pub(super) epochs: Vec<Option<i64>>,
@@ -63,7 +64,7 @@ pub(super) struct Gates<'a> {
     of: Vec<usize>,
 }
 
-impl<'a> Gates<'a> {
+impl<'a> GateColumns<'a> {
     pub(super) fn of(
         submissions: impl Iterator<Item = (Option<&'a str>, Option<&'a Fence>)>,
     ) -> Self {
@@ -86,7 +87,7 @@ impl<'a> Gates<'a> {
 
 /// The events of a group, column by column.
 #[derive(Default)]
-struct Items<'a> {
+struct EventColumns<'a> {
     last_round: i32,
     rounds: Vec<i32>,
     gates: Vec<i32>,
@@ -105,7 +106,7 @@ struct Items<'a> {
     envelopes: Vec<&'a str>,
 }
 
-impl<'a> Items<'a> {
+impl<'a> EventColumns<'a> {
     fn of(group: &'a [Submission], gates: &[usize]) -> Self {
         let mut items = Self { rounds: rounds(group), ..Self::default() };
         items.last_round = items.rounds.iter().max().copied().unwrap_or(-1);
@@ -150,46 +151,29 @@ fn rounds(group: &[Submission]) -> Vec<i32> {
         .collect()
 }
 
-/// Why a gate stays closed.
-pub(super) enum Closed {
-    Fenced(Option<Standing>),
-    Bad(BadFence),
-    Ended(Ended),
-}
-
 /// Reads a gate that stays closed from a row of `item, verdict, epoch, instance, updated_at`.
 pub(super) fn closed(
     row: &Row,
     verdict: &str,
     duty: Option<&str>,
-) -> Result<Option<Closed>, SwitchboardError> {
+) -> Result<Option<Rejection>, SwitchboardError> {
     Ok(Some(match verdict {
-        "ahead" => Closed::Bad(BadFence::EpochAhead),
-        "full" => Closed::Bad(BadFence::TooMany),
-        "fenced_by_all" => Closed::Fenced(None),
-        "fenced" => Closed::Fenced(Some(Standing {
+        "ahead" => Rejection::BadFence(BadFence::EpochAhead),
+        "full" => Rejection::BadFence(BadFence::TooMany),
+        "fenced_by_all" => Rejection::Fenced(None),
+        "fenced" => Rejection::Fenced(Some(Standing {
             duty: duty.unwrap_or_default().to_owned(),
             epoch: Epoch::from_i64(column(row, 2)?)?,
             instance: column(row, 3)?,
             updated_at: to_micros(column(row, 4)?),
         })),
-        verdict => return Ok(ended(verdict).map(Closed::Ended)),
+        verdict => return Ok(ended(verdict).map(Rejection::TokenEnded)),
     }))
-}
-
-impl From<Closed> for Settled {
-    fn from(closed: Closed) -> Self {
-        match closed {
-            Closed::Fenced(standing) => Self::Fenced(standing),
-            Closed::Bad(bad) => Self::BadFence(bad),
-            Closed::Ended(ended) => Self::TokenEnded(ended),
-        }
-    }
 }
 
 fn settle(
     group: &[Submission],
-    gates: &Gates<'_>,
+    gates: &GateColumns<'_>,
     rows: &[Row],
 ) -> Result<Vec<Settled>, SwitchboardError> {
     let odd =

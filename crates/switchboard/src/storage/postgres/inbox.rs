@@ -7,10 +7,11 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::value::{column, count, from_micros, missing, to_micros};
+use super::value::{column, count, from_micros, from_row, missing, to_micros};
 use super::{Parameter, Postgres};
 use crate::error::SwitchboardError;
-use crate::storage::inbox::Place;
+use crate::storage::inbox::CursorPlace;
+use crate::storage::row::DatabaseRow as _;
 use crate::storage::{Found, InboxPage, InboxQuery, InboxRead, Message};
 
 impl Postgres {
@@ -33,7 +34,7 @@ impl Postgres {
         ];
         let mut statement = &self.statements.inbox_read;
         if let Some(endpoint) = &query.endpoint_identity {
-            statement = &self.statements.inbox_endpoint;
+            statement = &self.statements.inbox_read_endpoint;
             parameters.push((endpoint, Type::TEXT));
         }
         page(query, &self.data.query(statement, &parameters).await?)
@@ -62,7 +63,7 @@ impl Postgres {
 fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, SwitchboardError> {
     let row = rows.last().ok_or_else(missing)?;
     let (last, trimmed, floor) = (column(row, 0)?, column(row, 1)?, column(row, 16)?);
-    let place = Place { last, floor, trimmed, at: column(row, 17)? };
+    let place = CursorPlace { last, floor, trimmed, at: column(row, 17)? };
     if let Err(diverged) = place.check(query.after) {
         return Ok(InboxRead::Diverged(diverged));
     }
@@ -79,21 +80,7 @@ fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, SwitchboardError>
     Ok(InboxRead::Page(InboxPage { messages, next_after, at_end, trimmed }))
 }
 
-/// From the fifth column on.
+/// Reads the message from the fifth column on, if there is one.
 fn message(row: &Row) -> Result<Option<Message>, SwitchboardError> {
-    let Some(position) = column(row, 4)? else { return Ok(None) };
-    Ok(Some(Message {
-        position,
-        request_id: column(row, 5)?,
-        received_at: to_micros(column(row, 6)?),
-        channel: column(row, 7)?,
-        provider: column(row, 8)?,
-        endpoint_identity: column(row, 9)?,
-        sender_identity: column(row, 10)?,
-        thread_identity: column(row, 11)?,
-        dedupe_key: column(row, 12)?,
-        token_id: column(row, 13)?,
-        lifecycle_state: column(row, 14)?,
-        envelope: column(row, 15)?,
-    }))
+    row.number(4)?.map(|_| from_row(row, 4)).transpose()
 }

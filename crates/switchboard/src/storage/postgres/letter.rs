@@ -1,20 +1,17 @@
-//! Dead letters and fences.
+//! Dead letters.
 
-use std::time::SystemTime;
-
-use tenure_core::{Code, Epoch};
+use tenure_core::Code;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::commit::{Closed, closed};
-use super::token::{permitted, refusal};
-use super::value::{column, count, missing, to_micros};
+use super::commit::closed;
+use super::token::permitted;
+use super::value::{column, count, missing};
 use super::{Parameter, Postgres};
 use crate::error::SwitchboardError;
 use crate::storage::{
-    DeadLetter, DeadQuery, Decision, Fence, KeptLetter, KnownFence, Permitted, Posted, Resolve,
-    Resolved, Scope, Standing, of_cursor,
+    DeadLetter, DeadQuery, Decision, Fence, KeptLetter, Permitted, Posted, Resolve, Resolved,
 };
 
 impl Postgres {
@@ -67,15 +64,14 @@ impl Postgres {
             statement = &self.statements.letter_list_state;
             parameters.push((state, Type::TEXT));
         }
-        self.data.query(statement, &parameters).await?.iter().map(kept).collect()
+        self.rows(statement, &parameters).await
     }
 
     pub(super) async fn show_letter(
         &self,
         id: Uuid,
     ) -> Result<Option<KeptLetter>, SwitchboardError> {
-        let rows = self.data.query(&self.statements.letter_show, &[(&id, Type::UUID)]).await?;
-        rows.first().map(kept).transpose()
+        Ok(self.rows(&self.statements.letter_show, &[(&id, Type::UUID)]).await?.pop())
     }
 
     pub(super) async fn end_letter(&self, resolve: &Resolve) -> Permitted<Resolved> {
@@ -97,51 +93,6 @@ impl Postgres {
             })
         })
     }
-
-    pub(super) async fn list_fences(
-        &self,
-        of: Option<&Scope>,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<KnownFence>, SwitchboardError> {
-        let limit = count(limit);
-        let [duty, channel, provider, endpoint] = of_cursor(after);
-        let parameters: [Parameter<'_>; 8] = [
-            (&duty, Type::TEXT),
-            (&channel, Type::TEXT),
-            (&provider, Type::TEXT),
-            (&endpoint, Type::TEXT),
-            (&limit, Type::INT8),
-            (&of.map(|source| &source.channel), Type::TEXT),
-            (&of.map(|source| &source.provider), Type::TEXT),
-            (&of.map(|source| &source.endpoint_identity), Type::TEXT),
-        ];
-        let rows = self.data.query(&self.statements.fence_list, &parameters).await?;
-        rows.iter().map(known_fence).collect()
-    }
-
-    pub(super) async fn forget_fence(
-        &self,
-        duty: &str,
-        source: Option<&Scope>,
-        Decision { by, reason, token_id }: &Decision,
-    ) -> Permitted<Vec<KnownFence>> {
-        let parameters: [Parameter<'_>; 7] = [
-            (&duty, Type::TEXT),
-            (&source.map(|source| &source.channel), Type::TEXT),
-            (&source.map(|source| &source.provider), Type::TEXT),
-            (&source.map(|source| &source.endpoint_identity), Type::TEXT),
-            (by, Type::TEXT),
-            (reason, Type::TEXT),
-            (token_id, Type::TEXT),
-        ];
-        let rows = self.data.query(&self.statements.fence_reset, &parameters).await?;
-        if let Some(ended) = rows.first().map(|row| refusal(row, 7)).transpose()?.flatten() {
-            return Ok(Err(ended));
-        }
-        let was = rows.iter().map(known_fence).collect::<Result<_, _>>();
-        was.map(Ok).map_err(SwitchboardError::or_happened)
-    }
 }
 
 fn posted(row: &Row, duty: Option<&str>) -> Result<Posted, SwitchboardError> {
@@ -151,49 +102,5 @@ fn posted(row: &Row, duty: Option<&str>) -> Result<Posted, SwitchboardError> {
     }
     let odd =
         || SwitchboardError::unknown(Code::Damaged, format!("letter_post answered {verdict:?}"));
-    Ok(match closed(row, verdict, duty)?.ok_or_else(odd)? {
-        Closed::Fenced(standing) => Posted::Fenced(standing),
-        Closed::Bad(bad) => Posted::BadFence(bad),
-        Closed::Ended(ended) => Posted::TokenEnded(ended),
-    })
-}
-
-fn known_fence(row: &Row) -> Result<KnownFence, SwitchboardError> {
-    let newest = Standing {
-        duty: column(row, 0)?,
-        epoch: Epoch::from_i64(column(row, 4)?)?,
-        instance: column(row, 5)?,
-        updated_at: to_micros(column(row, 6)?),
-    };
-    Ok(KnownFence::new([column(row, 1)?, column(row, 2)?, column(row, 3)?], newest))
-}
-
-fn kept(row: &Row) -> Result<KeptLetter, SwitchboardError> {
-    let digest: &[u8] = column(row, 1)?;
-    let odd =
-        |_| SwitchboardError::refused(Code::Damaged, "a dead letter's digest has not 32 bytes");
-    let letter = DeadLetter {
-        id: column(row, 0)?,
-        digest: digest.try_into().map_err(odd)?,
-        channel: column(row, 3)?,
-        provider: column(row, 4)?,
-        endpoint_identity: column(row, 5)?,
-        external_event_id: column(row, 6)?,
-        error_class: column(row, 7)?,
-        reason: column(row, 8)?,
-        attempts: column(row, 9)?,
-        envelope: column(row, 12)?,
-    };
-    let resolved_at: Option<SystemTime> = column(row, 14)?;
-    Ok(KeptLetter {
-        letter,
-        posted_at: to_micros(column(row, 2)?),
-        duty: column(row, 10)?,
-        token_id: column(row, 11)?,
-        state: column(row, 13)?,
-        resolved_at: resolved_at.map(to_micros),
-        resolved_by: column(row, 15)?,
-        resolution: column(row, 16)?,
-        request_id: column(row, 17)?,
-    })
+    Ok(closed(row, verdict, duty)?.ok_or_else(odd)?.into())
 }

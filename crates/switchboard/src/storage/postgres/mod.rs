@@ -7,6 +7,7 @@
 mod channel;
 mod clock;
 mod commit;
+mod fence;
 mod inbox;
 mod letter;
 mod registry;
@@ -34,9 +35,10 @@ use super::{
     Scope, Settled, Storage, Submission, Tick, Token, TokenAudit, Usage, When,
 };
 use crate::error::SwitchboardError;
+use crate::storage::row::FromRow;
 use registry::ConnectorLocks;
 use statements::Statements;
-use value::{column, missing};
+use value::{column, from_row, missing};
 
 /// Commits take turns in the server: one works, one waits, one is replaced.
 const COMMIT_CONNECTIONS: usize = 3;
@@ -159,8 +161,8 @@ pub async fn open(
     // The first connection takes any server, to say what is wrong with it; the others take a
     // primary only, also after a failover.
     let mut client = PostgresPool::new(&server, 1, false)?.client().await?;
-    let look = "SELECT pg_is_in_recovery(), current_setting('server_encoding')";
-    let rows = with_timeout(client.query_typed(look, &[])).await?;
+    let inspect = include_str!("sql/server/inspect.sql");
+    let rows = with_timeout(client.query_typed(inspect, &[])).await?;
     let row = rows.first().ok_or_else(missing)?;
     if column(row, 0)? {
         return Err(SwitchboardError::refused(Code::ReadOnly, "this server is a standby"));
@@ -191,7 +193,17 @@ pub async fn open(
 }
 
 impl Postgres {
-    /// The first column of the only row.
+    /// Reads the rows of a statement.
+    async fn rows<T: FromRow>(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<T>, SwitchboardError> {
+        let rows = self.data.query(sql, parameters).await?;
+        rows.iter().map(|row| from_row(row, 0)).collect()
+    }
+
+    /// Reads the first column of the only row.
     async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(
         &self,
         sql: &str,
@@ -283,7 +295,7 @@ impl Storage for Postgres {
     }
 
     async fn has_tokens(&self) -> Result<bool, SwitchboardError> {
-        self.value(&self.statements.token_exists).await
+        self.value(&self.statements.token_any).await
     }
 
     async fn create_token(&self, token: &NewToken) -> Result<bool, SwitchboardError> {
@@ -341,7 +353,7 @@ impl Storage for Postgres {
     }
 
     async fn ping(&self) -> Result<(), SwitchboardError> {
-        if self.value(&self.statements.takes_writes).await? {
+        if self.value(&self.statements.server_takes_writes).await? {
             return Ok(());
         }
         Err(SwitchboardError::refused(Code::ReadOnly, "the server takes no writes"))

@@ -1,17 +1,13 @@
-//! Tokens, and what is done with them.
-
-use std::time::SystemTime;
+//! Tokens, their audit trail and usage.
 
 use tenure_core::Code;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::value::{column, count, missing, to_micros};
+use super::value::{column, count, from_row, missing};
 use super::{Parameter, Postgres};
 use crate::error::SwitchboardError;
-use crate::storage::{
-    Admission, Attempt, Ended, NewToken, Permitted, Scope, Token, TokenAudit, Usage,
-};
+use crate::storage::{Admission, Attempt, Ended, NewToken, Permitted, Token, TokenAudit, Usage};
 
 /// Why a token has ended, as routines say it.
 pub(super) fn ended(verdict: &str) -> Option<Ended> {
@@ -60,7 +56,7 @@ impl Postgres {
             return Ok(Admission::Limited { retry_after: retry_after.max(1) });
         }
         match column(row, 1)? {
-            "good" => Ok(Admission::Token(Box::new(token(row, 2)?))),
+            "good" => Ok(Admission::Token(Box::new(from_row(row, 2)?))),
             "unknown" => Ok(Admission::Unknown),
             other => ended(other).map(Admission::Ended).ok_or_else(|| odd(other)),
         }
@@ -90,8 +86,7 @@ impl Postgres {
     }
 
     pub(super) async fn list_tokens(&self) -> Result<Vec<Token>, SwitchboardError> {
-        let rows = self.data.query(&self.statements.token_list, &[]).await?;
-        rows.iter().map(|row| token(row, 0)).collect()
+        self.rows(&self.statements.token_list, &[]).await
     }
 
     pub(super) async fn end_token(
@@ -133,8 +128,7 @@ impl Postgres {
         since_day: &str,
     ) -> Result<Vec<Usage>, SwitchboardError> {
         let parameters: [Parameter<'_>; 2] = [(&token_id, Type::TEXT), (&since_day, Type::TEXT)];
-        let rows = self.data.query(&self.statements.token_usage, &parameters).await?;
-        rows.iter().map(used).collect()
+        self.rows(&self.statements.usage_list, &parameters).await
     }
 
     pub(super) async fn read_audit(
@@ -144,57 +138,6 @@ impl Postgres {
     ) -> Result<Vec<TokenAudit>, SwitchboardError> {
         let limit = count(limit);
         let parameters: [Parameter<'_>; 2] = [(&token_id, Type::TEXT), (&limit, Type::INT8)];
-        let rows = self.data.query(&self.statements.token_audit, &parameters).await?;
-        rows.iter().map(audited).collect()
+        self.rows(&self.statements.audit_list, &parameters).await
     }
-}
-
-/// From the column `first` on.
-fn token(row: &Row, first: usize) -> Result<Token, SwitchboardError> {
-    let text = |place: usize| column::<Option<String>>(row, first + place);
-    let at = |place: usize| column::<Option<SystemTime>>(row, first + place);
-    let scope = match (text(3)?, text(4)?, text(5)?) {
-        (Some(channel), Some(provider), Some(endpoint_identity)) => {
-            Some(Scope { channel, provider, endpoint_identity })
-        }
-        _ => None,
-    };
-    let roles: &str = column(row, first + 2)?;
-    Ok(Token {
-        token_id: column(row, first)?,
-        environment: column(row, first + 1)?,
-        roles: roles.split(',').filter(|role| !role.is_empty()).map(str::to_owned).collect(),
-        scope,
-        created_at: to_micros(column(row, first + 6)?),
-        created_by: column(row, first + 7)?,
-        expires_at: to_micros(column(row, first + 8)?),
-        revoked_at: at(9)?.map(to_micros),
-        revoked_by: text(10)?,
-        revoked_reason: text(11)?,
-        description: column(row, first + 12)?,
-        replaces_token_id: text(13)?,
-        last_used_at: at(14)?.map(to_micros),
-    })
-}
-
-fn used(row: &Row) -> Result<Usage, SwitchboardError> {
-    Ok(Usage {
-        token_id: column(row, 0)?,
-        day: column(row, 1)?,
-        requests: column(row, 2)?,
-        accepted: column(row, 3)?,
-        duplicates: column(row, 4)?,
-        refused: column(row, 5)?,
-    })
-}
-
-fn audited(row: &Row) -> Result<TokenAudit, SwitchboardError> {
-    Ok(TokenAudit {
-        token_id: column(row, 0)?,
-        action_type: column(row, 1)?,
-        operator_identity: column(row, 2)?,
-        reason: column(row, 3)?,
-        performed_at: to_micros(column(row, 4)?),
-        metadata: column(row, 5)?,
-    })
 }

@@ -3,13 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
-use tenure_core::Code;
+use tenure_core::{Code, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 
 use crate::error::SwitchboardError;
-use crate::storage::row::{Columns, DatabaseRow, Field, Fields, FromRow};
+use crate::storage::row::{DatabaseRow, FromRow, RowReader, StoredField, StoredFields};
 use crate::view;
 
 /// A column by position, or an error instead of the driver's panic.
@@ -24,7 +24,7 @@ pub(super) fn column<'a, T: FromSql<'a>>(
 
 /// Reads a record from the column `first` on.
 pub(super) fn from_row<T: FromRow>(row: &Row, first: usize) -> Result<T, SwitchboardError> {
-    T::from_row(&mut Columns::from(row, first))
+    T::from_row(&mut RowReader::from(row, first))
 }
 
 impl DatabaseRow for Row {
@@ -59,19 +59,23 @@ impl DatabaseRow for Row {
         <[u8; 32]>::try_from(bytes).map(Some).map_err(odd)
     }
 
+    fn invalid(&self, _: usize, error: StoreError) -> SwitchboardError {
+        error.into()
+    }
+
     fn unexpected_null(&self, index: usize) -> SwitchboardError {
         SwitchboardError::refused(Code::Damaged, format!("column {index} is null"))
     }
 }
 
-/// Fields as a JSON object, for `json_populate_record`.
-pub(super) fn to_json(fields: Fields<'_>) -> String {
+/// StoredFields as a JSON object, for `json_populate_record`.
+pub(super) fn to_json(fields: StoredFields<'_>) -> String {
     let value = |field| match field {
-        Field::Text(text) => json!(text),
-        Field::Number(number) => json!(number),
-        Field::Time(time) => json!(time.map(view::time)),
-        Field::Id(id) => json!(id.map(|id| id.to_string())),
-        Field::Flag(flag) => json!(flag),
+        StoredField::Text(text) => json!(text),
+        StoredField::Number(number) => json!(number),
+        StoredField::Time(time) => json!(time.map(view::time)),
+        StoredField::Id(id) => json!(id.map(|id| id.to_string())),
+        StoredField::Flag(flag) => json!(flag),
     };
     let object: Map<_, _> =
         fields.into_iter().map(|(name, field)| (name.to_owned(), value(field))).collect();

@@ -5,8 +5,10 @@
 
 use tenure_wire::heartbeat::{Counters, Health, Heartbeat};
 
-use super::{Beat, Connector, Instance, MAX_SILENCE, MAX_SUM, Measures, STOPPING, Taken, is_time};
-use crate::storage::row::{Columns, DatabaseRow, Field, Fields, FromRow};
+use super::{
+    Beat, Connector, Instance, Logged, MAX_SILENCE, MAX_SUM, Measures, STOPPING, Taken, is_time,
+};
+use crate::storage::row::{DatabaseRow, FromRow, RowReader, StoredField, StoredFields};
 
 const SECOND: i64 = 1_000_000;
 /// A time of sending counts as at most this long after the arrival.
@@ -16,7 +18,7 @@ const MAX_FIRST_INTERVAL: i64 = 3_600 * SECOND;
 
 /// The rows of a connector before a heartbeat.
 #[derive(Debug, Default)]
-pub(in crate::storage) struct Before {
+pub(in crate::storage) struct ConnectorRows {
     pub(in crate::storage) connector: Option<Connector>,
     /// The instance that sent the heartbeat.
     pub(in crate::storage) instance: Option<InstanceRow>,
@@ -35,7 +37,7 @@ pub(in crate::storage) struct InstanceRow {
 
 /// The rows after a heartbeat.
 #[derive(Debug)]
-pub(in crate::storage) struct Changes<'a> {
+pub(in crate::storage) struct HeartbeatChanges<'a> {
     heartbeat: &'a Heartbeat,
     pub(in crate::storage) taken: Taken,
     instance: InstanceRow,
@@ -47,11 +49,11 @@ pub(in crate::storage) struct Changes<'a> {
 
 /// Returns the changes that a heartbeat makes. It arrived `at`, by a clock that shows `wall`.
 pub(in crate::storage) fn apply_heartbeat<'a>(
-    before: &Before,
+    before: &ConnectorRows,
     beat: &'a Beat,
     at: i64,
     wall: i64,
-) -> Changes<'a> {
+) -> HeartbeatChanges<'a> {
     let heartbeat = &beat.heartbeat;
     let known = before.instance.as_ref();
     let sent_at = heartbeat.sent_at_micros.min(at.saturating_add(MAX_SENT_AHEAD));
@@ -67,7 +69,7 @@ pub(in crate::storage) fn apply_heartbeat<'a>(
         instance.instance.beats += 1;
         instance.instance.late += 1;
         let deltas = Counters::default();
-        return Changes { heartbeat, taken, instance, connector: None, deltas };
+        return HeartbeatChanges { heartbeat, taken, instance, connector: None, deltas };
     }
     let growth = Growth::new(known.map(|known| &known.instance.counters), heartbeat, at);
     let interval = known.and_then(|known| {
@@ -93,7 +95,7 @@ pub(in crate::storage) fn apply_heartbeat<'a>(
     let owed = known.map_or_else(Counters::default, |known| known.owed);
     let instance = InstanceRow { instance, last_sent_at: sent_at, owed: Counters::default() };
     let deltas = sum(&owed, &growth.deltas);
-    Changes { heartbeat, taken, instance, connector: Some(connector), deltas }
+    HeartbeatChanges { heartbeat, taken, instance, connector: Some(connector), deltas }
 }
 
 /// Whether the instance's newest heartbeat is newer than this one.
@@ -202,7 +204,7 @@ fn gives_way(current: &Instance, other: &Instance, longest_interval: i64) -> boo
 }
 
 fn next_connector(
-    before: &Before,
+    before: &ConnectorRows,
     heartbeat: &Heartbeat,
     instance: &Instance,
     deltas: &Counters,
@@ -234,7 +236,7 @@ fn next_connector(
 }
 
 impl FromRow for Connector {
-    fn from_row<R: DatabaseRow>(row: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         Ok(Self {
             connector_type: row.get()?,
             endpoint_identity: row.get()?,
@@ -258,7 +260,7 @@ impl FromRow for Connector {
 }
 
 impl FromRow for Instance {
-    fn from_row<R: DatabaseRow>(row: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         Ok(Self {
             instance_id: row.get()?,
             version: row.maybe()?,
@@ -284,14 +286,36 @@ impl FromRow for Instance {
 }
 
 impl FromRow for InstanceRow {
-    fn from_row<R: DatabaseRow>(row: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         let instance = Instance::from_row(row)?;
         Ok(Self { instance, last_sent_at: row.time()?, owed: Counters::from_row(row)? })
     }
 }
 
+/// Adds the counts of today to a connector.
+pub(in crate::storage) fn with_today((connector, today): (Connector, Measures)) -> Connector {
+    Connector { today, ..connector }
+}
+
+impl FromRow for Logged {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self {
+            id: row.get()?,
+            instance_id: row.get()?,
+            state: row.get()?,
+            error_message: row.maybe()?,
+            uptime_s: row.get()?,
+            counters: Counters::from_row(row)?,
+            deltas: Counters::from_row(row)?,
+            late: row.get()?,
+            received_at: row.time()?,
+            sent_at: row.time()?,
+        })
+    }
+}
+
 impl FromRow for Counters {
-    fn from_row<R: DatabaseRow>(row: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         let mut values = [0; 5];
         for value in &mut values {
             *value = row.get()?;
@@ -322,48 +346,48 @@ const OWED: [&str; 5] = [
     "owed_dedupe_accepted",
 ];
 
-fn counter_fields<'a>(names: [&'static str; 5], counters: &Counters) -> Fields<'a> {
-    names.into_iter().zip(counters.values().map(|it| Field::Number(Some(it)))).collect()
+fn counter_fields<'a>(names: [&'static str; 5], counters: &Counters) -> StoredFields<'a> {
+    names.into_iter().zip(counters.values().map(|it| StoredField::Number(Some(it)))).collect()
 }
 
-impl Changes<'_> {
+impl HeartbeatChanges<'_> {
     /// Keeps the deltas for the next heartbeat, because the history cannot be written.
     pub(in crate::storage) fn owe_deltas(&mut self) {
         self.instance.owed = sum(&self.instance.owed, &self.deltas);
     }
 
     /// The name of the connector.
-    fn key(&self) -> Fields<'_> {
+    fn key(&self) -> StoredFields<'_> {
         vec![
-            ("connector_type", Field::Text(Some(&self.heartbeat.connector_type))),
-            ("endpoint_identity", Field::Text(Some(&self.heartbeat.endpoint_identity))),
+            ("connector_type", StoredField::Text(Some(&self.heartbeat.connector_type))),
+            ("endpoint_identity", StoredField::Text(Some(&self.heartbeat.endpoint_identity))),
         ]
     }
 
     /// The row of `connector_instances`.
-    pub(in crate::storage) fn instance_fields(&self) -> Fields<'_> {
+    pub(in crate::storage) fn instance_fields(&self) -> StoredFields<'_> {
         let InstanceRow { instance, last_sent_at, owed } = &self.instance;
         let mut fields = self.key();
         fields.extend([
-            ("instance_id", Field::Id(Some(instance.instance_id))),
-            ("version", Field::Text(instance.version.as_deref())),
-            ("state", Field::Text(Some(&instance.state))),
-            ("error_message", Field::Text(instance.error_message.as_deref())),
-            ("uptime_s", Field::Number(Some(instance.uptime_s))),
-            ("started_at", Field::Time(Some(instance.started_at))),
-            ("first_seen_at", Field::Time(Some(instance.first_seen_at))),
-            ("last_heartbeat_at", Field::Time(Some(instance.last_heartbeat_at))),
-            ("last_sent_at", Field::Time(Some(*last_sent_at))),
-            ("stopped_at", Field::Time(instance.stopped_at)),
-            ("checkpoint_cursor", Field::Text(instance.checkpoint_cursor.as_deref())),
-            ("checkpoint_updated_at", Field::Time(instance.checkpoint_updated_at)),
-            ("capabilities", Field::Text(instance.capabilities.as_deref())),
-            ("interval_micros", Field::Number(instance.interval)),
-            ("drift_micros", Field::Number(Some(instance.drift))),
-            ("beats", Field::Number(Some(instance.beats))),
-            ("late", Field::Number(Some(instance.late))),
-            ("resets", Field::Number(Some(instance.resets))),
-            ("jumps", Field::Number(Some(instance.jumps))),
+            ("instance_id", StoredField::Id(Some(instance.instance_id))),
+            ("version", StoredField::Text(instance.version.as_deref())),
+            ("state", StoredField::Text(Some(&instance.state))),
+            ("error_message", StoredField::Text(instance.error_message.as_deref())),
+            ("uptime_s", StoredField::Number(Some(instance.uptime_s))),
+            ("started_at", StoredField::Time(Some(instance.started_at))),
+            ("first_seen_at", StoredField::Time(Some(instance.first_seen_at))),
+            ("last_heartbeat_at", StoredField::Time(Some(instance.last_heartbeat_at))),
+            ("last_sent_at", StoredField::Time(Some(*last_sent_at))),
+            ("stopped_at", StoredField::Time(instance.stopped_at)),
+            ("checkpoint_cursor", StoredField::Text(instance.checkpoint_cursor.as_deref())),
+            ("checkpoint_updated_at", StoredField::Time(instance.checkpoint_updated_at)),
+            ("capabilities", StoredField::Text(instance.capabilities.as_deref())),
+            ("interval_micros", StoredField::Number(instance.interval)),
+            ("drift_micros", StoredField::Number(Some(instance.drift))),
+            ("beats", StoredField::Number(Some(instance.beats))),
+            ("late", StoredField::Number(Some(instance.late))),
+            ("resets", StoredField::Number(Some(instance.resets))),
+            ("jumps", StoredField::Number(Some(instance.jumps))),
         ]);
         fields.extend(counter_fields(COUNTERS, &instance.counters));
         fields.extend(counter_fields(OWED, owed));
@@ -371,37 +395,37 @@ impl Changes<'_> {
     }
 
     /// The row of `connector_registry`, as far as heartbeats change it.
-    pub(in crate::storage) fn connector_fields(&self) -> Option<Fields<'_>> {
+    pub(in crate::storage) fn connector_fields(&self) -> Option<StoredFields<'_>> {
         let connector = self.connector.as_ref()?;
         let mut fields = self.key();
         fields.extend([
-            ("instance_id", Field::Id(connector.instance_id)),
-            ("version", Field::Text(connector.version.as_deref())),
-            ("state", Field::Text(Some(&connector.state))),
-            ("error_message", Field::Text(connector.error_message.as_deref())),
-            ("uptime_s", Field::Number(connector.uptime_s)),
-            ("last_heartbeat_at", Field::Time(connector.last_heartbeat_at)),
-            ("checkpoint_cursor", Field::Text(connector.checkpoint_cursor.as_deref())),
-            ("checkpoint_updated_at", Field::Time(connector.checkpoint_updated_at)),
-            ("interval_micros", Field::Number(connector.interval)),
-            ("drift_micros", Field::Number(connector.drift)),
+            ("instance_id", StoredField::Id(connector.instance_id)),
+            ("version", StoredField::Text(connector.version.as_deref())),
+            ("state", StoredField::Text(Some(&connector.state))),
+            ("error_message", StoredField::Text(connector.error_message.as_deref())),
+            ("uptime_s", StoredField::Number(connector.uptime_s)),
+            ("last_heartbeat_at", StoredField::Time(connector.last_heartbeat_at)),
+            ("checkpoint_cursor", StoredField::Text(connector.checkpoint_cursor.as_deref())),
+            ("checkpoint_updated_at", StoredField::Time(connector.checkpoint_updated_at)),
+            ("interval_micros", StoredField::Number(connector.interval)),
+            ("drift_micros", StoredField::Number(connector.drift)),
         ]);
         fields.extend(counter_fields(COUNTERS, &connector.counters));
         Some(fields)
     }
 
     /// The row of `connector_heartbeat_log`.
-    pub(in crate::storage) fn history_fields(&self) -> Fields<'_> {
+    pub(in crate::storage) fn history_fields(&self) -> StoredFields<'_> {
         let heartbeat = self.heartbeat;
         let mut fields = self.key();
         fields.extend([
-            ("instance_id", Field::Id(Some(heartbeat.instance_id))),
-            ("state", Field::Text(Some(heartbeat.state.as_str()))),
-            ("error_message", Field::Text(heartbeat.error_message.as_deref())),
-            ("uptime_s", Field::Number(Some(heartbeat.uptime_s))),
-            ("late", Field::Flag(self.taken.late)),
-            ("received_at", Field::Time(Some(self.taken.received_at))),
-            ("sent_at", Field::Time(Some(heartbeat.sent_at_micros))),
+            ("instance_id", StoredField::Id(Some(heartbeat.instance_id))),
+            ("state", StoredField::Text(Some(heartbeat.state.as_str()))),
+            ("error_message", StoredField::Text(heartbeat.error_message.as_deref())),
+            ("uptime_s", StoredField::Number(Some(heartbeat.uptime_s))),
+            ("late", StoredField::Flag(self.taken.late)),
+            ("received_at", StoredField::Time(Some(self.taken.received_at))),
+            ("sent_at", StoredField::Time(Some(heartbeat.sent_at_micros))),
         ]);
         fields.extend(counter_fields(COUNTERS, &heartbeat.counters));
         fields.extend(counter_fields(DELTAS, &self.deltas));

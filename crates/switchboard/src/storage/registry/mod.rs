@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::{Decision, Ended, Permitted};
 use crate::error::SwitchboardError;
 
+pub(in crate::storage) use heartbeat::with_today;
 pub use statistics::{
     Bucket, Fanned, HistoryKeep, Measures, Outcomes, Period, Reported, Rolled, Step, Sum, Tidied,
 };

@@ -2,6 +2,8 @@
 
 use uuid::Uuid;
 
+use crate::storage::row::{DatabaseRow, FromRow, RowReader};
+
 /// What a connector has done in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measures {
@@ -214,4 +216,51 @@ pub struct Tidied {
     pub instances_deleted: u64,
     /// Whether there may be more.
     pub more: bool,
+}
+
+impl FromRow for Measures {
+    /// Eight columns, all of them NULL where nothing was counted.
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        let mut number = || Ok(row.maybe()?.unwrap_or(0));
+        Ok(Self {
+            messages_ingested: number()?,
+            messages_failed: number()?,
+            source_api_calls: number()?,
+            dedupe_accepted: number()?,
+            heartbeat_count: number()?,
+            healthy_count: number()?,
+            degraded_count: number()?,
+            error_count: number()?,
+        })
+    }
+}
+
+impl FromRow for Bucket {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self { start: row.time()?, measures: Measures::from_row(row)? })
+    }
+}
+
+impl FromRow for Sum {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self {
+            connector_type: row.get()?,
+            endpoint_identity: row.get()?,
+            last_heartbeat_at: row.maybe_time()?,
+            interval: row.maybe()?,
+            messages_ingested: row.get()?,
+            messages_failed: row.get()?,
+        })
+    }
+}
+
+impl FromRow for Fanned {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self {
+            connector_type: row.get()?,
+            endpoint_identity: row.get()?,
+            target: row.get()?,
+            messages: row.get()?,
+        })
+    }
 }

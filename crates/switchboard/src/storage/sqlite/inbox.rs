@@ -1,26 +1,22 @@
 //! The inbox.
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params_from_iter};
+use rusqlite::{Connection, Row};
 use tenure_wire::ingest::{Cursor, Event};
 use uuid::Uuid;
 
-use super::super::inbox::{Place as Asked, jump};
+use super::super::inbox::{CursorPlace, jump};
+use super::super::row::{DatabaseRow, FromRow, RowReader};
 use super::super::{Found, InboxPage, InboxQuery, InboxRead, Message};
-use super::commit::uuid;
-use super::{execute, first, token};
+use super::row::{execute, first, one};
+use super::{statements as sql, token};
 
-/// So many rows are looked at for a page.
-const LOOKED: usize = 10_000;
+/// A page reads at most this many rows.
+const MAX_PAGE_ROWS: usize = 10_000;
 /// A page ends when its envelopes have more bytes than this.
-const PAGE_BYTES: usize = 4 << 20;
-
-const COLUMNS: &str = "position, request_id, received_at, source_channel, source_provider,
-    source_endpoint_identity, source_sender_identity, source_thread_identity, dedupe_key,
-    authenticated_token_id, lifecycle_state, envelope";
+const MAX_PAGE_BYTES: usize = 4 << 20;
 
 /// The ends of the inbox.
-pub(super) struct Bounds {
+pub(super) struct InboxBounds {
     pub(super) last: i64,
     pub(super) floor: i64,
     trimmed: i64,
@@ -28,24 +24,25 @@ pub(super) struct Bounds {
     trimmed_id: Option<Uuid>,
 }
 
-pub(super) fn bounds(db: &Connection) -> rusqlite::Result<Bounds> {
-    let sql = "SELECT last, floor, trimmed, last_id, trimmed_id FROM inbox_position";
-    let id = |bytes: Option<[u8; 16]>| bytes.map(Uuid::from_bytes);
-    db.prepare_cached(sql)?.query_row([], |row| {
-        Ok(Bounds {
-            last: row.get(0)?,
-            floor: row.get(1)?,
-            trimmed: row.get(2)?,
-            last_id: id(row.get(3)?),
-            trimmed_id: id(row.get(4)?),
+impl FromRow for InboxBounds {
+    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self {
+            last: row.get()?,
+            floor: row.get()?,
+            trimmed: row.get()?,
+            last_id: row.maybe()?,
+            trimmed_id: row.maybe()?,
         })
-    })
+    }
+}
+
+pub(super) fn bounds(db: &Connection) -> rusqlite::Result<InboxBounds> {
+    one(db, sql::INBOX_BOUNDS, [])
 }
 
 /// The message at a position, also when its row is gone and it is at one of the ends.
-fn at(db: &Connection, bounds: &Bounds, position: i64) -> rusqlite::Result<Option<Uuid>> {
-    let sql = "SELECT request_id FROM message_inbox WHERE position = ?1";
-    Ok(match first(db, sql, [position], |row| uuid(row, 0))? {
+fn at(db: &Connection, bounds: &InboxBounds, position: i64) -> rusqlite::Result<Option<Uuid>> {
+    Ok(match first(db, sql::INBOX_FIND_POSITION, [position])? {
         Some(id) => Some(id),
         None if position == bounds.last => bounds.last_id,
         None if position == bounds.trimmed => bounds.trimmed_id,
@@ -55,33 +52,34 @@ fn at(db: &Connection, bounds: &Bounds, position: i64) -> rusqlite::Result<Optio
 
 /// Starts a new incarnation.
 pub(super) fn adopt(db: &Connection, by: &str, now: i64) -> rusqlite::Result<i64> {
-    let Bounds { last, floor, .. } = bounds(db)?;
+    let InboxBounds { last, floor, .. } = bounds(db)?;
     let floor = jump(last.max(floor), now);
-    execute(db, "UPDATE inbox_position SET floor = ?1", [floor])?;
+    execute(db, sql::INBOX_MOVE_FLOOR, [floor])?;
     let metadata = serde_json::json!({ "last": last, "floor": floor });
     let reason = "the store was adopted";
-    let entry = token::Entry { token_id: "inbox", action: "inbox_adopt", by, reason, metadata };
+    let (token_id, action) = ("inbox", "inbox_adopt");
+    let entry = token::AuditEntry { token_id, action, by, reason, metadata };
     token::record(db, &entry, now)?;
     Ok(floor)
 }
 
-/// What a message has beside its event.
-pub(super) struct Place<'a> {
+/// The columns of a message that its event does not have.
+pub(super) struct NewMessage<'a> {
     pub(super) position: i64,
     pub(super) request_id: Uuid,
     pub(super) received_at: i64,
     pub(super) token_id: Option<&'a str>,
 }
 
-pub(super) fn add(db: &Connection, place: &Place<'_>, event: &Event) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO message_inbox (position, request_id, received_at, source_channel,
-            source_provider, source_endpoint_identity, source_sender_identity,
-            source_thread_identity, policy_tier, dedupe_key, authenticated_token_id, envelope)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+pub(super) fn add(
+    db: &Connection,
+    message: &NewMessage<'_>,
+    event: &Event,
+) -> rusqlite::Result<()> {
     let row = (
-        place.position,
-        place.request_id.as_bytes(),
-        place.received_at,
+        message.position,
+        message.request_id.as_bytes(),
+        message.received_at,
         &event.channel,
         &event.provider,
         &event.endpoint_identity,
@@ -89,40 +87,39 @@ pub(super) fn add(db: &Connection, place: &Place<'_>, event: &Event) -> rusqlite
         &event.thread_identity,
         event.policy_tier,
         &event.dedupe.key,
-        place.token_id,
+        message.token_id,
         &event.envelope,
     );
-    execute(db, sql, row)?;
+    execute(db, sql::INBOX_ADD, row)?;
     Ok(())
 }
 
 pub(super) fn page(db: &Connection, query: &InboxQuery) -> rusqlite::Result<InboxRead> {
     let bounds = bounds(db)?;
-    let Bounds { last, floor, trimmed, .. } = bounds;
-    let asked = Asked { last, floor, trimmed, at: at(db, &bounds, query.after.position)? };
-    if let Err(diverged) = asked.check(query.after) {
+    let InboxBounds { last, floor, trimmed, .. } = bounds;
+    let place = CursorPlace { last, floor, trimmed, at: at(db, &bounds, query.after.position)? };
+    if let Err(diverged) = place.check(query.after) {
         return Ok(InboxRead::Diverged(diverged));
     }
-    let mut parameters = vec![Value::from(query.after.position)];
-    let mut sql = format!("SELECT {COLUMNS} FROM message_inbox WHERE position > ?1");
+    let (mut statement, mut rows);
     if let Some(endpoint) = &query.endpoint_identity {
-        parameters.push(Value::from(endpoint.clone()));
-        sql.push_str(" AND source_endpoint_identity = ?2");
+        statement = db.prepare_cached(sql::INBOX_READ_ENDPOINT)?;
+        rows = statement.query((query.after.position, endpoint))?;
+    } else {
+        statement = db.prepare_cached(sql::INBOX_READ)?;
+        rows = statement.query([query.after.position])?;
     }
-    sql.push_str(" ORDER BY position");
-    let mut statement = db.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(parameters))?;
     let mut page =
         InboxPage { messages: Vec::new(), next_after: query.after, at_end: false, trimmed };
     let (mut looked, mut bytes) = (0, 0);
     while let Some(row) = rows.next()? {
-        if page.messages.len() >= query.limit || bytes > PAGE_BYTES || looked >= LOOKED {
+        if page.messages.len() >= query.limit || bytes > MAX_PAGE_BYTES || looked >= MAX_PAGE_ROWS {
             return Ok(InboxRead::Page(page));
         }
         looked += 1;
-        page.next_after = Cursor::new(row.get(0)?, Some(uuid(row, 1)?));
+        page.next_after = Cursor::new(row.get(0)?, row.uuid(1)?);
         if matches(row, query)? {
-            let message = read(row)?;
+            let message = Message::from_row(&mut RowReader::from(row, 0))?;
             bytes += message.envelope.len();
             page.messages.push(message);
         }
@@ -132,7 +129,7 @@ pub(super) fn page(db: &Connection, query: &InboxQuery) -> rusqlite::Result<Inbo
     Ok(InboxRead::Page(page))
 }
 
-/// Looks at no more columns than it needs to: the envelope may be long.
+/// Reads only the columns that it needs: the envelope may be long.
 fn matches(row: &Row<'_>, query: &InboxQuery) -> rusqlite::Result<bool> {
     let texts = [
         (3, &query.channel),
@@ -152,30 +149,11 @@ fn matches(row: &Row<'_>, query: &InboxQuery) -> rusqlite::Result<bool> {
         && query.until.is_none_or(|until| received_at < until))
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Message> {
-    Ok(Message {
-        position: row.get(0)?,
-        request_id: uuid(row, 1)?,
-        received_at: row.get(2)?,
-        channel: row.get(3)?,
-        provider: row.get(4)?,
-        endpoint_identity: row.get(5)?,
-        sender_identity: row.get(6)?,
-        thread_identity: row.get(7)?,
-        dedupe_key: row.get(8)?,
-        token_id: row.get(9)?,
-        lifecycle_state: row.get(10)?,
-        envelope: row.get(11)?,
-    })
-}
-
 pub(super) fn message(db: &Connection, request_id: Uuid) -> rusqlite::Result<Found> {
     let id = request_id.as_bytes();
-    let sql = format!("SELECT {COLUMNS} FROM message_inbox WHERE request_id = ?1");
-    if let Some(message) = first(db, &sql, [id], read)? {
+    if let Some(message) = first(db, sql::INBOX_SHOW, [id])? {
         return Ok(Found::Message(Box::new(message)));
     }
-    let sql = "SELECT first_seen_at FROM ingest_dedupe WHERE request_id = ?1";
-    let trimmed = first(db, sql, [id], |row| row.get(0))?;
+    let trimmed = first(db, sql::DEDUPE_FIRST_SEEN, [id])?;
     Ok(trimmed.map_or(Found::Nothing, |first_seen_at| Found::Trimmed { first_seen_at }))
 }

@@ -1,8 +1,8 @@
 //! The switchboard on SQLite: one host, any number of processes.
 //!
 //! Every change is one `BEGIN IMMEDIATE` transaction, so changes happen one after another, and the
-//! order of commits is the order of positions. What only reads has a thread and a connection of
-//! its own, and never waits for a write; so has what moves the log of changes into the file.
+//! order of commits is the order of positions. Reads have a thread and a connection of their own,
+//! and never wait for a write; so have checkpoints of the write-ahead log.
 
 mod channel;
 mod clock;
@@ -10,13 +10,13 @@ mod commit;
 mod fence;
 mod inbox;
 mod letter;
-mod log;
 mod registry;
 mod replica;
+mod retention;
 mod row;
 mod statements;
 mod token;
-mod upkeep;
+mod wal;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,6 +39,8 @@ use super::{
     Scope, Settled, Storage, Submission, Tick, Token, TokenAudit, Usage, When,
 };
 use crate::error::SwitchboardError;
+use retention::PrunedTable;
+use statements as sql;
 
 const HISTORY: MigrationHistory = MigrationHistory {
     table: "switchboard_migration",
@@ -70,7 +72,7 @@ const HISTORY: MigrationHistory = MigrationHistory {
 pub struct Sqlite {
     writer: Worker,
     reader: Worker,
-    log: log::Mover,
+    wal: wal::WalCheckpointer,
 }
 
 /// Opens the file, updates its tables and starts the threads.
@@ -95,18 +97,19 @@ fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> Result<Sqlite, Switchbo
     if !is_there(&connection, &HISTORY)? && if_absent == IfAbsent::Refuse {
         return Err(absent());
     }
-    log::leave_to_mover(&connection).map_err(statement_error)?;
-    let line = |connection| {
+    wal::leave_to_checkpointer(&connection).map_err(statement_error)?;
+    row::add_functions(&connection).map_err(statement_error)?;
+    let owned = |connection| {
         SqliteConnection::new(connection, Arc::new(BootClock), WritePriority::Yielding)
     };
-    let mut writer = line(connection);
+    let mut writer = owned(connection);
     migrate(&mut writer, &HISTORY)?;
-    let reader = line(connect(path).map_err(statement_error)?);
-    let mover = line(connect(path).map_err(statement_error)?);
+    let reader = owned(connect(path).map_err(statement_error)?);
+    let checkpointer = owned(connect(path).map_err(statement_error)?);
     Ok(Sqlite {
         writer: Worker::start("switch-writer", writer)?,
         reader: Worker::start("switch-reader", reader)?,
-        log: log::Mover::start(mover)?,
+        wal: wal::WalCheckpointer::start(checkpointer)?,
     })
 }
 
@@ -115,7 +118,7 @@ fn now() -> i64 {
     i64::try_from(process::unix_micros()).unwrap_or(i64::MAX)
 }
 
-/// An error before `COMMIT`. A row that can never be stored is told apart from trouble that ends.
+/// Classifies an error before `COMMIT`: a row that can never be stored is `Unstorable`.
 fn failed(error: Error) -> StoreError {
     let never = matches!(
         error.sqlite_error_code(),
@@ -130,16 +133,18 @@ fn failed(error: Error) -> StoreError {
 }
 
 impl Sqlite {
-    /// One transaction that may change something. Time is read once the database is ours.
+    /// Runs a transaction that may change something. The clock is read once it has begun.
     async fn write<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, SwitchboardError> {
-        let job = |line: &mut SqliteConnection| line.write(|db, _| job(db, now()).map_err(failed));
+        let job = |connection: &mut SqliteConnection| {
+            connection.write(|db, _| job(db, now()).map_err(failed))
+        };
         Ok(self.writer.run(job).await?)
     }
 
-    /// The same with a token, which has to be good then.
+    /// Runs a transaction that may change something with a token, which has to be valid then.
     async fn write_with<T: Send + 'static>(
         &self,
         token_id: Option<&str>,
@@ -153,12 +158,14 @@ impl Sqlite {
         self.write(job).await
     }
 
-    /// One snapshot.
+    /// Runs a transaction that only reads.
     async fn read<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, SwitchboardError> {
-        let job = |line: &mut SqliteConnection| line.read(|db, _| job(db, now()).map_err(failed));
+        let job = |connection: &mut SqliteConnection| {
+            connection.read(|db, _| job(db, now()).map_err(failed))
+        };
         Ok(self.reader.run(job).await?)
     }
 }
@@ -168,7 +175,7 @@ impl Storage for Sqlite {
     async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, SwitchboardError> {
         let group = group.to_vec();
         let settled = self.write(move |db, now| commit::commit(db, &group, now)).await?;
-        self.log.note(log::added(&settled)).await;
+        self.wal.note(wal::added(&settled)).await;
         Ok(settled)
     }
 
@@ -231,7 +238,7 @@ impl Storage for Sqlite {
     }
 
     async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, SwitchboardError> {
-        self.read(move |db, _| letter::find(db, id)).await
+        self.read(move |db, _| row::first(db, sql::LETTER_SHOW, [id.as_bytes()])).await
     }
 
     async fn resolve_letter(&self, resolve: &Resolve) -> Permitted<Resolved> {
@@ -240,22 +247,22 @@ impl Storage for Sqlite {
     }
 
     async fn pending_letters(&self) -> Result<u64, SwitchboardError> {
-        self.read(|db, _| letter::pending(db)).await
+        let pending: i64 = self.read(|db, _| row::one(db, sql::LETTER_COUNT_PENDING, [])).await?;
+        Ok(pending.unsigned_abs())
     }
 
     async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, SwitchboardError> {
-        let attempt = token::Asked::new(attempt);
-        let looking = attempt.clone();
-        let looked = self.read(move |db, now| token::judge(db, &looking, now)).await?;
-        match looked {
-            // Only a failure is written, and judged again where nobody else counts meanwhile.
-            Admission::Unknown => self.write(move |db, now| token::count(db, &attempt, now)).await,
+        let attempt = token::OwnedAttempt::new(attempt);
+        let again = attempt.clone();
+        match self.read(move |db, now| token::judge(db, &attempt, now)).await? {
+            // Only a failure is written, and judged again where no other is counted meanwhile.
+            Admission::Unknown => self.write(move |db, now| token::count(db, &again, now)).await,
             judged => Ok(judged),
         }
     }
 
     async fn has_tokens(&self) -> Result<bool, SwitchboardError> {
-        self.read(|db, _| token::any(db)).await
+        self.read(|db, _| row::one(db, sql::TOKEN_ANY, [])).await
     }
 
     async fn create_token(&self, token: &NewToken) -> Result<bool, SwitchboardError> {
@@ -264,7 +271,7 @@ impl Storage for Sqlite {
     }
 
     async fn tokens(&self) -> Result<Vec<Token>, SwitchboardError> {
-        self.read(|db, _| token::list(db)).await
+        self.read(|db, _| row::all(db, sql::TOKEN_LIST, [])).await
     }
 
     async fn revoke_token(
@@ -288,7 +295,7 @@ impl Storage for Sqlite {
         since_day: &str,
     ) -> Result<Vec<Usage>, SwitchboardError> {
         let (token_id, since_day) = (token_id.map(str::to_owned), since_day.to_owned());
-        self.read(move |db, _| token::usage(db, token_id.as_deref(), &since_day)).await
+        self.read(move |db, _| row::all(db, sql::USAGE_LIST, (token_id, since_day))).await
     }
 
     async fn audit(
@@ -306,51 +313,56 @@ impl Storage for Sqlite {
     }
 
     async fn prune(&self, keep: Keep) -> Result<Pruned, SwitchboardError> {
-        // A transaction for each kind: submissions get in between.
+        // A transaction for each table: submissions get in between.
         let mut pruned = Pruned::default();
-        for kind in upkeep::KINDS {
-            let taken = self.write(move |db, _| upkeep::prune(db, kind, keep)).await;
-            upkeep::add(&mut pruned, kind, taken.map_err(SwitchboardError::or_happened)?);
+        for table in PrunedTable::ALL {
+            let deleted = self.write(move |db, _| retention::prune(db, table, keep)).await;
+            let deleted = deleted.map_err(SwitchboardError::or_happened)?;
+            retention::add_pruned(&mut pruned, table, deleted);
         }
         Ok(pruned)
     }
 
     async fn ping(&self) -> Result<(), SwitchboardError> {
-        self.write(|db, _| upkeep::touch(db)).await
+        // Takes the database for writing, for a moment.
+        self.write(|db, _| row::execute(db, sql::INBOX_TOUCH, [])).await.map(drop)
     }
 }
 
-/// Runs a statement through the cache of prepared ones and says how many rows it changed.
-fn execute(
-    db: &Connection,
-    sql: &str,
-    parameters: impl rusqlite::Params,
-) -> rusqlite::Result<usize> {
-    db.prepare_cached(sql)?.execute(parameters)
-}
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
 
-/// Reads the row of a statement, if there is one.
-fn first<T>(
-    db: &Connection,
-    sql: &str,
-    parameters: impl rusqlite::Params,
-    read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Option<T>> {
-    use rusqlite::OptionalExtension;
-    db.prepare_cached(sql)?.query_row(parameters, read).optional()
-}
+    use rusqlite::Connection;
+    use tenure_store::IfAbsent;
 
-/// Reads all rows of a statement.
-fn all<T>(
-    db: &Connection,
-    sql: &str,
-    parameters: impl rusqlite::Params,
-    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
-    db.prepare_cached(sql)?.query_map(parameters, read)?.collect()
-}
+    use super::{open_blocking, row};
 
-/// For `LIMIT`.
-fn count_of(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
+    fn prepare_all(db: &Connection, folder: &Path) -> usize {
+        let mut prepared = 0;
+        for entry in folder.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                prepared += prepare_all(db, &path);
+                continue;
+            }
+            let sql = std::fs::read_to_string(&path).unwrap();
+            for sql in row::statements(&sql) {
+                db.prepare(sql).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                prepared += 1;
+            }
+        }
+        prepared
+    }
+
+    #[test]
+    fn every_statement_fits_the_tables() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("switchboard.db");
+        drop(open_blocking(&path, IfAbsent::Create).unwrap());
+        let db = Connection::open(&path).unwrap();
+        row::add_functions(&db).unwrap();
+        let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/storage/sqlite/sql");
+        assert!(prepare_all(&db, &files) > 100);
+    }
 }

@@ -1,10 +1,11 @@
-//! The replicas that run.
+//! Running replicas.
 
 use async_trait::async_trait;
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::{Sqlite, execute, first};
+use super::row::{execute, first};
+use super::{Sqlite, statements as sql};
 use crate::error::SwitchboardError;
 use crate::storage::{REPLICA_EXPIRY, Replicas};
 
@@ -16,26 +17,22 @@ impl Replicas for Sqlite {
     }
 
     async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, SwitchboardError> {
-        let sql = "SELECT address FROM switchboard_replica WHERE replica_id = ?1 AND seen_at > ?2";
-        let seen = |now: i64| now.saturating_sub(REPLICA_EXPIRY);
+        let since = |now: i64| now.saturating_sub(REPLICA_EXPIRY);
         let job = move |db: &Connection, now| {
-            first(db, sql, (replica_id.as_bytes(), seen(now)), |row| row.get(0))
+            first(db, sql::REPLICA_FIND, (replica_id.as_bytes(), since(now)))
         };
         self.read(job).await
     }
 
     async fn withdraw(&self, replica_id: Uuid) -> Result<(), SwitchboardError> {
-        let sql = "DELETE FROM switchboard_replica WHERE replica_id = ?1";
-        self.write(move |db, _| execute(db, sql, [replica_id.as_bytes()]).map(drop)).await
+        let job =
+            move |db: &Connection, _| execute(db, sql::REPLICA_WITHDRAW, [replica_id.as_bytes()]);
+        self.write(job).await.map(drop)
     }
 }
 
 fn announce(db: &Connection, replica_id: Uuid, address: &str, now: i64) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO switchboard_replica (replica_id, address, seen_at) VALUES (?1, ?2, ?3)
-        ON CONFLICT (replica_id) DO UPDATE SET
-            address = excluded.address, seen_at = excluded.seen_at";
-    execute(db, sql, (replica_id.as_bytes(), address, now))?;
-    let gone = "DELETE FROM switchboard_replica WHERE seen_at <= ?1";
-    execute(db, gone, [now.saturating_sub(REPLICA_EXPIRY)])?;
+    execute(db, sql::REPLICA_ANNOUNCE, (replica_id.as_bytes(), address, now))?;
+    execute(db, sql::REPLICA_PRUNE, [now.saturating_sub(REPLICA_EXPIRY)])?;
     Ok(())
 }

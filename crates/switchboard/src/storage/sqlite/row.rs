@@ -1,10 +1,13 @@
 //! Rows and values of SQLite.
 
+use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{ToSqlOutput, Type, Value};
 use rusqlite::{Connection, Error, OptionalExtension, Params, Row, ToSql};
+use tenure_core::StoreError;
 use uuid::Uuid;
 
-use crate::storage::row::{Columns, DatabaseRow, Field, Fields, FromRow};
+use crate::storage::is_time;
+use crate::storage::row::{DatabaseRow, FromRow, RowReader, StoredField, StoredFields};
 
 impl DatabaseRow for Row<'_> {
     type Error = Error;
@@ -33,12 +36,16 @@ impl DatabaseRow for Row<'_> {
         self.get(column)
     }
 
+    fn invalid(&self, column: usize, error: StoreError) -> Error {
+        Error::FromSqlConversionFailure(column, Type::Integer, error.into())
+    }
+
     fn unexpected_null(&self, column: usize) -> Error {
         Error::InvalidColumnType(column, "a column that is never NULL".to_owned(), Type::Null)
     }
 }
 
-impl ToSql for Field<'_> {
+impl ToSql for StoredField<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         match self {
             Self::Text(text) => text.to_sql(),
@@ -52,8 +59,40 @@ impl ToSql for Field<'_> {
     }
 }
 
+/// Runs a statement through the cache of prepared ones and returns how many rows it changed.
+pub(super) fn execute(db: &Connection, sql: &str, values: impl Params) -> rusqlite::Result<usize> {
+    db.prepare_cached(sql)?.execute(values)
+}
+
+/// Splits the text of a file with several statements.
+pub(super) fn statements(sql: &str) -> impl Iterator<Item = &str> {
+    sql.split(';').filter(|sql| !sql.trim().is_empty())
+}
+
+/// Runs several statements with the same parameters.
+pub(super) fn execute_all(
+    db: &Connection,
+    sql: &str,
+    values: impl Params + Clone,
+) -> rusqlite::Result<()> {
+    statements(sql).try_for_each(|sql| execute(db, sql, values.clone()).map(drop))
+}
+
+/// Adds the functions that statements call: `grown`, the growth of a counter that counts.
+pub(super) fn add_functions(db: &Connection) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    db.create_scalar_function("grown", 2, flags, |context| {
+        let (grown, at): (i64, i64) = (context.get(0)?, context.get(1)?);
+        Ok(if is_time(grown, at) { 0 } else { grown })
+    })
+}
+
 /// Runs a statement whose parameters are named like the fields.
-pub(super) fn store(db: &Connection, sql: &str, fields: &Fields<'_>) -> rusqlite::Result<usize> {
+pub(super) fn store(
+    db: &Connection,
+    sql: &str,
+    fields: &StoredFields<'_>,
+) -> rusqlite::Result<usize> {
     let mut statement = db.prepare_cached(sql)?;
     for (name, value) in fields {
         if let Some(index) = statement.parameter_index(&format!(":{name}"))? {
@@ -69,7 +108,7 @@ pub(super) fn one<T: FromRow>(
     sql: &str,
     values: impl Params,
 ) -> rusqlite::Result<T> {
-    db.prepare_cached(sql)?.query_row(values, |row| T::from_row(&mut Columns::from(row, 0)))
+    db.prepare_cached(sql)?.query_row(values, |row| T::from_row(&mut RowReader::from(row, 0)))
 }
 
 /// Reads the row of a statement, if there is one.
@@ -79,4 +118,20 @@ pub(super) fn first<T: FromRow>(
     values: impl Params,
 ) -> rusqlite::Result<Option<T>> {
     one(db, sql, values).optional()
+}
+
+/// Reads all rows of a statement.
+pub(super) fn all<T: FromRow>(
+    db: &Connection,
+    sql: &str,
+    values: impl Params,
+) -> rusqlite::Result<Vec<T>> {
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map(values, |row| T::from_row(&mut RowReader::from(row, 0)))?;
+    rows.collect()
+}
+
+/// For `LIMIT`.
+pub(super) fn limit(rows: usize) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
 }

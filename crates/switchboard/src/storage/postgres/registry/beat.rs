@@ -15,7 +15,7 @@ use super::super::value::{column, from_row, missing, to_json, to_micros};
 use super::super::{Parameter, Postgres};
 use super::told;
 use crate::error::SwitchboardError;
-use crate::storage::registry::heartbeat::{Before, apply_heartbeat};
+use crate::storage::registry::heartbeat::{ConnectorRows, apply_heartbeat};
 use crate::storage::row::DatabaseRow as _;
 use crate::storage::{Beat, Beaten, MAX_CONNECTORS_PER_TOKEN, When};
 
@@ -51,8 +51,8 @@ impl ConnectorLocks {
 }
 
 /// The rows of a connector as they were read.
-struct State {
-    before: Before,
+struct HeartbeatState {
+    before: ConnectorRows,
     version: i64,
     at: i64,
     wall: i64,
@@ -78,7 +78,7 @@ impl Postgres {
         &self,
         heartbeat: &Heartbeat,
         when: When,
-    ) -> Result<State, SwitchboardError> {
+    ) -> Result<HeartbeatState, SwitchboardError> {
         let at = told(when);
         let parameters: [Parameter<'_>; 4] = [
             (&heartbeat.connector_type, Type::TEXT),
@@ -86,27 +86,27 @@ impl Postgres {
             (&heartbeat.instance_id, Type::UUID),
             (&at, Type::TIMESTAMPTZ),
         ];
-        let rows = self.beats.query(&self.statements.connector_state, &parameters).await?;
+        let rows = self.beats.query(&self.statements.registry_state, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
         let is_there = |column| Ok::<_, SwitchboardError>(row.uuid(column)?.is_some());
         let connector = row.text(CONNECTOR_COLUMN)?.map(|_| from_row(row, CONNECTOR_COLUMN));
         let instance = is_there(INSTANCE_COLUMN)?.then(|| from_row(row, INSTANCE_COLUMN));
         let representative =
             is_there(REPRESENTATIVE_COLUMN)?.then(|| from_row(row, REPRESENTATIVE_COLUMN));
-        let before = Before {
+        let before = ConnectorRows {
             connector: connector.transpose()?,
             instance: instance.transpose()?,
             representative: representative.transpose()?,
         };
         let (at, wall) = (to_micros(column(row, 0)?), to_micros(column(row, 1)?));
-        Ok(State { before, version: column(row, 2)?, at, wall })
+        Ok(HeartbeatState { before, version: column(row, 2)?, at, wall })
     }
 
     /// Returns `None` if the rows have changed since they were read.
     async fn apply_beat(
         &self,
         beat: &Beat,
-        state: &State,
+        state: &HeartbeatState,
         when: When,
     ) -> Result<Option<Beaten>, SwitchboardError> {
         let mut changes = apply_heartbeat(&state.before, beat, state.at, state.wall);
@@ -120,7 +120,7 @@ impl Postgres {
             (&connector, Type::TEXT),
             (&to_json(changes.history_fields()), Type::TEXT),
         ];
-        let rows = self.beats.query(&self.statements.connector_beat_apply, &parameters).await?;
+        let rows = self.beats.query(&self.statements.registry_apply_beat, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
         // From here on it has happened, whatever is wrong with the answer.
         let verdict: &str = column(row, 0).map_err(SwitchboardError::or_happened)?;

@@ -34,7 +34,7 @@ impl Postgres {
             (&by, Type::TEXT),
             (&path, Type::TEXT),
         ];
-        let rows = self.data.query(&self.statements.connector_register, &parameters).await?;
+        let rows = self.data.query(&self.statements.registry_register, &parameters).await?;
         column(rows.first().ok_or_else(missing)?, 0)
     }
 
@@ -47,7 +47,7 @@ impl Postgres {
         let path = name.path();
         let mut parameters = of(name, &path, decision).to_vec();
         parameters.push((&archived, Type::BOOL));
-        let rows = self.data.query(&self.statements.connector_archive, &parameters).await?;
+        let rows = self.data.query(&self.statements.registry_archive, &parameters).await?;
         permitted(&rows, |row| {
             let (done, is_there): (bool, bool) = (column(row, 1)?, column(row, 2)?);
             Ok(is_there.then_some(done))
@@ -57,7 +57,7 @@ impl Postgres {
     pub(super) async fn remove(&self, name: &Name, decision: &Decision) -> Permitted<bool> {
         let path = name.path();
         let parameters = of(name, &path, decision);
-        let rows = self.data.query(&self.statements.connector_delete, &parameters).await?;
+        let rows = self.data.query(&self.statements.registry_delete, &parameters).await?;
         permitted(&rows, |row| column(row, 1))
     }
 
@@ -68,7 +68,7 @@ impl Postgres {
     ) -> Permitted<Option<i64>> {
         let path = name.path();
         let parameters = of(name, &path, decision);
-        let rows = self.data.query(&self.statements.connector_recount, &parameters).await?;
+        let rows = self.data.query(&self.statements.registry_recount, &parameters).await?;
         permitted(&rows, |row| Ok(column::<Option<SystemTime>>(row, 1)?.map(to_micros)))
     }
 

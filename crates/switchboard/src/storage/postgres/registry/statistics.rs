@@ -1,14 +1,14 @@
-//! Counting what was received, and what was counted.
+//! Counting heartbeats and outcomes.
 
 use tenure_core::Epoch;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::super::value::{column, from_micros, missing, to_micros};
+use super::super::value::{column, from_micros, from_row, missing, to_micros};
 use super::super::{Parameter, Postgres};
-use super::read::measures;
 use super::told;
 use crate::error::SwitchboardError;
+use crate::storage::row::DatabaseRow as _;
 use crate::storage::{Bucket, Fanned, Name, Period, Rolled, Step, Sum, When};
 
 impl Postgres {
@@ -16,9 +16,9 @@ impl Postgres {
         let (epoch, at) = (epoch.as_i64(), told(when));
         // By itself: the step is to see what was committed before the bound.
         let parameters: [Parameter<'_>; 1] = [(&epoch, Type::INT8)];
-        self.data.query(&self.statements.connector_bound, &parameters).await?;
+        self.data.query(&self.statements.statistics_bound, &parameters).await?;
         let parameters: [Parameter<'_>; 2] = [(&epoch, Type::INT8), (&at, Type::TIMESTAMPTZ)];
-        let rows = self.data.query(&self.statements.connector_roll_up, &parameters).await?;
+        let rows = self.data.query(&self.statements.statistics_roll_up, &parameters).await?;
         rows.first().ok_or_else(missing).and_then(rolled).map_err(SwitchboardError::or_happened)
     }
 
@@ -35,11 +35,10 @@ impl Postgres {
             (&since, Type::TIMESTAMPTZ),
         ];
         let statement = match step {
-            Step::Hour => &self.statements.connector_hours,
-            Step::Day => &self.statements.connector_days,
+            Step::Hour => &self.statements.registry_hours,
+            Step::Day => &self.statements.registry_days,
         };
-        let rows = self.data.query(statement, &parameters).await?;
-        rows.iter().map(bucket).collect()
+        self.rows(statement, &parameters).await
     }
 
     pub(super) async fn read_sums(
@@ -48,7 +47,7 @@ impl Postgres {
     ) -> Result<(i64, Vec<Sum>), SwitchboardError> {
         let period = period.as_str();
         let parameters: [Parameter<'_>; 1] = [(&period, Type::TEXT)];
-        let rows = self.data.query(&self.statements.connector_sums, &parameters).await?;
+        let rows = self.data.query(&self.statements.registry_sums, &parameters).await?;
         let now = to_micros(column(rows.first().ok_or_else(missing)?, 0)?);
         let found = rows.iter().filter_map(|row| sum(row).transpose());
         let mut sums = found.collect::<Result<Vec<Sum>, _>>()?;
@@ -64,8 +63,7 @@ impl Postgres {
         since_day: &str,
     ) -> Result<Vec<Fanned>, SwitchboardError> {
         let parameters: [Parameter<'_>; 1] = [(&since_day, Type::TEXT)];
-        let rows = self.data.query(&self.statements.connector_fanout, &parameters).await?;
-        rows.iter().map(fanned).collect()
+        self.rows(&self.statements.registry_fanout, &parameters).await
     }
 }
 
@@ -79,29 +77,7 @@ fn rolled(row: &Row) -> Result<Rolled, SwitchboardError> {
     })
 }
 
-fn bucket(row: &Row) -> Result<Bucket, SwitchboardError> {
-    Ok(Bucket { start: to_micros(column(row, 0)?), measures: measures(row, 1)? })
-}
-
-/// After the clock.
+/// Reads the sum of a connector, after the clock.
 fn sum(row: &Row) -> Result<Option<Sum>, SwitchboardError> {
-    let Some(connector_type) = column(row, 1)? else { return Ok(None) };
-    let last: Option<std::time::SystemTime> = column(row, 3)?;
-    Ok(Some(Sum {
-        connector_type,
-        endpoint_identity: column(row, 2)?,
-        last_heartbeat_at: last.map(to_micros),
-        interval: column(row, 4)?,
-        messages_ingested: column(row, 5)?,
-        messages_failed: column(row, 6)?,
-    }))
-}
-
-fn fanned(row: &Row) -> Result<Fanned, SwitchboardError> {
-    Ok(Fanned {
-        connector_type: column(row, 0)?,
-        endpoint_identity: column(row, 1)?,
-        target: column(row, 2)?,
-        messages: column(row, 3)?,
-    })
+    row.text(1)?.map(|_| from_row(row, 1)).transpose()
 }

@@ -15,7 +15,7 @@ impl Postgres {
     pub(in super::super) async fn make_days(&self, when: When) -> Result<(), SwitchboardError> {
         let at = told(when);
         let parameters: [Parameter<'_>; 1] = [(&at, Type::TIMESTAMPTZ)];
-        self.data.query(&self.statements.days_make, &parameters).await?;
+        self.data.query(&self.statements.history_make_days, &parameters).await?;
         Ok(())
     }
 
@@ -26,13 +26,17 @@ impl Postgres {
     ) -> Result<Tidied, SwitchboardError> {
         self.make_days(when).await?;
         let statements = &self.statements;
-        let days = self.take_away_old(&statements.days_drop, keep.beats, when).await?;
-        let beats = self.take_away_old(&statements.tidy_beats, keep.beats, when).await?;
-        let hourly = self.take_away_old(&statements.tidy_hours, keep.hours, when).await?;
-        let daily = self.take_away_old(&statements.tidy_days, keep.days, when).await?;
-        let fanout = self.take_away_old(&statements.tidy_fanout, keep.days, when).await?;
-        let outcomes = self.take_away_old(&statements.tidy_outcomes, keep.outcomes, when).await?;
-        let instances = self.take_away_old(&statements.tidy_instances, keep.outcomes, when).await?;
+        let days = self.take_away_old(&statements.history_drop_days, keep.beats, when).await?;
+        let beats =
+            self.take_away_old(&statements.statistics_prune_beats, keep.beats, when).await?;
+        let hourly =
+            self.take_away_old(&statements.statistics_prune_hours, keep.hours, when).await?;
+        let daily = self.take_away_old(&statements.statistics_prune_days, keep.days, when).await?;
+        let fanout =
+            self.take_away_old(&statements.statistics_prune_fanout, keep.days, when).await?;
+        let outcomes = self.take_away_old(&statements.outcome_prune, keep.outcomes, when).await?;
+        let instances =
+            self.take_away_old(&statements.registry_prune_instances, keep.outcomes, when).await?;
         let rows = [beats, hourly, daily, fanout, outcomes, instances];
         Ok(Tidied {
             heartbeat_partitions_dropped: days,

@@ -3,10 +3,12 @@
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::super::row::{first, one, store};
-use super::super::{execute, failed, statements as sql, token};
+use super::super::row::{execute, first, one, store};
+use super::super::{failed, statements as sql, token};
 use super::told;
-use crate::storage::registry::heartbeat::{Before, Changes, InstanceRow, apply_heartbeat};
+use crate::storage::registry::heartbeat::{
+    ConnectorRows, HeartbeatChanges, InstanceRow, apply_heartbeat,
+};
 use crate::storage::{Beat, Beaten, Connector, MAX_CONNECTORS_PER_TOKEN, When};
 
 /// Takes a heartbeat. `now` is the wall clock, by which tokens end.
@@ -38,7 +40,7 @@ pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, when: When) -> rusqli
     Ok(Beaten::Taken(changes.taken))
 }
 
-fn read(db: &Connection, beat: &Beat) -> rusqlite::Result<Before> {
+fn read(db: &Connection, beat: &Beat) -> rusqlite::Result<ConnectorRows> {
     let heartbeat = &beat.heartbeat;
     let name = (&heartbeat.connector_type, &heartbeat.endpoint_identity);
     let find = |id: Uuid| -> rusqlite::Result<Option<InstanceRow>> {
@@ -47,7 +49,7 @@ fn read(db: &Connection, beat: &Beat) -> rusqlite::Result<Before> {
     let connector: Option<Connector> = first(db, sql::REGISTRY_FIND, name)?;
     let other = connector.as_ref().and_then(|connector| connector.instance_id);
     let other = other.filter(|id| *id != heartbeat.instance_id);
-    Ok(Before {
+    Ok(ConnectorRows {
         connector,
         instance: find(heartbeat.instance_id)?,
         representative: other.map(find).transpose()?.flatten(),
@@ -55,7 +57,10 @@ fn read(db: &Connection, beat: &Beat) -> rusqlite::Result<Before> {
 }
 
 /// Appends to the history. Returns why it cannot be written; everything else is stored anyway.
-fn append_history(db: &Connection, changes: &Changes<'_>) -> rusqlite::Result<Option<String>> {
+fn append_history(
+    db: &Connection,
+    changes: &HeartbeatChanges<'_>,
+) -> rusqlite::Result<Option<String>> {
     execute(db, "SAVEPOINT history", [])?;
     let written = store(db, sql::REGISTRY_APPEND_HISTORY, &changes.history_fields());
     // Some errors end the transaction: then nothing at all is stored.

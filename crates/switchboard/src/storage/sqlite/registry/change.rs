@@ -1,22 +1,13 @@
-//! What operators change.
+//! Changes by operators and consumers.
 
 use rusqlite::Connection;
 use serde_json::json;
+use uuid::Uuid;
 
-use super::super::{execute, first, token};
-use super::progress::progress;
-use crate::storage::{Decision, Name};
-
-/// Everything that is kept of a connector.
-const TABLES: [&str; 7] = [
-    "connector_registry",
-    "connector_instances",
-    "connector_heartbeat_log",
-    "connector_stats_hourly",
-    "connector_stats_daily",
-    "connector_fanout_daily",
-    "connector_stats_window",
-];
+use super::super::row::{all, execute, execute_all, first, one};
+use super::super::{statements as sql, token};
+use super::statistics::progress;
+use crate::storage::{Decision, Name, Outcomes, Reported};
 
 pub(super) fn record(
     db: &Connection,
@@ -28,16 +19,13 @@ pub(super) fn record(
         "connector_type": name.connector_type,
         "endpoint_identity": name.endpoint_identity,
     });
-    let entry = token::Entry { token_id: &name.path(), action, by, reason, metadata };
+    let entry = token::AuditEntry { token_id: &name.path(), action, by, reason, metadata };
     token::record(db, &entry, now)
 }
 
 pub(super) fn register(db: &Connection, name: &Name, by: &str, now: i64) -> rusqlite::Result<bool> {
-    let sql = "INSERT INTO connector_registry
-            (connector_type, endpoint_identity, first_seen_at, registered_via)
-        VALUES (?1, ?2, ?3, 'operator')
-        ON CONFLICT (connector_type, endpoint_identity) DO NOTHING";
-    let is_new = execute(db, sql, (&name.connector_type, &name.endpoint_identity, now))? == 1;
+    let row = (&name.connector_type, &name.endpoint_identity, now);
+    let is_new = execute(db, sql::REGISTRY_REGISTER, row)? == 1;
     if is_new {
         record(db, name, ("connector_register", by, ""), now)?;
     }
@@ -52,15 +40,11 @@ pub(super) fn archive(
     now: i64,
 ) -> rusqlite::Result<Option<bool>> {
     let key = (&name.connector_type, &name.endpoint_identity);
-    let sql = "SELECT archived_at IS NOT NULL FROM connector_registry
-        WHERE connector_type = ?1 AND endpoint_identity = ?2";
-    let Some(was) = first(db, sql, key, |row| row.get::<_, bool>(0))? else { return Ok(None) };
+    let Some(was) = first::<bool>(db, sql::REGISTRY_IS_ARCHIVED, key)? else { return Ok(None) };
     if was == archived {
         return Ok(Some(false));
     }
-    let sql = "UPDATE connector_registry SET archived_at = ?3
-        WHERE connector_type = ?1 AND endpoint_identity = ?2";
-    execute(db, sql, (key.0, key.1, archived.then_some(now)))?;
+    execute(db, sql::REGISTRY_ARCHIVE, (key.0, key.1, archived.then_some(now)))?;
     let action = if archived { "connector_archive" } else { "connector_unarchive" };
     record(db, name, (action, by, reason), now)?;
     Ok(Some(true))
@@ -72,23 +56,45 @@ pub(super) fn delete(
     Decision { by, reason, .. }: &Decision,
     now: i64,
 ) -> rusqlite::Result<bool> {
-    let delete = |table: &str| {
-        let sql =
-            format!("DELETE FROM {table} WHERE connector_type = ?1 AND endpoint_identity = ?2");
-        execute(db, &sql, (&name.connector_type, &name.endpoint_identity))
-    };
-    let [registry, others @ ..] = TABLES;
-    if delete(registry)? == 0 {
+    let key = (&name.connector_type, &name.endpoint_identity);
+    if execute(db, sql::REGISTRY_DELETE, key)? == 0 {
         return Ok(false);
     }
-    for table in others {
-        delete(table)?;
-    }
-    // What became of its messages stays known, but is not counted for it any more.
-    let sql = "UPDATE inbox_outcome SET arrival = NULL
-        WHERE arrival > ?3 AND connector_type = ?1 AND endpoint_identity = ?2";
-    let counted = progress(db)?.counted_ack;
-    execute(db, sql, (&name.connector_type, &name.endpoint_identity, counted))?;
+    execute_all(db, sql::REGISTRY_DELETE_HISTORY, key)?;
+    // The outcomes of its messages stay known, but are not counted for it any more.
+    execute(db, sql::OUTCOME_UNCOUNT, (key.0, key.1, progress(db)?.counted_ack))?;
     record(db, name, ("connector_delete", by, reason), now)?;
     Ok(true)
+}
+
+pub(super) fn report(db: &Connection, outcomes: &Outcomes, at: i64) -> rusqlite::Result<Reported> {
+    let id = outcomes.request_id.as_bytes();
+    if !one::<bool>(db, sql::INBOX_EXISTS, [id])? {
+        return Ok(Reported::default());
+    }
+    let (of, endpoint) = (&outcomes.connector_type, &outcomes.endpoint_identity);
+    let mut changed = 0;
+    for target in &outcomes.acked {
+        let new = execute(db, sql::OUTCOME_ACK, (id, target, of, endpoint, at))?;
+        execute(db, sql::OUTCOME_NUMBER, [new as i64])?;
+        changed += new;
+    }
+    for target in &outcomes.failed {
+        changed += execute(db, sql::OUTCOME_FAIL, (id, target, of, endpoint, at))?;
+    }
+    if changed > 0 {
+        execute(db, sql::INBOX_JUDGE, [id])?;
+    }
+    Ok(Reported { changed, found: true })
+}
+
+/// Lists the targets that have acknowledged a message, and those that have failed.
+pub(super) fn outcomes(
+    db: &Connection,
+    request_id: Uuid,
+) -> rusqlite::Result<(Vec<String>, Vec<String>)> {
+    let targets: Vec<(String, bool)> = all(db, sql::OUTCOME_LIST, [request_id.as_bytes()])?;
+    let (acked, failed): (Vec<_>, Vec<_>) = targets.into_iter().partition(|(_, acked)| *acked);
+    let names = |targets: Vec<(String, bool)>| targets.into_iter().map(|(name, _)| name).collect();
+    Ok((names(acked), names(failed)))
 }

@@ -2,19 +2,18 @@
 
 mod beat;
 mod change;
-mod outcome;
-mod progress;
 mod read;
-mod recount;
 mod statistics;
-mod tidy;
 
 use async_trait::async_trait;
 use rusqlite::Connection;
 use tenure_core::Epoch;
 use uuid::Uuid;
 
-use super::{Sqlite, clock};
+pub(super) use statistics::progress;
+
+use super::retention::{self, HistoryTable};
+use super::{Sqlite, clock, row, statements as sql};
 use crate::error::SwitchboardError;
 use crate::storage::{
     Beat, Beaten, Bucket, ConnectorQuery, Connectors, Decision, Fanned, HistoryKeep, HistoryQuery,
@@ -22,7 +21,7 @@ use crate::storage::{
     Tidied, When,
 };
 
-/// When something arrives.
+/// Returns the time of an arrival.
 fn told(db: &Connection, when: When, now: i64) -> rusqlite::Result<i64> {
     match when {
         When::Now => clock::stamp(db, now),
@@ -36,7 +35,7 @@ impl Registry for Sqlite {
         let beat = beat.clone();
         let job = move |db: &_, now| beat::beat(db, &beat, now, when);
         let beaten = self.write(job).await?;
-        self.log.note(1).await;
+        self.wal.note(1).await;
         Ok(beaten)
     }
 
@@ -57,7 +56,7 @@ impl Registry for Sqlite {
 
     async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, SwitchboardError> {
         let endpoint_identity = endpoint_identity.to_owned();
-        self.read(move |db, _| read::types_of(db, &endpoint_identity)).await
+        self.read(move |db, _| row::all(db, sql::REGISTRY_TYPES, [endpoint_identity])).await
     }
 
     async fn heartbeats(
@@ -88,13 +87,13 @@ impl Registry for Sqlite {
 
     async fn recount(&self, name: &Name, decision: &Decision) -> Permitted<Option<i64>> {
         let (name, why) = (name.clone(), decision.clone());
-        let job = move |db: &_, now| recount::recount(db, &name, &why, now);
+        let job = move |db: &_, now| statistics::recount(db, &name, &why, now);
         self.write_with(decision.token_id.as_deref(), job).await
     }
 
     async fn report(&self, outcomes: &Outcomes, when: When) -> Permitted<Reported> {
         let (token_id, outcomes) = (outcomes.token_id.as_deref(), outcomes.clone());
-        let job = move |db: &_, now| outcome::report(db, &outcomes, told(db, when, now)?);
+        let job = move |db: &_, now| change::report(db, &outcomes, told(db, when, now)?);
         self.write_with(token_id, job).await
     }
 
@@ -102,7 +101,7 @@ impl Registry for Sqlite {
         &self,
         request_id: Uuid,
     ) -> Result<(Vec<String>, Vec<String>), SwitchboardError> {
-        self.read(move |db, _| outcome::outcomes(db, request_id)).await
+        self.read(move |db, _| change::outcomes(db, request_id)).await
     }
 
     async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, SwitchboardError> {
@@ -121,24 +120,25 @@ impl Registry for Sqlite {
     }
 
     async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), SwitchboardError> {
-        self.read(move |db, now| Ok((now, statistics::sums(db, period)?))).await
+        self.read(move |db, now| Ok((now, row::all(db, sql::REGISTRY_SUMS, [period.as_str()])?)))
+            .await
     }
 
     async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, SwitchboardError> {
         let since_day = since_day.to_owned();
-        self.read(move |db, _| statistics::fanout(db, &since_day)).await
+        self.read(move |db, _| row::all(db, sql::REGISTRY_FANOUT, [since_day])).await
     }
 
     async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, SwitchboardError> {
-        // A transaction for each kind: beats get in between.
+        // A transaction for each table: heartbeats get in between.
         let mut tidied = Tidied::default();
-        for kind in tidy::KINDS {
+        for table in HistoryTable::ALL {
             let step = move |db: &_, _| {
                 let now = if let When::At(at) = when { at } else { clock::reached(db)? };
-                tidy::tidy(db, kind, keep, now)
+                retention::prune_history(db, table, keep, now)
             };
-            let taken = self.write(step).await.map_err(SwitchboardError::or_happened)?;
-            tidy::add(&mut tidied, kind, taken);
+            let deleted = self.write(step).await.map_err(SwitchboardError::or_happened)?;
+            retention::add_tidied(&mut tidied, table, deleted);
         }
         Ok(tidied)
     }

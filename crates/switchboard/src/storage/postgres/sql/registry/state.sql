@@ -1,6 +1,6 @@
--- The rows of a connector before a heartbeat of the instance $3 that arrives at the time $4, or
--- now: time of arrival, clock, version, the connector, that instance, and the instance that represents
--- the connector if it is another one.
+-- The rows of a connector before a heartbeat of the instance $3, which arrives at the time $4 or
+-- now: time of arrival, clock, version, the connector, that instance, and the instance that
+-- represents the connector if it is another one.
 SELECT coalesce($4, tenure.switchboard_now()), coalesce($4, clock_timestamp()),
     hash_record_extended(ROW(r, i, s), 0),
     r.connector_type, r.endpoint_identity, r.instance_id, r.version, r.state, r.error_message,

@@ -1,0 +1,1 @@
+SELECT * FROM tenure.fence_reset($1, $2, $3, $4, $5, $6, $7)

@@ -1,0 +1,1 @@
+SELECT tenure.connector_days_drop($1, $2)

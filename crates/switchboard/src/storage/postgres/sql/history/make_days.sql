@@ -1,0 +1,1 @@
+SELECT tenure.connector_days_make($1)::text

@@ -1,0 +1,1 @@
+SELECT tenure.inbox_jump($1, 'the store was adopted')

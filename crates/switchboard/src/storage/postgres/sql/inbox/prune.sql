@@ -1,0 +1,1 @@
+SELECT tenure.inbox_prune($1)

@@ -1,0 +1,1 @@
+SELECT * FROM tenure.inbox_endpoint($1, $2, $3, $4, $5, $6, $7, $8, $9)

@@ -1,0 +1,1 @@
+SELECT * FROM tenure.connector_recount($1, $2, $3, $4, $5, $6)

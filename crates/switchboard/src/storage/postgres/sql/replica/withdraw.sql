@@ -1,0 +1,1 @@
+DELETE FROM tenure.switchboard_replica WHERE replica_id = $1

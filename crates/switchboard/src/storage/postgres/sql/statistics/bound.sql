@@ -1,0 +1,1 @@
+SELECT tenure.connector_bound($1)::text

@@ -1,0 +1,1 @@
+SELECT * FROM tenure.connector_roll_up($1, $2)

@@ -1,0 +1,1 @@
+SELECT * FROM tenure.token_revoke($1, $2, $3)

@@ -1,0 +1,2 @@
+SELECT token_id, action_type, operator_identity, reason, performed_at, metadata
+FROM token_audit_log WHERE token_id = ?2 ORDER BY id DESC LIMIT ?1

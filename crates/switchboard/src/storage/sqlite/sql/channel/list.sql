@@ -1,0 +1,1 @@
+SELECT channel, providers, alias FROM ingest_channel ORDER BY channel

@@ -1,0 +1,1 @@
+DELETE FROM ingest_channel WHERE channel = ?1

@@ -1,0 +1,1 @@
+SELECT turn, reached FROM switchboard_clock

@@ -1,0 +1,1 @@
+SELECT first_seen_at FROM ingest_dedupe WHERE request_id = ?1

@@ -1,0 +1,2 @@
+SELECT duty, source_channel, source_provider, source_endpoint_identity, epoch, instance, updated_at
+FROM ingest_fence WHERE duty = ?1 ORDER BY source

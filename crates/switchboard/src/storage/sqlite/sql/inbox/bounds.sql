@@ -1,0 +1,1 @@
+SELECT last, floor, trimmed, last_id, trimmed_id FROM inbox_position

@@ -1,0 +1,1 @@
+SELECT request_id FROM message_inbox WHERE position = ?1

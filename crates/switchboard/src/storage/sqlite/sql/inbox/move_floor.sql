@@ -1,0 +1,1 @@
+UPDATE inbox_position SET floor = ?1

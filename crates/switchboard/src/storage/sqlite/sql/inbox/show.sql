@@ -1,0 +1,4 @@
+SELECT position, request_id, received_at, source_channel, source_provider,
+    source_endpoint_identity, source_sender_identity, source_thread_identity, dedupe_key,
+    authenticated_token_id, lifecycle_state, envelope
+FROM message_inbox WHERE request_id = ?1

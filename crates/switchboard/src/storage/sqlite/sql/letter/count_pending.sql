@@ -1,0 +1,1 @@
+SELECT count(*) FROM dead_letter WHERE state = 'pending'

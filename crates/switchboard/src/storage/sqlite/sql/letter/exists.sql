@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT 1 FROM dead_letter WHERE id = ?1)

@@ -1,0 +1,1 @@
+SELECT id FROM dead_letter WHERE digest = ?1

@@ -1,0 +1,2 @@
+SELECT archived_at IS NOT NULL FROM connector_registry
+WHERE connector_type = ?1 AND endpoint_identity = ?2

@@ -1,0 +1,1 @@
+DELETE FROM switchboard_replica WHERE seen_at <= ?1

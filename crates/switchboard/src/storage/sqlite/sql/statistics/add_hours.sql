@@ -1,0 +1,28 @@
+-- Heartbeats with numbers after ?1 and up to ?2, of all connectors or of the connector ?3, ?4 from
+-- the time ?5 on. A late heartbeat counts nowhere.
+INSERT INTO connector_stats_hourly (connector_type, endpoint_identity, hour, messages_ingested,
+    messages_failed, source_api_calls, dedupe_accepted, heartbeat_count, healthy_count,
+    degraded_count, error_count)
+SELECT connector_type, endpoint_identity, received_at / 3600000000 * 3600000000,
+    CAST(min(total(grown(delta_messages_ingested, received_at)), 9007199254740991) AS INTEGER),
+    CAST(min(total(grown(delta_messages_failed, received_at)), 9007199254740991) AS INTEGER),
+    CAST(min(total(grown(delta_source_api_calls, received_at)), 9007199254740991) AS INTEGER),
+    CAST(min(total(grown(delta_dedupe_accepted, received_at)), 9007199254740991) AS INTEGER),
+    count(*), sum(state = 'healthy'), sum(state = 'degraded'), sum(state = 'error')
+FROM (
+    SELECT * FROM connector_heartbeat_log WHERE ?3 IS NULL AND id > ?1 AND id <= ?2
+    UNION ALL
+    SELECT * FROM connector_heartbeat_log WHERE connector_type = ?3 AND endpoint_identity = ?4
+        AND received_at >= ?5 AND +id > ?1 AND +id <= ?2
+)
+WHERE NOT late
+GROUP BY 1, 2, 3
+ON CONFLICT (connector_type, endpoint_identity, hour) DO UPDATE SET
+    messages_ingested = min(messages_ingested + excluded.messages_ingested, 9007199254740991),
+    messages_failed = min(messages_failed + excluded.messages_failed, 9007199254740991),
+    source_api_calls = min(source_api_calls + excluded.source_api_calls, 9007199254740991),
+    dedupe_accepted = min(dedupe_accepted + excluded.dedupe_accepted, 9007199254740991),
+    heartbeat_count = heartbeat_count + excluded.heartbeat_count,
+    healthy_count = healthy_count + excluded.healthy_count,
+    degraded_count = degraded_count + excluded.degraded_count,
+    error_count = error_count + excluded.error_count

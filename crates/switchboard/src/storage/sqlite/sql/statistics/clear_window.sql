@@ -1,0 +1,1 @@
+DELETE FROM connector_stats_window WHERE period = ?1

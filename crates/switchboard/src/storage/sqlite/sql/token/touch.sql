@@ -1,0 +1,2 @@
+UPDATE connector_tokens SET last_used_at = ?2
+WHERE token_id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)
