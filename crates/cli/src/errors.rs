@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tenure_core::Code;
 
+use crate::hints::hint;
 use crate::output::document;
 
 macro_rules! pages {
@@ -51,7 +52,7 @@ pub(crate) fn text(code: Option<Code>, json: bool) -> String {
 }
 
 fn entry(code: Code) -> Value {
-    json!({ "code": code.as_str(), "sentence": code.sentence(), "hint": code.hint() })
+    json!({ "code": code.as_str(), "sentence": code.sentence(), "hint": hint(code) })
 }
 
 #[cfg(test)]

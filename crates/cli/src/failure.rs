@@ -8,6 +8,7 @@ use tenure_operate::OperateError;
 use tenure_switchboard::SwitchboardError;
 
 use crate::args::Usage;
+use crate::hints;
 use crate::output::{document, shown, to_stderr, to_stdout};
 
 const REFUSED: u8 = 1;
@@ -115,7 +116,7 @@ impl Failure {
                 return Self::Store(error).report(json);
             }
         };
-        let hint = hint.unwrap_or(error.code().hint());
+        let hint = hint.unwrap_or(hints::hint(error.code()));
         to_stderr(&match json {
             true => for_programs(error, kept, hint),
             false => for_people(error, kept, hint),
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn an_error_says_what_was_kept_and_what_to_do() {
         let refused = StoreError::refused(Code::Unreachable, "no\x1b[1m route");
-        let text = for_people(&refused, kept(&refused), refused.code().hint());
+        let text = for_people(&refused, kept(&refused), hints::hint(refused.code()));
         assert_eq!(
             text,
             "ST002: the store cannot be reached: no\\u{1b}[1m route\n\
@@ -185,7 +186,7 @@ mod tests {
              for a file, its folder; see `tenure errors ST002`"
         );
         let unknown = StoreError::unknown(Code::Lost, "x");
-        let text = for_people(&unknown, kept(&unknown), unknown.code().hint());
+        let text = for_people(&unknown, kept(&unknown), hints::hint(unknown.code()));
         assert!(text.contains("\nkept: it may have happened; read again before deciding\n"));
         assert_eq!(exit_code(&unknown), 3);
         let codes = [Code::Lost, Code::BadUrl, Code::BadInput, Code::BadKeys, Code::NoCheckpoint];

@@ -8,6 +8,7 @@ mod env;
 mod errors;
 mod failure;
 mod guard;
+mod hints;
 mod limits;
 mod migrate;
 mod observe;

@@ -1,26 +1,49 @@
-//! FNV-1a with 64 bits: small, and fixed for ever.
+//! FNV-1a hash with 64 bits. Its values are part of stored and shared state: they never change.
 
-/// A running hash. Good enough to notice a difference; as a score it needs a finaliser.
+/// A running hash. It detects differences; a score or an offset needs [`Fnv::mixed`].
 #[derive(Clone, Copy)]
-pub(crate) struct Fnv(pub(crate) u64);
+pub struct Fnv(pub(crate) u64);
 
 impl Fnv {
-    pub(crate) fn new() -> Self {
+    /// The hash of nothing.
+    #[must_use]
+    pub fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
     /// Adds bytes as they are.
-    pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
+    #[must_use]
+    pub fn bytes(mut self, bytes: &[u8]) -> Self {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
         self
     }
 
+    /// Returns the hash with every input bit spread over all output bits.
+    #[must_use]
+    pub fn mixed(self) -> u64 {
+        finalise(self.0)
+    }
+
     /// Adds a field and its length, so that two fields never run into each other.
     pub(crate) fn field(&mut self, bytes: &[u8]) {
         *self = self.bytes(bytes).bytes(&(bytes.len() as u64).to_le_bytes());
     }
+}
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The finaliser of MurmurHash3: every bit of its input changes half of its output. FNV alone
+/// leaves names that differ in their last byte close together.
+pub(crate) fn finalise(mut hash: u64) -> u64 {
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
 }
 
 #[cfg(test)]

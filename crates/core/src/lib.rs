@@ -13,7 +13,7 @@ pub mod engine;
 mod epoch;
 mod error;
 mod escape;
-mod fnv;
+pub mod fnv;
 pub mod guarantee;
 mod hold;
 mod instance;
@@ -38,7 +38,7 @@ pub use instance::{Instance, Nonce};
 #[doc(hidden)]
 pub use mutant::Mutant;
 pub use name::{DutyId, DutyKey, GroupName, InstanceId, Label};
-pub use record::{Change, Record};
+pub use record::{Change, Record, Severity};
 pub use seal::{Mac, Moved, Seal};
 pub use store::Store;
 pub use target::{Listing, Target, Targets};

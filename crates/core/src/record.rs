@@ -1,4 +1,4 @@
-//! What happened, once, for everybody who wants to know: the log, the metrics, the checkers (R24).
+//! Records of what a member does, for logs, metrics and checkers (R24).
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use crate::{DutyId, Epoch, InstanceId, LocalInstant};
 
 macro_rules! changes {
     ($($name:ident $text:literal $doc:literal)*) => {
-        /// What a record tells.
+        /// Kind of a record.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Change { $(#[doc = $doc] $name,)* }
 
@@ -48,21 +48,63 @@ changes! {
     Refused "refused" "A wish of the user was refused."
 }
 
+/// Severity of a record, for logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Work was cut off.
+    Error,
+    /// Something is wrong and is tried again.
+    Warn,
+    /// A normal change.
+    Info,
+    /// A renewal that went well.
+    Debug,
+}
+
+impl Change {
+    /// The severity of a record of this kind.
+    pub const fn severity(self) -> Severity {
+        match self {
+            Self::SessionLost | Self::Expired | Self::Revoked => Severity::Error,
+            Self::JoinFailed
+            | Self::RenewFailed
+            | Self::ReleaseFailed
+            | Self::Suspended
+            | Self::Unheld
+            | Self::ListFailed
+            | Self::LookFailed
+            | Self::Waiting
+            | Self::Refused => Severity::Warn,
+            Self::Joined
+            | Self::Left
+            | Self::Acquired
+            | Self::TakenOver
+            | Self::AcquireFailed
+            | Self::Resumed
+            | Self::Draining
+            | Self::Released
+            | Self::Standby
+            | Self::Listed => Severity::Info,
+            Self::Renewed => Severity::Debug,
+        }
+    }
+}
+
 /// One transition of one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// When, on the instance's own clock.
     pub at: LocalInstant,
-    /// What happened.
+    /// Kind of the transition.
     pub change: Change,
-    /// To whom.
+    /// The instance.
     pub instance: InstanceId,
-    /// To which duty; `None` when it is about the instance.
+    /// The duty; `None` when the record is about the instance.
     pub duty: Option<DutyId>,
-    /// Under which epoch.
+    /// The epoch of the hold.
     pub epoch: Option<Epoch>,
-    /// The other instance that matters: who held it before, or holds it now.
+    /// The other instance involved: the previous or the current holder.
     pub other: Option<InstanceId>,
-    /// Why: words that stay the same (`join`, `deadline`), or a sentence with a code.
+    /// The reason: a fixed word (`join`, `deadline`), or a sentence with a code.
     pub reason: Cow<'static, str>,
 }

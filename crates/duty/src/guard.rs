@@ -270,7 +270,7 @@ impl Guard {
         self.inner.tenancy.lose();
         let epoch = self.epoch();
         let detail = format!("{} under epoch {epoch}, the newest is {newest}", self.duty());
-        StoreError::Refused(Problem { code: Code::Fenced, detail })
+        StoreError::Refused(Problem::new(Code::Fenced, detail))
     }
 }
 

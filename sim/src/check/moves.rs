@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tenure_core::engine::StopReason;
 use tenure_core::{DutyId, Epoch, InstanceId};
 
 use super::{Finding, Times};
@@ -25,18 +26,15 @@ pub struct Move {
     /// It had got it because somebody else had shed it.
     pub was_moved: bool,
     /// The reason given.
-    pub why: &'static str,
+    pub why: StopReason,
 }
 
 impl Move {
     /// Whether a reason stands for a move that nobody was forced to.
-    pub fn is_voluntary(why: &str) -> bool {
-        VOLUNTARY.contains(&why)
+    pub fn is_voluntary(why: StopReason) -> bool {
+        why == StopReason::Balance
     }
 }
-
-/// The reasons of moves that only balance.
-const VOLUNTARY: &[&str] = &["balance"];
 
 /// Work that began, was asked to end, or was cancelled.
 #[derive(Clone, Debug, PartialEq, Eq)]

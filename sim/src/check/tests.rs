@@ -81,7 +81,7 @@ fn moved(at: Nanos) -> Move {
         quota: Some(1),
         since: 0,
         was_moved: false,
-        why: "balance",
+        why: tenure_core::engine::StopReason::Balance,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::engine::{Effect, EngineExit, GroupConfig, GroupView};
+use tenure_core::engine::{Effect, EngineExit, GroupConfig, GroupView, StopReason};
 use tenure_core::invariant::Step;
 use tenure_core::roster::{Pin, RosterDuty, RosterMember, plan};
 use tenure_core::store::Member;
@@ -126,12 +126,13 @@ impl World {
         self.story.promises.push(Promise { at, instance, duty, epoch, believes, stands });
     }
 
-    fn drain(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, why: &'static str) {
-        self.coverage.count("drain", why);
-        self.turn(pid, duty, epoch, "drain", why);
+    fn drain(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, why: StopReason) {
+        self.coverage.count("drain", why.as_str());
+        self.turn(pid, duty, epoch, "drain", why.as_str());
         self.watch_move(pid, duty, why);
         let (held, quota) = (self.held(pid), self.quota(pid));
-        let voluntary = Move::is_voluntary(why) || why == "pin" && !self.is_pinned_out(pid, duty);
+        let voluntary =
+            Move::is_voluntary(why) || why == StopReason::Pin && !self.is_pinned_out(pid, duty);
         let Some(work) = self.processes[pid].work_of(duty, epoch) else {
             return;
         };
@@ -153,9 +154,9 @@ impl World {
         self.stop_later(pid, duty, epoch, false);
     }
 
-    fn revoke(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, why: &'static str) {
-        self.coverage.count("revoke", why);
-        self.turn(pid, duty, epoch, "revoked", why);
+    fn revoke(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, why: StopReason) {
+        self.coverage.count("revoke", why.as_str());
+        self.turn(pid, duty, epoch, "revoked", why.as_str());
         self.watch_cancel(pid, duty, epoch, why);
         self.doubt(pid, duty, epoch);
         let Some(work) = self.processes[pid].work_of(duty, epoch) else {
@@ -163,7 +164,7 @@ impl World {
         };
         if work.mode != Mode::Revoked {
             work.mode = Mode::Revoked;
-            if why == "no progress" {
+            if why == StopReason::NoProgress {
                 self.rests(pid, duty);
             }
             self.stop_later(pid, duty, epoch, true);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::scenario::Kind;
-use tenure_core::engine::{Effect, GroupConfig, MemberStatus};
+use tenure_core::engine::{Effect, GroupConfig, MemberStatus, StopReason};
 use tenure_core::roster::Pin;
 use tenure_core::store::Evict;
 
@@ -73,7 +73,7 @@ fn judged(pins: impl FnOnce(&World, Pid) -> Vec<(DutyId, Pin)>, room: usize) -> 
         holder.holder = None;
     }
     let until = world.local(pid);
-    world.execute(pid, Effect::Drain { duty, epoch, why: "pin", until });
+    world.execute(pid, Effect::Drain { duty, epoch, why: StopReason::Pin, until });
     world.story.moves.len()
 }
 

@@ -1,6 +1,6 @@
 //! What is judged the moment it happens: what engines may never ask for, and work never do.
 
-use tenure_core::engine::{MemberStatus, StoreRequest};
+use tenure_core::engine::{MemberStatus, StopReason, StoreRequest};
 use tenure_core::{DutyId, Epoch, Hold};
 
 use super::{Pid, World};
@@ -8,7 +8,7 @@ use crate::Nanos;
 use crate::worker::{Mode, Work};
 
 /// Reasons to move a duty of which only few at a time are good.
-const LIMITED: &[&str] = &["balance", "pin", "drain"];
+const LIMITED: &[StopReason] = &[StopReason::Balance, StopReason::Pin, StopReason::Drain];
 
 impl World {
     /// Something is about to begin on a duty: not after its deadline (R6), and after the process
@@ -91,7 +91,7 @@ impl World {
 
     /// A duty is to move: few at a time (R25), and by choice only while all others see the same
     /// (R20).
-    pub(super) fn watch_move(&mut self, pid: Pid, duty: &DutyId, why: &str) {
+    pub(super) fn watch_move(&mut self, pid: Pid, duty: &DutyId, why: StopReason) {
         let process = &self.processes[pid];
         let moving = process.work.values().filter(|work| work.mode == Mode::Drains).count();
         let most = (process.targets.targets().len() / 10).max(4);
@@ -105,7 +105,7 @@ impl World {
             others.filter_map(|member| MemberStatus::read(&member.note)).collect();
         let differ =
             said.windows(2).any(|two| two[0].only == two[1].only && two[0].view != two[1].view);
-        if matches!(why, "balance" | "pin") && differ {
+        if matches!(why, StopReason::Balance | StopReason::Pin) && differ {
             let what = format!("{} sheds {duty} while others see different groups", process.id);
             self.broken("views", what);
         }
@@ -113,7 +113,7 @@ impl World {
 
     /// Work is cancelled: if nobody had asked it to end before, then because its hold has come to
     /// its end, or it has (R18).
-    pub(super) fn watch_cancel(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, why: &str) {
+    pub(super) fn watch_cancel(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, why: StopReason) {
         let now = self.local(pid);
         let process = &mut self.processes[pid];
         // Who was put out is told that its session is over, and its holds stand until their TTL.
@@ -123,7 +123,8 @@ impl World {
         let id = process.id.clone();
         let Some(work) = process.work_of(duty, epoch) else { return };
         // Who is fenced has been replaced, whatever the store says.
-        let sound = work.mode == Mode::Runs && now < work.deadline.at() && why != "fenced";
+        let sound =
+            work.mode == Mode::Runs && now < work.deadline.at() && why != StopReason::Fenced;
         let hold = work.hold.clone();
         if sound && self.backend.ends_at(&hold) > self.now {
             let what = format!("{id} cancels {duty}@{epoch} ({why}) and has not asked it to end");

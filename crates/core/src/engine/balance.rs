@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::snapshot::{self, DutyStatus};
 use super::work::{EngineHold, WorkState};
-use super::{ClaimCandidate, DrainMode, Engine, Layout, MemberSettings};
+use super::{ClaimCandidate, DrainMode, Engine, Layout, MemberSettings, StopReason};
 use crate::fnv::Fnv;
 use crate::roster::{self, RosterDuty, RosterMember};
 use crate::text::{counted, span};
@@ -47,7 +47,7 @@ impl Engine {
         let (count, most) = (listing.targets().len(), self.settings.most_duties);
         if count > most {
             let detail = format!("{}, the limit of the group is {most}", duties(count));
-            let problem = Problem { code: Code::TooManyTargets, detail };
+            let problem = Problem::new(Code::TooManyTargets, detail);
             return self.complain(now, Change::ListFailed, problem.to_string());
         }
 
@@ -105,9 +105,9 @@ impl Engine {
         let Some(listing) = &self.listing else { return };
         let group = self.seen.as_ref().map(|seen| &seen.group);
         let why = |duty: &DutyId| match find(listing, duty) {
-            None => Some("gone"),
-            Some(target) if target.paused => Some("paused"),
-            Some(_) => group.is_some_and(|group| group.pauses(duty)).then_some("paused"),
+            None => Some(StopReason::Gone),
+            Some(target) if target.paused => Some(StopReason::Paused),
+            Some(_) => group.is_some_and(|group| group.pauses(duty)).then_some(StopReason::Paused),
         };
         let duties = self.holds.keys().filter_map(|duty| Some((duty.clone(), why(duty)?)));
         for (duty, why) in duties.collect::<Vec<_>>() {
@@ -182,7 +182,7 @@ impl Engine {
         (listed / 10).max(4).saturating_sub(moving)
     }
 
-    pub(super) fn shed_for_drain(&mut self, why: &'static str, now: LocalInstant) {
+    pub(super) fn shed_for_drain(&mut self, why: StopReason, now: LocalInstant) {
         let running = |held: &EngineHold| held.work == WorkState::Running && held.release.is_none();
         let duties = self.holds.iter().filter(|(_, held)| running(held)).map(|(d, _)| d.clone());
         let duties: Vec<_> = duties.take(self.room_to_move()).collect();
@@ -203,10 +203,10 @@ impl Engine {
         now: LocalInstant,
     ) {
         if self.draining || self.is_drained(table) {
-            return self.shed_for_drain("drain", now);
+            return self.shed_for_drain(StopReason::Drain, now);
         }
         if self.failing.is_some() && !table.seats()[table.me as usize].keeps {
-            return self.shed_for_drain("failing", now);
+            return self.shed_for_drain(StopReason::Failing, now);
         }
         let rollout = self.mixed.is_some_and(|since| now.since(since) < self.settings.rollout);
         // All see the same members and duties (R20).
@@ -222,7 +222,7 @@ impl Engine {
         let (mut surplus, early) = self.surplus(charges, plan, table, now);
         let lacking = self.lacking(charges, plan, free, table, now).saturating_sub(surplus.len());
         let (taken, kept) = early.split_at(lacking.min(early.len()));
-        surplus.extend(taken.iter().map(|(charge, _)| (*charge, "pin")));
+        surplus.extend(taken.iter().map(|(charge, _)| (*charge, StopReason::Pin)));
         kept.iter().for_each(|(_, settled)| self.balance_at(*settled));
         if !fresh && !surplus.is_empty() {
             return self.look_now(now);
@@ -242,7 +242,7 @@ impl Engine {
         plan: &[Option<u32>],
         table: &OwnRoster,
         now: LocalInstant,
-    ) -> (Vec<(&'a RosterDuty, &'static str)>, Vec<(&'a RosterDuty, LocalInstant)>) {
+    ) -> (Vec<(&'a RosterDuty, StopReason)>, Vec<(&'a RosterDuty, LocalInstant)>) {
         let (mut settled, mut early) = (Vec::new(), Vec::new());
         for (charge, seat) in charges.iter().zip(plan) {
             let mut elsewhere = seat.is_some_and(|s| s != table.me);
@@ -257,7 +257,11 @@ impl Engine {
             let stays_until = held.since.plus(self.settings.window);
             match held.moved && now < stays_until && !Mutant::R19Window.is_on() {
                 true => early.push((charge, stays_until)),
-                false => settled.push((charge, charge.pin.as_ref().map_or("balance", |_| "pin"))),
+                false => {
+                    let pinned = charge.pin.is_some();
+                    let why = if pinned { StopReason::Pin } else { StopReason::Balance };
+                    settled.push((charge, why));
+                }
             }
         }
         (settled, early)

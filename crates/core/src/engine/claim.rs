@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::join::reason;
 use super::work::{EngineHold, WorkState};
 use super::{
-    ClaimCandidate, Effect, Engine, MAX_CLAIM_DUTIES, MemberStatus, PendingClaim, StoreRequest,
-    Ticket,
+    ClaimCandidate, Effect, Engine, MAX_CLAIM_DUTIES, MemberStatus, PendingClaim, StopReason,
+    StoreRequest, Ticket,
 };
 use crate::store::{ClaimRequest, Claimed};
 use crate::{
@@ -185,7 +185,7 @@ impl Engine {
         };
         let mut held = EngineHold::new(hold, live.deadline, now, false);
         held.work = WorkState::Stopped;
-        held.release = Some("not started");
+        held.release = Some(StopReason::NotStarted);
         self.ready.insert(duty.clone());
         self.holds.insert(duty, held);
     }

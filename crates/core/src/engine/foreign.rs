@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Engine;
 use super::balance::{OwnRoster, full_seats};
 use super::work::{RestPeriod, WorkState};
+use super::{Engine, StopReason};
 use crate::roster::RosterDuty;
 use crate::{DutyId, InstanceId, LocalInstant};
 
@@ -159,7 +159,7 @@ impl Engine {
             }
             room -= 1;
             self.shed.insert(charge.duty.clone(), now);
-            self.ask_to_stop(&charge.duty, "balance", now);
+            self.ask_to_stop(&charge.duty, StopReason::Balance, now);
         }
     }
 }

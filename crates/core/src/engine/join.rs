@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Effect, Engine, EngineExit, Fold, GroupConfig, LiveSession, MemberStatus, StoreRequest, Ticket,
+    Effect, Engine, EngineExit, Fold, GroupConfig, LiveSession, MemberStatus, StopReason,
+    StoreRequest, Ticket,
 };
 use crate::store::{Closed, OpenSession, Opened};
 use crate::{Change, Code, DutyId, LocalInstant, Nonce, Problem, Reason, StoreError, Version};
@@ -282,11 +283,11 @@ impl Engine {
             Ok(Opened::Taken) if again && now.since(since) < ttl.get() * 2 => self.try_again(now),
             Ok(Opened::Taken) => {
                 let detail = format!("{} has a live session", self.settings.instance);
-                self.fail(Problem { code: Code::DuplicateInstance, detail }, now);
+                self.fail(Problem::new(Code::DuplicateInstance, detail), now);
             }
             Ok(Opened::Evicted) => {
                 let detail = self.settings.instance.to_string();
-                self.fail(Problem { code: Code::EvictedInstance, detail }, now);
+                self.fail(Problem::new(Code::EvictedInstance, detail), now);
             }
             Err(error) => {
                 self.trouble = true;
@@ -327,7 +328,7 @@ impl Engine {
         }
         if !self.holds.is_empty() && !self.has_successor() {
             let detail = format!("no other member of {} takes duties", self.settings.group);
-            let problem = Problem { code: Code::LastMember, detail };
+            let problem = Problem::new(Code::LastMember, detail);
             self.record(now, Change::Refused, None, None, problem.to_string());
             return self.out.push(Effect::Refuse(problem));
         }
@@ -337,7 +338,7 @@ impl Engine {
             return self.end("asked to", now);
         }
         self.say_status(now);
-        self.shed_for_drain("drain", now);
+        self.shed_for_drain(StopReason::Drain, now);
     }
 
     /// Gives everything back as soon as its work has stopped.
@@ -350,7 +351,7 @@ impl Engine {
         self.todo.clear();
         let duties: Vec<_> = self.holds.keys().cloned().collect();
         for duty in duties {
-            self.ask_to_stop(&duty, "leave", now);
+            self.ask_to_stop(&duty, StopReason::Leave, now);
         }
         self.say_status(now);
         // An opening on its way may have made a session: it is closed when the answer comes.
@@ -412,7 +413,7 @@ impl Engine {
         if matches!(self.phase, MemberPhase::Over) {
             return;
         }
-        self.lose_everything("leave", now);
+        self.lose_everything(StopReason::Leave, now);
         self.live = None;
         self.phase = MemberPhase::Over;
         self.record(now, Change::Left, None, None, why);

@@ -235,7 +235,7 @@ impl Engine {
                 let detail = format!(
                     "the group has TTL {ttl} and layout {layout}, this one {mine} and {own}"
                 );
-                self.fail(Problem { code: Code::SettingsDiffer, detail }, now);
+                self.fail(Problem::new(Code::SettingsDiffer, detail), now);
                 return None;
             }
             Some(_) => {}

@@ -40,7 +40,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-pub use effect::{Effect, EngineExit, StoreRequest};
+pub use effect::{Effect, EngineExit, StopReason, StoreRequest};
 pub use event::{EngineEvent, GroupView, StoreResponse, Ticket, WorkOutcome};
 #[doc(hidden)]
 pub use fold::Fold;

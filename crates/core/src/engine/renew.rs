@@ -2,7 +2,7 @@
 
 use super::join::MemberPhase;
 use super::work::{EngineHold, WorkState};
-use super::{Effect, Engine, PendingKeepAlive, StoreRequest, Ticket};
+use super::{Effect, Engine, PendingKeepAlive, StopReason, StoreRequest, Ticket};
 use crate::store::{HoldFate, KeptAlive};
 use crate::{Change, DutyId, Hold, LocalInstant, Mark, Mutant, StoreError, is_pause};
 
@@ -133,7 +133,7 @@ impl Engine {
                         self.record(now, Change::Renewed, Some((duty, *epoch)), None, "keep-alive");
                     }
                 }
-                HoldFate::Lost => self.lose(duty, "lost", now),
+                HoldFate::Lost => self.lose(duty, StopReason::Lost, now),
                 HoldFate::Unknown => {}
             }
         }
@@ -147,7 +147,7 @@ impl Engine {
         // By our count it should still have lived: the store has forgotten it, or an operator
         // ended it.
         let early = live.deadline.allows(asked);
-        self.lose_everything("session ended", now);
+        self.lose_everything(StopReason::SessionEnded, now);
         let why = match early || reset {
             true => "the store ended it before its time",
             false => "it was not renewed in time",
@@ -175,7 +175,7 @@ impl Engine {
     }
 
     /// A hold is gone: its work is cancelled.
-    pub(super) fn lose(&mut self, duty: &DutyId, why: &'static str, now: LocalInstant) {
+    pub(super) fn lose(&mut self, duty: &DutyId, why: StopReason, now: LocalInstant) {
         let Some(held) = self.drop_hold(duty) else { return };
         let epoch = held.epoch();
         self.raise_floor(duty, epoch);
@@ -185,11 +185,11 @@ impl Engine {
         }
         if held.may_act() {
             self.out.push(Effect::Revoke { duty: duty.clone(), epoch, why });
-            self.record(now, Change::Revoked, Some((duty, epoch)), None, why);
+            self.record(now, Change::Revoked, Some((duty, epoch)), None, why.as_str());
         } else if !held.told {
             // It was being given back, and the store was faster to say so here.
             let why = held.release.unwrap_or(why);
-            self.record(now, Change::Released, Some((duty, epoch)), None, why);
+            self.record(now, Change::Released, Some((duty, epoch)), None, why.as_str());
         }
         if !matches!(held.work, WorkState::Stopped) {
             self.stopping.insert(duty.clone(), epoch);
@@ -199,7 +199,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn lose_everything(&mut self, why: &'static str, now: LocalInstant) {
+    pub(super) fn lose_everything(&mut self, why: StopReason, now: LocalInstant) {
         let duties: Vec<_> = self.holds.keys().cloned().collect();
         for duty in duties {
             self.lose(&duty, why, now);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::join::reason;
 use super::{
-    Effect, Engine, MAX_RELEASE_DUTIES, MemberSettings, StoreRequest, Ticket, WorkOutcome,
+    Effect, Engine, MAX_RELEASE_DUTIES, MemberSettings, StopReason, StoreRequest, Ticket,
+    WorkOutcome,
 };
 use crate::store::Released;
 use crate::{Change, Deadline, DutyId, Epoch, Hold, LocalInstant, Mutant, StoreError};
@@ -22,7 +23,7 @@ pub(super) struct EngineHold {
     /// It came from a member that could have kept it.
     pub(super) moved: bool,
     /// Why it is to be given back as soon as its work has stopped.
-    pub(super) release: Option<&'static str>,
+    pub(super) release: Option<StopReason>,
     /// It was recorded that the hold ended.
     pub(super) told: bool,
     pub(super) progress: LocalInstant,
@@ -105,14 +106,14 @@ impl Engine {
                     if Mutant::R6Work.is_on() {
                         continue;
                     }
-                    (Change::Expired, "deadline")
+                    (Change::Expired, StopReason::Deadline)
                 }
-                WorkState::Asked(_) => (Change::Revoked, "drain time is over"),
-                WorkState::Running => (Change::Revoked, "no progress"),
+                WorkState::Asked(_) => (Change::Revoked, StopReason::DrainTimeout),
+                WorkState::Running => (Change::Revoked, StopReason::NoProgress),
             };
             let since = held.since;
             self.cancel(&duty, change, why, now);
-            if why == "no progress" {
+            if why == StopReason::NoProgress {
                 self.rest(&duty, since, now);
             }
         }
@@ -127,7 +128,7 @@ impl Engine {
     }
 
     /// Cancels the work; the hold is given back when it has stopped.
-    fn cancel(&mut self, duty: &DutyId, change: Change, why: &'static str, now: LocalInstant) {
+    fn cancel(&mut self, duty: &DutyId, change: Change, why: StopReason, now: LocalInstant) {
         let Some(held) = self.holds.get_mut(duty).filter(|held| held.may_act()) else { return };
         held.work = WorkState::Cancelled(now);
         held.told = true;
@@ -135,12 +136,12 @@ impl Engine {
         let (epoch, next) = (held.epoch(), held.timer(&self.settings));
         self.due_at(next);
         self.out.push(Effect::Revoke { duty: duty.clone(), epoch, why });
-        self.record(now, change, Some((duty, epoch)), None, why);
+        self.record(now, change, Some((duty, epoch)), None, why.as_str());
         self.renew_now(now);
     }
 
     /// Asks the work to come to its end, and gives the duty back then (R18).
-    pub(super) fn ask_to_stop(&mut self, duty: &DutyId, why: &'static str, now: LocalInstant) {
+    pub(super) fn ask_to_stop(&mut self, duty: &DutyId, why: StopReason, now: LocalInstant) {
         let until = now.plus(self.settings.drain);
         let Some(held) = self.holds.get_mut(duty) else { return };
         held.release.get_or_insert(why);
@@ -157,7 +158,7 @@ impl Engine {
         let epoch = held.epoch();
         self.due_at(Some(until));
         self.out.push(Effect::Drain { duty: duty.clone(), epoch, why, until });
-        self.record(now, Change::Draining, Some((duty, epoch)), None, why);
+        self.record(now, Change::Draining, Some((duty, epoch)), None, why.as_str());
     }
 
     /// The work has stopped.
@@ -178,8 +179,8 @@ impl Engine {
         let by_itself = held.work == WorkState::Running;
         held.work = WorkState::Stopped;
         let why = match how {
-            WorkOutcome::Failed => "failed",
-            WorkOutcome::Asked | WorkOutcome::Done => "done",
+            WorkOutcome::Failed => StopReason::Failed,
+            WorkOutcome::Asked | WorkOutcome::Done => StopReason::Done,
         };
         held.release.get_or_insert(why);
         let since = held.since;
@@ -211,7 +212,7 @@ impl Engine {
     pub(super) fn fenced(&mut self, duty: &DutyId, epoch: Epoch, newest: Epoch, now: LocalInstant) {
         self.raise_floor(duty, newest);
         if self.holds.get(duty).is_some_and(|held| held.epoch() == epoch) {
-            self.cancel(duty, Change::Revoked, "fenced", now);
+            self.cancel(duty, Change::Revoked, StopReason::Fenced, now);
         }
     }
 
@@ -231,7 +232,7 @@ impl Engine {
         let mut ready = self.ready.iter().filter_map(|duty| self.holds.get(duty)).peekable();
         let (Some(live), Some(first)) = (&self.live, ready.peek()) else { return };
         // One request has one reason.
-        let why = first.release.unwrap_or("done");
+        let why = first.release.unwrap_or(StopReason::Done);
         let holds: Vec<_> = ready
             .filter(|held| held.release == Some(why))
             .map(|held| held.hold.clone())
@@ -239,7 +240,7 @@ impl Engine {
             .collect();
         let duties = holds.iter().map(|hold| (hold.duty.id.clone(), hold.epoch)).collect();
         let session = live.session.clone();
-        let request = StoreRequest::Release { session, holds, reason: reason(why) };
+        let request = StoreRequest::Release { session, holds, reason: reason(why.as_str()) };
         let ticket = self.ask(request, self.request_timeout());
         self.releasing = Some((ticket, duties));
     }
@@ -268,7 +269,7 @@ impl Engine {
             // It may have been lost meanwhile, and granted anew under another epoch.
             let held = self.holds.get(duty).filter(|held| held.epoch() == *epoch);
             let Some(held) = held.filter(|_| error.is_none()) else { continue };
-            let (epoch, why) = (*epoch, held.release.unwrap_or("done"));
+            let (epoch, why) = (*epoch, held.release.unwrap_or(StopReason::Done));
             let stopped = held.work == WorkState::Stopped;
             self.drop_hold(duty);
             self.raise_floor(duty, epoch);
@@ -278,7 +279,7 @@ impl Engine {
             if let Some(seen) = &mut self.seen {
                 seen.holders.insert(duty.clone(), None);
             }
-            self.record(now, Change::Released, Some((duty, epoch)), None, why);
+            self.record(now, Change::Released, Some((duty, epoch)), None, why.as_str());
         }
         if error.is_none() {
             self.no_complaint(Change::ReleaseFailed);

@@ -1,25 +1,17 @@
 //! How much a member wants a duty: each side is hashed once, the pair is mixed.
 
-use crate::fnv::Fnv;
+use crate::fnv::{Fnv, finalise};
 use crate::{DutyId, InstanceId};
-
-/// The finaliser of MurmurHash3: every bit of its input changes half of its output. FNV alone
-/// leaves names that differ in their last byte close together, and one member wins them all.
-pub(super) fn finalise(mut hash: u64) -> u64 {
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    hash ^ (hash >> 33)
-}
 
 /// The duty's side. The first byte tells the sides apart: a duty that is called like a member is
 /// not the same to it.
 pub(super) fn of_duty(duty: &DutyId) -> u64 {
-    finalise(Fnv::new().bytes(b"d").bytes(duty.as_str().as_bytes()).0)
+    Fnv::new().bytes(b"d").bytes(duty.as_str().as_bytes()).mixed()
 }
 
 /// The member's side.
 pub(super) fn of_member(instance: &InstanceId) -> u64 {
-    finalise(Fnv::new().bytes(b"m").bytes(instance.as_str().as_bytes()).0)
+    Fnv::new().bytes(b"m").bytes(instance.as_str().as_bytes()).mixed()
 }
 
 /// The score of a pair; the highest wins.

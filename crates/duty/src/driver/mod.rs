@@ -155,8 +155,10 @@ impl Driver {
                 self.holds.extend(&(duty, epoch), deadline);
             }
             Effect::Suspend => self.holds.suspend(),
-            Effect::Drain { duty, epoch, why, until: _ } => self.holds.drain(&(duty, epoch), why),
-            Effect::Revoke { duty, epoch, why } => self.holds.revoke(&(duty, epoch), why),
+            Effect::Drain { duty, epoch, why, until: _ } => {
+                self.holds.drain(&(duty, epoch), why.as_str())
+            }
+            Effect::Revoke { duty, epoch, why } => self.holds.revoke(&(duty, epoch), why.as_str()),
             Effect::Record(record) => self.recorded(&record),
             Effect::Refuse(problem) => self.inbox.push(MembershipEvent::Refused(problem)),
             Effect::End(EngineExit::Left) => {
@@ -239,7 +241,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         // However the thread ended: nobody renews any more, and nobody is left waiting.
-        let problem = Problem { code: Code::Failed, detail: "the thread has ended".to_owned() };
+        let problem = Problem::new(Code::Failed, "the thread has ended");
         self.inbox.push(MembershipEvent::Ended(Err(problem)));
         self.holds.end();
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::LocalInstant;
+use tenure_core::fnv::Fnv;
 
 /// The instants at which a target is due: one per interval, at an offset by its name, so that
 /// targets are spread over the interval.
@@ -18,7 +19,7 @@ impl PollSchedule {
     /// wall clock repeats no poll.
     pub(super) fn new(target: &str, every: Duration, now: LocalInstant, unix_ms: u64) -> Self {
         let every_ns = every.as_nanos().max(1);
-        let offset = (u128::from(hash(target)) * every_ns) >> 64;
+        let offset = (u128::from(Fnv::new().bytes(target.as_bytes()).mixed()) * every_ns) >> 64;
         let into = u128::from(unix_ms) * 1_000_000 % every_ns;
         let wait = (every_ns + offset - into) % every_ns;
         let wait = Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX));
@@ -37,19 +38,6 @@ impl PollSchedule {
         self.due = self.due.plus(self.every.saturating_mul(intervals));
         missed
     }
-}
-
-/// FNV-1a, and a finaliser that lets every bit of the name reach the upper ones.
-fn hash(name: &str) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in name.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    hash ^= hash >> 33;
-    hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash ^= hash >> 33;
-    hash = hash.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    hash ^ (hash >> 33)
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ fn an_unknown_claim_is_never_repeated_blindly() {
 fn an_unknown_release_is_repeated_until_it_is_known() {
     let mut bench = Bench::holding();
     bench.list(&[]);
-    assert!(bench.did(|effect| matches!(effect, Effect::Drain { why: "gone", .. })));
+    assert!(bench.did(|effect| matches!(effect, Effect::Drain { why: StopReason::Gone, .. })));
     assert!(bench.asked(is_release).is_none(), "released before the work had stopped");
     bench.stopped("d", 5);
     bench.answer(is_release, StoreResponse::Release(Err(lost())));
@@ -207,7 +207,7 @@ fn leaving_waits_for_a_claim_on_its_way() {
 fn leaving_drains_before_it_closes() {
     let mut bench = Bench::holding();
     bench.step(EngineEvent::Leave);
-    assert!(bench.did(|effect| matches!(effect, Effect::Drain { why: "leave", .. })));
+    assert!(bench.did(|effect| matches!(effect, Effect::Drain { why: StopReason::Leave, .. })));
     assert!(bench.asked(is_close).is_none());
     bench.stopped("d", 5);
     bench.answer(is_close, StoreResponse::Close(Ok(Closed::Closed)));
@@ -221,7 +221,8 @@ fn work_that_does_not_drain_in_time_is_cancelled() {
     bench.run_until(3_400);
     bench.keep(&[HoldFate::Kept]);
     let effects = bench.run_until(5_100);
-    let over = |effect: &Effect| matches!(effect, Effect::Revoke { why: "drain time is over", .. });
+    let over =
+        |effect: &Effect| matches!(effect, Effect::Revoke { why: StopReason::DrainTimeout, .. });
     assert!(effects.iter().any(over));
 }
 
@@ -299,7 +300,8 @@ fn nothing_is_shed_while_views_or_revisions_differ() {
             let view = bench.engine.view;
             bench.see(&["other"], &held);
             bench.engine.view = if differs == 1 { view ^ 1 } else { bench.engine.view };
-            drained |= bench.did(|effect| matches!(effect, Effect::Drain { why: "balance", .. }));
+            drained |= bench
+                .did(|effect| matches!(effect, Effect::Drain { why: StopReason::Balance, .. }));
         }
         assert_eq!(drained, sheds);
     }
@@ -419,7 +421,7 @@ fn a_pause_is_not_a_lack_of_progress() {
     bench.tick_at(3_000);
     assert!(bench.recorded(Change::Suspended) && !bench.did(is_revoke), "{:?}", bench.done);
     bench.tick_at(4_600);
-    assert!(bench.did(|e| matches!(e, Effect::Revoke { why: "no progress", .. })));
+    assert!(bench.did(|e| matches!(e, Effect::Revoke { why: StopReason::NoProgress, .. })));
 }
 
 /// R20: a free duty may always be claimed, a little later, when who should have it does not.

@@ -8,7 +8,8 @@ use crate::store::{HoldFate, Released};
 /// Who is drained hands over and stays; nobody to hand over to: it goes on, unless told otherwise.
 #[test]
 fn who_is_drained_hands_over_and_stays() {
-    let drains = |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: "drain", .. }));
+    let drains =
+        |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: StopReason::Drain, .. }));
     let mine = [("d", Some(("me", 5)))];
     let mut bench = Bench::holding();
     bench.group.drained.insert(instance("me"), DrainMode::HandOver);
@@ -31,7 +32,8 @@ fn who_is_drained_hands_over_and_stays() {
 /// Who fails whatever the duty gives way to others, unless they fail as well; and comes back.
 #[test]
 fn who_fails_gives_way_to_members_that_do_not() {
-    let gives = |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: "failing", .. }));
+    let gives =
+        |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: StopReason::Failing, .. }));
     let mine = [("d", Some(("me", 5)))];
     let mut bench = Bench::holding();
     bench.step(EngineEvent::Failing { rest: Duration::from_secs(5) });
@@ -70,7 +72,7 @@ fn a_paused_group_stops_everything() {
     let mut bench = Bench::holding();
     bench.group.all_paused = true;
     bench.look(&[], &[("d", Some(("me", 5)))]);
-    assert!(bench.did(|e| matches!(e, Effect::Drain { why: "paused", .. })));
+    assert!(bench.did(|e| matches!(e, Effect::Drain { why: StopReason::Paused, .. })));
     bench.stopped("d", 5);
     bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Freed])));
     bench.look(&[], &[("d", None)]);
@@ -98,7 +100,8 @@ fn full() -> Bench {
 /// other for ever. Before that nothing moves: a window is kept.
 #[test]
 fn a_pinned_duty_that_is_free_finds_room() {
-    let drains = |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: "pin", .. }));
+    let drains =
+        |bench: &Bench| bench.did(|e| matches!(e, Effect::Drain { why: StopReason::Pin, .. }));
     let mut bench = full();
     bench.look(&["other"], &[("a", Some(("other", 1))), ("d", Some(("me", 2)))]);
     bench.look(&["other"], &[("a", Some(("other", 1))), ("d", Some(("me", 2)))]);
@@ -181,7 +184,11 @@ fn a_pinned_duty_waits_for_who_makes_room() {
         // Ten is what the other one has room for.
         bench.group.pins.insert(DutyId::new("p").unwrap(), Pin::Instance(instance("other")));
         bench.look(&["other"], &seen(Some(("me", 2))));
-        assert!(bench.did(|e| matches!(e, Effect::Drain { why: "pin", .. })), "{:?}", bench.done);
+        assert!(
+            bench.did(|e| matches!(e, Effect::Drain { why: StopReason::Pin, .. })),
+            "{:?}",
+            bench.done
+        );
         let wait = |bench: &mut Bench, holder, fates: &[HoldFate]| {
             bench.look(&["other"], &seen(holder));
             bench.run_until(bench.now + 100);
