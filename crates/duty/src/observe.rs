@@ -1,11 +1,11 @@
-//! For those who watch: logs and metrics.
+//! Observers of a member: logs and metrics.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tenure_core::{DutyId, Epoch, GroupName, Record};
+use tenure_core::{DutyId, Epoch, GroupName, InstanceId, Record, Severity};
 
-/// What the store was asked, as metrics name it.
+/// Kind of a store call, as metrics name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// A session was opened or closed.
@@ -20,7 +20,20 @@ pub enum Operation {
     Look,
 }
 
-/// A hold as it stands now.
+impl Operation {
+    /// The word in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Acquire => "acquire",
+            Self::Renew => "renew",
+            Self::Release => "release",
+            Self::Look => "look",
+        }
+    }
+}
+
+/// A duty that is held now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldDuty {
     /// The duty.
@@ -29,8 +42,8 @@ pub struct HeldDuty {
     pub epoch: Epoch,
 }
 
-/// Sees everything that a member of a group does. It is called on the thread that renews: it
-/// returns at once, and never waits for anybody.
+/// Receives everything that a member of a group does. The thread that renews calls it, so it must
+/// return at once and never block.
 pub trait Observer: Debug + Send + Sync + 'static {
     /// A transition. `unix_ms` is the wall clock beside the record's own.
     fn recorded(&self, _group: &GroupName, _record: &Record, _unix_ms: u64) {}
@@ -51,8 +64,132 @@ pub trait Observer: Debug + Send + Sync + 'static {
     fn work_failed(&self, _group: &GroupName, _duty: &DutyId, _epoch: Epoch, _error: &str) {}
 }
 
-/// Nobody watches.
+/// The default observer: emits a [`tracing`] event, with the names that the log of the `tenure`
+/// binary has, for each record and for everything that failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TracingObserver;
 
-impl Observer for TracingObserver {}
+impl Observer for TracingObserver {
+    fn recorded(&self, group: &GroupName, record: &Record, _unix_ms: u64) {
+        macro_rules! emit {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: "tenure",
+                    event = record.change.as_str(),
+                    group = group.as_str(),
+                    duty = record.duty.as_ref().map(DutyId::as_str),
+                    epoch = record.epoch.map(Epoch::get),
+                    instance = record.instance.as_str(),
+                    other = record.other.as_ref().map(InstanceId::as_str),
+                    reason = &*record.reason,
+                )
+            };
+        }
+        match record.change.severity() {
+            Severity::Error => emit!(error),
+            Severity::Warn => emit!(warn),
+            Severity::Info => emit!(info),
+            Severity::Debug => emit!(debug),
+        }
+    }
+
+    fn asked(&self, group: &GroupName, operation: Operation, took: Duration, ok: bool) {
+        if !ok {
+            let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            let (group, operation) = (group.as_str(), operation.as_str());
+            tracing::warn!(
+                target: "tenure", event = "store_call_failed", group, operation, took_ms
+            );
+        }
+    }
+
+    fn fenced(&self, group: &GroupName, duty: &DutyId) {
+        let (group, duty) = (group.as_str(), duty.as_str());
+        tracing::error!(target: "tenure", event = "fenced", group, duty);
+    }
+
+    fn work_failed(&self, group: &GroupName, duty: &DutyId, epoch: Epoch, error: &str) {
+        let (group, duty, epoch) = (group.as_str(), duty.as_str(), epoch.get());
+        tracing::error!(target: "tenure", event = "work_failed", group, duty, epoch, error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write as _;
+    use std::sync::{Arc, Mutex};
+
+    use tenure_core::{Change, LocalInstant};
+    use tracing::field::{Field, Visit};
+    use tracing::span;
+
+    /// Writes events as lines of text.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    struct Fields(String);
+
+    impl Visit for Fields {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            let _ = write!(self.0, " {}={value:?}", field.name());
+        }
+    }
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            let mut fields = Fields(event.metadata().level().to_string());
+            event.record(&mut fields);
+            self.0.lock().unwrap().push(fields.0);
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[test]
+    fn records_and_failures_become_events() {
+        let lines = Lines::default();
+        let (group, duty) = (GroupName::new("g").unwrap(), DutyId::new("d").unwrap());
+        let record = Record {
+            at: LocalInstant::from_nanos(0),
+            change: Change::Revoked,
+            instance: InstanceId::new("a").unwrap(),
+            duty: Some(duty.clone()),
+            epoch: Some(Epoch::new(7).unwrap()),
+            other: None,
+            reason: "fenced".into(),
+        };
+        tracing::subscriber::with_default(lines.clone(), || {
+            let observer: &dyn Observer = &TracingObserver;
+            observer.recorded(&group, &record, 0);
+            observer.asked(&group, Operation::Renew, Duration::from_millis(5), true);
+            observer.asked(&group, Operation::Renew, Duration::from_millis(5), false);
+            observer.fenced(&group, &duty);
+            observer.work_failed(&group, &duty, Epoch::new(7).unwrap(), "no disk");
+        });
+        assert_eq!(
+            *lines.0.lock().unwrap(),
+            [
+                "ERROR event=\"revoked\" group=\"g\" duty=\"d\" epoch=7 instance=\"a\" \
+                 reason=\"fenced\"",
+                "WARN event=\"store_call_failed\" group=\"g\" operation=\"renew\" took_ms=5",
+                "ERROR event=\"fenced\" group=\"g\" duty=\"d\"",
+                "ERROR event=\"work_failed\" group=\"g\" duty=\"d\" epoch=7 error=\"no disk\"",
+            ]
+        );
+    }
+}

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure_core::text::{counted, escaped};
-use tenure_core::{Change, DutyId, DutyKey, Epoch, GroupName, InstanceId, Record};
+use tenure_core::{Change, DutyId, DutyKey, Epoch, GroupName, InstanceId, Record, Severity};
 use tenure_duty::process;
 
 use super::{lock, timestamp};
@@ -54,28 +54,11 @@ pub enum LogLevel {
 
 impl LogLevel {
     fn of(change: Change) -> Self {
-        match change {
-            Change::SessionLost | Change::Expired | Change::Revoked => Self::Error,
-            Change::JoinFailed
-            | Change::RenewFailed
-            | Change::ReleaseFailed
-            | Change::Suspended
-            | Change::Unheld
-            | Change::ListFailed
-            | Change::LookFailed
-            | Change::Waiting
-            | Change::Refused => Self::Warn,
-            Change::Joined
-            | Change::Left
-            | Change::Acquired
-            | Change::TakenOver
-            | Change::AcquireFailed
-            | Change::Resumed
-            | Change::Draining
-            | Change::Released
-            | Change::Standby
-            | Change::Listed => Self::Info,
-            Change::Renewed => Self::Debug,
+        match change.severity() {
+            Severity::Error => Self::Error,
+            Severity::Warn => Self::Warn,
+            Severity::Info => Self::Info,
+            Severity::Debug => Self::Debug,
         }
     }
 
