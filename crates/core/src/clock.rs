@@ -24,13 +24,13 @@ impl LocalInstant {
         Self(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// How long after `earlier` this instant is; zero when it is not after.
+    /// Returns the time since `earlier`; zero when this instant is not after it.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Where local time comes from. Below the composition root time is always passed in like this.
+/// Source of local time. Below the composition root, time is always passed in like this.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The instant now, on a clock that counts suspended time.
     fn now(&self) -> LocalInstant;

@@ -1,11 +1,11 @@
-//! How long a holder may act, judged by itself (R5, R6, R7).
+//! TTL and deadline: the time within which a holder may act, by its own clock (R5, R6, R7).
 
 use std::time::Duration;
 
 use crate::text::span;
 use crate::{Code, LocalInstant, Mutant, StoreError};
 
-/// How long the store keeps a session without hearing from it.
+/// Lease duration: the store ends a session this long after its last renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(Duration);
 
@@ -45,7 +45,7 @@ impl Ttl {
         self.0.as_millis() as u64
     }
 
-    /// What is kept back for scheduling and delivery: `max(ttl / 20, 50 ms)`.
+    /// Safety margin for scheduling and delivery: `max(ttl / 20, 50 ms)`.
     pub fn margin(self) -> Duration {
         (self.0 / 20).max(Self::MIN_MARGIN)
     }
@@ -68,7 +68,7 @@ impl Ttl {
         third - (third / 5) * u32::from(jitter.0) / u32::from(u16::MAX)
     }
 
-    /// How long one attempt to renew may take: a tenth of the TTL (R7).
+    /// Timeout of one renewal: a tenth of the TTL (R7).
     pub fn attempt_timeout(self) -> Duration {
         self.0 / 10
     }
@@ -95,7 +95,7 @@ impl Deadline {
         now < self.0 || Mutant::R6Guard.is_on()
     }
 
-    /// What is left at `now`; zero when nothing is.
+    /// Returns the time left at `now`; zero after the deadline.
     pub fn remaining(self, now: LocalInstant) -> Duration {
         self.0.since(now)
     }

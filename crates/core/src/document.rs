@@ -1,4 +1,4 @@
-//! What members and holders write: notes, documents, reasons.
+//! Texts that members and holders write: notes, documents, reasons.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ fn too_large(word: &str, len: usize, most: usize) -> StoreError {
     )
 }
 
-/// What a member says of itself (weight, zone, draining, versions, ...): text of at most 4 KiB
-/// that travels with its session. The store does not read it.
+/// Status of a member (weight, zone, draining, versions, ...): text of at most 4 KiB that travels
+/// with its session. The store does not read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Note(String);
 

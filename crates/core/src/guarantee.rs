@@ -1,4 +1,4 @@
-//! What a store can promise, judged from its live settings.
+//! Guarantee of a store, judged from its live settings.
 //!
 //! A store says what its settings are ([`Survey`]); one table says what each of them allows at most
 //! ([`TABLE`]); [`judge`] puts both together. `docs/reference/guarantees.md` publishes the table.
@@ -11,7 +11,7 @@ use std::fmt;
 pub use judge::{Finding, Verdict, judge};
 pub use table::{BACKENDS, Backend, Pattern, SettingRule, TABLE, has_setting};
 
-/// How much a user may rely on, weakest first.
+/// Guarantee level, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Nothing survives a crash or a failover for sure.
@@ -39,7 +39,7 @@ impl Level {
         }
     }
 
-    /// What it means to a user, in one sentence.
+    /// One sentence that says what the level means to a user.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::BestEffort => "a crash or a failover may lose or repeat anything",
@@ -87,7 +87,7 @@ impl Fact {
     }
 }
 
-/// What a store says of itself.
+/// Facts that a store reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
     /// The kind of store: `memory`, `file`, `sqlite`, `postgres`, `redis` or `etcd`.

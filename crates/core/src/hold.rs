@@ -11,11 +11,11 @@ pub struct Session {
     pub instance: InstanceId,
     /// Minted for this session alone: a session that ended never comes back (R3, R9).
     pub nonce: Nonce,
-    /// How long the store keeps it without hearing from it.
+    /// Lease duration.
     pub ttl: Ttl,
 }
 
-/// How many holds had left a session when a hold of it was last confirmed.
+/// Number of holds that had left a session when a hold of it was last confirmed.
 ///
 /// While the number stands still nothing can have left, so a store that counts can confirm any
 /// number of holds by reading one row. A stale mark costs a look at the hold, never a wrong answer.
@@ -23,8 +23,8 @@ pub struct Session {
 pub struct Mark(pub u64);
 
 impl Mark {
-    /// Where the count of a session starts: elsewhere for each session, so that a mark of another
-    /// one does not fit by accident.
+    /// Start of a session's count. It differs per session, so that the mark of another session does
+    /// not match by accident.
     pub const fn first(nonce: Nonce) -> Self {
         Self(nonce.as_u128() as u64 >> 32)
     }
@@ -39,7 +39,7 @@ pub struct Hold {
     pub duty: DutyKey,
     /// The epoch of this grant; with `instance` it is the fence (R11).
     pub epoch: Epoch,
-    /// Who holds it.
+    /// The holder.
     pub instance: InstanceId,
     /// The session it lives and dies with.
     pub nonce: Nonce,

@@ -1,4 +1,4 @@
-//! Who a process is.
+//! Identity of a process.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What must never happen, named once. Tests, simulation and chaos judge histories by these.
+//! Invariants: what must never happen. Tests, simulation and chaos judge histories by these.
 //!
 //! | name | sentence |
 //! |---|---|
@@ -70,7 +70,7 @@ pub struct Violation {
     pub rule: &'static str,
     /// The position of the step that broke it.
     pub at: usize,
-    /// What happened.
+    /// Description of the violation.
     pub what: String,
 }
 

@@ -1,9 +1,9 @@
 //! Rules switched off on purpose, one at a time, to see who notices.
 //!
-//! Where a rule is kept, a [`Mutant`] asks whether it is on and then breaks the rule. Without the
-//! feature `mutants` the answer is `false` when it is compiled, and nothing of it is left. With it,
-//! none is on until somebody turns one on, for the whole process: so one build serves all.
-//! `cargo xtask kill-table` turns on each and writes down what noticed.
+//! The code that keeps a rule asks whether its [`Mutant`] is on, and breaks the rule then. Without
+//! the feature `mutants` the answer is `false` at compile time, and nothing of it is left. With it,
+//! none is on until one is turned on for the whole process, so one build serves all. `cargo xtask
+//! kill-table` turns on each and writes down which test noticed.
 
 #[cfg(all(feature = "mutants", not(debug_assertions)))]
 compile_error!("the feature `mutants` breaks rules on purpose: no release build may have it");
@@ -26,7 +26,7 @@ macro_rules! mutants {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// What it does, as a sentence.
+            /// One sentence that says what it breaks.
             pub const fn what(self) -> &'static str {
                 match self { $(Self::$name => $what,)* }
             }

@@ -1,4 +1,4 @@
-//! What may stand before a checkpoint's payload: its signature, and where it was moved to.
+//! Seal before a checkpoint's payload: its signature, and the store it was moved to.
 //!
 //! One line of text, so that a person who looks into the store can read it:
 //!
@@ -18,7 +18,7 @@ use crate::{Code, Document, StoreError};
 
 const MAGIC: &str = "tenure-seal:1";
 
-/// What stays as it is inside a field.
+/// Characters that a field keeps unescaped.
 const FIELD: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b':').remove(b'/').remove(b'@');
 
@@ -27,7 +27,7 @@ const FIELD: &AsciiSet =
 pub struct Mac(pub [u8; 32]);
 
 impl Mac {
-    /// What comes before the first signature.
+    /// Placeholder before the first signature.
     pub const NONE: Self = Self([0; 32]);
 
     /// Reads 64 hexadecimal digits, in the one spelling in which they are written.
@@ -56,7 +56,7 @@ impl fmt::Debug for Mac {
     }
 }
 
-/// Where a checkpoint went.
+/// Destination of a checkpoint that was moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// The other store, without a password.

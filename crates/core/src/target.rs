@@ -1,4 +1,4 @@
-//! What there is to do: lists of targets that come and go at run time.
+//! Targets: lists of duties that change at run time.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use crate::{DutyId, Label, StoreError};
 pub struct Target {
     /// The duty that it becomes.
     pub id: DutyId,
-    /// Where it would best be done; see [`crate::roster`].
+    /// Preferred zone; see [`crate::roster`].
     pub zone: Option<Label>,
     /// It is known, but nobody is to do it now: its holder stops and releases it.
     pub paused: bool,
@@ -52,13 +52,13 @@ impl Listing {
         &self.targets
     }
 
-    /// How many entries named a target that another entry had named.
+    /// Returns the number of entries that repeated another entry's target.
     pub fn repeated(&self) -> usize {
         self.repeated
     }
 }
 
-/// Where a list of targets comes from.
+/// Source of a list of targets.
 ///
 /// A list is whole or it is an error: what cannot be read completely is never a shorter list,
 /// because everything that is missing from a list is stopped.

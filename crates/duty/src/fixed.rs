@@ -27,7 +27,7 @@ const TOTAL_VARIABLE: &str = "CONNECTOR_TOTAL_PARTITIONS";
 /// More numbers than this in one process are a mistake.
 const MAX_PARTITIONS: usize = 10_000;
 
-/// How long work that failed rests: at first, and at most; as in a group.
+/// Shortest and longest rest of failed work; the same as in a group.
 const REST_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The partitions of this process, as its deployment says.
@@ -96,8 +96,8 @@ impl Partitions {
         &self.ids
     }
 
-    /// Where the cursor of a partition is kept beside `path`: `PATH.partition-ID`. The store
-    /// `file:PATH` puts the checkpoint of the duty `ID` there, too.
+    /// Returns the path of a partition's cursor beside `path`: `PATH.partition-ID`. The store
+    /// `file:PATH` keeps the checkpoint of the duty `ID` there, too.
     pub fn cursor_path(path: &Path, id: u32) -> PathBuf {
         let mut name = OsString::from(path);
         name.push(format!(".partition-{id}"));

@@ -1,5 +1,4 @@
-//! What user code gets for each duty that it was assigned: the right to act, for as long as it
-//! stands.
+//! Guard of a duty: the handle with which user code acts while the hold stands.
 
 use std::fmt;
 use std::sync::Arc;
@@ -86,7 +85,7 @@ impl Guard {
         self.hold().epoch
     }
 
-    /// Who holds it: this process.
+    /// Returns the holder: this process.
     pub fn instance(&self) -> &InstanceId {
         &self.hold().instance
     }
@@ -176,15 +175,16 @@ impl Guard {
         self.inner.tenancy.changes()
     }
 
-    /// Says that the work came a step further; see [`crate::Join::progress`]. As often as you like.
+    /// Reports progress of the work; see [`crate::Join::progress`]. Cheap: call it as often as you
+    /// like.
     pub fn progress(&self) {
         if self.inner.tenancy.note_progress() {
             self.send(|duty, epoch| DriverCommand::Progress { duty, epoch });
         }
     }
 
-    /// Says that a resource refused an effect of this hold, because it has seen `newest`. No effect
-    /// is allowed any more; the duty is claimed again, above that epoch.
+    /// Reports that a resource refused an effect of this hold because it has seen `newest`. No
+    /// effect is allowed any more; the duty is claimed again, above that epoch.
     pub fn fenced(&self, newest: Epoch) {
         self.inner.desk.observer.fenced(&self.duty().group, &self.duty().id);
         if self.inner.tenancy.lose() {
@@ -192,8 +192,8 @@ impl Guard {
         }
     }
 
-    /// Says that the work has ended, and that nothing of it runs any more, also if other handles
-    /// still exist. Only the first call counts.
+    /// Reports that the work has ended and nothing of it still runs, even if other handles exist.
+    /// Only the first call counts.
     pub fn finished(&self, how: WorkOutcome) {
         self.inner.finished(how);
     }

@@ -1,4 +1,4 @@
-//! How a hold stands: written by the thread that renews, read by the work.
+//! Shared state of a hold: written by the thread that renews, read by the work.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -45,7 +45,7 @@ pub(crate) struct HoldState {
     clock: Arc<dyn Clock>,
     deadline: AtomicU64,
     flags: AtomicU8,
-    /// How often progress is worth telling; `None` when nobody asks for it.
+    /// Shortest interval between progress reports; `None` when progress is not required.
     progress: Option<Duration>,
     /// When it was told last.
     progressed: AtomicU64,
@@ -74,8 +74,8 @@ impl HoldState {
         }
     }
 
-    /// What is left. The clock is read last: whatever happened to this thread before that, the
-    /// answer counts from then.
+    /// Returns the time left. It reads the clock last, so the answer is right however long this
+    /// thread stood still before.
     pub(crate) fn left(&self) -> Result<Duration, HoldLost> {
         let flags = self.flags.load(Ordering::Acquire);
         let deadline = self.deadline();
@@ -172,7 +172,7 @@ impl HoldState {
     }
 }
 
-/// What guards and leavers tell the thread that renews.
+/// Commands of guards and leave handles to the thread that renews.
 ///
 /// The queue has no limit of its own: each hold sends one `Stopped`, one `Fenced`, one `Doubted`
 /// and a few `Progress` in the time that the settings name, and a membership a handful of wishes.
@@ -187,7 +187,7 @@ pub(crate) enum DriverCommand {
     Leave,
 }
 
-/// What a guard needs besides its hold; shared by all guards of a membership.
+/// Connection of guards to the driver; shared by all guards of a membership.
 #[derive(Clone, Debug)]
 pub(crate) struct DriverHandle {
     pub(crate) commands: mpsc::UnboundedSender<DriverCommand>,

@@ -1,4 +1,4 @@
-//! How a process becomes a member of a group.
+//! Joining a group.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ where
     Arc::new(move || Box::pin(open()))
 }
 
-/// What the members of a group share among themselves.
+/// Duties that the members of a group share.
 #[derive(Clone, Debug)]
 pub enum Duties {
     /// One duty: one member works, the others wait.
@@ -37,9 +37,9 @@ pub enum Duties {
     Shards(u32),
     /// Duties come and go with a list of targets.
     Targets {
-        /// Where the list comes from.
+        /// Source of the list.
         source: Arc<dyn Targets>,
-        /// How often it is read.
+        /// Interval between two reads.
         every: Duration,
     },
 }
@@ -86,7 +86,7 @@ impl Join {
         self
     }
 
-    /// Where it runs: duties that would best be done there move there first.
+    /// Sets the zone in which it runs: duties that prefer that zone move there first.
     pub fn zone(mut self, zone: Label) -> Self {
         self.settings.zone = Some(zone);
         self
@@ -98,8 +98,8 @@ impl Join {
         self
     }
 
-    /// What it was deployed as: while members of two revisions live, duties move only because
-    /// somebody leaves.
+    /// Sets the deployed revision: while members of two revisions live, duties move only because a
+    /// member leaves.
     pub fn revision(mut self, revision: Label) -> Self {
         self.settings.revision = Some(revision);
         self
@@ -118,7 +118,7 @@ impl Join {
         self
     }
 
-    /// How long work may take to come to its end when it is asked to.
+    /// Sets the time for work to end after it was asked to.
     pub fn drain(mut self, drain: Duration) -> Self {
         self.settings.drain = drain;
         self
@@ -130,7 +130,7 @@ impl Join {
         self
     }
 
-    /// Who is told everything: logs and metrics.
+    /// Sets the observer, for logs and metrics. The default emits `tracing` events.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self

@@ -1,4 +1,4 @@
-//! What stands between a store and the work that a user's code does.
+//! Membership in a group: the layer between a store and user code.
 //!
 //! A process [`Join`]s a group and gets a [`Membership`]: it tells which duties were assigned, each
 //! with a [`Guard`] to check before each effect. [`fixed`] gives the same without a store.

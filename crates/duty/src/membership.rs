@@ -23,7 +23,7 @@ pub enum MembershipEvent {
     /// The work on a duty is to come to its end: stop intake, commit, drop the guard. Its guard
     /// says so, too ([`Guard::stopping`]).
     Stopping {
-        /// What is to be given back.
+        /// The hold to give back.
         hold: Hold,
         /// Why.
         why: &'static str,
@@ -33,7 +33,7 @@ pub enum MembershipEvent {
     /// may be dropped already when it comes, because work can end by itself meanwhile; then there
     /// is nothing to do. [`Guard::lost`] may wake before it: that one needs no message.
     Revoked {
-        /// What was lost.
+        /// The hold that was lost.
         hold: Hold,
         /// Why.
         why: &'static str,
@@ -42,7 +42,7 @@ pub enum MembershipEvent {
     Refused(Problem),
     /// Others hold everything; this process waits.
     Standby {
-        /// Who holds the duty, where that is one.
+        /// The holder, if the group has one duty.
         holder: Option<InstanceId>,
     },
     /// The membership has ended: as it was asked to, or because it must not go on. The last event.
@@ -105,7 +105,7 @@ impl Membership {
         &self.group
     }
 
-    /// Who this is in the group.
+    /// Returns the instance id of this member.
     pub fn instance(&self) -> &InstanceId {
         &self.instance
     }
@@ -174,7 +174,7 @@ impl Drop for Membership {
     }
 }
 
-/// Says how the work ended when it is dropped: also when it panics, or its runtime ends.
+/// Reports the outcome of the work when it is dropped, also after a panic or when its runtime ends.
 struct FinishOnDrop {
     guard: Guard,
     how: WorkOutcome,

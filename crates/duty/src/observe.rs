@@ -54,7 +54,7 @@ pub trait Observer: Debug + Send + Sync + 'static {
     /// A keep-alive was confirmed when so much was left until the deadline: the early warning.
     fn renewed(&self, _group: &GroupName, _margin_left: Duration) {}
 
-    /// What is held now, after it changed.
+    /// The held duties, after a change.
     fn holding(&self, _group: &GroupName, _holds: &[HeldDuty]) {}
 
     /// A resource or the store refused a write under an older epoch.

@@ -1,4 +1,4 @@
-//! Who this process is.
+//! Identity of this process.
 //!
 //! An instance id is minted once per process and never reused: a process that starts again, on the
 //! same host and under the same name, is another instance (R3).

@@ -100,7 +100,7 @@ pub mod bucket {
     pub use tenure_wire::object::{Broken, Object};
 }
 
-/// What is asked of a store, what it answers, and the stores there are.
+/// Stores: the trait, its requests and responses, and the backends.
 pub mod store {
     pub use tenure_core::store::*;
     pub use tenure_store::{BootClock, IfAbsent, Memory, StoreUrl, signing, transfer, wrap};

@@ -7,7 +7,7 @@ use super::Total;
 /// A setting of bucketing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// How many buckets there are.
+    /// Number of buckets.
     Total,
     /// The bucket of this run.
     Id,
@@ -57,12 +57,12 @@ impl Invalid {
         self.field
     }
 
-    /// What it was, cut short if it is long.
+    /// Returns the rejected value, shortened if it is long.
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// What would be taken.
+    /// Returns the accepted values.
     pub fn allowed(&self) -> &str {
         &self.allowed
     }

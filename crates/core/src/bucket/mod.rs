@@ -17,7 +17,7 @@ use md5::Md5;
 pub use invalid::{Field, Invalid, MAX_SHOWN_CHARS, short};
 pub use ranges::{Ranges, RangesBuilder};
 
-/// How many buckets there are: 1 to [`Total::MOST`].
+/// Number of buckets: 1 to [`Total::MAX_BUCKETS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Total(u32);
 
@@ -90,12 +90,12 @@ impl Partition {
         Self { key: key.to_owned(), total, mac: keyed(key) }
     }
 
-    /// How many buckets there are.
+    /// Returns the number of buckets.
     pub fn total(&self) -> Total {
         self.total
     }
 
-    /// What buckets are told from: the first eight hex digits of the hash as a number.
+    /// Returns the number that decides the bucket: the first eight hex digits of the hash.
     pub fn hash(&self, data: impl AsRef<[u8]>) -> u32 {
         hash(self.mac.clone(), data.as_ref())
     }
@@ -195,8 +195,8 @@ impl Active {
 
 /// The bucket after `last`: the smallest eligible one above it, or else the smallest of all.
 ///
-/// What is no bucket of these is as good as nothing (a state can be damaged, or of another total):
-/// then the first one comes. So nobody ever gets a bucket outside of 1 to `total`.
+/// A `last` that is not one of these buckets counts as none (a state can be damaged, or come from
+/// another total), so the result is always within 1 to `total`.
 pub fn next(total: Total, ranges: Option<&Ranges>, last: Option<u64>) -> u32 {
     let last = last.and_then(|last| total.has(last)).unwrap_or(total.0);
     match ranges {

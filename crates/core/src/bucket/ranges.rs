@@ -40,7 +40,7 @@ impl Ranges {
         self.spans.get(next).is_some_and(|(from, _)| *from <= bucket)
     }
 
-    /// How many buckets take part.
+    /// Returns the number of buckets that take part.
     pub fn count(&self) -> u32 {
         self.spans.iter().map(|(from, to)| to - from + 1).sum()
     }

@@ -1,4 +1,4 @@
-//! What to shed and what to claim.
+//! Balancing: which duties to give away and which to claim.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::roster::{self, RosterDuty, RosterMember};
 use crate::text::{counted, span};
 use crate::{Change, Code, DutyId, Listing, LocalInstant, Mutant, Problem, Target};
 
-/// How long a duty stays free before the next best member tries for it.
+/// Delay before the next best member claims a free duty.
 const RANK_DELAY: Duration = Duration::from_millis(500);
-/// How many free duties of others are looked after at a time.
+/// Limit of free duties planned for others that one member tracks.
 const MAX_FALLBACK_DUTIES: usize = 1_000;
 
 /// The members that duties are planned over, as this one sees them.
@@ -171,7 +171,8 @@ impl Engine {
         self.table().is_some_and(|table| has_taker(&table))
     }
 
-    /// How many duties may begin to move: a tenth of the group is on its way at most (R25).
+    /// Returns how many duties may begin to move: at most a tenth of the group moves at a time
+    /// (R25).
     pub(super) fn room_to_move(&self) -> usize {
         let listed = self.listing.as_ref().map_or(0, |listing| listing.targets().len());
         let moving = |held: &&EngineHold| held.release.is_some() && held.work != WorkState::Stopped;
@@ -233,8 +234,8 @@ impl Engine {
         }
     }
 
-    /// What this member works on and the plan gives to another: what it may give away, with the
-    /// reason; and what has come too lately for that (R19), with the instant from which on it may.
+    /// Duties that this member works on and the plan gives to another: those it may give away, with
+    /// the reason, and those that arrived too recently (R19), with the instant from which it may.
     #[allow(clippy::type_complexity, reason = "two lists that are named above")]
     fn surplus<'a>(
         &self,
@@ -267,10 +268,10 @@ impl Engine {
         (settled, early)
     }
 
-    /// How many duties this member could claim now, were there room: they are planned for it, and
-    /// others have to leave first. Only pins lead there: they put somebody's duty in the place of
-    /// another. Where both members are full, each waits for the other, and a window that one keeps
-    /// alone would make them miss each other for ever.
+    /// Returns how many duties this member could claim now if it had room: they are planned for it,
+    /// and others have to leave first. Only pins lead to this: they swap duties. When both members
+    /// are full, each waits for the other, and a window kept by one side alone would make them miss
+    /// each other forever.
     fn lacking(
         &self,
         charges: &[RosterDuty],
@@ -287,8 +288,8 @@ impl Engine {
         (coming.count() + stay).saturating_sub(self.settings.room)
     }
 
-    /// How long this member remembers what it asked to be given away: until it may take it back,
-    /// which is after its work has stopped and the other one's may have.
+    /// Time for which this member remembers what it gave away: until it may take it back, after its
+    /// own work has stopped and the other member's may have.
     fn shed_is_kept(&self) -> Duration {
         let MemberSettings { window, drain, look_every, .. } = self.settings;
         (window * 3).max(drain * 2 + look_every * 4)
@@ -302,8 +303,8 @@ impl Engine {
         }
     }
 
-    /// What to ask for: what the plan gives to this member, and what stayed free although it gives
-    /// it to somebody else: a free duty may always be claimed.
+    /// Plans the claims: the duties that the plan gives to this member, and those that stayed free
+    /// although it gives them to another. A free duty may always be claimed.
     fn plan_claims(
         &mut self,
         charges: &[RosterDuty],
@@ -387,7 +388,7 @@ impl Engine {
         since.plus(RANK_DELAY * u32::try_from(rank).unwrap_or(u32::MAX))
     }
 
-    /// Says once that this member only stands by, or that duties find no room.
+    /// Records once that this member stands by, or that duties find no room.
     fn tell_standing(&mut self, plan: &[Option<u32>], free: &[bool], now: LocalInstant) {
         let listed = self.listing.as_ref().map_or(&[][..], Listing::targets);
         let wanted = listed.iter().any(|target| !target.paused);

@@ -14,7 +14,7 @@ use crate::{
     StoreError,
 };
 
-/// How long a duty that looked free and was refused is left alone at first.
+/// Initial backoff for a duty that looked free and was refused.
 const MIN_CLAIM_BACKOFF: Duration = Duration::from_millis(50);
 
 /// Somebody holds a duty that no look shows as held.

@@ -1,4 +1,4 @@
-//! What the engine asks for.
+//! Effects: what the engine wants done outside.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,9 +18,9 @@ pub enum Effect {
     Ask {
         /// Comes back with the answer.
         ticket: Ticket,
-        /// What to ask.
+        /// The request.
         request: StoreRequest,
-        /// How long to wait.
+        /// Timeout of the request.
         within: Duration,
     },
     /// Begin the work on a duty.
@@ -111,7 +111,7 @@ stop_reasons! {
     SessionEnded "session ended" "The session has ended, and every hold with it."
 }
 
-/// How an engine ended.
+/// Outcome of an engine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineExit {
     /// As it was asked to.
@@ -120,7 +120,7 @@ pub enum EngineExit {
     Failed(Problem),
 }
 
-/// What the store is asked.
+/// A request to the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StoreRequest {
     /// Become a member.
@@ -129,7 +129,7 @@ pub enum StoreRequest {
     KeepAlive {
         /// The session.
         session: Session,
-        /// What the member says of itself, if that has changed.
+        /// The member's status, if it has changed.
         note: Option<Note>,
         /// Every hold.
         holds: Vec<Hold>,

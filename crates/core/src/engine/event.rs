@@ -1,4 +1,4 @@
-//! What the engine is told.
+//! Events: input of the engine.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub enum EngineEvent {
         duty: DutyId,
         /// The epoch under which it ran.
         epoch: Epoch,
-        /// How it ended.
+        /// Outcome of the work.
         how: WorkOutcome,
     },
     /// The work on a duty came a step further.
@@ -55,7 +55,7 @@ pub enum EngineEvent {
     /// The work on every duty fails here: give way for so long to members whose work does not.
     /// Zero takes it back.
     Failing {
-        /// How long.
+        /// Duration; zero ends it.
         rest: Duration,
     },
     /// Hand everything over and go, if somebody else is there to take it.
@@ -64,7 +64,7 @@ pub enum EngineEvent {
     Leave,
 }
 
-/// How the work on a duty ended.
+/// Outcome of the work on a duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkOutcome {
     /// It was asked to, or cancelled.
@@ -94,7 +94,7 @@ pub enum StoreResponse {
     Settle(Result<Replaced, StoreError>),
 }
 
-/// What a group looked like a moment ago.
+/// Snapshot of a group as the store returned it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupView {
     /// Its members, by instance id.

@@ -1,4 +1,4 @@
-//! What a model checker needs: states that behave alike become equal.
+//! State folding for the model checker: states that behave alike become equal.
 
 use std::time::Duration;
 
@@ -8,17 +8,18 @@ use super::work::{EngineHold, WorkState};
 use super::{Engine, MemberStatus, Ticket};
 use crate::{Deadline, LocalInstant, Nonce, Note};
 
-/// How an engine is folded. Time goes in steps: the engine is stepped at `now` plus whole steps.
+/// Parameters of folding an engine. Time goes in steps: the engine is stepped at `now` plus whole
+/// steps.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Fold {
     /// The local time, which stays the same in all states.
     pub now: LocalInstant,
-    /// How far time went on: every instant comes closer by this.
+    /// Time that passed: every instant comes closer by this.
     pub passed: Duration,
     /// Between two instants at which anything happens.
     pub step: Duration,
-    /// Where randomness goes on.
+    /// Seed with which randomness continues.
     pub seed: u128,
 }
 
@@ -44,7 +45,7 @@ impl Fold {
         if self.shift(at) >= self.now { self.now } else { LocalInstant::from_nanos(0) }
     }
 
-    /// How long ago matters up to `most`.
+    /// Caps an age at `most`.
     fn since(&self, at: LocalInstant, most: Duration) -> LocalInstant {
         let now = self.now.as_nanos();
         let first = LocalInstant::from_nanos(now.saturating_sub(most.as_nanos() as u64));

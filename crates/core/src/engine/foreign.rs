@@ -10,13 +10,13 @@ use super::{Engine, StopReason};
 use crate::roster::RosterDuty;
 use crate::{DutyId, InstanceId, LocalInstant};
 
-/// How many windows a foreign member gets no offer after it left one to others, at first: each
-/// time that it does so again before it takes something, twice as many.
+/// Initial number of windows in which a foreign member gets no offer after it ignored one. It
+/// doubles each time that the member ignores another before it takes something.
 const MIN_REST_WINDOWS: u32 = 4;
 /// The longest rest, in first rests.
 const MAX_REST_WINDOWS: u32 = 1 << 10;
 
-/// What this member knows of foreign members.
+/// Foreign members as this member knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ForeignMembers {
     known: BTreeMap<InstanceId, ForeignMember>,

@@ -1,4 +1,4 @@
-//! What all members of a group share: its document.
+//! Group configuration: the document that all members of a group share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,12 +10,12 @@ use crate::{Code, Document, DutyId, InstanceId, Label, StoreError, Ttl};
 
 const FIRST_LINE: &str = "tenure-group 1";
 
-/// What all members of a group agree on, as lines of text.
+/// Parsed document of a group: what all its members agree on, as lines of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupConfig {
     /// The TTL and the layout; `None` until the first member came.
     pub settings: Option<(Ttl, Layout)>,
-    /// Where operators want duties to be.
+    /// Duties that operators pinned.
     pub pins: BTreeMap<DutyId, Pin>,
     /// Duties that nobody is to do now.
     pub paused: BTreeSet<DutyId>,
@@ -31,7 +31,7 @@ pub struct GroupConfig {
     pub unknown: Vec<String>,
 }
 
-/// How far a member is drained.
+/// Condition under which a drained member gives its duties away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DrainMode {
     /// As long as another member takes over.

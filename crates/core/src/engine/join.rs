@@ -9,7 +9,7 @@ use super::{
 use crate::store::{Closed, OpenSession, Opened};
 use crate::{Change, Code, DutyId, LocalInstant, Nonce, Problem, Reason, StoreError, Version};
 
-/// Where a member stands on its way.
+/// Phase of a membership.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum MemberPhase {
     /// Reading the group, to see whether its settings are the same.
@@ -296,7 +296,7 @@ impl Engine {
         }
     }
 
-    /// What this member says of itself now.
+    /// Returns the current status of this member.
     pub(super) fn status(&self) -> MemberStatus {
         let settings = &self.settings;
         let going = self.draining || self.leaving.is_some();

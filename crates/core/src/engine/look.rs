@@ -29,11 +29,11 @@ pub(super) struct LookSchedule {
     failed: bool,
 }
 
-/// What was seen of the group.
+/// The group as last read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ObservedGroup {
     pub(super) members: Vec<Member>,
-    /// Who holds what was ever granted.
+    /// Holder of each duty that was ever granted.
     pub(super) holders: BTreeMap<DutyId, Option<InstanceId>>,
     pub(super) group: GroupConfig,
     pub(super) version: Version,
@@ -280,7 +280,8 @@ impl Engine {
             .is_some_and(|claiming| claiming.wishes.iter().any(|wish| wish.duty == *duty))
     }
 
-    /// What the store has of us may be older than what we said last: a late copy of a keep-alive.
+    /// Compares the stored status with the last one sent: a late keep-alive may have written an
+    /// older one.
     fn hear_ourselves(&mut self, members: &[Member]) {
         let Some(live) = self.live.as_mut().filter(|_| self.keeping.is_none()) else { return };
         let nonce = Some(live.session.nonce);

@@ -61,10 +61,10 @@ use look::{LookSchedule, ObservedGroup};
 use random::SplitMix64;
 use work::{EngineHold, RestPeriod};
 
-/// How many duties are asked for in one request: few, so that who starts first leaves room for
-/// those who start a moment later.
+/// Limit of duties per claim: small, so that the first member to start leaves duties for those that
+/// start a moment later.
 const MAX_CLAIM_DUTIES: usize = 100;
-/// How many duties are given back in one request.
+/// Limit of duties per release.
 const MAX_RELEASE_DUTIES: usize = 500;
 
 /// One member of a group.
@@ -90,7 +90,7 @@ pub struct Engine {
     /// Going: until when everything has to be given back.
     leaving: Option<LocalInstant>,
     holds: BTreeMap<DutyId, EngineHold>,
-    /// What of it can be given back.
+    /// Holds that can be given back.
     ready: BTreeSet<DutyId>,
     /// Nothing of it is due before this instant.
     due: LocalInstant,
@@ -109,7 +109,7 @@ pub struct Engine {
     seen: Option<ObservedGroup>,
     /// Since when duties are free, as far as this member saw.
     free: BTreeMap<DutyId, LocalInstant>,
-    /// Who held a duty last, and when its session would have ended.
+    /// Last holder of a duty, and when its session would have ended.
     last: BTreeMap<DutyId, (InstanceId, LocalInstant)>,
     /// When a mixture of revisions was first seen.
     mixed: Option<LocalInstant>,
@@ -118,17 +118,17 @@ pub struct Engine {
     claiming: Option<PendingClaim>,
     releasing: Option<(Ticket, Vec<(DutyId, Epoch)>)>,
     release_again: LocalInstant,
-    /// What was claimed or given back when so many requests had been sent: a look that was sent
-    /// before does not show it.
+    /// Duties claimed or given back, with the number of requests sent by then: an earlier look does
+    /// not show the change.
     touched: BTreeMap<DutyId, Ticket>,
-    /// What this member gave away because it was beyond its share, and when.
+    /// Duties that this member gave away because it was beyond its share, and when.
     shed: BTreeMap<DutyId, LocalInstant>,
     fallback: Option<LocalInstant>,
     standing_by: bool,
     unheld: usize,
     /// Why it leaves, if it must.
     failed: Option<Problem>,
-    /// What was recorded as going wrong, until it goes well.
+    /// Failures that were recorded and have not ended yet.
     complaints: BTreeMap<(Change, Option<DutyId>), String>,
 }
 
@@ -307,7 +307,7 @@ impl Engine {
         wake.max(now.plus(Duration::from_millis(1)))
     }
 
-    /// Says that its work fails, or that it may go well again, and plans by that.
+    /// Publishes that all work fails here, or that it may work again, and plans accordingly.
     fn give_way(&mut self, rest: Duration, now: LocalInstant) {
         self.failing = (!rest.is_zero()).then(|| now.plus(rest));
         self.balance(false, now);

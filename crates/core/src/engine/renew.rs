@@ -24,7 +24,7 @@ impl Engine {
         }
     }
 
-    /// Says a changed status with the next keep-alive, which is now.
+    /// Sends a changed status with a keep-alive at once.
     pub(super) fn say_status(&mut self, now: LocalInstant) {
         let note = self.status().note().ok();
         if let (Some(live), Some(note)) = (&mut self.live, note)

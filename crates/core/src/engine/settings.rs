@@ -1,12 +1,12 @@
-//! What one member of a group is told at its start.
+//! Settings of one member of a group.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::{DutyId, GroupName, InstanceId, Label, StoreError, Ttl};
 
-/// How the duties of a group are named. All members of a group have the same. The duties
-/// themselves come by [`super::EngineEvent::Listed`], for every layout.
+/// Naming scheme of a group's duties, the same for all its members. The duties themselves come by
+/// [`super::EngineEvent::Listed`], for every layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// One duty: one member works, the others wait.
@@ -41,39 +41,39 @@ impl fmt::Display for Layout {
     }
 }
 
-/// What a member brings along.
+/// Settings of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MemberSettings {
     /// The group.
     pub group: GroupName,
-    /// Who this is.
+    /// The instance.
     pub instance: InstanceId,
-    /// How long the store keeps the session without hearing from it.
+    /// Lease duration of the session.
     pub ttl: Ttl,
-    /// How the duties are named.
+    /// Naming scheme of the duties.
     pub layout: Layout,
     /// Its share beside the others.
     pub weight: u32,
-    /// Where it runs.
+    /// The zone in which it runs.
     pub zone: Option<Label>,
     /// A name that outlives this process.
     pub name: Option<Label>,
-    /// What it was deployed as: while members of two revisions live, duties move only because
-    /// somebody leaves.
+    /// Deployed revision: while members of two revisions live, duties move only because a member
+    /// leaves.
     pub revision: Option<Label>,
     /// The most duties that it will hold.
     pub room: usize,
     /// The most duties that a group may have.
     pub most_duties: usize,
-    /// How long the work on a duty may take to come to its end when it is asked to.
+    /// Time for work to end after it was asked to.
     pub drain: Duration,
-    /// How long a duty that was moved stays where it is.
+    /// Time for which a duty that was moved stays where it is.
     pub window: Duration,
     /// The longest time between two looks at the group.
     pub look_every: Duration,
-    /// How long a mixture of revisions holds back moves, at most.
+    /// Longest time for which a mixture of revisions holds back moves.
     pub rollout: Duration,
-    /// How long work may go on without saying that it makes progress; `None`: for ever.
+    /// Longest time between two progress reports of work; `None` for no limit.
     pub progress: Option<Duration>,
     /// Records every confirmed hold, not only what changes.
     pub record_renewals: bool,

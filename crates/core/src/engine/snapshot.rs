@@ -1,5 +1,5 @@
-//! What duties are planned from: members, holders, the group's document and the duties. Pure, and
-//! the same for a member that plans and for whoever asks why.
+//! Snapshot of a group from which duties are planned: members, holders, configuration and duties.
+//! Pure, and the same for members and for commands that explain a plan.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ pub struct GroupSnapshot {
     /// The duties that are planned, by id: not those that are paused, and not those that somebody
     /// holds who has no seat.
     pub charges: Vec<RosterDuty>,
-    /// Who should hold what.
+    /// The planned holder of each duty.
     pub plan: Plan,
     /// Somebody shares the keys and not the roster: the rule of foreign members counts.
     pub foreign: bool,
 }
 
 impl GroupSnapshot {
-    /// What members plan who see this. `only`: the duty of those that are there for one duty alone;
-    /// they plan among themselves.
+    /// Plans as members do that see this. `only`: the duty of members that joined for one duty
+    /// alone; they plan among themselves.
     pub fn new(
         members: &[Member],
         holders: &BTreeMap<DutyId, InstanceId>,
@@ -42,7 +42,7 @@ impl GroupSnapshot {
         Self { seats: table.seats, charges, plan, foreign: table.foreign }
     }
 
-    /// Says why the duties should be where the plan has them.
+    /// Returns an explainer of this plan.
     pub fn explainer(&self) -> Explainer<'_> {
         Explainer::new(&self.charges, &self.seats, &self.plan, self.foreign)
     }
@@ -54,7 +54,7 @@ impl GroupSnapshot {
         Some(self.explainer().explain(at))
     }
 
-    /// Who should hold a duty; `None` when it is not planned, or nobody has room.
+    /// Returns the planned holder of a duty; `None` when it is not planned, or nobody has room.
     pub fn owner(&self, duty: &DutyId) -> Option<&RosterMember> {
         let at = self.charges.binary_search_by(|charge| charge.duty.cmp(duty)).ok()?;
         self.plan.seats[at].and_then(|seat| self.seats.get(seat as usize))
@@ -65,7 +65,7 @@ impl GroupSnapshot {
 #[derive(Debug)]
 pub(super) struct RosterInput {
     pub(super) seats: Vec<RosterMember>,
-    /// What each of them says of itself.
+    /// Status of each of them.
     said: Vec<MemberStatus>,
     /// Which of them are foreign members.
     pub(super) theirs: Vec<bool>,
@@ -113,8 +113,8 @@ impl RosterInput {
         self.said.iter().zip(&self.theirs).map(|(said, theirs)| (!theirs).then_some(said))
     }
 
-    /// Where all fail, nobody is better than another: then it counts for nothing, and the duties
-    /// stay where they are.
+    /// Makes failing members give way to the others. When all fail, none is better than another,
+    /// and the duties stay where they are.
     fn let_failing_give_way(&mut self) {
         let seats = self.seats.iter_mut().zip(&self.said);
         let (failing, others): (Vec<_>, Vec<_>) = seats.partition(|(_, said)| said.failing);
@@ -138,7 +138,7 @@ impl RosterInput {
     }
 }
 
-/// How a duty stands for the one who plans.
+/// State of a duty, for the member that plans.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DutyStatus {
     /// Nobody holds it.
@@ -183,7 +183,7 @@ pub(super) fn charges(
     (charges, free)
 }
 
-/// What a foreign member expects of the others: the plain rendezvous of its kind.
+/// The plan that foreign members expect: plain rendezvous hashing.
 fn foreign_plan(charges: &[RosterDuty], seats: &[RosterMember]) -> Plan {
     let members: Vec<_> = seats.iter().map(|seat| seat.instance.clone()).collect();
     let mut quotas = vec![0; seats.len()];

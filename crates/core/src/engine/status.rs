@@ -1,10 +1,10 @@
-//! What a member says of itself in its session's note: lines of `key=value`.
+//! Status that a member publishes in its session's note: lines of `key=value`.
 
 use crate::roster::RosterMember;
 use crate::store::Member;
 use crate::{DutyId, Label, Note, StoreError};
 
-/// What a member says of itself.
+/// Status of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
     /// Its share beside the others.
@@ -17,11 +17,11 @@ pub struct MemberStatus {
     pub keeps: bool,
     /// Its work fails whatever the duty: it gives way to members whose work does not.
     pub failing: bool,
-    /// Where it runs.
+    /// The zone in which it runs.
     pub zone: Option<Label>,
     /// A name that outlives its process.
     pub name: Option<Label>,
-    /// What it was deployed as.
+    /// Deployed revision.
     pub revision: Option<Label>,
     /// The one duty that it is there for; `None` when it takes any of the group.
     pub only: Option<DutyId>,

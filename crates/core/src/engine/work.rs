@@ -29,7 +29,7 @@ pub(super) struct EngineHold {
     pub(super) progress: LocalInstant,
 }
 
-/// How far the work on a duty is.
+/// State of the work on a duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum WorkState {
     Running,

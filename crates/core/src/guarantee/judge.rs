@@ -3,7 +3,7 @@
 use super::table::{Backend, SettingRule, TABLE};
 use super::{Fact, Level, Survey};
 
-/// What a store can promise, and why.
+/// The guarantee of a store, with the reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The least of what its settings allow.
@@ -12,20 +12,20 @@ pub struct Verdict {
     pub findings: Vec<Finding>,
 }
 
-/// What one setting means.
+/// Effect of one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Its name.
     pub setting: &'static str,
     /// Its value; `None` when it could not be read.
     pub value: Option<String>,
-    /// What it allows at most.
+    /// The highest level that it allows.
     pub level: Level,
     /// Whether that is less than this kind of store can promise at its best.
     pub lowers: bool,
-    /// What it means.
+    /// One sentence that says what it means.
     pub sentence: &'static str,
-    /// What to change, where it lowers the level or deserves attention for another reason.
+    /// The recommended change, where it lowers the level or deserves attention for another reason.
     pub change: Option<&'static str>,
 }
 
@@ -38,9 +38,9 @@ impl Finding {
 
 /// Judges a store by the table.
 ///
-/// What cannot be read, what the table does not know and what was not looked at count as the
-/// weakest that the table has for that setting. A setting that the table does not have is shown and
-/// lowers nothing: everything that matters is in the table.
+/// A value that is unreadable, unknown to the table or was not read counts as the weakest that the
+/// table has for that setting. A setting that the table does not have is shown and lowers nothing:
+/// everything that matters is in the table.
 pub fn judge(survey: &Survey) -> Verdict {
     let backend = Backend::named(survey.backend);
     let best = backend.map_or(Level::BestEffort, |backend| backend.best);

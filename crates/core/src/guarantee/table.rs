@@ -10,9 +10,9 @@ use Pattern::{All, AtLeast, Below, Else, Has, Is, Within};
 pub struct Backend {
     /// As a survey names it.
     pub name: &'static str,
-    /// What it can promise with the best settings.
+    /// The level with the best settings.
     pub best: Level,
-    /// What makes its settings readable.
+    /// The rights that make its settings readable.
     pub rights: &'static str,
 }
 
@@ -60,7 +60,7 @@ pub enum Pattern {
     Below(f64),
     /// A number that is not further from zero.
     Within(f64),
-    /// Whatever no row before it has.
+    /// Any value that no earlier row matches.
     Else,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What a value of a setting allows.
+/// Level that some values of a setting allow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SettingRule {
     /// The kinds of store that it is about.
@@ -106,11 +106,11 @@ pub struct SettingRule {
     pub setting: &'static str,
     /// Its values; the first row that matches counts.
     pub pattern: Pattern,
-    /// What they allow at most; the highest level takes nothing away.
+    /// The highest level that they allow.
     pub level: Level,
-    /// What they mean.
+    /// One sentence that says what they mean.
     pub sentence: &'static str,
-    /// What to change.
+    /// The recommended change.
     pub change: Option<&'static str>,
 }
 

@@ -14,12 +14,12 @@ pub(super) struct PlanDraft<'a> {
     duties: Vec<u64>,
     members: Vec<u64>,
     zones: Zones<'a>,
-    /// Where each charge goes, as far as that is known.
+    /// Member that each duty goes to, as far as that is known.
     goes: Vec<Option<u32>>,
-    /// How many charges go to each seat so far.
+    /// Number of duties planned for each member so far.
     given: Vec<usize>,
     quotas: Vec<usize>,
-    /// What each seat holds and might keep, but for what a pin decided.
+    /// Duties that each member holds and might keep, except those that a pin decided.
     held: Vec<Vec<u32>>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Who holds a charge now; somebody who has no seat does not count.
+    /// Returns the current holder of a duty, if it is one of these members.
     fn holder(&self, charge: u32) -> Option<u32> {
         self.charges[charge as usize].holder.filter(|seat| (*seat as usize) < self.seats.len())
     }
@@ -277,7 +277,7 @@ impl OpenMembers {
         self.members.remove(n);
     }
 
-    /// Where the seat with the highest score for a duty is; the first of equals.
+    /// Returns the index of the member with the highest score for a duty; the first of equals.
     fn best(&self, duty: u64) -> Option<usize> {
         let mut best = (0, None);
         for (n, member) in self.members.iter().enumerate() {

@@ -5,7 +5,7 @@ use super::{Plan, RosterDuty, RosterMember, score};
 
 macro_rules! placement_reasons {
     ($($name:ident $yes:literal $word:literal $sentence:literal)*) => {
-        /// What decided for or against a seat.
+        /// Reason for or against placing a duty with a member.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum PlacementReason { $(#[doc = $sentence] $name,)* }
 
@@ -67,14 +67,14 @@ placement_reasons! {
         "scores lower by the rule of foreign members, of which the group has some"
 }
 
-/// What speaks for and against one seat.
+/// Assessment of one member for one duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacementReport {
-    /// How much it wants the duty; the highest wins where scores decide.
+    /// Rendezvous score; the highest wins where scores decide.
     pub score: u64,
-    /// How many duties are its share.
+    /// Number of duties that are its share.
     pub share: usize,
-    /// How many the plan gives to it.
+    /// Number of duties that the plan gives to it.
     pub given: usize,
     /// Whether it holds the duty now.
     pub holds: bool,
@@ -82,18 +82,18 @@ pub struct PlacementReport {
     pub pin: Option<bool>,
     /// Whether it is in the zone of the duty; `None` when it has none.
     pub zone: Option<bool>,
-    /// What decided.
+    /// The deciding reason.
     pub why: PlacementReason,
 }
 
-/// Says why charges are planned where they are.
+/// Explains why duties are planned where they are.
 #[derive(Debug)]
 pub struct Explainer<'a> {
     charges: &'a [RosterDuty],
     seats: &'a [RosterMember],
     plan: &'a Plan,
     foreign: bool,
-    /// What each seat is given, and what of it was not moved there.
+    /// Number of duties planned for each member, and of those that did not move there.
     given: Vec<usize>,
     kept: Vec<usize>,
 }

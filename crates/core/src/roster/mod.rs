@@ -1,4 +1,5 @@
-//! Who should hold what: a pure function of duties, members and who holds what now (R1).
+//! Roster: plans which member should hold each duty, as a pure function of duties, members and
+//! current holders (R1).
 //!
 //! Its answer is advice. A member sheds only its own surplus and claims only what is free, so
 //! members that see different things for a moment never wait for each other's room; the store
@@ -32,13 +33,13 @@ pub struct RosterMember {
     pub takes: bool,
     /// Whether it may keep what it holds; a member that drains may not.
     pub keeps: bool,
-    /// Where it runs.
+    /// The zone in which it runs.
     pub zone: Option<Label>,
     /// A name that outlives its process.
     pub name: Option<Label>,
 }
 
-/// Where a duty must be, as an operator decided.
+/// Placement of a duty that an operator decided.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pin {
     /// With this instance.
@@ -65,16 +66,16 @@ impl fmt::Display for Pin {
 pub struct RosterDuty {
     /// The duty.
     pub duty: DutyId,
-    /// Who holds it now: an index into the seats; `None` when it is free, or held by somebody who
-    /// has no seat.
+    /// The current holder, as an index into the members; `None` when it is free, or held by an
+    /// instance that is not among them.
     pub holder: Option<u32>,
-    /// Where it would best be: decides which duties move when some must, and moves none by itself.
+    /// Preferred zone: decides which duties move when some must, and moves none by itself.
     pub zone: Option<Label>,
-    /// Where it must be. While nobody there can take it, anybody may.
+    /// Required placement. While no matching member can take the duty, any member may.
     pub pin: Option<Pin>,
 }
 
-/// Who should hold what.
+/// The planned holder of each duty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// For each charge, in their order, the seat that should hold it; `None` when nobody has room.
@@ -92,7 +93,7 @@ pub struct Plan {
 /// - What is free or given up goes to seats below their share, to the zone of the duty first, then
 ///   to the highest score.
 ///
-/// What follows: once a plan is carried out, the next one is the same.
+/// Once a plan is carried out, the next one is the same.
 pub fn plan(charges: &[RosterDuty], seats: &[RosterMember]) -> Plan {
     debug_assert!(charges.is_sorted_by_key(|charge| &charge.duty), "charges are not sorted");
     debug_assert!(seats.is_sorted_by_key(|seat| &seat.instance), "seats are not sorted");

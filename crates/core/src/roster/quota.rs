@@ -1,20 +1,20 @@
-//! How many duties each seat gets: Webster's method (Sainte-Lague) within bounds.
+//! Quota of each member: Webster's method (Sainte-Lague) within bounds.
 //!
 //! A divisor method, because with any other a member that leaves, or a duty that comes, can shrink
 //! the share of somebody who stays.
 
 use std::cmp::Ordering;
 
-/// What bounds the share of one seat.
+/// Bounds of one member's share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct QuotaBounds {
     /// Its share beside the others.
     pub(super) weight: u32,
-    /// What it must get.
+    /// Lower bound.
     pub(super) least: usize,
-    /// What it may get; not below `least`.
+    /// Upper bound; not below `least`.
     pub(super) most: usize,
-    /// What it has: decides between equals.
+    /// Number of duties it holds: decides between equals.
     pub(super) has: usize,
 }
 
@@ -32,8 +32,8 @@ pub(super) fn share(total: usize, claims: &[QuotaBounds]) -> Vec<usize> {
     given
 }
 
-/// Who is nearer to getting the next one. Between equals those who have it anyway, so that nothing
-/// moves for a tie, then the first.
+/// Orders members by their claim to the next duty. Between equals, one that already has it comes
+/// first, so that nothing moves for a tie, then the first in order.
 fn compare(claims: &[QuotaBounds], given: &[usize], a: usize, b: usize) -> Ordering {
     let steps = |n: usize| 2 * given[n] as u128 + 1;
     let times = |n: usize, steps: u128| u128::from(claims[n].weight) * steps;

@@ -1,4 +1,4 @@
-//! How much a member wants a duty: each side is hashed once, the pair is mixed.
+//! Rendezvous scores: each side is hashed once, the pair is mixed.
 
 use crate::fnv::{Fnv, finalise};
 use crate::{DutyId, InstanceId};
@@ -19,8 +19,8 @@ pub(super) fn of_pair(duty: u64, member: u64) -> u64 {
     finalise(duty ^ member.rotate_left(32))
 }
 
-/// Who holds a duty in a group with foreign instances: plain rendezvous as they do it, an index
-/// into `members`, so that both kinds agree. It spreads worse than [`plan`](super::plan).
+/// Returns the owner of a duty in a group with foreign instances, as an index into `members`: plain
+/// rendezvous as they do it, so that both kinds agree. It spreads worse than [`plan`](super::plan).
 pub fn foreign_owner(duty: &DutyId, members: &[InstanceId]) -> Option<usize> {
     let mut best = None;
     for (n, member) in members.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a store answers.
+//! Responses of a store.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{
     Version,
 };
 
-/// What a backend can do.
+/// Abilities of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
     /// The first epoch is 1 and each further grant adds exactly one.
@@ -17,7 +17,7 @@ pub struct Abilities {
     pub durable: bool,
     /// Up to so many items of one call take effect together.
     pub atomic_batch: usize,
-    /// How many checkpoints of a duty stay readable.
+    /// Number of checkpoints of a duty that stay readable.
     pub history_slots: usize,
     /// Effects in a user's own transaction can be fenced by the same database (R12).
     pub exclusive_effects: bool,
@@ -25,12 +25,12 @@ pub struct Abilities {
     pub shared: bool,
 }
 
-/// How much of the past a store keeps.
+/// Retention settings of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// How many checkpoints of a duty stay readable.
+    /// Number of checkpoints of a duty that stay readable.
     pub history_slots: usize,
-    /// How many audit entries stay, about; see the backend for whether of a group or of the store.
+    /// Approximate number of audit entries kept; the backend says whether per group or in total.
     pub audit_kept: usize,
 }
 
@@ -61,7 +61,7 @@ impl Default for Retention {
     }
 }
 
-/// What became of forgetting a duty.
+/// Outcome of forgetting a duty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forgotten {
     /// Its rows are gone; the group grants only above this epoch from now on.
@@ -75,7 +75,7 @@ pub enum Forgotten {
     Absent,
 }
 
-/// What an adoption did.
+/// Outcome of an adoption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adopted {
     /// Names the store from now on.
@@ -88,7 +88,7 @@ pub struct Adopted {
     pub floor: Epoch,
 }
 
-/// What became of opening a session.
+/// Outcome of opening a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Opened {
     /// It is open.
@@ -101,7 +101,7 @@ pub enum Opened {
     Evicted,
 }
 
-/// What became of closing a session.
+/// Outcome of closing a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Closed {
     /// It was open until now.
@@ -110,7 +110,7 @@ pub enum Closed {
     AlreadyEnded,
 }
 
-/// What a keep-alive found.
+/// Outcome of a keep-alive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeptAlive {
     /// The session lives on for a whole TTL.
@@ -135,16 +135,16 @@ pub enum HoldFate {
     Unknown,
 }
 
-/// Who holds a duty now.
+/// Current holder of a duty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CurrentHolder {
     /// The instance.
     pub instance: InstanceId,
-    /// What is left of its TTL.
+    /// Time left of its TTL.
     pub remaining: Duration,
 }
 
-/// What became of asking for a duty.
+/// Outcome of claiming a duty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Claimed {
     /// Granted under a new epoch.
@@ -157,7 +157,7 @@ pub enum Claimed {
     SessionEnded,
 }
 
-/// What became of giving a hold back.
+/// Outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
     /// It is free now.
@@ -168,7 +168,7 @@ pub enum Released {
     NotYours,
 }
 
-/// What became of an eviction.
+/// Outcome of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
     /// The instance is out; so many holds ended at once (none with `AtTtl`).
@@ -187,9 +187,9 @@ pub struct Member {
     pub instance: InstanceId,
     /// Its session's nonce; `None` for a foreign member that only shares the keys.
     pub nonce: Option<Nonce>,
-    /// What it says of itself.
+    /// Its status.
     pub note: Note,
-    /// What is left of its TTL.
+    /// Time left of its TTL.
     pub remaining: Duration,
     /// It was evicted and ends at its TTL.
     pub evicted: bool,
@@ -213,15 +213,15 @@ pub struct Checkpoint {
     pub version: Version,
     /// The epoch under which it was written.
     pub epoch: Epoch,
-    /// Who wrote it.
+    /// The writer.
     pub instance: InstanceId,
-    /// What was written.
+    /// The document.
     pub document: Document,
     /// The store's wall clock at the write, for people.
     pub unix_ms: u64,
 }
 
-/// What became of a commit.
+/// Outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Committed {
     /// Stored, durable, under this version.
@@ -243,11 +243,11 @@ pub enum Committed {
 pub struct GroupDocument {
     /// Counts the replacements.
     pub version: Version,
-    /// What all members see.
+    /// The document that all members see.
     pub document: Document,
 }
 
-/// What became of replacing a group's document.
+/// Outcome of replacing a group's document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replaced {
     /// Stored under this version.
@@ -261,7 +261,7 @@ pub enum Replaced {
 
 macro_rules! audit_kinds {
     ($($name:ident $text:literal $doc:literal)*) => {
-        /// What an audit entry records.
+        /// Kind of an audit entry.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum AuditKind { $(#[doc = $doc] $name,)* }
 
@@ -296,7 +296,7 @@ pub struct AuditEntry {
     pub seq: u64,
     /// The store's wall clock, for people.
     pub unix_ms: u64,
-    /// What happened.
+    /// Kind of the entry.
     pub kind: AuditKind,
     /// To whom.
     pub instance: InstanceId,

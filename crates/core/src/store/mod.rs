@@ -19,7 +19,7 @@ pub use answer::{
 };
 pub use request::{Adopt, AuditRange, ClaimRequest, Commit, Evict, MAX_BATCH, OpenSession, check};
 
-/// Where sessions, holds and checkpoints live.
+/// Storage of sessions, holds and checkpoints.
 ///
 /// # Contract
 ///
@@ -102,7 +102,7 @@ pub use request::{Adopt, AuditRange, ClaimRequest, Commit, Evict, MAX_BATCH, Ope
 ///     `survey` reads the store's own settings and changes nothing; what it may not read is `None`.
 #[async_trait]
 pub trait Store: Debug + Send + Sync + 'static {
-    /// What this backend can do; the conformance suite holds it to that.
+    /// Returns the abilities of this backend; the conformance suite verifies them.
     fn abilities(&self) -> Abilities;
 
     /// Makes an instance a member of a group.
@@ -202,7 +202,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Changes how much of the past is kept.
     async fn retain(&self, retention: Retention) -> Result<(), StoreError>;
 
-    /// How much of the past is kept now.
+    /// Returns the current retention settings.
     async fn retention(&self) -> Result<Retention, StoreError>;
 
     /// Reads the live settings that decide what this store can promise.

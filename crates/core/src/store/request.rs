@@ -1,4 +1,4 @@
-//! What callers ask of a store, and what is refused before anything is sent.
+//! Requests to a store, and the checks made before anything is sent.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,13 @@ pub const MAX_BATCH: usize = 10_000;
 pub struct OpenSession {
     /// The group.
     pub group: GroupName,
-    /// Who asks.
+    /// The instance that asks.
     pub instance: InstanceId,
     /// Minted for this session alone.
     pub nonce: Nonce,
-    /// How long the store keeps the session without hearing from it.
+    /// Lease duration of the session.
     pub ttl: Ttl,
-    /// What the member says of itself.
+    /// Status of the member.
     pub note: Note,
 }
 

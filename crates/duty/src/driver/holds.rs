@@ -18,7 +18,7 @@ pub(crate) type HoldKey = (DutyId, Epoch);
 pub(crate) struct Holds {
     pub(crate) group: GroupName,
     pub(crate) ttl: Ttl,
-    /// How often progress is worth telling; `None` when nobody asks for it.
+    /// Shortest interval between progress reports; `None` when progress is not required.
     pub(crate) progress: Option<std::time::Duration>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) desk: DriverHandle,
@@ -97,7 +97,7 @@ impl Holds {
         held.map(|tenancy| tenancy.deadline()).min()
     }
 
-    /// Tells the observer what is held, if that has changed.
+    /// Reports the held duties to the observer if they have changed.
     pub(crate) fn report(&mut self) {
         if !std::mem::take(&mut self.changed) {
             return;

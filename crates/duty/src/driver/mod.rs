@@ -24,7 +24,7 @@ use crate::process;
 use call::CallResult;
 use holds::Holds;
 
-/// How many messages of guards are taken before the holdings are reported.
+/// Limit of guard commands processed before the held duties are reported.
 const MAX_COMMAND_BATCH: usize = 256;
 
 /// Starts the thread, and waits until the first attempt to join has ended.
@@ -67,7 +67,7 @@ pub(crate) fn on_a_thread<Fut: Future<Output = ()>>(
     Ok(())
 }
 
-/// Where the first attempt to join is waited for.
+/// Sender of the result of the first attempt to join.
 #[derive(Debug)]
 struct ReadySender {
     sender: Option<oneshot::Sender<Result<(), StoreError>>>,
@@ -134,7 +134,7 @@ impl Driver {
         }
     }
 
-    /// Tells the engine and does what it says. Whether it has come to its end.
+    /// Steps the engine and performs its effects. Returns whether it has ended.
     fn step(&mut self, input: Input) -> bool {
         let effects = self.engine.step(input, self.clock.now());
         let mut over = false;
