@@ -9,7 +9,9 @@ use peak_alloc::PeakAlloc;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tenure_core::bucket::{Invalid, Ranges, Total};
-use tenure_wire::bucket::{Applied, Commit, Config, OWN_STATE, STATE, apply, next, validate};
+use tenure_wire::bucket::{
+    AppliedBucket, CommitTiming, Config, OWN_STATE, STATE, apply, next, validate,
+};
 use tenure_wire::object::Object;
 
 #[global_allocator]
@@ -87,7 +89,7 @@ fn choose(config: &Object, state: Option<&Object>) {
             refused(&invalid);
             assert_eq!(validate(config), Err(invalid.clone()));
             assert_eq!(next(config, state), Err(invalid.clone()));
-            for commit in [Commit::AtStart, Commit::OnSuccess] {
+            for commit in [CommitTiming::AtStart, CommitTiming::OnSuccess] {
                 let applied = apply(config.clone(), state.cloned(), commit);
                 assert_eq!(applied.unwrap_err(), invalid);
             }
@@ -95,7 +97,7 @@ fn choose(config: &Object, state: Option<&Object>) {
         }
     };
     assert_eq!(validate(config).as_ref(), Ok(&read.notices));
-    let [at_start, on_success] = [Commit::AtStart, Commit::OnSuccess]
+    let [at_start, on_success] = [CommitTiming::AtStart, CommitTiming::OnSuccess]
         .map(|commit| apply(config.clone(), state.cloned(), commit).unwrap());
     assert!(at_start.notices.iter().all(|notice| notice.to_string().len() < 2_000));
     assert_eq!(at_start.notices, on_success.notices);
@@ -113,7 +115,7 @@ fn choose(config: &Object, state: Option<&Object>) {
 }
 
 /// A bucket was chosen: it can be, the next one is another, and nothing else has changed.
-fn rotate(read: &Config, config: &Object, state: Option<&Object>, applied: Applied) {
+fn rotate(read: &Config, config: &Object, state: Option<&Object>, applied: AppliedBucket) {
     let bucket = applied.executed.unwrap().bucket;
     assert!((1..=read.total.get()).contains(&bucket));
     assert!(read.ranges.as_ref().is_none_or(|ranges| ranges.contains(bucket)));
@@ -125,7 +127,8 @@ fn rotate(read: &Config, config: &Object, state: Option<&Object>, applied: Appli
     let ours = [STATE, OWN_STATE];
     assert_eq!(others(state.unwrap_or(&empty), &ours), others(&new_state, &ours));
     // The other members have not moved, nor has anything between them.
-    let again = apply(applied.config.clone(), Some(new_state.clone()), Commit::AtStart).unwrap();
+    let again =
+        apply(applied.config.clone(), Some(new_state.clone()), CommitTiming::AtStart).unwrap();
     let expected = match &read.ranges {
         Some(ranges) => ranges.after(bucket),
         None => bucket % read.total.get() + 1,

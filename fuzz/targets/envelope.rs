@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tenure_wire::ingest::{Event, Invalid, MAX_IDENTITY_BYTES, read};
+use tenure_wire::ingest::{IngestEvent, InvalidEnvelope, MAX_IDENTITY_BYTES, read};
 
 fuzz_target!(|bytes: &[u8]| {
     match read(bytes) {
@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-fn accepted(event: &Event) {
+fn accepted(event: &IngestEvent) {
     assert_eq!(read(event.envelope.as_bytes()).as_ref(), Ok(event));
     assert_eq!(event.envelope.trim(), event.envelope);
     let thread = event.thread_identity.as_ref();
@@ -27,8 +27,8 @@ fn accepted(event: &Event) {
     assert_eq!(read(spaced.as_bytes()).as_ref(), Ok(event));
 }
 
-fn refused(invalid: &Invalid) {
-    assert!((1..=Invalid::MOST).contains(&invalid.issues.len()));
+fn refused(invalid: &InvalidEnvelope) {
+    assert!((1..=InvalidEnvelope::MAX_ISSUES).contains(&invalid.issues.len()));
     let message = invalid.to_string();
     assert!(message.starts_with("Invalid ingest.v1 envelope: "));
     assert!(message.len() < 20_000 && !message.contains(char::is_control));

@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use tenure_wire::heartbeat::{
-    Heartbeat, Invalid, MAX_CAPABILITIES_BYTES, MAX_TYPE_BYTES, connector_type_of, fits, read,
-    warnings,
+    Heartbeat, InvalidEnvelope, MAX_CAPABILITIES_BYTES, MAX_TYPE_BYTES, connector_type_of, fits,
+    read, warnings,
 };
 use tenure_wire::ingest::{MAX_IDENTITY_BYTES, fits_depth};
 
@@ -47,8 +47,8 @@ fn accepted(bytes: &[u8], beat: &Heartbeat) {
     assert_eq!(read(&spaced).as_ref(), Ok(beat));
 }
 
-fn refused(invalid: &Invalid) {
-    assert!((1..=Invalid::MOST).contains(&invalid.issues.len()));
+fn refused(invalid: &InvalidEnvelope) {
+    assert!((1..=InvalidEnvelope::MAX_ISSUES).contains(&invalid.issues.len()));
     let message = invalid.to_string();
     assert!(message.starts_with("Invalid connector.heartbeat.v1 envelope: "));
     assert!(message.len() < 20_000 && !message.contains(char::is_control));

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
-use tenure_wire::ingest::{Event, read};
+use tenure_wire::ingest::{IngestEvent, read};
 
 /// Envelopes of about half a kilobyte, each with an id that was not used before.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Bodies {
     }
 
     /// The same, as the switchboard reads them.
-    pub fn events(&self, count: usize) -> Result<Vec<Event>> {
+    pub fn events(&self, count: usize) -> Result<Vec<IngestEvent>> {
         let first = self.next.fetch_add(count as u64, Ordering::Relaxed);
         let ids = first..first + count as u64;
         ids.map(|id| read(envelope(id).as_bytes()).map_err(|error| anyhow::anyhow!("{error}")))

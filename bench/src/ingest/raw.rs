@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
-use tenure_wire::ingest::Event;
+use tenure_wire::ingest::IngestEvent;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, NoTls};
@@ -44,7 +44,7 @@ const MESSAGE_TYPES: [Type; 11] = [
 
 /// Events per second by `COPY` into both tables with all their indexes, a thousand rows a
 /// transaction.
-pub async fn copy(client: &mut Client, events: &[Event], position: &mut i64) -> Result<f64> {
+pub async fn copy(client: &mut Client, events: &[IngestEvent], position: &mut i64) -> Result<f64> {
     let began = Instant::now();
     let now = std::time::SystemTime::now();
     for part in events.chunks(ROWS) {
@@ -98,7 +98,7 @@ pub async fn one_by_one(
     url: &str,
     schema: &str,
     connections: usize,
-    events: Vec<Event>,
+    events: Vec<IngestEvent>,
     position: &mut i64,
 ) -> Result<f64> {
     let count = events.len();
@@ -108,7 +108,7 @@ pub async fn one_by_one(
         let statement = client.prepare(ONE_EVENT).await?;
         clients.push((client, statement));
     }
-    let mut parts: Vec<Vec<(i64, Event)>> = vec![Vec::new(); connections];
+    let mut parts: Vec<Vec<(i64, IngestEvent)>> = vec![Vec::new(); connections];
     for (n, event) in events.into_iter().enumerate() {
         *position += 1;
         parts[n % connections].push((*position, event));
@@ -151,7 +151,7 @@ const MULTI: usize = 100;
 
 /// Events per second by one prepared multi-row insert into each table, a thousand rows a
 /// transaction, as durable as ours.
-pub fn insert(path: &Path, events: &[Event], position: &mut i64) -> Result<f64> {
+pub fn insert(path: &Path, events: &[IngestEvent], position: &mut i64) -> Result<f64> {
     let mut connection = rusqlite::Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;

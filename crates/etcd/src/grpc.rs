@@ -22,33 +22,33 @@ use tokio::time::timeout;
 use crate::message::{LeaseKeepAliveRequest, LeaseKeepAliveResponse, WatchResponse};
 
 /// A message begins with a byte that says whether it is compressed, and its length.
-const PREFIX: usize = 5;
+const FRAME_HEADER_BYTES: usize = 5;
 
 /// So long a request that was not sent waits to hear why.
-const MOMENT: Duration = Duration::from_millis(100);
+const END_REASON_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// What a request carries: one message, or those that are still to come.
 type Body = Either<Full<Bytes>, Feed<Bytes, Infallible>>;
 
-type Cause = Box<dyn StdError + Send + Sync>;
+type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// What goes on for longer: HTTP/2 is compiled here, once, and not in each crate that waits for it.
-type Wait<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+type BoxedCall<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// A stream of bytes to the server.
-pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Io for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No byte of the request has left.
     #[error("not sent")]
-    NotSent(#[source] Cause),
+    NotSent(#[source] BoxError),
     /// The request may have left, and no answer was read.
     #[error("no answer")]
-    Lost(#[source] Cause),
+    Lost(#[source] BoxError),
     /// The server, or somebody between, has said no.
     #[error("gRPC status {code}: {message}")]
     Status {
@@ -60,11 +60,11 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn not_sent(cause: impl Into<Cause>) -> Self {
+    pub(crate) fn not_sent(cause: impl Into<BoxError>) -> Self {
         Self::NotSent(cause.into())
     }
 
-    pub(crate) fn lost(cause: impl Into<Cause>) -> Self {
+    pub(crate) fn lost(cause: impl Into<BoxError>) -> Self {
         Self::Lost(cause.into())
     }
 }
@@ -90,7 +90,7 @@ impl Default for Limits {
 
 /// One connection.
 #[derive(Clone)]
-pub(crate) struct Channel {
+pub(crate) struct GrpcChannel {
     sender: SendRequest<Body>,
     origin: Uri,
     largest: usize,
@@ -99,8 +99,12 @@ pub(crate) struct Channel {
     pub(crate) token: Option<HeaderValue>,
 }
 
-impl Channel {
-    pub(crate) fn new(stream: Box<dyn Io>, origin: Uri, limits: Limits) -> Wait<'static, Self> {
+impl GrpcChannel {
+    pub(crate) fn new(
+        stream: Box<dyn ByteStream>,
+        origin: Uri,
+        limits: Limits,
+    ) -> BoxedCall<'static, Self> {
         Box::pin(async move {
             let handshake = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
@@ -122,7 +126,7 @@ impl Channel {
     /// Why the connection has ended; a request that it did not take is not told.
     async fn end(&self) -> Option<String> {
         let mut ended = self.ended.clone();
-        let known = timeout(MOMENT, ended.wait_for(Option::is_some)).await;
+        let known = timeout(END_REASON_TIMEOUT, ended.wait_for(Option::is_some)).await;
         known.ok()?.ok()?.clone()
     }
 
@@ -147,7 +151,7 @@ impl Channel {
     }
 
     /// Sends a request, and gives its answer once that has begun.
-    fn send(&self, path: &'static str, body: Body) -> Wait<'_, Incoming> {
+    fn send(&self, path: &'static str, body: Body) -> BoxedCall<'_, Incoming> {
         Box::pin(async move {
             let request = self.request(path, body)?;
             let response = match self.sender.clone().try_send_request(request).await {
@@ -172,8 +176,8 @@ impl Channel {
         })
     }
 
-    fn answers<A>(&self, body: Incoming) -> Answers<A> {
-        Answers { body, buffer: BytesMut::new(), largest: self.largest, kind: PhantomData }
+    fn answers<A>(&self, body: Incoming) -> ResponseStream<A> {
+        ResponseStream { body, buffer: BytesMut::new(), largest: self.largest, kind: PhantomData }
     }
 
     /// A call with one answer.
@@ -198,7 +202,7 @@ impl Channel {
         &self,
         path: &'static str,
         question: &Q,
-    ) -> Result<Stream<A>, Error>
+    ) -> Result<BidiStream<A>, Error>
     where
         Q: Message,
         A: Message + Default,
@@ -206,7 +210,7 @@ impl Channel {
         let (mut questions, feed) = Feed::new(1);
         questions.send_data(framed(question)?).await.map_err(Error::not_sent)?;
         let answers = self.answers(self.send(path, Either::Right(feed)).await?);
-        Ok(Stream { questions, answers })
+        Ok(BidiStream { questions, answers })
     }
 }
 
@@ -231,7 +235,7 @@ fn refusal(headers: &HeaderMap) -> Option<Error> {
 /// A message as it goes over the wire.
 fn framed(message: &impl Message) -> Result<Bytes, Error> {
     let length = message.encoded_len();
-    let mut bytes = BytesMut::with_capacity(PREFIX + length);
+    let mut bytes = BytesMut::with_capacity(FRAME_HEADER_BYTES + length);
     bytes.put_u8(0);
     bytes.put_u32(u32::try_from(length).map_err(Error::not_sent)?);
     message.encode(&mut bytes).map_err(Error::not_sent)?;
@@ -240,7 +244,7 @@ fn framed(message: &impl Message) -> Result<Bytes, Error> {
 
 /// Takes one whole message from what was read so far.
 fn unframed(buffer: &mut BytesMut, largest: usize) -> Result<Option<Bytes>, Error> {
-    let Some(mut prefix) = buffer.get(..PREFIX) else {
+    let Some(mut prefix) = buffer.get(..FRAME_HEADER_BYTES) else {
         return Ok(None);
     };
     if prefix.get_u8() != 0 {
@@ -250,22 +254,22 @@ fn unframed(buffer: &mut BytesMut, largest: usize) -> Result<Option<Bytes>, Erro
     if length > largest {
         return Err(Error::lost(format!("an answer of {length} bytes")));
     }
-    if buffer.len() < PREFIX + length {
+    if buffer.len() < FRAME_HEADER_BYTES + length {
         return Ok(None);
     }
-    buffer.advance(PREFIX);
+    buffer.advance(FRAME_HEADER_BYTES);
     Ok(Some(buffer.split_to(length).freeze()))
 }
 
 /// The answers of one call.
-struct Answers<A> {
+struct ResponseStream<A> {
     body: Incoming,
     buffer: BytesMut,
     largest: usize,
     kind: PhantomData<fn() -> A>,
 }
 
-impl<A: Message + Default> Answers<A> {
+impl<A: Message + Default> ResponseStream<A> {
     /// The next answer; `None` when the server has ended the call well. Nothing is lost when the
     /// caller stops waiting.
     async fn next(&mut self) -> Result<Option<A>, Error> {
@@ -293,15 +297,15 @@ impl<A: Message + Default> Answers<A> {
 }
 
 /// A call that goes on: questions and answers.
-pub struct Stream<A> {
+pub struct BidiStream<A> {
     questions: Sender<Bytes, Infallible>,
-    answers: Answers<A>,
+    answers: ResponseStream<A>,
 }
 
 /// The changes of some keys.
-pub type Watch = Stream<WatchResponse>;
+pub type WatchStream = BidiStream<WatchResponse>;
 
-impl<A: Message + Default> Stream<A> {
+impl<A: Message + Default> BidiStream<A> {
     /// The next answer; `None` when the server has ended the stream. Nothing is lost when the
     /// caller stops waiting.
     pub async fn next(&mut self) -> Result<Option<A>, Error> {
@@ -316,7 +320,7 @@ impl<A: Message + Default> Stream<A> {
 
 /// A stream on which one lease is extended.
 pub struct KeepAlive {
-    pub(crate) stream: Stream<LeaseKeepAliveResponse>,
+    pub(crate) stream: BidiStream<LeaseKeepAliveResponse>,
     pub(crate) request: LeaseKeepAliveRequest,
 }
 

@@ -14,7 +14,7 @@ use hyper::header::HeaderValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-pub use grpc::{Error, KeepAlive, Limits, Watch};
+pub use grpc::{Error, KeepAlive, Limits, WatchStream};
 pub use message::*;
 
 /// gRPC's number for something that does not exist.
@@ -22,7 +22,7 @@ const NOT_FOUND: i32 = 5;
 
 /// A connection to one server. Copies share it; it ends with the last of them and their streams.
 #[derive(Clone)]
-pub struct Client(grpc::Channel);
+pub struct Client(grpc::GrpcChannel);
 
 impl Client {
     /// Connects without encryption, for tools.
@@ -38,7 +38,7 @@ impl Client {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let origin: Uri = origin.parse().map_err(Error::not_sent)?;
-        Ok(Self(grpc::Channel::new(Box::new(stream), origin, *limits).await?))
+        Ok(Self(grpc::GrpcChannel::new(Box::new(stream), origin, *limits).await?))
     }
 
     /// Signs in: later calls of this copy are made by that user.
@@ -101,7 +101,7 @@ impl Client {
     }
 
     /// Opens a watch. Its first message says whether the server has taken it.
-    pub async fn watch(&self, create: WatchCreate) -> Result<Watch, Error> {
+    pub async fn watch(&self, create: WatchCreate) -> Result<WatchStream, Error> {
         let request = WatchRequest { request: Some(WatchAction::Create(create)) };
         self.0.open("/etcdserverpb.Watch/Watch", &request).await
     }

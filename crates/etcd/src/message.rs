@@ -127,12 +127,12 @@ pub struct DeleteRangeResponse {
 /// A part of a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub struct TxnOp {
-    #[prost(oneof = "Action", tags = "1, 2, 3, 4")]
-    pub action: Option<Action>,
+    #[prost(oneof = "TxnAction", tags = "1, 2, 3, 4")]
+    pub action: Option<TxnAction>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub enum Action {
+pub enum TxnAction {
     #[prost(message, tag = "1")]
     Get(Range),
     #[prost(message, tag = "2")]
@@ -145,7 +145,7 @@ pub enum Action {
 
 impl TxnOp {
     pub fn get(range: Range) -> Self {
-        Self { action: Some(Action::Get(range)) }
+        Self { action: Some(TxnAction::Get(range)) }
     }
 
     /// Writes a key that hangs on no lease.
@@ -164,38 +164,38 @@ impl TxnOp {
     }
 
     pub fn txn(txn: Txn) -> Self {
-        Self { action: Some(Action::Txn(txn)) }
+        Self { action: Some(TxnAction::Txn(txn)) }
     }
 }
 
 impl From<Put> for TxnOp {
     fn from(put: Put) -> Self {
-        Self { action: Some(Action::Put(put)) }
+        Self { action: Some(TxnAction::Put(put)) }
     }
 }
 
 impl From<DeleteRange> for TxnOp {
     fn from(delete: DeleteRange) -> Self {
-        Self { action: Some(Action::Delete(delete)) }
+        Self { action: Some(TxnAction::Delete(delete)) }
     }
 }
 
 /// What became of a part of a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub struct TxnOpResponse {
-    #[prost(oneof = "Outcome", tags = "1, 2, 3, 4")]
-    pub outcome: Option<Outcome>,
+    #[prost(oneof = "TxnOutcome", tags = "1, 2, 3, 4")]
+    pub outcome: Option<TxnOutcome>,
 }
 
 impl TxnOpResponse {
     /// Whether it is a nested transaction whose compares were true.
     pub fn succeeded(&self) -> bool {
-        matches!(&self.outcome, Some(Outcome::Txn(txn)) if txn.succeeded)
+        matches!(&self.outcome, Some(TxnOutcome::Txn(txn)) if txn.succeeded)
     }
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub enum Outcome {
+pub enum TxnOutcome {
     #[prost(message, tag = "1")]
     Get(RangeResponse),
     #[prost(message, tag = "2")]
@@ -216,12 +216,12 @@ pub struct Compare {
     target: i32,
     #[prost(bytes = "vec", tag = "3")]
     key: Vec<u8>,
-    #[prost(oneof = "Target", tags = "4, 6, 7")]
-    given: Option<Target>,
+    #[prost(oneof = "CompareTarget", tags = "4, 6, 7")]
+    given: Option<CompareTarget>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-enum Target {
+enum CompareTarget {
     #[prost(int64, tag = "4")]
     Version(i64),
     #[prost(int64, tag = "6")]
@@ -233,16 +233,21 @@ enum Target {
 impl Compare {
     /// A key that does not exist has version zero.
     pub fn version(key: impl Into<Vec<u8>>, version: i64) -> Self {
-        Self { result: 0, target: 0, key: key.into(), given: Some(Target::Version(version)) }
+        Self { result: 0, target: 0, key: key.into(), given: Some(CompareTarget::Version(version)) }
     }
 
     /// A key that does not exist has revision zero.
     pub fn mod_revision(key: impl Into<Vec<u8>>, revision: i64) -> Self {
-        Self { result: 0, target: 2, key: key.into(), given: Some(Target::ModRevision(revision)) }
+        Self {
+            result: 0,
+            target: 2,
+            key: key.into(),
+            given: Some(CompareTarget::ModRevision(revision)),
+        }
     }
 
     pub fn value(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
-        let given = Some(Target::Value(value.into()));
+        let given = Some(CompareTarget::Value(value.into()));
         Self { result: 0, target: 3, key: key.into(), given }
     }
 }
@@ -385,12 +390,12 @@ pub struct WatchResponse {
     #[prost(int64, tag = "5")]
     pub compact_revision: i64,
     #[prost(message, repeated, tag = "11")]
-    pub events: Vec<Event>,
+    pub events: Vec<WatchEvent>,
 }
 
 /// That a key has changed; which one, nobody reads here.
 #[derive(Clone, PartialEq, Message)]
-pub struct Event {}
+pub struct WatchEvent {}
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct MemberListRequest {}
@@ -398,11 +403,11 @@ pub(crate) struct MemberListRequest {}
 #[derive(Clone, PartialEq, Message)]
 pub struct MemberListResponse {
     #[prost(message, repeated, tag = "2")]
-    pub members: Vec<Member>,
+    pub members: Vec<ClusterMember>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Member {
+pub struct ClusterMember {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(string, repeated, tag = "4")]

@@ -15,7 +15,7 @@ pub fn take_parameters<const N: usize>(
 /// A connection to Redis. It ends with its last copy.
 #[cfg(feature = "redis")]
 #[derive(Clone)]
-pub struct RedisConnection(pub(crate) crate::redis::Wire);
+pub struct RedisConnection(pub(crate) crate::redis::DrivenConnection);
 
 #[cfg(feature = "redis")]
 impl RedisConnection {
@@ -28,7 +28,9 @@ impl RedisConnection {
 /// Connects by a `redis://` or `rediss://` URL.
 #[cfg(feature = "redis")]
 pub fn redis(url: &str) -> BoxFuture<'_, Result<RedisConnection, StoreError>> {
-    Box::pin(async { Ok(RedisConnection(crate::redis::Dial::new(url).await?.wire().await?)) })
+    Box::pin(async {
+        Ok(RedisConnection(crate::redis::RedisConnector::new(url).await?.open().await?))
+    })
 }
 
 /// Connects by a `postgres://` URL. The connection ends when the client is dropped.
@@ -45,8 +47,8 @@ pub fn tls(
     authority: Option<String>,
     identity: Option<(String, String)>,
 ) -> BoxFuture<'static, Result<rustls::ClientConfig, StoreError>> {
-    use crate::tls::{Files, Trust, client};
-    Box::pin(client(Trust::Name, Files { authority, identity }))
+    use crate::tls::{TlsFiles, Trust, client};
+    Box::pin(client(Trust::Name, TlsFiles { authority, identity }))
 }
 
 /// What a failed handshake was about, when it says so.

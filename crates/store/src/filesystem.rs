@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::fs::statfs;
 
 /// The kinds that are known, by the number that the kernel gives for them.
-const KINDS: &[(u32, &str)] = &[
+const FILESYSTEM_TYPES: &[(u32, &str)] = &[
     // ext2 and ext3 have the same number.
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
@@ -49,7 +49,7 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
 }
 
 fn name(number: u32) -> String {
-    let known = KINDS.iter().find(|(known, _)| *known == number);
+    let known = FILESYSTEM_TYPES.iter().find(|(known, _)| *known == number);
     known.map_or_else(|| format!("{number:#x}"), |(_, name)| (*name).to_owned())
 }
 

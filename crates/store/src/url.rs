@@ -13,7 +13,7 @@ use crate::signing::{Sealed, Signing};
 /// Where a store is, as the user wrote it. It may carry a password, so it prints without one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreUrl {
-    kind: Kind,
+    kind: Backend,
     /// What comes after the scheme and its separator, without our own parameters.
     rest: String,
     /// `schema`, `prefix`, or the duty of a cursor file, when given.
@@ -21,7 +21,7 @@ pub struct StoreUrl {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Backend {
     File,
     Sqlite,
     Postgres,
@@ -51,12 +51,12 @@ fn bad(detail: impl Into<String>) -> StoreError {
 impl StoreUrl {
     /// Whether foreign instances may share this group's keys, and change them by themselves.
     pub fn is_shared(&self, group: &GroupName) -> bool {
-        matches!(self.kind, Kind::Redis | Kind::Rediss) && group.as_str() == SHARED_GROUP
+        matches!(self.kind, Backend::Redis | Backend::Rediss) && group.as_str() == SHARED_GROUP
     }
 
     /// Whether only processes of this host can use the store.
     pub fn is_local(&self) -> bool {
-        matches!(self.kind, Kind::File | Kind::Sqlite)
+        matches!(self.kind, Backend::File | Backend::Sqlite)
     }
 
     /// Reads `file:PATH[#GROUP/DUTY]`, `sqlite:PATH`, `postgres://...[?schema=NAME]`,
@@ -66,10 +66,10 @@ impl StoreUrl {
         let known = match scheme {
             "file" => return Self::file(rest),
             "sqlite" => return Self::sqlite(rest),
-            "postgres" | "postgresql" => Some((Kind::Postgres, "schema")),
-            "redis" => Some((Kind::Redis, "prefix")),
-            "rediss" => Some((Kind::Rediss, "prefix")),
-            "etcd" => Some((Kind::Etcd, "prefix")),
+            "postgres" | "postgresql" => Some((Backend::Postgres, "schema")),
+            "redis" => Some((Backend::Redis, "prefix")),
+            "rediss" => Some((Backend::Rediss, "prefix")),
+            "etcd" => Some((Backend::Etcd, "prefix")),
             _ => None,
         };
         let Some((kind, own)) = known else {
@@ -92,15 +92,15 @@ impl StoreUrl {
             matches!(parameter.split_once('='), Some(("cacert" | "cert" | "key", _)))
         };
         match kind {
-            Kind::Redis if !passed_on.is_empty() => {
+            Backend::Redis if !passed_on.is_empty() => {
                 return Err(bad("redis:// takes no parameter but prefix"));
             }
-            Kind::Rediss if !passed_on.iter().all(is_path) => {
+            Backend::Rediss if !passed_on.iter().all(is_path) => {
                 return Err(bad("rediss:// takes prefix, cacert, cert and key"));
             }
             _ => {}
         }
-        if kind == Kind::Etcd {
+        if kind == Backend::Etcd {
             etcd_parts(credentials, place, &passed_on)?;
         }
         let credentials = credentials.map_or(String::new(), |text| format!("{text}@"));
@@ -126,14 +126,14 @@ impl StoreUrl {
         let duty =
             duty.map_err(|_| bad("what comes after # in file:PATH#GROUP/DUTY is no duty"))?;
         let namespace = duty.map(|duty| duty.to_string());
-        Ok(Self { kind: Kind::File, rest: path.to_owned(), namespace })
+        Ok(Self { kind: Backend::File, rest: path.to_owned(), namespace })
     }
 
     fn sqlite(path: &str) -> Result<Self, StoreError> {
         if path.is_empty() || path.contains('\0') || path.starts_with(':') {
             return Err(bad("sqlite: needs the path of a file"));
         }
-        Ok(Self { kind: Kind::Sqlite, rest: path.to_owned(), namespace: None })
+        Ok(Self { kind: Backend::Sqlite, rest: path.to_owned(), namespace: None })
     }
 
     /// Opens the store and brings its schema up to date. Checkpoints are not signed.
@@ -176,7 +176,7 @@ impl StoreUrl {
         let _ = (if_absent, entropy); // Not every backend needs them, and not every one is built.
         match self.kind {
             #[cfg(feature = "file")]
-            Kind::File => {
+            Backend::File => {
                 let duty = self.namespace.as_deref().map(str::parse).transpose()?;
                 let path = self.rest.clone().into();
                 let settings = crate::file::FileSettings {
@@ -189,26 +189,26 @@ impl StoreUrl {
                 Ok(Arc::new(crate::file::FileStore::open(settings).await?))
             }
             #[cfg(feature = "sqlite")]
-            Kind::Sqlite => {
+            Backend::Sqlite => {
                 let path = self.rest.clone().into();
                 let settings =
                     crate::sqlite::SqliteSettings { path, if_absent, ..Default::default() };
                 Ok(Arc::new(crate::sqlite::Sqlite::open(settings).await?))
             }
             #[cfg(feature = "postgres")]
-            Kind::Postgres => {
+            Backend::Postgres => {
                 Ok(Arc::new(crate::postgres::Postgres::open(self.postgres(if_absent)).await?))
             }
             #[cfg(feature = "redis")]
-            Kind::Redis | Kind::Rediss => {
+            Backend::Redis | Backend::Rediss => {
                 let prefix = self.namespace.clone().unwrap_or_default();
-                let scheme = if self.kind == Kind::Redis { "redis" } else { "rediss" };
+                let scheme = if self.kind == Backend::Redis { "redis" } else { "rediss" };
                 let url = format!("{scheme}://{}", self.rest);
                 let settings = crate::redis::RedisSettings { url, prefix, entropy, if_absent };
                 Ok(Arc::new(crate::redis::Redis::open(settings).await?))
             }
             #[cfg(feature = "etcd")]
-            Kind::Etcd => {
+            Backend::Etcd => {
                 let settings = self.etcd(if_absent, entropy)?;
                 Ok(Arc::new(crate::etcd::Etcd::open(settings).await?))
             }
@@ -222,8 +222,8 @@ impl StoreUrl {
     pub fn tables(&self) -> Result<crate::sql::Database, StoreError> {
         use crate::sql::Database;
         match self.kind {
-            Kind::Sqlite => Ok(Database::Sqlite(self.rest.clone().into())),
-            Kind::Postgres => Ok(Database::Postgres {
+            Backend::Sqlite => Ok(Database::Sqlite(self.rest.clone().into())),
+            Backend::Postgres => Ok(Database::Postgres {
                 url: format!("postgres://{}", self.rest),
                 schema: self.namespace.clone().unwrap_or_else(|| DEFAULT_SCHEMA.to_owned()),
             }),
@@ -235,15 +235,17 @@ impl StoreUrl {
     pub fn migration_script(&self) -> Result<String, StoreError> {
         match self.kind {
             #[cfg(feature = "file")]
-            Kind::File => Ok("# A cursor file has no schema: nothing to run.\n".to_owned()),
+            Backend::File => Ok("# A cursor file has no schema: nothing to run.\n".to_owned()),
             #[cfg(feature = "sqlite")]
-            Kind::Sqlite => Ok(crate::sqlite::script()),
+            Backend::Sqlite => Ok(crate::sqlite::script()),
             #[cfg(feature = "postgres")]
-            Kind::Postgres => crate::postgres::script(&self.postgres(IfAbsent::Create)),
+            Backend::Postgres => crate::postgres::script(&self.postgres(IfAbsent::Create)),
             #[cfg(feature = "redis")]
-            Kind::Redis | Kind::Rediss => Ok("# Redis has no schema: nothing to run.\n".to_owned()),
+            Backend::Redis | Backend::Rediss => {
+                Ok("# Redis has no schema: nothing to run.\n".to_owned())
+            }
             #[cfg(feature = "etcd")]
-            Kind::Etcd => Ok("# etcd has no schema: nothing to run.\n".to_owned()),
+            Backend::Etcd => Ok("# etcd has no schema: nothing to run.\n".to_owned()),
             #[allow(unreachable_patterns, reason = "not every build has every store")]
             other => Err(not_built(other)),
         }
@@ -259,7 +261,7 @@ impl StoreUrl {
         let passed_on: Vec<&str> = query.split('&').filter(|part| !part.is_empty()).collect();
         let parts = etcd_parts(credentials, place, &passed_on)?;
         let identity = parts.certificate.zip(parts.key);
-        let tls = crate::etcd::Tls { authority: parts.authority, identity };
+        let tls = crate::etcd::EtcdTls { authority: parts.authority, identity };
         Ok(crate::etcd::EtcdSettings {
             hosts: parts.hosts,
             user: parts.user,
@@ -339,8 +341,8 @@ fn etcd_parts(
 }
 
 #[allow(dead_code, reason = "not every build lacks a store")]
-fn not_built(kind: Kind) -> StoreError {
-    let kind = if kind == Kind::Rediss { Kind::Redis } else { kind };
+fn not_built(kind: Backend) -> StoreError {
+    let kind = if kind == Backend::Rediss { Backend::Redis } else { kind };
     let feature = format!("{kind:?}").to_lowercase();
     StoreError::refused(Code::NotBuilt, format!("cargo feature {feature}"))
 }
@@ -378,15 +380,15 @@ fn namespace_text(escaped: &str) -> Result<String, StoreError> {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, own) = match self.kind {
-            Kind::File => {
+            Backend::File => {
                 write!(f, "file:{}", self.rest)?;
                 return self.namespace.iter().try_for_each(|duty| write!(f, "#{duty}"));
             }
-            Kind::Sqlite => return write!(f, "sqlite:{}", self.rest),
-            Kind::Postgres => ("postgres", "schema"),
-            Kind::Redis => ("redis", "prefix"),
-            Kind::Rediss => ("rediss", "prefix"),
-            Kind::Etcd => ("etcd", "prefix"),
+            Backend::Sqlite => return write!(f, "sqlite:{}", self.rest),
+            Backend::Postgres => ("postgres", "schema"),
+            Backend::Redis => ("redis", "prefix"),
+            Backend::Rediss => ("rediss", "prefix"),
+            Backend::Etcd => ("etcd", "prefix"),
         };
         // What was parsed can be taken apart again; if not, it is not shown.
         let (credentials, place, _) = parts(&self.rest).unwrap_or((None, "(not shown)", ""));

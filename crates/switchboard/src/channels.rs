@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
-use tenure_wire::ingest::{self, Event, Fields, Invalid, Rules};
+use tenure_wire::ingest::{self, Fields, IngestEvent, InvalidEnvelope, Rules};
 use tokio::sync::Mutex;
 
 use crate::error::SwitchboardError;
@@ -90,7 +90,7 @@ impl EnvelopeReader<'_> {
     pub(crate) async fn read(
         &mut self,
         bytes: &[u8],
-    ) -> Result<Result<Event, Invalid>, SwitchboardError> {
+    ) -> Result<Result<IngestEvent, InvalidEnvelope>, SwitchboardError> {
         let read = ingest::read_by(bytes, &self.rules);
         match &read {
             Err(invalid) if invalid.is_about_source() => {}

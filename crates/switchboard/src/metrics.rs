@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tenure_wire::exposition::{DURATIONS, Histogram, Text};
+use tenure_wire::exposition::{DURATIONS, Histogram, MetricsText};
 
 use crate::http::STATUSES;
 use crate::http::route::{ROUTES, Route};
@@ -50,7 +50,7 @@ impl<const N: usize> AtomicHistogram<N> {
         self.sum.fetch_add((value * 1e6) as u64, Ordering::Relaxed);
     }
 
-    fn write(&self, text: &mut Text, name: &str, bounds: &[f64; N]) {
+    fn write(&self, text: &mut MetricsText, name: &str, bounds: &[f64; N]) {
         let buckets: [u64; N] = std::array::from_fn(|n| self.buckets[n].load(Ordering::Relaxed));
         let sum = self.sum.load(Ordering::Relaxed) as f64 / 1e6;
         let count = self.count.load(Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl Metrics {
 
     /// The text that Prometheus reads.
     pub(crate) fn text(&self, now: Gauges) -> String {
-        let mut text = Text::default();
+        let mut text = MetricsText::default();
         let name = "tenure_switchboard_ingest_events_total";
         text.family(name, "counter", "Events that were submitted, by what became of them.");
         text.sample(name, &[("outcome", "accepted")], self.accepted.get());
@@ -184,7 +184,7 @@ impl Metrics {
         text.finish()
     }
 
-    fn write_requests(&self, text: &mut Text) {
+    fn write_requests(&self, text: &mut MetricsText) {
         let name = "tenure_switchboard_requests_total";
         text.family(name, "counter", "Requests, by route and status.");
         let routes = ROUTES.iter().map(|route| route.label).chain(["other"]);
@@ -196,7 +196,7 @@ impl Metrics {
         }
     }
 
-    fn write_gauges(&self, text: &mut Text, now: Gauges) {
+    fn write_gauges(&self, text: &mut MetricsText, now: Gauges) {
         let mut gauge = |name, help, value: u64| {
             text.family(name, "gauge", help);
             text.sample(name, &[], value);

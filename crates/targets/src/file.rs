@@ -13,7 +13,7 @@ use crate::collect::Collector;
 use crate::{TIMEOUT, bad, json, within};
 
 /// No line is longer: an id with white space around it.
-const LONGEST_LINE: u64 = 2 * DutyId::MAX_NAME_BYTES as u64;
+const MAX_LINE_BYTES: u64 = 2 * DutyId::MAX_NAME_BYTES as u64;
 
 /// The targets in a file, read again at each listing: one id per line, or JSON.
 ///
@@ -92,12 +92,12 @@ fn lines(text: &mut impl BufRead, most: usize) -> Result<Listing, StoreError> {
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        let read = text.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+        let read = text.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
         let read = read.map_err(|error| bad(format!("line {number}: {error}")))?;
         if read == 0 {
             break;
         }
-        if read as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
+        if read as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") {
             return Err(bad(format!("line {number} is longer than any id")));
         }
         let word = str::from_utf8(&line).map_err(|_| bad(format!("line {number} is no UTF-8")))?;

@@ -16,28 +16,28 @@ use crate::url::TOKEN;
 use crate::{bad, json, late, within};
 
 /// No list is larger.
-const LARGEST: usize = 64 << 20;
+const MAX_BODY_BYTES: usize = 64 << 20;
 /// No entry needs more: an id of 512 bytes, a zone, and what stands around them.
-const LARGEST_ENTRY: usize = 2048;
+const MAX_ENTRY_BYTES: usize = 2048;
 
 /// What is asked for where.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct HttpSource {
     origin: Origin,
     /// Path and query, as they are sent.
     path: String,
-    files: Files,
+    files: HttpTlsFiles,
 }
 
 /// Paths of PEM files.
 #[derive(Clone, Default, PartialEq, Eq)]
-struct Files {
+struct HttpTlsFiles {
     cacert: Option<String>,
     cert: Option<String>,
     key: Option<String>,
 }
 
-impl Settings {
+impl HttpSource {
     /// Takes a URL apart, and says how it prints: without its query, which may be a secret.
     pub(crate) fn parse(text: &str) -> Result<(Self, String), StoreError> {
         let (url, fragment) = text.split_once('#').unwrap_or((text, ""));
@@ -54,8 +54,8 @@ impl Settings {
             let detail = "https:// needs the cargo feature tls";
             return Err(StoreError::refused(tenure_core::Code::NotBuilt, detail));
         }
-        let files = Files::parse(fragment)?;
-        if files != Files::default() && !encrypted {
+        let files = HttpTlsFiles::parse(fragment)?;
+        if files != HttpTlsFiles::default() && !encrypted {
             return Err(bad("cacert, cert and key go with https://"));
         }
         let scheme = uri.scheme_str().unwrap_or_default();
@@ -66,7 +66,7 @@ impl Settings {
     }
 }
 
-impl Files {
+impl HttpTlsFiles {
     /// `cacert=PATH&cert=PATH&key=PATH`: after `#`, because what stands before it is the server's.
     fn parse(fragment: &str) -> Result<Self, StoreError> {
         let mut files = Self::default();
@@ -91,13 +91,13 @@ impl Files {
 
 /// The targets that a web server names.
 pub(crate) struct HttpTargets {
-    settings: Settings,
+    settings: HttpSource,
     token: Option<String>,
     timeout: Duration,
 }
 
 impl HttpTargets {
-    pub(crate) fn new(settings: Settings, token: Option<String>, timeout: Duration) -> Self {
+    pub(crate) fn new(settings: HttpSource, token: Option<String>, timeout: Duration) -> Self {
         Self { settings, token, timeout }
     }
 
@@ -112,7 +112,7 @@ impl HttpTargets {
         if response.headers().contains_key(CONTENT_ENCODING) {
             return Err(bad("the server packed a list that was not to be packed"));
         }
-        let largest = most.saturating_add(1).saturating_mul(LARGEST_ENTRY).min(LARGEST);
+        let largest = most.saturating_add(1).saturating_mul(MAX_ENTRY_BYTES).min(MAX_BODY_BYTES);
         let body = response.read(largest).await.map_err(failed)?;
         // It is in memory, but half a second of parsing would hold up others on this thread.
         let parsing = tokio::task::spawn_blocking(move || json::read(&*body, most));
@@ -140,7 +140,7 @@ impl HttpTargets {
         let client = HttpClient::new(origin, self.timeout, self.timeout);
         #[cfg(feature = "tls")]
         if self.settings.origin.is_encrypted() {
-            let Files { cacert, cert, key } = self.settings.files.clone();
+            let HttpTlsFiles { cacert, cert, key } = self.settings.files.clone();
             let config = tenure_store::connect::tls(cacert, cert.zip(key)).await;
             let config = config.map_err(|error| crate::of_the_way(&error))?;
             return Ok(client.with_tls(config.into(), self.settings.origin.host()));

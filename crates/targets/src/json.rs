@@ -15,9 +15,9 @@ use crate::collect::Collector;
 
 /// Reads a whole document, and nothing may follow it.
 pub(crate) fn read(source: impl Read, most: usize) -> Result<Listing, StoreError> {
-    let mut reading = Reading { list: Collector::new(most), problem: None };
+    let mut reading = ListReader { list: Collector::new(most), problem: None };
     let mut json = serde_json::Deserializer::from_reader(source);
-    let read = json.deserialize_any(Document(&mut reading)).and_then(|()| json.end());
+    let read = json.deserialize_any(TopLevel(&mut reading)).and_then(|()| json.end());
     match (reading.problem, read) {
         (Some(problem), _) => Err(problem),
         (None, Err(error)) => Err(bad(format!("not a JSON list of targets: {error}"))),
@@ -25,13 +25,13 @@ pub(crate) fn read(source: impl Read, most: usize) -> Result<Listing, StoreError
     }
 }
 
-struct Reading {
+struct ListReader {
     list: Collector,
     /// What ended it, if it was not the JSON.
     problem: Option<StoreError>,
 }
 
-impl Reading {
+impl ListReader {
     fn add<E: Error>(&mut self, id: &str, zone: Option<&str>, paused: bool) -> Result<(), E> {
         let added = self.list.add(id, zone, paused);
         added.map_err(|problem| self.end(problem))
@@ -45,9 +45,9 @@ impl Reading {
 }
 
 /// The outermost value.
-struct Document<'a>(&'a mut Reading);
+struct TopLevel<'a>(&'a mut ListReader);
 
-impl<'de> Visitor<'de> for Document<'_> {
+impl<'de> Visitor<'de> for TopLevel<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -55,7 +55,7 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
-        while entries.next_element_seed(Entry(self.0))?.is_some() {}
+        while entries.next_element_seed(ListEntry(self.0))?.is_some() {}
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl<'de> Visitor<'de> for Document<'_> {
             if found {
                 return Err(A::Error::duplicate_field("targets"));
             }
-            members.next_value_seed(List(self.0))?;
+            members.next_value_seed(EntryList(self.0))?;
             found = true;
         }
         if found { Ok(()) } else { Err(A::Error::missing_field("targets")) }
@@ -77,19 +77,19 @@ impl<'de> Visitor<'de> for Document<'_> {
 }
 
 /// The list inside of an object.
-struct List<'a>(&'a mut Reading);
+struct EntryList<'a>(&'a mut ListReader);
 
-impl<'de> DeserializeSeed<'de> for List<'_> {
+impl<'de> DeserializeSeed<'de> for EntryList<'_> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_seq(Document(self.0))
+        json.deserialize_seq(TopLevel(self.0))
     }
 }
 
-struct Entry<'a>(&'a mut Reading);
+struct ListEntry<'a>(&'a mut ListReader);
 
-impl<'de> DeserializeSeed<'de> for Entry<'_> {
+impl<'de> DeserializeSeed<'de> for ListEntry<'_> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -97,7 +97,7 @@ impl<'de> DeserializeSeed<'de> for Entry<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Entry<'_> {
+impl<'de> Visitor<'de> for ListEntry<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,7 +120,7 @@ impl<'de> Visitor<'de> for Entry<'_> {
         let (mut id, mut zone, mut paused) = (None, None, None);
         while let Some(name) = members.next_key::<String>()? {
             let again = match name.as_str() {
-                "id" => id.replace(members.next_value::<Id>()?).is_some(),
+                "id" => id.replace(members.next_value::<EntryId>()?).is_some(),
                 "zone" => zone.replace(members.next_value::<Option<String>>()?).is_some(),
                 "paused" => paused.replace(members.next_value::<Option<bool>>()?).is_some(),
                 // Others may keep more about a target than we need.
@@ -141,33 +141,33 @@ impl<'de> Visitor<'de> for Entry<'_> {
 }
 
 /// Text or a whole number.
-struct Id(String);
+struct EntryId(String);
 
-impl<'de> serde::Deserialize<'de> for Id {
+impl<'de> serde::Deserialize<'de> for EntryId {
     fn deserialize<D: serde::Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        struct Word;
+        struct TextOrNothing;
 
-        impl Visitor<'_> for Word {
-            type Value = Id;
+        impl Visitor<'_> for TextOrNothing {
+            type Value = EntryId;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an id: text or a whole number")
             }
 
-            fn visit_str<E: Error>(self, id: &str) -> Result<Id, E> {
-                Ok(Id(id.to_owned()))
+            fn visit_str<E: Error>(self, id: &str) -> Result<EntryId, E> {
+                Ok(EntryId(id.to_owned()))
             }
 
-            fn visit_u64<E: Error>(self, id: u64) -> Result<Id, E> {
-                Ok(Id(id.to_string()))
+            fn visit_u64<E: Error>(self, id: u64) -> Result<EntryId, E> {
+                Ok(EntryId(id.to_string()))
             }
 
-            fn visit_i64<E: Error>(self, id: i64) -> Result<Id, E> {
-                Ok(Id(id.to_string()))
+            fn visit_i64<E: Error>(self, id: i64) -> Result<EntryId, E> {
+                Ok(EntryId(id.to_string()))
             }
         }
 
-        json.deserialize_any(Word)
+        json.deserialize_any(TextOrNothing)
     }
 }
 

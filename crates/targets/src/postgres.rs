@@ -16,17 +16,17 @@ use crate::columns::Columns;
 use crate::{bad, of_the_way, within};
 
 /// How many rows are asked for at once.
-const CHUNK: i32 = 1000;
+const PAGE_ROWS: i32 = 1000;
 
 /// What is asked where.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct PostgresQuery {
     /// With its password, without our own parameter.
     url: String,
     query: String,
 }
 
-impl Settings {
+impl PostgresQuery {
     /// Takes a URL apart, and says how it prints.
     pub(crate) fn parse(url: &str) -> Result<(Self, String), StoreError> {
         let taken = connect::take_parameters(url, ["query"]);
@@ -39,12 +39,12 @@ impl Settings {
 
 /// The targets that a query finds.
 pub(crate) struct PostgresTargets {
-    settings: Settings,
+    settings: PostgresQuery,
     timeout: Duration,
 }
 
 impl PostgresTargets {
-    pub(crate) fn new(settings: Settings, timeout: Duration) -> Self {
+    pub(crate) fn new(settings: PostgresQuery, timeout: Duration) -> Self {
         Self { settings, timeout }
     }
 
@@ -65,11 +65,11 @@ impl PostgresTargets {
         let rows = transaction.bind(&statement, &[]).await.map_err(wrong)?;
         let mut list = Collector::new(most);
         loop {
-            let some = transaction.query_portal(&rows, CHUNK).await.map_err(wrong)?;
+            let some = transaction.query_portal(&rows, PAGE_ROWS).await.map_err(wrong)?;
             for row in &some {
                 add(&mut list, row, &columns)?;
             }
-            if some.len() < CHUNK as usize {
+            if some.len() < PAGE_ROWS as usize {
                 return Ok(list.finish());
             }
         }
@@ -78,7 +78,7 @@ impl PostgresTargets {
 
 fn add(list: &mut Collector, row: &Row, columns: &Columns) -> Result<(), StoreError> {
     let wrong = |list: &Collector, column: &str| list.wrong(format!("its {column} is no such"));
-    let id: Option<Word> = row.try_get(0).map_err(|_| wrong(list, "id: text, number or UUID"))?;
+    let id: Option<IdText> = row.try_get(0).map_err(|_| wrong(list, "id: text, number or UUID"))?;
     let id = id.ok_or_else(|| list.wrong("its id is NULL"))?;
     let zone: Option<&str> = match columns.zone {
         Some(at) => row.try_get(at).map_err(|_| wrong(list, "zone: text"))?,
@@ -105,9 +105,9 @@ impl fmt::Debug for PostgresTargets {
 }
 
 /// An id: text, a whole number or a UUID.
-struct Word(String);
+struct IdText(String);
 
-impl<'a> FromSql<'a> for Word {
+impl<'a> FromSql<'a> for IdText {
     fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
         Ok(Self(match *kind {
             Type::INT2 => i16::from_sql(kind, raw)?.to_string(),

@@ -14,31 +14,31 @@ use crate::collect::{Collector, too_many};
 use crate::{bad, of_the_way, within};
 
 /// How many keys the server looks at in one step, while everybody else waits for it.
-const STEP: usize = 1000;
+const SCAN_COUNT: usize = 1000;
 /// How many values are asked for at once.
-const CHUNK: usize = 500;
+const PAUSE_BATCH_KEYS: usize = 500;
 /// Where a value says that its target is paused.
-const PAUSED: [&str; 3] = ["isPaused", "IsPaused", "paused"];
+const PAUSED_FIELDS: [&str; 3] = ["isPaused", "IsPaused", "paused"];
 
 /// What is read where.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct RedisKeys {
     /// With its password, without our own parameters.
     url: String,
-    from: From,
+    from: KeySource,
     /// A target is gone while there is a key of this prefix and its id.
     tombstone: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum From {
+enum KeySource {
     /// Keys that match; their ids are what comes after the prefix.
     Keys { pattern: String, prefix: String, paused: bool },
     /// Members of a set.
     Set(String),
 }
 
-impl Settings {
+impl RedisKeys {
     /// Takes a URL apart, and says how it prints.
     pub(crate) fn parse(url: &str) -> Result<(Self, String), StoreError> {
         let names = ["pattern", "set", "tombstone", "paused", "prefix"];
@@ -57,14 +57,14 @@ impl Settings {
                 };
                 let prefix = fixed_prefix(&pattern);
                 let what = format!("pattern={}", pattern.escape_debug());
-                (From::Keys { pattern, prefix, paused }, what)
+                (KeySource::Keys { pattern, prefix, paused }, what)
             }
             (None, Some(_)) if paused.is_some() => {
                 return Err(bad("paused goes with pattern: a member of a set has no value"));
             }
             (None, Some(set)) => {
                 let what = format!("set={}", set.escape_debug());
-                (From::Set(set), what)
+                (KeySource::Set(set), what)
             }
             _ => return Err(bad("a list in Redis has either ?pattern= or ?set=")),
         };
@@ -89,12 +89,12 @@ fn fixed_prefix(pattern: &str) -> String {
 
 /// The targets on a Redis server.
 pub(crate) struct RedisTargets {
-    settings: Settings,
+    settings: RedisKeys,
     timeout: Duration,
 }
 
 impl RedisTargets {
-    pub(crate) fn new(settings: Settings, timeout: Duration) -> Self {
+    pub(crate) fn new(settings: RedisKeys, timeout: Duration) -> Self {
         Self { settings, timeout }
     }
 
@@ -107,9 +107,11 @@ impl RedisTargets {
             ids = without_tombstones(&server, prefix, ids).await?;
         }
         let mut list = Collector::new(most);
-        for chunk in ids.chunks(CHUNK) {
+        for chunk in ids.chunks(PAUSE_BATCH_KEYS) {
             let paused = match &self.settings.from {
-                From::Keys { prefix, paused: true, .. } => paused(&server, prefix, chunk).await?,
+                KeySource::Keys { prefix, paused: true, .. } => {
+                    paused(&server, prefix, chunk).await?
+                }
                 _ => vec![false; chunk.len()],
             };
             for (id, paused) in chunk.iter().zip(paused) {
@@ -129,14 +131,14 @@ impl RedisTargets {
         let (mut ids, mut cursor) = (BTreeSet::new(), "0".to_owned());
         loop {
             let mut command = match &self.settings.from {
-                From::Keys { .. } => redis::cmd("SCAN"),
-                From::Set(name) => redis::cmd("SSCAN").arg(name).take(),
+                KeySource::Keys { .. } => redis::cmd("SCAN"),
+                KeySource::Set(name) => redis::cmd("SSCAN").arg(name).take(),
             };
             command.arg(&cursor);
-            if let From::Keys { pattern, .. } = &self.settings.from {
+            if let KeySource::Keys { pattern, .. } = &self.settings.from {
                 command.arg("MATCH").arg(pattern);
             }
-            command.arg("COUNT").arg(STEP);
+            command.arg("COUNT").arg(SCAN_COUNT);
             let (next, found): (String, Vec<Vec<u8>>) = ask(server, &command).await?;
             for name in found {
                 ids.insert(self.id(name)?);
@@ -157,8 +159,8 @@ impl RedisTargets {
             bad(format!("{shown:?} is no UTF-8"))
         })?;
         match &self.settings.from {
-            From::Set(_) => Ok(name),
-            From::Keys { prefix, .. } => {
+            KeySource::Set(_) => Ok(name),
+            KeySource::Keys { prefix, .. } => {
                 let id = name.strip_prefix(prefix.as_str()).map(str::to_owned);
                 id.ok_or_else(|| bad(format!("the key {name:?} does not begin with {prefix:?}")))
             }
@@ -194,7 +196,7 @@ async fn without_tombstones(
     ids: Vec<String>,
 ) -> Result<Vec<String>, StoreError> {
     let mut left = Vec::with_capacity(ids.len());
-    for chunk in ids.chunks(CHUNK) {
+    for chunk in ids.chunks(PAUSE_BATCH_KEYS) {
         let mut questions = Pipeline::new();
         for id in chunk {
             questions.cmd("EXISTS").arg(format!("{prefix}{id}"));
@@ -225,7 +227,7 @@ async fn paused(
 
 fn says_paused(value: &[u8]) -> bool {
     let value = serde_json::from_slice::<serde_json::Value>(value).unwrap_or_default();
-    PAUSED.iter().any(|name| value.get(name) == Some(&serde_json::Value::Bool(true)))
+    PAUSED_FIELDS.iter().any(|name| value.get(name) == Some(&serde_json::Value::Bool(true)))
 }
 
 async fn ask<T: FromRedisValue>(server: &RedisConnection, command: &Cmd) -> Result<T, StoreError> {

@@ -17,12 +17,12 @@ use crate::{bad, within};
 
 /// What is asked where.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct SqliteQuery {
     path: PathBuf,
     query: String,
 }
 
-impl Settings {
+impl SqliteQuery {
     /// Takes what comes after `sqlite:` apart, and says how it prints.
     pub(crate) fn parse(rest: &str) -> Result<(Self, String), StoreError> {
         let lacks = || bad("a list in SQLite is sqlite:PATH?query=SELECT ...");
@@ -39,12 +39,12 @@ impl Settings {
 
 /// The targets that a query finds.
 pub(crate) struct SqliteTargets {
-    settings: Settings,
+    settings: SqliteQuery,
     timeout: Duration,
 }
 
 impl SqliteTargets {
-    pub(crate) fn new(settings: Settings, timeout: Duration) -> Self {
+    pub(crate) fn new(settings: SqliteQuery, timeout: Duration) -> Self {
         Self { settings, timeout }
     }
 }
@@ -52,7 +52,7 @@ impl SqliteTargets {
 #[async_trait]
 impl Targets for SqliteTargets {
     async fn list(&self, most: usize) -> Result<Listing, StoreError> {
-        let Settings { path, query } = self.settings.clone();
+        let SqliteQuery { path, query } = self.settings.clone();
         let (timeout, (give, take)) = (self.timeout, oneshot::channel());
         let reading = tokio::task::spawn_blocking(move || {
             let connection = open(&path, timeout).map_err(|error| wrong(&error))?;
@@ -60,7 +60,7 @@ impl Targets for SqliteTargets {
             read(&connection, &query, most)
         });
         // A query without end would keep its thread for ever.
-        let _ender = Ender(take);
+        let _ender = QueryInterrupt(take);
         let ended = |_| bad("the query was ended");
         within(self.timeout, async { reading.await.map_err(ended)? }).await
     }
@@ -73,9 +73,9 @@ impl fmt::Debug for SqliteTargets {
 }
 
 /// Interrupts a query that nobody waits for any more.
-struct Ender(oneshot::Receiver<InterruptHandle>);
+struct QueryInterrupt(oneshot::Receiver<InterruptHandle>);
 
-impl Drop for Ender {
+impl Drop for QueryInterrupt {
     fn drop(&mut self) {
         if let Ok(query) = self.0.try_recv() {
             query.interrupt();

@@ -22,22 +22,22 @@ pub const TOKEN: &str = "TENURE_TARGETS_TOKEN";
 /// one, and without its query.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TargetsUrl {
-    source: Source,
+    source: TargetsSource,
     /// How it prints.
     shown: String,
     timeout: Duration,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Source {
+enum TargetsSource {
     #[cfg(feature = "redis")]
-    Redis(crate::redis::Settings),
+    Redis(crate::redis::RedisKeys),
     #[cfg(feature = "postgres")]
-    Postgres(crate::postgres::Settings),
+    Postgres(crate::postgres::PostgresQuery),
     #[cfg(feature = "sqlite")]
-    Sqlite(crate::sqlite::Settings),
+    Sqlite(crate::sqlite::SqliteQuery),
     #[cfg(feature = "http")]
-    Http(crate::http::Settings),
+    Http(crate::http::HttpSource),
     File(PathBuf),
     Static(StaticTargets),
 }
@@ -51,11 +51,11 @@ impl TargetsUrl {
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("the URL has no scheme"))?;
         let (source, shown) = match scheme {
-            "list" => (Source::Static(StaticTargets::parse(rest)?), text.to_owned()),
+            "list" => (TargetsSource::Static(StaticTargets::parse(rest)?), text.to_owned()),
             "file" => {
                 let path = file_path(rest)?;
                 let shown = format!("file:{}", path.display());
-                (Source::File(path), shown)
+                (TargetsSource::File(path), shown)
             }
             "redis" | "rediss" => redis(text)?,
             "postgres" | "postgresql" => postgres(text)?,
@@ -92,23 +92,25 @@ impl TargetsUrl {
         let _ = &token; // Not every build has somebody to send it to.
         match &self.source {
             #[cfg(feature = "redis")]
-            Source::Redis(settings) => {
+            TargetsSource::Redis(settings) => {
                 Arc::new(crate::redis::RedisTargets::new(settings.clone(), timeout))
             }
             #[cfg(feature = "postgres")]
-            Source::Postgres(settings) => {
+            TargetsSource::Postgres(settings) => {
                 Arc::new(crate::postgres::PostgresTargets::new(settings.clone(), timeout))
             }
             #[cfg(feature = "sqlite")]
-            Source::Sqlite(settings) => {
+            TargetsSource::Sqlite(settings) => {
                 Arc::new(crate::sqlite::SqliteTargets::new(settings.clone(), timeout))
             }
             #[cfg(feature = "http")]
-            Source::Http(settings) => {
+            TargetsSource::Http(settings) => {
                 Arc::new(crate::http::HttpTargets::new(settings.clone(), token, timeout))
             }
-            Source::File(path) => Arc::new(FileTargets::new(path.clone()).with_timeout(timeout)),
-            Source::Static(list) => Arc::new(list.clone()),
+            TargetsSource::File(path) => {
+                Arc::new(FileTargets::new(path.clone()).with_timeout(timeout))
+            }
+            TargetsSource::Static(list) => Arc::new(list.clone()),
         }
     }
 }
@@ -123,33 +125,33 @@ fn file_path(rest: &str) -> Result<PathBuf, StoreError> {
 }
 
 #[cfg(feature = "redis")]
-fn redis(text: &str) -> Result<(Source, String), StoreError> {
-    let (settings, shown) = crate::redis::Settings::parse(text)?;
-    Ok((Source::Redis(settings), shown))
+fn redis(text: &str) -> Result<(TargetsSource, String), StoreError> {
+    let (settings, shown) = crate::redis::RedisKeys::parse(text)?;
+    Ok((TargetsSource::Redis(settings), shown))
 }
 
 #[cfg(feature = "postgres")]
-fn postgres(text: &str) -> Result<(Source, String), StoreError> {
-    let (settings, shown) = crate::postgres::Settings::parse(text)?;
-    Ok((Source::Postgres(settings), shown))
+fn postgres(text: &str) -> Result<(TargetsSource, String), StoreError> {
+    let (settings, shown) = crate::postgres::PostgresQuery::parse(text)?;
+    Ok((TargetsSource::Postgres(settings), shown))
 }
 
 #[cfg(feature = "sqlite")]
-fn sqlite(rest: &str) -> Result<(Source, String), StoreError> {
-    let (settings, shown) = crate::sqlite::Settings::parse(rest)?;
-    Ok((Source::Sqlite(settings), shown))
+fn sqlite(rest: &str) -> Result<(TargetsSource, String), StoreError> {
+    let (settings, shown) = crate::sqlite::SqliteQuery::parse(rest)?;
+    Ok((TargetsSource::Sqlite(settings), shown))
 }
 
 #[cfg(feature = "http")]
-fn http(text: &str) -> Result<(Source, String), StoreError> {
-    let (settings, shown) = crate::http::Settings::parse(text)?;
-    Ok((Source::Http(settings), shown))
+fn http(text: &str) -> Result<(TargetsSource, String), StoreError> {
+    let (settings, shown) = crate::http::HttpSource::parse(text)?;
+    Ok((TargetsSource::Http(settings), shown))
 }
 
 macro_rules! not_built {
     ($($name:ident $feature:literal)*) => {$(
         #[cfg(not(feature = $feature))]
-        fn $name(_: &str) -> Result<(Source, String), StoreError> {
+        fn $name(_: &str) -> Result<(TargetsSource, String), StoreError> {
             let detail = concat!("a list there needs the cargo feature ", $feature);
             Err(StoreError::refused(tenure_core::Code::NotBuilt, detail))
         }

@@ -77,11 +77,11 @@ pub use tenure_targets as targets;
 /// Buckets: which entities belong together, and which bucket a run takes.
 ///
 /// ```
-/// use tenure::bucket::{Commit, Config, Object, apply};
+/// use tenure::bucket::{CommitTiming, Config, Object, apply};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = r#"{"bucket_total": 12, "round_robin_bucket_execution": true}"#;
-/// let run = apply(Object::read(config)?, None, Commit::AtStart)?;
+/// let run = apply(Object::read(config)?, None, CommitTiming::AtStart)?;
 /// let active = Config::read(&run.config)?.active("farosai/airbyte-github-source")?;
 /// let listed = ["facebook/react", "vercel/next.js"];
 /// for repository in active.select(listed, |name| (*name).into()) {
@@ -94,10 +94,10 @@ pub mod bucket {
         Active, Field, Invalid, Partition, Ranges, RangesBuilder, Total, bucket,
     };
     pub use tenure_wire::bucket::{
-        Applied, Commit, Config, Executed, Notice, OWN_STATE, SCHEMA, STATE, apply, carry_over,
-        next, validate,
+        AppliedBucket, CommitTiming, Config, Executed, Notice, OWN_STATE, SCHEMA, STATE, apply,
+        carry_over, next, validate,
     };
-    pub use tenure_wire::object::{Broken, Object};
+    pub use tenure_wire::object::{InvalidObject, Object};
 }
 
 /// Stores: the trait, its requests and responses, and the backends.

@@ -28,12 +28,12 @@ use crate::object::Members;
 pub const MEMBER: &str = "_tenure";
 
 /// No cursor file is larger: the largest document, its seal, both in base64, and the marks.
-pub const MAX_BYTES: usize =
+pub const MAX_CURSOR_FILE_BYTES: usize =
     (Document::MAX_DOCUMENT_BYTES + Seal::MAX_SEAL_BYTES) * 4 / 3 + 16 * 1024;
 
 /// What a cursor file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cursor {
+pub enum CursorFile {
     /// A checkpoint that Tenure wrote, and of which duty.
     Ours(DutyKey, Checkpoint),
     /// A JSON object that somebody wrote who does not know Tenure.
@@ -42,10 +42,10 @@ pub enum Cursor {
 
 /// Why a file is not a cursor file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken(pub String);
+pub struct InvalidCursorFile(pub String);
 
-fn broken(why: impl Into<String>) -> Broken {
-    Broken(why.into())
+fn broken(why: impl Into<String>) -> InvalidCursorFile {
+    InvalidCursorFile(why.into())
 }
 
 /// The marks as they are written; `sha256` comes after them.
@@ -168,7 +168,7 @@ fn place_for_member(payload: &[u8]) -> Option<(usize, bool)> {
 }
 
 /// Reads a cursor file.
-pub fn read(bytes: &[u8]) -> Result<Cursor, Broken> {
+pub fn read(bytes: &[u8]) -> Result<CursorFile, InvalidCursorFile> {
     if bytes.is_empty() {
         return Err(broken("is empty"));
     }
@@ -190,22 +190,22 @@ pub fn read(bytes: &[u8]) -> Result<Cursor, Broken> {
 
 /// Without our member: the whole file is the payload. One that could be taken for a seal later is
 /// no JSON object, so it does not come here.
-fn plain(bytes: &[u8]) -> Result<Cursor, Broken> {
+fn plain(bytes: &[u8]) -> Result<CursorFile, InvalidCursorFile> {
     let document = Document::new(bytes).map_err(|error| broken(error.problem().detail.clone()))?;
-    Ok(Cursor::Plain(document))
+    Ok(CursorFile::Plain(document))
 }
 
 fn are_marks(raw: &RawValue) -> bool {
     serde_json::from_str::<Marks>(raw.get()).is_ok_and(|marks| marks.sha256.is_some())
 }
 
-fn edited() -> Broken {
+fn edited() -> InvalidCursorFile {
     broken(format!(
         "was edited or torn: its checksum is wrong; without {MEMBER} it is taken as new"
     ))
 }
 
-fn marked(text: &str, raw: &str) -> Result<Cursor, Broken> {
+fn marked(text: &str, raw: &str) -> Result<CursorFile, InvalidCursorFile> {
     // A raw value is a piece of the text, so its place is known by its address.
     let start = raw.as_ptr().addr() - text.as_ptr().addr();
     let (before, after) = (&text[..start], &text[start + raw.len()..]);
@@ -232,7 +232,7 @@ fn marked(text: &str, raw: &str) -> Result<Cursor, Broken> {
     checkpoint(&marks, payload).ok_or_else(edited)
 }
 
-fn checkpoint(marks: &Marks, payload: Vec<u8>) -> Option<Cursor> {
+fn checkpoint(marks: &Marks, payload: Vec<u8>) -> Option<CursorFile> {
     let seal = marks.seal()?;
     let document = match seal == Seal::default() {
         true => Document::from_store(payload),
@@ -245,7 +245,7 @@ fn checkpoint(marks: &Marks, payload: Vec<u8>) -> Option<Cursor> {
         document: document.ok()?,
         unix_ms: marks.unix_ms,
     };
-    Some(Cursor::Ours(marks.duty.parse().ok()?, checkpoint))
+    Some(CursorFile::Ours(marks.duty.parse().ok()?, checkpoint))
 }
 
 #[cfg(test)]
@@ -295,9 +295,12 @@ mod tests {
             assert_eq!(seen[key], own[key]);
             assert_eq!(seen["_tenure"]["duty"], "telegram/bot%2F42");
             assert_eq!(seen["_tenure"]["version"], 7);
-            assert_eq!(read(&bytes), Ok(Cursor::Ours(duty(), of(payload))));
+            assert_eq!(read(&bytes), Ok(CursorFile::Ours(duty(), of(payload))));
         }
-        assert_eq!(read(TELEGRAM.as_bytes()), Ok(Cursor::Plain(Document::new(TELEGRAM).unwrap())));
+        assert_eq!(
+            read(TELEGRAM.as_bytes()),
+            Ok(CursorFile::Plain(Document::new(TELEGRAM).unwrap()))
+        );
     }
 
     #[test]
@@ -308,7 +311,7 @@ mod tests {
         assert_eq!(seen["last_update_id"], 12345);
         assert_eq!(seen["_tenure"]["key"], "2026-11");
         assert_eq!(seen["_tenure"]["moved"], "postgres://h/db");
-        assert_eq!(read(&bytes), Ok(Cursor::Ours(duty(), stored)));
+        assert_eq!(read(&bytes), Ok(CursorFile::Ours(duty(), stored)));
     }
 
     #[test]
@@ -336,7 +339,7 @@ mod tests {
         ] {
             let stored = checkpoint(Document::from_store(payload.into()).unwrap());
             let bytes = write(&duty(), &stored);
-            assert_eq!(read(&bytes), Ok(Cursor::Ours(duty(), stored)), "{payload:?}");
+            assert_eq!(read(&bytes), Ok(CursorFile::Ours(duty(), stored)), "{payload:?}");
             serde_json::from_slice::<Value>(&bytes).unwrap();
         }
     }
@@ -361,7 +364,7 @@ mod tests {
                 false => Document::new(payload).unwrap(),
             };
             let stored = checkpoint(document);
-            prop_assert_eq!(read(&write(&duty(), &stored)), Ok(Cursor::Ours(duty(), stored)));
+            prop_assert_eq!(read(&write(&duty(), &stored)), Ok(CursorFile::Ours(duty(), stored)));
         }
 
         #[test]
@@ -381,7 +384,7 @@ mod tests {
                 seen.as_object_mut().unwrap().remove(MEMBER);
                 prop_assert_eq!(seen, serde_json::to_value(&members).unwrap());
             }
-            prop_assert_eq!(read(&bytes), Ok(Cursor::Ours(duty(), stored)));
+            prop_assert_eq!(read(&bytes), Ok(CursorFile::Ours(duty(), stored)));
         }
 
         /// A byte that changed, a cut, anything appended: never taken for whole.

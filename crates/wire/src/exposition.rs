@@ -30,9 +30,9 @@ pub struct Histogram<'a> {
 
 /// Metrics, while they are written.
 #[derive(Debug, Default)]
-pub struct Text(String);
+pub struct MetricsText(String);
 
-impl Text {
+impl MetricsText {
     /// What was written.
     pub fn finish(self) -> String {
         self.0
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn labels_are_escaped_and_buckets_add_up() {
-        let mut text = Text::default();
+        let mut text = MetricsText::default();
         text.family("a_total", "counter", "How many.");
         text.sample("a_total", &[], 1);
         text.sample("a_total", &[("x", "q\"b\\n\n")], 2);

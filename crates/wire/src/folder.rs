@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::cursor::Broken;
+use crate::cursor::InvalidCursorFile;
 
 /// The newest format that is known here.
 pub const FORMAT: u64 = 1;
@@ -120,8 +120,8 @@ pub fn to_base64(bytes: &[u8]) -> String {
 }
 
 /// Bytes back from text.
-pub fn from_base64(text: &str) -> Result<Vec<u8>, Broken> {
-    STANDARD.decode(text).map_err(|_| Broken("is not base64".to_owned()))
+pub fn from_base64(text: &str) -> Result<Vec<u8>, InvalidCursorFile> {
+    STANDARD.decode(text).map_err(|_| InvalidCursorFile("is not base64".to_owned()))
 }
 
 /// The file with this body.
@@ -132,14 +132,15 @@ pub fn write(body: &impl Serialize) -> Vec<u8> {
 }
 
 /// Reads the body back.
-pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Broken> {
-    let torn = || Broken("was edited or torn: its checksum is wrong".to_owned());
+pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, InvalidCursorFile> {
+    let torn = || InvalidCursorFile("was edited or torn: its checksum is wrong".to_owned());
     let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(|_| torn())?;
     let body = envelope.body.get();
     if sha256(body) != envelope.sha256 {
         return Err(torn());
     }
-    serde_json::from_str(body).map_err(|error| Broken(format!("has another form: {error}")))
+    serde_json::from_str(body)
+        .map_err(|error| InvalidCursorFile(format!("has another form: {error}")))
 }
 
 /// Audit entries as lines.

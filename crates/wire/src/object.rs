@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 /// Why a text is no JSON object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Broken(String);
+pub struct InvalidObject(String);
 
 /// The members of a JSON object, in their order, each value as it stands in the text.
 pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
@@ -58,16 +58,16 @@ impl fmt::Debug for Object {
 
 impl Object {
     /// Reads an object.
-    pub fn read(text: impl Into<String>) -> Result<Self, Broken> {
+    pub fn read(text: impl Into<String>) -> Result<Self, InvalidObject> {
         let object = Self { text: text.into() };
         match serde_json::from_str::<Members<'_>>(&object.text) {
             Ok(_) => Ok(object),
             Err(error) if error.is_eof() && object.text.trim().is_empty() => {
-                Err(Broken("it is empty".to_owned()))
+                Err(InvalidObject("it is empty".to_owned()))
             }
             Err(error) => {
                 let (line, column) = (error.line(), error.column());
-                Err(Broken(match error.classify() {
+                Err(InvalidObject(match error.classify() {
                     Category::Data => "it is no JSON object".to_owned(),
                     Category::Eof => {
                         format!("it ends in the middle (line {line}, column {column})")

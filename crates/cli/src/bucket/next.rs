@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use tenure_store::StoreUrl;
 use tenure_supervise::observe::LogLevel;
 use tenure_supervise::run::RunSettings;
-use tenure_wire::bucket::Commit;
+use tenure_wire::bucket::CommitTiming;
 
 use super::hold::RotationWork;
 use super::rotation::Rotation;
@@ -94,8 +94,8 @@ impl Settings {
             config,
             state,
             commit: match args.commit {
-                When::AtStart => Commit::AtStart,
-                When::OnSuccess => Commit::OnSuccess,
+                When::AtStart => CommitTiming::AtStart,
+                When::OnSuccess => CommitTiming::OnSuccess,
             },
             write: args.write,
             held: args.duty.is_some(),
@@ -118,7 +118,7 @@ impl Settings {
     fn held(args: &Args, duty: &str, global: &Global, rotation: Rotation) -> Result<Self, Failure> {
         let mut member = args.member.settings(StoreUrl::parse(&global.store)?)?;
         if args.command.is_empty() {
-            if rotation.commit == Commit::OnSuccess {
+            if rotation.commit == CommitTiming::OnSuccess {
                 return Err(Failure::Usage(NEEDS_COMMAND.to_owned()));
             }
             // It ends at once: success is not worth a line, unless more was asked for.

@@ -14,7 +14,9 @@ use tenure_core::{Code, Document, StoreError};
 use tenure_duty::Guard as Hold;
 use tenure_operate::{nothing_happened, replace};
 use tenure_supervise::observe::LogLevel as Level;
-use tenure_wire::bucket::{Applied, Commit, Config, Executed, Notice, STATE, apply, carry_over};
+use tenure_wire::bucket::{
+    AppliedBucket, CommitTiming, Config, Executed, Notice, STATE, apply, carry_over,
+};
 use tenure_wire::object::Object;
 
 use super::next::Print;
@@ -45,7 +47,7 @@ const ONLY_IN_STORE: &str =
 pub(crate) struct Rotation {
     pub(super) config: PathBuf,
     pub(super) state: PathBuf,
-    pub(super) commit: Commit,
+    pub(super) commit: CommitTiming,
     pub(super) write: bool,
     /// The store keeps it, too.
     pub(super) held: bool,
@@ -56,7 +58,7 @@ pub(crate) struct Rotation {
 /// A step that was made: the run may begin.
 #[derive(Debug)]
 pub(crate) struct Step {
-    applied: Applied,
+    applied: AppliedBucket,
     /// The bucket of the run, chosen or set.
     id: u32,
     total: Total,
@@ -127,7 +129,7 @@ impl Rotation {
         let step = self.choose(kept)?;
         // The file comes first: what it says does not count once the store has said something.
         self.write_state(&step)?;
-        if let Some(executed) = self.executed(&step, Commit::AtStart) {
+        if let Some(executed) = self.executed(&step, CommitTiming::AtStart) {
             let committed = hold.commit(document(&executed.record(step.kept.clone()))?).await;
             committed.map_err(|error| Failure::Kept { error, kept: NOT_RUN })?;
         }
@@ -136,7 +138,7 @@ impl Rotation {
 
     /// The run of a step has succeeded.
     pub(crate) async fn succeeded(&self, step: &Step, hold: &Hold) -> Result<(), Failure> {
-        let Some(executed) = self.executed(step, Commit::OnSuccess) else { return Ok(()) };
+        let Some(executed) = self.executed(step, CommitTiming::OnSuccess) else { return Ok(()) };
         let committed = hold.commit(document(&executed.record(step.kept.clone()))?).await;
         committed.map_err(|error| {
             let kept = if error.is_unknown() { PERHAPS_AGAIN } else { RUN_AGAIN };
@@ -153,16 +155,16 @@ impl Rotation {
 
     /// Whether the bucket of a step counts as executed, whatever becomes of its run.
     pub(crate) fn is_noted(&self, step: &Step) -> bool {
-        self.executed(step, Commit::AtStart).is_some()
+        self.executed(step, CommitTiming::AtStart).is_some()
     }
 
     /// Whether a step is made again when its run does not succeed.
     pub(crate) fn waits_for_success(&self, step: &Step) -> bool {
-        self.executed(step, Commit::OnSuccess).is_some()
+        self.executed(step, CommitTiming::OnSuccess).is_some()
     }
 
     /// The bucket of a step, if this is when it counts as executed.
-    fn executed(&self, step: &Step, when: Commit) -> Option<Executed> {
+    fn executed(&self, step: &Step, when: CommitTiming) -> Option<Executed> {
         step.applied.executed.filter(|_| self.commit == when)
     }
 
@@ -196,7 +198,7 @@ impl Rotation {
         }
         let applied = apply(config, state, self.commit).map_err(|invalid| bad(&invalid))?;
         told.extend(applied.notices.iter().map(Told::from));
-        if self.write && !self.held && self.commit == Commit::OnSuccess {
+        if self.write && !self.held && self.commit == CommitTiming::OnSuccess {
             let text = "--write leaves the state as it is: nobody tells whether the run succeeds";
             told.push(Told { level: Level::Warn, text: format!("{text}; keep state_on_success") });
         }
@@ -206,7 +208,7 @@ impl Rotation {
 
     /// Writes the state of a step, if it is a new one and wanted.
     fn write_state(&self, step: &Step) -> Result<(), Failure> {
-        match (&step.applied.state, self.executed(step, Commit::AtStart)) {
+        match (&step.applied.state, self.executed(step, CommitTiming::AtStart)) {
             (Some(state), Some(_)) if self.write => {
                 self.replace_state(state).map_err(|failure| failure.keeping(WHOLE))
             }
@@ -223,7 +225,7 @@ impl Rotation {
                 to_stderr(&format!("{warning}{}", shown(text)));
             }
         }
-        let Applied { config, state, .. } = &step.applied;
+        let AppliedBucket { config, state, .. } = &step.applied;
         let state = state.as_ref().map_or("null", |state| state.as_str().trim());
         let text = match self.print {
             Print::All => self.document(step, state),
@@ -245,7 +247,7 @@ impl Rotation {
         let inside = |text: &str| text.trim().replace('\n', "\n  ");
         let config = inside(step.applied.config.as_str());
         let mut text = format!("{{\n  \"config\": {config},\n  \"state\": {}", inside(state));
-        if let Some(executed) = self.executed(step, Commit::OnSuccess) {
+        if let Some(executed) = self.executed(step, CommitTiming::OnSuccess) {
             let later = executed.record(step.applied.state.clone());
             text += &format!(",\n  \"state_on_success\": {}", inside(later.as_str()));
         }

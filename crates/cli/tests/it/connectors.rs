@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{self, Beat, Beaten, Registry, When};
-use tenure_wire::heartbeat::{Checkpoint, Counters, Health, Heartbeat};
+use tenure_wire::heartbeat::{ConnectorCheckpoint, Counters, Health, Heartbeat};
 use testkit::{TEST_POSTGRES, service};
 use uuid::Uuid;
 
@@ -106,7 +106,7 @@ fn connectors_are_listed_shown_put_away_and_removed() {
             version: Some("1.2\u{7}".to_owned()),
             state: Health::Degraded,
             error_message: Some("slow\u{1b}[2J".to_owned()),
-            checkpoint: Some(Checkpoint {
+            checkpoint: Some(ConnectorCheckpoint {
                 cursor: Some("12\n34".to_owned()),
                 updated_at_micros: Some(1_771_151_400 * SECOND),
             }),

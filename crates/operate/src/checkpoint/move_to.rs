@@ -11,7 +11,7 @@ use tenure_core::store::Member;
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Moved, Store, StoreError};
 use tenure_duty::process;
 use tenure_store::signing::Signing;
-use tenure_store::transfer::{Arrival, Desk, Move, Outcome, Preview, preview};
+use tenure_store::transfer::{Arrival, Move, MoveOutcome, OperatorSession, Preview, preview};
 use tenure_wire::checkpoint::{Shards, WithLease, least};
 
 use super::{OPERATOR_TTL, duties_in, operator};
@@ -176,8 +176,8 @@ fn shards(group: &GroupName, cursor: &[u8]) -> Result<Vec<Arrival>, StoreError> 
 /// A move of checkpoints from one store to another.
 pub struct CheckpointMove<'a> {
     options: &'a MoveOptions,
-    from: Desk,
-    to: Desk,
+    from: OperatorSession,
+    to: OperatorSession,
     /// Set from outside to stop after the current batch.
     stop: &'a AtomicBool,
     observe: &'a mut dyn FnMut(MoveEvent<'_>),
@@ -196,7 +196,12 @@ impl<'a> CheckpointMove<'a> {
             let mut operator = operator(REASON, options.force)?;
             // Both sides may be one store, in which an instance has one session.
             operator.instance = InstanceId::new(format!("{}-{name}", operator.instance.as_str()))?;
-            Ok::<_, StoreError>(Desk::new(side.store, side.signing, side.address, operator))
+            Ok::<_, StoreError>(OperatorSession::new(
+                side.store,
+                side.signing,
+                side.address,
+                operator,
+            ))
         };
         Ok(Self { options, from: desk(from, "from")?, to: desk(to, "to")?, stop, observe })
     }
@@ -266,9 +271,9 @@ impl<'a> CheckpointMove<'a> {
                     retries += 1;
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
-                Ok(Outcome::Moved) => return Ok("moved"),
-                Ok(Outcome::AlreadyMoved) => return Ok("already moved"),
-                Ok(Outcome::OnlyEpoch) => return Ok(ONLY_EPOCH),
+                Ok(MoveOutcome::Moved) => return Ok("moved"),
+                Ok(MoveOutcome::AlreadyMoved) => return Ok("already moved"),
+                Ok(MoveOutcome::OnlyEpoch) => return Ok(ONLY_EPOCH),
                 Err(error) => return Err(error),
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tenure_core::{Code, DutyKey, Epoch, InstanceId, Store, Version};
 use tenure_store::signing::Signing;
-use tenure_store::transfer::{self, Desk};
+use tenure_store::transfer::{self, OperatorSession};
 
 use super::{newest, no_checkpoint, operator};
 use crate::error::OperateError;
@@ -91,7 +91,8 @@ pub async fn rewind(
         let held_by = holder.and_then(|holder| holder.holder).map(|now| now.instance);
         return Ok(report(duty, before, RewindOutcome::Preview { held_by }));
     }
-    let mut desk = Desk::new(store, signing, name, operator("checkpoint rewind", force)?);
+    let mut desk =
+        OperatorSession::new(store, signing, name, operator("checkpoint rewind", force)?);
     let rewound = transfer::rewind(&mut desk, &duty, to).await;
     desk.close().await;
     let rewound = rewound?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tenure_core::store::Checkpoint;
 use tenure_core::{Code, DutyKey, Store, StoreError};
-use tenure_store::signing::{self, Inspected, Keyring, Verdict};
+use tenure_store::signing::{self, Inspected, Keyring, SignatureVerdict};
 
 use super::{CheckpointSummary, SealSummary, duties_in, newest};
 use crate::pause::Scope;
@@ -147,8 +147,8 @@ impl VerifyReport {
         let has_newest = matches!(newest, Ok(Some(_)));
         let verified = all.into_iter().enumerate().map(|(n, (checkpoint, inspected))| {
             let is_fault = match inspected.verdict {
-                Verdict::Good => false,
-                Verdict::Unsigned => required,
+                SignatureVerdict::Good => false,
+                SignatureVerdict::Unsigned => required,
                 _ => true,
             };
             VerifiedCheckpoint {

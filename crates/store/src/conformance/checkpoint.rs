@@ -156,7 +156,7 @@ async fn the_next_holder_goes_on_from_the_last_version(kit: Kit) {
 
 /// What the holder before committed is nobody else's write, also when an answer got lost.
 async fn a_new_holder_with_a_stale_version_gets_a_conflict(kit: Kit) {
-    use super::Settled;
+    use super::SettledStore;
     use crate::wrap::{Fault, Flaky, Op};
     let (a, first) = held(&kit).await;
     kit.commit(&a, &first, 0, "one").await;
@@ -166,7 +166,8 @@ async fn a_new_holder_with_a_stale_version_gets_a_conflict(kit: Kit) {
     let conflict = Committed::Conflict { stored: version(1) };
     assert_eq!(kit.commit(&b, &second, 0, "two").await, conflict);
     for fault in [Fault::LostBeforeItHappened, Fault::HappenedButLost] {
-        let lossy = Settled::new(Arc::new(Flaky::planned(kit.store.clone()).on(Op::Commit, fault)));
+        let lossy =
+            SettledStore::new(Arc::new(Flaky::planned(kit.store.clone()).on(Op::Commit, fault)));
         let commit = Commit { hold: second.clone(), expected: version(0), document: doc("two") };
         let committed = tenure_core::Store::commit(&lossy, &b, &[commit]).await.unwrap();
         assert_eq!(committed, [conflict]);

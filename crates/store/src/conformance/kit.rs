@@ -9,47 +9,45 @@ use tenure_core::store::{
     Checkpoint, ClaimRequest, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened,
 };
 use tenure_core::{
-    Document, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session, Store, Ttl,
-    Version,
+    BoxFuture, Document, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session, Store,
+    Ttl, Version,
 };
 
-use super::Boxed;
-
 /// One store somewhere, which can be opened as often as a case wants.
-pub trait Place: Debug + Send + Sync + 'static {
+pub trait StoreFixture: Debug + Send + Sync + 'static {
     /// Another client of the same store.
-    fn open(&self) -> Boxed<Arc<dyn Store>>;
+    fn open(&self) -> BoxFuture<'static, Arc<dyn Store>>;
 
     /// Makes the store believe that the TTL of this session is over, and of no other.
-    fn lapse(&self, session: Session) -> Boxed<()>;
+    fn lapse(&self, session: Session) -> BoxFuture<'static, ()>;
 
     /// Takes away the store's memory of who held this duty under which epoch, as a restore or
     /// an eviction of keys would. The checkpoint stays.
-    fn lose_epoch(&self, duty: DutyKey) -> Boxed<()>;
+    fn lose_epoch(&self, duty: DutyKey) -> BoxFuture<'static, ()>;
 
     /// Another place of the same kind with an empty store, for what changes a store as a whole.
-    fn fresh(&self) -> Boxed<Arc<dyn Place>>;
+    fn fresh(&self) -> BoxFuture<'static, Arc<dyn StoreFixture>>;
 }
 
-static LAST: AtomicU64 = AtomicU64::new(0);
+static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// A number that no other case of any process gets.
 fn unique() -> u128 {
     u128::from(std::process::id()) << 96
         | u128::from(super::super::clock::boot_nanos()) << 32
-        | u128::from(LAST.fetch_add(1, Ordering::Relaxed))
+        | u128::from(LAST_EPOCH.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A place, a client, and a group that no other case uses.
 #[derive(Clone, Debug)]
 pub struct Kit {
-    pub place: Arc<dyn Place>,
+    pub place: Arc<dyn StoreFixture>,
     pub store: Arc<dyn Store>,
     pub group: GroupName,
 }
 
 impl Kit {
-    pub async fn new(place: Arc<dyn Place>) -> Self {
+    pub async fn new(place: Arc<dyn StoreFixture>) -> Self {
         let group = GroupName::new(format!("case-{:x}", unique())).unwrap();
         Self { store: place.open().await, place, group }
     }

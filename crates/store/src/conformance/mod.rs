@@ -28,28 +28,24 @@ mod survey;
 mod upkeep;
 mod watch;
 
-use std::future::Future;
-use std::pin::Pin;
+use tenure_core::BoxFuture;
 
-pub use kit::{Kit, Place};
-pub use settled::Settled;
-
-/// A boxed future, so that cases can stand in a table.
-pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub use kit::{Kit, StoreFixture};
+pub use settled::SettledStore;
 
 /// A named case.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub struct ConformanceCase {
     pub topic: &'static str,
     pub name: &'static str,
-    pub run: fn(Kit) -> Boxed<()>,
+    pub run: fn(Kit) -> BoxFuture<'static, ()>,
 }
 
 /// Makes the table of a topic out of the names of its functions.
 macro_rules! cases {
     ($topic:literal: $($case:ident,)*) => {
-        pub(super) const CASES: &[$crate::conformance::Case] = &[$(
-            $crate::conformance::Case {
+        pub(super) const CASES: &[$crate::conformance::ConformanceCase] = &[$(
+            $crate::conformance::ConformanceCase {
                 topic: $topic,
                 name: stringify!($case),
                 run: |kit| Box::pin($case(kit)),
@@ -60,7 +56,7 @@ macro_rules! cases {
 use cases;
 
 /// Every case.
-pub fn all() -> impl Iterator<Item = Case> {
+pub fn all() -> impl Iterator<Item = ConformanceCase> {
     let topics = [
         session::CASES,
         hold::CASES,

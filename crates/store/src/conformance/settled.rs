@@ -19,14 +19,14 @@ use tenure_core::{
 
 /// Settles the outcomes of the store inside.
 #[derive(Debug)]
-pub struct Settled {
+pub struct SettledStore {
     inner: Arc<dyn Store>,
-    known: Mutex<Known>,
+    known: Mutex<LastAnswer>,
 }
 
 /// What this caller was told, to tell an old answer from one that got lost.
 #[derive(Debug, Default)]
-struct Known {
+struct LastAnswer {
     granted: BTreeSet<(DutyKey, Epoch)>,
     released: BTreeSet<(DutyKey, Epoch)>,
     closed: BTreeSet<Nonce>,
@@ -58,7 +58,7 @@ async fn repeat<T, F: Future<Output = Result<T, StoreError>>>(
     panic!("64 faults in a row");
 }
 
-impl Settled {
+impl SettledStore {
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, known: Mutex::default() }
     }
@@ -74,7 +74,7 @@ fn entry_of(entry: &AuditEntry, kind: AuditKind, hold: &Hold) -> bool {
 }
 
 #[async_trait]
-impl Store for Settled {
+impl Store for SettledStore {
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
     }

@@ -24,10 +24,10 @@ async fn watch(kit: &Kit) -> Box<dyn Watch> {
 }
 
 /// Far above what any store needs: it only keeps a failing case from hanging.
-const HANG: Duration = Duration::from_secs(60);
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn hinted(watch: &mut Box<dyn Watch>) {
-    tokio::time::timeout(HANG, watch.changed()).await.expect("no hint came").unwrap();
+    tokio::time::timeout(HANG_TIMEOUT, watch.changed()).await.expect("no hint came").unwrap();
 }
 
 async fn a_release_makes_a_hint(kit: Kit) {

@@ -11,26 +11,26 @@ use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreError};
 use tenure_etcd::{Client, DeleteRange, KeyValue, Range, TxnOp};
 use tokio::time::timeout;
 
-use super::error::Trouble;
-use super::link::ATTEMPT;
+use super::cluster::ATTEMPT_TIMEOUT;
+use super::error::RequestError;
 use super::read::end_of;
-use super::{CHUNK, Etcd, PAGE, error, key};
+use super::{Etcd, MAX_TXN_ITEMS, PAGE_KEYS, error, key};
 
 /// The bits of a sequence number that tell the records of one transaction apart.
-const INDEX_BITS: u32 = 8;
+const RECORD_INDEX_BITS: u32 = 8;
 
 /// No transaction writes more records than this.
-const SAME_REVISION: usize = 2 * CHUNK + 2;
-const _: () = assert!(SAME_REVISION < 1 << INDEX_BITS);
+const MAX_REVISION_RECORDS: usize = 2 * MAX_TXN_ITEMS + 2;
+const _: () = assert!(MAX_REVISION_RECORDS < 1 << RECORD_INDEX_BITS);
 
 /// So many records are deleted at once: more than are written between two cuts.
-const TRIMMED: i64 = 20_000;
+const MAX_TRIM_KEYS: i64 = 20_000;
 
 /// After so many records of one handle at most, the audit trail of a group is cut.
 const RECORDS_PER_TRIM: u64 = 4_096;
 
 /// The records of one transaction.
-pub(super) struct Trail<'a> {
+pub(super) struct AuditBatch<'a> {
     folder: String,
     stem: String,
     written: usize,
@@ -40,7 +40,7 @@ pub(super) struct Trail<'a> {
     records: &'a AtomicU64,
 }
 
-impl Trail<'_> {
+impl AuditBatch<'_> {
     /// The key of the record that will be written next.
     pub(super) fn next_key(&self) -> String {
         format!("{}{}-{:02x}", self.folder, self.stem, self.written)
@@ -70,9 +70,9 @@ impl Trail<'_> {
 
 impl Etcd {
     /// Begins the records of one transaction.
-    pub(super) fn trail<'a>(&'a self, group: &GroupName, reason: &'a str) -> Trail<'a> {
-        let (revision, number) = (self.link.revision(), self.next_number());
-        Trail {
+    pub(super) fn trail<'a>(&'a self, group: &GroupName, reason: &'a str) -> AuditBatch<'a> {
+        let (revision, number) = (self.cluster.revision(), self.next_number());
+        AuditBatch {
             folder: self.keys.audits(group),
             stem: format!("{revision:016x}-{:016x}-{number:08x}", self.number),
             written: 0,
@@ -90,7 +90,7 @@ impl Etcd {
         let folder = self.keys.audits(group);
         let (mut entries, mut after) = (Vec::new(), range.after);
         while entries.len() < range.limit {
-            let wanted = (range.limit - entries.len()).min(PAGE as usize);
+            let wanted = (range.limit - entries.len()).min(PAGE_KEYS as usize);
             let (page, more) = self.audit_page(group, &folder, after, wanted).await?;
             let Some(last) = page.last() else {
                 break;
@@ -114,15 +114,15 @@ impl Etcd {
         wanted: usize,
     ) -> Result<(Vec<AuditEntry>, bool), StoreError> {
         // The first and the last revision of the page may be of no use.
-        let limit = wanted + 2 * SAME_REVISION;
+        let limit = wanted + 2 * MAX_REVISION_RECORDS;
         let range = &Range {
-            min_create_revision: (after >> INDEX_BITS) as i64,
+            min_create_revision: (after >> RECORD_INDEX_BITS) as i64,
             limit: limit as i64,
             ..Range::between(folder, end_of(folder)).by_creation()
         };
         let sent = |client: Client| async move { client.range(range).await };
-        let repeated = self.link.repeat(ATTEMPT, sent).await;
-        let found = repeated.map_err(Trouble::into_error)?.kvs;
+        let repeated = self.cluster.repeat(ATTEMPT_TIMEOUT, sent).await;
+        let found = repeated.map_err(RequestError::into_error)?.kvs;
         let more = found.len() == limit;
         // Where the page was cut, records of the last revision may be missing.
         let whole = match found.last() {
@@ -147,7 +147,7 @@ impl Etcd {
         if self.records.load(Ordering::Relaxed) >= most
             && self.records.swap(0, Ordering::Relaxed) >= most
         {
-            let _ = timeout(ATTEMPT, self.audit_trim(group)).await;
+            let _ = timeout(ATTEMPT_TIMEOUT, self.audit_trim(group)).await;
         }
     }
 
@@ -169,16 +169,16 @@ impl Etcd {
         let all = || Range::between(folder.as_str(), end_of(&folder));
         let count = &Range { count_only: true, ..all() };
         let counting = |client: Client| async move { client.range(count).await };
-        let Ok(counted) = self.link.repeat(ATTEMPT, counting).await else {
+        let Ok(counted) = self.cluster.repeat(ATTEMPT_TIMEOUT, counting).await else {
             return;
         };
         let surplus = counted.count - kept;
         if surplus <= 0 {
             return;
         }
-        let surplus = &Range { keys_only: true, limit: surplus.min(TRIMMED), ..all() };
+        let surplus = &Range { keys_only: true, limit: surplus.min(MAX_TRIM_KEYS), ..all() };
         let oldest = |client: Client| async move { client.range(surplus).await };
-        let Ok(mut oldest) = self.link.repeat(ATTEMPT, oldest).await else {
+        let Ok(mut oldest) = self.cluster.repeat(ATTEMPT_TIMEOUT, oldest).await else {
             return;
         };
         let Some(last) = oldest.kvs.pop() else {
@@ -186,7 +186,7 @@ impl Etcd {
         };
         let oldest = &DeleteRange::between(folder.as_str(), [&last.key[..], &[0]].concat());
         let cut = |client: Client| async move { client.delete_range(oldest).await };
-        let _ = self.link.attempt(ATTEMPT, cut).await;
+        let _ = self.cluster.attempt(ATTEMPT_TIMEOUT, cut).await;
     }
 }
 
@@ -194,7 +194,7 @@ fn entry(group: &GroupName, found: &KeyValue) -> Result<AuditEntry, StoreError> 
     let damaged = || error::damaged("a record of the audit trail");
     let name = std::str::from_utf8(&found.key).map_err(|_| damaged())?;
     let index = name.rsplit('-').next().and_then(|index| u64::from_str_radix(index, 16).ok());
-    let index = index.filter(|index| index >> INDEX_BITS == 0).ok_or_else(damaged)?;
+    let index = index.filter(|index| index >> RECORD_INDEX_BITS == 0).ok_or_else(damaged)?;
     let value = std::str::from_utf8(&found.value).map_err(|_| damaged())?;
     let parts: Vec<&str> = value.split('\t').collect();
     let [kind, unix_ms, epoch, duty, instance, reason] = parts[..] else {
@@ -206,7 +206,7 @@ fn entry(group: &GroupName, found: &KeyValue) -> Result<AuditEntry, StoreError> 
         id => Some(DutyKey { group: group.clone(), id: DutyId::new(id)? }),
     };
     Ok(AuditEntry {
-        seq: (found.create_revision as u64) << INDEX_BITS | index,
+        seq: (found.create_revision as u64) << RECORD_INDEX_BITS | index,
         unix_ms: unix_ms.parse().map_err(|_| damaged())?,
         kind: AuditKind::parse(kind).ok_or_else(damaged)?,
         instance: InstanceId::new(instance)?,

@@ -3,15 +3,15 @@
 use futures_util::future::join_all;
 use tenure_core::store::{Checkpoint, Commit, Committed, check};
 use tenure_core::{DutyKey, Epoch, Session, StoreError, Version};
-use tenure_etcd::{Compare, DeleteRange, KeyValue, Outcome, Range, Txn, TxnOp, TxnOpResponse};
+use tenure_etcd::{Compare, DeleteRange, KeyValue, Range, Txn, TxnOp, TxnOpResponse, TxnOutcome};
 
-use super::key::{self, Fence};
-use super::link::Call;
+use super::cluster::CallTracker;
+use super::key::{self, FenceRecord};
 use super::read::{found, get};
-use super::{CHUNK, CHUNK_BYTES, Etcd, WAVE, equals, error};
+use super::{Etcd, MAX_CONCURRENT_TXNS, MAX_TXN_BYTES, MAX_TXN_ITEMS, equals, error};
 
 /// Documents in one page or one read transaction.
-const DOCUMENTS: usize = 16;
+const MAX_READ_DOCUMENTS: usize = 16;
 
 /// A commit as it is sent.
 struct Write<'a> {
@@ -22,8 +22,8 @@ struct Write<'a> {
 }
 
 /// What a transaction says of an item that it did not write.
-struct Seen {
-    fence: Option<Fence>,
+struct CommitOutcome {
+    fence: Option<FenceRecord>,
     /// `None` when the session has ended.
     stored: Option<Version>,
 }
@@ -40,7 +40,7 @@ impl Etcd {
     ) -> Result<Vec<Option<Checkpoint>>, StoreError> {
         check::load(duties)?;
         let names: Vec<String> = duties.iter().map(|duty| self.keys.checkpoint(duty)).collect();
-        let stored = self.link.read_by(&names, DOCUMENTS).await?;
+        let stored = self.cluster.read_by(&names, MAX_READ_DOCUMENTS).await?;
         let stored = stored.iter().map(|found| found.as_ref().map(versioned).transpose());
         let stored = stored.collect::<Result<Vec<_>, _>>()?;
         stored.iter().flatten().for_each(|stored| self.saw(stored.epoch));
@@ -49,21 +49,21 @@ impl Etcd {
 
     pub(super) async fn checkpoint_history(
         &self,
-        call: &Call,
+        call: &CallTracker,
         duty: &DutyKey,
     ) -> Result<Vec<Checkpoint>, StoreError> {
         self.ready(call).await?;
         // Others may have changed how much is kept.
-        let [store] = self.link.read([get(&self.keys.store())]).await?;
+        let [store] = self.cluster.read([get(&self.keys.store())]).await?;
         let slots = self.ground(&store)?.record.retention.history_slots;
-        let kept = self.link.range(&self.keys.history(duty), DOCUMENTS as i64).await?;
+        let kept = self.cluster.range(&self.keys.history(duty), MAX_READ_DOCUMENTS as i64).await?;
         let newest_first = kept.iter().rev().take(slots);
         newest_first.map(|found| key::unpack(&found.value)).collect()
     }
 
     pub(super) async fn checkpoint_commit(
         &self,
-        call: &Call,
+        call: &CallTracker,
         session: &Session,
         commits: &[Commit],
     ) -> Result<Vec<Committed>, StoreError> {
@@ -84,7 +84,7 @@ impl Etcd {
             // Both copies, and what the names may take.
             let size = 2 * value.len();
             match parts.last_mut() {
-                Some(part) if part.len() < CHUNK && bytes + size <= CHUNK_BYTES => {
+                Some(part) if part.len() < MAX_TXN_ITEMS && bytes + size <= MAX_TXN_BYTES => {
                     bytes += size;
                     part.push(Write { at, commit, version, value });
                 }
@@ -94,7 +94,7 @@ impl Etcd {
                 }
             }
         }
-        for wave in parts.chunks(WAVE) {
+        for wave in parts.chunks(MAX_CONCURRENT_TXNS) {
             let writing = wave.iter().map(|part| self.commit_part(call, session, part));
             for (part, committed) in wave.iter().zip(join_all(writing).await) {
                 for (write, committed) in part.iter().zip(committed?) {
@@ -109,8 +109,8 @@ impl Etcd {
     /// The newest epoch of a duty, by its fence or by what was committed.
     async fn newest_epoch(&self, duty: &DutyKey) -> Result<Epoch, StoreError> {
         let keys = [get(&self.keys.fence(duty)), get(&self.keys.checkpoint(duty))];
-        let [fence, stored] = self.link.read(keys).await?;
-        let granted = fence.first().map(|found| Fence::parse(&found.value)).transpose()?;
+        let [fence, stored] = self.cluster.read(keys).await?;
+        let granted = fence.first().map(|found| FenceRecord::parse(&found.value)).transpose()?;
         let stored = stored.first().map(versioned).transpose()?;
         let granted = granted.map_or(Epoch::ZERO, |fence| fence.epoch);
         Ok(granted.max(stored.map_or(Epoch::ZERO, |stored| stored.epoch)))
@@ -119,7 +119,7 @@ impl Etcd {
     /// Writes documents, each if its hold stands and its version fits, all if the session lives.
     async fn commit_part(
         &self,
-        call: &Call,
+        call: &CallTracker,
         session: &Session,
         part: &[Write<'_>],
     ) -> Result<Vec<Committed>, StoreError> {
@@ -129,7 +129,7 @@ impl Etcd {
             let duty = &write.commit.hold.duty;
             let (fence, name) = (self.keys.fence(duty), self.keys.checkpoint(duty));
             let compares = [
-                equals(&fence, Fence::of(&write.commit.hold).text()),
+                equals(&fence, FenceRecord::of(&write.commit.hold).text()),
                 Compare::version(name.as_str(), write.commit.expected.as_i64()),
             ];
             let number = write.version.get();
@@ -156,9 +156,9 @@ impl Etcd {
             .when([equals(&name, session.nonce.to_string())])
             .and_then(ops)
             .or_else(fences);
-        let done = self.link.weighed(call, txn, self.keys.never()).await?;
+        let done = self.cluster.weighed(call, txn, self.keys.never()).await?;
         let responses = done.response.responses;
-        if let Some(Outcome::Get(store)) =
+        if let Some(TxnOutcome::Get(store)) =
             responses.get(part.len()).and_then(|r| r.outcome.as_ref())
         {
             // It has happened; a store that is another one now shows at the next call.
@@ -176,13 +176,19 @@ impl Etcd {
     }
 
     /// Why an item was not written.
-    async fn refusal(&self, write: &Write<'_>, seen: Seen) -> Result<Committed, StoreError> {
+    async fn refusal(
+        &self,
+        write: &Write<'_>,
+        seen: CommitOutcome,
+    ) -> Result<Committed, StoreError> {
         let hold = &write.commit.hold;
         match seen.fence {
             // What was lost from the fence may still stand in the checkpoint.
             None => Ok(Committed::Fenced { newest: self.newest_epoch(&hold.duty).await? }),
             Some(fence) => match seen.stored {
-                Some(stored) if fence == Fence::of(hold) => Ok(Committed::Conflict { stored }),
+                Some(stored) if fence == FenceRecord::of(hold) => {
+                    Ok(Committed::Conflict { stored })
+                }
                 _ => Ok(Committed::Fenced { newest: fence.epoch }),
             },
         }
@@ -190,30 +196,34 @@ impl Etcd {
 
     /// Why an item was not written by the last try, when an earlier one may have written it: what
     /// is stored tells, unless somebody has written after.
-    async fn settle(&self, write: &Write<'_>, seen: Seen) -> Result<Committed, StoreError> {
+    async fn settle(
+        &self,
+        write: &Write<'_>,
+        seen: CommitOutcome,
+    ) -> Result<Committed, StoreError> {
         let [stored] =
-            self.link.read([get(&self.keys.checkpoint(&write.commit.hold.duty))]).await?;
+            self.cluster.read([get(&self.keys.checkpoint(&write.commit.hold.duty))]).await?;
         let version = stored.first().map_or(0, |found| found.version);
         if version <= write.commit.expected.as_i64() {
             return self.refusal(write, seen).await;
         }
         match stored.first() {
             Some(stored) if stored.value == write.value => Ok(Committed::Saved(write.version)),
-            _ => Err(error::lost(&self.link.address())),
+            _ => Err(error::lost(&self.cluster.address())),
         }
     }
 }
 
 /// What stood in the way of an item; `None` when it was written.
-fn seen(response: TxnOpResponse) -> Result<Option<Seen>, StoreError> {
+fn seen(response: TxnOpResponse) -> Result<Option<CommitOutcome>, StoreError> {
     let (looks, alive) = match response.outcome {
-        Some(Outcome::Txn(txn)) if txn.succeeded => return Ok(None),
-        Some(Outcome::Txn(txn)) => (txn.responses, true),
+        Some(TxnOutcome::Txn(txn)) if txn.succeeded => return Ok(None),
+        Some(TxnOutcome::Txn(txn)) => (txn.responses, true),
         _ => (vec![response], false),
     };
     let mut looks = looks.into_iter();
     let mut next = || looks.next().map(found).and_then(|mut found| found.pop());
-    let fence = next().map(|found| Fence::parse(&found.value)).transpose()?;
+    let fence = next().map(|found| FenceRecord::parse(&found.value)).transpose()?;
     let stored = next().map_or(0, |found| found.version);
-    Ok(Some(Seen { fence, stored: alive.then(|| Version::from_i64(stored)).transpose()? }))
+    Ok(Some(CommitOutcome { fence, stored: alive.then(|| Version::from_i64(stored)).transpose()? }))
 }

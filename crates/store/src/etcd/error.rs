@@ -6,13 +6,13 @@ use tenure_core::{Code, StoreError};
 use tenure_etcd::Error;
 
 /// What became of one request that was not answered as hoped.
-pub(super) enum Trouble {
+pub(super) enum RequestError {
     /// It never left.
     NotSent(StoreError),
     /// It left, and nobody knows.
     Lost(StoreError),
     /// The server said no: nothing was changed, unless the error says that nobody knows.
-    Told(StoreError),
+    Refused(StoreError),
     /// A lease that the request names does not exist.
     LeaseGone,
     /// The lease to be granted exists.
@@ -23,11 +23,11 @@ pub(super) enum Trouble {
     OldToken,
 }
 
-impl Trouble {
+impl RequestError {
     /// As the end of a call that was not repeated.
     pub(super) fn into_error(self) -> StoreError {
         match self {
-            Self::NotSent(error) | Self::Lost(error) | Self::Told(error) => error,
+            Self::NotSent(error) | Self::Lost(error) | Self::Refused(error) => error,
             Self::LeaseGone => StoreError::refused(Code::Failed, "the lease does not exist"),
             Self::LeaseExists => StoreError::refused(Code::Failed, "the lease exists already"),
             Self::NoAuth => StoreError::refused(Code::Denied, "authentication is not enabled"),
@@ -50,33 +50,34 @@ mod status {
     pub(super) const UNAUTHENTICATED: i32 = 16;
 }
 
-pub(super) fn of(error: &Error, address: &str) -> Trouble {
+pub(super) fn of(error: &Error, address: &str) -> RequestError {
     match error {
         Error::Status { code, message } => of_status(*code, message, address),
-        Error::NotSent(cause) => {
-            refused(&**cause, address).unwrap_or_else(|| Trouble::NotSent(unreachable(address)))
-        }
+        Error::NotSent(cause) => refused(&**cause, address)
+            .unwrap_or_else(|| RequestError::NotSent(unreachable(address))),
         Error::Lost(cause) => {
-            refused(&**cause, address).unwrap_or_else(|| Trouble::Lost(lost(address)))
+            refused(&**cause, address).unwrap_or_else(|| RequestError::Lost(lost(address)))
         }
     }
 }
 
-fn of_status(code: i32, text: &str, address: &str) -> Trouble {
-    let told = |code, text: &str| Trouble::Told(StoreError::refused(code, text.to_owned()));
+fn of_status(code: i32, text: &str, address: &str) -> RequestError {
+    let told = |code, text: &str| RequestError::Refused(StoreError::refused(code, text.to_owned()));
     let has = |words: &str| text.contains(words);
     match code {
-        status::NOT_FOUND if has("lease not found") => Trouble::LeaseGone,
-        _ if has("lease already exists") => Trouble::LeaseExists,
-        _ if has("authentication is not enabled") => Trouble::NoAuth,
-        _ if has("revision of auth store is old") || has("invalid auth token") => Trouble::OldToken,
+        status::NOT_FOUND if has("lease not found") => RequestError::LeaseGone,
+        _ if has("lease already exists") => RequestError::LeaseExists,
+        _ if has("authentication is not enabled") => RequestError::NoAuth,
+        _ if has("revision of auth store is old") || has("invalid auth token") => {
+            RequestError::OldToken
+        }
         status::UNAUTHENTICATED | status::PERMISSION_DENIED => told(Code::Denied, text),
         status::INVALID_ARGUMENT if has("authentication failed") || has("user name") => {
             told(Code::Denied, text)
         }
         // A server that finds this out while it writes has written, and complains afterwards.
         status::RESOURCE_EXHAUSTED if has("space exceeded") => {
-            Trouble::Told(StoreError::unknown(Code::Full, text.to_owned()))
+            RequestError::Refused(StoreError::unknown(Code::Full, text.to_owned()))
         }
         status::RESOURCE_EXHAUSTED if has("too many requests") => told(Code::Busy, text),
         status::DATA_LOSS => told(Code::Damaged, text),
@@ -89,13 +90,13 @@ fn of_status(code: i32, text: &str, address: &str) -> Trouble {
         | status::UNIMPLEMENTED => told(Code::Failed, text),
         // The request was with somebody; a gateway may say that it did not reach the server, in the
         // same words with which it says that the server was lost in the middle.
-        _ => Trouble::Lost(lost(address)),
+        _ => RequestError::Lost(lost(address)),
     }
 }
 
 /// With TLS 1.3 a handshake is over before the server has judged the client's certificate. What it
 /// says then reaches us as words. It has read no request, and another server may judge otherwise.
-fn refused(error: &(dyn std::error::Error + 'static), address: &str) -> Option<Trouble> {
+fn refused(error: &(dyn std::error::Error + 'static), address: &str) -> Option<RequestError> {
     let says = |alert: &str| {
         let words = format!("received fatal alert: {alert}");
         let mut chain = std::iter::successors(Some(error), |error| (*error).source());
@@ -108,7 +109,9 @@ fn refused(error: &(dyn std::error::Error + 'static), address: &str) -> Option<T
     ["CertificateRequired", "BadCertificate", "UnknownCA", "CertificateExpired"]
         .into_iter()
         .any(says)
-        .then(|| Trouble::NotSent(StoreError::refused(Code::NoTls, format!("{address}: {why}"))))
+        .then(|| {
+            RequestError::NotSent(StoreError::refused(Code::NoTls, format!("{address}: {why}")))
+        })
 }
 
 /// The server did not take a connection, or not in time.
@@ -157,21 +160,21 @@ mod tests {
     #[test]
     fn what_was_cut_off_may_have_happened() {
         for text in ["etcdserver: request timed out", "etcdserver: leader changed", "broken pipe"] {
-            assert!(matches!(of_status(14, text, "h:1"), Trouble::Lost(_)), "{text}");
+            assert!(matches!(of_status(14, text, "h:1"), RequestError::Lost(_)), "{text}");
         }
         let full = of_status(8, "etcdserver: mvcc: database space exceeded", "h:1").into_error();
         assert!(full.is_unknown() && full.code() == Code::Full);
         // Somebody between says so of a server that it had sent the request to.
         let gateway = "upstream connect error or disconnect/reset before headers";
-        assert!(matches!(of_status(14, gateway, "h:1"), Trouble::Lost(_)));
+        assert!(matches!(of_status(14, gateway, "h:1"), RequestError::Lost(_)));
     }
 
     /// What an error quotes does not count: a peer that goes away may give its reasons.
     #[test]
     fn only_the_client_says_what_was_not_sent() {
         let cause = || std::io::Error::other("go away (tcp connect error: Connection refused)");
-        assert!(matches!(of(&Error::Lost(cause().into()), "h:1"), Trouble::Lost(_)));
-        assert!(matches!(of(&Error::NotSent(cause().into()), "h:1"), Trouble::NotSent(_)));
+        assert!(matches!(of(&Error::Lost(cause().into()), "h:1"), RequestError::Lost(_)));
+        assert!(matches!(of(&Error::NotSent(cause().into()), "h:1"), RequestError::NotSent(_)));
         let alert = Error::NotSent("error: received fatal alert: CertificateRequired".into());
         assert_eq!(of(&alert, "h:1").into_error().code(), Code::NoTls);
     }

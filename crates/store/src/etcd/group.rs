@@ -6,15 +6,15 @@ use tenure_core::store::{CurrentHolder, GroupDocument, Holder, Member, Replaced}
 use tenure_core::{Document, GroupName, InstanceId, Nonce, Note, StoreError, Version};
 use tenure_etcd::{Compare, KeyValue, Txn, TxnOp};
 
-use super::key::{self, Fence};
-use super::link::Call;
+use super::cluster::CallTracker;
+use super::key::{self, FenceRecord};
 use super::read::{below, found, get};
-use super::{Etcd, PAGE, absent, error};
+use super::{Etcd, PAGE_KEYS, absent, error};
 
 /// Sessions by instance, with their leases.
-type Sessions = BTreeMap<InstanceId, (Nonce, i64)>;
+type LiveSessions = BTreeMap<InstanceId, (Nonce, i64)>;
 
-fn sessions(keys: &[KeyValue], folder: &str) -> Result<Sessions, StoreError> {
+fn sessions(keys: &[KeyValue], folder: &str) -> Result<LiveSessions, StoreError> {
     let read = |found: &KeyValue| {
         let instance = InstanceId::unescape(key::name(&found.key, folder)?)?;
         Ok((instance, (key::parse_nonce(&found.value)?, found.lease)))
@@ -25,7 +25,7 @@ fn sessions(keys: &[KeyValue], folder: &str) -> Result<Sessions, StoreError> {
 impl Etcd {
     pub(super) async fn group_list(&self) -> Result<Vec<GroupName>, StoreError> {
         let folder = self.keys.index();
-        let listed = self.link.range(&folder, PAGE).await?;
+        let listed = self.cluster.range(&folder, PAGE_KEYS).await?;
         let mut groups = listed
             .iter()
             .map(|found| GroupName::unescape(key::name(&found.key, &folder)?))
@@ -38,9 +38,10 @@ impl Etcd {
         let (folder, noted) = (self.keys.sessions(group), self.keys.notes(group));
         let evicted = self.keys.barred_all(group);
         let [live, notes, barred] =
-            self.link.read([below(&folder), below(&noted), below(&evicted)]).await?;
+            self.cluster.read([below(&folder), below(&noted), below(&evicted)]).await?;
         let live = sessions(&live, &folder)?;
-        let left = self.link.remaining(&live.values().map(|(_, lease)| *lease).collect()).await?;
+        let left =
+            self.cluster.remaining(&live.values().map(|(_, lease)| *lease).collect()).await?;
         let mut written = BTreeMap::new();
         for note in notes {
             let name = key::name(&note.key, &noted)?.to_owned();
@@ -68,12 +69,13 @@ impl Etcd {
     pub(super) async fn group_holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
         let (folder, fences) = (self.keys.sessions(group), self.keys.fences(group));
         // Fences first: a session that is gone by then does not come back.
-        let granted = self.link.range(&fences, PAGE).await?;
-        let live = sessions(&self.link.range(&folder, PAGE).await?, &folder)?;
-        let left = self.link.remaining(&live.values().map(|(_, lease)| *lease).collect()).await?;
+        let granted = self.cluster.range(&fences, PAGE_KEYS).await?;
+        let live = sessions(&self.cluster.range(&folder, PAGE_KEYS).await?, &folder)?;
+        let left =
+            self.cluster.remaining(&live.values().map(|(_, lease)| *lease).collect()).await?;
         let mut holders = Vec::with_capacity(granted.len());
         for found in granted {
-            let fence = Fence::parse(&found.value)?;
+            let fence = FenceRecord::parse(&found.value)?;
             let session = live.get(&fence.instance).filter(|(nonce, _)| *nonce == fence.nonce);
             let remaining = session.and_then(|(_, lease)| left.get(lease).copied());
             let holder = remaining
@@ -90,7 +92,7 @@ impl Etcd {
         &self,
         group: &GroupName,
     ) -> Result<GroupDocument, StoreError> {
-        let [stored] = self.link.read([get(&self.keys.document(group))]).await?;
+        let [stored] = self.cluster.read([get(&self.keys.document(group))]).await?;
         let Some(stored) = stored.into_iter().next() else {
             return Ok(GroupDocument::default());
         };
@@ -100,7 +102,7 @@ impl Etcd {
 
     pub(super) async fn document_replace(
         &self,
-        call: &Call,
+        call: &CallTracker,
         group: &GroupName,
         expected: Version,
         document: &Document,
@@ -111,7 +113,7 @@ impl Etcd {
         let put = TxnOp::put(name.as_str(), document.as_bytes());
         let txn = Txn::new().when([fits]).and_then([put, TxnOp::txn(listed)]).or_else([get(&name)]);
         let version = expected.next().unwrap_or(Version::MAX_VALUE);
-        let done = self.link.commit(call, txn).await?;
+        let done = self.cluster.commit(call, txn).await?;
         if done.response.succeeded {
             return Ok(Replaced::Saved(version));
         }
@@ -123,7 +125,7 @@ impl Etcd {
             let ours = stored.is_some_and(|stored| stored.value == document.as_bytes());
             return match ours && number == version {
                 true => Ok(Replaced::Saved(version)),
-                false => Err(error::lost(&self.link.address())),
+                false => Err(error::lost(&self.cluster.address())),
             };
         }
         Ok(Replaced::Conflict { stored: number })

@@ -8,16 +8,19 @@ use tenure_core::store::{AuditKind, ClaimRequest, Claimed, CurrentHolder, Releas
 use tenure_core::{
     DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Reason, Session, StoreError,
 };
-use tenure_etcd::{KeyValue, Outcome, Put, Txn, TxnOp};
+use tenure_etcd::{KeyValue, Put, Txn, TxnOp, TxnOutcome};
 use tokio::time::sleep;
 
-use super::key::{self, Fence};
-use super::link::{Call, PAUSE};
+use super::cluster::{CallTracker, RETRY_PAUSE};
+use super::key::{self, FenceRecord};
 use super::read::{found, get};
-use super::{CHUNK, Etcd, WAVE, absent, equals, error, keep, revision_of, unchanged};
+use super::{
+    Etcd, MAX_CONCURRENT_TXNS, MAX_TXN_ITEMS, absent, equals, error, keep_alive, revision_of,
+    unchanged,
+};
 
 /// What every grant of a claim is compared with.
-struct Basis {
+struct ClaimBasis {
     floor: Epoch,
     floor_revision: i64,
     store_revision: i64,
@@ -25,20 +28,20 @@ struct Basis {
 }
 
 /// What is to be done about one wish.
-enum Plan {
+enum ClaimPlan {
     Answer(Claimed),
-    Take(Take),
+    ClaimGrant(ClaimGrant),
 }
 
 /// A duty that is free, as far as we know.
-struct Take {
+struct ClaimGrant {
     at: usize,
     duty: DutyKey,
     /// When its fence was written last; zero for never.
     revision: i64,
     epoch: Epoch,
     /// Who held it, and has died.
-    expired: Option<Fence>,
+    expired: Option<FenceRecord>,
 }
 
 /// Live sessions of those who may hold something.
@@ -47,7 +50,7 @@ pub(super) type Alive = BTreeMap<InstanceId, (Nonce, Option<Duration>)>;
 impl Etcd {
     pub(super) async fn hold_claim(
         &self,
-        call: &Call,
+        call: &CallTracker,
         session: &Session,
         wants: &[ClaimRequest],
         reason: &Reason,
@@ -72,22 +75,22 @@ impl Etcd {
             wants.iter().for_each(|want| self.saw(want.floor));
             let mut takes = Vec::new();
             for (at, plan) in self.claim_plans(session, wants, &open, &basis).await? {
-                if let Plan::Answer(Claimed::Already(hold)) = &plan {
+                if let ClaimPlan::Answer(Claimed::Already(hold)) = &plan {
                     self.saw(hold.epoch);
                 }
                 match plan {
                     // A grant of ours whose answer was lost.
-                    Plan::Answer(Claimed::Already(hold))
+                    ClaimPlan::Answer(Claimed::Already(hold))
                         if proposed.get(&at) == Some(&hold.epoch) =>
                     {
                         answers[at] = Some(Claimed::Granted(hold));
                     }
-                    Plan::Answer(claimed) => answers[at] = Some(claimed),
-                    Plan::Take(take) => takes.push(take),
+                    ClaimPlan::Answer(claimed) => answers[at] = Some(claimed),
+                    ClaimPlan::ClaimGrant(take) => takes.push(take),
                 }
             }
-            for wave in takes.chunks(WAVE * CHUNK) {
-                let parts = wave.chunks(CHUNK);
+            for wave in takes.chunks(MAX_CONCURRENT_TXNS * MAX_TXN_ITEMS) {
+                let parts = wave.chunks(MAX_TXN_ITEMS);
                 let taking = parts.map(|part| self.claim_part(call, session, part, &basis, reason));
                 for taken in join_all(taking).await {
                     let (granted, unsure) = taken?;
@@ -99,7 +102,7 @@ impl Etcd {
                 }
             }
             if answers.iter().any(Option::is_none) {
-                sleep(PAUSE / 5).await;
+                sleep(RETRY_PAUSE / 5).await;
             }
         }
         self.audit_tend(&session.group).await;
@@ -108,10 +111,10 @@ impl Etcd {
     }
 
     /// `None` when the session has ended or was evicted.
-    async fn claim_basis(&self, session: &Session) -> Result<Option<Basis>, StoreError> {
+    async fn claim_basis(&self, session: &Session) -> Result<Option<ClaimBasis>, StoreError> {
         let (group, instance) = (&session.group, &session.instance);
         let [live, barred, floor, store] = self
-            .link
+            .cluster
             .read([
                 get(&self.keys.session(group, instance)),
                 get(&self.keys.barred(group, instance)),
@@ -126,11 +129,11 @@ impl Etcd {
             return Ok(None);
         };
         let of_group = floor.first().map(|floor| key::parse_epoch(&floor.value)).transpose()?;
-        Ok(Some(Basis {
+        Ok(Some(ClaimBasis {
             floor: ground.record.floor.max(of_group.unwrap_or(Epoch::ZERO)),
             floor_revision: revision_of(&floor),
             store_revision: ground.revision,
-            mark: keep::mark(session, live),
+            mark: keep_alive::mark(session, live),
         }))
     }
 
@@ -140,13 +143,13 @@ impl Etcd {
         session: &Session,
         wants: &[ClaimRequest],
         open: &[usize],
-        basis: &Basis,
-    ) -> Result<Vec<(usize, Plan)>, StoreError> {
+        basis: &ClaimBasis,
+    ) -> Result<Vec<(usize, ClaimPlan)>, StoreError> {
         let names: Vec<String> = open.iter().map(|at| self.keys.fence(&wants[*at].duty)).collect();
-        let found = self.link.read_all(&names).await?;
+        let found = self.cluster.read_all(&names).await?;
         let fences = found
             .iter()
-            .map(|found| found.as_ref().map(|found| Fence::parse(&found.value)).transpose())
+            .map(|found| found.as_ref().map(|found| FenceRecord::parse(&found.value)).transpose())
             .collect::<Result<Vec<_>, _>>()?;
         let others = fences.iter().flatten().filter(|fence| fence.held && !fence.is_of(session));
         let others: BTreeSet<InstanceId> = others.map(|fence| fence.instance.clone()).collect();
@@ -156,7 +159,7 @@ impl Etcd {
         let names: Vec<String> =
             lost.iter().map(|n| self.keys.checkpoint(&wants[open[*n]].duty)).collect();
         let mut committed = BTreeMap::new();
-        for (n, found) in lost.iter().zip(self.link.read_by(&names, 16).await?) {
+        for (n, found) in lost.iter().zip(self.cluster.read_by(&names, 16).await?) {
             if let Some(found) = found {
                 committed.insert(*n, key::unpack(&found.value)?.epoch);
             }
@@ -168,7 +171,7 @@ impl Etcd {
             if let Some(answer) =
                 standing.and_then(|fence| held(session, want, fence, &alive, basis))
             {
-                plans.push((*at, Plan::Answer(answer)));
+                plans.push((*at, ClaimPlan::Answer(answer)));
                 continue;
             }
             let granted = fence.as_ref().map_or(Epoch::ZERO, |fence| fence.epoch);
@@ -176,7 +179,10 @@ impl Etcd {
             let epoch = granted.max(stored).max(want.floor).max(basis.floor).next()?;
             let revision = found[n].as_ref().map_or(0, |found| found.mod_revision);
             let (duty, expired) = (want.duty.clone(), fence.filter(|fence| fence.held));
-            plans.push((*at, Plan::Take(Take { at: *at, duty, revision, epoch, expired })));
+            plans.push((
+                *at,
+                ClaimPlan::ClaimGrant(ClaimGrant { at: *at, duty, revision, epoch, expired }),
+            ));
         }
         Ok(plans)
     }
@@ -189,9 +195,9 @@ impl Etcd {
     ) -> Result<Alive, StoreError> {
         let names: Vec<String> =
             instances.iter().map(|instance| self.keys.session(group, instance)).collect();
-        let sessions = self.link.read_all(&names).await?;
+        let sessions = self.cluster.read_all(&names).await?;
         let leases = sessions.iter().flatten().map(|found| found.lease).collect();
-        let left = self.link.remaining(&leases).await?;
+        let left = self.cluster.remaining(&leases).await?;
         let mut alive = Alive::new();
         for (instance, session) in instances.iter().zip(&sessions) {
             if let Some(session) = session {
@@ -206,17 +212,17 @@ impl Etcd {
     /// taken is to be looked at again. Also tells what may have been taken by a try that was lost.
     async fn claim_part(
         &self,
-        call: &Call,
+        call: &CallTracker,
         session: &Session,
-        part: &[Take],
-        basis: &Basis,
+        part: &[ClaimGrant],
+        basis: &ClaimBasis,
         reason: &Reason,
     ) -> Result<(Vec<(usize, Hold)>, Vec<(usize, Epoch)>), StoreError> {
         let (group, instance) = (&session.group, &session.instance);
         let name = self.keys.session(group, instance);
         let mut trail = self.trail(group, reason.as_str());
         let mut ops = vec![get(&name)];
-        let hold = |take: &Take, mark| Hold {
+        let hold = |take: &ClaimGrant, mark| Hold {
             duty: take.duty.clone(),
             epoch: take.epoch,
             instance: instance.clone(),
@@ -230,7 +236,7 @@ impl Etcd {
                 let ended = Some((&take.duty.id, old.epoch));
                 writes.push(trail.put(AuditKind::Expired, &old.instance, ended));
             }
-            let value = Fence::of(&hold(take, basis.mark)).text();
+            let value = FenceRecord::of(&hold(take, basis.mark)).text();
             let granted = Some((&take.duty.id, take.epoch));
             writes.push(trail.put(AuditKind::Granted, instance, granted));
             writes.push(TxnOp::put(fence.as_str(), value));
@@ -244,7 +250,7 @@ impl Etcd {
             unchanged(&self.keys.store(), basis.store_revision),
         ];
         let txn = Txn::new().when(compares).and_then(ops);
-        let done = self.link.weighed(call, txn, self.keys.never()).await?;
+        let done = self.cluster.weighed(call, txn, self.keys.never()).await?;
         let unsure = match done.unsure {
             true => part.iter().map(|take| (take.at, take.epoch)).collect(),
             false => Vec::new(),
@@ -253,14 +259,14 @@ impl Etcd {
         let Some(live) = responses.next().map(found).and_then(|mut live| live.pop()) else {
             return Ok((Vec::new(), unsure));
         };
-        let mark = keep::mark(session, &live);
+        let mark = keep_alive::mark(session, &live);
         let taken = part.iter().zip(responses).filter(|(_, response)| response.succeeded());
         Ok((taken.map(|(take, _)| (take.at, hold(take, mark))).collect(), unsure))
     }
 
     pub(super) async fn hold_release(
         &self,
-        call: &Call,
+        call: &CallTracker,
         session: &Session,
         holds: &[Hold],
         reason: &Reason,
@@ -268,8 +274,8 @@ impl Etcd {
         check::release(session, holds)?;
         let mut answers = vec![Released::NotYours; holds.len()];
         let ours: Vec<usize> = (0..holds.len()).filter(|at| holds[*at].is_of(session)).collect();
-        let parts: Vec<&[usize]> = ours.chunks(CHUNK).collect();
-        for wave in parts.chunks(WAVE) {
+        let parts: Vec<&[usize]> = ours.chunks(MAX_TXN_ITEMS).collect();
+        for wave in parts.chunks(MAX_CONCURRENT_TXNS) {
             let releasing =
                 wave.iter().map(|part| self.release_part(call, session, holds, part, reason));
             for (part, released) in wave.iter().zip(join_all(releasing).await) {
@@ -284,7 +290,7 @@ impl Etcd {
 
     async fn release_part(
         &self,
-        call: &Call,
+        call: &CallTracker,
         session: &Session,
         holds: &[Hold],
         part: &[usize],
@@ -299,7 +305,7 @@ impl Etcd {
         let mut ops = vec![TxnOp::from(counted)];
         let mut looks = Vec::with_capacity(part.len());
         for at in part {
-            let (hold, fence) = (&holds[*at], Fence::of(&holds[*at]));
+            let (hold, fence) = (&holds[*at], FenceRecord::of(&holds[*at]));
             let key = self.keys.fence(&hold.duty);
             let record =
                 trail.put(AuditKind::Released, &hold.instance, Some((&hold.duty.id, hold.epoch)));
@@ -309,7 +315,7 @@ impl Etcd {
             looks.push(get(&key));
         }
         let txn = Txn::new().when([equals(&name, nonce)]).and_then(ops).or_else(looks);
-        let done = self.link.commit(call, txn).await?;
+        let done = self.cluster.commit(call, txn).await?;
         let skipped = usize::from(done.response.succeeded);
         let responses = done.response.responses.into_iter().skip(skipped);
         part.iter()
@@ -319,7 +325,7 @@ impl Etcd {
                     return Ok(Released::Freed);
                 }
                 let look = match response.outcome {
-                    Some(Outcome::Txn(txn)) => txn.responses.into_iter().next(),
+                    Some(TxnOutcome::Txn(txn)) => txn.responses.into_iter().next(),
                     _ => Some(response),
                 };
                 released(&holds[*at], look.map(found).unwrap_or_default().first())
@@ -332,9 +338,9 @@ impl Etcd {
 fn held(
     session: &Session,
     want: &ClaimRequest,
-    fence: &Fence,
+    fence: &FenceRecord,
     alive: &Alive,
-    basis: &Basis,
+    basis: &ClaimBasis,
 ) -> Option<Claimed> {
     if fence.is_of(session) {
         return Some(Claimed::Already(Hold {
@@ -352,8 +358,8 @@ fn held(
 
 /// What became of a hold that this release did not free.
 fn released(hold: &Hold, found: Option<&KeyValue>) -> Result<Released, StoreError> {
-    let fence = found.map(|found| Fence::parse(&found.value)).transpose()?;
-    let same = |fence: &Fence| {
+    let fence = found.map(|found| FenceRecord::parse(&found.value)).transpose()?;
+    let same = |fence: &FenceRecord| {
         fence.epoch == hold.epoch && fence.nonce == hold.nonce && fence.instance == hold.instance
     };
     Ok(match fence.is_some_and(|fence| same(&fence)) {

@@ -13,15 +13,15 @@ use super::error;
 use crate::packed;
 
 /// The newest layout of keys that this version knows.
-pub(super) const SCHEMA: u64 = 1;
+pub(super) const SCHEMA_VERSION: u64 = 1;
 
 /// Makes the names of keys.
 #[derive(Clone, Debug)]
-pub(super) struct Keys {
+pub(super) struct KeyNames {
     prefix: String,
 }
 
-impl Keys {
+impl KeyNames {
     pub(super) fn new(prefix: String) -> Self {
         Self { prefix }
     }
@@ -150,14 +150,14 @@ pub(super) fn name<'a>(key: &'a [u8], folder: &str) -> Result<&'a str, StoreErro
 
 /// The last grant of a duty. The key is never deleted but by `forget`, so the epoch stays (R2).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fence {
+pub(super) struct FenceRecord {
     pub(super) epoch: Epoch,
     pub(super) nonce: Nonce,
     pub(super) held: bool,
     pub(super) instance: InstanceId,
 }
 
-impl Fence {
+impl FenceRecord {
     pub(super) fn of(hold: &Hold) -> Self {
         let (nonce, instance) = (hold.nonce, hold.instance.clone());
         Self { epoch: hold.epoch, nonce, held: true, instance }
@@ -199,7 +199,7 @@ impl Fence {
 
 /// What is known of the store as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct StoreRecord {
     pub(super) incarnation: String,
     /// The incarnation that was adopted into this one.
     pub(super) after: String,
@@ -207,7 +207,7 @@ pub(super) struct Record {
     pub(super) retention: Retention,
 }
 
-impl Record {
+impl StoreRecord {
     /// Gives the store a new name. The same again changes nothing, also when somebody has adopted
     /// it after us before we have heard of our own success.
     pub(super) fn adopt(&mut self, incarnation: &str, floor: Epoch) {
@@ -221,7 +221,7 @@ impl Record {
         let Self { incarnation, after, floor, retention } = self;
         let Retention { history_slots, audit_kept } = retention;
         format!(
-            "schema={SCHEMA} incarnation={incarnation} after={after} floor={floor} \
+            "schema={SCHEMA_VERSION} incarnation={incarnation} after={after} floor={floor} \
              history={history_slots} audit={audit_kept}"
         )
     }
@@ -236,8 +236,8 @@ impl Record {
         let number =
             |name: &str| -> Result<u64, StoreError> { field(name)?.parse().map_err(|_| damaged()) };
         let schema = number("schema")?;
-        if schema > SCHEMA {
-            let detail = format!("schema {schema}, this version knows {SCHEMA}");
+        if schema > SCHEMA_VERSION {
+            let detail = format!("schema {schema}, this version knows {SCHEMA_VERSION}");
             return Err(StoreError::refused(tenure_core::Code::NewerSchema, detail));
         }
         let retention = Retention {
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_name_never_leaves_its_place() {
-        let keys = Keys::new("t/".to_owned());
+        let keys = KeyNames::new("t/".to_owned());
         assert_eq!(keys.fence(&hold().duty), "t/group/g%2Fh/live/fence/a%2Fb%20c");
         let fences = keys.fences(&hold().duty.group);
         let duty = duty_at(&hold().duty.group, keys.fence(&hold().duty).as_bytes(), &fences);
@@ -311,16 +311,16 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let fence = Fence::of(&hold());
-        assert_eq!(Fence::parse(fence.text().as_bytes()).unwrap(), fence);
-        assert_eq!(Fence::parse(fence.freed().text().as_bytes()).unwrap(), fence.freed());
-        let record = Record {
+        let fence = FenceRecord::of(&hold());
+        assert_eq!(FenceRecord::parse(fence.text().as_bytes()).unwrap(), fence);
+        assert_eq!(FenceRecord::parse(fence.freed().text().as_bytes()).unwrap(), fence.freed());
+        let record = StoreRecord {
             incarnation: "x".to_owned(),
             after: String::new(),
             floor: Epoch::ZERO,
             retention: Retention::default(),
         };
-        assert_eq!(Record::parse(record.text().as_bytes()).unwrap(), record);
+        assert_eq!(StoreRecord::parse(record.text().as_bytes()).unwrap(), record);
         let document = Document::new(*b"x\n\0\xff").unwrap();
         let read = unpack(&pack(Version::ZERO, &hold(), &document, 5)).unwrap();
         assert_eq!((read.epoch, read.instance, read.document), {
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn an_adoption_that_is_repeated_does_not_take_back_a_later_one() {
-        let mut record = Record {
+        let mut record = StoreRecord {
             incarnation: "first".to_owned(),
             after: String::new(),
             floor: Epoch::ZERO,
@@ -347,12 +347,12 @@ mod tests {
     #[test]
     fn something_else_is_said_to_be_damaged() {
         for bad in [&b""[..], b"x", b"1 2 3 4", b"1 2 held i", b"\xff"] {
-            assert!(Fence::parse(bad).is_err());
+            assert!(FenceRecord::parse(bad).is_err());
             assert!(unpack(bad).is_err());
-            assert!(Record::parse(bad).is_err());
+            assert!(StoreRecord::parse(bad).is_err());
         }
         let newer = "schema=2 incarnation= after= floor=0 history=1 audit=1000";
-        let error = Record::parse(newer.as_bytes()).unwrap_err();
+        let error = StoreRecord::parse(newer.as_bytes()).unwrap_err();
         assert_eq!(error.code(), tenure_core::Code::NewerSchema);
     }
 }

@@ -8,23 +8,23 @@ use tenure_core::StoreError;
 use tenure_etcd::Client;
 use tokio::time::sleep;
 
-use super::WAVE;
-use super::error::Trouble;
-use super::link::{ATTEMPT, Link, PAUSE, QUICK};
+use super::MAX_CONCURRENT_TXNS;
+use super::cluster::{ATTEMPT_TIMEOUT, EtcdCluster, KEEP_ALIVE_TIMEOUT, RETRY_PAUSE};
+use super::error::RequestError;
 
-impl Link {
+impl EtcdCluster {
     /// Grants a lease; one of that number that exists is as good, once it is extended.
     ///
     /// A lease that nothing hangs on is no change that anybody could see.
     pub(super) async fn grant(&self, id: i64, seconds: i64) -> Result<i64, StoreError> {
         let sent = |client: Client| async move { client.lease_grant(id, seconds).await };
         loop {
-            match self.repeat(ATTEMPT, sent).await {
+            match self.repeat(ATTEMPT_TIMEOUT, sent).await {
                 Ok(granted) => return Ok(granted.id),
-                Err(Trouble::LeaseExists) => match self.extend(id).await {
-                    Err(Trouble::LeaseGone) => {}
+                Err(RequestError::LeaseExists) => match self.extend(id).await {
+                    Err(RequestError::LeaseGone) => {}
                     extended => {
-                        return extended.map(|()| id).map_err(Trouble::into_error);
+                        return extended.map(|()| id).map_err(RequestError::into_error);
                     }
                 },
                 Err(trouble) => return Err(trouble.into_error()),
@@ -34,23 +34,23 @@ impl Link {
 
     /// Extends a lease by its whole TTL, for a caller that has just read: a leader of the past does
     /// not count.
-    pub(super) async fn extend(&self, id: i64) -> Result<(), Trouble> {
+    pub(super) async fn extend(&self, id: i64) -> Result<(), RequestError> {
         loop {
             let sent = |client: Client| async move { client.lease_keep_alive(id).await };
-            let (_, answer) = self.repeat(QUICK, sent).await?;
+            let (_, answer) = self.repeat(KEEP_ALIVE_TIMEOUT, sent).await?;
             if answer.term() >= self.term() {
                 return Ok(());
             }
-            sleep(PAUSE).await;
+            sleep(RETRY_PAUSE).await;
         }
     }
 
     /// The TTL that a lease was granted; `None` when it has ended.
     pub(super) async fn granted(&self, id: i64) -> Result<Option<i64>, StoreError> {
         let sent = |client: Client| async move { client.lease_time_to_live(id).await };
-        match self.repeat(ATTEMPT, sent).await {
+        match self.repeat(ATTEMPT_TIMEOUT, sent).await {
             Ok(left) => Ok(Some(left.granted_ttl).filter(|seconds| *seconds > 0)),
-            Err(Trouble::LeaseGone) => Ok(None),
+            Err(RequestError::LeaseGone) => Ok(None),
             Err(trouble) => Err(trouble.into_error()),
         }
     }
@@ -58,7 +58,7 @@ impl Link {
     /// Takes a lease back. If it fails, the lease ends by itself.
     pub(super) async fn revoke(&self, id: i64) {
         let sent = |client: Client| async move { client.lease_revoke(id).await };
-        let _ = self.attempt(ATTEMPT, sent).await;
+        let _ = self.attempt(ATTEMPT_TIMEOUT, sent).await;
     }
 
     /// What is left of leases; those that have ended are not among them.
@@ -68,14 +68,14 @@ impl Link {
     ) -> Result<BTreeMap<i64, Duration>, StoreError> {
         let ask = |id: i64| async move {
             let sent = |client: Client| async move { client.lease_time_to_live(id).await };
-            match self.repeat(ATTEMPT, sent).await {
+            match self.repeat(ATTEMPT_TIMEOUT, sent).await {
                 Ok(left) => Ok(u64::try_from(left.ttl).ok().map(|s| (id, Duration::from_secs(s)))),
-                Err(Trouble::LeaseGone) => Ok(None),
+                Err(RequestError::LeaseGone) => Ok(None),
                 Err(trouble) => Err(trouble.into_error()),
             }
         };
         let (ids, mut all): (Vec<i64>, _) = (leases.iter().copied().collect(), BTreeMap::new());
-        for wave in ids.chunks(4 * WAVE) {
+        for wave in ids.chunks(4 * MAX_CONCURRENT_TXNS) {
             for left in join_all(wave.iter().map(|id| ask(*id))).await {
                 all.extend(left?);
             }

@@ -50,14 +50,14 @@
 
 mod audit;
 mod checkpoint;
-mod dial;
+mod cluster;
+mod connect;
 mod error;
 mod group;
 mod hold;
-mod keep;
+mod keep_alive;
 mod key;
 mod lease;
-mod link;
 mod read;
 mod record;
 mod session;
@@ -83,28 +83,28 @@ use tenure_core::{
 use tenure_etcd::{Compare, KeyValue};
 
 use crate::{BootClock, IfAbsent};
-use dial::Dial;
-use key::Keys;
-use link::{Call, Link};
+use cluster::{CallTracker, EtcdCluster};
+use connect::EtcdConnector;
+use key::KeyNames;
 
 /// So many items go into one transaction: with the longest names they stay below etcd's 1.5 MiB,
 /// and a nested transaction of five operations is left room for.
-const CHUNK: usize = 100;
+const MAX_TXN_ITEMS: usize = 100;
 
 /// Documents of one transaction, with their copies in the history; etcd takes 1.5 MiB.
-const CHUNK_BYTES: usize = 1_150_000;
+const MAX_TXN_BYTES: usize = 1_150_000;
 
 /// Two documents of the largest size fit into one transaction, with their copies.
-const TOGETHER: usize = 2;
+const ATOMIC_COMMITS: usize = 2;
 
 /// So many reads go into one transaction.
-const READS: usize = 100;
+const MAX_TXN_READS: usize = 100;
 
 /// So many transactions of one call are under way at the same time.
-const WAVE: usize = 8;
+const MAX_CONCURRENT_TXNS: usize = 8;
 
 /// Small values in one page.
-const PAGE: i64 = 5_000;
+const PAGE_KEYS: i64 = 5_000;
 
 /// Where an [`Etcd`] is.
 #[derive(Clone)]
@@ -116,7 +116,7 @@ pub struct EtcdSettings {
     /// Put before every key.
     pub prefix: String,
     /// How to encrypt; not at all without it.
-    pub tls: Option<Tls>,
+    pub tls: Option<EtcdTls>,
     /// 128 random bits of this handle: they name a store that it creates.
     pub entropy: u128,
     /// Whether to make a store where there is none.
@@ -125,7 +125,7 @@ pub struct EtcdSettings {
 
 /// Certificates, as files in PEM form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tls {
+pub struct EtcdTls {
     /// Who signs the servers' certificates; the system's authorities when absent.
     pub authority: Option<String>,
     /// The client's certificate and key, where the servers want one.
@@ -145,9 +145,9 @@ impl fmt::Debug for EtcdSettings {
 /// A handle on the store.
 pub struct Etcd {
     /// For keep-alives alone: they never wait behind documents (R7).
-    control: Link,
-    link: Arc<Link>,
-    keys: Keys,
+    control: EtcdCluster,
+    cluster: Arc<EtcdCluster>,
+    keys: KeyNames,
     entropy: u128,
     /// Who was told to make no store makes none later either.
     if_absent: IfAbsent,
@@ -155,17 +155,17 @@ pub struct Etcd {
     number: u64,
     /// Counts what this handle has written.
     written: AtomicU64,
-    known: Mutex<Known>,
+    known: Mutex<HandleState>,
     /// The largest epoch that this handle has ever seen, in an answer or a question.
     seen: AtomicU64,
-    keepers: keep::Keepers,
+    keepers: keep_alive::KeepAliveStreams,
     /// Counts the records of the audit trail since this handle has cut it.
     records: AtomicU64,
 }
 
 /// What this handle knows of the store.
 #[derive(Default)]
-struct Known {
+struct HandleState {
     /// `None` after the store was found to be another one.
     incarnation: Option<String>,
     /// There was a store once.
@@ -179,7 +179,7 @@ struct Known {
 
 impl fmt::Debug for Etcd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Etcd({} {:?})", self.link.address(), self.keys)
+        write!(f, "Etcd({} {:?})", self.cluster.address(), self.keys)
     }
 }
 
@@ -206,28 +206,28 @@ impl Etcd {
         let clock = BootClock.now().as_nanos();
         let process = u128::from(std::process::id()) << 64 | u128::from(clock);
         let number = key::handle_number(&[settings.entropy, process]);
-        let dial = Arc::new(Dial::new(settings.tls.as_ref()).await?);
+        let connector = Arc::new(EtcdConnector::new(settings.tls.as_ref()).await?);
         let store = Self {
-            control: Link::new(&settings, &dial),
-            link: Arc::new(Link::new(&settings, &dial)),
-            keys: Keys::new(settings.prefix),
+            control: EtcdCluster::new(&settings, &connector),
+            cluster: Arc::new(EtcdCluster::new(&settings, &connector)),
+            keys: KeyNames::new(settings.prefix),
             entropy: settings.entropy,
             if_absent: settings.if_absent,
             number,
             written: AtomicU64::new(0),
             known: Mutex::default(),
             seen: AtomicU64::new(0),
-            keepers: keep::Keepers::default(),
+            keepers: keep_alive::KeepAliveStreams::default(),
             records: AtomicU64::new(0),
         };
-        let call = Call::default();
+        let call = CallTracker::default();
         let opening = store.find(&call);
-        store.link.bounded(&call, opening).await?;
+        store.cluster.bounded(&call, opening).await?;
         store.audit_begin();
         Ok(store)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, HandleState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -255,9 +255,9 @@ impl Etcd {
 /// Runs a call to its end.
 macro_rules! call {
     ($self:ident, $call:ident => $work:expr) => {{
-        let $call = Call::default();
+        let $call = CallTracker::default();
         let work = $work;
-        $self.link.bounded(&$call, work).await
+        $self.cluster.bounded(&$call, work).await
     }};
 }
 
@@ -267,7 +267,7 @@ impl Store for Etcd {
         Abilities {
             dense_epochs: true,
             durable: true,
-            atomic_batch: TOGETHER,
+            atomic_batch: ATOMIC_COMMITS,
             history_slots: self.retention().history_slots,
             exclusive_effects: false,
             shared: true,
@@ -292,7 +292,7 @@ impl Store for Etcd {
         note: Option<&Note>,
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
-        call!(self, call => self.session_keep(&call, session, note, holds))
+        call!(self, call => self.session_keep_alive(&call, session, note, holds))
     }
 
     async fn claim(
@@ -320,7 +320,7 @@ impl Store for Etcd {
         when: Evict,
         reason: &Reason,
     ) -> Result<Evicted, StoreError> {
-        call!(self, call => self.instance_evict(&call, group, instance, when, reason))
+        call!(self, call => self.session_evict(&call, group, instance, when, reason))
     }
 
     async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tenure_core::StoreError;
-use tenure_etcd::{Client, KeyValue, Outcome, Range, Txn, TxnOp, TxnOpResponse};
+use tenure_etcd::{Client, KeyValue, Range, Txn, TxnOp, TxnOpResponse, TxnOutcome};
 
-use super::error::{self, Trouble};
-use super::link::{ATTEMPT, Link, QUICK};
-use super::{READS, WAVE};
+use super::cluster::{ATTEMPT_TIMEOUT, EtcdCluster, KEEP_ALIVE_TIMEOUT};
+use super::error::{self, RequestError};
+use super::{MAX_CONCURRENT_TXNS, MAX_TXN_READS};
 
-impl Link {
+impl EtcdCluster {
     /// Reads at one revision, as of now: a transaction without writes costs the cluster no more
-    /// than a read. At most [`READS`] of them.
+    /// than a read. At most [`MAX_TXN_READS`] of them.
     async fn read_once(
         &self,
         limit: Duration,
@@ -20,7 +20,7 @@ impl Link {
     ) -> Result<Vec<Vec<KeyValue>>, StoreError> {
         let txn = &Txn::new().and_then(gets);
         let sent = |client: Client| async move { client.txn(txn).await };
-        let response = self.repeat(limit, sent).await.map_err(Trouble::into_error)?;
+        let response = self.repeat(limit, sent).await.map_err(RequestError::into_error)?;
         self.saw(response.header.as_ref());
         Ok(response.responses.into_iter().map(found).collect())
     }
@@ -30,7 +30,7 @@ impl Link {
         &self,
         gets: [TxnOp; N],
     ) -> Result<[Vec<KeyValue>; N], StoreError> {
-        let read = self.read_once(ATTEMPT, &gets).await?;
+        let read = self.read_once(ATTEMPT_TIMEOUT, &gets).await?;
         read.try_into().map_err(|_| error::unexpected("a part is missing"))
     }
 
@@ -39,7 +39,7 @@ impl Link {
         &self,
         gets: [TxnOp; N],
     ) -> Result<[Vec<KeyValue>; N], StoreError> {
-        let read = self.read_once(QUICK, &gets).await?;
+        let read = self.read_once(KEEP_ALIVE_TIMEOUT, &gets).await?;
         read.try_into().map_err(|_| error::unexpected("a part is missing"))
     }
 
@@ -48,7 +48,7 @@ impl Link {
         &self,
         keys: &[String],
     ) -> Result<Vec<Option<KeyValue>>, StoreError> {
-        self.read_by(keys, READS).await
+        self.read_by(keys, MAX_TXN_READS).await
     }
 
     /// The same, with at most so many in one answer.
@@ -60,8 +60,10 @@ impl Link {
         let mut all = Vec::with_capacity(keys.len());
         let parts: Vec<Vec<TxnOp>> =
             keys.chunks(most).map(|part| part.iter().map(|key| get(key)).collect()).collect();
-        for wave in parts.chunks(WAVE) {
-            for read in join_all(wave.iter().map(|gets| self.read_once(ATTEMPT, gets))).await {
+        for wave in parts.chunks(MAX_CONCURRENT_TXNS) {
+            for read in
+                join_all(wave.iter().map(|gets| self.read_once(ATTEMPT_TIMEOUT, gets))).await
+            {
                 all.extend(read?.into_iter().map(|found| found.into_iter().next()));
             }
         }
@@ -108,7 +110,8 @@ impl Link {
         loop {
             let page = &range;
             let sent = |client: Client| async move { client.range(page).await };
-            let response = self.repeat(ATTEMPT, sent).await.map_err(Trouble::into_error)?;
+            let response =
+                self.repeat(ATTEMPT_TIMEOUT, sent).await.map_err(RequestError::into_error)?;
             self.saw(response.header.as_ref());
             if range.revision == 0 {
                 range.revision = response.header.as_ref().map_or(0, |header| header.revision);
@@ -146,7 +149,7 @@ pub(super) fn end_of(folder: &str) -> Vec<u8> {
 /// What a read inside a transaction has found.
 pub(super) fn found(response: TxnOpResponse) -> Vec<KeyValue> {
     match response.outcome {
-        Some(Outcome::Get(got)) => got.kvs,
+        Some(TxnOutcome::Get(got)) => got.kvs,
         _ => Vec::new(),
     }
 }

@@ -6,39 +6,39 @@ use tenure_core::store::Retention;
 use tenure_core::{Code, Epoch, StoreError};
 use tenure_etcd::{KeyValue, Txn, TxnOp};
 
-use super::key::{self, Record};
-use super::link::Call;
+use super::cluster::CallTracker;
+use super::key::{self, StoreRecord};
 use super::read::get;
-use super::{Etcd, Known, absent, unchanged};
+use super::{Etcd, HandleState, absent, unchanged};
 use crate::IfAbsent;
 
 /// The store's record and the revision at which it was written.
-pub(super) struct Ground {
-    pub(super) record: Record,
+pub(super) struct StoreRevision {
+    pub(super) record: StoreRecord,
     pub(super) revision: i64,
 }
 
 impl Etcd {
     /// Finds or creates the store when this handle has none.
-    pub(super) async fn ready(&self, call: &Call) -> Result<(), StoreError> {
+    pub(super) async fn ready(&self, call: &CallTracker) -> Result<(), StoreError> {
         if self.known().incarnation.is_some() {
             return Ok(());
         }
         self.find(call).await
     }
 
-    pub(super) async fn find(&self, call: &Call) -> Result<(), StoreError> {
+    pub(super) async fn find(&self, call: &CallTracker) -> Result<(), StoreError> {
         let name = self.keys.store();
         loop {
-            let [found] = self.link.read([get(&name)]).await?;
+            let [found] = self.cluster.read([get(&name)]).await?;
             if let Some(found) = found.first() {
-                let mut record = Record::parse(&found.value)?;
+                let mut record = StoreRecord::parse(&found.value)?;
                 // Whoever made it knew less than we do of the store before.
                 if record.floor.get() < self.seen.load(Ordering::Relaxed) {
                     record.floor = self.first_floor()?;
                     let put = TxnOp::put(name.as_str(), record.text());
                     let still = unchanged(&name, found.mod_revision);
-                    self.link.commit(call, Txn::new().when([still]).and_then([put])).await?;
+                    self.cluster.commit(call, Txn::new().when([still]).and_then([put])).await?;
                     continue;
                 }
                 let mut known = self.known();
@@ -48,7 +48,7 @@ impl Etcd {
                 return Ok(());
             }
             if self.if_absent == IfAbsent::Refuse {
-                let detail = format!("no key {name} on {}", self.link.address());
+                let detail = format!("no key {name} on {}", self.cluster.address());
                 return Err(StoreError::refused(Code::Absent, detail));
             }
             let offer = {
@@ -56,7 +56,7 @@ impl Etcd {
                 known.offered += 1;
                 known.offered
             };
-            let record = Record {
+            let record = StoreRecord {
                 incarnation: format!("{:032x}-{offer}", self.entropy),
                 after: String::new(),
                 floor: self.first_floor()?,
@@ -64,7 +64,7 @@ impl Etcd {
             };
             let put = TxnOp::put(name.as_str(), record.text());
             let txn = Txn::new().when([absent(&name)]).and_then([put]);
-            self.link.commit(call, txn).await?;
+            self.cluster.commit(call, txn).await?;
         }
     }
 
@@ -83,18 +83,18 @@ impl Etcd {
     }
 
     /// Judges the store's record as it was read just now.
-    pub(super) fn ground(&self, found: &[KeyValue]) -> Result<Ground, StoreError> {
-        let reset = |known: &mut Known| {
+    pub(super) fn ground(&self, found: &[KeyValue]) -> Result<StoreRevision, StoreError> {
+        let reset = |known: &mut HandleState| {
             known.incarnation = None;
             known.memory = None;
-            let detail = format!("{} is another store now", self.link.address());
+            let detail = format!("{} is another store now", self.cluster.address());
             StoreError::refused(Code::Reset, detail)
         };
         let mut known = self.known();
         let Some(found) = found.first() else {
             return Err(reset(&mut known));
         };
-        let record = Record::parse(&found.value)?;
+        let record = StoreRecord::parse(&found.value)?;
         if known.incarnation.as_ref() != Some(&record.incarnation) {
             // An adoption has ended every session, and says of whom it took over.
             if known.incarnation.as_ref() != Some(&record.after) {
@@ -103,30 +103,30 @@ impl Etcd {
             known.incarnation = Some(record.incarnation.clone());
         }
         known.retention = record.retention;
-        Ok(Ground { record, revision: found.mod_revision })
+        Ok(StoreRevision { record, revision: found.mod_revision })
     }
 
     /// Changes the store's record, however often others do.
     pub(super) async fn record_change(
         &self,
-        call: &Call,
-        change: impl Fn(&mut Record),
-    ) -> Result<Ground, StoreError> {
+        call: &CallTracker,
+        change: impl Fn(&mut StoreRecord),
+    ) -> Result<StoreRevision, StoreError> {
         let name = self.keys.store();
         loop {
-            let [found] = self.link.read([get(&name)]).await?;
+            let [found] = self.cluster.read([get(&name)]).await?;
             let Some(found) = found.first() else {
                 return Err(StoreError::refused(Code::Reset, "the store's record is gone"));
             };
-            let mut record = Record::parse(&found.value)?;
+            let mut record = StoreRecord::parse(&found.value)?;
             change(&mut record);
             let put = TxnOp::put(name.as_str(), record.text());
             let txn = Txn::new().when([unchanged(&name, found.mod_revision)]).and_then([put]);
             // Repeating it after a lost answer makes the same record of the one it has made.
-            let done = self.link.commit(call, txn).await?;
+            let done = self.cluster.commit(call, txn).await?;
             if done.response.succeeded {
                 let revision = done.response.header.as_ref().map_or(0, |header| header.revision);
-                return Ok(Ground { record, revision });
+                return Ok(StoreRevision { record, revision });
             }
         }
     }

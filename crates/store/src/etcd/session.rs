@@ -6,41 +6,42 @@ use tenure_core::store::{AuditKind, Closed, Evict, Evicted, OpenSession, Opened}
 use tenure_core::{
     Clock, Code, DutyKey, GroupName, InstanceId, Nonce, Reason, Session, StoreError, Ttl,
 };
-use tenure_etcd::{KeyValue, Outcome, Put, Txn, TxnOp, TxnOpResponse};
+use tenure_etcd::{KeyValue, Put, Txn, TxnOp, TxnOpResponse, TxnOutcome};
 use tokio::time::timeout;
 
-use super::audit::Trail;
-use super::error::Trouble;
-use super::key::{self, Fence};
-use super::link::{CALL, Call, Done, Failed, QUICK};
+use super::audit::AuditBatch;
+use super::cluster::{CALL_TIMEOUT, CallTracker, KEEP_ALIVE_TIMEOUT, TxnFailure, TxnResult};
+use super::error::RequestError;
+use super::key::{self, FenceRecord};
 use super::read::get;
-use super::{CHUNK, Etcd, PAGE, absent, equals, error};
+use super::{Etcd, MAX_TXN_ITEMS, PAGE_KEYS, absent, equals, error};
 use crate::BootClock;
 
 /// How long ended sessions and evictions are remembered at least.
-const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const NONCE_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The lease for memories; a handle grants another one once half of it is over, and has a day to
 /// hang on it what is still needed.
-const MEMORY_SECONDS: i64 = (2 * 7 + 1) * 24 * 60 * 60;
+const MEMORY_LEASE_SECONDS: i64 = (2 * 7 + 1) * 24 * 60 * 60;
 
 /// etcd counts in whole seconds, and grants no less than one and a half election timeouts.
-const LEAST_SECONDS: i64 = 2;
+const MIN_LEASE_SECONDS: i64 = 2;
 
 /// A TTL as etcd keeps it: never shorter than asked for.
 pub(super) fn seconds(ttl: Ttl) -> i64 {
-    (ttl.as_millis().div_ceil(1000) as i64).max(LEAST_SECONDS)
+    (ttl.as_millis().div_ceil(1000) as i64).max(MIN_LEASE_SECONDS)
 }
 
 /// A session as its key tells.
-struct Found {
+struct SessionEntry {
     nonce: Nonce,
     lease: i64,
 }
 
-fn found(keys: &[KeyValue]) -> Result<Option<Found>, StoreError> {
-    let read =
-        |found: &KeyValue| Ok(Found { nonce: key::parse_nonce(&found.value)?, lease: found.lease });
+fn found(keys: &[KeyValue]) -> Result<Option<SessionEntry>, StoreError> {
+    let read = |found: &KeyValue| {
+        Ok(SessionEntry { nonce: key::parse_nonce(&found.value)?, lease: found.lease })
+    };
     keys.first().map(read).transpose()
 }
 
@@ -52,7 +53,7 @@ fn succeeded(responses: &[TxnOpResponse]) -> u64 {
 impl Etcd {
     pub(super) async fn session_open(
         &self,
-        call: &Call,
+        call: &CallTracker,
         open: &OpenSession,
     ) -> Result<Opened, StoreError> {
         self.ready(call).await?;
@@ -63,7 +64,7 @@ impl Etcd {
         let spent = self.keys.spent(group, open.nonce);
         loop {
             let keys = [get(&self.keys.store()), get(&barred), get(&name), get(&spent)];
-            let [store, barred, live, spent] = self.link.read(keys).await?;
+            let [store, barred, live, spent] = self.cluster.read(keys).await?;
             self.ground(&store)?;
             if !barred.is_empty() {
                 return Ok(Opened::Evicted);
@@ -89,18 +90,18 @@ impl Etcd {
     /// The same opening again: a whole TTL, and the note. False when it has ended meanwhile.
     async fn session_refresh(
         &self,
-        call: &Call,
+        call: &CallTracker,
         open: &OpenSession,
         session: &Session,
     ) -> Result<bool, StoreError> {
-        match self.link.extend(self.keys.lease(session)).await {
-            Err(Trouble::LeaseGone) => return Ok(false),
-            extended => extended.map_err(Trouble::into_error)?,
+        match self.cluster.extend(self.keys.lease(session)).await {
+            Err(RequestError::LeaseGone) => return Ok(false),
+            extended => extended.map_err(RequestError::into_error)?,
         }
         let txn = self.note_txn(session, open.note.as_str());
-        match self.link.guarded(call, txn).await {
+        match self.cluster.guarded(call, txn).await {
             Ok(done) => Ok(done.response.succeeded),
-            Err(Failed::LeaseGone) => Ok(false),
+            Err(TxnFailure::LeaseGone) => Ok(false),
             Err(failed) => Err(failed.into_error()),
         }
     }
@@ -125,13 +126,13 @@ impl Etcd {
     /// False when somebody else was faster, or a lease has ended on the way: look again.
     async fn session_make(
         &self,
-        call: &Call,
+        call: &CallTracker,
         open: &OpenSession,
         session: &Session,
     ) -> Result<bool, StoreError> {
         let (group, instance) = (&open.group, &open.instance);
         // If it stays unused it ends by itself; to revoke it could hit the same opening elsewhere.
-        let lease = self.link.grant(self.keys.lease(session), seconds(open.ttl)).await?;
+        let lease = self.cluster.grant(self.keys.lease(session), seconds(open.ttl)).await?;
         let memory = self.memory().await?;
         let name = self.keys.session(group, instance);
         let (spent, index) = (self.keys.spent(group, open.nonce), self.keys.index_of(group));
@@ -146,9 +147,9 @@ impl Etcd {
                 trail.put(AuditKind::Joined, instance, None),
                 TxnOp::txn(listed),
             ]);
-        match self.link.guarded(call, txn).await {
+        match self.cluster.guarded(call, txn).await {
             Ok(done) => Ok(done.response.succeeded),
-            Err(Failed::LeaseGone) => {
+            Err(TxnFailure::LeaseGone) => {
                 self.known().memory = None;
                 Ok(false)
             }
@@ -160,11 +161,11 @@ impl Etcd {
     async fn memory(&self) -> Result<i64, StoreError> {
         let now = BootClock.now();
         let granted = self.known().memory;
-        if let Some((lease, _)) = granted.filter(|(_, at)| now.since(*at) < REMEMBERED) {
+        if let Some((lease, _)) = granted.filter(|(_, at)| now.since(*at) < NONCE_RETENTION) {
             return Ok(lease);
         }
         let name = key::handle_number(&[u128::from(self.number), u128::from(self.next_number())]);
-        let lease = self.link.grant(name as i64, MEMORY_SECONDS).await?;
+        let lease = self.cluster.grant(name as i64, MEMORY_LEASE_SECONDS).await?;
         self.known().memory = Some((lease, now));
         Ok(lease)
     }
@@ -187,12 +188,14 @@ impl Etcd {
             let put = self.spent_op(group, session.nonce, memory);
             let txn = Txn::new().when([alive]).and_then([put]);
             // Nobody can see it while the session lives, so it is no change of the caller's call.
-            if let Err(Failed::LeaseGone) = self.link.guarded(&Call::default(), txn).await {
+            if let Err(TxnFailure::LeaseGone) =
+                self.cluster.guarded(&CallTracker::default(), txn).await
+            {
                 self.known().memory = None;
             }
             Some(())
         };
-        let _ = timeout(QUICK, moving).await;
+        let _ = timeout(KEEP_ALIVE_TIMEOUT, moving).await;
     }
 
     /// The duties whose fences say that this session holds them.
@@ -201,11 +204,11 @@ impl Etcd {
         group: &GroupName,
         instance: &InstanceId,
         nonce: Nonce,
-    ) -> Result<Vec<(DutyKey, Fence)>, StoreError> {
+    ) -> Result<Vec<(DutyKey, FenceRecord)>, StoreError> {
         let folder = self.keys.fences(group);
         let mut held = Vec::new();
-        for found in self.link.range(&folder, PAGE).await? {
-            let fence = Fence::parse(&found.value)?;
+        for found in self.cluster.range(&folder, PAGE_KEYS).await? {
+            let fence = FenceRecord::parse(&found.value)?;
             if fence.held && fence.nonce == nonce && &fence.instance == instance {
                 held.push((key::duty_at(group, &found.key, &folder)?, fence));
             }
@@ -216,9 +219,9 @@ impl Etcd {
     /// Frees a duty if nobody has touched it since.
     fn free_op(
         &self,
-        (duty, fence): &(DutyKey, Fence),
+        (duty, fence): &(DutyKey, FenceRecord),
         kind: AuditKind,
-        trail: &mut Trail,
+        trail: &mut AuditBatch,
     ) -> TxnOp {
         let name = self.keys.fence(duty);
         let record = trail.put(kind, &fence.instance, Some((&duty.id, fence.epoch)));
@@ -232,17 +235,17 @@ impl Etcd {
     /// Frees what an ended session has left; says how much.
     async fn free_rest(
         &self,
-        call: &Call,
+        call: &CallTracker,
         group: &GroupName,
         who: (&InstanceId, Nonce),
         (kind, reason): (AuditKind, &Reason),
     ) -> Result<u64, StoreError> {
         let mut freed = 0;
-        for part in self.held_by(group, who.0, who.1).await?.chunks(CHUNK) {
+        for part in self.held_by(group, who.0, who.1).await?.chunks(MAX_TXN_ITEMS) {
             let mut trail = self.trail(group, reason.as_str());
             let ops: Vec<_> =
                 part.iter().map(|held| self.free_op(held, kind, &mut trail)).collect();
-            let done = self.link.commit(call, Txn::new().and_then(ops)).await?;
+            let done = self.cluster.commit(call, Txn::new().and_then(ops)).await?;
             freed += succeeded(&done.response.responses);
         }
         Ok(freed)
@@ -250,7 +253,7 @@ impl Etcd {
 
     pub(super) async fn session_close(
         &self,
-        call: &Call,
+        call: &CallTracker,
         session: &Session,
         reason: &Reason,
     ) -> Result<Closed, StoreError> {
@@ -260,7 +263,7 @@ impl Etcd {
         let alive = equals(&name, session.nonce.to_string());
         let done = loop {
             let mut held = self.held_by(group, instance, session.nonce).await?;
-            held.truncate(CHUNK);
+            held.truncate(MAX_TXN_ITEMS);
             let mut trail = self.trail(group, reason.as_str());
             let gone =
                 [TxnOp::delete(name.as_str()), TxnOp::delete(self.keys.note(group, instance))];
@@ -274,14 +277,14 @@ impl Etcd {
                 ops.push(self.spent_op(group, session.nonce, memory));
             }
             let txn = Txn::new().when([alive.clone()]).and_then(ops).or_else([get(&ours)]);
-            match self.link.guarded(call, txn).await {
+            match self.cluster.guarded(call, txn).await {
                 // A full store takes no records, but ends sessions.
-                Err(Failed::Store(error)) if error.code() == Code::Full => {
+                Err(TxnFailure::Store(error)) if error.code() == Code::Full => {
                     let txn = Txn::new().when([alive]).and_then(gone).or_else([get(&ours)]);
-                    return Ok(closed(&self.link.commit(call, txn).await?));
+                    return Ok(closed(&self.cluster.commit(call, txn).await?));
                 }
-                Err(Failed::LeaseGone) => self.known().memory = None,
-                done => break done.map_err(Failed::into_error)?,
+                Err(TxnFailure::LeaseGone) => self.known().memory = None,
+                done => break done.map_err(TxnFailure::into_error)?,
             }
         };
         let closed = closed(&done);
@@ -289,15 +292,15 @@ impl Etcd {
             // What was granted meanwhile or did not fit; then nothing hangs on the lease any more.
             let how = (AuditKind::Released, reason);
             self.free_rest(call, group, (instance, session.nonce), how).await?;
-            self.link.revoke(self.keys.lease(session)).await;
+            self.cluster.revoke(self.keys.lease(session)).await;
             self.audit_tend(group).await;
         }
         Ok(closed)
     }
 
-    pub(super) async fn instance_evict(
+    pub(super) async fn session_evict(
         &self,
-        call: &Call,
+        call: &CallTracker,
         group: &GroupName,
         instance: &InstanceId,
         when: Evict,
@@ -306,7 +309,7 @@ impl Etcd {
         let (name, barred) =
             (self.keys.session(group, instance), self.keys.barred(group, instance));
         loop {
-            let [live, before] = self.link.read([get(&name), get(&barred)]).await?;
+            let [live, before] = self.cluster.read([get(&name), get(&barred)]).await?;
             let live = found(&live)?;
             let mut trail = self.trail(group, reason.as_str());
             let mut compares = vec![match &live {
@@ -326,7 +329,7 @@ impl Etcd {
             match (&live, when) {
                 (Some(live), Evict::Now) => {
                     let mut held = self.held_by(group, instance, live.nonce).await?;
-                    held.truncate(CHUNK);
+                    held.truncate(MAX_TXN_ITEMS);
                     ops.push(TxnOp::delete(name.as_str()));
                     ops.push(TxnOp::delete(self.keys.note(group, instance)));
                     let free = |held| self.free_op(held, AuditKind::Evicted, &mut trail);
@@ -338,17 +341,17 @@ impl Etcd {
                 _ => {}
             }
             let txn = Txn::new().when(compares).and_then(ops);
-            let done = match self.link.guarded(call, txn).await {
-                Err(Failed::LeaseGone) => {
+            let done = match self.cluster.guarded(call, txn).await {
+                Err(TxnFailure::LeaseGone) => {
                     self.known().memory = None;
                     continue;
                 }
-                done => done.map_err(Failed::into_error)?,
+                done => done.map_err(TxnFailure::into_error)?,
             };
             if !done.response.succeeded {
                 // An earlier try may have been the one that did it; how much ended is not known.
                 if done.unsure {
-                    return Err(error::lost(&self.link.address()));
+                    return Err(error::lost(&self.cluster.address()));
                 }
                 continue;
             }
@@ -360,7 +363,7 @@ impl Etcd {
                 ended = succeeded(&done.response.responses);
                 let how = (AuditKind::Evicted, reason);
                 ended += self.free_rest(call, group, (instance, live.nonce), how).await?;
-                self.link.revoke(live.lease).await;
+                self.cluster.revoke(live.lease).await;
             }
             return Ok(Evicted::Evicted { ended });
         }
@@ -373,13 +376,13 @@ impl Etcd {
         &self,
         group: &GroupName,
         instance: &InstanceId,
-        live: &Found,
+        live: &SessionEntry,
     ) -> Result<[TxnOp; 2], StoreError> {
-        let granted = self.link.granted(live.lease).await?.unwrap_or(LEAST_SECONDS);
+        let granted = self.cluster.granted(live.lease).await?.unwrap_or(MIN_LEASE_SECONDS);
         let number =
             [u128::from(self.number), u128::from(self.next_number()), live.nonce.as_u128()];
         let lease = key::handle_number(&number) as i64;
-        let lease = self.link.grant(lease, granted + CALL.as_secs() as i64 + 1).await?;
+        let lease = self.cluster.grant(lease, granted + CALL_TIMEOUT.as_secs() as i64 + 1).await?;
         let moved =
             |key: String| Put { key: key.into(), lease, ignore_value: true, ..Put::default() };
         let moved =
@@ -390,12 +393,12 @@ impl Etcd {
 
 /// What a closing transaction has come to. Where the session is gone, our own record tells whether
 /// an earlier try of this call has closed it.
-fn closed(done: &Done) -> Closed {
+fn closed(done: &TxnResult) -> Closed {
     if done.response.succeeded {
         return Closed::Closed;
     }
     let recorded = done.response.responses.iter().any(
-        |response| matches!(&response.outcome, Some(Outcome::Get(got)) if !got.kvs.is_empty()),
+        |response| matches!(&response.outcome, Some(TxnOutcome::Get(got)) if !got.kvs.is_empty()),
     );
     match done.unsure && recorded {
         true => Closed::Closed,

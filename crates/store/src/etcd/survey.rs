@@ -10,11 +10,11 @@ use tenure_etcd::{CORRUPT, Client, NO_SPACE, StatusResponse, WatchCreate};
 use tokio::time::timeout;
 
 use super::Etcd;
-use super::error::Trouble;
-use super::link::ATTEMPT;
+use super::cluster::ATTEMPT_TIMEOUT;
+use super::error::RequestError;
 
 /// How long one server may take to tell of itself.
-const ANSWER: Duration = Duration::from_secs(2);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What etcd refuses to grow beyond unless it is told another size; before version 3.6 it does not
 /// say which.
@@ -23,8 +23,8 @@ const DEFAULT_QUOTA: i64 = 2 << 30;
 impl Etcd {
     pub(super) async fn store_survey(&self) -> Result<Survey, StoreError> {
         let listing = |client: Client| async move { client.member_list().await };
-        let listed = self.link.repeat(ATTEMPT, listing).await;
-        let mut addresses: BTreeSet<String> = self.link.addresses().map(str::to_owned).collect();
+        let listed = self.cluster.repeat(ATTEMPT_TIMEOUT, listing).await;
+        let mut addresses: BTreeSet<String> = self.cluster.addresses().map(str::to_owned).collect();
         let mut voters = None;
         match listed {
             Ok(listed) => {
@@ -34,7 +34,7 @@ impl Etcd {
                 let urls = members.iter().flat_map(|member| &member.client_urls);
                 addresses.extend(urls.filter_map(|url| Some(url.split_once("://")?.1.to_owned())));
             }
-            Err(Trouble::Told(_)) => {}
+            Err(RequestError::Refused(_)) => {}
             Err(trouble) => return Err(trouble.into_error()),
         }
         let asking = addresses.iter().map(|address| self.status(address));
@@ -65,19 +65,19 @@ impl Etcd {
             fact("alarms", alarms),
             fact("uncompacted_revisions", self.uncompacted().await.map(|n| n.to_string())),
             fact("auth", self.authenticates().await.map(on)),
-            fact("tls", Some(on(self.link.is_encrypted))),
+            fact("tls", Some(on(self.cluster.is_encrypted))),
         ];
         Ok(Survey { backend: "etcd", facts, unix_ms: None })
     }
 
     async fn status(&self, address: &str) -> Option<StatusResponse> {
-        let asking = async { self.link.connect(address).await.ok()?.status().await.ok() };
-        timeout(ANSWER, asking).await.ok().flatten()
+        let asking = async { self.cluster.connect(address).await.ok()?.status().await.ok() };
+        timeout(STATUS_TIMEOUT, asking).await.ok().flatten()
     }
 
     async fn alarms(&self) -> Option<String> {
         let asking = |client: Client| async move { client.alarms().await };
-        let raised = self.link.repeat(ATTEMPT, asking).await.ok()?;
+        let raised = self.cluster.repeat(ATTEMPT_TIMEOUT, asking).await.ok()?;
         let has = |kind| raised.alarms.iter().any(|alarm| alarm.alarm == kind);
         let word = match (has(CORRUPT), has(NO_SPACE)) {
             (true, _) => "corrupt",
@@ -104,20 +104,20 @@ impl Etcd {
             }
             Ok(None)
         };
-        let compacted = self.link.attempt(ANSWER, asking).await.ok().flatten()?;
-        Some((self.link.revision() - compacted).max(0))
+        let compacted = self.cluster.attempt(STATUS_TIMEOUT, asking).await.ok().flatten()?;
+        Some((self.cluster.revision() - compacted).max(0))
     }
 
     /// Whether the cluster asks who its clients are. Without a password of ours, a wrong one tells:
     /// a cluster that does not ask says so.
     async fn authenticates(&self) -> Option<bool> {
-        if self.link.signed_in.load(Ordering::Relaxed) {
+        if self.cluster.signed_in.load(Ordering::Relaxed) {
             return Some(true);
         }
         let asking = |mut client: Client| async move { client.sign_in("tenure-survey", "").await };
-        match self.link.attempt(ANSWER, asking).await {
-            Err(Trouble::NoAuth) => Some(false),
-            Ok(_) | Err(Trouble::Told(_)) => Some(true),
+        match self.cluster.attempt(STATUS_TIMEOUT, asking).await {
+            Err(RequestError::NoAuth) => Some(false),
+            Ok(_) | Err(RequestError::Refused(_)) => Some(true),
             Err(_) => None,
         }
     }

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::store::{Adopt, Adopted, AuditKind, CurrentHolder, Forgotten, Retention, check};
 use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Reason, StoreError};
-use tenure_etcd::{DeleteRange, KeyValue, Outcome, Txn, TxnOp};
+use tenure_etcd::{DeleteRange, KeyValue, Txn, TxnOp, TxnOutcome};
 
+use super::cluster::CallTracker;
 use super::hold::Alive;
-use super::key::{self, Fence, Record};
-use super::link::Call;
+use super::key::{self, FenceRecord, StoreRecord};
 use super::read::{end_of, get};
-use super::record::Ground;
-use super::{CHUNK, Etcd, PAGE, error, revision_of, unchanged};
+use super::record::StoreRevision;
+use super::{Etcd, MAX_TXN_ITEMS, PAGE_KEYS, error, revision_of, unchanged};
 
 /// A duty that nobody holds, as far as we know.
-struct Gone {
+struct ForgottenDuty {
     at: usize,
     duty: DutyKey,
     epoch: Epoch,
@@ -30,7 +30,7 @@ fn all_below(folder: &str) -> TxnOp {
 impl Etcd {
     pub(super) async fn duty_forget(
         &self,
-        call: &Call,
+        call: &CallTracker,
         duties: &[DutyKey],
         reason: &Reason,
     ) -> Result<Vec<Forgotten>, StoreError> {
@@ -42,7 +42,7 @@ impl Etcd {
             groups.entry(&duty.group).or_default().push(at);
         }
         for (group, places) in groups {
-            for part in places.chunks(CHUNK) {
+            for part in places.chunks(MAX_TXN_ITEMS) {
                 self.forget_part(call, group, duties, part, &mut answers, reason).await?;
             }
         }
@@ -53,7 +53,7 @@ impl Etcd {
     /// Forgets duties of one group, until each has an answer.
     async fn forget_part(
         &self,
-        call: &Call,
+        call: &CallTracker,
         group: &GroupName,
         duties: &[DutyKey],
         part: &[usize],
@@ -67,7 +67,7 @@ impl Etcd {
                 return Ok(());
             }
             let name = self.keys.floor(group);
-            let [floors, store] = self.link.read([get(&name), get(&self.keys.store())]).await?;
+            let [floors, store] = self.cluster.read([get(&name), get(&self.keys.store())]).await?;
             let before = floors.first().map(|found| key::parse_epoch(&found.value)).transpose()?;
             let before = before.unwrap_or(Epoch::ZERO);
             let gone = self.forget_look(group, duties, &open, answers).await?;
@@ -96,16 +96,16 @@ impl Etcd {
             // Nobody is granted an epoch between: claims compare the floor's key, too.
             ops.push(TxnOp::put(name.as_str(), floor.to_string()));
             let txn = Txn::new().when([unchanged(&name, revision_of(&floors))]).and_then(ops);
-            let done = self.link.commit(call, txn).await?;
+            let done = self.cluster.commit(call, txn).await?;
             if done.unsure && !done.response.succeeded {
-                return Err(error::lost(&self.link.address()));
+                return Err(error::lost(&self.cluster.address()));
             }
             let floor = floor.max(self.ground(&store)?.record.floor);
             for (gone, response) in gone.iter().zip(done.response.responses) {
                 if response.succeeded() {
                     answers[gone.at] = Some(Forgotten::Forgotten { floor });
                 } else if done.unsure {
-                    return Err(error::lost(&self.link.address()));
+                    return Err(error::lost(&self.cluster.address()));
                 }
             }
         }
@@ -118,14 +118,14 @@ impl Etcd {
         duties: &[DutyKey],
         open: &[usize],
         answers: &mut [Option<Forgotten>],
-    ) -> Result<Vec<Gone>, StoreError> {
+    ) -> Result<Vec<ForgottenDuty>, StoreError> {
         let names = |name: &dyn Fn(&DutyKey) -> String| -> Vec<String> {
             open.iter().map(|at| name(&duties[*at])).collect()
         };
-        let fences = self.link.read_all(&names(&|duty| self.keys.fence(duty))).await?;
-        let stored = self.link.read_by(&names(&|duty| self.keys.checkpoint(duty)), 16).await?;
+        let fences = self.cluster.read_all(&names(&|duty| self.keys.fence(duty))).await?;
+        let stored = self.cluster.read_by(&names(&|duty| self.keys.checkpoint(duty)), 16).await?;
         let parse = |found: &Option<KeyValue>| {
-            found.as_ref().map(|found| Fence::parse(&found.value)).transpose()
+            found.as_ref().map(|found| FenceRecord::parse(&found.value)).transpose()
         };
         let parsed = fences.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let holding = parsed.iter().flatten().filter(|fence| fence.held);
@@ -148,7 +148,7 @@ impl Etcd {
             };
             let revision =
                 |found: &Option<KeyValue>| found.as_ref().map_or(0, |found| found.mod_revision);
-            all.push(Gone {
+            all.push(ForgottenDuty {
                 at: *at,
                 duty: duties[*at].clone(),
                 epoch,
@@ -162,7 +162,7 @@ impl Etcd {
 
     pub(super) async fn store_retain(
         &self,
-        call: &Call,
+        call: &CallTracker,
         retention: Retention,
     ) -> Result<(), StoreError> {
         let retention = retention.check()?;
@@ -174,12 +174,12 @@ impl Etcd {
     }
 
     /// Drops what is too old by now from every history and audit trail.
-    async fn past_cut(&self, call: &Call, slots: u64) -> Result<(), StoreError> {
+    async fn past_cut(&self, call: &CallTracker, slots: u64) -> Result<(), StoreError> {
         for group in self.group_list().await? {
             self.audit_trim(&group).await;
             let folder = self.keys.checkpoints(&group);
             let mut cuts: Vec<TxnOp> = Vec::new();
-            for found in self.link.keys(&folder, PAGE).await? {
+            for found in self.cluster.keys(&folder, PAGE_KEYS).await? {
                 let newest = found.version as u64;
                 if newest <= slots {
                     continue;
@@ -188,22 +188,25 @@ impl Etcd {
                 let oldest = self.keys.history_at(&duty, newest - slots + 1);
                 cuts.push(DeleteRange::between(self.keys.history(&duty), oldest).into());
             }
-            for cuts in cuts.chunks(CHUNK) {
-                self.link.commit(call, Txn::new().and_then(cuts)).await?;
+            for cuts in cuts.chunks(MAX_TXN_ITEMS) {
+                self.cluster.commit(call, Txn::new().and_then(cuts)).await?;
             }
         }
         Ok(())
     }
 
-    pub(super) async fn store_retention(&self, call: &Call) -> Result<Retention, StoreError> {
+    pub(super) async fn store_retention(
+        &self,
+        call: &CallTracker,
+    ) -> Result<Retention, StoreError> {
         self.ready(call).await?;
-        let [found] = self.link.read([get(&self.keys.store())]).await?;
+        let [found] = self.cluster.read([get(&self.keys.store())]).await?;
         Ok(self.ground(&found)?.record.retention)
     }
 
     pub(super) async fn store_adopt(
         &self,
-        call: &Call,
+        call: &CallTracker,
         adopt: &Adopt,
     ) -> Result<Adopted, StoreError> {
         self.ready(call).await?;
@@ -213,7 +216,7 @@ impl Etcd {
         // record, and look again.
         let (_, before) = self.epochs().await?;
         let floor = before.max(adopt.floor);
-        let renamed = |record: &mut Record| record.adopt(&incarnation, floor);
+        let renamed = |record: &mut StoreRecord| record.adopt(&incarnation, floor);
         let mut ground = self.record_change(call, renamed).await?;
         self.known().incarnation = Some(ground.record.incarnation.clone());
         let mut sessions = 0;
@@ -224,7 +227,7 @@ impl Etcd {
         let (duties, floor) = self.epochs().await?;
         let floor = floor.max(ground.record.floor);
         if floor > ground.record.floor {
-            let raised = |record: &mut Record| record.floor = record.floor.max(floor);
+            let raised = |record: &mut StoreRecord| record.floor = record.floor.max(floor);
             ground = self.record_change(call, raised).await?;
         }
         Ok(Adopted { incarnation, sessions, duties, floor: ground.record.floor })
@@ -234,20 +237,20 @@ impl Etcd {
     /// that one's to say which sessions end.
     async fn sessions_end(
         &self,
-        call: &Call,
+        call: &CallTracker,
         group: &GroupName,
         incarnation: &str,
-        ground: &mut Ground,
+        ground: &mut StoreRevision,
     ) -> Result<u64, StoreError> {
         let name = self.keys.store();
         while ground.record.incarnation == incarnation {
             let gone = [all_below(&self.keys.sessions(group)), all_below(&self.keys.notes(group))];
             let still = unchanged(&name, ground.revision);
             let txn = Txn::new().when([still]).and_then(gone).or_else([get(&name)]);
-            let responses = self.link.commit(call, txn).await?.response.responses;
+            let responses = self.cluster.commit(call, txn).await?.response.responses;
             match responses.into_iter().next().and_then(|response| response.outcome) {
-                Some(Outcome::Delete(deleted)) => return Ok(deleted.deleted as u64),
-                Some(Outcome::Get(got)) => *ground = self.ground(&got.kvs)?,
+                Some(TxnOutcome::Delete(deleted)) => return Ok(deleted.deleted as u64),
+                Some(TxnOutcome::Get(got)) => *ground = self.ground(&got.kvs)?,
                 _ => return Err(error::unexpected("nothing was deleted")),
             }
         }
@@ -262,12 +265,12 @@ impl Etcd {
             let mut known = BTreeSet::new();
             let mut of_fences = |page: Vec<KeyValue>| {
                 for found in &page {
-                    newest = newest.max(Fence::parse(&found.value)?.epoch);
+                    newest = newest.max(FenceRecord::parse(&found.value)?.epoch);
                     known.insert(key::name(&found.key, &fences)?.to_owned());
                 }
                 Ok(())
             };
-            self.link.each_page(&fences, PAGE, &mut of_fences).await?;
+            self.cluster.each_page(&fences, PAGE_KEYS, &mut of_fences).await?;
             // Documents are large: only their epochs stay.
             let mut of_checkpoints = |page: Vec<KeyValue>| {
                 for found in &page {
@@ -276,8 +279,8 @@ impl Etcd {
                 }
                 Ok(())
             };
-            self.link.each_page(&stored, 16, &mut of_checkpoints).await?;
-            let [floor] = self.link.read([get(&self.keys.floor(&group))]).await?;
+            self.cluster.each_page(&stored, 16, &mut of_checkpoints).await?;
+            let [floor] = self.cluster.read([get(&self.keys.floor(&group))]).await?;
             if let Some(floor) = floor.first() {
                 newest = newest.max(key::parse_epoch(&floor.value)?);
             }
@@ -288,7 +291,7 @@ impl Etcd {
 }
 
 /// Who holds a duty by its fence; `None` when nobody does any more.
-fn holder(fence: &Fence, alive: &Alive) -> Option<Option<CurrentHolder>> {
+fn holder(fence: &FenceRecord, alive: &Alive) -> Option<Option<CurrentHolder>> {
     let (nonce, left) = alive.get(&fence.instance)?;
     let instance = fence.instance.clone();
     (fence.held && *nonce == fence.nonce)

@@ -6,34 +6,34 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tenure_core::store::Watch;
 use tenure_core::{Code, GroupName, StoreError};
-use tenure_etcd::{Client, Watch as Stream, WatchCreate};
+use tenure_etcd::{Client, WatchCreate, WatchStream};
 use tokio::time::timeout;
 
 use super::Etcd;
-use super::error::{self, Trouble};
-use super::link::{ATTEMPT, Link};
+use super::cluster::{ATTEMPT_TIMEOUT, EtcdCluster};
+use super::error::{self, RequestError};
 use super::read::end_of;
 
 /// Listens to one group.
-pub(super) struct Listener {
-    link: Arc<Link>,
+pub(super) struct EtcdWatch {
+    cluster: Arc<EtcdCluster>,
     folder: String,
     /// `None` while the connection is down.
-    stream: Option<Stream>,
+    stream: Option<WatchStream>,
 }
 
 impl Etcd {
-    pub(super) async fn group_watch(&self, group: &GroupName) -> Result<Listener, StoreError> {
-        let (link, folder) = (self.link.clone(), self.keys.live(group));
-        let mut listener = Listener { link, folder, stream: None };
+    pub(super) async fn group_watch(&self, group: &GroupName) -> Result<EtcdWatch, StoreError> {
+        let (cluster, folder) = (self.cluster.clone(), self.keys.live(group));
+        let mut listener = EtcdWatch { cluster, folder, stream: None };
         listener.stream = Some(listener.subscribe().await?);
         Ok(listener)
     }
 }
 
-impl Listener {
+impl EtcdWatch {
     /// Returns once the server has confirmed: what changes from now on makes a hint.
-    async fn subscribe(&self) -> Result<Stream, StoreError> {
+    async fn subscribe(&self) -> Result<WatchStream, StoreError> {
         let (key, range_end) = (self.folder.as_bytes().to_vec(), end_of(&self.folder));
         let create = &WatchCreate { key, range_end, start_revision: 0 };
         let sent = |client: Client| async move {
@@ -41,9 +41,10 @@ impl Listener {
             let first = stream.next().await?;
             Ok((stream, first))
         };
-        let late = |_| Trouble::NotSent(error::unreachable(&self.link.address()));
-        let started = timeout(4 * ATTEMPT, self.link.repeat(ATTEMPT, sent)).await;
-        let (stream, first) = started.map_err(late).flatten().map_err(Trouble::into_error)?;
+        let late = |_| RequestError::NotSent(error::unreachable(&self.cluster.address()));
+        let started =
+            timeout(4 * ATTEMPT_TIMEOUT, self.cluster.repeat(ATTEMPT_TIMEOUT, sent)).await;
+        let (stream, first) = started.map_err(late).flatten().map_err(RequestError::into_error)?;
         match first {
             Some(first) if first.created && !first.canceled => Ok(stream),
             _ => Err(StoreError::refused(Code::Failed, "the watch was not taken")),
@@ -52,7 +53,7 @@ impl Listener {
 }
 
 /// Waits for a change; false when the watch is gone.
-async fn heard(stream: &mut Stream) -> bool {
+async fn heard(stream: &mut WatchStream) -> bool {
     loop {
         match stream.next().await {
             Ok(Some(message)) if message.canceled => return false,
@@ -64,7 +65,7 @@ async fn heard(stream: &mut Stream) -> bool {
 }
 
 #[async_trait]
-impl Watch for Listener {
+impl Watch for EtcdWatch {
     async fn changed(&mut self) -> Result<(), StoreError> {
         if let Some(stream) = &mut self.stream {
             if heard(stream).await {
@@ -78,8 +79,8 @@ impl Watch for Listener {
     }
 }
 
-impl fmt::Debug for Listener {
+impl fmt::Debug for EtcdWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Listener({} {})", self.link.address(), self.folder)
+        write!(f, "EtcdWatch({} {})", self.cluster.address(), self.folder)
     }
 }

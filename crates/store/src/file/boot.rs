@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use tenure_core::store::Retention;
 use tenure_core::{Code, DutyId, DutyKey, Epoch, GroupName, StoreError, Version};
-use tenure_wire::cursor::{self, Broken, Cursor};
+use tenure_wire::cursor::{self, CursorFile, InvalidCursorFile};
 use tenure_wire::folder::{self, FORMAT, GroupFile, StoreFile};
 
 use super::FileSettings;
+use super::audit::MAX_AUDIT_FILE_BYTES;
 use super::disk::Disk;
-use super::layout::Layout;
-use super::live::Live;
-use super::trail::MOST;
-use super::writer::{Room, Writer, damaged, refused};
+use super::live::LiveState;
+use super::paths::FilePaths;
+use super::writer::{FileWriter, GroupFiles, damaged, refused};
 use crate::IfAbsent;
-use crate::state::{Group, State, durable};
+use crate::state::{GroupState, StoreState, durable};
 
 /// The duty of a cursor file whose URL names none.
 fn default_duty() -> Result<DutyKey, StoreError> {
@@ -28,15 +28,15 @@ pub(super) fn in_memory(retention: Retention) -> Retention {
     Retention { audit_kept: usize::MAX, ..retention }
 }
 
-fn absent(layout: &Layout) -> StoreError {
-    StoreError::refused(Code::Absent, layout.path().display().to_string())
+fn absent(paths: &FilePaths) -> StoreError {
+    StoreError::refused(Code::Absent, paths.path().display().to_string())
 }
 
 /// Opens the store and reads all of its state.
 pub(super) fn open(
     settings: FileSettings,
     disk: Arc<dyn Disk>,
-) -> Result<(Writer, Live), StoreError> {
+) -> Result<(FileWriter, LiveState), StoreError> {
     let FileSettings { path, duty, if_absent, clock, entropy } = settings;
     let path = disk.resolve(&path).map_err(|error| refused(&error, &path))?;
     let asked = duty.is_some();
@@ -50,22 +50,22 @@ pub(super) fn open(
         history_slots: retention.history_slots as u64,
         audit_kept: retention.audit_kept as u64,
     };
-    let mut writer = Writer {
+    let mut writer = FileWriter {
         disk,
-        layout: Layout::new(path, main),
+        paths: FilePaths::new(path, main),
         lock: None,
         store,
         rooms: BTreeMap::new(),
         lost: BTreeMap::new(),
         unsynced: BTreeSet::new(),
     };
-    let live = Live::new(clock, State::default());
+    let live = LiveState::new(clock, StoreState::default());
     live.step(|state, _| state.retain(in_memory(retention)));
     writer.belongs_to_nobody()?;
     let there = writer.has_store()?;
     if !there && if_absent == IfAbsent::Refuse {
         if writer.cursors()?.is_empty() {
-            return Err(absent(&writer.layout));
+            return Err(absent(&writer.paths));
         }
         writer.scan(&live)?;
         return Ok((writer, live));
@@ -74,9 +74,9 @@ pub(super) fn open(
     Ok((writer, live))
 }
 
-impl Writer {
+impl FileWriter {
     fn has_store(&self) -> Result<bool, StoreError> {
-        let folder = self.layout.folder();
+        let folder = self.paths.folder();
         let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
         // A folder with nothing but a lock is of a store that was never finished.
         Ok(names.iter().any(|name| name.starts_with("store.json") || name.starts_with("group-")))
@@ -84,9 +84,9 @@ impl Writer {
 
     /// The cursor of another duty is under the lock of its store, not under one of its own.
     fn belongs_to_nobody(&self) -> Result<(), StoreError> {
-        for owner in self.layout.owners() {
+        for owner in self.paths.owners() {
             if self.disk.stamp(&owner).map_err(|error| refused(&error, &owner))?.is_some() {
-                let (path, owner) = (self.layout.path().display(), owner.display());
+                let (path, owner) = (self.paths.path().display(), owner.display());
                 let what = format!("{path} belongs to the store of {owner}: open that one");
                 return Err(StoreError::refused(Code::BadUrl, what));
             }
@@ -97,7 +97,7 @@ impl Writer {
     /// A file with two names has two folders, and so two locks, which know nothing of each other.
     fn has_one_name(&self) -> Result<(), StoreError> {
         for (name, _) in self.cursors()? {
-            let path = self.layout.parent().join(name);
+            let path = self.paths.parent().join(name);
             let stamp = self.disk.stamp(&path).map_err(|error| refused(&error, &path))?;
             if stamp.is_some_and(|stamp| stamp.links > 1) {
                 let path = path.display();
@@ -113,14 +113,14 @@ impl Writer {
 
     /// The names of all cursor files, and of which duties they are if the names tell.
     fn cursors(&self) -> Result<Vec<(String, Option<DutyKey>)>, StoreError> {
-        let folder = self.layout.parent();
+        let folder = self.paths.parent();
         let names = self.disk.list(folder).map_err(|error| refused(&error, folder))?;
-        let cursor = |name: String| self.layout.is_cursor(&name).map(|duty| (name, duty));
+        let cursor = |name: String| self.paths.is_cursor(&name).map(|duty| (name, duty));
         Ok(names.into_iter().filter_map(cursor).collect())
     }
 
     /// Before anything is written: makes a store of what was only looked at so far.
-    pub(super) fn prepare(&mut self, live: &Live) -> Result<(), StoreError> {
+    pub(super) fn prepare(&mut self, live: &LiveState) -> Result<(), StoreError> {
         match self.lock {
             Some(_) => Ok(()),
             None => self.enter(live, true),
@@ -128,11 +128,11 @@ impl Writer {
     }
 
     /// Takes the lock and reads the state, or writes the first one.
-    fn enter(&mut self, live: &Live, asked: bool) -> Result<(), StoreError> {
+    fn enter(&mut self, live: &LiveState, asked: bool) -> Result<(), StoreError> {
         self.has_one_name()?;
-        let folder = self.layout.folder();
+        let folder = self.paths.folder();
         self.make_folder(&folder)?;
-        let path = self.layout.lock();
+        let path = self.paths.lock();
         let access = self.access(&path)?;
         let lock = self.disk.lock(&path, access).map_err(|error| refused(&error, &path))?;
         let Some(lock) = lock else {
@@ -140,7 +140,7 @@ impl Writer {
             return Err(StoreError::refused(Code::InUse, what));
         };
         // What the process before us wrote may not be durable yet; nothing is built on it before.
-        self.unsynced.extend([self.layout.parent().to_owned(), folder.clone()]);
+        self.unsynced.extend([self.paths.parent().to_owned(), folder.clone()]);
         self.settle()?;
         let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
         self.enter_store(&names, asked)?;
@@ -157,7 +157,7 @@ impl Writer {
         entered
     }
 
-    fn enter_all(&mut self, live: &Live, names: &[String]) -> Result<(), StoreError> {
+    fn enter_all(&mut self, live: &LiveState, names: &[String]) -> Result<(), StoreError> {
         self.rooms.clear();
         self.lost.clear();
         self.enter_groups(live, names)?;
@@ -166,19 +166,20 @@ impl Writer {
     }
 
     fn enter_store(&mut self, names: &[String], asked: bool) -> Result<(), StoreError> {
-        let path = self.layout.store();
+        let path = self.paths.store();
         if !names.iter().any(|name| name == "store.json") {
             let kept = names.iter().find(|name| name.starts_with("store.json.corrupt-"));
-            if kept.is_none() && !names.iter().any(|name| Layout::is_group(name).is_some()) {
+            if kept.is_none() && !names.iter().any(|name| FilePaths::is_group(name).is_some()) {
                 return self.persist_store(self.store.clone());
             }
             let kept = kept.map_or(String::new(), |kept| format!("; it is kept as {kept}"));
             return Err(damaged(format!("{} is gone{kept}; put it back", path.display())));
         }
-        let bytes = self.disk.read(&path, MOST).map_err(|error| refused(&error, &path))?;
+        let bytes =
+            self.disk.read(&path, MAX_AUDIT_FILE_BYTES).map_err(|error| refused(&error, &path))?;
         let store: StoreFile = match folder::read(&bytes) {
             Ok(store) => store,
-            Err(Broken(why)) => {
+            Err(InvalidCursorFile(why)) => {
                 let aside = self.rename_aside(&path)?;
                 let (path, aside) = (path.display(), aside.display());
                 return Err(damaged(format!("{path} {why}; it is kept as {aside}")));
@@ -189,17 +190,17 @@ impl Writer {
             return Err(StoreError::refused(Code::NewerSchema, what));
         }
         let main: DutyKey = store.duty.parse()?;
-        if asked && main != self.layout.main {
+        if asked && main != self.paths.main {
             let what = format!("this file is the cursor of {main}: write #{main}");
             return Err(StoreError::refused(Code::BadUrl, what));
         }
-        self.layout.main = main;
+        self.paths.main = main;
         self.store = store;
         Ok(())
     }
 
     /// Reads the state of every group; what is damaged is kept aside and remembered.
-    fn enter_groups(&mut self, live: &Live, names: &[String]) -> Result<(), StoreError> {
+    fn enter_groups(&mut self, live: &LiveState, names: &[String]) -> Result<(), StoreError> {
         let retention = Retention {
             history_slots: usize::try_from(self.store.history_slots).unwrap_or(1),
             audit_kept: usize::try_from(self.store.audit_kept).unwrap_or(usize::MAX),
@@ -211,8 +212,8 @@ impl Writer {
             state.retain(in_memory(retention));
         });
         for name in names {
-            let Some((stem, whole)) = Layout::is_group(name) else { continue };
-            let path = self.layout.group(stem);
+            let Some((stem, whole)) = FilePaths::is_group(name) else { continue };
+            let path = self.paths.group(stem);
             let restore = "put a good one there, or run `tenure store adopt`";
             if !whole {
                 if !names.iter().any(|other| *other == format!("group-{stem}.json")) {
@@ -221,13 +222,16 @@ impl Writer {
                 }
                 continue;
             }
-            let bytes = self.disk.read(&path, MOST).map_err(|error| refused(&error, &path))?;
+            let bytes = self
+                .disk
+                .read(&path, MAX_AUDIT_FILE_BYTES)
+                .map_err(|error| refused(&error, &path))?;
             match enter_group(&bytes) {
                 Ok((name, group, room)) => {
                     live.step(|state, _| state.groups.insert(name.clone(), group));
                     self.rooms.insert(name, room);
                 }
-                Err(Broken(why)) => {
+                Err(InvalidCursorFile(why)) => {
                     let aside = self.rename_aside(&path)?;
                     let (path, aside) = (path.display(), aside.display());
                     let what = format!("{path} {why}; it is kept as {aside}; {restore}");
@@ -240,15 +244,16 @@ impl Writer {
 
     /// Looks for cursor files that the state does not know: those of others, and those whose state
     /// was lost. What is wrong with one of them is told to whoever asks for it.
-    fn scan(&mut self, live: &Live) -> Result<(), StoreError> {
+    fn scan(&mut self, live: &LiveState) -> Result<(), StoreError> {
         for (name, duty) in self.cursors()? {
-            let path = self.layout.parent().join(name);
+            let path = self.paths.parent().join(name);
             let duty = match duty {
                 Some(duty) => Some(duty),
                 None => self.named_inside(&path),
             };
             let Some(duty) = duty else { continue };
-            let known = |state: &mut State| state.group(&duty.group).holds.contains_key(&duty.id);
+            let known =
+                |state: &mut StoreState| state.group(&duty.group).holds.contains_key(&duty.id);
             if !live.step(|state, _| known(state)) {
                 let _ = self.read(live, &duty);
             }
@@ -258,30 +263,30 @@ impl Writer {
 
     /// The duty of a file whose name was too long.
     fn named_inside(&self, path: &Path) -> Option<DutyKey> {
-        let bytes = self.disk.read(path, cursor::MAX_BYTES).ok()?;
+        let bytes = self.disk.read(path, cursor::MAX_CURSOR_FILE_BYTES).ok()?;
         match cursor::read(&bytes) {
-            Ok(Cursor::Ours(duty, _)) if self.layout.cursor(&duty) == path => Some(duty),
+            Ok(CursorFile::Ours(duty, _)) if self.paths.cursor(&duty) == path => Some(duty),
             _ => None,
         }
     }
 }
 
-fn enter_group(bytes: &[u8]) -> Result<(GroupName, Group, Room), Broken> {
+fn enter_group(bytes: &[u8]) -> Result<(GroupName, GroupState, GroupFiles), InvalidCursorFile> {
     let file: GroupFile = folder::read(bytes)?;
-    let (name, group) = Group::import(&file)?;
-    let bad = |error: StoreError| Broken(format!("has a value that cannot be: {error}"));
+    let (name, group) = GroupState::import(&file)?;
+    let bad = |error: StoreError| InvalidCursorFile(format!("has a value that cannot be: {error}"));
     let mut versions = BTreeMap::new();
     for (id, version) in durable::by_duty(&file.versions)? {
         versions.insert(id, Version::new(version).map_err(bad)?);
     }
     let forgotten: Result<BTreeSet<_>, _> = file.forgotten.into_iter().map(DutyId::new).collect();
-    let room = Room {
+    let room = GroupFiles {
         saved: true,
         versions,
         forgotten: forgotten.map_err(bad)?,
         aside: durable::by_duty(&file.aside)?,
         durable_seq: file.last_seq,
-        ..Room::default()
+        ..GroupFiles::default()
     };
     Ok((name, group, room))
 }

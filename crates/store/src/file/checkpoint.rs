@@ -7,52 +7,52 @@ use tenure_core::store::{Checkpoint, Commit, Committed};
 use tenure_core::{
     Code, Document, DutyKey, Epoch, InstanceId, LocalInstant, Session, StoreError, Version,
 };
-use tenure_wire::cursor::{self, Broken, Cursor};
+use tenure_wire::cursor::{self, CursorFile, InvalidCursorFile};
 
 use super::disk::Stamp;
-use super::layout::Layout;
-use super::live::Live;
-use super::writer::{Writer, damaged, refused};
+use super::live::LiveState;
+use super::paths::FilePaths;
+use super::writer::{FileWriter, damaged, refused};
 
 /// Who wrote a cursor file that does not say so.
-const PLAIN: &str = "v1";
+const PLAIN_WRITER: &str = "v1";
 
-impl Writer {
+impl FileWriter {
     /// The newest checkpoint of a duty, read from its cursor file.
     pub(super) fn read(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         duty: &DutyKey,
     ) -> Result<Option<Checkpoint>, StoreError> {
-        let path = self.layout.cursor(duty);
+        let path = self.paths.cursor(duty);
         let Some(stamp) = self.disk.stamp(&path).map_err(|error| refused(&error, &path))? else {
             self.absent(live, duty, &path)?;
             return Ok(None);
         };
         let checkpoint = match self.parse(&path)? {
-            Ok(Cursor::Ours(of, found)) if of == *duty => self.put_back(live, duty, found)?,
-            Ok(Cursor::Ours(of, _)) => {
+            Ok(CursorFile::Ours(of, found)) if of == *duty => self.put_back(live, duty, found)?,
+            Ok(CursorFile::Ours(of, _)) => {
                 let path = path.display();
                 return Err(damaged(format!("{path} is the cursor of {of}, not of {duty}")));
             }
-            Ok(Cursor::Plain(document)) => {
-                let (instance, unix_ms) = (InstanceId::new(PLAIN)?, stamp.unix_ms());
+            Ok(CursorFile::Plain(document)) => {
+                let (instance, unix_ms) = (InstanceId::new(PLAIN_WRITER)?, stamp.unix_ms());
                 let (version, epoch) = Default::default();
                 let found = Checkpoint { version, epoch, instance, document, unix_ms };
                 self.import(live, duty, found)?
             }
-            Err(Broken(why)) => return Err(self.put_aside(live, duty, &path, &why)?),
+            Err(InvalidCursorFile(why)) => return Err(self.put_aside(live, duty, &path, &why)?),
         };
         self.note(live, duty, &checkpoint, stamp);
         Ok(Some(checkpoint))
     }
 
     /// Reads a file; what is wrong with it is told apart from a disk that does not answer.
-    fn parse(&self, path: &Path) -> Result<Result<Cursor, Broken>, StoreError> {
-        match self.disk.read(path, cursor::MAX_BYTES) {
+    fn parse(&self, path: &Path) -> Result<Result<CursorFile, InvalidCursorFile>, StoreError> {
+        match self.disk.read(path, cursor::MAX_CURSOR_FILE_BYTES) {
             Ok(bytes) => Ok(cursor::read(&bytes)),
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                Ok(Err(Broken("is larger than any cursor".to_owned())))
+                Ok(Err(InvalidCursorFile("is larger than any cursor".to_owned())))
             }
             Err(error) if error.kind() == ErrorKind::IsADirectory => {
                 Err(damaged(format!("{} is a folder", path.display())))
@@ -62,8 +62,8 @@ impl Writer {
     }
 
     /// Reads the cursor file again if it is another one than the one that was read last.
-    pub(super) fn refresh(&mut self, live: &Live, duty: &DutyKey) -> Result<(), StoreError> {
-        let path = self.layout.cursor(duty);
+    pub(super) fn refresh(&mut self, live: &LiveState, duty: &DutyKey) -> Result<(), StoreError> {
+        let path = self.paths.cursor(duty);
         let stamp = self.disk.stamp(&path).map_err(|error| refused(&error, &path))?;
         let known = self.rooms.get(&duty.group).and_then(|room| room.stamps.get(&duty.id));
         if stamp.is_some() && stamp.as_ref() == known {
@@ -75,7 +75,7 @@ impl Writer {
     /// The same for a call that needs no cursor: a damaged one is told to those who do.
     pub(super) fn refresh_if_whole(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         duty: &DutyKey,
     ) -> Result<(), StoreError> {
         match self.refresh(live, duty) {
@@ -84,7 +84,7 @@ impl Writer {
         }
     }
 
-    fn note(&mut self, live: &Live, duty: &DutyKey, found: &Checkpoint, stamp: Stamp) {
+    fn note(&mut self, live: &LiveState, duty: &DutyKey, found: &Checkpoint, stamp: Stamp) {
         let newest = Checkpoint { document: Document::default(), ..found.clone() };
         live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, Some(newest)));
         let writes = self.lock.is_some();
@@ -97,13 +97,13 @@ impl Writer {
             *version = found.version.max(*version);
         }
         if writes && !room.saved && found.epoch > Epoch::ZERO {
-            let stem = Layout::stem(&duty.group);
+            let stem = FilePaths::stem(&duty.group);
             let what = format!(
                 "{} tells of epoch {}, but {} is gone, and with it the epochs granted since; put \
                  it back, or run `tenure store adopt` with a floor above them",
-                self.layout.cursor(duty).display(),
+                self.paths.cursor(duty).display(),
                 found.epoch,
-                self.layout.group(&stem).display()
+                self.paths.group(&stem).display()
             );
             self.lost.entry(stem).or_insert(what);
         }
@@ -111,7 +111,7 @@ impl Writer {
 
     /// There is no cursor file. That is an answer only if there was none before: who starts from
     /// nothing by mistake does everything again.
-    fn absent(&mut self, live: &Live, duty: &DutyKey, path: &Path) -> Result<(), StoreError> {
+    fn absent(&mut self, live: &LiveState, duty: &DutyKey, path: &Path) -> Result<(), StoreError> {
         live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, None));
         let room = self.room(&duty.group);
         room.stamps.remove(&duty.id);
@@ -135,7 +135,7 @@ impl Writer {
         let newest = newest.map_or("there is none in the history".to_owned(), |version| {
             format!(
                 "the newest in the history is {}",
-                self.layout.generation(duty, version).display()
+                self.paths.generation(duty, version).display()
             )
         });
         let path = path.display();
@@ -145,7 +145,7 @@ impl Writer {
     /// Keeps a damaged cursor file under another name, and remembers that it did.
     fn put_aside(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         duty: &DutyKey,
         path: &Path,
         why: &str,
@@ -172,7 +172,7 @@ impl Writer {
     /// a version a second time, and overwrite what the history has of the first.
     fn put_back(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         duty: &DutyKey,
         found: Checkpoint,
     ) -> Result<Checkpoint, StoreError> {
@@ -196,7 +196,7 @@ impl Writer {
     /// before. It goes to the history at once, so that its version stays what it is.
     fn import(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         duty: &DutyKey,
         found: Checkpoint,
     ) -> Result<Checkpoint, StoreError> {
@@ -209,7 +209,7 @@ impl Writer {
         let same = |newest: &Checkpoint| {
             newest.instance == found.instance
                 && newest.document == found.document
-                && (newest.unix_ms == found.unix_ms || found.instance.as_str() == PLAIN)
+                && (newest.unix_ms == found.unix_ms || found.instance.as_str() == PLAIN_WRITER)
                 && newest.version >= seen
         };
         if let Some(newest) = newest.as_ref().filter(|newest| same(newest)) {
@@ -224,19 +224,19 @@ impl Writer {
             ..found
         };
         if self.lock.is_some() {
-            self.write_generation(duty, &checkpoint, Layout::generation)?;
+            self.write_generation(duty, &checkpoint, FilePaths::generation)?;
         }
         Ok(checkpoint)
     }
 
     /// The versions in the history of a duty, newest first.
     pub(super) fn generations(&self, duty: &DutyKey) -> Result<Vec<Version>, StoreError> {
-        self.versions(duty, Layout::is_generation)
+        self.versions(duty, FilePaths::is_generation)
     }
 
     /// The newest version in the history of a duty, even if it is not sure that it was stored.
     fn pending(&self, duty: &DutyKey) -> Result<Version, StoreError> {
-        let pending = self.versions(duty, Layout::is_pending)?;
+        let pending = self.versions(duty, FilePaths::is_pending)?;
         let stored = self.generations(duty)?;
         Ok(pending.into_iter().chain(stored).max().unwrap_or_default())
     }
@@ -246,7 +246,7 @@ impl Writer {
         duty: &DutyKey,
         is: impl Fn(&str) -> Option<Version>,
     ) -> Result<Vec<Version>, StoreError> {
-        let folder = self.layout.history(duty);
+        let folder = self.paths.history(duty);
         let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
         let mut versions: Vec<_> = names.iter().filter_map(|name| is(name)).collect();
         versions.sort_by(|a, b| b.cmp(a));
@@ -254,20 +254,21 @@ impl Writer {
     }
 
     fn generation(&self, duty: &DutyKey, version: Version) -> Result<Checkpoint, StoreError> {
-        let path = self.layout.generation(duty, version);
+        let path = self.paths.generation(duty, version);
         match self.parse(&path)? {
-            Ok(Cursor::Ours(of, checkpoint)) if of == *duty && checkpoint.version == version => {
+            Ok(CursorFile::Ours(of, checkpoint))
+                if of == *duty && checkpoint.version == version =>
+            {
                 Ok(checkpoint)
             }
-            Err(Broken(why)) => Err(damaged(format!("{} {why}", path.display()))),
+            Err(InvalidCursorFile(why)) => Err(damaged(format!("{} {why}", path.display()))),
             _ => Err(damaged(format!("{} is of another checkpoint", path.display()))),
         }
     }
 
     /// Says that a checkpoint was stored. If this fails, it is said when it is read next.
     fn keep_generation(&self, duty: &DutyKey, version: Version) {
-        let (from, to) =
-            (self.layout.pending(duty, version), self.layout.generation(duty, version));
+        let (from, to) = (self.paths.pending(duty, version), self.paths.generation(duty, version));
         let _ = self.disk.rename(&from, &to);
     }
 
@@ -275,23 +276,23 @@ impl Writer {
         &mut self,
         duty: &DutyKey,
         of: &Checkpoint,
-        name: impl Fn(&Layout, &DutyKey, Version) -> PathBuf,
+        name: impl Fn(&FilePaths, &DutyKey, Version) -> PathBuf,
     ) -> Result<(), StoreError> {
-        let folder = self.layout.history(duty);
+        let folder = self.paths.history(duty);
         if self.disk.stamp(&folder).map_err(|error| refused(&error, &folder))?.is_none() {
-            for folder in [self.layout.histories(), folder] {
+            for folder in [self.paths.histories(), folder] {
                 self.make_folder(&folder)?;
                 self.sync_parent(&folder)?;
             }
         }
-        let path = name(&self.layout, duty, of.version);
+        let path = name(&self.paths, duty, of.version);
         self.write_file(&path, &cursor::write(duty, of))
     }
 
     /// The checkpoints of a duty, newest first. While the cursor file is damaged, those of before.
     pub(super) fn history(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         duty: &DutyKey,
     ) -> Result<Vec<Checkpoint>, StoreError> {
         let mut versions = self.generations(duty)?;
@@ -317,7 +318,7 @@ impl Writer {
     /// Stores checkpoints, one after the other: they take effect together only one by one.
     pub(super) fn commit(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         session: &Session,
         commits: &[Commit],
     ) -> Result<Vec<Committed>, StoreError> {
@@ -327,7 +328,7 @@ impl Writer {
             self.refresh(live, &commit.hold.duty)?;
         }
         // Nobody can take a duty over until this writer is given back, so the judgement stands.
-        let judge = |state: &mut crate::state::State, now: LocalInstant| {
+        let judge = |state: &mut crate::state::StoreState, now: LocalInstant| {
             let group = state.group(&session.group);
             let judge = |commit: &Commit| {
                 let committed = group.judge(session, commit, now)?;
@@ -353,21 +354,26 @@ impl Writer {
     /// new one: a version that was stored once is never counted again, even if somebody else
     /// overwrites the cursor file. Until it is stored it has another name there, which tells it
     /// from one that was stored and whose predecessor was put back.
-    fn save(&mut self, live: &Live, duty: &DutyKey, new: &Checkpoint) -> Result<(), StoreError> {
-        let path = self.layout.cursor(duty);
+    fn save(
+        &mut self,
+        live: &LiveState,
+        duty: &DutyKey,
+        new: &Checkpoint,
+    ) -> Result<(), StoreError> {
+        let path = self.paths.cursor(duty);
         let before = Version::new(new.version.get() - 1)?;
         if before > Version::ZERO {
-            let kept = self.layout.generation(duty, before);
+            let kept = self.paths.generation(duty, before);
             let found = self.disk.stamp(&kept).map_err(|error| refused(&error, &kept))?;
             if found.is_none()
                 && let Some(old) = self.read(live, duty)?
             {
-                self.write_generation(duty, &old, Layout::generation)?;
+                self.write_generation(duty, &old, FilePaths::generation)?;
             }
         }
         // Until the cursor file is replaced nothing has happened, whatever is in the history.
         let unhappened = |error: StoreError| StoreError::Refused(error.problem().clone());
-        self.write_generation(duty, new, Layout::pending).map_err(unhappened)?;
+        self.write_generation(duty, new, FilePaths::pending).map_err(unhappened)?;
         self.write_file(&path, &cursor::write(duty, new))?;
         self.keep_generation(duty, new.version);
         let stamp = self.disk.stamp(&path).ok().flatten();
@@ -383,7 +389,7 @@ impl Writer {
         let slots = live.step(|state, _| state.retention.history_slots) as u64;
         if let Some(old) = new.version.get().checked_sub(slots).filter(|old| *old > 0) {
             // What is not removed now only takes room.
-            let _ = self.disk.remove(&self.layout.generation(duty, Version::new(old)?));
+            let _ = self.disk.remove(&self.paths.generation(duty, Version::new(old)?));
         }
         Ok(())
     }

@@ -34,14 +34,14 @@ impl Stamp {
 
 /// Who may read and write a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
+pub struct FileAccess {
     /// The permission bits; as the process makes files, if none are given.
     pub mode: Option<u32>,
     /// User and group, kept where this process may do so.
     pub owner: Option<(u32, u32)>,
 }
 
-impl Access {
+impl FileAccess {
     /// Before there is any data in it.
     fn give(self, file: &File) -> io::Result<()> {
         let mut mode = self.mode;
@@ -97,19 +97,19 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn stamp(&self, path: &Path) -> io::Result<Option<Stamp>>;
 
     /// Who may read a file; `None` when it is not there.
-    fn access(&self, path: &Path) -> io::Result<Option<Access>>;
+    fn access(&self, path: &Path) -> io::Result<Option<FileAccess>>;
 
     /// The names in a folder, sorted; none when it is not there.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
     /// Makes a folder, if it is not there.
-    fn make_folder(&self, folder: &Path, access: Access) -> io::Result<()>;
+    fn make_folder(&self, folder: &Path, access: FileAccess) -> io::Result<()>;
 
     /// Makes or overwrites a file. Nothing of it is durable yet.
-    fn write(&self, path: &Path, bytes: &[u8], access: Access) -> io::Result<()>;
+    fn write(&self, path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()>;
 
     /// Cuts a file to `at` bytes and goes on from there. Nothing of it is durable yet.
-    fn append(&self, path: &Path, at: u64, bytes: &[u8], access: Access) -> io::Result<()>;
+    fn append(&self, path: &Path, at: u64, bytes: &[u8], access: FileAccess) -> io::Result<()>;
 
     /// Makes the data of a file durable; its name is another matter.
     fn sync(&self, path: &Path) -> io::Result<()>;
@@ -127,18 +127,18 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
     /// Makes a file and locks it; `None` when another process has the lock.
-    fn lock(&self, path: &Path, access: Access) -> io::Result<Option<Lock>>;
+    fn lock(&self, path: &Path, access: FileAccess) -> io::Result<Option<Lock>>;
 }
 
 /// The disk of this machine.
 #[derive(Debug, Default)]
-pub struct Real {
+pub struct RealDisk {
     /// The file that was written last: syncing it through the same descriptor tells of errors that
     /// happened while its data was on the way.
     last: Mutex<Option<(PathBuf, File)>>,
 }
 
-impl Real {
+impl RealDisk {
     fn remember(&self, path: &Path, file: File) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some((path.to_owned(), file));
@@ -159,7 +159,7 @@ fn unless_absent<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-impl Disk for Real {
+impl Disk for RealDisk {
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let mut path = path.to_owned();
         // As many links as the kernel follows.
@@ -199,8 +199,8 @@ impl Disk for Real {
         }))
     }
 
-    fn access(&self, path: &Path) -> io::Result<Option<Access>> {
-        Ok(unless_absent(fs::metadata(path))?.map(|found| Access {
+    fn access(&self, path: &Path) -> io::Result<Option<FileAccess>> {
+        Ok(unless_absent(fs::metadata(path))?.map(|found| FileAccess {
             mode: Some(found.mode() & 0o777),
             owner: Some((found.uid(), found.gid())),
         }))
@@ -217,14 +217,14 @@ impl Disk for Real {
         Ok(names)
     }
 
-    fn make_folder(&self, folder: &Path, access: Access) -> io::Result<()> {
+    fn make_folder(&self, folder: &Path, access: FileAccess) -> io::Result<()> {
         match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
             done => done.and_then(|()| access.give(&File::open(folder)?)),
         }
     }
 
-    fn write(&self, path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    fn write(&self, path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
         // What a crash left there may be open to others.
         unless_absent(fs::remove_file(path))?;
         let mut file = access.open(path)?;
@@ -233,7 +233,7 @@ impl Disk for Real {
         Ok(())
     }
 
-    fn append(&self, path: &Path, at: u64, bytes: &[u8], access: Access) -> io::Result<()> {
+    fn append(&self, path: &Path, at: u64, bytes: &[u8], access: FileAccess) -> io::Result<()> {
         let mut file = access.open(path)?;
         file.set_len(at)?;
         file.seek(SeekFrom::Start(at))?;
@@ -267,7 +267,7 @@ impl Disk for Real {
 
     /// `flock`: it belongs to the open file, which no other program inherits, and the kernel frees
     /// it with the process.
-    fn lock(&self, path: &Path, access: Access) -> io::Result<Option<Lock>> {
+    fn lock(&self, path: &Path, access: FileAccess) -> io::Result<Option<Lock>> {
         let file = access.open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Lock { _file: Some(file) })),

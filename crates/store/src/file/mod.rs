@@ -37,14 +37,14 @@
 //! operator decides; it never starts from nothing by itself. The duty can be claimed meanwhile,
 //! because its epochs are known, but neither loaded nor committed.
 
+mod audit;
 mod boot;
 mod checkpoint;
 mod disk;
 #[cfg(feature = "conformance")]
-pub mod fault;
-mod layout;
+pub mod faulty_disk;
 mod live;
-mod trail;
+mod paths;
 mod upkeep;
 mod writer;
 
@@ -67,22 +67,22 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 #[cfg(feature = "conformance")]
-pub use disk::{Access, Disk, Lock, Real, Stamp};
+pub use disk::{Disk, FileAccess, Lock, RealDisk, Stamp};
 #[cfg(not(feature = "conformance"))]
-use disk::{Disk, Real};
+use disk::{Disk, RealDisk};
 
 use crate::{BootClock, IfAbsent};
-use live::Live;
-use writer::Writer;
+use live::LiveState;
+use writer::FileWriter;
 
 /// How long a call waits for the disk.
-const PATIENCE: Duration = Duration::from_secs(60);
+const DISK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often to look for the lock, and the time between. A process that is about to start another
 /// program has, for a moment, a twin that has every file open, too; so the lock can outlive its
 /// holder by that moment.
-const ATTEMPTS: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(10);
+const MAX_LOCK_ATTEMPTS: u32 = 50;
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How to open a cursor file.
 #[derive(Clone, Debug)]
@@ -116,15 +116,15 @@ impl Default for FileSettings {
 /// A store in a cursor file and the folder beside it.
 #[derive(Debug)]
 pub struct FileStore {
-    live: Arc<Live>,
-    writer: Arc<Mutex<Writer>>,
+    live: Arc<LiveState>,
+    writer: Arc<Mutex<FileWriter>>,
     folder: PathBuf,
 }
 
 impl FileStore {
     /// Opens the file and ends all sessions of before.
     pub async fn open(settings: FileSettings) -> Result<Self, StoreError> {
-        Self::on(settings, Arc::new(Real::default())).await
+        Self::on(settings, Arc::new(RealDisk::default())).await
     }
 
     /// Opens the file on another disk.
@@ -138,18 +138,18 @@ impl FileStore {
         loop {
             let opened = Self::attempt(settings.clone(), disk.clone()).await;
             let in_use = matches!(&opened, Err(error) if error.code() == Code::InUse);
-            if !in_use || attempts == ATTEMPTS {
+            if !in_use || attempts == MAX_LOCK_ATTEMPTS {
                 return opened;
             }
             attempts += 1;
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
         }
     }
 
     async fn attempt(settings: FileSettings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         let open = move || {
             let (writer, live) = boot::open(settings, disk)?;
-            let folder = writer.layout.parent().to_owned();
+            let folder = writer.paths.parent().to_owned();
             Ok(Self { live: Arc::new(live), writer: Arc::new(Mutex::new(writer)), folder })
         };
         let opened = tokio::task::spawn_blocking(open).await;
@@ -160,18 +160,18 @@ impl FileStore {
     /// dropped may still happen.
     async fn run<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut Writer, &Live) -> Result<T, StoreError> + Send + 'static,
+        job: impl FnOnce(&mut FileWriter, &LiveState) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let busy = |_| StoreError::refused(Code::Busy, "others are still writing");
         let waiting = self.writer.clone().lock_owned();
-        let mut writer = timeout(PATIENCE, waiting).await.map_err(busy)?;
+        let mut writer = timeout(DISK_TIMEOUT, waiting).await.map_err(busy)?;
         let live = self.live.clone();
         let work = tokio::task::spawn_blocking(move || {
             writer.settle()?;
             job(&mut writer, &live)
         });
         let late = |_| StoreError::unknown(Code::Lost, "the disk did not answer in time");
-        let done = timeout(PATIENCE, work).await.map_err(late)?;
+        let done = timeout(DISK_TIMEOUT, work).await.map_err(late)?;
         done.map_err(|error| StoreError::unknown(Code::Failed, error.to_string()))?
     }
 }
@@ -204,7 +204,7 @@ impl Store for FileStore {
         reason: &Reason,
     ) -> Result<Closed, StoreError> {
         let (own, reason) = (session.clone(), reason.clone());
-        let close = move |writer: &mut Writer, live: &Live| {
+        let close = move |writer: &mut FileWriter, live: &LiveState| {
             writer.change(live, &own.group, |state, now| state.close(&own, &reason, now))
         };
         let closed = self.run(close).await?;
@@ -234,7 +234,7 @@ impl Store for FileStore {
     ) -> Result<Vec<Claimed>, StoreError> {
         check::claim(session, wants)?;
         let (own, wants, reason) = (session.clone(), wants.to_vec(), reason.clone());
-        let claim = move |writer: &mut Writer, live: &Live| {
+        let claim = move |writer: &mut FileWriter, live: &LiveState| {
             writer.prepare(live)?;
             writer.finish_forgetting(live)?;
             for want in &wants {
@@ -255,7 +255,7 @@ impl Store for FileStore {
     ) -> Result<Vec<Released>, StoreError> {
         check::release(session, holds)?;
         let (own, holds, reason) = (session.clone(), holds.to_vec(), reason.clone());
-        let release = move |writer: &mut Writer, live: &Live| {
+        let release = move |writer: &mut FileWriter, live: &LiveState| {
             writer.change(live, &own.group, |state, now| state.release(&own, &holds, &reason, now))
         };
         let released = self.run(release).await?;
@@ -271,8 +271,8 @@ impl Store for FileStore {
         reason: &Reason,
     ) -> Result<Evicted, StoreError> {
         let (name, instance, reason) = (group.clone(), instance.clone(), reason.clone());
-        let evict = move |writer: &mut Writer, live: &Live| {
-            let step = |state: &mut crate::state::State, now| {
+        let evict = move |writer: &mut FileWriter, live: &LiveState| {
+            let step = |state: &mut crate::state::StoreState, now| {
                 state.evict(&name, &instance, when, &reason, now)
             };
             writer.change(live, &name, step)
@@ -284,7 +284,7 @@ impl Store for FileStore {
 
     async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
         self.run(|writer, live| {
-            let main = writer.layout.main.clone();
+            let main = writer.paths.main.clone();
             writer.refresh_if_whole(live, &main)?;
             Ok(live.step(|state, _| state.groups()))
         })
@@ -298,7 +298,7 @@ impl Store for FileStore {
     async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
         let group = group.clone();
         self.run(move |writer, live| {
-            let main = writer.layout.main.clone();
+            let main = writer.paths.main.clone();
             writer.refresh_if_whole(live, &main)?;
             Ok(live.step(|state, now| state.holders(&group, now)))
         })
@@ -338,8 +338,8 @@ impl Store for FileStore {
         document: &Document,
     ) -> Result<Replaced, StoreError> {
         let (name, document) = (group.clone(), document.clone());
-        let replace = move |writer: &mut Writer, live: &Live| {
-            let step = |state: &mut crate::state::State, _| {
+        let replace = move |writer: &mut FileWriter, live: &LiveState| {
+            let step = |state: &mut crate::state::StoreState, _| {
                 state.replace_document(&name, expected, &document)
             };
             writer.change(live, &name, step)?

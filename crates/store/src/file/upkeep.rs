@@ -6,20 +6,20 @@ use std::path::Path;
 
 use tenure_core::store::{Adopt, Adopted, Forgotten, Retention};
 use tenure_core::{DutyId, DutyKey, GroupName, Reason, StoreError};
-use tenure_wire::cursor::{self, Cursor};
+use tenure_wire::cursor::{self, CursorFile};
 use tenure_wire::folder::StoreFile;
 
 use super::boot::in_memory;
-use super::layout::Layout;
-use super::live::Live;
-use super::writer::{Writer, refused};
+use super::live::LiveState;
+use super::paths::FilePaths;
+use super::writer::{FileWriter, refused};
 
-impl Writer {
+impl FileWriter {
     /// Forgets duties: first the state says so, with the floor of the group, then files go. What is
     /// left after a crash is removed at the next opening.
     pub(super) fn forget(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         duties: &[DutyKey],
         reason: &Reason,
     ) -> Result<Vec<Forgotten>, StoreError> {
@@ -46,7 +46,7 @@ impl Writer {
 
     fn forget_in(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         group: &GroupName,
         duties: &[&DutyKey],
         reason: &Reason,
@@ -94,7 +94,7 @@ impl Writer {
         Ok(tried)
     }
 
-    fn stand_in(&mut self, live: &Live, duty: &DutyKey) {
+    fn stand_in(&mut self, live: &LiveState, duty: &DutyKey) {
         let room = self.room(&duty.group);
         if room.aside.contains_key(&duty.id) || room.versions.contains_key(&duty.id) {
             live.step(|state, _| state.group(&duty.group).stand_in(&duty.id));
@@ -109,17 +109,17 @@ impl Writer {
     /// Removes the files of duties that the state does not know any more.
     fn remove_files(&mut self, duties: &[&DutyKey]) -> Result<(), StoreError> {
         for duty in duties {
-            let path = self.layout.cursor(duty);
+            let path = self.paths.cursor(duty);
             self.disk.remove(&path).map_err(|error| refused(&error, &path))?;
         }
-        let path = self.layout.path().to_owned();
+        let path = self.paths.path().to_owned();
         self.sync_parent(&path)?;
         self.remove_histories(duties)
     }
 
     fn remove_histories(&mut self, duties: &[&DutyKey]) -> Result<(), StoreError> {
         for duty in duties {
-            let folder = self.layout.history(duty);
+            let folder = self.paths.history(duty);
             let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
             for name in &names {
                 let path = folder.join(name);
@@ -132,7 +132,7 @@ impl Writer {
                 self.sync_parent(&folder.join("any"))?;
                 self.disk.remove_folder(&folder).map_err(|error| refused(&error, &folder))?;
             }
-            if self.is_there(&self.layout.histories())? {
+            if self.is_there(&self.paths.histories())? {
                 self.sync_parent(&folder)?;
             }
             let room = self.room(&duty.group);
@@ -145,7 +145,7 @@ impl Writer {
     /// Removes what a crash or an error left of duties that were forgotten, before any of them can
     /// be granted again. A cursor file that somebody put there since is none of theirs and stays;
     /// the history goes: it would be taken for that of the new duty.
-    pub(super) fn finish_forgetting(&mut self, live: &Live) -> Result<(), StoreError> {
+    pub(super) fn finish_forgetting(&mut self, live: &LiveState) -> Result<(), StoreError> {
         let rooms = self.rooms.iter();
         let forgotten: Vec<DutyKey> = rooms
             .flat_map(|(group, room)| {
@@ -154,12 +154,12 @@ impl Writer {
             })
             .collect();
         for duty in &forgotten {
-            let path = self.layout.cursor(duty);
+            let path = self.paths.cursor(duty);
             let floor = live.step(|state, _| state.group(&duty.group).floor);
-            let old = match self.disk.read(&path, cursor::MAX_BYTES) {
+            let old = match self.disk.read(&path, cursor::MAX_CURSOR_FILE_BYTES) {
                 Ok(bytes) => matches!(
                     cursor::read(&bytes),
-                    Ok(Cursor::Ours(of, checkpoint)) if of == *duty && checkpoint.epoch <= floor
+                    Ok(CursorFile::Ours(of, checkpoint)) if of == *duty && checkpoint.epoch <= floor
                 ),
                 Err(error) => match error.kind() {
                     ErrorKind::NotFound => true,
@@ -179,7 +179,7 @@ impl Writer {
     }
 
     /// Takes the store over. One file says so, in one step.
-    pub(super) fn adopt(&mut self, live: &Live, adopt: &Adopt) -> Result<Adopted, StoreError> {
+    pub(super) fn adopt(&mut self, live: &LiveState, adopt: &Adopt) -> Result<Adopted, StoreError> {
         self.prepare(live)?;
         let groups = live.step(|state, _| state.groups.keys().cloned().collect::<Vec<_>>());
         for group in &groups {
@@ -197,9 +197,9 @@ impl Writer {
         live.step(|state, _| drop(state.adopt(adopt, now)));
         // Groups whose state was lost go on from the floor.
         for group in groups {
-            if self.lost.contains_key(&Layout::stem(&group)) {
+            if self.lost.contains_key(&FilePaths::stem(&group)) {
                 self.persist_as_is(live, &group).map_err(StoreError::or_happened)?;
-                self.lost.remove(&Layout::stem(&group));
+                self.lost.remove(&FilePaths::stem(&group));
             }
         }
         self.lost.clear();
@@ -215,7 +215,11 @@ impl Writer {
     }
 
     /// Changes how much is kept, and removes what is too much by now.
-    pub(super) fn retain(&mut self, live: &Live, retention: Retention) -> Result<(), StoreError> {
+    pub(super) fn retain(
+        &mut self,
+        live: &LiveState,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         self.prepare(live)?;
         self.persist_store(StoreFile {
             history_slots: retention.history_slots as u64,
@@ -229,7 +233,7 @@ impl Writer {
                 self.generations(&duty).unwrap_or_default().drain(..).skip(retention.history_slots)
             {
                 // It happened; what is not removed only takes room.
-                let _ = self.disk.remove(&self.layout.generation(&duty, old));
+                let _ = self.disk.remove(&self.paths.generation(&duty, old));
             }
         }
         Ok(())

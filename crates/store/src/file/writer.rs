@@ -8,21 +8,21 @@ use std::sync::Arc;
 use tenure_core::{Code, DutyId, DutyKey, GroupName, LocalInstant, StoreError, Version};
 use tenure_wire::folder::{self, StoreFile};
 
-use super::disk::{Access, Disk, Lock, Stamp};
-use super::layout::Layout;
-use super::live::Live;
-use super::trail::Trail;
-use crate::state::{Group, State};
+use super::audit::AuditFile;
+use super::disk::{Disk, FileAccess, Lock, Stamp};
+use super::live::LiveState;
+use super::paths::FilePaths;
+use crate::state::{GroupState, StoreState};
 
 /// The disk's side of a store. Whoever has it is the only one who writes.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct FileWriter {
     pub(super) disk: Arc<dyn Disk>,
-    pub(super) layout: Layout,
+    pub(super) paths: FilePaths,
     /// `None` while there is only a plain cursor file that was looked at: nothing is written.
     pub(super) lock: Option<Lock>,
     pub(super) store: StoreFile,
-    pub(super) rooms: BTreeMap<GroupName, Room>,
+    pub(super) rooms: BTreeMap<GroupName, GroupFiles>,
     /// Groups whose state is damaged or gone, by the stem of their file, and what to say of them.
     pub(super) lost: BTreeMap<String, String>,
     /// Folders whose names may not be durable, because telling the disk failed.
@@ -31,7 +31,7 @@ pub(super) struct Writer {
 
 /// What only the disk's side knows of a group.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct GroupFiles {
     /// Its state is in a file.
     pub(super) saved: bool,
     /// The newest version that was ever seen of a duty's checkpoint.
@@ -45,7 +45,7 @@ pub(super) struct Room {
     /// The newest audit entry that is in a file.
     pub(super) durable_seq: u64,
     /// The audit file, once it was looked at.
-    pub(super) trail: Option<Trail>,
+    pub(super) trail: Option<AuditFile>,
 }
 
 /// What an error of the disk means to the caller; nothing was changed.
@@ -65,15 +65,15 @@ pub(super) fn damaged(detail: String) -> StoreError {
     StoreError::refused(Code::Damaged, detail)
 }
 
-impl Writer {
-    pub(super) fn room(&mut self, group: &GroupName) -> &mut Room {
+impl FileWriter {
+    pub(super) fn room(&mut self, group: &GroupName) -> &mut GroupFiles {
         self.rooms.entry(group.clone()).or_default()
     }
 
     /// Replaces a file so that the old one or the new one is there, whole, whenever the power goes:
     /// the data first, then the name. Refused means that the old one is there.
     pub(super) fn write_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-        let temp = Layout::temp(path);
+        let temp = FilePaths::temp(path);
         let access = self.access(path)?;
         let written = self.disk.write(&temp, bytes, access);
         let written = written.and_then(|()| self.disk.sync(&temp));
@@ -90,18 +90,18 @@ impl Writer {
     /// Who may read a file that is to be made. A cursor file keeps what it has, a new one is like
     /// the one of the main duty. The folder beside it holds copies of all of them, and everything
     /// that one could grant oneself a hold with: it is for the owner of the cursor file alone.
-    pub(super) fn access(&self, path: &Path) -> Result<Access, StoreError> {
+    pub(super) fn access(&self, path: &Path) -> Result<FileAccess, StoreError> {
         let look = |path: &Path| self.disk.access(path).map_err(|error| refused(&error, path));
-        let main = look(self.layout.path())?;
-        if path.starts_with(self.layout.folder()) {
-            return Ok(Access { mode: Some(0o600), owner: main.and_then(|main| main.owner) });
+        let main = look(self.paths.path())?;
+        if path.starts_with(self.paths.folder()) {
+            return Ok(FileAccess { mode: Some(0o600), owner: main.and_then(|main| main.owner) });
         }
         Ok(look(path)?.or(main).unwrap_or_default())
     }
 
     /// Makes a folder for the same eyes.
     pub(super) fn make_folder(&self, folder: &Path) -> Result<(), StoreError> {
-        let access = Access { mode: Some(0o700), ..self.access(folder)? };
+        let access = FileAccess { mode: Some(0o700), ..self.access(folder)? };
         self.disk.make_folder(folder, access).map_err(|error| refused(&error, folder))
     }
 
@@ -126,7 +126,7 @@ impl Writer {
 
     /// A group may be changed only while all of its state is known.
     pub(super) fn ready(&self, group: &GroupName) -> Result<(), StoreError> {
-        match self.lost.get(&Layout::stem(group)) {
+        match self.lost.get(&FilePaths::stem(group)) {
             Some(what) => Err(damaged(what.clone())),
             None => Ok(()),
         }
@@ -139,9 +139,9 @@ impl Writer {
     /// second time: it is done at the same instant.
     pub(super) fn change<T>(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         group: &GroupName,
-        step: impl Fn(&mut State, LocalInstant) -> T,
+        step: impl Fn(&mut StoreState, LocalInstant) -> T,
     ) -> Result<T, StoreError> {
         self.prepare(live)?;
         self.ready(group)?;
@@ -165,7 +165,7 @@ impl Writer {
     pub(super) fn persist(
         &mut self,
         name: &GroupName,
-        group: &Group,
+        group: &GroupState,
         unix_ms: u64,
     ) -> Result<(), StoreError> {
         self.flush(name, group)?;
@@ -177,7 +177,7 @@ impl Writer {
         file.forgotten = room.forgotten.iter().map(id).collect();
         file.aside = room.aside.iter().map(|(d, aside)| (id(d), aside.clone())).collect();
         file.audit.retain(|line| line.seq > flushed);
-        let path = self.layout.group(&Layout::stem(name));
+        let path = self.paths.group(&FilePaths::stem(name));
         self.write_file(&path, &folder::write(&file))?;
         let room = self.room(name);
         room.saved = true;
@@ -188,7 +188,7 @@ impl Writer {
     /// Writes a group's state down as it is in memory.
     pub(super) fn persist_as_is(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         name: &GroupName,
     ) -> Result<(), StoreError> {
         let (group, unix_ms) =
@@ -198,7 +198,7 @@ impl Writer {
 
     /// Writes down what is true of the whole store.
     pub(super) fn persist_store(&mut self, store: StoreFile) -> Result<(), StoreError> {
-        let path = self.layout.store();
+        let path = self.paths.store();
         self.write_file(&path, &folder::write(&store))?;
         self.store = store;
         Ok(())
@@ -214,7 +214,7 @@ impl Writer {
 
     pub(super) fn free_aside(&self, path: &Path) -> Result<PathBuf, StoreError> {
         for number in 1..=u32::MAX {
-            let aside = Layout::aside(path, number);
+            let aside = FilePaths::aside(path, number);
             if self.disk.stamp(&aside).map_err(|error| refused(&error, &aside))?.is_none() {
                 return Ok(aside);
             }
@@ -223,7 +223,7 @@ impl Writer {
     }
 
     /// The duties of a group that are in memory.
-    pub(super) fn duties(live: &Live, group: &GroupName) -> Vec<DutyKey> {
+    pub(super) fn duties(live: &LiveState, group: &GroupName) -> Vec<DutyKey> {
         live.step(|state, now| state.holders(group, now)).into_iter().map(|h| h.duty).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! The store that lives in the process: for tests, simulation and a single instance.
 //!
-//! One lock around one [`State`], so each call is one atomic step. Its clock is an argument, which
-//! makes it the reference that the others are compared with.
+//! One lock around one [`StoreState`], so each call is one atomic step. The clock is an argument:
+//! this store is the reference that the others are compared with.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,12 +21,12 @@ use tenure_core::{
 use tenure_core::{Epoch, Ttl};
 
 use crate::hints::Hints;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// A store in memory.
 pub struct Memory {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<StoreState>,
     hints: Hints,
 }
 
@@ -38,7 +38,7 @@ impl Memory {
 
     /// Runs one atomic step. A poisoned lock is taken over: no step leaves the state half
     /// changed, because each one decides before it writes.
-    fn step<T>(&self, step: impl FnOnce(&mut State, LocalInstant) -> T) -> T {
+    fn step<T>(&self, step: impl FnOnce(&mut StoreState, LocalInstant) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Read under the lock, so that time does not go back from one step to the next.
         let now = self.clock.now();
@@ -229,7 +229,7 @@ impl Store for Memory {
 /// What a store in memory was at one moment.
 #[cfg(feature = "conformance")]
 #[derive(Clone, Default)]
-pub struct Snapshot(State);
+pub struct Snapshot(StoreState);
 
 #[cfg(feature = "conformance")]
 impl fmt::Debug for Snapshot {

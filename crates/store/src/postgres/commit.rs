@@ -5,7 +5,7 @@ use tenure_core::{Code, Epoch, Session, StoreError, Version};
 use tokio_postgres::types::Type;
 
 use super::read::column;
-use super::{Postgres, Who, epoch_for};
+use super::{Postgres, SessionKey, epoch_for};
 
 impl Postgres {
     /// The usual case: one statement, and a second one only to say why it was refused.
@@ -14,7 +14,7 @@ impl Postgres {
         session: &Session,
         commit: &Commit,
     ) -> Result<Committed, StoreError> {
-        let who = Who::of(session);
+        let who = SessionKey::of(session);
         let [group, instance, nonce] = who.parameters();
         let (duty, epoch) = (commit.hold.duty.id.as_str(), epoch_for(session, &commit.hold));
         let (document, expected) = (commit.document.as_bytes(), commit.expected.as_i64());

@@ -13,12 +13,12 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Row};
 
 use super::error;
-use super::tls::{self, Connector};
+use super::tls::{self, PostgresTlsConnector};
 
 /// How long a connection may take to be made or to come free.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// After so much silence the server is asked whether it is still there.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 /// How long a statement may take. Locks are given up by the server before that.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -38,14 +38,14 @@ pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 #[derive(Clone)]
 pub struct PostgresServer {
     pub(super) config: Config,
-    tls: Connector,
+    tls: PostgresTlsConnector,
     /// Whether each statement runs in a transaction that names its isolation level.
     begins: bool,
 }
 
 impl PostgresServer {
     /// For one connection.
-    pub(super) fn tls(&self) -> Connector {
+    pub(super) fn tls(&self) -> PostgresTlsConnector {
         Clone::clone(&self.tls)
     }
 }
@@ -85,7 +85,7 @@ fn config(url: &str) -> Result<Config, StoreError> {
     config
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_user_timeout(STATEMENT_TIMEOUT)
-        .keepalives_idle(KEEPALIVE);
+        .keepalives_idle(KEEPALIVE_IDLE);
     Ok(config)
 }
 

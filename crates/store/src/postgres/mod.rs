@@ -49,7 +49,7 @@ pub use fence::{fence, fence_in};
 /// Connections for everything but keep-alives.
 const DATA_CONNECTIONS: usize = 8;
 /// Connections for keep-alives alone: one that works, one while the other is being replaced (R7).
-const PULSE_CONNECTIONS: usize = 2;
+const KEEP_ALIVE_CONNECTIONS: usize = 2;
 
 /// How to open a PostgreSQL store.
 #[derive(Clone)]
@@ -72,7 +72,7 @@ impl fmt::Debug for PostgresSettings {
 /// A store in a PostgreSQL schema.
 pub struct Postgres {
     data: PostgresPool,
-    pulse: PostgresPool,
+    keep_alive_pool: PostgresPool,
     target: PostgresServer,
     schema: String,
     statements: Statements,
@@ -120,7 +120,7 @@ impl Postgres {
         connect::primary_only(&mut target);
         let store = Self {
             data: PostgresPool::new(&target, DATA_CONNECTIONS, named)?,
-            pulse: PostgresPool::new(&target, PULSE_CONNECTIONS, named)?,
+            keep_alive_pool: PostgresPool::new(&target, KEEP_ALIVE_CONNECTIONS, named)?,
             target,
             statements: Statements::new(&settings.schema),
             schema: settings.schema,
@@ -129,7 +129,7 @@ impl Postgres {
             history_slots: AtomicUsize::new(0),
         };
         store.trim_audit().await?;
-        store.read_retention().await?;
+        store.store_retention().await?;
         Ok(store)
     }
 
@@ -166,13 +166,13 @@ impl Postgres {
         if unsure.is_empty() {
             return fates;
         }
-        let who = Who::of(session);
+        let who = SessionKey::of(session);
         let duties: Vec<&str> = unsure.iter().map(|n| holds[*n].duty.id.as_str()).collect();
         let epochs: Vec<i64> = unsure.iter().map(|n| holds[*n].epoch.as_i64()).collect();
         let [group, instance, nonce] = who.parameters();
         let (duties, epochs) = ((&duties as _, Type::TEXT_ARRAY), (&epochs as _, Type::INT8_ARRAY));
         let parameters = [group, instance, nonce, duties, epochs];
-        let looked = self.pulse.query(&self.statements.hold_standing, &parameters).await;
+        let looked = self.keep_alive_pool.query(&self.statements.hold_standing, &parameters).await;
         let standing: Result<Vec<usize>, StoreError> =
             looked.and_then(|rows| rows.iter().map(read::index).collect());
         match standing {
@@ -188,13 +188,13 @@ impl Postgres {
 }
 
 /// A session as the first three parameters of most statements.
-struct Who<'a> {
+struct SessionKey<'a> {
     group: &'a str,
     instance: &'a str,
     nonce: String,
 }
 
-impl<'a> Who<'a> {
+impl<'a> SessionKey<'a> {
     fn of(session: &'a Session) -> Self {
         let (group, instance) = (session.group.as_str(), session.instance.as_str());
         Self { group, instance, nonce: session.nonce.to_string() }
@@ -235,7 +235,7 @@ impl Store for Postgres {
 
     async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
         let session = open.session();
-        let who = Who::of(&session);
+        let who = SessionKey::of(&session);
         let [group, instance, nonce] = who.parameters();
         let (ttl, note) = (open.ttl.as_millis() as i64, open.note.as_str().as_bytes());
         let mark = Mark::first(open.nonce).0 as i64;
@@ -256,7 +256,7 @@ impl Store for Postgres {
         session: &Session,
         reason: &Reason,
     ) -> Result<Closed, StoreError> {
-        let who = Who::of(session);
+        let who = SessionKey::of(session);
         let [group, instance, nonce] = who.parameters();
         let parameters = [group, instance, nonce, (&reason.as_str(), Type::TEXT)];
         let outcome: String = self.value(&self.statements.session_close, &parameters).await?;
@@ -270,11 +270,11 @@ impl Store for Postgres {
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
         check::keep_alive(holds)?;
-        let who = Who::of(session);
+        let who = SessionKey::of(session);
         let [group, instance, nonce] = who.parameters();
         let note = note.map(|note| note.as_str().as_bytes());
         let parameters = [group, instance, nonce, (&note, Type::BYTEA)];
-        let keeping = self.pulse.query(&self.statements.session_keep_alive, &parameters);
+        let keeping = self.keep_alive_pool.query(&self.statements.session_keep_alive, &parameters);
         // Found while the server is at work.
         let common = async { Hold::common_mark(holds, session) };
         let (rows, common) = tokio::join!(keeping, common);
@@ -293,7 +293,7 @@ impl Store for Postgres {
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError> {
         check::claim(session, wants)?;
-        let who = Who::of(session);
+        let who = SessionKey::of(session);
         let [group, instance, nonce] = who.parameters();
         let duties: Vec<&str> = wants.iter().map(|want| want.duty.id.as_str()).collect();
         let floors: Vec<i64> = wants.iter().map(|want| want.floor.as_i64()).collect();
@@ -317,7 +317,7 @@ impl Store for Postgres {
         reason: &Reason,
     ) -> Result<Vec<Released>, StoreError> {
         check::release(session, holds)?;
-        let who = Who::of(session);
+        let who = SessionKey::of(session);
         let [group, instance, nonce] = who.parameters();
         let duties: Vec<&str> = holds.iter().map(|hold| hold.duty.id.as_str()).collect();
         let epochs: Vec<i64> = holds.iter().map(|hold| epoch_for(session, hold)).collect();
@@ -391,7 +391,7 @@ impl Store for Postgres {
         if let [commit] = commits {
             return Ok(vec![self.commit_one(session, commit).await?]);
         }
-        let who = Who::of(session);
+        let who = SessionKey::of(session);
         let [group, instance, nonce] = who.parameters();
         let duties: Vec<&str> = commits.iter().map(|c| c.hold.duty.id.as_str()).collect();
         let epochs: Vec<i64> = commits.iter().map(|c| epoch_for(session, &c.hold)).collect();
@@ -472,22 +472,22 @@ impl Store for Postgres {
         duties: &[DutyKey],
         reason: &Reason,
     ) -> Result<Vec<Forgotten>, StoreError> {
-        self.forget_duties(duties, reason).await
+        self.duty_forget(duties, reason).await
     }
 
     async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
-        self.adopt_store(adopt).await
+        self.store_adopt(adopt).await
     }
 
     async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
-        self.change_retention(retention).await
+        self.store_retain(retention).await
     }
 
     async fn retention(&self) -> Result<Retention, StoreError> {
-        self.read_retention().await
+        self.store_retention().await
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {
-        self.read_survey().await
+        self.store_survey().await
     }
 }

@@ -12,7 +12,7 @@ use crate::IfAbsent;
 use crate::migration::{AppliedMigration, Migration, MigrationHistory, pending};
 
 /// How long a migration may take, waiting for other starters included.
-const MIGRATION: Duration = Duration::from_secs(120);
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
 /// The table of applied migrations as the files name it.
@@ -123,8 +123,10 @@ pub async fn migrate(
     if known.is_empty() && if_absent == IfAbsent::Refuse {
         return Err(StoreError::refused(Code::Absent, format!("schema {schema}")));
     }
-    match tokio::time::timeout(MIGRATION, run(client, schema, history)).await {
-        Err(_) => Err(StoreError::unknown(Code::Lost, format!("no end within {MIGRATION:?}"))),
+    match tokio::time::timeout(MIGRATION_TIMEOUT, run(client, schema, history)).await {
+        Err(_) => {
+            Err(StoreError::unknown(Code::Lost, format!("no end within {MIGRATION_TIMEOUT:?}")))
+        }
         Ok(done) => done.map_err(|error| match error::statement_error(&error) {
             StoreError::Refused(problem) if problem.code == Code::Denied => {
                 StoreError::refused(Code::NeedsMigration, problem.detail)
@@ -143,7 +145,7 @@ async fn run(
     let level = IsolationLevel::ReadCommitted;
     let transaction = client.build_transaction().isolation_level(level).start().await?;
     // Whoever comes tenth waits for nine: longer than a lease may wait for a row.
-    let patience = format!("SET LOCAL lock_timeout = {}", MIGRATION.as_millis());
+    let patience = format!("SET LOCAL lock_timeout = {}", MIGRATION_TIMEOUT.as_millis());
     transaction.batch_execute(&patience).await?;
     let lock = include_str!("sql/migration/lock.sql");
     transaction.query_typed(lock, &[(&schema, Type::TEXT)]).await?;

@@ -23,7 +23,7 @@ const STANDBY_NAMES_SETTING: &str = "synchronous_standby_names";
 const VERSION_SETTING: &str = "server_version_num";
 
 impl Postgres {
-    pub(super) async fn read_survey(&self) -> Result<Survey, StoreError> {
+    pub(super) async fn store_survey(&self) -> Result<Survey, StoreError> {
         let asked: Vec<&str> = SETTINGS
             .into_iter()
             .chain([COMMIT_SETTING, STANDBY_NAMES_SETTING, VERSION_SETTING])
@@ -39,12 +39,12 @@ impl Postgres {
         let settings = settings?;
         let setting = |name: &str| settings.get(name).cloned();
         let fact = |setting, value| Fact { setting, value };
-        let own = own.as_ref().and_then(|rows| rows.first()).map(Own::read).transpose()?;
+        let own = own.as_ref().and_then(|rows| rows.first()).map(ServerInfo::read).transpose()?;
         let states = standbys.map(|rows| rows.iter().map(|row| column(row, 0)).collect());
         let states: Option<Vec<Option<String>>> = states.transpose()?;
         let names = setting(STANDBY_NAMES_SETTING);
 
-        let mut facts = vec![fact("recovery", own.as_ref().map(Own::recovery))];
+        let mut facts = vec![fact("recovery", own.as_ref().map(ServerInfo::recovery))];
         facts.extend(SETTINGS[..2].iter().map(|name| fact(name, setting(name))));
         facts.push(fact(COMMIT_SETTING, commit_mode(setting(COMMIT_SETTING), names.as_deref())));
         facts.push(fact(
@@ -57,7 +57,7 @@ impl Postgres {
             "server_version",
             setting(VERSION_SETTING).and_then(|number| major(&number)),
         ));
-        facts.push(fact("tls", own.as_ref().and_then(Own::tls)));
+        facts.push(fact("tls", own.as_ref().and_then(ServerInfo::tls)));
         Ok(Survey { backend: "postgres", facts, unix_ms: own.map(|own| own.unix_ms) })
     }
 
@@ -81,14 +81,14 @@ impl Postgres {
 }
 
 /// The server and our connection to it.
-struct Own {
+struct ServerInfo {
     in_recovery: bool,
     unix_ms: u64,
     by_socket: bool,
     encrypted: Option<bool>,
 }
 
-impl Own {
+impl ServerInfo {
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             in_recovery: column(row, 0)?,

@@ -4,34 +4,34 @@ use tenure_core::{Code, StoreError};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
-use crate::tls::{Files, Trust, take};
+use crate::tls::{TlsFiles, Trust, take};
 
 const TLS_PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 /// What makes connections encrypted.
 #[cfg(feature = "tls")]
-pub(super) type Connector = tokio_postgres_rustls::MakeRustlsConnect;
+pub(super) type PostgresTlsConnector = tokio_postgres_rustls::MakeRustlsConnect;
 /// Nothing does in this build.
 #[cfg(not(feature = "tls"))]
-pub(super) type Connector = tokio_postgres::NoTls;
+pub(super) type PostgresTlsConnector = tokio_postgres::NoTls;
 
 /// What a URL says about encryption.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct TlsMode {
     mode: SslMode,
     trust: Trust,
-    files: Files,
+    files: TlsFiles,
 }
 
 /// Takes our parameters out of the URL.
-pub(super) fn read(url: &str) -> Result<(String, Wanted), StoreError> {
+pub(super) fn read(url: &str) -> Result<(String, TlsMode), StoreError> {
     let (rest, [mode, authority, certificate, key]) = take(url, TLS_PARAMETERS)?;
-    let files = Files::new(authority, certificate, key, "sslcert and sslkey")?;
-    Ok((rest, Wanted::new(mode.as_deref(), files)?))
+    let files = TlsFiles::new(authority, certificate, key, "sslcert and sslkey")?;
+    Ok((rest, TlsMode::new(mode.as_deref(), files)?))
 }
 
-impl Wanted {
-    fn new(mode: Option<&str>, mut files: Files) -> Result<Self, StoreError> {
+impl TlsMode {
+    fn new(mode: Option<&str>, mut files: TlsFiles) -> Result<Self, StoreError> {
         let bad = |what: &str| Err(StoreError::refused(Code::BadUrl, what));
         // Who names an authority wants it to be asked.
         let unsaid = if files.authority.is_some() { "verify-full" } else { "prefer" };
@@ -57,12 +57,15 @@ impl Wanted {
 
     /// Tells the driver, and makes its connector.
     #[cfg(feature = "tls")]
-    pub(super) async fn prepare(self, config: &mut Config) -> Result<Connector, StoreError> {
+    pub(super) async fn prepare(
+        self,
+        config: &mut Config,
+    ) -> Result<PostgresTlsConnector, StoreError> {
         use tokio_postgres::config::SslNegotiation;
 
         config.ssl_mode(self.mode);
         let (trust, files) = match self.mode {
-            SslMode::Disable => (Trust::Anybody, Files::default()),
+            SslMode::Disable => (Trust::Anybody, TlsFiles::default()),
             _ => (self.trust, self.files),
         };
         let mut client = crate::tls::client(trust, files).await?;
@@ -70,12 +73,15 @@ impl Wanted {
             // A server that is not asked whether it speaks TLS wants to hear for what it is.
             client.alpn_protocols = vec![b"postgresql".to_vec()];
         }
-        Ok(Connector::new(client))
+        Ok(PostgresTlsConnector::new(client))
     }
 
     /// Going on in the clear is fine only if that was left open.
     #[cfg(not(feature = "tls"))]
-    pub(super) async fn prepare(self, config: &mut Config) -> Result<Connector, StoreError> {
+    pub(super) async fn prepare(
+        self,
+        config: &mut Config,
+    ) -> Result<PostgresTlsConnector, StoreError> {
         if self.mode == SslMode::Require {
             return Err(crate::tls::not_built("this sslmode"));
         }

@@ -15,7 +15,7 @@ fn no_row() -> StoreError {
 }
 
 impl Postgres {
-    pub(super) async fn forget_duties(
+    pub(super) async fn duty_forget(
         &self,
         duties: &[DutyKey],
         reason: &Reason,
@@ -35,7 +35,7 @@ impl Postgres {
         Ok(answers)
     }
 
-    pub(super) async fn adopt_store(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+    pub(super) async fn store_adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
         check::adopt(adopt)?;
         let incarnation = format!("{:032x}", adopt.entropy);
         let floor = adopt.floor.as_i64();
@@ -53,7 +53,7 @@ impl Postgres {
         Ok(Adopted { incarnation, sessions, duties, floor })
     }
 
-    pub(super) async fn change_retention(&self, retention: Retention) -> Result<(), StoreError> {
+    pub(super) async fn store_retain(&self, retention: Retention) -> Result<(), StoreError> {
         let new = retention.check()?;
         // Both are within their limits, so they fit.
         let (slots, audit) = (new.history_slots as i32, new.audit_kept as i64);
@@ -65,7 +65,7 @@ impl Postgres {
         Ok(())
     }
 
-    pub(super) async fn read_retention(&self) -> Result<Retention, StoreError> {
+    pub(super) async fn store_retention(&self) -> Result<Retention, StoreError> {
         let rows = self.query(&self.statements.store_retention, &[]).await?;
         let row = rows.first().ok_or_else(no_row)?;
         let (slots, audit): (i64, i64) = (column(row, 0)?, column(row, 1)?);

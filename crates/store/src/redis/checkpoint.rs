@@ -3,11 +3,11 @@
 use tenure_core::store::{Checkpoint, Commit, Committed, check};
 use tenure_core::{Code, Document, DutyKey, Epoch, InstanceId, Session, StoreError, Version};
 
-use super::link::settle;
-use super::reply::Reply;
+use super::client::settle;
+use super::reply::RedisReply;
 use super::script::Script;
 use super::session::epoch_for;
-use super::{CHUNK, Redis, error};
+use super::{MAX_SCRIPT_ITEMS, Redis, error};
 use crate::packed;
 
 impl Redis {
@@ -21,7 +21,7 @@ impl Redis {
     ) -> Result<Vec<Option<Checkpoint>>, StoreError> {
         check::load(duties)?;
         let answers = self.call(&self.data, |incarnation| {
-            let commands = duties.chunks(CHUNK).map(|chunk| {
+            let commands = duties.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
                 let mut command = Script::CheckpointLoad.call(chunk.len() + 1);
                 command.arg(self.marker());
                 for duty in chunk {
@@ -34,7 +34,7 @@ impl Redis {
         });
         let mut stored = Vec::with_capacity(duties.len());
         for value in settle(answers.await?)? {
-            let mut reply = Reply::of(value)?;
+            let mut reply = RedisReply::of(value)?;
             while !reply.is_done() {
                 let fields = reply.list()?;
                 stored.push(match fields.is_done() {
@@ -62,7 +62,7 @@ impl Redis {
         check::commit(session, commits)?;
         let nonce = session.nonce.to_string();
         let answers = self.call(&self.data, |incarnation| {
-            let commands = commits.chunks(CHUNK).map(|chunk| {
+            let commands = commits.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
                 let mut command =
                     self.script(Script::CheckpointCommit, incarnation, &session.group);
                 command
@@ -88,7 +88,7 @@ impl Redis {
         });
         let mut committed = Vec::with_capacity(commits.len());
         for value in settle(answers.await?)? {
-            let mut reply = Reply::of(value)?;
+            let mut reply = RedisReply::of(value)?;
             while !reply.is_done() {
                 committed.push(self.committed(&mut reply)?);
             }
@@ -99,7 +99,7 @@ impl Redis {
         }
     }
 
-    fn committed(&self, reply: &mut Reply) -> Result<Committed, StoreError> {
+    fn committed(&self, reply: &mut RedisReply) -> Result<Committed, StoreError> {
         let (outcome, number) = (reply.number()?, reply.number()?);
         match outcome {
             1 => Ok(Committed::Saved(Version::new(number)?)),
@@ -122,7 +122,7 @@ impl Redis {
             command.arg(self.marker()).arg(self.key("history", duty)).arg(incarnation);
             command
         });
-        let mut reply = Reply::of(reply.await?)?;
+        let mut reply = RedisReply::of(reply.await?)?;
         let mut history = Vec::new();
         while !reply.is_done() {
             let entry = reply.bytes()?;
@@ -135,7 +135,7 @@ impl Redis {
     }
 }
 
-fn checkpoint(mut fields: Reply) -> Result<Checkpoint, StoreError> {
+fn checkpoint(mut fields: RedisReply) -> Result<Checkpoint, StoreError> {
     Ok(Checkpoint {
         version: Version::new(fields.number()?)?,
         epoch: Epoch::new(fields.number()?)?,

@@ -11,7 +11,7 @@ use tenure_core::{Code, StoreError};
 /// The words below mean that nothing was changed: the server says them before a command runs, and a
 /// script meets them at its first write at the latest, because it reads and judges everything
 /// before. Whatever else the server says may have come in the middle.
-pub(super) fn of_server(error: &ServerError) -> StoreError {
+pub(super) fn server_error(error: &ServerError) -> StoreError {
     let detail = error.details().unwrap_or_default();
     let text = format!("{} {detail}", error.code());
     let code = match error.code() {
@@ -40,12 +40,12 @@ pub(super) fn is_no_script(error: &ServerError) -> bool {
 }
 
 /// Nothing was sent yet, so nothing happened.
-pub(super) fn of_connecting(error: &RedisError, address: &str) -> StoreError {
+pub(super) fn connect_error(error: &RedisError, address: &str) -> StoreError {
     if error.kind() == ErrorKind::AuthenticationFailed {
         return StoreError::refused(Code::Denied, format!("{address} refused user or password"));
     }
     match error.clone().into_server_errors().as_deref() {
-        Some([(_, first), ..]) => match of_server(first) {
+        Some([(_, first), ..]) => match server_error(first) {
             StoreError::Refused(problem) | StoreError::Unknown(problem) => {
                 StoreError::refused(problem.code, problem.detail)
             }

@@ -1,7 +1,7 @@
 //! Instances that share the keys of the poll lease layout and nothing else.
 //!
 //! Only the group `poll` can have them. They leave no index, so the keys are looked through, at
-//! most every [`EVERY`] per handle: that costs the server a walk over all of its keys.
+//! most every [`MAX_SCAN_AGE`] per handle: that costs the server a walk over all of its keys.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,49 +11,49 @@ use tenure_core::{Clock, DutyKey, GroupName, LocalInstant, StoreError};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::client::{COMMAND_TIMEOUT, RedisClient, settle};
 use super::is_shared;
-use super::link::{ANSWER, Link, settle};
-use super::reply::Reply;
+use super::reply::RedisReply;
 use crate::BootClock;
 
 /// How old a look may be.
-const EVERY: Duration = Duration::from_secs(10);
+const MAX_SCAN_AGE: Duration = Duration::from_secs(10);
 
 /// How many keys the server looks at in one step.
-const STEP: usize = 1_000;
+const SCAN_COUNT: usize = 1_000;
 
 /// What the keys show; parts of keys, as they stand there.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ForeignKeys {
     pub(super) nodes: BTreeSet<String>,
     pub(super) leases: BTreeSet<String>,
 }
 
 /// The last look.
 #[derive(Debug, Default)]
-pub(super) struct Foreign(Mutex<Option<(LocalInstant, Found)>>);
+pub(super) struct Foreign(Mutex<Option<(LocalInstant, ForeignKeys)>>);
 
 impl Foreign {
     /// Who may be there besides our own, as of a moment ago.
     pub(super) async fn look(
         &self,
-        link: &Link,
+        client: &RedisClient,
         group: &GroupName,
         root: &str,
-    ) -> Result<Found, StoreError> {
+    ) -> Result<ForeignKeys, StoreError> {
         if !is_shared(group) {
-            return Ok(Found::default());
+            return Ok(ForeignKeys::default());
         }
         let mut last = self.0.lock().await;
         let now = BootClock.now();
         if let Some((at, found)) = &*last
-            && now.since(*at) < EVERY
+            && now.since(*at) < MAX_SCAN_AGE
         {
             return Ok(found.clone());
         }
-        let mut found = Found::default();
+        let mut found = ForeignKeys::default();
         // Among very many keys a part has to do: whoever is missed is found by the next look.
-        if let Ok(looked) = timeout(ANSWER, scan(link, root, &mut found)).await {
+        if let Ok(looked) = timeout(COMMAND_TIMEOUT, scan(client, root, &mut found)).await {
             looked?;
         }
         *last = Some((now, found.clone()));
@@ -72,15 +72,15 @@ impl Foreign {
     }
 }
 
-async fn scan(link: &Link, root: &str, found: &mut Found) -> Result<(), StoreError> {
+async fn scan(client: &RedisClient, root: &str, found: &mut ForeignKeys) -> Result<(), StoreError> {
     let pattern = format!("{}[ln]*", literally(root));
     let mut cursor = "0".to_owned();
     loop {
         let mut command = redis::cmd("SCAN");
         command.arg(&cursor).arg("MATCH").arg(&pattern);
-        command.arg("COUNT").arg(STEP);
-        let reply = settle(link.send(&[command]).await?)?;
-        let mut reply = Reply::of(Value::Array(reply))?.list()?;
+        command.arg("COUNT").arg(SCAN_COUNT);
+        let reply = settle(client.send(&[command]).await?)?;
+        let mut reply = RedisReply::of(Value::Array(reply))?.list()?;
         cursor = reply.text()?;
         let mut keys = reply.list()?;
         while !keys.is_done() {

@@ -6,11 +6,11 @@ use tenure_core::{
 };
 
 use super::Redis;
-use super::reply::Reply;
+use super::reply::RedisReply;
 use super::script::Script;
 
 /// How many audit entries are read in one step.
-const PAGE: usize = 1_000;
+const PAGE_ENTRIES: usize = 1_000;
 
 impl Redis {
     pub(super) async fn group_list(&self) -> Result<Vec<GroupName>, StoreError> {
@@ -20,7 +20,7 @@ impl Redis {
             command.arg(incarnation);
             command
         });
-        let names = Reply::of(reply.await?)?.texts()?;
+        let names = RedisReply::of(reply.await?)?.texts()?;
         let mut groups: Vec<GroupName> =
             names.iter().map(|name| GroupName::unescape(name)).collect::<Result<_, _>>()?;
         groups.sort();
@@ -34,7 +34,7 @@ impl Redis {
         let reply = self.call_one(&self.data, |incarnation| {
             self.script(Script::DocumentRead, incarnation, group)
         });
-        let mut reply = Reply::of(reply.await?)?;
+        let mut reply = RedisReply::of(reply.await?)?;
         if reply.is_done() {
             return Ok(GroupDocument::default());
         }
@@ -55,7 +55,7 @@ impl Redis {
             command.arg(expected.get()).arg(document.as_bytes());
             command
         });
-        let mut reply = Reply::of(reply.await?)?;
+        let mut reply = RedisReply::of(reply.await?)?;
         let (saved, version) = (reply.flag()?, Version::new(reply.number()?)?);
         Ok(match saved {
             true => Replaced::Saved(version),
@@ -71,13 +71,13 @@ impl Redis {
         let mut entries: Vec<AuditEntry> = Vec::new();
         let mut after = range.after;
         while entries.len() < range.limit && after < u64::MAX {
-            let page = PAGE.min(range.limit - entries.len());
+            let page = PAGE_ENTRIES.min(range.limit - entries.len());
             let reply = self.call_one(&self.data, |incarnation| {
                 let mut command = self.script(Script::AuditRead, incarnation, group);
                 command.arg(after + 1).arg(page);
                 command
             });
-            let mut reply = Reply::of(reply.await?)?;
+            let mut reply = RedisReply::of(reply.await?)?;
             let before = entries.len();
             while !reply.is_done() {
                 entries.push(entry(group, reply.list()?)?);
@@ -92,7 +92,7 @@ impl Redis {
 }
 
 /// An entry of the stream: its id, and names and values by turns.
-fn entry(group: &GroupName, mut stored: Reply) -> Result<AuditEntry, StoreError> {
+fn entry(group: &GroupName, mut stored: RedisReply) -> Result<AuditEntry, StoreError> {
     let damaged = || StoreError::refused(Code::Damaged, format!("an audit entry of {group}"));
     let id = stored.text()?;
     let seq = id.split('-').next().and_then(|seq| seq.parse().ok());
@@ -136,7 +136,7 @@ mod tests {
         let group = GroupName::new("g").unwrap();
         let text = |text: &str| Value::BulkString(text.into());
         let fields = Value::Array(vec![text("kind"), text("other")]);
-        let stored = Reply::of(Value::Array(vec![text("1-0"), fields])).unwrap();
+        let stored = RedisReply::of(Value::Array(vec![text("1-0"), fields])).unwrap();
         assert_eq!(entry(&group, stored).unwrap_err().code(), Code::Damaged);
     }
 }

@@ -9,11 +9,11 @@ use tenure_core::{
     Code, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Reason, Session, StoreError,
 };
 
-use super::link::settle;
-use super::reply::Reply;
+use super::client::settle;
+use super::reply::RedisReply;
 use super::script::Script;
 use super::session::epoch_for;
-use super::{CHUNK, Redis, error};
+use super::{MAX_SCRIPT_ITEMS, Redis, error};
 use std::sync::atomic::Ordering;
 
 /// The holder that a lease names; `None` when its value cannot be an instance's name.
@@ -38,7 +38,7 @@ impl Redis {
         let nonce = session.nonce.to_string();
         let seen = self.seen.load(Ordering::Relaxed);
         let answers = self.call(&self.control, |incarnation| {
-            let commands = wants.chunks(CHUNK).map(|chunk| {
+            let commands = wants.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
                 let mut command = self.script(Script::HoldClaim, incarnation, &session.group);
                 command
                     .arg(session.instance.as_str())
@@ -57,12 +57,14 @@ impl Redis {
             commands.collect()
         });
         let mut claimed = Vec::with_capacity(wants.len());
-        for (value, chunk) in settle(answers.await?)?.into_iter().zip(wants.chunks(CHUNK)) {
+        for (value, chunk) in
+            settle(answers.await?)?.into_iter().zip(wants.chunks(MAX_SCRIPT_ITEMS))
+        {
             if value == Value::Int(-1) {
                 claimed.resize(claimed.len() + chunk.len(), Claimed::SessionEnded);
                 continue;
             }
-            let mut reply = Reply::of(value)?;
+            let mut reply = RedisReply::of(value)?;
             let mark = Mark(reply.number()?);
             for want in chunk {
                 claimed.push(self.claimed(session, want, mark, &mut reply)?);
@@ -76,7 +78,7 @@ impl Redis {
         session: &Session,
         want: &ClaimRequest,
         mark: Mark,
-        reply: &mut Reply,
+        reply: &mut RedisReply,
     ) -> Result<Claimed, StoreError> {
         let outcome = reply.number()?;
         if outcome == 3 {
@@ -110,7 +112,7 @@ impl Redis {
         check::release(session, holds)?;
         let nonce = session.nonce.to_string();
         let answers = self.call(&self.control, |incarnation| {
-            let commands = holds.chunks(CHUNK).map(|chunk| {
+            let commands = holds.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
                 let mut command = self.script(Script::HoldRelease, incarnation, &session.group);
                 command.arg(session.instance.as_str()).arg(&nonce).arg(reason.as_str());
                 for hold in chunk {
@@ -125,7 +127,7 @@ impl Redis {
         });
         let mut released = Vec::with_capacity(holds.len());
         for value in settle(answers.await?)? {
-            let mut reply = Reply::of(value)?;
+            let mut reply = RedisReply::of(value)?;
             while !reply.is_done() {
                 released.push(match reply.number()? {
                     1 => Released::Freed,
@@ -146,7 +148,8 @@ impl Redis {
         let granted = self.call_one(&self.data, |incarnation| {
             self.script(Script::GroupDuties, incarnation, group)
         });
-        let granted: BTreeSet<String> = Reply::of(granted.await?)?.texts()?.into_iter().collect();
+        let granted: BTreeSet<String> =
+            RedisReply::of(granted.await?)?.texts()?.into_iter().collect();
         // What is granted under that very name is the lease of another duty, of an older version.
         // What others keep under names that are no duty's is theirs, and must not stop us.
         let leases = found.leases.into_iter().filter(|id| !granted.contains(id));
@@ -155,7 +158,7 @@ impl Redis {
         ids.extend(granted);
         let ids: Vec<String> = ids.into_iter().collect();
         let answers = self.call(&self.data, |incarnation| {
-            let commands = ids.chunks(CHUNK).map(|chunk| {
+            let commands = ids.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
                 let mut command = self.script(Script::HoldList, incarnation, group);
                 command.arg(chunk);
                 command
@@ -163,8 +166,9 @@ impl Redis {
             commands.collect()
         });
         let mut holders = Vec::with_capacity(ids.len());
-        for (value, chunk) in settle(answers.await?)?.into_iter().zip(ids.chunks(CHUNK)) {
-            let mut reply = Reply::of(value)?;
+        for (value, chunk) in settle(answers.await?)?.into_iter().zip(ids.chunks(MAX_SCRIPT_ITEMS))
+        {
+            let mut reply = RedisReply::of(value)?;
             for id in chunk {
                 holders.extend(self.holder(group, id, &mut reply)?);
             }
@@ -178,7 +182,7 @@ impl Redis {
         &self,
         group: &GroupName,
         id: &str,
-        reply: &mut Reply,
+        reply: &mut RedisReply,
     ) -> Result<Option<Holder>, StoreError> {
         let (epoch, name, remaining) = (reply.signed()?, reply.bytes()?, reply.remaining()?);
         let epoch = match u64::try_from(epoch) {

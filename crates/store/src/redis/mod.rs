@@ -46,12 +46,12 @@
 //! back; then above every epoch that the handle has seen.
 
 mod checkpoint;
-mod dial;
+mod client;
+mod connect;
 mod error;
 mod foreign;
 mod group;
 mod hold;
-mod link;
 mod reply;
 mod script;
 mod session;
@@ -77,21 +77,21 @@ use tenure_core::{
 };
 
 use crate::{IfAbsent, SHARED_GROUP};
-pub(crate) use dial::{Dial, Wire};
+use client::{CommandResult, RedisClient, settle};
+pub(crate) use connect::{DrivenConnection, RedisConnector};
 use foreign::Foreign;
-use link::{Answer, Link, settle};
-use reply::Reply;
+use reply::RedisReply;
 use script::Script;
 
 /// The newest layout of keys that this version knows: leases and heartbeats of the group that
 /// foreign instances may share have plain names.
-const SCHEMA: u64 = 3;
+const SCHEMA_VERSION: u64 = 3;
 
 /// The first layout that has floors of forgotten duties.
-const FLOORS: u64 = 2;
+const FLOORS_SCHEMA: u64 = 2;
 
 /// Up to so many items go into one script, which nobody interrupts (R8).
-const CHUNK: usize = 500;
+const MAX_SCRIPT_ITEMS: usize = 500;
 
 /// How long ended sessions and evictions are remembered, in milliseconds: seven days.
 const REMEMBERED_MS: u64 = 7 * 24 * 60 * 60 * 1000;
@@ -118,14 +118,14 @@ impl fmt::Debug for RedisSettings {
 
 /// A handle on the store.
 pub struct Redis {
-    dial: Arc<Dial>,
+    connector: Arc<RedisConnector>,
     address: String,
     prefix: String,
     entropy: u128,
     /// For sessions and holds: a keep-alive never waits behind documents (R7).
-    control: Link,
+    control: RedisClient,
     /// For everything else.
-    data: Link,
+    data: RedisClient,
     /// The store that this handle works with; `None` after it was found to be another one.
     incarnation: Mutex<Option<Arc<str>>>,
     /// How many stores this handle has offered to create.
@@ -146,13 +146,13 @@ impl fmt::Debug for Redis {
 impl Redis {
     /// Connects, looks at what kind of server this is, and finds or creates the store there.
     pub async fn open(settings: RedisSettings) -> Result<Self, StoreError> {
-        let dial = Arc::new(Dial::new(&settings.url).await?);
-        let link = || Link::new(dial.clone());
+        let connector = Arc::new(RedisConnector::new(&settings.url).await?);
+        let client = || RedisClient::new(connector.clone());
         let store = Self {
-            control: link(),
-            data: link(),
-            address: dial.address().to_owned(),
-            dial,
+            control: client(),
+            data: client(),
+            address: connector.address().to_owned(),
+            connector,
             prefix: settings.prefix,
             entropy: settings.entropy,
             incarnation: Mutex::default(),
@@ -195,10 +195,14 @@ impl Redis {
     }
 
     /// A section of the server's own account; `None` when this user may not read it.
-    async fn info(&self, link: &Link, section: &str) -> Result<Option<String>, StoreError> {
+    async fn info(
+        &self,
+        client: &RedisClient,
+        section: &str,
+    ) -> Result<Option<String>, StoreError> {
         let mut command = redis::cmd("INFO");
         command.arg(section);
-        let answer = link.send(&[command]).await?.pop();
+        let answer = client.send(&[command]).await?.pop();
         match answer.unwrap_or(Ok(Value::Nil)) {
             Ok(Value::BulkString(bytes)) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Ok(_) => Ok(None),
@@ -216,11 +220,11 @@ impl Redis {
     }
 
     /// The store to work with, found or created when this handle has none.
-    async fn incarnation(&self, link: &Link) -> Result<Arc<str>, StoreError> {
+    async fn incarnation(&self, client: &RedisClient) -> Result<Arc<str>, StoreError> {
         if let Some(known) = self.known().clone() {
             return Ok(known);
         }
-        let info = self.info(link, "server").await?.unwrap_or_default();
+        let info = self.info(client, "server").await?.unwrap_or_default();
         let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));
         let offer = self.offered.fetch_add(1, Ordering::Relaxed);
         let mut command = Script::StoreOpen.call(1);
@@ -228,11 +232,11 @@ impl Redis {
             .arg(self.marker())
             .arg(format!("{:032x}-{offer}", self.entropy))
             .arg("")
-            .arg(SCHEMA)
+            .arg(SCHEMA_VERSION)
             .arg(self.seen.load(Ordering::Relaxed))
             .arg(run_id.unwrap_or_default().trim());
-        let value = settle(link.send(&[command]).await?)?.pop();
-        let mut found = Reply::of(value.unwrap_or(Value::Nil))?;
+        let value = settle(client.send(&[command]).await?)?.pop();
+        let mut found = RedisReply::of(value.unwrap_or(Value::Nil))?;
         let (found, slots): (Arc<str>, _) = (found.text()?.into(), found.number()?);
         self.history_slots.store(slots as usize, Ordering::Relaxed);
         *self.known() = Some(found.clone());
@@ -243,11 +247,11 @@ impl Redis {
     /// that the next call looks again.
     async fn call(
         &self,
-        link: &Link,
+        client: &RedisClient,
         build: impl FnOnce(&str) -> Vec<Cmd>,
-    ) -> Result<Vec<Answer>, StoreError> {
-        let incarnation = self.incarnation(link).await?;
-        let answers = link.send(&build(&incarnation)).await?;
+    ) -> Result<Vec<CommandResult>, StoreError> {
+        let incarnation = self.incarnation(client).await?;
+        let answers = client.send(&build(&incarnation)).await?;
         if answers.iter().any(is_reset) {
             let mut known = self.known();
             if known.as_ref() == Some(&incarnation) {
@@ -260,10 +264,10 @@ impl Redis {
     /// Runs one script.
     async fn call_one(
         &self,
-        link: &Link,
+        client: &RedisClient,
         build: impl FnOnce(&str) -> Cmd,
     ) -> Result<Value, StoreError> {
-        let answers = self.call(link, |incarnation| vec![build(incarnation)]);
+        let answers = self.call(client, |incarnation| vec![build(incarnation)]);
         let mut values = settle(answers.await?)?;
         values.pop().ok_or_else(|| error::unexpected("none"))
     }
@@ -310,7 +314,7 @@ impl Redis {
     }
 }
 
-fn is_reset(answer: &Answer) -> bool {
+fn is_reset(answer: &CommandResult) -> bool {
     answer.as_ref().is_err_and(|error| error.code() == Code::Reset)
 }
 
@@ -329,7 +333,7 @@ impl Store for Redis {
         Abilities {
             dense_epochs: false,
             durable: true,
-            atomic_batch: CHUNK,
+            atomic_batch: MAX_SCRIPT_ITEMS,
             history_slots: self.history_slots.load(Ordering::Relaxed),
             exclusive_effects: false,
             shared: true,
@@ -354,7 +358,7 @@ impl Store for Redis {
         note: Option<&Note>,
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
-        self.session_keep(session, note, holds).await
+        self.session_keep_alive(session, note, holds).await
     }
 
     async fn claim(
@@ -382,7 +386,7 @@ impl Store for Redis {
         when: Evict,
         reason: &Reason,
     ) -> Result<Evicted, StoreError> {
-        self.instance_evict(group, instance, when, reason).await
+        self.session_evict(group, instance, when, reason).await
     }
 
     async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
@@ -428,7 +432,7 @@ impl Store for Redis {
 
     async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
         let channel = format!("{}changes", self.root(group));
-        let listener = watch::Listener::start(self.dial.clone(), channel).await?;
+        let listener = watch::RedisWatch::start(self.connector.clone(), channel).await?;
         Ok(Box::new(listener))
     }
 
@@ -461,7 +465,7 @@ impl Store for Redis {
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {
-        self.read_survey().await
+        self.store_survey().await
     }
 }
 

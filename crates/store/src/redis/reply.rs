@@ -9,9 +9,9 @@ use super::error::unexpected;
 
 /// The values of an array, one after the other.
 #[derive(Debug)]
-pub(super) struct Reply(std::vec::IntoIter<Value>);
+pub(super) struct RedisReply(std::vec::IntoIter<Value>);
 
-impl Reply {
+impl RedisReply {
     pub(super) fn of(value: Value) -> Result<Self, StoreError> {
         match value {
             Value::Array(values) => Ok(Self(values.into_iter())),

@@ -37,10 +37,10 @@ scripts! {
     HoldClaim "hold_claim"
     HoldList "hold_list"
     HoldRelease "hold_release"
-    InstanceEvict "instance_evict"
+    InstanceEvict "session_evict"
     SessionClose "session_close"
     SessionFree "session_free"
-    SessionKeep "session_keep"
+    SessionKeep "session_keep_alive"
     SessionOpen "session_open"
     StoreAdopt "store_adopt"
     StoreOpen "store_open"
@@ -49,19 +49,19 @@ scripts! {
 }
 
 /// A script as the server gets it, and the name that the server gives it.
-struct Sent {
+struct LoadedScript {
     code: String,
     hash: String,
 }
 
 /// In the order of [`Script::ALL`].
-static SENT: LazyLock<Vec<Sent>> = LazyLock::new(|| {
+static SENT: LazyLock<Vec<LoadedScript>> = LazyLock::new(|| {
     let Retention { history_slots, audit_kept } = Retention::default();
     let limits = format!("local AUDIT_KEPT, HISTORY_SLOTS = {audit_kept}, {history_slots}\n");
     let sent = |script: &Script| {
         let code = [&limits, include_str!("lua/common.lua"), script.body()].concat();
         let hash = redis::Script::new(&code).get_hash().to_owned();
-        Sent { code, hash }
+        LoadedScript { code, hash }
     };
     Script::ALL.iter().map(sent).collect()
 });
@@ -76,7 +76,7 @@ impl Script {
 
     /// The commands that make every script known to a server.
     pub(super) fn load_all() -> Vec<Cmd> {
-        let load = |sent: &Sent| {
+        let load = |sent: &LoadedScript| {
             let mut command = redis::cmd("SCRIPT");
             command.arg("LOAD").arg(&sent.code);
             command

@@ -8,10 +8,10 @@ use tenure_core::{
     Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Note, Reason, Session, StoreError,
 };
 
-use super::link::Answer;
-use super::reply::{Reply, text};
+use super::client::CommandResult;
+use super::reply::{RedisReply, text};
 use super::script::Script;
-use super::{CHUNK, REMEMBERED_MS, Redis, error, has_two_names, is_reset};
+use super::{MAX_SCRIPT_ITEMS, REMEMBERED_MS, Redis, error, has_two_names, is_reset};
 
 /// The epoch to send for a hold: none ever has zero, so a hold of another session never stands.
 pub(super) fn epoch_for(session: &Session, hold: &Hold) -> u64 {
@@ -58,7 +58,7 @@ impl Redis {
                 .arg(reason.as_str());
             command
         });
-        let mut reply = Reply::of(reply.await?)?;
+        let mut reply = RedisReply::of(reply.await?)?;
         let (open, _freed, more) = (reply.flag()?, reply.number()?, reply.flag()?);
         if more {
             let who = (&session.instance, session.nonce);
@@ -89,7 +89,7 @@ impl Redis {
                 command
             });
             // The session has ended whatever happens here: what is left ends at its TTL.
-            let mut reply = Reply::of(reply.await.map_err(began)?)?;
+            let mut reply = RedisReply::of(reply.await.map_err(began)?)?;
             freed += reply.number()?;
             if !reply.flag()? {
                 return Ok(freed);
@@ -97,7 +97,7 @@ impl Redis {
         }
     }
 
-    pub(super) async fn session_keep(
+    pub(super) async fn session_keep_alive(
         &self,
         session: &Session,
         note: Option<&Note>,
@@ -108,7 +108,7 @@ impl Redis {
             self.saw(newest);
         }
         // Without holds there is still a session to extend.
-        let mut chunks: Vec<&[Hold]> = holds.chunks(CHUNK).collect();
+        let mut chunks: Vec<&[Hold]> = holds.chunks(MAX_SCRIPT_ITEMS).collect();
         if chunks.is_empty() {
             chunks.push(&[]);
         }
@@ -192,7 +192,7 @@ impl Redis {
         command
     }
 
-    pub(super) async fn instance_evict(
+    pub(super) async fn session_evict(
         &self,
         group: &GroupName,
         instance: &InstanceId,
@@ -212,7 +212,7 @@ impl Redis {
                 .arg(REMEMBERED_MS);
             command
         });
-        let mut reply = Reply::of(reply.await?)?;
+        let mut reply = RedisReply::of(reply.await?)?;
         if reply.is_done() {
             return Ok(Evicted::NotAMember);
         }
@@ -234,7 +234,7 @@ impl Redis {
             }
             command
         });
-        let mut reply = Reply::of(reply.await?)?;
+        let mut reply = RedisReply::of(reply.await?)?;
         let mut members = Vec::new();
         while !reply.is_done() {
             let (id, nonce, note) = (reply.text()?, reply.text()?, reply.bytes()?);
@@ -269,7 +269,7 @@ fn began(error: StoreError) -> StoreError {
 
 /// Puts the chunks together. One that did not answer leaves its holds unknown; only when none did,
 /// the call has failed.
-fn kept_alive(answers: Vec<Answer>, chunks: &[&[Hold]]) -> Result<KeptAlive, StoreError> {
+fn kept_alive(answers: Vec<CommandResult>, chunks: &[&[Hold]]) -> Result<KeptAlive, StoreError> {
     let mut fates = Vec::with_capacity(chunks.iter().map(|chunk| chunk.len()).sum());
     let mut failed = None;
     let mut mark: Option<Mark> = None;
@@ -282,7 +282,7 @@ fn kept_alive(answers: Vec<Answer>, chunks: &[&[Hold]]) -> Result<KeptAlive, Sto
             Ok(Value::Int(-1)) => return Ok(KeptAlive::Ended),
             Ok(value) => {
                 fates.resize(from + chunk.len(), HoldFate::Kept);
-                let mut lost = Reply::of(value)?;
+                let mut lost = RedisReply::of(value)?;
                 // Between two chunks a claim may have come: the older mark claims less.
                 let seen = Mark(lost.number()?);
                 mark = Some(mark.map_or(seen, |mark| mark.min(seen)));
@@ -321,11 +321,11 @@ mod tests {
         }
     }
 
-    fn lost() -> Answer {
+    fn lost() -> CommandResult {
         Err(error::lost("h:1/0"))
     }
 
-    fn fates(answers: Vec<Answer>) -> Result<KeptAlive, StoreError> {
+    fn fates(answers: Vec<CommandResult>) -> Result<KeptAlive, StoreError> {
         let (two, one) = ([hold(), hold()], [hold()]);
         kept_alive(answers, &[&two, &one])
     }

@@ -10,11 +10,11 @@ use tenure_core::guarantee::{Fact, Survey};
 use tenure_core::{Code, StoreError};
 
 use super::Redis;
-use super::link::Answer;
-use super::reply::{Reply, text};
+use super::client::CommandResult;
+use super::reply::{RedisReply, text};
 
-const SECTIONS: [&str; 4] = ["persistence", "memory", "replication", "cluster"];
-const OPTIONS: [&str; 6] = [
+const INFO_SECTIONS: [&str; 4] = ["persistence", "memory", "replication", "cluster"];
+const CONFIG_OPTIONS: [&str; 6] = [
     "appendonly",
     "appendfsync",
     "no-appendfsync-on-rewrite",
@@ -24,25 +24,25 @@ const OPTIONS: [&str; 6] = [
 ];
 
 impl Redis {
-    pub(super) async fn read_survey(&self) -> Result<Survey, StoreError> {
+    pub(super) async fn store_survey(&self) -> Result<Survey, StoreError> {
         let mut commands = vec![redis::cmd("TIME")];
-        commands.extend(SECTIONS.map(|section| command(&["INFO", section])));
-        commands.extend(OPTIONS.map(|option| command(&["CONFIG", "GET", option])));
+        commands.extend(INFO_SECTIONS.map(|section| command(&["INFO", section])));
+        commands.extend(CONFIG_OPTIONS.map(|option| command(&["CONFIG", "GET", option])));
         let mut answers = Vec::with_capacity(commands.len());
         for answer in self.data.send(&commands).await? {
             answers.push(seen(answer)?);
         }
-        let mut known = Known::default();
+        let mut known = ServerFacts::default();
         let mut answers = answers.into_iter();
         let time = answers.next().flatten();
-        for value in answers.by_ref().take(SECTIONS.len()).flatten() {
+        for value in answers.by_ref().take(INFO_SECTIONS.len()).flatten() {
             known.take_section(&text(value)?);
         }
-        for (option, value) in OPTIONS.iter().zip(answers) {
+        for (option, value) in CONFIG_OPTIONS.iter().zip(answers) {
             known.take_option(option, value);
         }
         let mut facts = known.facts();
-        facts.push(Fact::read("tls", if self.dial.is_encrypted() { "on" } else { "off" }));
+        facts.push(Fact::read("tls", if self.connector.is_encrypted() { "on" } else { "off" }));
         Ok(Survey { backend: "redis", facts, unix_ms: time.and_then(unix_ms) })
     }
 }
@@ -55,7 +55,7 @@ fn command(words: &[&str]) -> Cmd {
 
 /// What the server shows us. A command that it does not know or does not allow shows nothing; an
 /// answer that did not come is an error.
-fn seen(answer: Answer) -> Result<Option<Value>, StoreError> {
+fn seen(answer: CommandResult) -> Result<Option<Value>, StoreError> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(error) if matches!(error.code(), Code::Denied | Code::Failed) => Ok(None),
@@ -64,26 +64,26 @@ fn seen(answer: Answer) -> Result<Option<Value>, StoreError> {
 }
 
 fn unix_ms(time: Value) -> Option<u64> {
-    let mut reply = Reply::of(time).ok()?;
+    let mut reply = RedisReply::of(time).ok()?;
     let (seconds, micros) = (reply.number().ok()?, reply.number().ok()?);
     seconds.checked_mul(1000)?.checked_add(micros / 1000)
 }
 
 /// What was found out so far.
 #[derive(Default)]
-struct Known {
+struct ServerFacts {
     info: BTreeMap<String, String>,
     options: BTreeMap<&'static str, String>,
 }
 
-impl Known {
+impl ServerFacts {
     fn take_section(&mut self, section: &str) {
         let pairs = section.lines().filter_map(|line| line.trim_end().split_once(':'));
         self.info.extend(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 
     fn take_option(&mut self, option: &'static str, value: Option<Value>) {
-        let texts = value.and_then(|value| Reply::of(value).ok()?.texts().ok());
+        let texts = value.and_then(|value| RedisReply::of(value).ok()?.texts().ok());
         // The name, then its value; nothing when the server does not have it.
         if let Some([_, value]) = texts.as_deref() {
             self.options.insert(option, value.clone());
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_info_does_not_show_comes_from_the_options() {
-        let mut known = Known::default();
+        let mut known = ServerFacts::default();
         known.take_section("# Persistence\r\naof_enabled:1\r\n");
         let bulk = |text: &str| Value::BulkString(text.into());
         let pair = |name, value| Some(Value::Array(vec![bulk(name), bulk(value)]));

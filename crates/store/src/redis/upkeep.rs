@@ -7,15 +7,15 @@ use redis::{Cmd, Value};
 use tenure_core::store::{Adopt, Adopted, Forgotten, Retention, check};
 use tenure_core::{Code, DutyId, DutyKey, Epoch, GroupName, Reason, StoreError};
 
+use super::client::settle;
 use super::foreign::literally;
 use super::hold::holder_now;
-use super::link::settle;
-use super::reply::Reply;
+use super::reply::RedisReply;
 use super::script::Script;
-use super::{CHUNK, FLOORS, Redis, error};
+use super::{FLOORS_SCHEMA, MAX_SCRIPT_ITEMS, Redis, error};
 
 /// How many keys the server looks at in one step.
-const STEP: usize = 1_000;
+const SCAN_COUNT: usize = 1_000;
 
 impl Redis {
     pub(super) async fn duty_forget(
@@ -29,14 +29,14 @@ impl Redis {
         for (n, duty) in duties.iter().enumerate() {
             by_group.entry(&duty.group).or_default().push(n);
         }
-        let chunks = by_group
-            .iter()
-            .flat_map(|(group, items)| items.chunks(CHUNK).map(move |chunk| (*group, chunk)));
+        let chunks = by_group.iter().flat_map(|(group, items)| {
+            items.chunks(MAX_SCRIPT_ITEMS).map(move |chunk| (*group, chunk))
+        });
         let chunks: Vec<(&GroupName, &[usize])> = chunks.collect();
         let answers = self.call(&self.data, |incarnation| {
             let commands = chunks.iter().map(|(group, chunk)| {
                 let mut command = self.script(Script::DutyForget, incarnation, group);
-                command.arg(reason.as_str()).arg(FLOORS);
+                command.arg(reason.as_str()).arg(FLOORS_SCHEMA);
                 for n in *chunk {
                     command.arg(&*duties[*n].id.escaped());
                 }
@@ -46,7 +46,7 @@ impl Redis {
         });
         let mut forgotten = vec![Forgotten::Absent; duties.len()];
         for (value, (_, chunk)) in settle(answers.await?)?.into_iter().zip(&chunks) {
-            let mut reply = Reply::of(value)?;
+            let mut reply = RedisReply::of(value)?;
             for n in *chunk {
                 forgotten[*n] = self.forgotten(&mut reply)?;
             }
@@ -54,7 +54,7 @@ impl Redis {
         Ok(forgotten)
     }
 
-    fn forgotten(&self, reply: &mut Reply) -> Result<Forgotten, StoreError> {
+    fn forgotten(&self, reply: &mut RedisReply) -> Result<Forgotten, StoreError> {
         match reply.number()? {
             1 => {
                 let floor = Epoch::new(reply.number()?)?;
@@ -81,7 +81,7 @@ impl Redis {
             command.arg(self.marker()).arg(incarnation);
             command
         });
-        let mut reply = Reply::of(reply.await?)?;
+        let mut reply = RedisReply::of(reply.await?)?;
         let (slots, audit) = (reply.number()? as usize, reply.number()? as usize);
         self.history_slots.store(slots, Ordering::Relaxed);
         Ok(Retention { history_slots: slots, audit_kept: audit })
@@ -106,9 +106,9 @@ impl Redis {
             let duties = self.call_one(&self.data, |incarnation| {
                 self.script(Script::GroupDuties, incarnation, &group)
             });
-            let ids = Reply::of(duties.await?)?.texts()?;
+            let ids = RedisReply::of(duties.await?)?.texts()?;
             let trimmed = self.call(&self.data, |incarnation| {
-                let commands = ids.chunks(CHUNK).map(|chunk| {
+                let commands = ids.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
                     let mut command = self.script(Script::HistoryTrim, incarnation, &group);
                     command.arg(chunk);
                     command
@@ -124,7 +124,7 @@ impl Redis {
     /// the indexes, which the script reads.
     pub(super) async fn store_adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
         check::adopt(adopt)?;
-        let found = Keys::of(self.scan().await?);
+        let found = StoreKeys::of(self.scan().await?);
         let newest = self.newest_epoch(&found).await?.max(adopt.floor);
         newest.max(Epoch::new(self.seen.load(Ordering::Relaxed))?).next()?;
         let incarnation = format!("{:032x}", adopt.entropy);
@@ -142,7 +142,7 @@ impl Redis {
             }
             command
         });
-        let mut reply = Reply::of(reply.await?)?;
+        let mut reply = RedisReply::of(reply.await?)?;
         let (sessions, floor) = (reply.number()?, Epoch::new(reply.number()?)?);
         self.saw(floor);
         *self.known() = Some(incarnation.as_str().into());
@@ -155,9 +155,9 @@ impl Redis {
         let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
         loop {
             let mut command = redis::cmd("SCAN");
-            command.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
+            command.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
             let reply = settle(self.data.send(&[command]).await?)?;
-            let mut reply = Reply::of(Value::Array(reply))?.list()?;
+            let mut reply = RedisReply::of(Value::Array(reply))?.list()?;
             cursor = reply.text()?;
             let mut keys = reply.list()?;
             while !keys.is_done() {
@@ -174,7 +174,7 @@ impl Redis {
 
     /// The newest epoch of the duties and floors that were found. A key that holds something else
     /// tells nothing.
-    async fn newest_epoch(&self, found: &Keys) -> Result<Epoch, StoreError> {
+    async fn newest_epoch(&self, found: &StoreKeys) -> Result<Epoch, StoreError> {
         let mut newest = Epoch::ZERO;
         let mut commands: Vec<Cmd> = Vec::new();
         for head in &found.groups {
@@ -192,7 +192,7 @@ impl Redis {
             history.arg(format!("{root}history:{id}")).arg(0);
             commands.extend([fence, checkpoint, history]);
         }
-        for chunk in commands.chunks(CHUNK) {
+        for chunk in commands.chunks(MAX_SCRIPT_ITEMS) {
             for answer in self.data.send(chunk).await? {
                 let value = match answer {
                     Ok(value) => Some(value),
@@ -222,26 +222,26 @@ fn epoch_in(value: &Value) -> Option<Epoch> {
 const DUTY_KINDS: [&str; 3] = [":fence:", ":checkpoint:", ":history:"];
 /// What a group's other keys end in, where they cannot be missed.
 const GROUP_ENDS: [&str; 3] = [":grants", ":audit", ":floor"];
-const SESSION: &str = ":session:";
+const SESSION_INFIX: &str = ":session:";
 
 fn may_be_ours(rest: &str) -> bool {
     DUTY_KINDS.iter().any(|kind| rest.contains(kind))
         || GROUP_ENDS.iter().any(|end| rest.ends_with(end))
-        || rest.contains(SESSION)
+        || rest.contains(SESSION_INFIX)
 }
 
 /// What the names of keys tell, all parts escaped. A colon may belong to a name, so a key may be
 /// read in more than one way; every way is taken, because nothing is done that hangs on it: epochs
 /// are read, and the script looks whether a session is one.
 #[derive(Debug, Default)]
-struct Keys {
+struct StoreKeys {
     groups: BTreeSet<String>,
     duties: BTreeSet<(String, String)>,
     /// `<group>:` and the instance.
     sessions: Vec<(String, String)>,
 }
 
-impl Keys {
+impl StoreKeys {
     fn of(keys: Vec<String>) -> Self {
         let mut found = Self::default();
         for key in &keys {
@@ -255,7 +255,8 @@ impl Keys {
                     found.groups.insert(group.to_owned());
                 }
             }
-            for (group, instance) in splits(key, SESSION).filter(|(group, _)| is_group(group)) {
+            for (group, instance) in splits(key, SESSION_INFIX).filter(|(group, _)| is_group(group))
+            {
                 found.sessions.push((format!("{group}:"), instance.to_owned()));
             }
         }
@@ -289,7 +290,7 @@ mod tests {
     #[test]
     fn keys_are_read_in_every_way() {
         let keys = ["a:grants", "a:fence:x", "b:fence:y", "c:checkpoint:fence:z", "a:session:i:1"];
-        let found = Keys::of(keys.map(str::to_owned).to_vec());
+        let found = StoreKeys::of(keys.map(str::to_owned).to_vec());
         assert_eq!(found.groups.iter().collect::<Vec<_>>(), ["a", "c"]);
         let duty = |group: &str, id: &str| (group.to_owned(), id.to_owned());
         assert_eq!(found.duties, BTreeSet::from([duty("a", "x"), duty("c", "fence:z")]));

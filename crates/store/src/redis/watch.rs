@@ -11,24 +11,27 @@ use tenure_core::StoreError;
 use tenure_core::store::Watch;
 use tokio::time::timeout;
 
-use super::dial::Dial;
+use super::client::CONNECT_TIMEOUT;
+use super::connect::RedisConnector;
 use super::error;
-use super::link::CONNECT;
 
 /// After so long a silence the server is asked whether it is still there.
-const SILENCE: Duration = Duration::from_secs(10);
+const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Listens to the channel of one group.
-pub(super) struct Listener {
-    dial: Arc<Dial>,
+pub(super) struct RedisWatch {
+    connector: Arc<RedisConnector>,
     channel: String,
     /// `None` while the connection is down.
     subscribed: Option<PubSub>,
 }
 
-impl Listener {
-    pub(super) async fn start(dial: Arc<Dial>, channel: String) -> Result<Self, StoreError> {
-        let mut listener = Self { dial, channel, subscribed: None };
+impl RedisWatch {
+    pub(super) async fn start(
+        connector: Arc<RedisConnector>,
+        channel: String,
+    ) -> Result<Self, StoreError> {
+        let mut listener = Self { connector, channel, subscribed: None };
         listener.subscribed = Some(listener.subscribe().await?);
         Ok(listener)
     }
@@ -36,23 +39,23 @@ impl Listener {
     /// Returns once the server has confirmed: what changes from now on makes a hint.
     async fn subscribe(&self) -> Result<PubSub, StoreError> {
         let subscribing = async {
-            let mut connection = self.dial.pubsub().await?;
+            let mut connection = self.connector.pubsub().await?;
             let subscribed = connection.subscribe(&self.channel).await;
-            subscribed.map_err(|error| error::of_connecting(&error, self.dial.address()))?;
+            subscribed.map_err(|error| error::connect_error(&error, self.connector.address()))?;
             Ok(connection)
         };
-        timeout(CONNECT, subscribing).await.map_err(|_| self.dial.late())?
+        timeout(CONNECT_TIMEOUT, subscribing).await.map_err(|_| self.connector.late())?
     }
 }
 
 /// Waits for a message; false when the connection is gone.
 async fn heard(connection: &mut PubSub) -> bool {
     loop {
-        let message = timeout(SILENCE, connection.on_message().next()).await;
+        let message = timeout(PING_INTERVAL, connection.on_message().next()).await;
         if let Ok(message) = message {
             return message.is_some();
         }
-        let pinged = timeout(CONNECT, connection.ping::<redis::Value>()).await;
+        let pinged = timeout(CONNECT_TIMEOUT, connection.ping::<redis::Value>()).await;
         if !matches!(pinged, Ok(Ok(_))) {
             return false;
         }
@@ -60,7 +63,7 @@ async fn heard(connection: &mut PubSub) -> bool {
 }
 
 #[async_trait]
-impl Watch for Listener {
+impl Watch for RedisWatch {
     async fn changed(&mut self) -> Result<(), StoreError> {
         if let Some(connection) = &mut self.subscribed {
             if heard(connection).await {
@@ -74,8 +77,8 @@ impl Watch for Listener {
     }
 }
 
-impl fmt::Debug for Listener {
+impl fmt::Debug for RedisWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Listener({} {})", self.dial.address(), self.channel)
+        write!(f, "RedisWatch({} {})", self.connector.address(), self.channel)
     }
 }

@@ -18,7 +18,7 @@ pub enum KeyUse {
     Retired,
 }
 
-struct Key {
+struct SigningKey {
     id: String,
     may: KeyUse,
     secret: Vec<u8>,
@@ -26,7 +26,7 @@ struct Key {
 
 /// The keys of a store's users. Prints without secrets.
 pub struct Keyring {
-    keys: Vec<Key>,
+    keys: Vec<SigningKey>,
     /// Which of them signs.
     signer: usize,
 }
@@ -41,7 +41,7 @@ impl Keyring {
     /// Reads `ID sign|verify|retired HEX`, one key per line or separated by commas. Empty lines and
     /// lines that begin with `#` mean nothing. A retired key needs no secret.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
-        let mut keys: Vec<Key> = Vec::new();
+        let mut keys: Vec<SigningKey> = Vec::new();
         let lines = text.split(['\n', ',']).map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         for (n, line) in lines.enumerate() {
@@ -69,7 +69,7 @@ impl Keyring {
         self.key(id).map(|key| key.may)
     }
 
-    fn key(&self, id: &str) -> Option<&Key> {
+    fn key(&self, id: &str) -> Option<&SigningKey> {
         self.keys.iter().find(|key| key.id == id)
     }
 
@@ -85,7 +85,7 @@ impl Keyring {
     }
 }
 
-fn keyed(key: &Key, message: &[&[u8]]) -> Hmac<Sha256> {
+fn keyed(key: &SigningKey, message: &[&[u8]]) -> Hmac<Sha256> {
     #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
     let mut hmac = Hmac::new_from_slice(&key.secret).expect("HMAC takes a key of any length");
     message.iter().for_each(|part| hmac.update(part));
@@ -105,7 +105,7 @@ fn bad(detail: &str) -> StoreError {
 }
 
 /// What is wrong is said without repeating a word of it: it may be the secret.
-fn read(line: &str) -> Result<Key, &'static str> {
+fn read(line: &str) -> Result<SigningKey, &'static str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (id, may, secret) = match words[..] {
         [id, "retired"] => (id, KeyUse::Retired, ""),
@@ -122,7 +122,7 @@ fn read(line: &str) -> Result<Key, &'static str> {
     if may != KeyUse::Retired && secret.len() < Keyring::MIN_BYTES {
         return Err("its secret is shorter than 32 bytes");
     }
-    Ok(Key { id: id.to_owned(), may, secret })
+    Ok(SigningKey { id: id.to_owned(), may, secret })
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl Signing {
 
 /// What a signature says of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SignatureVerdict {
     /// Signed by a key that is trusted.
     Good,
     /// Not signed.
@@ -68,7 +68,7 @@ pub enum Verdict {
     NewestMissing,
 }
 
-impl Verdict {
+impl SignatureVerdict {
     /// What it means, in a few words.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -101,12 +101,12 @@ pub struct Inspected {
     /// What was signed: the document without the seal.
     pub payload: Vec<u8>,
     /// What the signature says.
-    pub verdict: Verdict,
+    pub verdict: SignatureVerdict,
 }
 
 /// What is signed, in parts. Each text has its length before it, so that no two different
 /// checkpoints give the same bytes.
-struct Message<'a> {
+struct SignedMessage<'a> {
     key: &'a str,
     duty: &'a DutyKey,
     epoch: Epoch,
@@ -116,7 +116,7 @@ struct Message<'a> {
     payload: &'a [u8],
 }
 
-impl Message<'_> {
+impl SignedMessage<'_> {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = b"tenure checkpoint 1".to_vec();
         let mut text = |text: &str| {
@@ -146,7 +146,8 @@ pub fn sign(
     seal: Seal,
     payload: &[u8],
 ) -> Seal {
-    let message = Message { key: keys.signer(), duty, epoch, version, prev, seal: &seal, payload };
+    let message =
+        SignedMessage { key: keys.signer(), duty, epoch, version, prev, seal: &seal, payload };
     let mac = keys.sign(&[&message.bytes(), payload]);
     Seal { signed: Some((keys.signer().to_owned(), mac)), prev: Some(prev), ..seal }
 }
@@ -155,7 +156,7 @@ pub fn sign(
 pub fn inspect(keys: Option<&Keyring>, duty: &DutyKey, checkpoint: &Checkpoint) -> Inspected {
     let Ok((seal, payload)) = Seal::split(&checkpoint.document) else {
         let payload = checkpoint.document.as_bytes().to_vec();
-        return Inspected { seal: Seal::default(), payload, verdict: Verdict::Damaged };
+        return Inspected { seal: Seal::default(), payload, verdict: SignatureVerdict::Damaged };
     };
     let verdict = judge(keys, duty, checkpoint, &seal, payload);
     Inspected { payload: payload.to_vec(), seal, verdict }
@@ -167,23 +168,31 @@ fn judge(
     checkpoint: &Checkpoint,
     seal: &Seal,
     payload: &[u8],
-) -> Verdict {
+) -> SignatureVerdict {
     let Some((key, mac)) = &seal.signed else {
-        return if seal.prev.is_some() { Verdict::Damaged } else { Verdict::Unsigned };
+        return if seal.prev.is_some() {
+            SignatureVerdict::Damaged
+        } else {
+            SignatureVerdict::Unsigned
+        };
     };
     let (Some(keys), Some(prev)) = (keys, seal.prev) else {
-        return if seal.prev.is_none() { Verdict::Damaged } else { Verdict::UnknownKey };
+        return if seal.prev.is_none() {
+            SignatureVerdict::Damaged
+        } else {
+            SignatureVerdict::UnknownKey
+        };
     };
     match keys.find(key) {
-        None => return Verdict::UnknownKey,
-        Some(KeyUse::Retired) => return Verdict::RetiredKey,
+        None => return SignatureVerdict::UnknownKey,
+        Some(KeyUse::Retired) => return SignatureVerdict::RetiredKey,
         Some(KeyUse::Sign | KeyUse::Verify) => {}
     }
     let Checkpoint { epoch, version, .. } = *checkpoint;
-    let message = Message { key, duty, epoch, version, prev, seal, payload };
+    let message = SignedMessage { key, duty, epoch, version, prev, seal, payload };
     match keys.made(key, &[&message.bytes(), message.payload], mac) {
-        true => Verdict::Good,
-        false => Verdict::Wrong,
+        true => SignatureVerdict::Good,
+        false => SignatureVerdict::Wrong,
     }
 }
 
@@ -207,11 +216,13 @@ pub fn verify(
         .map(|checkpoint| (checkpoint.clone(), inspect(Some(keys), duty, checkpoint)))
         .collect();
     let verdict = match (newest, apart, head) {
-        (None, _, Some(_)) => Some(Verdict::NewestMissing),
-        (_, Some(apart), Some(head)) if place(apart) <= place(head) => Some(Verdict::Replayed),
-        (_, Some(_), Some(_)) => Some(Verdict::NotInHistory),
+        (None, _, Some(_)) => Some(SignatureVerdict::NewestMissing),
+        (_, Some(apart), Some(head)) if place(apart) <= place(head) => {
+            Some(SignatureVerdict::Replayed)
+        }
+        (_, Some(_), Some(_)) => Some(SignatureVerdict::NotInHistory),
         // A first one without a ring may be of somebody who keeps none.
-        (_, Some(apart), None) if apart.version.get() > 1 => Some(Verdict::NotInHistory),
+        (_, Some(apart), None) if apart.version.get() > 1 => Some(SignatureVerdict::NotInHistory),
         _ => None,
     };
     if let (Some(verdict), Some((_, first))) = (verdict, all.first_mut())
@@ -241,7 +252,7 @@ pub(crate) fn check_ring(
     let (at, document) = (place(stored), &stored.document);
     let later = |old: &&Checkpoint| {
         (place(old) > at || (place(old) == at && old.document != *document))
-            && inspect(keys, duty, old).verdict == Verdict::Good
+            && inspect(keys, duty, old).verdict == SignatureVerdict::Good
     };
     let Some(later) = ring.iter().filter(later).max_by_key(|old| place(old)) else {
         return Ok(());
@@ -279,8 +290,10 @@ fn judge_order(ring: &mut [(Checkpoint, Inspected)]) {
         let came_back = before.1.seal.moved.is_some();
         let other = follows && !came_back && now.1.seal.prev != Some(mac);
         let verdict = match now.1.verdict {
-            Verdict::Good if other => Verdict::OtherPredecessor,
-            Verdict::Good | Verdict::Unsigned if !follows && !earlier_life => Verdict::Gap,
+            SignatureVerdict::Good if other => SignatureVerdict::OtherPredecessor,
+            SignatureVerdict::Good | SignatureVerdict::Unsigned if !follows && !earlier_life => {
+                SignatureVerdict::Gap
+            }
             _ => continue,
         };
         ring[at].1.verdict = verdict;

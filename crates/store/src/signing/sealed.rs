@@ -16,17 +16,17 @@ use tenure_core::{
     Store, StoreError, Version,
 };
 
-use super::{Inspected, Signing, Verdict, check_missing, check_ring, inspect, sign};
+use super::{Inspected, SignatureVerdict, Signing, check_missing, check_ring, inspect, sign};
 
 /// The newest checkpoint of a duty that this process has seen.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct NewestSeen {
     epoch: Epoch,
     version: Version,
     mac: Mac,
 }
 
-impl Seen {
+impl NewestSeen {
     /// Later checkpoints have a larger one. The epoch comes first: a duty that was forgotten and
     /// granted again counts its versions anew.
     fn place(&self) -> (Epoch, Version) {
@@ -45,7 +45,7 @@ fn mac_of(seal: &Seal) -> Mac {
 pub struct Sealed {
     inner: Arc<dyn Store>,
     signing: Signing,
-    seen: Mutex<BTreeMap<DutyKey, Seen>>,
+    seen: Mutex<BTreeMap<DutyKey, NewestSeen>>,
 }
 
 impl fmt::Debug for Sealed {
@@ -60,11 +60,11 @@ impl Sealed {
         Self { inner, signing, seen: Mutex::default() }
     }
 
-    fn seen(&self) -> MutexGuard<'_, BTreeMap<DutyKey, Seen>> {
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<DutyKey, NewestSeen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn seen_of(&self, duties: &[DutyKey]) -> Vec<Option<Seen>> {
+    fn seen_of(&self, duties: &[DutyKey]) -> Vec<Option<NewestSeen>> {
         let seen = self.seen();
         duties.iter().map(|duty| seen.get(duty).copied()).collect()
     }
@@ -78,7 +78,7 @@ impl Sealed {
     async fn open(
         &self,
         duty: &DutyKey,
-        before: Option<Seen>,
+        before: Option<NewestSeen>,
         stored: Option<Checkpoint>,
     ) -> Result<Option<Checkpoint>, StoreError> {
         match stored {
@@ -90,12 +90,12 @@ impl Sealed {
     async fn found(
         &self,
         duty: &DutyKey,
-        before: Option<Seen>,
+        before: Option<NewestSeen>,
         stored: Checkpoint,
     ) -> Result<Checkpoint, StoreError> {
         let mut stored = stored;
         let mut inspected = self.trusted(duty, &stored).await?;
-        let known = |seen: Seen| {
+        let known = |seen: NewestSeen| {
             seen.place() == (stored.epoch, stored.version) && seen.mac == mac_of(&inspected.seal)
         };
         // A process that takes over has seen nothing, and an old one is well signed, too.
@@ -124,7 +124,9 @@ impl Sealed {
     async fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> Result<Inspected, StoreError> {
         let inspected = inspect(self.signing.keys(), duty, stored);
         let Inspected { seal, verdict, .. } = &inspected;
-        if *verdict == Verdict::Damaged || (self.required() && *verdict != Verdict::Good) {
+        if *verdict == SignatureVerdict::Damaged
+            || (self.required() && *verdict != SignatureVerdict::Good)
+        {
             return Err(self.refusal(duty, stored, seal, verdict).await);
         }
         Ok(inspected)
@@ -136,7 +138,7 @@ impl Sealed {
     async fn missing(
         &self,
         duty: &DutyKey,
-        before: Option<Seen>,
+        before: Option<NewestSeen>,
     ) -> Result<Option<Checkpoint>, StoreError> {
         if self.required()
             && let Err(removed) = check_missing(duty, &self.inner.history(duty).await?)
@@ -155,13 +157,13 @@ impl Sealed {
     fn compare_with_seen(
         &self,
         duty: &DutyKey,
-        before: Option<Seen>,
+        before: Option<NewestSeen>,
         stored: &Checkpoint,
         mac: Mac,
     ) -> Result<(), StoreError> {
-        let now = Seen { epoch: stored.epoch, version: stored.version, mac };
+        let now = NewestSeen { epoch: stored.epoch, version: stored.version, mac };
         if let Some(before) = before.filter(|_| self.required()) {
-            let Seen { epoch, version, .. } = before;
+            let NewestSeen { epoch, version, .. } = before;
             if now.place() < before.place() {
                 let detail = format!(
                     "{duty} is at version {} of epoch {}, this process has seen version {version} \
@@ -190,14 +192,14 @@ impl Sealed {
         duty: &DutyKey,
         stored: &Checkpoint,
         seal: &Seal,
-        verdict: &Verdict,
+        verdict: &SignatureVerdict,
     ) -> StoreError {
         let key = seal.signed.as_ref().map_or("none", |(key, _)| key);
         let what =
             format!("version {} of {duty}: {} (key {key})", stored.version, verdict.as_str());
         let good = |checkpoint: &&Checkpoint| {
             let inspected = inspect(self.signing.keys(), duty, checkpoint);
-            inspected.verdict == Verdict::Good && inspected.seal.moved.is_none()
+            inspected.verdict == SignatureVerdict::Good && inspected.seal.moved.is_none()
         };
         let offer = match self.inner.history(duty).await {
             Err(_) => "its history cannot be read".to_owned(),
@@ -294,7 +296,7 @@ impl Store for Sealed {
                 (answer, Seal::split(&commit.document))
             {
                 let mac = mac_of(&seal);
-                let now = Seen { epoch: commit.hold.epoch, version: *version, mac };
+                let now = NewestSeen { epoch: commit.hold.epoch, version: *version, mac };
                 seen.insert(commit.hold.duty.clone(), now);
             }
         }

@@ -28,7 +28,7 @@ fn ring(keys: &Keyring, duty: &DutyKey, payloads: &[&str]) -> Vec<Checkpoint> {
     ring
 }
 
-fn verdicts(all: &[(Checkpoint, Inspected)]) -> Vec<Verdict> {
+fn verdicts(all: &[(Checkpoint, Inspected)]) -> Vec<SignatureVerdict> {
     all.iter().map(|(_, inspected)| inspected.verdict.clone()).collect()
 }
 
@@ -51,20 +51,27 @@ fn a_signature_is_hmac_sha_256_over_these_bytes() {
 fn a_ring_is_verified_as_a_whole() {
     let keys = keys("k sign HEX");
     let ring = ring(&keys, &duty("d"), &["one", "two", "three"]);
-    let good = [Verdict::Good, Verdict::Good, Verdict::Good];
+    let good = [SignatureVerdict::Good, SignatureVerdict::Good, SignatureVerdict::Good];
     assert_eq!(verdicts(&verify(&keys, &duty("d"), Some(&ring[0]), &ring)), good);
     // An older one put in the newest's place.
     let replayed = verify(&keys, &duty("d"), Some(&ring[1]), &ring);
-    assert_eq!(replayed[0].1.verdict, Verdict::Replayed);
+    assert_eq!(replayed[0].1.verdict, SignatureVerdict::Replayed);
     // One of the same number from another life of the duty, well signed by itself.
     let other = self::ring(&keys, &duty("d"), &["one", "zwei"]);
     let mixed = [ring[0].clone(), other[0].clone(), ring[2].clone()];
     let verdicts = verdicts(&verify(&keys, &duty("d"), Some(&mixed[0]), &mixed));
-    assert_eq!(verdicts, [Verdict::OtherPredecessor, Verdict::Good, Verdict::Good]);
+    assert_eq!(
+        verdicts,
+        [SignatureVerdict::OtherPredecessor, SignatureVerdict::Good, SignatureVerdict::Good]
+    );
 }
 
 /// The verdicts on these versions of a ring, of which the newest is the one in the store.
-fn with_versions(ring: &[Checkpoint], newest: Option<u64>, versions: &[u64]) -> Vec<Verdict> {
+fn with_versions(
+    ring: &[Checkpoint],
+    newest: Option<u64>,
+    versions: &[u64],
+) -> Vec<SignatureVerdict> {
     let find = |n: u64| ring.iter().find(|old| old.version.get() == n).unwrap().clone();
     let left: Vec<Checkpoint> = versions.iter().map(|n| find(*n)).collect();
     let newest = newest.map(find);
@@ -73,7 +80,7 @@ fn with_versions(ring: &[Checkpoint], newest: Option<u64>, versions: &[u64]) -> 
 
 #[test]
 fn what_was_taken_out_of_a_ring_is_noticed() {
-    use Verdict::{Gap, Good, NewestMissing, NotInHistory};
+    use SignatureVerdict::{Gap, Good, NewestMissing, NotInHistory};
     let ring = ring(&keys("k sign HEX"), &duty("d"), &["one", "two", "three", "four", "five"]);
     let look = |newest, versions: &[u64]| with_versions(&ring, newest, versions);
     assert_eq!(look(Some(5), &[5, 4, 3, 2, 1]), vec![Good; 5]);
@@ -98,9 +105,12 @@ fn a_gap_is_noticed_before_anything_is_signed() {
         ..ring(&keys("k sign HEX"), &duty("d"), &["x"]).remove(0)
     };
     let all: Vec<Checkpoint> = [4, 3, 2, 1].map(plain).to_vec();
-    assert_eq!(with_versions(&all, Some(4), &[4, 3, 2, 1]), vec![Verdict::Unsigned; 4]);
-    assert_eq!(with_versions(&all, Some(4), &[4, 2]), [Verdict::Gap, Verdict::Unsigned]);
-    assert_eq!(with_versions(&all, Some(2), &[4, 3, 2])[0], Verdict::Replayed);
+    assert_eq!(with_versions(&all, Some(4), &[4, 3, 2, 1]), vec![SignatureVerdict::Unsigned; 4]);
+    assert_eq!(
+        with_versions(&all, Some(4), &[4, 2]),
+        [SignatureVerdict::Gap, SignatureVerdict::Unsigned]
+    );
+    assert_eq!(with_versions(&all, Some(2), &[4, 3, 2])[0], SignatureVerdict::Replayed);
 }
 
 #[test]
@@ -120,13 +130,13 @@ fn what_is_left_of_an_earlier_life_is_no_fault() {
     let mut ring = [earlier[0].clone(), earlier[2].clone(), later[0].clone(), later[1].clone()];
     for _ in 0..2 {
         let found = verify(&keys, &duty("d"), Some(&later[1]), &ring);
-        assert_eq!(verdicts(&found), vec![Verdict::Good; 4]);
+        assert_eq!(verdicts(&found), vec![SignatureVerdict::Good; 4]);
         assert_eq!(found[0].0, later[1]);
         ring.reverse();
     }
     // An older life put in the newest's place.
     let found = verify(&keys, &duty("d"), Some(&earlier[0]), &ring);
-    assert_eq!(found[0].1.verdict, Verdict::Replayed);
+    assert_eq!(found[0].1.verdict, SignatureVerdict::Replayed);
 }
 
 #[test]
@@ -134,11 +144,11 @@ fn keys_are_trusted_by_what_they_may() {
     let old = keys("a sign HEX");
     let signed = &ring(&old, &duty("d"), &["one"])[0];
     let verdict = |text: &str| inspect(Some(&keys(text)), &duty("d"), signed).verdict;
-    assert_eq!(verdict("b sign OTHER,a verify HEX"), Verdict::Good);
-    assert_eq!(verdict("b sign OTHER,a retired HEX"), Verdict::RetiredKey);
-    assert_eq!(verdict("b sign OTHER"), Verdict::UnknownKey);
-    assert_eq!(verdict("a sign OTHER"), Verdict::Wrong);
-    assert_eq!(inspect(None, &duty("d"), signed).verdict, Verdict::UnknownKey);
+    assert_eq!(verdict("b sign OTHER,a verify HEX"), SignatureVerdict::Good);
+    assert_eq!(verdict("b sign OTHER,a retired HEX"), SignatureVerdict::RetiredKey);
+    assert_eq!(verdict("b sign OTHER"), SignatureVerdict::UnknownKey);
+    assert_eq!(verdict("a sign OTHER"), SignatureVerdict::Wrong);
+    assert_eq!(inspect(None, &duty("d"), signed).verdict, SignatureVerdict::UnknownKey);
 }
 
 #[test]
@@ -154,10 +164,10 @@ fn where_it_was_moved_to_is_signed_too() {
     };
     let checkpoint = |seal: &Seal| Checkpoint { epoch: at.0, ..checkpoint(seal) };
     let verdict = |seal: &Seal| inspect(Some(&keys), &duty("d"), &checkpoint(seal)).verdict;
-    assert_eq!(verdict(&seal), Verdict::Good);
-    assert_eq!(verdict(&Seal { moved: None, ..seal.clone() }), Verdict::Wrong);
+    assert_eq!(verdict(&seal), SignatureVerdict::Good);
+    assert_eq!(verdict(&Seal { moved: None, ..seal.clone() }), SignatureVerdict::Wrong);
     let elsewhere = Moved { to: "redis://x".to_owned(), done: true };
-    assert_eq!(verdict(&Seal { moved: Some(elsewhere), ..seal }), Verdict::Wrong);
+    assert_eq!(verdict(&Seal { moved: Some(elsewhere), ..seal }), SignatureVerdict::Wrong);
 }
 
 proptest! {
@@ -174,7 +184,8 @@ proptest! {
         let seal = sign(&keys, &duty("d"), at_one, Mac::NONE, Seal::default(), &text);
         let mut checkpoint = ring(&keys, &duty("d"), &["x"]).remove(0);
         checkpoint.document = seal.join(&text).unwrap();
-        prop_assert_eq!(inspect(Some(&keys), &duty("d"), &checkpoint).verdict, Verdict::Good);
+        let verdict = inspect(Some(&keys), &duty("d"), &checkpoint).verdict;
+        prop_assert_eq!(verdict, SignatureVerdict::Good);
         let mut under = duty("d");
         match what {
             0 => {
@@ -187,6 +198,6 @@ proptest! {
             2 => checkpoint.epoch = checkpoint.epoch.next().unwrap(),
             _ => checkpoint.version = checkpoint.version.next().unwrap(),
         }
-        prop_assert_ne!(inspect(Some(&keys), &under, &checkpoint).verdict, Verdict::Good);
+        prop_assert_ne!(inspect(Some(&keys), &under, &checkpoint).verdict, SignatureVerdict::Good);
     }
 }

@@ -18,8 +18,8 @@ use super::statements;
 use super::worker::{retry, statement_error};
 
 /// How often to look before others are taken for users of another boot, and the time between.
-const ATTEMPTS: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(10);
+const MAX_LOCK_ATTEMPTS: u32 = 100;
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Kept open for as long as the store is: the lock goes with it.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub(super) fn enter(
     identity: &str,
 ) -> Result<BootLock, StoreError> {
     let file = open_lock(path).map_err(|error| io_error(&error))?;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_LOCK_ATTEMPTS {
         file.lock_shared().map_err(|error| io_error(&error))?;
         if stored(connection)?.as_deref() == Some(identity) {
             return Ok(BootLock { _shared: file });
@@ -80,7 +80,7 @@ pub(super) fn enter(
         file.unlock().map_err(|error| io_error(&error))?;
         // Somebody is in: in the time that the file is in, or just about to take it over as we are.
         if file.try_lock().is_err() {
-            std::thread::park_timeout(PAUSE);
+            std::thread::park_timeout(LOCK_RETRY_INTERVAL);
             continue;
         }
         take_over(connection, identity)?;

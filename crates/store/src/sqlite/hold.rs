@@ -9,7 +9,7 @@ use tenure_core::{
 };
 
 use super::session::{claimant, ns};
-use super::{Entry, all, checkpoint, execute, first, hint, record, statements, upkeep};
+use super::{AuditRecord, all, checkpoint, execute, first, hint, record, statements, upkeep};
 
 /// The last grant of a duty.
 pub(super) struct Row {
@@ -106,7 +106,7 @@ fn claim_one(
         }
         let (kind, instance) = (AuditKind::Expired, &row.instance);
         let hold = Some((id, row.epoch));
-        record(db, &Entry { kind, group, instance, hold, reason })?;
+        record(db, &AuditRecord { kind, group, instance, hold, reason })?;
     }
     let committed = checkpoint::find(db, &want.duty)?.map_or(Epoch::ZERO, |(_, epoch)| epoch);
     let floor = upkeep::floor(db, group)?;
@@ -116,7 +116,7 @@ fn claim_one(
     let row = (group.as_str(), id.as_str(), epoch.as_i64(), instance.as_str(), nonce);
     execute(db, statements::HOLD_GRANT, row)?;
     let (kind, granted) = (AuditKind::Granted, Some((id, epoch)));
-    record(db, &Entry { kind, group, instance, hold: granted, reason })?;
+    record(db, &AuditRecord { kind, group, instance, hold: granted, reason })?;
     Ok(Claimed::Granted(hold(epoch)))
 }
 
@@ -139,7 +139,7 @@ pub(super) fn release(
                 execute(db, statements::HOLD_FREE, (group.as_str(), id.as_str()))?;
                 let (kind, freed) = (AuditKind::Released, Some((id, hold.epoch)));
                 let reason = reason.as_str();
-                record(db, &Entry { kind, group, instance, hold: freed, reason })?;
+                record(db, &AuditRecord { kind, group, instance, hold: freed, reason })?;
                 Released::Freed
             }
         });
@@ -169,7 +169,7 @@ pub(super) fn free_all(
     freed.sort();
     for (duty, epoch) in &freed {
         let (hold, reason) = (Some((duty, *epoch)), reason.as_str());
-        record(db, &Entry { kind, group, instance, hold, reason })?;
+        record(db, &AuditRecord { kind, group, instance, hold, reason })?;
     }
     Ok(freed.len() as u64)
 }

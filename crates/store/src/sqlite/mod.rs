@@ -35,7 +35,7 @@ use tenure_core::{
 };
 
 use crate::{BootClock, CLAIMS_PER_TRIM, IfAbsent, fates_by_mark};
-use watch::Watcher;
+use watch::ChangePoller;
 use worker::{SqliteConnection, Worker, WritePriority, statement_error};
 
 /// How to open a SQLite store.
@@ -64,7 +64,7 @@ pub struct Sqlite {
     vital: Worker,
     /// Checkpoints, documents and everything that only reads.
     data: Worker,
-    watcher: Mutex<Option<Arc<Watcher>>>,
+    watcher: Mutex<Option<Arc<ChangePoller>>>,
     claims: AtomicU64,
     /// As it was when this handle last heard of it; the statements read the store's own.
     history_slots: AtomicUsize,
@@ -114,12 +114,12 @@ impl Sqlite {
         })
     }
 
-    fn watcher(&self) -> Result<Arc<Watcher>, StoreError> {
+    fn watcher(&self) -> Result<Arc<ChangePoller>, StoreError> {
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(watcher) = &*watcher {
             return Ok(watcher.clone());
         }
-        Ok(watcher.insert(Arc::new(Watcher::start(&self.path)?)).clone())
+        Ok(watcher.insert(Arc::new(ChangePoller::start(&self.path)?)).clone())
     }
 }
 
@@ -335,7 +335,7 @@ impl Store for Sqlite {
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {
-        self.read_survey().await
+        self.store_survey().await
     }
 }
 
@@ -354,7 +354,7 @@ fn hint(db: &Connection, group: &GroupName) -> Result<(), StoreError> {
 }
 
 /// What an audit entry is about.
-struct Entry<'a> {
+struct AuditRecord<'a> {
     kind: AuditKind,
     group: &'a GroupName,
     instance: &'a InstanceId,
@@ -362,7 +362,7 @@ struct Entry<'a> {
     reason: &'a str,
 }
 
-fn record(db: &Connection, entry: &Entry<'_>) -> Result<(), StoreError> {
+fn record(db: &Connection, entry: &AuditRecord<'_>) -> Result<(), StoreError> {
     let (duty, epoch) = entry.hold.unzip();
     let row = (
         entry.group.as_str(),

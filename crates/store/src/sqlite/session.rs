@@ -6,7 +6,7 @@ use tenure_core::{
     GroupName, InstanceId, LocalInstant, Mark, Nonce, Note, Reason, Session, StoreError, Ttl,
 };
 
-use super::{Entry, execute, first, hint, hold, record, statements};
+use super::{AuditRecord, execute, first, hint, hold, record, statements};
 
 const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
 
@@ -89,7 +89,7 @@ pub(super) fn open(
     let row = (group.as_str(), instance.as_str(), nonce, note, expires, first_mark);
     execute(db, statements::SESSION_OPEN, row)?;
     let (kind, reason) = (AuditKind::Joined, "open");
-    record(db, &Entry { kind, group, instance, hold: None, reason })?;
+    record(db, &AuditRecord { kind, group, instance, hold: None, reason })?;
     hint(db, group)?;
     Ok(Opened::Open(open.session()))
 }
@@ -109,7 +109,7 @@ pub(super) fn close(
     let key = (group.as_str(), instance.as_str(), ns(now));
     execute(db, statements::SESSION_END, key)?;
     let (kind, reason) = (AuditKind::Left, reason.as_str());
-    record(db, &Entry { kind, group, instance, hold: None, reason })?;
+    record(db, &AuditRecord { kind, group, instance, hold: None, reason })?;
     hint(db, group)?;
     Ok(Closed::Closed)
 }
@@ -153,7 +153,7 @@ pub(super) fn evict(
     execute(db, statements::SESSION_EVICT, barred)?;
     if row.as_ref().is_none_or(|row| !row.evicted) {
         let (kind, reason) = (AuditKind::Evicted, reason.as_str());
-        record(db, &Entry { kind, group, instance, hold: None, reason })?;
+        record(db, &AuditRecord { kind, group, instance, hold: None, reason })?;
     }
     hint(db, group)?;
     let Some(row) = row.filter(|row| row.live) else {

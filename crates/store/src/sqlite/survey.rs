@@ -12,7 +12,7 @@ use crate::filesystem;
 
 impl Sqlite {
     /// Asked on the connection that grants: its settings are what counts.
-    pub(super) async fn read_survey(&self) -> Result<Survey, StoreError> {
+    pub(super) async fn store_survey(&self) -> Result<Survey, StoreError> {
         let path = self.path.clone();
         self.vital.run(move |line| Ok(survey(&line.connection, &path))).await
     }

@@ -8,7 +8,7 @@ use tenure_core::store::{Adopt, Adopted, AuditKind, Forgotten, Retention};
 use tenure_core::{Code, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Reason, StoreError};
 
 use super::session::ns;
-use super::{Entry, execute, first, hint, hold, record, statements};
+use super::{AuditRecord, execute, first, hint, hold, record, statements};
 
 /// What every grant in a group must be above.
 pub(super) fn floor(db: &Connection, group: &GroupName) -> Result<Epoch, StoreError> {
@@ -60,7 +60,7 @@ fn forget_one(
     execute(db, statements::CHECKPOINT_FORGET, key)?;
     execute(db, statements::HISTORY_FORGET, key)?;
     let (kind, gone, reason) = (AuditKind::Forgotten, Some((id, epoch)), reason.as_str());
-    record(db, &Entry { kind, group, instance, hold: gone, reason })?;
+    record(db, &AuditRecord { kind, group, instance, hold: gone, reason })?;
     Ok(Forgotten::Forgotten { floor: floor(db, group)? })
 }
 

@@ -16,7 +16,7 @@ use super::statements;
 use super::worker::{connect, statement_error};
 
 /// How often the thread looks. One look costs a few microseconds while nothing has changed.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 type Receiver = watch::Receiver<i64>;
 type Subscribed = Result<Receiver, StoreError>;
@@ -28,18 +28,18 @@ struct Subscribe {
 
 /// The thread; it ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Watcher {
+pub(super) struct ChangePoller {
     subscribe: Sender<Subscribe>,
 }
 
-impl Watcher {
+impl ChangePoller {
     pub(super) fn start(path: &PathBuf) -> Result<Self, StoreError> {
         let connection = connect(path).map_err(statement_error)?;
         let (subscribe, requests) = channel::<Subscribe>();
         let run = move || {
-            let mut looker = Looker { connection, seen: None, groups: BTreeMap::new() };
+            let mut looker = PollerThread { connection, seen: None, groups: BTreeMap::new() };
             loop {
-                match requests.recv_timeout(LOOK) {
+                match requests.recv_timeout(POLL_INTERVAL) {
                     Ok(Subscribe { group, answer }) => drop(answer.send(looker.subscribe(group))),
                     Err(RecvTimeoutError::Timeout) => looker.look(),
                     Err(RecvTimeoutError::Disconnected) => return,
@@ -66,14 +66,14 @@ impl Watcher {
     }
 }
 
-struct Looker {
+struct PollerThread {
     connection: Connection,
     /// SQLite's own counter of commits by others: a cheap first look.
     seen: Option<i64>,
     groups: BTreeMap<GroupName, watch::Sender<i64>>,
 }
 
-impl Looker {
+impl PollerThread {
     fn count(&self, group: &GroupName) -> rusqlite::Result<i64> {
         let mut statement = self.connection.prepare_cached(statements::CHANGE_READ)?;
         Ok(statement.query_row([group.as_str()], |row| row.get(0)).optional()?.unwrap_or(0))
@@ -107,7 +107,7 @@ impl Looker {
 struct SqliteWatch {
     hints: Receiver,
     /// A watch may outlive the store that made it.
-    _thread: Arc<Watcher>,
+    _thread: Arc<ChangePoller>,
 }
 
 #[async_trait]

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use tenure_core::store::{Checkpoint, Commit, Committed};
 use tenure_core::{DutyKey, LocalInstant, Mutant, Session, StoreError, Version};
 
-use super::{Group, State};
+use super::{GroupState, StoreState};
 
-impl State {
+impl StoreState {
     pub(crate) fn load(&mut self, duty: &DutyKey) -> Option<Checkpoint> {
         self.group(&duty.group).checkpoints.get(&duty.id)?.front().cloned()
     }
@@ -28,7 +28,7 @@ impl State {
     }
 }
 
-impl Group {
+impl GroupState {
     /// What a commit would become; nothing is changed.
     pub(crate) fn judge(
         &self,

@@ -7,16 +7,16 @@ use tenure_core::{
     Code, Document, DutyId, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Nonce, Note,
     StoreError, Version,
 };
-use tenure_wire::cursor::Broken;
+use tenure_wire::cursor::InvalidCursorFile;
 use tenure_wire::folder::{self, AuditLine, Grant, GroupFile};
 
-use super::{Group, HoldRow, SessionRow, State};
+use super::{GroupState, HoldRow, SessionRow, StoreState};
 
 /// A spent nonce is remembered for a week, and a day more.
 const SPENT_MS: u64 = 8 * 24 * 60 * 60 * 1000;
 
-fn broken(error: impl std::fmt::Display) -> Broken {
-    Broken(format!("has a value that cannot be: {error}"))
+fn broken(error: impl std::fmt::Display) -> InvalidCursorFile {
+    InvalidCursorFile(format!("has a value that cannot be: {error}"))
 }
 
 /// An audit entry as a line.
@@ -50,7 +50,7 @@ pub(crate) fn entry(group: &GroupName, line: AuditLine) -> Result<AuditEntry, St
     })
 }
 
-impl State {
+impl StoreState {
     /// A copy of one group, to try a step on.
     pub(crate) fn only(&mut self, name: &GroupName) -> Self {
         let group = self.group(name).clone();
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-impl State {
+impl StoreState {
     /// A copy of everything, to try a step on.
     pub(crate) fn copy(&self) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl State {
     }
 }
 
-impl Group {
+impl GroupState {
     /// The newest epoch that was granted for a duty.
     pub(crate) fn granted(&self, id: &DutyId) -> Epoch {
         self.holds.get(id).map_or(Epoch::ZERO, |row| row.epoch)
@@ -133,7 +133,7 @@ impl Group {
     }
 
     /// Reads it back, with no session alive.
-    pub(crate) fn import(file: &GroupFile) -> Result<(GroupName, Self), Broken> {
+    pub(crate) fn import(file: &GroupFile) -> Result<(GroupName, Self), InvalidCursorFile> {
         let name = GroupName::new(file.group.clone()).map_err(broken)?;
         let mut group = Self {
             floor: Epoch::new(file.floor).map_err(broken)?,
@@ -176,7 +176,9 @@ impl SessionRow {
 }
 
 /// Texts of a file as names.
-pub(crate) fn by_duty<T: Clone>(pairs: &[(String, T)]) -> Result<BTreeMap<DutyId, T>, Broken> {
+pub(crate) fn by_duty<T: Clone>(
+    pairs: &[(String, T)],
+) -> Result<BTreeMap<DutyId, T>, InvalidCursorFile> {
     let pair = |(id, value): &(String, T)| Ok((DutyId::new(id.clone())?, value.clone()));
     pairs.iter().map(pair).collect::<Result<_, StoreError>>().map_err(broken)
 }

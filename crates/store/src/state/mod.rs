@@ -23,8 +23,8 @@ use tenure_core::{
 };
 
 #[derive(Clone, Default)]
-pub(crate) struct State {
-    pub(crate) groups: BTreeMap<GroupName, Group>,
+pub(crate) struct StoreState {
+    pub(crate) groups: BTreeMap<GroupName, GroupState>,
     /// No epoch up to this one is granted in any group.
     pub(crate) floor: Epoch,
     pub(crate) retention: Retention,
@@ -33,7 +33,7 @@ pub(crate) struct State {
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Group {
+pub(crate) struct GroupState {
     pub(crate) sessions: BTreeMap<InstanceId, SessionRow>,
     /// The nonce of every session that was ever opened, and when.
     spent: BTreeMap<Nonce, u64>,
@@ -68,7 +68,7 @@ pub(crate) struct HoldRow {
     pub(crate) held: bool,
 }
 
-impl Group {
+impl GroupState {
     fn live(&self, instance: &InstanceId, nonce: Nonce, now: LocalInstant) -> Option<&SessionRow> {
         let same = |row: &SessionRow| row.nonce == nonce || Mutant::R3Name.is_on();
         self.sessions.get(instance).filter(|row| same(row) && now < row.expires)
@@ -150,8 +150,8 @@ impl Group {
     }
 }
 
-impl State {
-    pub(crate) fn group(&mut self, name: &GroupName) -> &mut Group {
+impl StoreState {
+    pub(crate) fn group(&mut self, name: &GroupName) -> &mut GroupState {
         let group = self.groups.entry(name.clone()).or_default();
         group.floor = group.floor.max(self.floor);
         group.retention = self.retention;
@@ -323,7 +323,7 @@ impl State {
     }
 
     pub(crate) fn groups(&self) -> Vec<GroupName> {
-        let used = |group: &Group| {
+        let used = |group: &GroupState| {
             !group.sessions.is_empty()
                 || !group.holds.is_empty()
                 || !group.checkpoints.is_empty()
@@ -383,7 +383,7 @@ impl State {
     }
 }
 
-impl Group {
+impl GroupState {
     fn grant(
         &mut self,
         session: &Session,
@@ -453,7 +453,7 @@ impl Group {
 }
 
 #[cfg(feature = "conformance")]
-impl State {
+impl StoreState {
     pub(crate) fn lapse(&mut self, session: &Session, now: LocalInstant) {
         if let Some(row) = self.group(&session.group).sessions.get_mut(&session.instance) {
             row.expires = row.expires.min(now);

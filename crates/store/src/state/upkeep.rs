@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use tenure_core::store::{Adopt, Adopted, AuditKind, Forgotten, Retention};
 use tenure_core::{DutyKey, Epoch, LocalInstant, Reason};
 
-use super::State;
+use super::StoreState;
 
-impl State {
+impl StoreState {
     pub(crate) fn retention(&self) -> Retention {
         self.retention
     }

@@ -29,14 +29,14 @@ pub(crate) enum Trust {
 
 /// Paths of PEM files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Files {
+pub(crate) struct TlsFiles {
     /// The authorities to trust; those of the system if there is none.
     pub(crate) authority: Option<String>,
     /// The client's certificate and key.
     pub(crate) identity: Option<(String, String)>,
 }
 
-impl Files {
+impl TlsFiles {
     /// `names` are those of the two parameters, for the message.
     pub(crate) fn new(
         authority: Option<String>,
@@ -123,9 +123,9 @@ mod tests {
     #[test]
     fn a_certificate_without_its_key_is_refused() {
         let one = || Some("a.pem".to_owned());
-        let error = Files::new(None, one(), None, "cert and key").unwrap_err();
+        let error = TlsFiles::new(None, one(), None, "cert and key").unwrap_err();
         assert_eq!(error.code(), Code::BadUrl);
-        assert!(Files::new(one(), None, one(), "cert and key").is_err());
-        assert!(Files::new(one(), one(), one(), "cert and key").is_ok());
+        assert!(TlsFiles::new(one(), None, one(), "cert and key").is_err());
+        assert!(TlsFiles::new(one(), one(), one(), "cert and key").is_ok());
     }
 }

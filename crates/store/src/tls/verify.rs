@@ -20,24 +20,24 @@ use rustls::{
 };
 use tenure_core::StoreError;
 
-use super::{Files, Trust, failed};
+use super::{TlsFiles, Trust, failed};
 
 /// How long reading the files may take.
-const READING: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// No file with certificates is larger.
-const LARGEST: u64 = 4 << 20;
+const MAX_PEM_BYTES: u64 = 4 << 20;
 
 /// Reads the files and makes what a handshake needs.
-pub(crate) async fn client(trust: Trust, files: Files) -> Result<ClientConfig, StoreError> {
+pub(crate) async fn client(trust: Trust, files: TlsFiles) -> Result<ClientConfig, StoreError> {
     // Files can lie on a slow disk, and a system has hundreds of authorities.
     let building = tokio::task::spawn_blocking(move || build(trust, &files));
-    match tokio::time::timeout(READING, building).await {
+    match tokio::time::timeout(READ_TIMEOUT, building).await {
         Ok(Ok(made)) => made,
         _ => Err(failed("the certificates could not be read in time")),
     }
 }
 
-fn build(trust: Trust, files: &Files) -> Result<ClientConfig, StoreError> {
+fn build(trust: Trust, files: &TlsFiles) -> Result<ClientConfig, StoreError> {
     let provider = Arc::new(ring::default_provider());
     let authorities = match (trust, &files.authority) {
         (Trust::Anybody, _) => Vec::new(),
@@ -66,7 +66,7 @@ fn build(trust: Trust, files: &Files) -> Result<ClientConfig, StoreError> {
 
 fn read(path: &str) -> Result<Vec<u8>, StoreError> {
     let mut text = Vec::new();
-    let reading = File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut text));
+    let reading = File::open(path).and_then(|file| file.take(MAX_PEM_BYTES).read_to_end(&mut text));
     reading.map_err(|error| failed(format!("{path} cannot be read: {error}")))?;
     Ok(text)
 }
@@ -241,9 +241,9 @@ mod tests {
 
     /// Shows a certificate, with whatever key.
     #[derive(Debug)]
-    struct Shown(Arc<CertifiedKey>);
+    struct PresentedCertificate(Arc<CertifiedKey>);
 
-    impl ResolvesServerCert for Shown {
+    impl ResolvesServerCert for PresentedCertificate {
         fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
             Some(self.0.clone())
         }
@@ -255,7 +255,7 @@ mod tests {
 
     /// A handshake with a server that shows the certificate of one and has the key of another.
     fn shake_hands(trust: Trust, shown: &Certificates, key: &Certificates) -> Result<(), Error> {
-        let files = Files { authority: Some(text(shown.authority())), identity: None };
+        let files = TlsFiles { authority: Some(text(shown.authority())), identity: None };
         let config = Arc::new(build(trust, &files).unwrap());
         let name = ServerName::try_from("localhost").unwrap();
         let mut client = ClientConnection::new(config, name).unwrap();
@@ -266,7 +266,9 @@ mod tests {
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(Shown(Arc::new(CertifiedKey::new(chain, key)))));
+            .with_cert_resolver(Arc::new(PresentedCertificate(Arc::new(CertifiedKey::new(
+                chain, key,
+            )))));
         let mut server = ServerConnection::new(Arc::new(config))?;
         while client.is_handshaking() {
             let mut wire = Vec::new();

@@ -14,10 +14,10 @@
 //! Between any two steps a checkpoint is good on one side only, or marked as moving on the old
 //! side. Running the same move again finds what is there and goes on.
 
-mod desk;
-mod moving;
+mod moves;
+mod operator;
 mod rewind;
 
-pub use desk::{Desk, Operator};
-pub use moving::{Arrival, Move, Outcome, Preview, preview};
+pub use moves::{Arrival, Move, MoveOutcome, Preview, preview};
+pub use operator::{Operator, OperatorSession};
 pub use rewind::{Rewound, rewind};

@@ -2,7 +2,7 @@
 
 use tenure_core::{Code, DutyKey, Epoch, Seal, StoreError, Version};
 
-use super::desk::Desk;
+use super::operator::OperatorSession;
 
 /// What a rewind did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,11 @@ pub struct Rewound {
 
 /// Makes the document of version `to` the newest again, as a new version: nothing is taken out of
 /// the history, and whoever held the duty is fenced.
-pub async fn rewind(desk: &mut Desk, duty: &DutyKey, to: Version) -> Result<Rewound, StoreError> {
+pub async fn rewind(
+    desk: &mut OperatorSession,
+    duty: &DutyKey,
+    to: Version,
+) -> Result<Rewound, StoreError> {
     let hold = desk.claim(duty, Epoch::ZERO).await?;
     let rewound = under(desk, &hold, to).await;
     desk.release(&hold).await;
@@ -25,7 +29,7 @@ pub async fn rewind(desk: &mut Desk, duty: &DutyKey, to: Version) -> Result<Rewo
 }
 
 async fn under(
-    desk: &mut Desk,
+    desk: &mut OperatorSession,
     hold: &tenure_core::Hold,
     to: Version,
 ) -> Result<Rewound, StoreError> {

@@ -1,6 +1,6 @@
 //! Whether two URLs name the same store.
 
-use super::{Kind, StoreUrl, parts};
+use super::{Backend, StoreUrl, parts};
 
 impl StoreUrl {
     /// What tells this store from others, however it was written and wherever it is opened from,
@@ -12,22 +12,22 @@ impl StoreUrl {
         let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
         let own = |default: &str| plain(self.namespace.as_deref().unwrap_or(default).as_bytes());
         match self.kind {
-            Kind::File => format!("file:{}", whole(&self.rest)),
-            Kind::Sqlite => format!("sqlite:{}", whole(&self.rest)),
+            Backend::File => format!("file:{}", whole(&self.rest)),
+            Backend::Sqlite => format!("sqlite:{}", whole(&self.rest)),
             // One port speaks either plainly or encrypted.
-            Kind::Redis | Kind::Rediss => {
+            Backend::Redis | Backend::Rediss => {
                 let hosts = with_ports(hosts, "6379").join(",");
                 let path = path.trim_end_matches('/');
                 let number = if path.is_empty() { "0" } else { path };
                 format!("redis://{hosts}/{number}?prefix={}", own(""))
             }
-            Kind::Etcd => {
+            Backend::Etcd => {
                 // Members of one cluster, in any order.
                 let mut hosts = with_ports(hosts, "2379");
                 hosts.sort();
                 format!("etcd://{}?prefix={}", hosts.join(","), own("tenure/"))
             }
-            Kind::Postgres => {
+            Backend::Postgres => {
                 let user = credentials.and_then(|text| text.split(':').next());
                 let schema = own("tenure");
                 postgres_place(user.unwrap_or_default(), hosts, path, query, &schema)

@@ -50,7 +50,7 @@ ops! {
 
 /// What a wrapper does around each call; [`pass_on`] makes a store of it.
 #[async_trait]
-pub(super) trait Around {
+pub(super) trait StoreWrapper {
     async fn around<T: Send>(
         &self,
         op: Op,
@@ -58,7 +58,7 @@ pub(super) trait Around {
     ) -> Result<T, StoreError>;
 }
 
-/// Implements the store trait for a wrapper with a field `inner` by [`Around`].
+/// Implements the store trait for a wrapper with a field `inner` by [`StoreWrapper`].
 macro_rules! pass_on {
     ($wrapper:ident: $($op:ident $method:ident($($arg:ident: $kind:ty),*) -> $answer:ty;)*) => {
         #[async_trait::async_trait]
@@ -70,7 +70,7 @@ macro_rules! pass_on {
                 async fn $method(&self, $($arg: $kind),*)
                     -> Result<$answer, tenure_core::StoreError>
                 {
-                    use $crate::wrap::around::Around;
+                    use $crate::wrap::around::StoreWrapper;
                     self.around($crate::wrap::Op::$op, self.inner.$method($($arg),*)).await
                 }
             )*

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tenure_core::{Code, Store, StoreError};
 
 use super::Op;
-use super::around::{Around, pass_on};
+use super::around::{StoreWrapper, pass_on};
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,11 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Flaky {
     inner: Arc<dyn Store>,
-    plan: Mutex<Plan>,
+    plan: Mutex<FaultPlan>,
 }
 
 #[derive(Debug)]
-struct Plan {
+struct FaultPlan {
     /// State of a SplitMix64 generator; zero faults when `None`.
     random: Option<u64>,
     planned: BTreeMap<Op, VecDeque<Fault>>,
@@ -41,12 +41,12 @@ impl Flaky {
     /// About every fourth call goes wrong, in one of three ways; the same seed gives the same
     /// faults to the same calls.
     pub fn seeded(inner: Arc<dyn Store>, seed: u64) -> Self {
-        Self { inner, plan: Mutex::new(Plan { random: Some(seed), planned: BTreeMap::new() }) }
+        Self { inner, plan: Mutex::new(FaultPlan { random: Some(seed), planned: BTreeMap::new() }) }
     }
 
     /// Nothing goes wrong but what [`Flaky::on`] says.
     pub fn planned(inner: Arc<dyn Store>) -> Self {
-        Self { inner, plan: Mutex::new(Plan { random: None, planned: BTreeMap::new() }) }
+        Self { inner, plan: Mutex::new(FaultPlan { random: None, planned: BTreeMap::new() }) }
     }
 
     /// The next call of `op` that is not yet spoken for meets `fault`.
@@ -61,12 +61,12 @@ impl Flaky {
         &*self.inner
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Plan> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, FaultPlan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Plan {
+impl FaultPlan {
     fn next(&mut self, op: Op) -> Fault {
         if let Some(fault) = self.planned.get_mut(&op).and_then(VecDeque::pop_front) {
             return fault;
@@ -88,7 +88,7 @@ impl Plan {
 }
 
 #[async_trait]
-impl Around for Flaky {
+impl StoreWrapper for Flaky {
     async fn around<T: Send>(
         &self,
         op: Op,

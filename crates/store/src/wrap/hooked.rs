@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tenure_core::{Store, StoreError};
 
 use super::Op;
-use super::around::{Around, pass_on};
+use super::around::{StoreWrapper, pass_on};
 
 /// What is done once, before a call goes on.
 pub type Interlude = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -35,7 +35,7 @@ impl fmt::Debug for Hooked {
 }
 
 #[async_trait]
-impl Around for Hooked {
+impl StoreWrapper for Hooked {
     async fn around<T: Send>(
         &self,
         op: Op,

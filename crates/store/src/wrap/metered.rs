@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tenure_core::{Clock, Store, StoreError};
 
 use super::Op;
-use super::around::{Around, pass_on};
+use super::around::{StoreWrapper, pass_on};
 
 /// A store that counts its calls, their errors and their time.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Metered {
 }
 
 #[async_trait]
-impl Around for Metered {
+impl StoreWrapper for Metered {
     async fn around<T: Send>(
         &self,
         op: Op,

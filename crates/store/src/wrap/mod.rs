@@ -11,4 +11,4 @@ pub use around::Op;
 pub use flaky::{Fault, Flaky};
 pub use hooked::{Hooked, Interlude};
 pub use metered::{Metered, OpStats};
-pub use mortal::{Life, Mortal};
+pub use mortal::{CallBudget, Mortal};

@@ -9,17 +9,17 @@ use tenure_core::{Store, StoreError};
 use tokio::sync::Notify;
 
 use super::Op;
-use super::around::{Around, pass_on};
+use super::around::{StoreWrapper, pass_on};
 
 /// How many calls a process makes before it is killed; stores of the same process share it.
 #[derive(Debug)]
-pub struct Life {
+pub struct CallBudget {
     left: AtomicU64,
     last_happens: bool,
     killed: Notify,
 }
 
-impl Life {
+impl CallBudget {
     /// A process that is killed at its call number `calls`, counted from zero: before that call
     /// reaches the store, or (`last_happens`) before its answer comes back.
     pub fn new(calls: u64, last_happens: bool) -> Arc<Self> {
@@ -40,18 +40,18 @@ impl Life {
 #[derive(Debug)]
 pub struct Mortal {
     inner: Arc<dyn Store>,
-    life: Arc<Life>,
+    life: Arc<CallBudget>,
 }
 
 impl Mortal {
     /// The process that lives this life uses `inner`.
-    pub fn new(inner: Arc<dyn Store>, life: Arc<Life>) -> Self {
+    pub fn new(inner: Arc<dyn Store>, life: Arc<CallBudget>) -> Self {
         Self { inner, life }
     }
 }
 
 #[async_trait]
-impl Around for Mortal {
+impl StoreWrapper for Mortal {
     async fn around<T: Send>(
         &self,
         _op: Op,

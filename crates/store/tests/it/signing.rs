@@ -8,9 +8,9 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tenure_core::store::{Checkpoint, Committed, Retention};
 use tenure_core::{Code, Document, InstanceId, Store, StoreError, Ttl, Version};
-use tenure_store::signing::{Keyring, Sealed, Signing, Verdict, verify};
+use tenure_store::signing::{Keyring, Sealed, SignatureVerdict, Signing, verify};
 use tenure_store::sqlite::{Sqlite, SqliteSettings};
-use tenure_store::transfer::{Arrival, Desk, Move, Operator, rewind};
+use tenure_store::transfer::{Arrival, Move, Operator, OperatorSession, rewind};
 use tenure_store::{BootClock, IfAbsent, Memory, StoreUrl};
 use tokio::runtime::Runtime;
 
@@ -61,13 +61,13 @@ impl Place {
         self.bare.load(&[duty(id)]).await.unwrap().remove(0).unwrap()
     }
 
-    async fn verdicts(&self, id: &str) -> Vec<Verdict> {
+    async fn verdicts(&self, id: &str) -> Vec<SignatureVerdict> {
         let (newest, ring) = (self.newest(id).await, self.bare.history(&duty(id)).await.unwrap());
         let all = verify(&keys(SIGNER), &duty(id), Some(&newest), &ring);
         all.into_iter().map(|(_, inspected)| inspected.verdict).collect()
     }
 
-    async fn verdict(&self, id: &str) -> Verdict {
+    async fn verdict(&self, id: &str) -> SignatureVerdict {
         self.verdicts(id).await.remove(0)
     }
 }
@@ -102,13 +102,13 @@ async fn what_was_put_in_the_place_of_the_newest_is_noticed() {
     let place = Place::new().await;
     let witness = place.required();
     write(&witness, &["a", "b"], 3).await;
-    assert_eq!(place.verdict("a").await, Verdict::Good);
+    assert_eq!(place.verdict("a").await, SignatureVerdict::Good);
 
     // Replayed: well signed by itself, so only who has seen more, or the ring, can tell.
     place.edit(PUT_BACK);
     let error = load(&witness, "a").await.unwrap_err();
     assert_eq!(error.code(), Code::Replayed);
-    assert_eq!(place.verdict("a").await, Verdict::Replayed);
+    assert_eq!(place.verdict("a").await, SignatureVerdict::Replayed);
     // With its history cut, only a process that has seen more can tell.
     place.edit("CREATE TABLE cut AS SELECT * FROM history; DELETE FROM history WHERE version = 3");
     assert_eq!(load(&witness, "a").await.unwrap_err().code(), Code::Replayed);
@@ -149,16 +149,20 @@ async fn a_ring_that_was_cut_on_purpose_is_good() {
     for (slots, more, left) in [(3, 0, 3), (3, 2, 3), (1, 0, 1), (1, 1, 1), (5, 3, 4), (5, 4, 5)] {
         keep(slots).await;
         write(&store, &["a"], more).await;
-        assert_eq!(place.verdicts("a").await, vec![Verdict::Good; left], "{slots}, {more}");
+        assert_eq!(
+            place.verdicts("a").await,
+            vec![SignatureVerdict::Good; left],
+            "{slots}, {more}"
+        );
     }
     // A new life begins with version one and nothing else.
     store.forget(&[duty("a")], &reason()).await.unwrap();
     assert!(load(&place.required(), "a").await.unwrap().is_none());
     write(&store, &["a"], 2).await;
-    assert_eq!(place.verdicts("a").await, vec![Verdict::Good; 2]);
+    assert_eq!(place.verdicts("a").await, vec![SignatureVerdict::Good; 2]);
 
     place.edit("DELETE FROM history WHERE version = 2");
-    assert_eq!(place.verdict("a").await, Verdict::NotInHistory);
+    assert_eq!(place.verdict("a").await, SignatureVerdict::NotInHistory);
 }
 
 #[tokio::test]
@@ -244,7 +248,7 @@ fn required(bare: &Arc<dyn Store>) -> Arc<dyn Store> {
     Arc::new(Sealed::new(bare.clone(), Signing::Require(keys(SIGNER))))
 }
 
-fn desk(bare: &Arc<dyn Store>) -> Desk {
+fn desk(bare: &Arc<dyn Store>) -> OperatorSession {
     let operator = Operator {
         instance: InstanceId::new(format!("operator-{}", unique())).unwrap(),
         ttl: Ttl::new(LONG).unwrap(),
@@ -252,7 +256,7 @@ fn desk(bare: &Arc<dyn Store>) -> Desk {
         force: false,
         entropy: || u128::from(unique()) << 64,
     };
-    Desk::new(bare.clone(), Signing::Require(keys(SIGNER)), "here".to_owned(), operator)
+    OperatorSession::new(bare.clone(), Signing::Require(keys(SIGNER)), "here".to_owned(), operator)
 }
 
 /// A process that starts after version 2 was put back over version 3 has seen neither.

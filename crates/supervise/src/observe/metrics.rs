@@ -2,7 +2,7 @@
 
 use tenure_core::InstanceId;
 pub(super) use tenure_wire::exposition::CONTENT_TYPE;
-use tenure_wire::exposition::{DURATIONS, Histogram, Text};
+use tenure_wire::exposition::{DURATIONS, Histogram, MetricsText};
 
 use super::counters::{DurationHistogram, DutyHistory, InstanceCounters};
 
@@ -12,7 +12,7 @@ pub(super) fn text(
     history: &DutyHistory,
     instance: &InstanceId,
 ) -> String {
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     let me = ("instance_id", instance.as_str());
 
     let name = "connector_lease_renewals_total";
@@ -64,7 +64,7 @@ pub(super) fn text(
 }
 
 /// Prints the metrics whose names are Tenure's own.
-fn own_metrics(text: &mut Text, counters: &InstanceCounters, me: (&str, &str)) {
+fn own_metrics(text: &mut MetricsText, counters: &InstanceCounters, me: (&str, &str)) {
     let name = "tenure_lease_margin_seconds";
     text.family(name, "gauge", "Time left until the deadline at the last confirmed keep-alive.");
     for (group, margin) in &counters.groups {

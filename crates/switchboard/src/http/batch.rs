@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use tenure_wire::ingest::{self, BadBatch, Event};
+use tenure_wire::ingest::{self, BadBatch, IngestEvent};
 use uuid::Uuid;
 
 use super::content::BodyFormat;
@@ -59,7 +59,7 @@ impl ApiRequest<'_> {
     }
 }
 
-fn permitted(event: Event, caller: &Principal) -> Result<Item, Rejection> {
+fn permitted(event: IngestEvent, caller: &Principal) -> Result<Item, Rejection> {
     caller.permits(&event.channel, &event.provider, &event.endpoint_identity)?;
     Ok(Item { request_id: Uuid::now_v7(), event })
 }

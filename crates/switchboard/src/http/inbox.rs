@@ -9,7 +9,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tenure_core::Clock;
 use tenure_store::BootClock;
-use tenure_wire::ingest::{self, Cursor};
+use tenure_wire::ingest::{self, InboxCursor};
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -266,7 +266,7 @@ fn write_message(out: &mut String, message: &Message) {
     ];
     let position = message.position;
     let state = quoted(&message.lifecycle_state);
-    let cursor = Cursor::new(position, Some(message.request_id));
+    let cursor = InboxCursor::new(position, Some(message.request_id));
     let _ = write!(out, "{{\"position\":{position},\"cursor\":\"{cursor}\",");
     let _ = write!(out, "\"request_id\":\"{id}\",");
     let _ = write!(out, "\"received_at\":\"{received_at}\",\"lifecycle_state\":{state},");
@@ -305,7 +305,7 @@ mod tests {
         };
         let page = InboxPage {
             messages: vec![message.clone(), message],
-            next_after: Cursor::new(7, Some(Uuid::from_u128(1))),
+            next_after: InboxCursor::new(7, Some(Uuid::from_u128(1))),
             at_end: true,
             trimmed: 3,
         };

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use hyper::body::{Bytes, Incoming};
 use serde_json::{Value, json};
-use tenure_wire::ingest::Invalid;
+use tenure_wire::ingest::InvalidEnvelope;
 use uuid::Uuid;
 
 use super::body::RequestBody;
@@ -139,7 +139,7 @@ fn count(state: &ServerState, caller: &Principal, outcomes: &[Result<Outcome, Un
 }
 
 /// Returns the error of an invalid envelope.
-pub(super) fn invalid_envelope(invalid: &Invalid) -> Rejection {
+pub(super) fn invalid_envelope(invalid: &InvalidEnvelope) -> Rejection {
     let issues = invalid.issues.iter();
     let errors: Vec<_> = issues.map(|it| error(it.kind, &it.at, &it.says)).collect();
     ApiError::invalid(&invalid.to_string(), errors.into())

@@ -11,7 +11,7 @@ use hyper::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tenure_core::text::counted;
 use tenure_core::{Code, StoreError};
-use tenure_wire::ingest::Cursor;
+use tenure_wire::ingest::InboxCursor;
 
 use super::response_body::ResponseBody;
 use crate::commit::SubmitError;
@@ -158,7 +158,7 @@ impl ApiError {
         Self::new(409, "conflict", message)
     }
 
-    pub(crate) fn cursor_diverged(cursor: Cursor, inbox: Diverged) -> Rejection {
+    pub(crate) fn cursor_diverged(cursor: InboxCursor, inbox: Diverged) -> Rejection {
         let Diverged { last, trimmed } = inbox;
         let message = format!(
             "the inbox is not the one that cursor {cursor} comes from: it has lost messages since, \

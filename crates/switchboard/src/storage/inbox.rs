@@ -1,6 +1,6 @@
 //! The inbox: what is read, and whether a reader's cursor still belongs to it.
 
-use tenure_wire::ingest::{Cursor, Tag};
+use tenure_wire::ingest::{InboxCursor, Tag};
 use uuid::Uuid;
 
 use super::row::{DatabaseRow, FromRow, RowReader};
@@ -22,7 +22,7 @@ pub(super) fn jump(known: i64, now: i64) -> i64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxQuery {
     /// Only what comes after this; position 0 from the start.
-    pub after: Cursor,
+    pub after: InboxCursor,
     /// At most so many.
     pub limit: usize,
     /// Only of this channel, and so on.
@@ -77,7 +77,7 @@ pub struct InboxPage {
     pub messages: Vec<Message>,
     /// Where the next page begins: everything up to here was looked at. It names a message, or
     /// what is left of one, so that the next page can be checked.
-    pub next_after: Cursor,
+    pub next_after: InboxCursor,
     /// Whether there was nothing behind it.
     pub at_end: bool,
     /// Up to this position messages may be gone by retention.
@@ -135,7 +135,7 @@ impl CursorPlace {
     /// What retention has taken cannot be compared; below `trimmed` the reader is told that it
     /// missed something in any case. A bare position above `last` and up to `floor` is of a message
     /// that was lost: everything new is above it.
-    pub(crate) fn check(self, cursor: Cursor) -> Result<(), Diverged> {
+    pub(crate) fn check(self, cursor: InboxCursor) -> Result<(), Diverged> {
         let Self { last, floor, trimmed, at } = self;
         let agrees = |tag: Tag| at.map_or(cursor.position <= trimmed, |id| Tag::of(id) == tag);
         let is_within = cursor.position <= last.max(floor);

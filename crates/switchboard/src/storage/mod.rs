@@ -19,7 +19,7 @@ use tenure_core::{BoxFuture, DutyKey, Epoch, InstanceId};
 use tenure_duty::process;
 use tenure_store::sql::Database;
 use tenure_store::{IfAbsent, StoreUrl};
-use tenure_wire::ingest::Event;
+use tenure_wire::ingest::IngestEvent;
 use uuid::Uuid;
 
 pub use channel::ChannelList;
@@ -71,7 +71,7 @@ pub struct Item {
     /// Version 7.
     pub request_id: Uuid,
     /// What was read from the envelope.
-    pub event: Event,
+    pub event: IngestEvent,
 }
 
 /// The hold under which something was sent.

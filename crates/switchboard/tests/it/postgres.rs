@@ -12,7 +12,7 @@ use std::time::Duration;
 use tenure_core::Code;
 use tenure_store::IfAbsent;
 use tenure_switchboard::storage::{InboxQuery, Settled, Storage, postgres};
-use tenure_wire::ingest::Cursor;
+use tenure_wire::ingest::InboxCursor;
 use testkit::{Pgbouncer, Postgres, PostgresOptions};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
@@ -75,7 +75,7 @@ async fn who_follows_misses_nothing_and_each_key_has_one_id() {
         });
     }
     let committing = tokio::spawn(committing.join_all());
-    let (mut followed, mut after) = (Vec::new(), Cursor::default());
+    let (mut followed, mut after) = (Vec::new(), InboxCursor::default());
     loop {
         // Asked first: what was committed by then is to be seen.
         let is_over = committing.is_finished();

@@ -1,13 +1,13 @@
 //! Bucketing in a connector's config and state: four settings, and which bucket ran last.
 //!
 //! ```
-//! use tenure_wire::bucket::{Commit, apply};
+//! use tenure_wire::bucket::{CommitTiming, apply};
 //! use tenure_wire::object::Object;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = r#"{"bucket_total": 3, "round_robin_bucket_execution": true, "token": "..."}"#;
 //! let config = Object::read(config)?;
-//! let applied = apply(config, None, Commit::AtStart)?;
+//! let applied = apply(config, None, CommitTiming::AtStart)?;
 //! for notice in &applied.notices {
 //!     eprintln!("{notice}");
 //! }
@@ -36,7 +36,7 @@ pub const SCHEMA: &str = include_str!("schema.json");
 
 /// When the state says that a bucket was executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Commit {
+pub enum CommitTiming {
     /// When its run starts. A run that fails skips its bucket until the next cycle.
     #[default]
     AtStart,
@@ -47,7 +47,7 @@ pub enum Commit {
 
 /// What a run works with.
 #[derive(Clone, Debug)]
-pub struct Applied {
+pub struct AppliedBucket {
     /// The config, with the bucket of this run.
     pub config: Object,
     /// The state to keep now.
@@ -73,12 +73,12 @@ pub fn next(config: &Object, state: Option<&Object>) -> Result<u32, Invalid> {
 pub fn apply(
     mut config: Object,
     state: Option<Object>,
-    commit: Commit,
-) -> Result<Applied, Invalid> {
+    commit: CommitTiming,
+) -> Result<AppliedBucket, Invalid> {
     let Config { total, round_robin, ranges, mut notices, .. } = Config::read(&config)?;
     notices.extend(state::total_changed(state.as_ref(), total));
     if !round_robin {
-        return Ok(Applied { config, state, executed: None, notices });
+        return Ok(AppliedBucket { config, state, executed: None, notices });
     }
     let last = state::last(state.as_ref(), total);
     if let Err(Some(value)) = &last {
@@ -89,10 +89,10 @@ pub fn apply(
     config.set("bucket_id", &bucket.to_string());
     let executed = Executed { bucket, total };
     let state = match commit {
-        Commit::AtStart => Some(executed.record(state)),
-        Commit::OnSuccess => state,
+        CommitTiming::AtStart => Some(executed.record(state)),
+        CommitTiming::OnSuccess => state,
     };
-    Ok(Applied { config, state, executed: Some(executed), notices })
+    Ok(AppliedBucket { config, state, executed: Some(executed), notices })
 }
 
 #[cfg(test)]

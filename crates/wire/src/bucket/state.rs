@@ -7,13 +7,13 @@ use super::Notice;
 use super::config::whole;
 use crate::object::Object;
 
-/// The member of a state that all connectors agree on. It has [`LAST`] and nothing else.
+/// The member of a state that all connectors agree on. It has only [`LAST_EXECUTED_FIELD`].
 pub const STATE: &str = "__bucket_execution_state";
-const LAST: &str = "last_executed_bucket_id";
+const LAST_EXECUTED_FIELD: &str = "last_executed_bucket_id";
 
 /// The member of a state that is ours: the total under which the last bucket ran.
 pub const OWN_STATE: &str = "__tenure_bucket_state";
-const TOTAL: &str = "bucket_total";
+const TOTAL_FIELD: &str = "bucket_total";
 
 /// A member that is there, and what it has within.
 fn member<'a>(state: Option<&'a Object>, name: &str) -> Option<(&'a RawValue, Object)> {
@@ -26,7 +26,7 @@ fn member<'a>(state: Option<&'a Object>, name: &str) -> Option<(&'a RawValue, Ob
 /// no bucket of these.
 pub(super) fn last(state: Option<&Object>, total: Total) -> Result<u64, Option<String>> {
     let (value, within) = member(state, STATE).ok_or(None)?;
-    let last = within.get(LAST).and_then(|last| lenient(last.get()));
+    let last = within.get(LAST_EXECUTED_FIELD).and_then(|last| lenient(last.get()));
     last.filter(|last| total.id(*last).is_ok()).ok_or_else(|| Some(short(value.get())))
 }
 
@@ -39,7 +39,7 @@ fn lenient(value: &str) -> Option<u64> {
 /// Says it when the state was written under another total.
 pub(super) fn total_changed(state: Option<&Object>, to: Total) -> Option<Notice> {
     let (_, within) = member(state, OWN_STATE)?;
-    let from = whole(within.get(TOTAL)?.get())?;
+    let from = whole(within.get(TOTAL_FIELD)?.get())?;
     (from != u64::from(to.get())).then_some(Notice::TotalChanged { from, to })
 }
 
@@ -68,8 +68,8 @@ impl Executed {
     pub fn record(self, state: Option<Object>) -> Object {
         let Self { bucket, total } = self;
         let mut state = state.unwrap_or_default();
-        state.set(STATE, &format!("{{\"{LAST}\":{bucket}}}"));
-        state.set(OWN_STATE, &format!("{{\"{TOTAL}\":{total}}}"));
+        state.set(STATE, &format!("{{\"{LAST_EXECUTED_FIELD}\":{bucket}}}"));
+        state.set(OWN_STATE, &format!("{{\"{TOTAL_FIELD}\":{total}}}"));
         state
     }
 }

@@ -117,7 +117,7 @@ fn a_rotation_goes_on_from_its_state() {
     let mut state = None;
     for expected in [1, 2, 3, 1] {
         assert_eq!(next(&config, state.as_ref()).unwrap(), expected);
-        let applied = apply(config.clone(), state, Commit::AtStart).unwrap();
+        let applied = apply(config.clone(), state, CommitTiming::AtStart).unwrap();
         let read = Config::read(&applied.config).unwrap();
         assert_eq!((read.id, applied.executed.unwrap().bucket), (expected, expected));
         let line = format!("Using round robin bucket execution. Bucket id: {expected}");
@@ -148,7 +148,7 @@ fn everything_else_stays_as_it_was() {
                   \"round_robin_bucket_execution\": true }\n";
     let state = "{\n  \"streams\": {\"x\":  1.50},\n  \"__bucket_execution_state\": \
                  {\"last_executed_bucket_id\": 1, \"more\": 2},\n  \"é\\u00e9\": \"\\/\"\n}\n";
-    let applied = apply(object(config), Some(object(state)), Commit::AtStart).unwrap();
+    let applied = apply(object(config), Some(object(state)), CommitTiming::AtStart).unwrap();
     let expected = config.replace("\"bucket_id\" : 1", "\"bucket_id\" : 2");
     assert_eq!(applied.config.as_str(), expected);
     // The reserved member is replaced as a whole.
@@ -162,7 +162,7 @@ fn everything_else_stays_as_it_was() {
 fn without_a_rotation_nothing_changes() {
     let state = object(json!({ STATE: { "last_executed_bucket_id": 7 }, "x": 1 }));
     let config = object(json!({ "bucket_total": 3, "bucket_id": 2, "y": 1 }));
-    for commit in [Commit::AtStart, Commit::OnSuccess] {
+    for commit in [CommitTiming::AtStart, CommitTiming::OnSuccess] {
         let applied = apply(config.clone(), Some(state.clone()), commit).unwrap();
         assert_eq!((applied.config, applied.state), (config.clone(), Some(state.clone())));
         assert_eq!((applied.executed, applied.notices), (None, vec![]));
@@ -179,7 +179,7 @@ fn a_damaged_state_selects_the_first_bucket_and_is_said() {
         for last in ["-1", "0", "5", "9", "1.5", "1e400", "\"x\"", "\"-1\"", "null", "[2]", "{}"] {
             let text = format!("{{\"{STATE}\":{{\"last_executed_bucket_id\":{last}}}}}");
             let config = rotating(ranges, 4);
-            let applied = apply(config, Some(object(text)), Commit::AtStart).unwrap();
+            let applied = apply(config, Some(object(text)), CommitTiming::AtStart).unwrap();
             assert_eq!(applied.executed.unwrap().bucket, first, "{last}");
             assert_eq!(
                 said(&applied.notices)[0],
@@ -192,14 +192,15 @@ fn a_damaged_state_selects_the_first_bucket_and_is_said() {
         }
         for whole in ["7", "[]", "\"x\"", "{\"other\":1}"] {
             let text = format!("{{\"{STATE}\":{whole}}}");
-            let applied = apply(rotating(ranges, 4), Some(object(text)), Commit::AtStart).unwrap();
+            let applied =
+                apply(rotating(ranges, 4), Some(object(text)), CommitTiming::AtStart).unwrap();
             assert_eq!((applied.executed.unwrap().bucket, applied.notices.len()), (first, 2));
             let told = format!("__bucket_execution_state is {whole}, which names no bucket from");
             assert!(said(&applied.notices)[0].starts_with(&told), "{whole}");
         }
         for absent in ["{}".to_owned(), format!("{{\"{STATE}\":null}}")] {
             let applied =
-                apply(rotating(ranges, 4), Some(object(absent)), Commit::AtStart).unwrap();
+                apply(rotating(ranges, 4), Some(object(absent)), CommitTiming::AtStart).unwrap();
             assert_eq!((applied.executed.unwrap().bucket, applied.notices.len()), (first, 1));
         }
     }
@@ -214,7 +215,7 @@ fn a_damaged_state_selects_the_first_bucket_and_is_said() {
 fn on_success_keeps_the_state_until_then() {
     let config = rotating(&json!(null), 3);
     let state = object(json!({ STATE: { "last_executed_bucket_id": 1 }, "stream": 5 }));
-    let applied = apply(config, Some(state.clone()), Commit::OnSuccess).unwrap();
+    let applied = apply(config, Some(state.clone()), CommitTiming::OnSuccess).unwrap();
     assert_eq!(applied.state, Some(state));
     assert_eq!(Config::read(&applied.config).unwrap().id, 2);
     // Meanwhile the run has written more of its own.
@@ -229,7 +230,8 @@ fn on_success_keeps_the_state_until_then() {
 
 #[test]
 fn another_total_is_noticed() {
-    let run = |total: u64, state| apply(rotating(&json!(null), total), state, Commit::AtStart);
+    let run =
+        |total: u64, state| apply(rotating(&json!(null), total), state, CommitTiming::AtStart);
     let state = run(12, None).unwrap().state;
     let applied = run(10, state.clone()).unwrap();
     assert_eq!(
@@ -242,7 +244,7 @@ fn another_total_is_noticed() {
     assert_eq!(run(10, applied.state).unwrap().notices.len(), 1);
     assert_eq!(run(12, state.clone()).unwrap().notices.len(), 1);
     let fixed = object(json!({ "bucket_total": 10 }));
-    assert_eq!(apply(fixed, state, Commit::AtStart).unwrap().notices.len(), 1);
+    assert_eq!(apply(fixed, state, CommitTiming::AtStart).unwrap().notices.len(), 1);
     let odd = object(json!({ OWN_STATE: { "bucket_total": "x" } }));
     assert_eq!(run(12, Some(odd)).unwrap().notices.len(), 1);
 }
@@ -310,7 +312,7 @@ proptest! {
         prop_assume!(serde_json::from_str::<Value>(&last).is_ok());
         let text = format!("{{\"{STATE}\":{{\"last_executed_bucket_id\":{last}}}}}");
         let config = rotating(&json!(null), total);
-        let applied = apply(config.clone(), Some(object(text)), Commit::AtStart).unwrap();
+        let applied = apply(config.clone(), Some(object(text)), CommitTiming::AtStart).unwrap();
         let bucket = applied.executed.unwrap().bucket;
         prop_assert!((1..=total).contains(&bucket.into()));
         let next = next(&config, applied.state.as_ref()).unwrap();

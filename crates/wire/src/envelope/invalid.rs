@@ -2,12 +2,12 @@
 
 use std::fmt::{self, Display};
 
-use super::json::{Broken, Why};
+use super::json::{JsonError, JsonErrorKind};
 
 /// Why an envelope was refused. It shows as one line that names each field, what was given and what
 /// is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
+pub struct InvalidEnvelope {
     /// What it should have been an envelope of, as in `ingest.v1`.
     pub protocol: &'static str,
     /// The first things that are wrong, at most [`Invalid::MOST`]; never empty.
@@ -27,9 +27,9 @@ pub struct Issue {
     pub says: String,
 }
 
-impl Invalid {
+impl InvalidEnvelope {
     /// So many issues are told; of more only the number.
-    pub const MOST: usize = 20;
+    pub const MAX_ISSUES: usize = 20;
 
     /// The whole of it is wrong.
     pub(crate) fn json(protocol: &'static str, kind: &'static str, says: String) -> Self {
@@ -49,13 +49,13 @@ impl Invalid {
         issues.any(|it| kinds.contains(&it.kind) && places.contains(&it.at.as_str()))
     }
 
-    pub(super) fn broken(protocol: &'static str, Broken { at, why }: Broken) -> Self {
+    pub(super) fn broken(protocol: &'static str, JsonError { at, why }: JsonError) -> Self {
         match why {
-            Why::Expected(what) => {
+            JsonErrorKind::Expected(what) => {
                 let says = format!("not JSON at byte {at}, where {what} should be");
                 Self::json(protocol, "json_invalid", says)
             }
-            Why::TooDeep => {
+            JsonErrorKind::TooDeep => {
                 let says = format!("nested deeper than {} at byte {at}", super::MAX_DEPTH);
                 Self::json(protocol, "recursion_limit", says)
             }
@@ -63,7 +63,7 @@ impl Invalid {
     }
 }
 
-impl Display for Invalid {
+impl Display for InvalidEnvelope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Invalid {} envelope: ", self.protocol)?;
         for (n, issue) in self.issues.iter().enumerate() {
@@ -86,4 +86,4 @@ impl Display for Issue {
     }
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for InvalidEnvelope {}

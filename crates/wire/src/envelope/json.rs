@@ -11,21 +11,21 @@ use std::ops::Range;
 
 /// The text is not JSON, or too deep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Broken {
+pub(crate) struct JsonError {
     /// At this byte.
     pub(crate) at: usize,
-    pub(crate) why: Why,
+    pub(crate) why: JsonErrorKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum JsonErrorKind {
     /// What should have been there.
     Expected(&'static str),
     /// Nested deeper than was allowed.
     TooDeep,
 }
 
-impl Why {
+impl JsonErrorKind {
     pub(crate) fn expected(self) -> &'static str {
         match self {
             Self::Expected(what) => what,
@@ -36,7 +36,7 @@ impl Why {
 
 /// The inside of a string, without its quotes.
 #[derive(Clone, Debug)]
-pub(crate) struct Text {
+pub(crate) struct JsonString {
     pub(crate) range: Range<usize>,
     pub(crate) escaped: bool,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Scanner<'a> {
     pub(crate) blanks: usize,
 }
 
-type Result<T> = std::result::Result<T, Broken>;
+type Result<T> = std::result::Result<T, JsonError>;
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
@@ -79,7 +79,7 @@ impl<'a> Scanner<'a> {
     }
 
     pub(crate) fn expected<T>(&self, what: &'static str) -> Result<T> {
-        Err(Broken { at: self.at, why: Why::Expected(what) })
+        Err(JsonError { at: self.at, why: JsonErrorKind::Expected(what) })
     }
 
     /// The end of the text, and nothing before it.
@@ -89,7 +89,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The name of a member and its colon.
-    pub(crate) fn name(&mut self) -> Result<Text> {
+    pub(crate) fn name(&mut self) -> Result<JsonString> {
         if self.peek() != b'"' {
             return self.expected("a name in quotes");
         }
@@ -98,7 +98,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A string, whose first quote comes next.
-    pub(crate) fn string(&mut self) -> Result<Text> {
+    pub(crate) fn string(&mut self) -> Result<JsonString> {
         self.at += 1;
         let start = self.at;
         let mut escaped = false;
@@ -119,7 +119,7 @@ impl<'a> Scanner<'a> {
             }
         }
         self.at += 1;
-        Ok(Text { range: start..self.at - 1, escaped })
+        Ok(JsonString { range: start..self.at - 1, escaped })
     }
 
     fn escape(&mut self) -> Result<()> {
@@ -133,7 +133,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// What a string says: UTF-8, with lone surrogates as if they were characters.
-    pub(crate) fn decode(&self, text: &Text) -> Cow<'a, [u8]> {
+    pub(crate) fn decode(&self, text: &JsonString) -> Cow<'a, [u8]> {
         let inside = &self.bytes[text.range.clone()];
         if text.escaped { Cow::Owned(unescape(inside)) } else { Cow::Borrowed(inside) }
     }
@@ -195,7 +195,7 @@ impl<'a> Scanner<'a> {
             let open = self.peek();
             if open == b'{' || open == b'[' {
                 if nest.depth == most {
-                    return Err(Broken { at: self.at, why: Why::TooDeep });
+                    return Err(JsonError { at: self.at, why: JsonErrorKind::TooDeep });
                 }
                 self.at += 1;
                 nest.push(open == b'{');

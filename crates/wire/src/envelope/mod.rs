@@ -7,9 +7,9 @@ mod reader;
 pub(crate) mod text;
 pub(crate) mod time;
 
-pub use invalid::{Invalid, Issue};
-pub(crate) use json::Broken;
-pub(crate) use reader::{Kept, Reader, Shape};
+pub use invalid::{InvalidEnvelope, Issue};
+pub(crate) use json::JsonError;
+pub(crate) use reader::{ObjectShape, RawJson, Reader};
 
 /// Arrays and objects within each other; what is deeper breaks those who read it later. Many stop
 /// at 127, and a page of the inbox has the envelope in three more.
@@ -23,9 +23,9 @@ pub const MAX_IDENTITY_BYTES: usize = 1_024;
 pub(crate) fn read<'a, T>(
     protocol: &'static str,
     bytes: &'a [u8],
-    value: impl FnOnce(&mut Reader<'a>) -> Result<T, Broken>,
-) -> Result<(T, String), Invalid> {
-    let invalid = |says: String| Err(Invalid::json(protocol, "json_invalid", says));
+    value: impl FnOnce(&mut Reader<'a>) -> Result<T, JsonError>,
+) -> Result<(T, String), InvalidEnvelope> {
+    let invalid = |says: String| Err(InvalidEnvelope::json(protocol, "json_invalid", says));
     let text = match std::str::from_utf8(bytes) {
         Err(error) => return invalid(format!("not UTF-8 at byte {}", error.valid_up_to())),
         Ok(text) if text.starts_with('\u{feff}') => {
@@ -36,6 +36,6 @@ pub(crate) fn read<'a, T>(
     };
     let mut reader = Reader::new(protocol, text);
     let start = reader.start();
-    let read = value(&mut reader).map_err(|broken| Invalid::broken(protocol, broken))?;
+    let read = value(&mut reader).map_err(|broken| InvalidEnvelope::broken(protocol, broken))?;
     Ok((read, reader.end(start)?))
 }

@@ -6,17 +6,17 @@ use std::ops::Range;
 
 use uuid::Uuid;
 
-use super::json::{self, Broken, Scanner};
+use super::json::{self, JsonError, Scanner};
 use super::time::{self, Wrong};
-use super::{Invalid, Issue, MAX_DEPTH, MAX_IDENTITY_BYTES, text};
+use super::{InvalidEnvelope, Issue, MAX_DEPTH, MAX_IDENTITY_BYTES, text};
 
 /// The fields of an object; there may be no others.
-pub(crate) struct Shape {
+pub(crate) struct ObjectShape {
     pub(crate) required: &'static [&'static str],
     pub(crate) optional: &'static [&'static str],
 }
 
-impl Shape {
+impl ObjectShape {
     fn names(&self) -> impl Iterator<Item = &'static str> {
         self.required.iter().chain(self.optional).copied()
     }
@@ -26,13 +26,13 @@ impl Shape {
 const MAX_INTEGER: i128 = (1 << 53) - 1;
 
 /// JSON that is kept as it came.
-pub(crate) struct Kept<'a> {
+pub(crate) struct RawJson<'a> {
     pub(crate) json: &'a str,
     /// White space outside its strings.
     pub(crate) blanks: usize,
 }
 
-enum Step {
+enum PathStep {
     Name(&'static str),
     Item(usize),
 }
@@ -44,7 +44,7 @@ pub(crate) struct Reader<'a> {
     protocol: &'static str,
     text: &'a str,
     scan: Scanner<'a>,
-    path: Vec<Step>,
+    path: Vec<PathStep>,
     depth: usize,
     issues: Vec<Issue>,
     more: usize,
@@ -56,7 +56,7 @@ pub(crate) struct Reader<'a> {
     edits: Vec<(Range<usize>, String)>,
 }
 
-type Read<T> = Result<Option<T>, Broken>;
+type FieldResult<T> = Result<Option<T>, JsonError>;
 
 impl<'a> Reader<'a> {
     pub(super) fn new(protocol: &'static str, text: &'a str) -> Self {
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
     }
 
     fn issue_at(&mut self, name: Option<&str>, kind: &'static str, says: impl FnOnce() -> String) {
-        if self.issues.len() == Invalid::MOST {
+        if self.issues.len() == InvalidEnvelope::MAX_ISSUES {
             self.more += 1;
             return;
         }
@@ -93,9 +93,9 @@ impl<'a> Reader<'a> {
     }
 
     fn place(&self, name: Option<&str>) -> String {
-        let step = |step: &Step| match step {
-            Step::Name(name) => (*name).to_owned(),
-            Step::Item(n) => n.to_string(),
+        let step = |step: &PathStep| match step {
+            PathStep::Name(name) => (*name).to_owned(),
+            PathStep::Item(n) => n.to_string(),
         };
         let steps = self.path.iter().map(step).chain(name.map(str::to_owned));
         steps.collect::<Vec<_>>().join(".")
@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Goes over a value that is not what it should be.
-    fn wrong<T>(&mut self, kind: &'static str, should: &str) -> Read<T> {
+    fn wrong<T>(&mut self, kind: &'static str, should: &str) -> FieldResult<T> {
         let range = self.scan.skip(MAX_DEPTH - self.depth)?;
         let given = text::shown_value(&self.text.as_bytes()[range]);
         self.issue(kind, format!("{given} is not {should}"));
@@ -122,9 +122,9 @@ impl<'a> Reader<'a> {
     /// Reads an object: calls `field` in front of the value of each field that is known.
     pub(crate) fn object(
         &mut self,
-        shape: &Shape,
-        mut field: impl FnMut(&mut Self, &'static str) -> Result<(), Broken>,
-    ) -> Result<(), Broken> {
+        shape: &ObjectShape,
+        mut field: impl FnMut(&mut Self, &'static str) -> Result<(), JsonError>,
+    ) -> Result<(), JsonError> {
         if !self.scan.take(b'{') {
             return self.wrong::<()>("model_type", "an object").map(drop);
         }
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
             match shape.names().enumerate().find(|(_, known)| known.as_bytes() == &*name) {
                 Some((n, known)) if seen & (1 << n) == 0 => {
                     seen |= 1 << n;
-                    self.path.push(Step::Name(known));
+                    self.path.push(PathStep::Name(known));
                     field(self, known)?;
                     self.path.pop();
                 }
@@ -165,7 +165,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Goes over a field that may not be there, or not twice.
-    fn refuse_field(&mut self, shape: &Shape, name: &[u8], twice: bool) -> Result<(), Broken> {
+    fn refuse_field(
+        &mut self,
+        shape: &ObjectShape,
+        name: &[u8],
+        twice: bool,
+    ) -> Result<(), JsonError> {
         self.scan.skip(MAX_DEPTH - self.depth)?;
         let name = text::shown_name(name);
         if twice {
@@ -184,8 +189,8 @@ impl<'a> Reader<'a> {
     /// Reads an array, or null: calls `item` in front of each item; says how many there were.
     pub(crate) fn array(
         &mut self,
-        mut item: impl FnMut(&mut Self) -> Result<(), Broken>,
-    ) -> Result<usize, Broken> {
+        mut item: impl FnMut(&mut Self) -> Result<(), JsonError>,
+    ) -> Result<usize, JsonError> {
         if self.scan.peek() == b'n' {
             return self.scan.skip(0).map(|_| 0);
         }
@@ -198,7 +203,7 @@ impl<'a> Reader<'a> {
             if count > 0 && !self.scan.take(b',') {
                 return self.scan.expected("a comma or ]");
             }
-            self.path.push(Step::Item(count));
+            self.path.push(PathStep::Item(count));
             item(self)?;
             self.path.pop();
             count += 1;
@@ -208,7 +213,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads what may be null.
-    pub(crate) fn nullable<T>(&mut self, value: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+    pub(crate) fn nullable<T>(
+        &mut self,
+        value: impl FnOnce(&mut Self) -> FieldResult<T>,
+    ) -> FieldResult<T> {
         if self.scan.peek() != b'n' {
             return value(self);
         }
@@ -217,17 +225,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an object that is nobody's business here.
-    pub(crate) fn kept(&mut self) -> Read<Kept<'a>> {
+    pub(crate) fn kept(&mut self) -> FieldResult<RawJson<'a>> {
         if self.scan.peek() != b'{' {
             return self.wrong("dict_type", "an object");
         }
         let before = self.scan.blanks;
         let range = self.scan.skip(MAX_DEPTH - self.depth)?;
-        Ok(Some(Kept { json: &self.text[range], blanks: self.scan.blanks - before }))
+        Ok(Some(RawJson { json: &self.text[range], blanks: self.scan.blanks - before }))
     }
 
     /// Reads a text that says something; without the white space around it.
-    pub(crate) fn text(&mut self) -> Read<Cow<'a, [u8]>> {
+    pub(crate) fn text(&mut self) -> FieldResult<Cow<'a, [u8]>> {
         let said = self.trimmed()?;
         if said.as_ref().is_some_and(|said| said.is_empty()) {
             self.issue("string_too_short", "is empty; it needs at least 1 character".to_owned());
@@ -237,7 +245,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a text without the white space around it, of which nothing may be left.
-    fn trimmed(&mut self) -> Read<Cow<'a, [u8]>> {
+    fn trimmed(&mut self) -> FieldResult<Cow<'a, [u8]>> {
         if self.scan.peek() != b'"' {
             return self.wrong("string_type", "a string");
         }
@@ -262,12 +270,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a text by which something is found again: every store can keep and index it.
-    pub(crate) fn identity(&mut self) -> Read<String> {
+    pub(crate) fn identity(&mut self) -> FieldResult<String> {
         self.name(MAX_IDENTITY_BYTES)
     }
 
     /// Reads a text that says something, of at most so many bytes, and that every store can keep.
-    pub(crate) fn name(&mut self, most: usize) -> Read<String> {
+    pub(crate) fn name(&mut self, most: usize) -> FieldResult<String> {
         match self.text()? {
             Some(said) => Ok(self.storable(&said, most)),
             None => Ok(None),
@@ -276,7 +284,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a text for people; null or an empty one says nothing. It is never refused for what it
     /// says: what no store can keep is replaced, and what is longer than so many bytes is cut.
-    pub(crate) fn remark(&mut self, most: usize) -> Read<String> {
+    pub(crate) fn remark(&mut self, most: usize) -> FieldResult<String> {
         let said = self.nullable(Self::trimmed)?.filter(|said| !said.is_empty());
         let Some(said) = said else { return Ok(None) };
         let mut text = match text::storable(&said) {
@@ -310,8 +318,8 @@ impl<'a> Reader<'a> {
 
     /// Reads an object that is nobody's business here. It is left out if it has more than so many
     /// bytes, or what no store can keep.
-    pub(crate) fn small_object(&mut self, most: usize) -> Read<String> {
-        let Some(Kept { json, .. }) = self.kept()? else {
+    pub(crate) fn small_object(&mut self, most: usize) -> FieldResult<String> {
+        let Some(RawJson { json, .. }) = self.kept()? else {
             return Ok(None);
         };
         if json.len() > most {
@@ -326,7 +334,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a UUID in any of the forms that UUIDs are written in.
-    pub(crate) fn uuid(&mut self) -> Read<Uuid> {
+    pub(crate) fn uuid(&mut self) -> FieldResult<Uuid> {
         const FORM: &str = "a UUID like 0198c5a1-7b1e-7c3f-9d55-5f0a2b6c8e10";
         if self.scan.peek() != b'"' {
             return self.wrong("uuid_type", FORM);
@@ -342,7 +350,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `schema_version`, which names the protocol.
-    pub(crate) fn version(&mut self) -> Result<(), Broken> {
+    pub(crate) fn version(&mut self) -> Result<(), JsonError> {
         if let Some(given) = self.text()?
             && *given != *self.protocol.as_bytes()
         {
@@ -353,7 +361,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one of a few words, exactly as it is written.
-    pub(crate) fn one_of<'w>(&mut self, words: &'w [impl AsRef<str>]) -> Read<&'w str> {
+    pub(crate) fn one_of<'w>(&mut self, words: &'w [impl AsRef<str>]) -> FieldResult<&'w str> {
         let mut known = words.iter().map(AsRef::as_ref);
         let all = || words.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
         if self.scan.peek() != b'"' {
@@ -370,7 +378,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an integer that is not less than `least`.
-    pub(crate) fn integer(&mut self, least: i128) -> Read<u64> {
+    pub(crate) fn integer(&mut self, least: i128) -> FieldResult<u64> {
         if !matches!(self.scan.peek(), b'-' | b'0'..=b'9') {
             return self.wrong("int_type", "an integer");
         }
@@ -397,7 +405,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a time, in microseconds; finer digits are taken out of the envelope.
-    pub(crate) fn time(&mut self) -> Read<i64> {
+    pub(crate) fn time(&mut self) -> FieldResult<i64> {
         const FORM: &str = "a time like 2026-02-15T10:30:00.25Z or 2026-02-15T10:30:00+01:00";
         if self.scan.peek() != b'"' {
             return self.wrong("rfc3339_string_required", FORM);
@@ -425,12 +433,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The envelope as it is kept, once all of it was read.
-    pub(super) fn end(mut self, start: usize) -> Result<String, Invalid> {
+    pub(super) fn end(mut self, start: usize) -> Result<String, InvalidEnvelope> {
         let end = self.scan.at;
-        self.scan.end().map_err(|broken| Invalid::broken(self.protocol, broken))?;
+        self.scan.end().map_err(|broken| InvalidEnvelope::broken(self.protocol, broken))?;
         if !self.issues.is_empty() {
             let Self { protocol, issues, more, .. } = self;
-            return Err(Invalid { protocol, issues, more });
+            return Err(InvalidEnvelope { protocol, issues, more });
         }
         let mut envelope = String::with_capacity(end - start);
         let mut at = start;

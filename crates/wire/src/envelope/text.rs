@@ -100,10 +100,10 @@ pub(crate) fn shown_name(text: &[u8]) -> String {
 }
 
 fn shorten(text: &[u8]) -> (String, &'static str) {
-    const MOST: usize = 40;
-    let cut = text.get(..4 * MOST).unwrap_or(text);
+    const MAX_SHOWN_CHARS: usize = 40;
+    let cut = text.get(..4 * MAX_SHOWN_CHARS).unwrap_or(text);
     let lossy = String::from_utf8_lossy(cut);
-    let short: String = lossy.chars().take(MOST).collect();
+    let short: String = lossy.chars().take(MAX_SHOWN_CHARS).collect();
     let more = short.len() < lossy.len() || cut.len() < text.len();
     (short, if more { "..." } else { "" })
 }

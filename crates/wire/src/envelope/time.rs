@@ -2,7 +2,7 @@
 
 /// A time that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Time {
+pub(crate) struct ParsedTime {
     /// Microseconds since 1970; what was finer is cut off.
     pub(crate) micros: i64,
     /// Where digits begin that are finer than microseconds, and where they end.
@@ -23,7 +23,7 @@ const SECOND: i64 = 1_000_000;
 
 /// Reads `YYYY-MM-DDThh:mm:ss[.f{1,9}](Z|+hh:mm|-hh:mm)` with a date that there is, in the years 1
 /// to 9999 of UTC. No leap seconds: nobody downstream could keep one.
-pub(crate) fn read(text: &[u8]) -> Result<Time, Wrong> {
+pub(crate) fn read(text: &[u8]) -> Result<ParsedTime, Wrong> {
     let (head, rest) = text.split_at_checked(19).ok_or(Wrong::Form)?;
     let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
     if marks.iter().any(|(at, mark)| head[*at] != *mark) {
@@ -53,7 +53,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Time, Wrong> {
     if !years.contains(&seconds) {
         return Err(Wrong::Form);
     }
-    Ok(Time { micros: seconds * SECOND + micros, finer: (20 + kept, 20 + fraction.len()) })
+    Ok(ParsedTime { micros: seconds * SECOND + micros, finer: (20 + kept, 20 + fraction.len()) })
 }
 
 /// How many seconds local time is ahead of UTC.

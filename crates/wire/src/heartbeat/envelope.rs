@@ -3,25 +3,26 @@
 use uuid::Uuid;
 
 use super::{
-    Checkpoint, Counters, Health, Heartbeat, Invalid, MAX_CAPABILITIES_BYTES, MAX_TYPE_BYTES,
-    SCHEMA_VERSION,
+    ConnectorCheckpoint, Counters, Health, Heartbeat, InvalidEnvelope, MAX_CAPABILITIES_BYTES,
+    MAX_TYPE_BYTES, SCHEMA_VERSION,
 };
-use crate::envelope::{self, Broken, Reader, Shape};
+use crate::envelope::{self, JsonError, ObjectShape, Reader};
 
-const ENVELOPE: Shape = Shape {
+const ENVELOPE: ObjectShape = ObjectShape {
     required: &["schema_version", "connector", "status", "counters", "sent_at"],
     optional: &["checkpoint", "capabilities"],
 };
-const CONNECTOR: Shape = Shape {
+const CONNECTOR: ObjectShape = ObjectShape {
     required: &["connector_type", "endpoint_identity", "instance_id"],
     optional: &["version"],
 };
-const STATUS: Shape = Shape { required: &["state", "uptime_s"], optional: &["error_message"] };
-const COUNTERS: Shape = Shape {
+const STATUS: ObjectShape =
+    ObjectShape { required: &["state", "uptime_s"], optional: &["error_message"] };
+const COUNTERS: ObjectShape = ObjectShape {
     required: &["messages_ingested", "messages_failed", "source_api_calls", "checkpoint_saves"],
     optional: &["dedupe_accepted"],
 };
-const CHECKPOINT: Shape = Shape { required: &[], optional: &["cursor", "updated_at"] };
+const CHECKPOINT: ObjectShape = ObjectShape { required: &[], optional: &["cursor", "updated_at"] };
 
 const MAX_VERSION_BYTES: usize = 256;
 const MAX_MESSAGE_BYTES: usize = 4_096;
@@ -29,7 +30,7 @@ const MAX_CURSOR_BYTES: usize = 4_096;
 
 /// What was read so far.
 #[derive(Default)]
-struct Draft {
+struct HeartbeatDraft {
     connector_type: Option<String>,
     endpoint_identity: Option<String>,
     instance_id: Option<Uuid>,
@@ -38,19 +39,19 @@ struct Draft {
     error_message: Option<String>,
     uptime_s: Option<i64>,
     counters: Counters,
-    checkpoint: Option<Checkpoint>,
+    checkpoint: Option<ConnectorCheckpoint>,
     capabilities: Option<String>,
     sent_at_micros: Option<i64>,
     mended: Vec<String>,
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Heartbeat, Invalid> {
+pub(super) fn read(bytes: &[u8]) -> Result<Heartbeat, InvalidEnvelope> {
     let (draft, _) = envelope::read(SCHEMA_VERSION, bytes, draft)?;
-    draft.finish().ok_or_else(|| Invalid::missing(SCHEMA_VERSION))
+    draft.finish().ok_or_else(|| InvalidEnvelope::missing(SCHEMA_VERSION))
 }
 
-fn draft(reader: &mut Reader<'_>) -> Result<Draft, Broken> {
-    let mut draft = Draft::default();
+fn draft(reader: &mut Reader<'_>) -> Result<HeartbeatDraft, JsonError> {
+    let mut draft = HeartbeatDraft::default();
     reader.object(&ENVELOPE, |reader, name| {
         match name {
             "schema_version" => reader.version()?,
@@ -70,7 +71,7 @@ fn draft(reader: &mut Reader<'_>) -> Result<Draft, Broken> {
     Ok(draft)
 }
 
-fn connector(reader: &mut Reader<'_>, draft: &mut Draft) -> Result<(), Broken> {
+fn connector(reader: &mut Reader<'_>, draft: &mut HeartbeatDraft) -> Result<(), JsonError> {
     reader.object(&CONNECTOR, |reader, name| {
         match name {
             "connector_type" => draft.connector_type = connector_type(reader)?,
@@ -83,7 +84,7 @@ fn connector(reader: &mut Reader<'_>, draft: &mut Draft) -> Result<(), Broken> {
 }
 
 /// A type is a word that people read in lists: nothing in it moves their cursor.
-fn connector_type(reader: &mut Reader<'_>) -> Result<Option<String>, Broken> {
+fn connector_type(reader: &mut Reader<'_>) -> Result<Option<String>, JsonError> {
     let name = reader.name(MAX_TYPE_BYTES)?;
     if name.as_ref().is_some_and(|name| name.contains(char::is_control)) {
         reader.issue("invalid_text", "holds a control character".to_owned());
@@ -91,7 +92,7 @@ fn connector_type(reader: &mut Reader<'_>) -> Result<Option<String>, Broken> {
     Ok(name)
 }
 
-fn status(reader: &mut Reader<'_>, draft: &mut Draft) -> Result<(), Broken> {
+fn status(reader: &mut Reader<'_>, draft: &mut HeartbeatDraft) -> Result<(), JsonError> {
     reader.object(&STATUS, |reader, name| {
         match name {
             "state" => {
@@ -106,7 +107,7 @@ fn status(reader: &mut Reader<'_>, draft: &mut Draft) -> Result<(), Broken> {
     })
 }
 
-fn counters(reader: &mut Reader<'_>, counters: &mut Counters) -> Result<(), Broken> {
+fn counters(reader: &mut Reader<'_>, counters: &mut Counters) -> Result<(), JsonError> {
     reader.object(&COUNTERS, |reader, name| {
         let counter = match name {
             "messages_ingested" => &mut counters.messages_ingested,
@@ -120,12 +121,12 @@ fn counters(reader: &mut Reader<'_>, counters: &mut Counters) -> Result<(), Brok
     })
 }
 
-fn count(reader: &mut Reader<'_>) -> Result<Option<i64>, Broken> {
+fn count(reader: &mut Reader<'_>) -> Result<Option<i64>, JsonError> {
     Ok(reader.integer(0)?.and_then(|count| i64::try_from(count).ok()))
 }
 
-fn checkpoint(reader: &mut Reader<'_>) -> Result<Option<Checkpoint>, Broken> {
-    let mut checkpoint = Checkpoint::default();
+fn checkpoint(reader: &mut Reader<'_>) -> Result<Option<ConnectorCheckpoint>, JsonError> {
+    let mut checkpoint = ConnectorCheckpoint::default();
     reader.object(&CHECKPOINT, |reader, name| {
         match name {
             "cursor" => checkpoint.cursor = reader.remark(MAX_CURSOR_BYTES)?,
@@ -136,7 +137,7 @@ fn checkpoint(reader: &mut Reader<'_>) -> Result<Option<Checkpoint>, Broken> {
     Ok(Some(checkpoint))
 }
 
-impl Draft {
+impl HeartbeatDraft {
     /// The heartbeat, if all that is required is there.
     fn finish(self) -> Option<Heartbeat> {
         Some(Heartbeat {

@@ -11,7 +11,7 @@ mod tests;
 
 use uuid::Uuid;
 
-pub use crate::envelope::{Invalid, Issue};
+pub use crate::envelope::{InvalidEnvelope, Issue};
 pub use names::{connector_type_of, fits};
 
 /// What stands in `schema_version`.
@@ -27,7 +27,7 @@ pub const MAX_CAPABILITIES_BYTES: usize = 4_096;
 ///
 /// No text in it holds a NUL or a lone surrogate. A connector is not taken for dead for what it
 /// says of itself: texts for people are mended, and a `sent_at` that is far away is read.
-pub fn read(bytes: &[u8]) -> Result<Heartbeat, Invalid> {
+pub fn read(bytes: &[u8]) -> Result<Heartbeat, InvalidEnvelope> {
     envelope::read(bytes)
 }
 
@@ -61,7 +61,7 @@ pub struct Heartbeat {
     /// What it has done since it started.
     pub counters: Counters,
     /// `checkpoint`, which tells of the connector's own: nothing resumes from it.
-    pub checkpoint: Option<Checkpoint>,
+    pub checkpoint: Option<ConnectorCheckpoint>,
     /// `capabilities` as JSON text.
     pub capabilities: Option<String>,
     /// `sent_at`, in Unix microseconds.
@@ -158,7 +158,7 @@ impl Counters {
 
 /// Where a connector says that it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct ConnectorCheckpoint {
     /// `checkpoint.cursor`.
     pub cursor: Option<String>,
     /// `checkpoint.updated_at`, in Unix microseconds.

@@ -2,7 +2,7 @@
 
 /// Types that are known to be of one channel and provider; the first is what its connectors are
 /// called when none has said.
-const KNOWN: [(&str, &str, &[&str]); 6] = [
+const KNOWN_TYPES: [(&str, &str, &[&str]); 6] = [
     ("telegram", "telegram", &["telegram_bot", "telegram_user_client", "telegram"]),
     ("slack", "slack", &["slack"]),
     ("email", "gmail", &["gmail"]),
@@ -16,7 +16,7 @@ const INTERNAL: &str = "internal";
 
 /// Whether a token for this channel and provider may beat for connectors of this type.
 pub fn fits(connector_type: &str, channel: &str, provider: &str) -> bool {
-    let known = KNOWN.iter().find(|(_, _, names)| names.contains(&connector_type));
+    let known = KNOWN_TYPES.iter().find(|(_, _, names)| names.contains(&connector_type));
     match known {
         // Later versions of connectors have channels of their own, called like themselves.
         Some(_) if connector_type == channel => true,
@@ -28,7 +28,7 @@ pub fn fits(connector_type: &str, channel: &str, provider: &str) -> bool {
 /// The type of the connector that messages of this channel and provider came from: one of those
 /// that have registered for their endpoint, if it fits.
 pub fn connector_type_of(channel: &str, provider: &str, registered: &[String]) -> String {
-    let known = KNOWN.iter().find(|(c, p, _)| (*c, *p) == (channel, provider));
+    let known = KNOWN_TYPES.iter().find(|(c, p, _)| (*c, *p) == (channel, provider));
     let usual = known.and_then(|(_, _, names)| names.first()).copied().unwrap_or(provider);
     let fitting = || registered.iter().find(|name| fits(name, channel, provider));
     match registered.iter().find(|name| *name == usual).or_else(fitting) {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use crate::envelope::json::{Broken, Scanner};
+use crate::envelope::json::{JsonError, Scanner};
 
 /// Why a body is no batch: nothing of it can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +58,13 @@ pub fn split_array(bytes: &[u8], most: usize) -> Result<Vec<&[u8]>, BadBatch> {
             return Err(broken(scan.at, "a comma or ]"));
         }
         let range =
-            scan.skip(usize::MAX).map_err(|Broken { at, why }| broken(at, why.expected()))?;
+            scan.skip(usize::MAX).map_err(|JsonError { at, why }| broken(at, why.expected()))?;
         if items.len() == most {
             return Err(BadBatch::TooMany { most });
         }
         items.push(&bytes[range]);
     }
-    scan.end().map_err(|Broken { at, why }| broken(at, why.expected()))?;
+    scan.end().map_err(|JsonError { at, why }| broken(at, why.expected()))?;
     Ok(items)
 }
 

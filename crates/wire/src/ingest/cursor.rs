@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 /// How far a reader of the inbox came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cursor {
+pub struct InboxCursor {
     /// The position of the last message that was looked at; 0 before the first.
     pub position: i64,
     /// Names that message; `None` where only its position is known.
@@ -29,20 +29,20 @@ impl Tag {
     }
 }
 
-impl Cursor {
+impl InboxCursor {
     /// Of a position and the message there, if it is known.
     pub fn new(position: i64, request_id: Option<Uuid>) -> Self {
         Self { position, tag: request_id.map(Tag::of) }
     }
 }
 
-impl From<i64> for Cursor {
+impl From<i64> for InboxCursor {
     fn from(position: i64) -> Self {
         Self { position, tag: None }
     }
 }
 
-impl Display for Cursor {
+impl Display for InboxCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.position)?;
         match self.tag {
@@ -57,7 +57,7 @@ impl Display for Cursor {
 #[error("is not a cursor: POSITION.TAG, as next_after has it, or a number from 0 to {}", i64::MAX)]
 pub struct NoCursor;
 
-impl FromStr for Cursor {
+impl FromStr for InboxCursor {
     type Err = NoCursor;
 
     fn from_str(text: &str) -> Result<Self, NoCursor> {
@@ -86,15 +86,15 @@ mod tests {
         let id = Uuid::parse_str("019c60f3-8d5a-7c31-9d0c-0f5d3c1a2b4e").unwrap();
         let small = Uuid::parse_str("019c60f3-8d5a-7c31-9d0c-00000000000a").unwrap();
         for (cursor, text) in [
-            (Cursor::new(5, Some(id)), "5.0f5d3c1a2b4e"),
-            (Cursor::new(i64::MAX, Some(small)), "9223372036854775807.00000000000a"),
-            (Cursor::new(0, None), "0"),
-            (Cursor::from(1_790_000_000_000_001), "1790000000000001"),
+            (InboxCursor::new(5, Some(id)), "5.0f5d3c1a2b4e"),
+            (InboxCursor::new(i64::MAX, Some(small)), "9223372036854775807.00000000000a"),
+            (InboxCursor::new(0, None), "0"),
+            (InboxCursor::from(1_790_000_000_000_001), "1790000000000001"),
         ] {
             assert_eq!(cursor.to_string(), text);
             assert_eq!(text.parse(), Ok(cursor));
         }
-        assert_eq!("5.0F5D3C1A2B4E".parse(), Ok(Cursor::new(5, Some(id))));
+        assert_eq!("5.0F5D3C1A2B4E".parse(), Ok(InboxCursor::new(5, Some(id))));
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
             "9223372036854775808",
             " 5",
         ] {
-            assert_eq!(text.parse::<Cursor>(), Err(NoCursor), "{text}");
+            assert_eq!(text.parse::<InboxCursor>(), Err(NoCursor), "{text}");
         }
     }
 }

@@ -14,7 +14,7 @@ const SHOWN_DIGITS: usize = 16;
 const HOUR_MICROS: i64 = 3_600_000_000;
 
 /// What a key is made from: all trimmed.
-pub(super) struct Parts<'a> {
+pub(super) struct KeyParts<'a> {
     pub(super) channel: &'a str,
     pub(super) provider: &'a str,
     pub(super) endpoint: &'a str,
@@ -25,7 +25,7 @@ pub(super) struct Parts<'a> {
     pub(super) observed_at: i64,
 }
 
-impl Parts<'_> {
+impl KeyParts<'_> {
     /// The key that the source chose, else the event's own id, else what was said by whom in which
     /// hour. Hours are of UTC: an instant is the same however it is written.
     pub(super) fn dedupe(&self) -> Dedupe {

@@ -4,33 +4,36 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use super::dedupe::{self, Parts};
-use super::{Event, Fields, Invalid, Rules};
-use crate::envelope::{self, Broken, Kept, Reader, Shape};
+use super::dedupe::{self, KeyParts};
+use super::{Fields, IngestEvent, InvalidEnvelope, Rules};
+use crate::envelope::{self, JsonError, ObjectShape, RawJson, Reader};
 
 const VERSION: &str = "ingest.v1";
 const TIERS: [&str; 3] = ["default", "interactive", "high_priority"];
 
-const ENVELOPE: Shape = Shape {
+const ENVELOPE: ObjectShape = ObjectShape {
     required: &["schema_version", "source", "event", "sender", "payload"],
     optional: &["control"],
 };
-const SOURCE: Shape =
-    Shape { required: &["channel", "provider", "endpoint_identity"], optional: &[] };
-const EVENT: Shape =
-    Shape { required: &["external_event_id", "observed_at"], optional: &["external_thread_id"] };
-const SENDER: Shape = Shape { required: &["identity"], optional: &["display_name"] };
-const PAYLOAD: Shape = Shape { required: &["raw", "normalized_text"], optional: &["attachments"] };
-const ATTACHMENT: Shape = Shape {
+const SOURCE: ObjectShape =
+    ObjectShape { required: &["channel", "provider", "endpoint_identity"], optional: &[] };
+const EVENT: ObjectShape = ObjectShape {
+    required: &["external_event_id", "observed_at"],
+    optional: &["external_thread_id"],
+};
+const SENDER: ObjectShape = ObjectShape { required: &["identity"], optional: &["display_name"] };
+const PAYLOAD: ObjectShape =
+    ObjectShape { required: &["raw", "normalized_text"], optional: &["attachments"] };
+const ATTACHMENT: ObjectShape = ObjectShape {
     required: &["media_type", "storage_ref", "size_bytes"],
     optional: &["filename", "width", "height"],
 };
-const CONTROL: Shape =
-    Shape { required: &[], optional: &["idempotency_key", "trace_context", "policy_tier"] };
+const CONTROL: ObjectShape =
+    ObjectShape { required: &[], optional: &["idempotency_key", "trace_context", "policy_tier"] };
 
 /// What was read so far.
 #[derive(Default)]
-struct Draft<'a> {
+struct EventDraft<'a> {
     channel: Option<&'a str>,
     provider: Option<&'a str>,
     endpoint: Option<String>,
@@ -38,23 +41,23 @@ struct Draft<'a> {
     thread: Option<String>,
     observed_at: Option<i64>,
     sender: Option<String>,
-    raw: Option<Kept<'a>>,
+    raw: Option<RawJson<'a>>,
     text: Option<Cow<'a, [u8]>>,
     attachments: Option<[u8; 32]>,
     idempotency_key: Option<String>,
     tier: Option<&'static str>,
 }
 
-pub(super) fn read(bytes: &[u8], rules: &Rules) -> Result<Event, Invalid> {
+pub(super) fn read(bytes: &[u8], rules: &Rules) -> Result<IngestEvent, InvalidEnvelope> {
     let (draft, envelope) = envelope::read(VERSION, bytes, |reader| draft(reader, rules))?;
-    draft.finish(envelope, rules).ok_or_else(|| Invalid::missing(VERSION))
+    draft.finish(envelope, rules).ok_or_else(|| InvalidEnvelope::missing(VERSION))
 }
 
-fn draft<'a>(reader: &mut Reader<'a>, rules: &'a Rules) -> Result<Draft<'a>, Broken> {
+fn draft<'a>(reader: &mut Reader<'a>, rules: &'a Rules) -> Result<EventDraft<'a>, JsonError> {
     if rules.fields == Fields::Kept {
         reader.keep_unknown();
     }
-    let mut draft = Draft::default();
+    let mut draft = EventDraft::default();
     reader.object(&ENVELOPE, |reader, name| match name {
         "schema_version" => reader.version(),
         "source" => source(reader, &mut draft, rules),
@@ -74,9 +77,9 @@ fn draft<'a>(reader: &mut Reader<'a>, rules: &'a Rules) -> Result<Draft<'a>, Bro
 
 fn source<'a>(
     reader: &mut Reader<'_>,
-    draft: &mut Draft<'a>,
+    draft: &mut EventDraft<'a>,
     rules: &'a Rules,
-) -> Result<(), Broken> {
+) -> Result<(), JsonError> {
     reader.object(&SOURCE, |reader, name| {
         match name {
             "channel" => draft.channel = reader.one_of(&rules.names)?,
@@ -97,7 +100,7 @@ fn source<'a>(
     Ok(())
 }
 
-fn event(reader: &mut Reader<'_>, draft: &mut Draft<'_>) -> Result<(), Broken> {
+fn event(reader: &mut Reader<'_>, draft: &mut EventDraft<'_>) -> Result<(), JsonError> {
     reader.object(&EVENT, |reader, name| {
         match name {
             "external_event_id" => draft.event_id = reader.identity()?,
@@ -108,7 +111,7 @@ fn event(reader: &mut Reader<'_>, draft: &mut Draft<'_>) -> Result<(), Broken> {
     })
 }
 
-fn payload<'a>(reader: &mut Reader<'a>, draft: &mut Draft<'a>) -> Result<(), Broken> {
+fn payload<'a>(reader: &mut Reader<'a>, draft: &mut EventDraft<'a>) -> Result<(), JsonError> {
     reader.object(&PAYLOAD, |reader, name| {
         match name {
             "raw" => draft.raw = reader.kept()?,
@@ -120,13 +123,13 @@ fn payload<'a>(reader: &mut Reader<'a>, draft: &mut Draft<'a>) -> Result<(), Bro
 }
 
 /// The digest of all attachments; `None` when there are none.
-fn attachments(reader: &mut Reader<'_>) -> Result<Option<[u8; 32]>, Broken> {
+fn attachments(reader: &mut Reader<'_>) -> Result<Option<[u8; 32]>, JsonError> {
     let mut hash = Sha256::new();
     let count = reader.array(|reader| attachment(reader, &mut hash))?;
     Ok((count > 0).then(|| hash.finalize().into()))
 }
 
-fn attachment(reader: &mut Reader<'_>, hash: &mut Sha256) -> Result<(), Broken> {
+fn attachment(reader: &mut Reader<'_>, hash: &mut Sha256) -> Result<(), JsonError> {
     let (mut media_type, mut storage_ref, mut filename) = (None, None, None);
     let (mut size, mut width, mut height) = (None, None, None);
     reader.object(&ATTACHMENT, |reader, name| {
@@ -149,7 +152,7 @@ fn attachment(reader: &mut Reader<'_>, hash: &mut Sha256) -> Result<(), Broken> 
     Ok(())
 }
 
-fn control(reader: &mut Reader<'_>, draft: &mut Draft<'_>) -> Result<(), Broken> {
+fn control(reader: &mut Reader<'_>, draft: &mut EventDraft<'_>) -> Result<(), JsonError> {
     reader.object(&CONTROL, |reader, name| {
         match name {
             "idempotency_key" => draft.idempotency_key = reader.nullable(Reader::identity)?,
@@ -160,14 +163,14 @@ fn control(reader: &mut Reader<'_>, draft: &mut Draft<'_>) -> Result<(), Broken>
     })
 }
 
-impl Draft<'_> {
+impl EventDraft<'_> {
     /// The event, if all that is required is there.
-    fn finish(self, envelope: String, rules: &Rules) -> Option<Event> {
+    fn finish(self, envelope: String, rules: &Rules) -> Option<IngestEvent> {
         let payload_digest = self.payload_digest()?;
         let (channel, provider) = (self.channel?, self.provider?);
         let (endpoint_identity, sender_identity) = (self.endpoint?, self.sender?);
         let observed_at_micros = self.observed_at?;
-        let parts = Parts {
+        let parts = KeyParts {
             channel: rules.keyed(channel),
             provider,
             endpoint: &endpoint_identity,
@@ -178,7 +181,7 @@ impl Draft<'_> {
             observed_at: observed_at_micros,
         };
         let dedupe = parts.dedupe();
-        Some(Event {
+        Some(IngestEvent {
             channel: channel.to_owned(),
             provider: provider.to_owned(),
             endpoint_identity,

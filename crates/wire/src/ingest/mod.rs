@@ -16,11 +16,11 @@ mod tests;
 
 pub use batch::{BadBatch, split_array, split_lines};
 pub use channel::{Channel, Fields, MAX_NAME_BYTES, PAIRS, Rules, is_name};
-pub use cursor::{Cursor, NoCursor, Tag};
+pub use cursor::{InboxCursor, NoCursor, Tag};
 pub use query::{BadQuery, InboxWords, inbox_query};
 
 use crate::envelope::json;
-pub use crate::envelope::{Invalid, Issue, MAX_DEPTH, MAX_IDENTITY_BYTES};
+pub use crate::envelope::{InvalidEnvelope, Issue, MAX_DEPTH, MAX_IDENTITY_BYTES};
 
 /// Whether a JSON text is not too deep for those who read it later.
 pub fn fits_depth(text: &str) -> bool {
@@ -28,7 +28,7 @@ pub fn fits_depth(text: &str) -> bool {
 }
 
 /// Reads one envelope by the published rules: see [`read_by`].
-pub fn read(bytes: &[u8]) -> Result<Event, Invalid> {
+pub fn read(bytes: &[u8]) -> Result<IngestEvent, InvalidEnvelope> {
     read_by(bytes, &Rules::default())
 }
 
@@ -36,14 +36,14 @@ pub fn read(bytes: &[u8]) -> Result<Event, Invalid> {
 ///
 /// Identities hold no NUL and no lone surrogate, because no store can index those; the payload, its
 /// attachments and the trace context may, and keep them.
-pub fn read_by(bytes: &[u8], rules: &Rules) -> Result<Event, Invalid> {
+pub fn read_by(bytes: &[u8], rules: &Rules) -> Result<IngestEvent, InvalidEnvelope> {
     envelope::read(bytes, rules)
 }
 
 /// An event that may be stored: its envelope was read and every rule of `ingest.v1` holds. Texts
 /// are trimmed, hold no NUL and are valid UTF-8; only the payload is kept as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct IngestEvent {
     /// `source.channel`.
     pub channel: String,
     /// `source.provider`, one that goes with the channel.

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use super::Cursor;
+use super::InboxCursor;
 use super::channel::{MAX_NAME_BYTES, is_name};
 use crate::envelope::{MAX_IDENTITY_BYTES, text, time};
 
@@ -10,7 +10,7 @@ use crate::envelope::{MAX_IDENTITY_BYTES, text, time};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxWords {
     /// Only what comes after this.
-    pub after: Cursor,
+    pub after: InboxCursor,
     /// At most so many, 1 to 1,000.
     pub limit: usize,
     /// Only of this channel.
@@ -34,7 +34,7 @@ pub struct InboxWords {
 impl Default for InboxWords {
     fn default() -> Self {
         Self {
-            after: Cursor::default(),
+            after: InboxCursor::default(),
             limit: 100,
             channel: None,
             provider: None,

@@ -6,24 +6,24 @@ use std::sync::Arc;
 
 use tenure_core::{Store, StoreError};
 use tenure_store::file::FileStore;
-use tenure_store::file::fault::Simulated;
+use tenure_store::file::faulty_disk::SimulatedDisk;
 
 use super::script::{self, Caller};
 use super::settings;
 
 const FOLDER: &str = "/d";
 
-async fn open(disk: &Arc<Simulated>) -> Result<Arc<dyn Store>, StoreError> {
+async fn open(disk: &Arc<SimulatedDisk>) -> Result<Arc<dyn Store>, StoreError> {
     let settings = settings(Path::new(FOLDER));
     Ok(Arc::new(FileStore::open_on(settings, disk.clone()).await?))
 }
 
-fn new_disk() -> Arc<Simulated> {
-    Arc::new(Simulated::new(Path::new(FOLDER)))
+fn new_disk() -> Arc<SimulatedDisk> {
+    Arc::new(SimulatedDisk::new(Path::new(FOLDER)))
 }
 
 /// How many calls were answered before the disk failed, and how many were begun.
-async fn play(disk: &Arc<Simulated>) -> (usize, usize) {
+async fn play(disk: &Arc<SimulatedDisk>) -> (usize, usize) {
     let Ok(store) = open(disk).await else { return (0, 0) };
     let mut caller = Caller::new(store);
     let script = script::all();

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
 use tenure_core::{Code, Store};
-use tenure_store::file::fault::Deadly;
+use tenure_store::file::faulty_disk::CrashingDisk;
 use tenure_store::file::{FileSettings, FileStore};
 
 use super::script::{self, Caller};
@@ -54,7 +54,7 @@ async fn part_that_holds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn part_that_is_killed() {
     let Some((settings, step)) = part() else { return };
-    let disk = Arc::new(Deadly::at(step));
+    let disk = Arc::new(CrashingDisk::at(step));
     let store = FileStore::open_on(settings, disk.clone()).await.unwrap();
     let mut caller = Caller::new(Arc::new(store));
     for call in &script::all() {

@@ -28,7 +28,7 @@ async fn go(
     ids: &[&str],
     target: &str,
     force: bool,
-) -> Result<Outcome, StoreError> {
+) -> Result<MoveOutcome, StoreError> {
     let (mut from, mut to) = (desk(from.0, from.1, force), desk(to.0, to.1, force));
     let sources: Vec<_> = ids.iter().map(|id| duty(id)).collect();
     let mut moving = Move::new(&mut from, &mut to);
@@ -45,7 +45,7 @@ impl Stores {
     /// Kills a move of `a` when it has arrived and is not marked as moved.
     async fn half_done(&self) {
         for steps in 1.. {
-            let life = Life::new(steps, true);
+            let life = CallBudget::new(steps, true);
             let mortal = |store: &Arc<dyn Store>| -> Arc<dyn Store> {
                 Arc::new(Mortal::new(store.clone(), life.clone()))
             };
@@ -70,7 +70,7 @@ async fn a_half_done_move_is_not_gone_on_with_under_another_name() {
     assert_eq!(other.unwrap_err().code(), Code::Moved);
     assert_eq!(text(&stores.to, "b").await, "none");
     let same = go((&stores.from, "F"), (&stores.to, "T"), &["a"], "a", false).await;
-    assert_eq!(same.unwrap(), Outcome::Moved);
+    assert_eq!(same.unwrap(), MoveOutcome::Moved);
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_half_done_move_is_finished_though_the_other_store_went_on() {
     let third: Arc<dyn Store> = Arc::new(Memory::new(stores.clock.clone()));
     go((&stores.to, "T"), (&third, "U"), &["a"], "a", false).await.unwrap();
     let finished = go((&stores.from, "F"), (&stores.to, "T"), &["a"], "a", true).await;
-    assert_eq!(finished.unwrap(), Outcome::Moved);
+    assert_eq!(finished.unwrap(), MoveOutcome::Moved);
     assert!(text(&stores.to, "a").await.contains("was moved to U"));
     assert_eq!(text(&third, "a").await, "x");
 }
@@ -120,7 +120,7 @@ async fn what_was_moved_before_is_not_put_together_again() {
     assert_eq!(again.unwrap_err().code(), Code::Moved);
     // The same set again finds what it had made gone on.
     let again = go(from, to, &["a", "b"], "all", false).await;
-    assert_eq!(again.unwrap(), Outcome::AlreadyMoved);
+    assert_eq!(again.unwrap(), MoveOutcome::AlreadyMoved);
     assert_eq!(text(from.0, "x").await, "q");
 }
 
@@ -137,7 +137,7 @@ async fn nothing_gives_way_before_everything_can() {
     // The second is on its way elsewhere.
     let third: Arc<dyn Store> = Arc::new(Memory::new(stores.clock.clone()));
     for steps in 1.. {
-        let life = Life::new(steps, true);
+        let life = CallBudget::new(steps, true);
         let mortal = |store: &Arc<dyn Store>| -> Arc<dyn Store> {
             Arc::new(Mortal::new(store.clone(), life.clone()))
         };

@@ -12,9 +12,9 @@ use tenure_core::{
     Version,
 };
 use tenure_store::Memory;
-use tenure_store::signing::{Keyring, Sealed, Signing, Verdict, verify};
-use tenure_store::transfer::{Arrival, Desk, Move, Operator, Outcome, rewind};
-use tenure_store::wrap::{Fault, Flaky, Life, Mortal, Op};
+use tenure_store::signing::{Keyring, Sealed, SignatureVerdict, Signing, verify};
+use tenure_store::transfer::{Arrival, Move, MoveOutcome, Operator, OperatorSession, rewind};
+use tenure_store::wrap::{CallBudget, Fault, Flaky, Mortal, Op};
 
 use crate::player::{LONG, Player, duty, unique};
 
@@ -57,8 +57,8 @@ fn operator(force: bool) -> Operator {
     }
 }
 
-fn desk(store: &Arc<dyn Store>, name: &str, force: bool) -> Desk {
-    Desk::new(store.clone(), Signing::Require(keys()), name.to_owned(), operator(force))
+fn desk(store: &Arc<dyn Store>, name: &str, force: bool) -> OperatorSession {
+    OperatorSession::new(store.clone(), Signing::Require(keys()), name.to_owned(), operator(force))
 }
 
 /// As a worker sees a store.
@@ -109,7 +109,7 @@ impl Stores {
         player.release(&hold).await;
     }
 
-    async fn run(&self, force: bool) -> Result<Outcome, StoreError> {
+    async fn run(&self, force: bool) -> Result<MoveOutcome, StoreError> {
         let (mut from, mut to) = (desk(&self.from, "F", force), desk(&self.to, "T", force));
         let convert = same(duty("a"));
         let outcome = Move::new(&mut from, &mut to).run(&[duty("a")], &duty("a"), &convert).await;
@@ -142,7 +142,7 @@ async fn a_move_fences_the_old_side_and_goes_on_above_its_epoch() {
     assert_eq!(stores.run(false).await.unwrap_err().code(), Code::Held);
     assert_eq!(load(&stores.from, &duty("a")).await.unwrap().unwrap().version.get(), 2);
 
-    assert_eq!(stores.run(true).await.unwrap(), Outcome::Moved);
+    assert_eq!(stores.run(true).await.unwrap(), MoveOutcome::Moved);
     let late = player.try_commit(&hold, 2, "late").await;
     assert!(matches!(late, Ok(Committed::Fenced { .. })), "{late:?}");
     assert!(!player.keeps(&hold).await);
@@ -151,12 +151,12 @@ async fn a_move_fences_the_old_side_and_goes_on_above_its_epoch() {
     assert!(moved.epoch > hold.epoch);
     let error = load(&stores.from, &duty("a")).await.unwrap_err();
     assert!(error.to_string().contains("g/a was moved to T"), "{error}");
-    assert_eq!(stores.run(false).await.unwrap(), Outcome::AlreadyMoved);
+    assert_eq!(stores.run(false).await.unwrap(), MoveOutcome::AlreadyMoved);
 
     // What arrived is signed upon what it was.
     let ring = stores.from.history(&duty("a")).await.unwrap();
     let verdicts = verify(&keys(), &duty("a"), ring.first(), &ring);
-    assert!(verdicts.iter().all(|(_, inspected)| inspected.verdict == Verdict::Good));
+    assert!(verdicts.iter().all(|(_, inspected)| inspected.verdict == SignatureVerdict::Good));
     let live = verdicts.iter().find(|(old, _)| old.version.get() == 2).unwrap();
     let arrived = stores.to.history(&duty("a")).await.unwrap();
     let arrived = verify(&keys(), &duty("a"), None, &arrived).remove(0).1;
@@ -171,7 +171,7 @@ async fn a_move_that_is_killed_at_any_step_can_be_run_again() {
             let stores = Stores::new();
             let (player, hold) = stores.work("a", "x").await;
             player.release(&hold).await;
-            let life = Life::new(steps, last_happens);
+            let life = CallBudget::new(steps, last_happens);
             let mortal = |store: &Arc<dyn Store>| -> Arc<dyn Store> {
                 Arc::new(Mortal::new(store.clone(), life.clone()))
             };
@@ -184,13 +184,13 @@ async fn a_move_that_is_killed_at_any_step_can_be_run_again() {
             stores.one_side_at_most(&[duty("a")], &duty("a")).await;
             stores.clock.advance(TTL);
             let again = stores.run(false).await.unwrap();
-            assert!(matches!(again, Outcome::Moved | Outcome::AlreadyMoved), "{again:?}");
+            assert!(matches!(again, MoveOutcome::Moved | MoveOutcome::AlreadyMoved), "{again:?}");
             assert!(stores.one_side_at_most(&[duty("a")], &duty("a")).await);
             let moved = load(&stores.to, &duty("a")).await.unwrap().unwrap();
             assert_eq!(moved.document, Document::new(*b"x").unwrap());
             assert!(moved.epoch > hold.epoch);
             if let Some(outcome) = done {
-                assert_eq!(outcome.unwrap(), Outcome::Moved);
+                assert_eq!(outcome.unwrap(), MoveOutcome::Moved);
                 break;
             }
             steps += 1;
@@ -209,7 +209,7 @@ async fn shards_are_put_together_by_their_least_however_often_it_is_killed() {
         for (id, text) in [("s0", "m"), ("s1", "c"), ("s2", "t")] {
             stores.free(id, text).await;
         }
-        let life = Life::new(steps, steps % 2 == 0);
+        let life = CallBudget::new(steps, steps % 2 == 0);
         let mortal = |store: &Arc<dyn Store>| -> Arc<dyn Store> {
             Arc::new(Mortal::new(store.clone(), life.clone()))
         };
@@ -245,12 +245,15 @@ async fn what_the_other_store_has_is_not_overwritten_unless_somebody_says_so() {
     let error = stores.run(false).await.unwrap_err();
     assert_eq!(error.code(), Code::Occupied);
     assert_eq!(load(&stores.from, &duty("a")).await.unwrap().unwrap().version.get(), 2);
-    assert_eq!(stores.run(true).await.unwrap(), Outcome::Moved);
+    assert_eq!(stores.run(true).await.unwrap(), MoveOutcome::Moved);
     let moved = load(&stores.to, &duty("a")).await.unwrap().unwrap();
     assert_eq!(moved.document, Document::new(*b"x").unwrap());
     let ring = stores.to.history(&duty("a")).await.unwrap();
     let good = verify(&keys(), &duty("a"), ring.first(), &ring);
-    assert!(good.iter().all(|(_, inspected)| inspected.verdict == Verdict::Good), "{good:?}");
+    assert!(
+        good.iter().all(|(_, inspected)| inspected.verdict == SignatureVerdict::Good),
+        "{good:?}"
+    );
 }
 
 /// Somebody starts in the other store while the move lies half done, and from nothing.
@@ -261,7 +264,7 @@ async fn a_stranger_s_checkpoint_is_not_taken_for_the_move_s_own() {
     // Opening both, claiming both, looking at both, marking the source: then dead.
     let mut steps = 1;
     while load(&stores.from, &duty("a")).await.is_ok() {
-        let life = Life::new(steps, true);
+        let life = CallBudget::new(steps, true);
         let mortal = |store: &Arc<dyn Store>| -> Arc<dyn Store> {
             Arc::new(Mortal::new(store.clone(), life.clone()))
         };
@@ -277,7 +280,7 @@ async fn a_stranger_s_checkpoint_is_not_taken_for_the_move_s_own() {
     player.commit(&hold, 0, "from nothing").await;
     player.release(&hold).await;
     assert_eq!(stores.run(false).await.unwrap_err().code(), Code::Occupied);
-    assert_eq!(stores.run(true).await.unwrap(), Outcome::Moved);
+    assert_eq!(stores.run(true).await.unwrap(), MoveOutcome::Moved);
     let moved = load(&stores.to, &duty("a")).await.unwrap().unwrap();
     assert_eq!(moved.document, Document::new(*b"x").unwrap());
 }
@@ -290,12 +293,15 @@ async fn a_move_back_ends_where_it_began() {
     let (mut from, mut to) = (desk(&stores.to, "T", false), desk(&stores.from, "F", false));
     let convert = same(duty("a"));
     let mut back = Move::new(&mut from, &mut to);
-    assert_eq!(back.run(&[duty("a")], &duty("a"), &convert).await.unwrap(), Outcome::Moved);
+    assert_eq!(back.run(&[duty("a")], &duty("a"), &convert).await.unwrap(), MoveOutcome::Moved);
     let home = load(&stores.from, &duty("a")).await.unwrap().unwrap();
     assert_eq!(home.document, Document::new(*b"x").unwrap());
     let ring = stores.from.history(&duty("a")).await.unwrap();
     let good = verify(&keys(), &duty("a"), ring.first(), &ring);
-    assert!(good.iter().all(|(_, inspected)| inspected.verdict == Verdict::Good), "{good:?}");
+    assert!(
+        good.iter().all(|(_, inspected)| inspected.verdict == SignatureVerdict::Good),
+        "{good:?}"
+    );
     assert_eq!(load(&stores.to, &duty("a")).await.unwrap_err().code(), Code::Moved);
 }
 
@@ -309,7 +315,7 @@ async fn a_duty_without_a_checkpoint_takes_its_epoch_along() {
     }
     let hold = player.hold("a").await;
     player.release(&hold).await;
-    assert_eq!(stores.run(false).await.unwrap(), Outcome::OnlyEpoch);
+    assert_eq!(stores.run(false).await.unwrap(), MoveOutcome::OnlyEpoch);
     let next = Player::join(&worker(&stores.to), "next", LONG).await;
     assert!(next.hold("a").await.epoch > hold.epoch);
 }
@@ -333,7 +339,10 @@ async fn a_rewind_is_a_new_version_with_an_old_document() {
     assert!(matches!(late, Ok(Committed::Fenced { .. })), "{late:?}");
     let ring = stores.from.history(&duty("a")).await.unwrap();
     let good = verify(&keys(), &duty("a"), ring.first(), &ring);
-    assert!(good.iter().all(|(_, inspected)| inspected.verdict == Verdict::Good), "{good:?}");
+    assert!(
+        good.iter().all(|(_, inspected)| inspected.verdict == SignatureVerdict::Good),
+        "{good:?}"
+    );
 
     let never = Version::new(9).unwrap();
     let gone = rewind(&mut desk(&stores.from, "F", false), &duty("a"), never).await;

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use tenure_wire::ingest::Cursor;
+use tenure_wire::ingest::InboxCursor;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -67,7 +67,7 @@ fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, SwitchboardError>
     if let Err(diverged) = place.check(query.after) {
         return Ok(InboxRead::Diverged(diverged));
     }
-    let upto = Cursor::new(column(row, 2)?, column(row, 18)?);
+    let upto = InboxCursor::new(column(row, 2)?, column(row, 18)?);
     let more: Option<bool> = column(row, 3)?;
     let messages: Vec<Message> =
         rows.iter().filter_map(|row| message(row).transpose()).collect::<Result<_, _>>()?;
@@ -75,7 +75,7 @@ fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, SwitchboardError>
     // bound.
     let is_cut = more.unwrap_or(false) || messages.len() >= query.limit;
     let cut = messages.last().filter(|_| is_cut);
-    let next_after = cut.map_or(upto, |it| Cursor::new(it.position, Some(it.request_id)));
+    let next_after = cut.map_or(upto, |it| InboxCursor::new(it.position, Some(it.request_id)));
     let at_end = next_after.position >= last;
     Ok(InboxRead::Page(InboxPage { messages, next_after, at_end, trimmed }))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rusqlite::Connection;
-use tenure_wire::ingest::Event;
+use tenure_wire::ingest::IngestEvent;
 use uuid::Uuid;
 
 use super::super::{Ended, Outcome, Settled, Submission};
@@ -88,7 +88,12 @@ fn store(
 /// Stores the dedupe key of an event, unless it is known. An event is the same as one under its
 /// key, and as one that was observed less than an hour before under the key of the previous hour;
 /// of two such, the one that came first.
-fn key(db: &Connection, request_id: Uuid, event: &Event, now: i64) -> rusqlite::Result<Outcome> {
+fn key(
+    db: &Connection,
+    request_id: Uuid,
+    event: &IngestEvent,
+    now: i64,
+) -> rusqlite::Result<Outcome> {
     let mut known = event.dedupe.digest;
     if let Some(previous) = event.dedupe.previous_hour {
         let from = event.observed_at_micros.saturating_sub(HOUR);

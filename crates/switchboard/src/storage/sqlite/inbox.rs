@@ -1,7 +1,7 @@
 //! The inbox.
 
 use rusqlite::{Connection, Row};
-use tenure_wire::ingest::{Cursor, Event};
+use tenure_wire::ingest::{InboxCursor, IngestEvent};
 use uuid::Uuid;
 
 use super::super::inbox::{CursorPlace, jump};
@@ -74,7 +74,7 @@ pub(super) struct NewMessage<'a> {
 pub(super) fn add(
     db: &Connection,
     message: &NewMessage<'_>,
-    event: &Event,
+    event: &IngestEvent,
 ) -> rusqlite::Result<()> {
     let row = (
         message.position,
@@ -117,14 +117,14 @@ pub(super) fn page(db: &Connection, query: &InboxQuery) -> rusqlite::Result<Inbo
             return Ok(InboxRead::Page(page));
         }
         looked += 1;
-        page.next_after = Cursor::new(row.get(0)?, row.uuid(1)?);
+        page.next_after = InboxCursor::new(row.get(0)?, row.uuid(1)?);
         if matches(row, query)? {
             let message = Message::from_row(&mut RowReader::from(row, 0))?;
             bytes += message.envelope.len();
             page.messages.push(message);
         }
     }
-    page.next_after = Cursor::new(last, at(db, &bounds, last)?);
+    page.next_after = InboxCursor::new(last, at(db, &bounds, last)?);
     page.at_end = true;
     Ok(InboxRead::Page(page))
 }

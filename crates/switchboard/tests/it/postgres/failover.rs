@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tenure_store::IfAbsent;
 use tenure_switchboard::storage::{InboxQuery, Storage, postgres};
-use tenure_wire::ingest::Cursor;
+use tenure_wire::ingest::InboxCursor;
 use testkit::{Postgres, PostgresOptions, wait_until};
 use tokio::task::JoinSet;
 
@@ -12,7 +12,7 @@ use super::LIMIT;
 use crate::place::Place;
 use crate::storage::kit::{commit_one, diverged, inbox, named, positions, read_page};
 
-fn from(after: impl Into<Cursor>) -> InboxQuery {
+fn from(after: impl Into<InboxCursor>) -> InboxQuery {
     InboxQuery { after: after.into(), limit: 9, ..InboxQuery::default() }
 }
 

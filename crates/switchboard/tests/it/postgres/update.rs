@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tenure_store::IfAbsent;
 use tenure_switchboard::storage::{InboxQuery, Step, Storage, When, postgres};
-use tenure_wire::ingest::Cursor;
+use tenure_wire::ingest::InboxCursor;
 use testkit::{TEST_POSTGRES, service};
 use tokio_postgres::Client;
 
@@ -71,7 +71,7 @@ async fn an_older_store_is_brought_up_to_date() {
     // Its cursor has the tag that it has from now on.
     let query = InboxQuery { limit: 9, ..InboxQuery::default() };
     let next = read_page(&one, &query).await.next_after;
-    assert_eq!(next, Cursor::new(1, Some(message.request_id)));
+    assert_eq!(next, InboxCursor::new(1, Some(message.request_id)));
     let outcomes = told_of(message.request_id, &["health"]);
     assert_eq!(one.report(&outcomes, When::Now).await.unwrap().unwrap().changed, 1);
     commit_one(&one, sent([event("a")])).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenure_switchboard::storage::{Diverged, Found, InboxQuery, Keep};
-use tenure_wire::ingest::{Cursor, Event};
+use tenure_wire::ingest::{InboxCursor, IngestEvent};
 use uuid::Uuid;
 
 use super::kit::{
@@ -17,7 +17,7 @@ fn query(limit: usize) -> InboxQuery {
     InboxQuery { limit, ..InboxQuery::default() }
 }
 
-fn from(after: impl Into<Cursor>) -> InboxQuery {
+fn from(after: impl Into<InboxCursor>) -> InboxQuery {
     InboxQuery { after: after.into(), ..query(1_000) }
 }
 
@@ -73,7 +73,7 @@ pub async fn an_exact_page_is_at_the_end(place: Place) {
 }
 
 pub async fn each_filter_filters(place: Place) {
-    let change: [fn(&mut Event); 5] = [
+    let change: [fn(&mut IngestEvent); 5] = [
         |event| event.channel = "email".to_owned(),
         |event| event.provider = "gmail".to_owned(),
         |event| event.endpoint_identity = "other".to_owned(),
@@ -175,7 +175,7 @@ pub async fn readers_see_positions_in_order(place: Place) {
     let follower = {
         let (storage, done) = (other.clone(), done.clone());
         tokio::spawn(async move {
-            let (mut seen, mut after) = (Vec::new(), Cursor::default());
+            let (mut seen, mut after) = (Vec::new(), InboxCursor::default());
             loop {
                 let is_last = done.load(Ordering::SeqCst);
                 let page = read_page(&storage, &InboxQuery { after, ..query(7) }).await;
@@ -207,10 +207,10 @@ pub async fn readers_see_positions_in_order(place: Place) {
 pub async fn a_cursor_names_its_message(place: Place) {
     fill(&place, 4).await;
     let ids: Vec<Uuid> = inbox(&place.storage).await.iter().map(|it| it.request_id).collect();
-    let cursor = |position: usize| Cursor::new(position as i64, Some(ids[position - 1]));
+    let cursor = |position: usize| InboxCursor::new(position as i64, Some(ids[position - 1]));
     let all = [None, text("bot")];
     for endpoint_identity in &all {
-        let asked = |after: Cursor| InboxQuery {
+        let asked = |after: InboxCursor| InboxQuery {
             endpoint_identity: endpoint_identity.clone(),
             ..from(after)
         };
@@ -224,7 +224,7 @@ pub async fn a_cursor_names_its_message(place: Place) {
         let none = InboxQuery { sender_identity: text("nobody"), ..asked(cursor(1)) };
         assert_eq!(read_page(&place.storage, &none).await.next_after, cursor(4));
         for (position, other) in [(2, 1), (4, 3), (1, 4)] {
-            let wrong = Cursor { position, ..cursor(other) };
+            let wrong = InboxCursor { position, ..cursor(other) };
             let found = diverged(&place.storage, &asked(wrong)).await;
             assert_eq!(found, Diverged { last: 4, trimmed: 0 });
         }
@@ -235,8 +235,8 @@ pub async fn a_cursor_names_its_message(place: Place) {
 pub async fn a_cursor_outlives_its_message(place: Place) {
     fill(&place, 3).await;
     let read = read_page(&place.storage, &query(10)).await;
-    let (first, last) = (Cursor::new(1, Some(read.messages[0].request_id)), read.next_after);
-    let wrong = Cursor { position: 3, ..first };
+    let (first, last) = (InboxCursor::new(1, Some(read.messages[0].request_id)), read.next_after);
+    let wrong = InboxCursor { position: 3, ..first };
     place.age("message_inbox", "received_at", 2 * DAY, "position > 0").await;
     let keep = Keep { bodies: micros(DAY), keys: micros(2 * DAY) };
     place.storage.prune(keep).await.unwrap();
@@ -245,7 +245,7 @@ pub async fn a_cursor_outlives_its_message(place: Place) {
             commit_one(&place.storage, named(&["new"])).await;
         }
         for endpoint_identity in [None, text("bot")] {
-            let asked = |after: Cursor| InboxQuery {
+            let asked = |after: InboxCursor| InboxQuery {
                 endpoint_identity: endpoint_identity.clone(),
                 ..from(after)
             };
@@ -274,7 +274,7 @@ async fn restore(place: &Place, last: i64) {
 }
 
 /// Three messages, a backup, two more, and the restore: cursors at the third and the fifth.
-async fn restored(place: &Place) -> (Cursor, Cursor) {
+async fn restored(place: &Place) -> (InboxCursor, InboxCursor) {
     commit_one(&place.storage, named(&["a", "b", "c"])).await;
     let third = read_page(&place.storage, &query(10)).await.next_after;
     commit_one(&place.storage, named(&["d", "e"])).await;

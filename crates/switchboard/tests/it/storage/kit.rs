@@ -9,7 +9,7 @@ use tenure_switchboard::storage::{
     Attempt, DeadLetter, Decision, Diverged, Fence, InboxPage, InboxQuery, InboxRead, Item,
     Message, NewToken, Outcome, Scope, Settled, Storage, Submission,
 };
-use tenure_wire::ingest::{Dedupe, Event};
+use tenure_wire::ingest::{Dedupe, IngestEvent};
 use uuid::Uuid;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
@@ -22,10 +22,10 @@ pub fn sha(text: &str) -> [u8; 32] {
 }
 
 /// An event that is known by its name, and says it.
-pub fn event(name: &str) -> Event {
+pub fn event(name: &str) -> IngestEvent {
     let key = format!("event:telegram:telegram:bot:{name}");
     let dedupe = Dedupe { digest: sha(&key), key, previous_hour: None };
-    Event {
+    IngestEvent {
         channel: "telegram".to_owned(),
         provider: "telegram".to_owned(),
         endpoint_identity: "bot".to_owned(),
@@ -40,20 +40,20 @@ pub fn event(name: &str) -> Event {
 }
 
 /// An event that is known by its content and the hour in which it was observed.
-pub fn content(text: &str, hour: i64, minute: i64) -> Event {
+pub fn content(text: &str, hour: i64, minute: i64) -> IngestEvent {
     let digest = |hour: i64| sha(&format!("hash {text} {hour}"));
     let key = format!("hash:telegram:bot:user:{hour}:{text}");
     let dedupe = Dedupe { key, digest: digest(hour), previous_hour: Some(digest(hour - 1)) };
     let observed_at_micros = (hour * 60 + minute) * 60_000_000;
-    Event { dedupe, observed_at_micros, ..event(text) }
+    IngestEvent { dedupe, observed_at_micros, ..event(text) }
 }
 
-pub fn item(event: Event) -> Item {
+pub fn item(event: IngestEvent) -> Item {
     Item { request_id: Uuid::now_v7(), event }
 }
 
 /// A submission of these events, without fence and token.
-pub fn sent(events: impl IntoIterator<Item = Event>) -> Submission {
+pub fn sent(events: impl IntoIterator<Item = IngestEvent>) -> Submission {
     Submission { items: events.into_iter().map(item).collect(), fence: None, token_id: None }
 }
 

@@ -9,7 +9,7 @@ use tenure_switchboard::storage::{
     Beat, Beaten, Connector, HistoryQuery, Instance, Logged, Measures, Name, Rolled, Shown, Step,
     Storage, Taken, When,
 };
-use tenure_wire::heartbeat::{Checkpoint, Counters, Health, Heartbeat};
+use tenure_wire::heartbeat::{ConnectorCheckpoint, Counters, Health, Heartbeat};
 use uuid::Uuid;
 
 pub const SECOND: i64 = 1_000_000;
@@ -80,7 +80,7 @@ pub fn saying(state: Health, message: Option<&str>, mut beat: Beat) -> Beat {
 
 pub fn at_cursor(cursor: Option<&str>, updated_at_micros: Option<i64>, mut beat: Beat) -> Beat {
     let cursor = cursor.map(str::to_owned);
-    beat.heartbeat.checkpoint = Some(Checkpoint { cursor, updated_at_micros });
+    beat.heartbeat.checkpoint = Some(ConnectorCheckpoint { cursor, updated_at_micros });
     beat
 }
 

@@ -42,8 +42,10 @@ fn all_that_may_be_there_is_read() {
     assert_eq!(heartbeat.state, Health::Degraded);
     assert_eq!(heartbeat.error_message.as_deref(), Some("429 from <source>"));
     assert_eq!(heartbeat.counters.dedupe_accepted, 7);
-    let checkpoint =
-        Checkpoint { cursor: Some("12345".into()), updated_at_micros: Some(1_771_151_400_500_000) };
+    let checkpoint = ConnectorCheckpoint {
+        cursor: Some("12345".into()),
+        updated_at_micros: Some(1_771_151_400_500_000),
+    };
     assert_eq!(heartbeat.checkpoint, Some(checkpoint));
     let capabilities = r#"{ "backfill": true, "a": [1e999] }"#;
     assert_eq!(heartbeat.capabilities.as_deref(), Some(capabilities));
@@ -65,7 +67,7 @@ fn what_may_be_missing_may_be_null_too() {
     }
     for checkpoint in ["{}", r#"{"cursor":null,"updated_at":null}"#, r#"{"cursor":""}"#] {
         let heartbeat = good(&and(&format!(r#""checkpoint":{checkpoint}"#)));
-        assert_eq!(heartbeat.checkpoint, Some(Checkpoint::default()), "{checkpoint}");
+        assert_eq!(heartbeat.checkpoint, Some(ConnectorCheckpoint::default()), "{checkpoint}");
     }
 }
 

@@ -41,9 +41,9 @@ fn micros() -> impl Strategy<Value = i64> {
     (0..84_006_i64, 0..86_400_i64).prop_map(|(day, second)| (day * 86_400 + second) * 1_000_000)
 }
 
-fn checkpoint() -> impl Strategy<Value = Checkpoint> {
+fn checkpoint() -> impl Strategy<Value = ConnectorCheckpoint> {
     let parts = (prop::option::of(word()), prop::option::of(micros()));
-    parts.prop_map(|(cursor, updated_at_micros)| Checkpoint { cursor, updated_at_micros })
+    parts.prop_map(|(cursor, updated_at_micros)| ConnectorCheckpoint { cursor, updated_at_micros })
 }
 
 fn heartbeat() -> impl Strategy<Value = Heartbeat> {

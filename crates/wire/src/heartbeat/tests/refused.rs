@@ -171,7 +171,7 @@ fn all_is_told_at_once_but_not_without_end() {
     assert_eq!(wrong(&text), expected);
     let extras: String = (0..100).map(|n| format!("\"x{n}\":{n},")).collect();
     let invalid = read(with(&[("{", &format!("{{{extras}"))]).as_bytes()).unwrap_err();
-    assert_eq!((invalid.issues.len(), invalid.more), (Invalid::MOST, 80));
+    assert_eq!((invalid.issues.len(), invalid.more), (InvalidEnvelope::MAX_ISSUES, 80));
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn with(edits: &[(&str, &str)]) -> String {
     })
 }
 
-fn good(text: &str) -> Event {
+fn good(text: &str) -> IngestEvent {
     read(text.as_bytes()).unwrap_or_else(|invalid| panic!("{invalid}\n{text}"))
 }
 

@@ -10,7 +10,7 @@ fn nothing_asks_for_the_start() {
         assert_eq!(inbox_query(query), Ok(InboxWords::default()));
     }
     let words = InboxWords::default();
-    assert_eq!((words.after, words.limit, words.wait), (Cursor::from(0), 100, 0));
+    assert_eq!((words.after, words.limit, words.wait), (InboxCursor::from(0), 100, 0));
 }
 
 #[test]

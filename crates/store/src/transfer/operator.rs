@@ -12,7 +12,9 @@ use tenure_core::{
     Session, Store, StoreError, Ttl, Version,
 };
 
-use crate::signing::{Inspected, Signing, Verdict, check_missing, check_ring, inspect, sign};
+use crate::signing::{
+    Inspected, SignatureVerdict, Signing, check_missing, check_ring, inspect, sign,
+};
 
 /// Who acts, and why.
 #[derive(Clone, Debug)]
@@ -31,7 +33,7 @@ pub struct Operator {
 
 /// One store with an operator at it.
 #[derive(Debug)]
-pub struct Desk {
+pub struct OperatorSession {
     store: Arc<dyn Store>,
     signing: Signing,
     name: String,
@@ -42,21 +44,21 @@ pub struct Desk {
 
 /// A checkpoint, taken apart.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredCheckpoint {
     pub(super) version: Version,
     pub(super) epoch: Epoch,
     pub(super) seal: Seal,
     pub(super) payload: Vec<u8>,
 }
 
-impl Stored {
+impl StoredCheckpoint {
     /// The signature, as the next version is signed upon it.
     pub(super) fn mac(&self) -> Mac {
         self.seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac)
     }
 }
 
-impl Desk {
+impl OperatorSession {
     /// `store` must be bare; `name` is how it is called where a checkpoint is moved to.
     pub fn new(store: Arc<dyn Store>, signing: Signing, name: String, operator: Operator) -> Self {
         Self { store, signing, name, operator, sessions: BTreeMap::new() }
@@ -182,7 +184,10 @@ impl Desk {
     }
 
     /// The newest checkpoint. One that must not be trusted is an error.
-    pub(super) async fn load(&self, duty: &DutyKey) -> Result<Option<Stored>, StoreError> {
+    pub(super) async fn load(
+        &self,
+        duty: &DutyKey,
+    ) -> Result<Option<StoredCheckpoint>, StoreError> {
         if !matches!(self.signing, Signing::Require(_)) {
             let stored = self.stored(duty).await?;
             return stored.map(|stored| self.trusted(duty, &stored)).transpose();
@@ -204,13 +209,16 @@ impl Desk {
     }
 
     /// The ring, newest first; what cannot be trusted is left out.
-    pub(super) async fn ring(&self, duty: &DutyKey) -> Result<Vec<Stored>, StoreError> {
+    pub(super) async fn ring(&self, duty: &DutyKey) -> Result<Vec<StoredCheckpoint>, StoreError> {
         let ring = self.store.history(duty).await?;
         Ok(ring.iter().filter_map(|stored| self.trusted(duty, stored).ok()).collect())
     }
 
     /// The newest checkpoint, whatever its signature says: to be replaced.
-    pub(super) async fn newest(&self, duty: &DutyKey) -> Result<Option<Stored>, StoreError> {
+    pub(super) async fn newest(
+        &self,
+        duty: &DutyKey,
+    ) -> Result<Option<StoredCheckpoint>, StoreError> {
         let stored = self.stored(duty).await?;
         Ok(stored.map(|stored| take_apart(&stored, self.inspected(duty, &stored))))
     }
@@ -219,11 +227,11 @@ impl Desk {
         inspect(self.signing.keys(), duty, stored)
     }
 
-    fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> Result<Stored, StoreError> {
+    fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> Result<StoredCheckpoint, StoreError> {
         let inspected = self.inspected(duty, stored);
         let required = matches!(self.signing, Signing::Require(_));
-        let bad = inspected.verdict == Verdict::Damaged
-            || (required && inspected.verdict != Verdict::Good);
+        let bad = inspected.verdict == SignatureVerdict::Damaged
+            || (required && inspected.verdict != SignatureVerdict::Good);
         if bad {
             let what = inspected.verdict.as_str();
             let detail = format!("version {} of {duty} in {}: {what}", stored.version, self.name);
@@ -240,7 +248,7 @@ impl Desk {
         expected: Version,
         (prev, seal): (Mac, Seal),
         payload: &[u8],
-    ) -> Result<Stored, StoreError> {
+    ) -> Result<StoredCheckpoint, StoreError> {
         let version = expected.next()?;
         let seal = match self.signing.keys() {
             Some(keys) => sign(keys, &hold.duty, (hold.epoch, version), prev, seal, payload),
@@ -249,7 +257,8 @@ impl Desk {
         let session = self.session(&hold.duty.group).await?;
         let commit = Commit { hold: hold.clone(), expected, document: seal.join(payload)? };
         let answer = self.store.commit(&session, std::slice::from_ref(&commit)).await;
-        let saved = Stored { version, epoch: hold.epoch, seal, payload: payload.to_vec() };
+        let saved =
+            StoredCheckpoint { version, epoch: hold.epoch, seal, payload: payload.to_vec() };
         let duty = &hold.duty;
         match answer.map(|answers| answers.into_iter().next()) {
             Ok(Some(Committed::Saved(_))) => Ok(saved),
@@ -292,9 +301,9 @@ impl Desk {
     }
 }
 
-fn take_apart(stored: &Checkpoint, inspected: Inspected) -> Stored {
+fn take_apart(stored: &Checkpoint, inspected: Inspected) -> StoredCheckpoint {
     let Inspected { seal, payload, .. } = inspected;
-    Stored { version: stored.version, epoch: stored.epoch, seal, payload }
+    StoredCheckpoint { version: stored.version, epoch: stored.epoch, seal, payload }
 }
 
 fn held(duty: &DutyKey, holder: Option<&CurrentHolder>) -> StoreError {

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use tenure_core::{Code, DutyKey, Epoch, Hold, Mac, Moved, Seal, StoreError, Version};
 
-use super::desk::{Desk, Stored};
+use super::operator::{OperatorSession, StoredCheckpoint};
 use crate::signing::Keyring;
 
 /// What goes into the other store.
@@ -23,7 +23,7 @@ pub type Convert<'a> = &'a (dyn Fn(&[Vec<u8>]) -> Result<Vec<Arrival>, StoreErro
 
 /// What became of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum MoveOutcome {
     /// It is in the other store now.
     Moved,
     /// It was there already, by this move.
@@ -34,24 +34,24 @@ pub enum Outcome {
 
 /// One move: sources that go together, and what becomes of them.
 pub struct Move<'a> {
-    from: &'a mut Desk,
-    to: &'a mut Desk,
+    from: &'a mut OperatorSession,
+    to: &'a mut OperatorSession,
     /// Something was committed, so an error does not mean that nothing has happened.
     changed: bool,
 }
 
 /// A source under its hold.
-struct Source {
+struct MoveSource {
     hold: Hold,
-    stored: Stored,
+    stored: StoredCheckpoint,
 }
 
 /// A target under its hold.
-struct Target {
+struct MoveTarget {
     hold: Hold,
     arrival: Arrival,
     /// What is there now, and whether it has to give way first.
-    there: Option<Stored>,
+    there: Option<StoredCheckpoint>,
     gives_way: bool,
     /// It is there already.
     landed: bool,
@@ -59,7 +59,7 @@ struct Target {
 
 impl<'a> Move<'a> {
     /// Between these two.
-    pub fn new(from: &'a mut Desk, to: &'a mut Desk) -> Self {
+    pub fn new(from: &'a mut OperatorSession, to: &'a mut OperatorSession) -> Self {
         Self { from, to, changed: false }
     }
 
@@ -70,7 +70,7 @@ impl<'a> Move<'a> {
         sources: &[DutyKey],
         alone: &DutyKey,
         convert: Convert<'_>,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<MoveOutcome, StoreError> {
         let mut holds = (Vec::new(), Vec::new());
         let outcome = self.under(sources, alone, convert, &mut holds).await;
         for hold in &holds.0 {
@@ -88,19 +88,19 @@ impl<'a> Move<'a> {
         alone: &DutyKey,
         convert: Convert<'_>,
         (from, to): &mut (Vec<Hold>, Vec<Hold>),
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<MoveOutcome, StoreError> {
         let mut sources = Vec::with_capacity(duties.len());
         for duty in duties {
             let hold = self.from.claim(duty, Epoch::ZERO).await?;
             from.push(hold.clone());
             if let Some(stored) = self.from.load(duty).await? {
-                sources.push(Source { hold, stored });
+                sources.push(MoveSource { hold, stored });
             }
         }
         let floor = from.iter().map(|hold| hold.epoch).max().unwrap_or(Epoch::ZERO);
         if sources.is_empty() {
             to.push(self.to.claim(alone, floor).await?);
-            return Ok(Outcome::OnlyEpoch);
+            return Ok(MoveOutcome::OnlyEpoch);
         }
         if sources.len() < duties.len() {
             let detail = "some of the checkpoints to put together are missing";
@@ -114,7 +114,7 @@ impl<'a> Move<'a> {
         let mark = self.mark_of(&sources, &arrivals);
         self.check_sources(&sources, &mark)?;
         if sources.iter().all(|source| source.stored.is_moved()) {
-            return Ok(Outcome::AlreadyMoved);
+            return Ok(MoveOutcome::AlreadyMoved);
         }
         self.check_seals(&sources, &arrivals, &mark)?;
         let mut targets = Vec::new();
@@ -129,10 +129,10 @@ impl<'a> Move<'a> {
     /// All that is committed, once nothing stands against it.
     async fn carry(
         &mut self,
-        sources: &mut [Source],
-        targets: &mut [Target],
+        sources: &mut [MoveSource],
+        targets: &mut [MoveTarget],
         mark: &str,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<MoveOutcome, StoreError> {
         // What was moved before and is not there any more went on from there.
         if let Some(gone) = sources.iter().find(|source| source.stored.is_moved())
             && !targets.iter().all(|target| target.landed)
@@ -158,12 +158,12 @@ impl<'a> Move<'a> {
             }
             return Err(error);
         }
-        Ok(Outcome::Moved)
+        Ok(MoveOutcome::Moved)
     }
 
     /// What a source is marked with: the store, the first target, and a number that another name,
     /// another form or another set of sources would change.
-    fn mark_of(&self, sources: &[Source], arrivals: &[Arrival]) -> String {
+    fn mark_of(&self, sources: &[MoveSource], arrivals: &[Arrival]) -> String {
         let mut hash = Sha256::new();
         let mut add = |bytes: &[u8]| {
             hash.update((bytes.len() as u64).to_be_bytes());
@@ -179,8 +179,8 @@ impl<'a> Move<'a> {
     }
 
     /// A source must be live, or on its way by this very move.
-    fn check_sources(&self, sources: &[Source], mark: &str) -> Result<(), StoreError> {
-        let other = |source: &&Source| {
+    fn check_sources(&self, sources: &[MoveSource], mark: &str) -> Result<(), StoreError> {
+        let other = |source: &&MoveSource| {
             source.stored.seal.moved.as_ref().is_some_and(|moved| moved.to != mark)
         };
         match sources.iter().find(other) {
@@ -192,7 +192,7 @@ impl<'a> Move<'a> {
     /// Everything that will be written has room for its seal, so that nothing gets stuck half way.
     fn check_seals(
         &self,
-        sources: &[Source],
+        sources: &[MoveSource],
         arrivals: &[Arrival],
         mark: &str,
     ) -> Result<(), StoreError> {
@@ -213,8 +213,8 @@ impl<'a> Move<'a> {
     }
 
     /// What the source at `at` is called where it arrives: as it was before it was marked.
-    fn origin(&self, sources: &[Source], at: usize) -> String {
-        let Source { hold, stored } = &sources[at];
+    fn origin(&self, sources: &[MoveSource], at: usize) -> String {
+        let MoveSource { hold, stored } = &sources[at];
         format!("{}#{}{}", self.from.name(), hold.duty, stored.live_at())
     }
 
@@ -228,13 +228,13 @@ impl<'a> Move<'a> {
         &mut self,
         hold: Hold,
         arrival: Arrival,
-        sources: &[Source],
-    ) -> Result<Target, StoreError> {
+        sources: &[MoveSource],
+    ) -> Result<MoveTarget, StoreError> {
         let duty = arrival.duty.clone();
         let origin = self.origin(sources, arrival.source);
         // What is there is replaced or left alone, never trusted: its signature does not matter.
         let there = self.to.newest(&duty).await?;
-        let mut target = Target { hold, arrival, there, gives_way: false, landed: false };
+        let mut target = MoveTarget { hold, arrival, there, gives_way: false, landed: false };
         let Some(there) = &target.there else {
             return Ok(target);
         };
@@ -255,7 +255,7 @@ impl<'a> Move<'a> {
                 return Err(StoreError::refused(Code::Moved, detail));
             }
             Some(_) | None if !self.to.force() => {
-                let Stored { version, epoch, .. } = there;
+                let StoredCheckpoint { version, epoch, .. } = there;
                 let detail =
                     format!("{duty} in {}: version {version}, epoch {epoch}", self.to.name());
                 return Err(StoreError::refused(Code::Occupied, detail));
@@ -267,7 +267,7 @@ impl<'a> Move<'a> {
     }
 
     /// Marks what a target has as moved to the old store.
-    async fn give_way(&mut self, target: &mut Target) -> Result<(), StoreError> {
+    async fn give_way(&mut self, target: &mut MoveTarget) -> Result<(), StoreError> {
         let Some(there) = &target.there else {
             return Ok(());
         };
@@ -282,7 +282,7 @@ impl<'a> Move<'a> {
     /// Marks the sources as moving or moved, those that are not yet.
     async fn mark(
         &mut self,
-        sources: &mut [Source],
+        sources: &mut [MoveSource],
         mark: &str,
         done: bool,
     ) -> Result<(), StoreError> {
@@ -292,7 +292,7 @@ impl<'a> Move<'a> {
                 continue;
             }
             self.to.keep().await?;
-            let Source { hold, stored } = source;
+            let MoveSource { hold, stored } = source;
             let moved = Some(Moved { to: mark.to_owned(), done });
             // Version and epoch before the mark stay named, for who comes back to a half-done move.
             let at =
@@ -305,9 +305,13 @@ impl<'a> Move<'a> {
     }
 
     /// Writes what arrives and reads it back.
-    async fn write(&mut self, target: &mut Target, sources: &[Source]) -> Result<(), StoreError> {
+    async fn write(
+        &mut self,
+        target: &mut MoveTarget,
+        sources: &[MoveSource],
+    ) -> Result<(), StoreError> {
         self.from.keep().await?;
-        let Target { hold, arrival, there, .. } = target;
+        let MoveTarget { hold, arrival, there, .. } = target;
         let before = there.as_ref().map_or(Version::ZERO, |there| there.version);
         let origin = Some(self.origin(sources, arrival.source));
         let prev = sources[arrival.source].stored.live_mac();
@@ -331,7 +335,7 @@ impl<'a> Move<'a> {
 }
 
 /// A checkpoint that is elsewhere, or on its way there by another move.
-fn moved(duty: &DutyKey, stored: &Stored) -> StoreError {
+fn moved(duty: &DutyKey, stored: &StoredCheckpoint) -> StoreError {
     let (state, to) = match &stored.seal.moved {
         Some(Moved { to, done: true }) => ("was moved", to.as_str()),
         Some(Moved { to, done: false }) => ("is being moved, by another command,", to.as_str()),
@@ -340,7 +344,7 @@ fn moved(duty: &DutyKey, stored: &Stored) -> StoreError {
     StoreError::refused(Code::Moved, format!("{duty} {state} to {to}"))
 }
 
-impl Stored {
+impl StoredCheckpoint {
     fn is_moved(&self) -> bool {
         self.seal.moved.as_ref().is_some_and(|moved| moved.done)
     }
@@ -377,16 +381,16 @@ pub struct Preview {
 
 /// Looks at both sides of a move.
 pub async fn preview(
-    from: &Desk,
+    from: &OperatorSession,
     source: &DutyKey,
-    to: &Desk,
+    to: &OperatorSession,
     target: &DutyKey,
 ) -> Result<Preview, StoreError> {
     let there = from.load(source).await?;
     let arrived = to.newest(target).await?;
     let holders = from.store().holders(&source.group).await?;
     let holder = holders.into_iter().find(|holder| &holder.duty == source);
-    let place = |stored: &Stored| (stored.version, stored.epoch);
+    let place = |stored: &StoredCheckpoint| (stored.version, stored.epoch);
     Ok(Preview {
         from: there.as_ref().map(place),
         to: arrived.as_ref().map(place),

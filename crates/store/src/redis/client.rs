@@ -9,42 +9,42 @@ use redis::{Cmd, Value};
 use tenure_core::{Code, StoreError};
 use tokio::time::timeout;
 
-use super::dial::{Dial, Wire};
+use super::connect::{DrivenConnection, RedisConnector};
 use super::error;
 use super::script::Script;
 
 /// How long connecting may take, with signing in and loading the scripts.
-pub(super) const CONNECT: Duration = Duration::from_secs(2);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long an answer may take. Callers who cannot wait so long drop the call.
-pub(super) const ANSWER: Duration = Duration::from_secs(5);
+pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One connection to the server, made anew by the next call after it broke.
-pub(super) struct Link {
-    dial: Arc<Dial>,
-    slot: Mutex<Slot>,
+pub(super) struct RedisClient {
+    connector: Arc<RedisConnector>,
+    slot: Mutex<ConnectionSlot>,
     /// Held while connecting, so that callers wait for one connection instead of making many.
     connecting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Slot {
-    connection: Option<Wire>,
+struct ConnectionSlot {
+    connection: Option<DrivenConnection>,
     /// Counts the connections, so that a late complaint hits the right one.
     generation: u64,
 }
 
 /// Gives the connection up unless the call came to its end: a caller that stopped waiting may have
 /// met a server that will never answer, and the next call must not wait for it, too.
-struct Suspect<'a> {
-    link: &'a Link,
+struct ConnectionGuard<'a> {
+    client: &'a RedisClient,
     generation: u64,
     answered: bool,
 }
 
-impl Drop for Suspect<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
-        let mut slot = self.link.slot();
+        let mut slot = self.client.slot();
         if !self.answered && slot.generation == self.generation {
             slot.connection = None;
         }
@@ -52,24 +52,24 @@ impl Drop for Suspect<'_> {
 }
 
 /// What became of one command.
-pub(super) type Answer = Result<Value, StoreError>;
+pub(super) type CommandResult = Result<Value, StoreError>;
 
-impl Link {
-    pub(super) fn new(dial: Arc<Dial>) -> Self {
-        Self { dial, slot: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+impl RedisClient {
+    pub(super) fn new(connector: Arc<RedisConnector>) -> Self {
+        Self { connector, slot: Mutex::default(), connecting: tokio::sync::Mutex::default() }
     }
 
-    fn slot(&self) -> MutexGuard<'_, Slot> {
+    fn slot(&self) -> MutexGuard<'_, ConnectionSlot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self) -> Option<(Wire, u64)> {
+    fn open(&self) -> Option<(DrivenConnection, u64)> {
         let slot = self.slot();
         Some((slot.connection.clone()?, slot.generation))
     }
 
     /// The connection, new or old. The bound is ours: the driver's own covers only a part.
-    async fn connection(&self) -> Result<(Wire, u64), StoreError> {
+    async fn connection(&self) -> Result<(DrivenConnection, u64), StoreError> {
         if let Some(open) = self.open() {
             return Ok(open);
         }
@@ -84,12 +84,12 @@ impl Link {
             slot.connection = Some(connection.clone());
             Ok((connection, slot.generation))
         };
-        let late = |_| self.dial.late();
-        timeout(CONNECT, connecting).await.map_err(late)?
+        let late = |_| self.connector.late();
+        timeout(CONNECT_TIMEOUT, connecting).await.map_err(late)?
     }
 
-    async fn connect(&self) -> Result<Wire, StoreError> {
-        let wire = self.dial.wire().await?;
+    async fn connect(&self) -> Result<DrivenConnection, StoreError> {
+        let wire = self.connector.open().await?;
         self.refuse_replica(&wire.connection).await?;
         self.load_scripts(&wire.connection).await?;
         Ok(wire)
@@ -105,7 +105,7 @@ impl Link {
         };
         match String::from_utf8_lossy(&text).lines().any(|line| line.trim() == "role:slave") {
             true => {
-                let detail = format!("{} is a replica", self.dial.address());
+                let detail = format!("{} is a replica", self.connector.address());
                 Err(StoreError::refused(Code::ReadOnly, detail))
             }
             false => Ok(()),
@@ -120,7 +120,7 @@ impl Link {
         });
         for loaded in join_all(loading).await {
             let value = loaded.and_then(Value::extract_error);
-            value.map_err(|error| error::of_connecting(&error, self.dial.address()))?;
+            value.map_err(|error| error::connect_error(&error, self.connector.address()))?;
         }
         Ok(())
     }
@@ -128,10 +128,10 @@ impl Link {
     /// Sends commands one right after the other and collects their answers: one round trip.
     ///
     /// Each has an answer of its own, so that a part that was lost does not hide the rest.
-    pub(super) async fn send(&self, commands: &[Cmd]) -> Result<Vec<Answer>, StoreError> {
+    pub(super) async fn send(&self, commands: &[Cmd]) -> Result<Vec<CommandResult>, StoreError> {
         let (wire, generation) = self.connection().await?;
         let connection = &wire.connection;
-        let mut suspect = Suspect { link: self, generation, answered: false };
+        let mut suspect = ConnectionGuard { client: self, generation, answered: false };
         let sent = commands.iter().map(|command| self.one(connection, command));
         let mut answers = join_all(sent).await;
         for (answer, command) in answers.iter_mut().zip(commands) {
@@ -145,24 +145,24 @@ impl Link {
         }
         suspect.answered = answers.iter().all(Result::is_ok);
         let judge = |value| match value {
-            Value::ServerError(error) => Err(error::of_server(&error)),
+            Value::ServerError(error) => Err(error::server_error(&error)),
             value => Ok(value),
         };
         Ok(answers.into_iter().map(|a| a.and_then(judge)).collect())
     }
 
-    async fn one(&self, connection: &MultiplexedConnection, command: &Cmd) -> Answer {
+    async fn one(&self, connection: &MultiplexedConnection, command: &Cmd) -> CommandResult {
         let mut connection = connection.clone();
-        let sent = timeout(ANSWER, connection.send_packed_command(command));
+        let sent = timeout(COMMAND_TIMEOUT, connection.send_packed_command(command));
         match sent.await {
             Ok(Ok(value)) => Ok(value),
-            _ => Err(error::lost(self.dial.address())),
+            _ => Err(error::lost(self.connector.address())),
         }
     }
 }
 
 /// What a call as a whole has come to. When only a part was refused, another may have happened.
-pub(super) fn settle(answers: Vec<Answer>) -> Result<Vec<Value>, StoreError> {
+pub(super) fn settle(answers: Vec<CommandResult>) -> Result<Vec<Value>, StoreError> {
     let some_happened = answers.iter().any(|answer| !matches!(answer, Err(StoreError::Refused(_))));
     let whole: Result<Vec<Value>, StoreError> = answers.into_iter().collect();
     whole.map_err(|error| match error {

@@ -3,18 +3,18 @@
 use tenure_core::StoreError;
 use tenure_etcd::{Client, Limits};
 
-use super::Tls;
-use super::error::{self, Trouble};
+use super::EtcdTls;
+use super::error::{self, RequestError};
 
 /// How connections are made.
-pub(super) struct Dial {
+pub(super) struct EtcdConnector {
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
 }
 
-impl Dial {
+impl EtcdConnector {
     #[cfg(not(feature = "tls"))]
-    pub(super) async fn new(tls: Option<&Tls>) -> Result<Self, StoreError> {
+    pub(super) async fn new(tls: Option<&EtcdTls>) -> Result<Self, StoreError> {
         match tls {
             Some(_) => Err(crate::tls::not_built("this URL")),
             None => Ok(Self {}),
@@ -22,11 +22,11 @@ impl Dial {
     }
 
     #[cfg(not(feature = "tls"))]
-    pub(super) async fn client(&self, address: &str) -> Result<Client, Trouble> {
+    pub(super) async fn client(&self, address: &str) -> Result<Client, RequestError> {
         self.plain(address).await
     }
 
-    async fn plain(&self, address: &str) -> Result<Client, Trouble> {
+    async fn plain(&self, address: &str) -> Result<Client, RequestError> {
         Client::connect(address, &Limits::default()).await.map_err(|e| error::of(&e, address))
     }
 }
@@ -40,36 +40,38 @@ mod encrypted {
     use tokio_rustls::TlsConnector;
 
     use super::*;
-    use crate::tls::{Files, Trust, explain, failed};
+    use crate::tls::{TlsFiles, Trust, explain, failed};
 
-    impl Dial {
+    impl EtcdConnector {
         /// Reads the files with certificates.
-        pub(in super::super) async fn new(tls: Option<&Tls>) -> Result<Self, StoreError> {
+        pub(in super::super) async fn new(tls: Option<&EtcdTls>) -> Result<Self, StoreError> {
             let Some(tls) = tls else {
                 return Ok(Self { tls: None });
             };
-            let Tls { authority, identity } = tls.clone();
-            let mut config = crate::tls::client(Trust::Name, Files { authority, identity }).await?;
+            let EtcdTls { authority, identity } = tls.clone();
+            let mut config =
+                crate::tls::client(Trust::Name, TlsFiles { authority, identity }).await?;
             // etcd tells its protocols apart by this.
             config.alpn_protocols = vec![b"h2".to_vec()];
             Ok(Self { tls: Some(TlsConnector::from(Arc::new(config))) })
         }
 
-        pub(in super::super) async fn client(&self, address: &str) -> Result<Client, Trouble> {
+        pub(in super::super) async fn client(&self, address: &str) -> Result<Client, RequestError> {
             let Some(connector) = &self.tls else {
                 return self.plain(address).await;
             };
-            let unreachable = |_| Trouble::NotSent(error::unreachable(address));
+            let unreachable = |_| RequestError::NotSent(error::unreachable(address));
             let socket = TcpStream::connect(address).await.map_err(unreachable)?;
             socket.set_nodelay(true).map_err(unreachable)?;
             let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
             let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-            let unnamed = |_| Trouble::Told(failed(format!("{address} is no name of a server")));
+            let unnamed =
+                |_| RequestError::Refused(failed(format!("{address} is no name of a server")));
             let name = ServerName::try_from(host).map_err(unnamed)?;
             let stream = connector.connect(name, socket).await.map_err(|e| match explain(&e) {
                 // Another server may have a better certificate.
-                Some(why) => Trouble::NotSent(failed(format!("{address}: {why}"))),
-                None => Trouble::NotSent(error::unreachable(address)),
+                Some(why) => RequestError::NotSent(failed(format!("{address}: {why}"))),
+                None => RequestError::NotSent(error::unreachable(address)),
             })?;
             let origin = format!("https://{address}");
             let client = Client::over(stream, &origin, &Limits::default()).await;

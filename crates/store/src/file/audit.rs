@@ -8,25 +8,25 @@ use tenure_core::store::{AuditEntry, AuditRange};
 use tenure_core::{GroupName, StoreError};
 use tenure_wire::folder::{self, AuditLine};
 
-use super::live::Live;
-use super::writer::{Writer, damaged, refused};
-use crate::state::{Group, durable};
+use super::live::LiveState;
+use super::writer::{FileWriter, damaged, refused};
+use crate::state::{GroupState, durable};
 
 /// So many entries stay in the group's own file before they become lines.
-const TAIL: usize = 64;
+const TAIL_ENTRIES: usize = 64;
 
 /// The largest file that is read.
-pub(super) const MOST: usize = 1 << 30;
+pub(super) const MAX_AUDIT_FILE_BYTES: usize = 1 << 30;
 
 /// The whole lines of an audit file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Trail {
+pub(super) struct AuditFile {
     bytes: u64,
     lines: usize,
     last_seq: u64,
 }
 
-impl Writer {
+impl FileWriter {
     /// The newest entry that is a line.
     pub(super) fn flushed(&self, name: &GroupName) -> u64 {
         let trail = self.rooms.get(name).and_then(|room| room.trail);
@@ -34,18 +34,19 @@ impl Writer {
     }
 
     fn read_lines(&self, name: &GroupName) -> Result<(Vec<AuditLine>, u64, bool), StoreError> {
-        let path = self.layout.audit(name);
+        let path = self.paths.audit(name);
         if self.disk.stamp(&path).map_err(|error| refused(&error, &path))?.is_none() {
             return Ok((Vec::new(), 0, true));
         }
-        let bytes = self.disk.read(&path, MOST).map_err(|error| refused(&error, &path))?;
+        let bytes =
+            self.disk.read(&path, MAX_AUDIT_FILE_BYTES).map_err(|error| refused(&error, &path))?;
         let (lines, whole) = folder::read_lines(&bytes);
         Ok((lines, whole as u64, whole == bytes.len()))
     }
 
     /// Looks at the audit file for the first time. Lines that were torn by a crash are still in the
     /// group's own file; if some are in neither, the file is damaged and kept aside.
-    fn look(&mut self, name: &GroupName, group: &Group) -> Result<Trail, StoreError> {
+    fn look(&mut self, name: &GroupName, group: &GroupState) -> Result<AuditFile, StoreError> {
         if let Some(trail) = self.rooms.get(name).and_then(|room| room.trail) {
             return Ok(trail);
         }
@@ -53,22 +54,22 @@ impl Writer {
         let last_seq = lines.last().map_or(0, |line| line.seq);
         let first_kept = group.audit.front().map_or(group.last_seq + 1, |entry| entry.seq);
         if !whole && last_seq + 1 < first_kept {
-            let path = self.layout.audit(name);
+            let path = self.paths.audit(name);
             let aside = self.rename_aside(&path)?;
-            self.room(name).trail = Some(Trail::default());
+            self.room(name).trail = Some(AuditFile::default());
             let what = format!("{} is damaged; kept as {}", path.display(), aside.display());
             return Err(damaged(what));
         }
-        let trail = Trail { bytes, lines: lines.len(), last_seq };
+        let trail = AuditFile { bytes, lines: lines.len(), last_seq };
         self.room(name).trail = Some(trail);
         Ok(trail)
     }
 
     /// Makes lines of the entries that are durable, once there are enough of them.
-    pub(super) fn flush(&mut self, name: &GroupName, group: &Group) -> Result<(), StoreError> {
+    pub(super) fn flush(&mut self, name: &GroupName, group: &GroupState) -> Result<(), StoreError> {
         let durable_seq = self.room(name).durable_seq;
         let is_durable = |entry: &&AuditEntry| entry.seq <= durable_seq;
-        if group.audit.iter().filter(is_durable).count() < TAIL {
+        if group.audit.iter().filter(is_durable).count() < TAIL_ENTRIES {
             return Ok(());
         }
         // A damaged file was kept aside: this one starts anew. Who reads the trail is told.
@@ -77,7 +78,7 @@ impl Writer {
         let lines: Vec<_> =
             entries.filter(|entry| entry.seq > trail.last_seq).map(durable::line).collect();
         let Some(last) = lines.last() else { return Ok(()) };
-        let path = self.layout.audit(name);
+        let path = self.paths.audit(name);
         let bytes = folder::write_lines(&lines);
         let access = self.access(&path)?;
         let appended = self.disk.append(&path, trail.bytes, &bytes, access);
@@ -85,10 +86,10 @@ impl Writer {
         let synced = appended.and_then(|()| self.disk.sync(&path));
         synced.map_err(|error| refused(&error, &path))?;
         if trail.bytes == 0 {
-            let folder = self.layout.folder();
+            let folder = self.paths.folder();
             self.disk.sync_folder(&folder).map_err(|error| refused(&error, &folder))?;
         }
-        self.room(name).trail = Some(Trail {
+        self.room(name).trail = Some(AuditFile {
             bytes: trail.bytes + bytes.len() as u64,
             lines: trail.lines + lines.len(),
             last_seq: last.seq,
@@ -107,17 +108,17 @@ impl Writer {
         let newest = &lines[lines.len().saturating_sub(kept)..];
         let bytes = folder::write_lines(newest);
         // The state that this belongs to is not written yet, and whoever looks finds either file.
-        let path = self.layout.audit(name);
+        let path = self.paths.audit(name);
         self.write_file(&path, &bytes)?;
         let (bytes, lines) = (bytes.len() as u64, newest.len());
-        self.room(name).trail = Some(Trail { bytes, lines, ..trail });
+        self.room(name).trail = Some(AuditFile { bytes, lines, ..trail });
         Ok(())
     }
 
     /// A part of the trail, oldest first.
     pub(super) fn audit(
         &mut self,
-        live: &Live,
+        live: &LiveState,
         name: &GroupName,
         range: AuditRange,
     ) -> Result<Vec<AuditEntry>, StoreError> {

@@ -10,34 +10,34 @@ use tenure_core::{Clock, Hold, LocalInstant, Mark, Note, Session, StoreError};
 use tenure_etcd::{Client, KeepAlive, KeyValue};
 use tokio::time::{sleep, timeout};
 
-use super::error::Trouble;
-use super::key::Fence;
-use super::link::{Call, Failed, PAUSE, QUICK};
+use super::cluster::{CallTracker, KEEP_ALIVE_TIMEOUT, RETRY_PAUSE, TxnFailure};
+use super::error::RequestError;
+use super::key::FenceRecord;
 use super::read::{found, get};
 use super::{Etcd, error};
 use crate::{BootClock, fates_by_mark};
 
 /// So many streams stay open; whoever comes later opens one for each keep-alive.
-const MOST: usize = 256;
+const MAX_OPEN_STREAMS: usize = 256;
 
 /// A session is looked at so often at least: a cluster that has grown since is noticed, and what is
 /// remembered of the session is renewed on the way.
-const LOOK: Duration = Duration::from_secs(60);
+const MAX_SNAPSHOT_AGE: Duration = Duration::from_secs(60);
 
 /// Open streams by lease. One is taken out while it is used: an answer that nobody has waited for
 /// must not be taken for the answer to a later question.
 #[derive(Default)]
-pub(super) struct Keepers {
-    streams: Mutex<BTreeMap<i64, Keeper>>,
+pub(super) struct KeepAliveStreams {
+    streams: Mutex<BTreeMap<i64, KeepAliveStream>>,
     /// The cluster has, or once had, more than one member.
     many: AtomicBool,
 }
 
-struct Keeper {
+struct KeepAliveStream {
     stream: KeepAlive,
     /// What the last look at the session found, if nothing needs to be looked at again while the
     /// server stays at this revision.
-    seen: Option<Seen>,
+    seen: Option<SessionSnapshot>,
 }
 
 /// The mark of a session at a revision of a server that is alone: until it has written something,
@@ -47,9 +47,9 @@ struct Keeper {
 /// anything was written, it is asked again whether it is still alone; and a member that joins
 /// writes nothing, but can take nothing away either without a write, which a leader sees. One that
 /// was alone, and is the leader of the past soon after others have joined, is found out by
-/// [`LOOK`].
+/// [`MAX_SNAPSHOT_AGE`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct SessionSnapshot {
     server: u64,
     revision: i64,
     mark: Mark,
@@ -64,28 +64,28 @@ struct Seen {
 /// that asks it. So an answer counts only if its term is not older than that of a read made in the
 /// same call: the read knows of a leader that was chosen before the call; one that is chosen later
 /// extends every lease by itself.
-struct Extended {
+struct LeaseExtension {
     alive: bool,
     /// That of the member that was asked, from before it extended the lease or passed that on.
     term: u64,
     /// The server that answered and the revision that it was at; `None` for a stream just opened.
     at: Option<(u64, i64)>,
-    seen: Option<Seen>,
+    seen: Option<SessionSnapshot>,
 }
 
-impl Keepers {
-    fn streams(&self) -> MutexGuard<'_, BTreeMap<i64, Keeper>> {
+impl KeepAliveStreams {
+    fn streams(&self) -> MutexGuard<'_, BTreeMap<i64, KeepAliveStream>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, lease: i64, keeper: Keeper) {
+    fn put(&self, lease: i64, keeper: KeepAliveStream) {
         let mut streams = self.streams();
-        if streams.len() < MOST || streams.contains_key(&lease) {
+        if streams.len() < MAX_OPEN_STREAMS || streams.contains_key(&lease) {
             streams.insert(lease, keeper);
         }
     }
 
-    fn take(&self, lease: i64) -> Option<Keeper> {
+    fn take(&self, lease: i64) -> Option<KeepAliveStream> {
         self.streams().remove(&lease)
     }
 
@@ -102,11 +102,11 @@ impl Keepers {
     }
 
     /// Whether the answer of the stream may be enough.
-    fn may_know(&self, lease: i64) -> bool {
+    fn may_suffice(&self, lease: i64) -> bool {
         !self.is_many() && self.streams().contains_key(&lease)
     }
 
-    fn saw(&self, lease: i64, seen: Option<Seen>) {
+    fn saw(&self, lease: i64, seen: Option<SessionSnapshot>) {
         if let Some(keeper) = self.streams().get_mut(&lease) {
             keeper.seen = seen;
         }
@@ -120,36 +120,40 @@ pub(super) fn mark(session: &Session, found: &KeyValue) -> Mark {
 
 impl Etcd {
     /// Extends the lease through its stream, or through a new one.
-    async fn lease_keep(&self, lease: i64) -> Result<Extended, StoreError> {
+    async fn lease_keep(&self, lease: i64) -> Result<LeaseExtension, StoreError> {
         if let Some(mut keeper) = self.keepers.take(lease) {
             // A stream that fails says nothing about the lease.
-            if let Ok(Ok(answer)) = timeout(QUICK, keeper.stream.extend()).await {
+            if let Ok(Ok(answer)) = timeout(KEEP_ALIVE_TIMEOUT, keeper.stream.extend()).await {
                 let (alive, term, seen) = (answer.ttl > 0, answer.term(), keeper.seen);
                 let at = answer.header.as_ref().map(|header| (header.member_id, header.revision));
                 if alive {
                     self.keepers.put(lease, keeper);
                 }
-                return Ok(Extended { alive, term, at, seen });
+                return Ok(LeaseExtension { alive, term, at, seen });
             }
         }
         let sent = |client: Client| async move { client.lease_keep_alive(lease).await };
-        let (alive, term) = match self.control.repeat(QUICK, sent).await {
+        let (alive, term) = match self.control.repeat(KEEP_ALIVE_TIMEOUT, sent).await {
             Ok((stream, answer)) => {
-                self.keepers.put(lease, Keeper { stream, seen: None });
+                self.keepers.put(lease, KeepAliveStream { stream, seen: None });
                 (true, answer.term())
             }
-            Err(Trouble::LeaseGone) => (false, 0),
+            Err(RequestError::LeaseGone) => (false, 0),
             Err(trouble) => return Err(trouble.into_error()),
         };
-        Ok(Extended { alive, term, at: None, seen: None })
+        Ok(LeaseExtension { alive, term, at: None, seen: None })
     }
 
     /// Whether the lease was extended, now that the session was looked at. Asks again what was told
     /// by a leader of the past.
-    async fn lease_kept(&self, lease: i64, mut extended: Extended) -> Result<bool, StoreError> {
-        while extended.alive && extended.term < self.control.term().max(self.link.term()) {
+    async fn lease_kept(
+        &self,
+        lease: i64,
+        mut extended: LeaseExtension,
+    ) -> Result<bool, StoreError> {
+        while extended.alive && extended.term < self.control.term().max(self.cluster.term()) {
             self.keepers.forget(lease);
-            sleep(PAUSE).await;
+            sleep(RETRY_PAUSE).await;
             extended = self.lease_keep(lease).await?;
         }
         Ok(extended.alive)
@@ -161,7 +165,7 @@ impl Etcd {
             return false;
         }
         let listing = |client: Client| async move { client.member_list().await };
-        match self.control.attempt(QUICK, listing).await {
+        match self.control.attempt(KEEP_ALIVE_TIMEOUT, listing).await {
             Ok(listed) if listed.members.len() == 1 => true,
             Ok(_) => {
                 self.keepers.are_many();
@@ -174,15 +178,15 @@ impl Etcd {
     /// The session's key if it is neither ended nor evicted; replaces its note on the way.
     async fn session_look(
         &self,
-        call: &Call,
+        call: &CallTracker,
         session: &Session,
         note: Option<&Note>,
     ) -> Result<Option<KeyValue>, StoreError> {
         if let Some(note) = note {
             let txn = self.note_txn(session, note.as_str());
-            let done = match self.link.guarded(call, txn).await {
-                Err(Failed::LeaseGone) => return Ok(None),
-                done => done.map_err(Failed::into_error)?,
+            let done = match self.cluster.guarded(call, txn).await {
+                Err(TxnFailure::LeaseGone) => return Ok(None),
+                done => done.map_err(TxnFailure::into_error)?,
             };
             let mut written = done.response.responses;
             let (live, spent) = (written.pop().map(found), written.pop().map(found));
@@ -206,9 +210,9 @@ impl Etcd {
     }
 
     /// Both must agree: the lease lives on for a whole TTL, and the session hangs on it.
-    pub(super) async fn session_keep(
+    pub(super) async fn session_keep_alive(
         &self,
-        call: &Call,
+        call: &CallTracker,
         session: &Session,
         note: Option<&Note>,
         holds: &[Hold],
@@ -219,13 +223,13 @@ impl Etcd {
         let comparing = async { Hold::common_mark(holds, session) };
         // A lease that was extended is a change, though one that ends by itself.
         call.sends();
-        if note.is_none() && self.keepers.may_know(lease) {
+        if note.is_none() && self.keepers.may_suffice(lease) {
             let (extended, common) = tokio::join!(self.lease_keep(lease), comparing);
             let extended = extended.inspect_err(|_| call.takes_back())?;
             if let (true, Some(seen), Some((server, revision))) =
                 (extended.alive, extended.seen, extended.at)
                 && (seen.server, seen.revision) == (server, revision)
-                && BootClock.now().since(seen.at) < LOOK
+                && BootClock.now().since(seen.at) < MAX_SNAPSHOT_AGE
             {
                 return self.kept(session, holds, common, seen.mark).await;
             }
@@ -240,7 +244,7 @@ impl Etcd {
             let seen =
                 live.as_ref().zip(server).filter(|_| alone).map(|(live, (server, revision))| {
                     let mark = mark(session, live);
-                    Seen { server, revision, mark, at }
+                    SessionSnapshot { server, revision, mark, at }
                 });
             self.keepers.saw(lease, seen);
             return self.agreed(session, holds, common, live).await;
@@ -282,9 +286,9 @@ impl Etcd {
         if !unsure.is_empty() {
             let names: Vec<String> =
                 unsure.iter().map(|at| self.keys.fence(&holds[*at].duty)).collect();
-            let found = self.link.read_all(&names).await?;
+            let found = self.cluster.read_all(&names).await?;
             for (at, found) in unsure.into_iter().zip(found) {
-                let stands = Fence::of(&holds[at]).text();
+                let stands = FenceRecord::of(&holds[at]).text();
                 if found.is_some_and(|found| found.value == stands.as_bytes()) {
                     *fates.get_mut(at).ok_or_else(|| error::unexpected("no such hold"))? =
                         HoldFate::Kept;

@@ -7,26 +7,26 @@ use tenure_wire::folder::sha256;
 
 /// No name gets longer than this together with what may come after it; most file systems allow 255
 /// bytes.
-const MOST: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// What comes after the name of the cursor file, for the folder beside it.
-const FOLDER: &str = ".tenure";
+const FOLDER_SUFFIX: &str = ".tenure";
 
 /// What comes after the name of the cursor file, before the name of another duty.
-const PARTITION: &str = ".partition-";
+const PARTITION_INFIX: &str = ".partition-";
 
 /// What comes after the name of a file that is being written.
-const TEMP: &str = ".tenure-tmp";
+const TEMP_SUFFIX: &str = ".tenure-tmp";
 
 /// What comes after the name of a file that was put aside, before a number.
-const ASIDE: &str = ".corrupt-";
+const CORRUPT_SUFFIX: &str = ".corrupt-";
 
 /// What comes after the version of a checkpoint that is about to be stored.
-const PENDING: &str = ".next.json";
+const PENDING_SUFFIX: &str = ".next.json";
 
 /// The names of all files of a store.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct FilePaths {
     path: PathBuf,
     /// The duty whose checkpoint is the file at the path itself.
     pub(super) main: DutyKey,
@@ -35,7 +35,7 @@ pub(super) struct Layout {
 /// A name that fits: itself, or a hash of it where it is too long or could be taken for another
 /// kind of file. `~` does not occur in escaped names.
 fn fitting(name: String, most: usize) -> String {
-    let ends_like_ours = name.ends_with(TEMP) || is_aside(&name);
+    let ends_like_ours = name.ends_with(TEMP_SUFFIX) || is_aside(&name);
     match name.len() > most || ends_like_ours {
         true => format!("~{}", &sha256(&name)[..40]),
         false => name,
@@ -43,7 +43,7 @@ fn fitting(name: String, most: usize) -> String {
 }
 
 fn is_aside(name: &str) -> bool {
-    let number = name.rsplit_once(ASIDE).map(|(_, number)| number);
+    let number = name.rsplit_once(CORRUPT_SUFFIX).map(|(_, number)| number);
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
@@ -53,7 +53,7 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-impl Layout {
+impl FilePaths {
     pub(super) fn new(path: PathBuf, main: DutyKey) -> Self {
         Self { path, main }
     }
@@ -70,15 +70,16 @@ impl Layout {
 
     /// The folder of everything that is no cursor.
     pub(super) fn folder(&self) -> PathBuf {
-        beside(&self.path, FOLDER)
+        beside(&self.path, FOLDER_SUFFIX)
     }
 
     /// Folders of stores to which this file belongs if they are there: it is named as a cursor of
     /// another duty is.
     pub(super) fn owners(&self) -> Vec<PathBuf> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let ends = name.match_indices(PARTITION).filter(|(at, _)| *at > 0);
-        ends.map(|(at, _)| self.path.with_file_name(format!("{}{FOLDER}", &name[..at]))).collect()
+        let ends = name.match_indices(PARTITION_INFIX).filter(|(at, _)| *at > 0);
+        ends.map(|(at, _)| self.path.with_file_name(format!("{}{FOLDER_SUFFIX}", &name[..at])))
+            .collect()
     }
 
     pub(super) fn lock(&self) -> PathBuf {
@@ -91,7 +92,7 @@ impl Layout {
 
     fn prefix(&self) -> String {
         let name = self.path.file_name().unwrap_or_default();
-        format!("{}{PARTITION}", name.to_string_lossy())
+        format!("{}{PARTITION_INFIX}", name.to_string_lossy())
     }
 
     /// The cursor file of a duty.
@@ -104,7 +105,7 @@ impl Layout {
             true => duty.id.to_string(),
             false => format!("{}+{}", duty.group, duty.id),
         };
-        let name = fitting(name, MOST.saturating_sub(prefix.len()));
+        let name = fitting(name, MAX_NAME_BYTES.saturating_sub(prefix.len()));
         self.path.with_file_name(format!("{prefix}{name}"))
     }
 
@@ -115,7 +116,7 @@ impl Layout {
             return Some(Some(self.main.clone()));
         }
         let key = name.strip_prefix(&self.prefix())?;
-        if key.ends_with(TEMP) || is_aside(key) {
+        if key.ends_with(TEMP_SUFFIX) || is_aside(key) {
             return None;
         }
         if key.starts_with('~') {
@@ -133,7 +134,7 @@ impl Layout {
 
     /// The name of a group in the names of its files.
     pub(super) fn stem(group: &GroupName) -> String {
-        fitting(group.to_string(), MOST / 2)
+        fitting(group.to_string(), MAX_NAME_BYTES / 2)
     }
 
     pub(super) fn group(&self, stem: &str) -> PathBuf {
@@ -159,7 +160,7 @@ impl Layout {
     }
 
     pub(super) fn history(&self, duty: &DutyKey) -> PathBuf {
-        self.histories().join(fitting(format!("{}+{}", duty.group, duty.id), MOST))
+        self.histories().join(fitting(format!("{}+{}", duty.group, duty.id), MAX_NAME_BYTES))
     }
 
     /// One checkpoint of a duty, as it was in its cursor file.
@@ -169,11 +170,11 @@ impl Layout {
 
     /// The same before it is in the cursor file.
     pub(super) fn pending(&self, duty: &DutyKey, version: Version) -> PathBuf {
-        self.history(duty).join(format!("{version}{PENDING}"))
+        self.history(duty).join(format!("{version}{PENDING_SUFFIX}"))
     }
 
     pub(super) fn is_pending(name: &str) -> Option<Version> {
-        Version::new(name.strip_suffix(PENDING)?.parse().ok()?).ok()
+        Version::new(name.strip_suffix(PENDING_SUFFIX)?.parse().ok()?).ok()
     }
 
     pub(super) fn is_generation(name: &str) -> Option<Version> {
@@ -182,12 +183,12 @@ impl Layout {
 
     /// Where a file is written before it gets its name.
     pub(super) fn temp(path: &Path) -> PathBuf {
-        beside(path, TEMP)
+        beside(path, TEMP_SUFFIX)
     }
 
     /// Where a damaged file is kept.
     pub(super) fn aside(path: &Path, number: u32) -> PathBuf {
-        beside(path, &format!("{ASIDE}{number}"))
+        beside(path, &format!("{CORRUPT_SUFFIX}{number}"))
     }
 }
 
@@ -196,8 +197,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn layout() -> Layout {
-        Layout::new("/d/cursor.json".into(), DutyKey::new("telegram", "bot").unwrap())
+    fn layout() -> FilePaths {
+        FilePaths::new("/d/cursor.json".into(), DutyKey::new("telegram", "bot").unwrap())
     }
 
     fn name(group: &str, id: &str) -> String {
@@ -228,9 +229,9 @@ mod tests {
         ] {
             assert_eq!(layout().is_cursor(other), None, "{other}");
         }
-        assert_eq!(Layout::is_group("group-g.json"), Some(("g", true)));
-        assert_eq!(Layout::is_group("group-g.json.corrupt-2"), Some(("g", false)));
-        assert_eq!(Layout::is_group("group-g.json.tenure-tmp"), None);
+        assert_eq!(FilePaths::is_group("group-g.json"), Some(("g", true)));
+        assert_eq!(FilePaths::is_group("group-g.json.corrupt-2"), Some(("g", false)));
+        assert_eq!(FilePaths::is_group("group-g.json.tenure-tmp"), None);
     }
 
     proptest! {
@@ -238,7 +239,7 @@ mod tests {
         fn a_name_leads_back_to_its_duty(group in "\\PC{1,20}", id in "\\PC{1,60}") {
             let duty = DutyKey::new(group, id).unwrap();
             let name = name(duty.group.as_str(), duty.id.as_str());
-            prop_assert!(name.len() <= MOST);
+            prop_assert!(name.len() <= MAX_NAME_BYTES);
             let back = layout().is_cursor(&name);
             prop_assert!(back == Some(None) || back == Some(Some(duty)));
         }

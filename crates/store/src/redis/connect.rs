@@ -10,23 +10,23 @@ use redis::{
 };
 use tenure_core::{Code, StoreError};
 
+use super::client::{COMMAND_TIMEOUT, CONNECT_TIMEOUT};
 use super::error;
-use super::link::{ANSWER, CONNECT};
 
 /// Where the server is, and how to reach it.
-pub(crate) struct Dial {
+pub(crate) struct RedisConnector {
     client: Client,
     address: String,
     #[cfg(feature = "tls")]
-    tls: Option<tls::Tls>,
+    tls: Option<tls::RedisTls>,
 }
 
 /// A connection; what drives it ends with its last copy.
 #[derive(Clone)]
-pub(crate) struct Wire {
+pub(crate) struct DrivenConnection {
     pub(crate) connection: MultiplexedConnection,
     #[cfg(feature = "tls")]
-    _driver: Option<std::sync::Arc<tls::Driver>>,
+    _driver: Option<std::sync::Arc<tls::ConnectionDriver>>,
 }
 
 fn bad(what: &str) -> StoreError {
@@ -53,7 +53,7 @@ fn client(url: &str) -> Result<(Client, String), StoreError> {
     Ok((client.map_err(unreadable)?, address))
 }
 
-impl Dial {
+impl RedisConnector {
     /// Reads the URL, and the files that it names.
     pub(crate) async fn new(url: &str) -> Result<Self, StoreError> {
         let Some(rest) = url.strip_prefix("rediss:") else {
@@ -87,20 +87,20 @@ impl Dial {
 
     fn config() -> AsyncConnectionConfig {
         AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT))
-            .set_response_timeout(Some(ANSWER))
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(COMMAND_TIMEOUT))
     }
 
     /// A connection for commands.
-    pub(crate) async fn wire(&self) -> Result<Wire, StoreError> {
+    pub(crate) async fn open(&self) -> Result<DrivenConnection, StoreError> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
-            return tls.wire(self).await;
+            return tls.open(self).await;
         }
         let config = Self::config();
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         let connection = connecting.await.map_err(|error| self.refused(&error))?;
-        Ok(Wire {
+        Ok(DrivenConnection {
             connection,
             #[cfg(feature = "tls")]
             _driver: None,
@@ -135,7 +135,7 @@ impl Dial {
             let detail = format!("{} broke off; if it wants TLS, it is rediss://", self.address);
             return StoreError::refused(Code::Unreachable, detail);
         }
-        error::of_connecting(error, &self.address)
+        error::connect_error(error, &self.address)
     }
 }
 
@@ -152,12 +152,12 @@ mod tls {
     use tokio_rustls::client::TlsStream;
 
     use super::*;
-    use crate::tls::{Files, Trust, explain, failed, take};
+    use crate::tls::{TlsFiles, Trust, explain, failed, take};
 
     /// No first line of a server is longer.
-    const LONGEST: usize = 1024;
+    const MAX_FIRST_LINE_BYTES: usize = 1024;
 
-    pub(super) struct Tls {
+    pub(super) struct RedisTls {
         connector: TlsConnector,
         host: String,
         port: u16,
@@ -165,18 +165,18 @@ mod tls {
 
     /// Ends with its last owner, like the driver's own connections: a server that never answers
     /// would keep it for ever.
-    pub(super) struct Driver(AbortHandle);
+    pub(super) struct ConnectionDriver(AbortHandle);
 
-    impl Drop for Driver {
+    impl Drop for ConnectionDriver {
         fn drop(&mut self) {
             self.0.abort();
         }
     }
 
-    impl Dial {
+    impl RedisConnector {
         pub(super) async fn encrypted(url: &str) -> Result<Self, StoreError> {
             let (url, [authority, certificate, key]) = take(url, ["cacert", "cert", "key"])?;
-            let files = Files::new(authority, certificate, key, "cert and key")?;
+            let files = TlsFiles::new(authority, certificate, key, "cert and key")?;
             let (client, address) = client(&url)?;
             let ConnectionAddr::Tcp(host, port) = client.get_connection_info().addr().clone()
             else {
@@ -184,30 +184,40 @@ mod tls {
             };
             let config = crate::tls::client(Trust::Name, files).await?;
             let connector = TlsConnector::from(Arc::new(config));
-            Ok(Self { client, address, tls: Some(Tls { connector, host, port }) })
+            Ok(Self { client, address, tls: Some(RedisTls { connector, host, port }) })
         }
     }
 
-    impl Tls {
-        pub(super) async fn wire(&self, dial: &Dial) -> Result<Wire, StoreError> {
-            let stream = self.stream(dial).await?;
-            let settings = dial.client.get_connection_info().redis_settings();
-            let made = MultiplexedConnection::new_with_config(settings, stream, Dial::config());
-            let refused = |error| error::of_connecting(&error, &dial.address);
+    impl RedisTls {
+        pub(super) async fn open(
+            &self,
+            connector: &RedisConnector,
+        ) -> Result<DrivenConnection, StoreError> {
+            let stream = self.stream(connector).await?;
+            let settings = connector.client.get_connection_info().redis_settings();
+            let made =
+                MultiplexedConnection::new_with_config(settings, stream, RedisConnector::config());
+            let refused = |error| error::connect_error(&error, &connector.address);
             let (connection, driver) = made.await.map_err(refused)?;
-            let driver = Driver(tokio::spawn(driver).abort_handle());
-            Ok(Wire { connection, _driver: Some(Arc::new(driver)) })
+            let driver = ConnectionDriver(tokio::spawn(driver).abort_handle());
+            Ok(DrivenConnection { connection, _driver: Some(Arc::new(driver)) })
         }
 
-        pub(super) async fn pubsub(&self, dial: &Dial) -> Result<PubSub, StoreError> {
-            let stream = self.stream(dial).await?;
-            let settings = dial.client.get_connection_info().redis_settings();
+        pub(super) async fn pubsub(
+            &self,
+            connector: &RedisConnector,
+        ) -> Result<PubSub, StoreError> {
+            let stream = self.stream(connector).await?;
+            let settings = connector.client.get_connection_info().redis_settings();
             let made = PubSub::new(settings, stream).await;
-            made.map_err(|error| error::of_connecting(&error, &dial.address))
+            made.map_err(|error| error::connect_error(&error, &connector.address))
         }
 
-        async fn stream(&self, dial: &Dial) -> Result<TlsStream<TcpStream>, StoreError> {
-            let unreachable = |_| error::unreachable(&dial.address);
+        async fn stream(
+            &self,
+            connector: &RedisConnector,
+        ) -> Result<TlsStream<TcpStream>, StoreError> {
+            let unreachable = |_| error::unreachable(&connector.address);
             let socket = TcpStream::connect((self.host.as_str(), self.port)).await;
             let socket = socket.map_err(unreachable)?;
             socket.set_nodelay(true).map_err(unreachable)?;
@@ -216,7 +226,7 @@ mod tls {
             let why = |error: io::Error| {
                 let why = explain(&error);
                 let why = why.unwrap_or_else(|| "the server ended the handshake".to_owned());
-                failed(format!("{}: {why}", dial.address))
+                failed(format!("{}: {why}", connector.address))
             };
             let mut stream = self.connector.connect(name, socket).await.map_err(why)?;
             match first_answer(&mut stream).await.map_err(why)? {
@@ -235,7 +245,7 @@ mod tls {
         stream.write_all(b"PING\r\n").await?;
         stream.flush().await?;
         let mut line = Vec::new();
-        while line.len() < LONGEST && !line.ends_with(b"\n") {
+        while line.len() < MAX_FIRST_LINE_BYTES && !line.ends_with(b"\n") {
             line.push(stream.read_u8().await?);
         }
         Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
@@ -260,7 +270,7 @@ mod tests {
     /// There is no way to encrypt and trust anybody.
     #[tokio::test]
     async fn an_insecure_rediss_url_is_refused() {
-        let opened = Dial::new("rediss://h/0#insecure").await;
+        let opened = RedisConnector::new("rediss://h/0#insecure").await;
         let expected = if cfg!(feature = "tls") { Code::BadUrl } else { Code::NoTls };
         assert_eq!(opened.err().map(|error| error.code()), Some(expected));
     }

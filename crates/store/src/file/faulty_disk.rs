@@ -8,20 +8,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::disk::{Access, Disk, Lock, Real, Stamp};
+use super::disk::{Disk, FileAccess, Lock, RealDisk, Stamp};
 
 /// The real disk, until a certain step of it kills the process.
 #[derive(Debug)]
-pub struct Deadly {
-    real: Real,
+pub struct CrashingDisk {
+    real: RealDisk,
     steps: AtomicU64,
     last: u64,
 }
 
-impl Deadly {
+impl CrashingDisk {
     /// Kills this process when step number `last`, counted from one, begins.
     pub fn at(last: u64) -> Self {
-        Self { real: Real::default(), steps: AtomicU64::new(0), last }
+        Self { real: RealDisk::default(), steps: AtomicU64::new(0), last }
     }
 
     /// How many steps were done.
@@ -38,7 +38,7 @@ impl Deadly {
     }
 }
 
-impl Disk for Deadly {
+impl Disk for CrashingDisk {
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         self.real.resolve(path)
     }
@@ -51,7 +51,7 @@ impl Disk for Deadly {
         self.real.stamp(path)
     }
 
-    fn access(&self, path: &Path) -> io::Result<Option<Access>> {
+    fn access(&self, path: &Path) -> io::Result<Option<FileAccess>> {
         self.real.access(path)
     }
 
@@ -59,19 +59,19 @@ impl Disk for Deadly {
         self.real.list(folder)
     }
 
-    fn make_folder(&self, folder: &Path, access: Access) -> io::Result<()> {
+    fn make_folder(&self, folder: &Path, access: FileAccess) -> io::Result<()> {
         self.step(|| ());
         self.real.make_folder(folder, access)
     }
 
     /// Dies with half of it written.
-    fn write(&self, path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    fn write(&self, path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
         self.step(|| drop(self.real.write(path, &bytes[..bytes.len() / 2], access)));
         self.real.write(path, bytes, access)
     }
 
     /// Dies with half of it written.
-    fn append(&self, path: &Path, at: u64, bytes: &[u8], access: Access) -> io::Result<()> {
+    fn append(&self, path: &Path, at: u64, bytes: &[u8], access: FileAccess) -> io::Result<()> {
         self.step(|| drop(self.real.append(path, at, &bytes[..bytes.len() / 2], access)));
         self.real.append(path, at, bytes, access)
     }
@@ -101,7 +101,7 @@ impl Disk for Deadly {
         self.real.sync_folder(folder)
     }
 
-    fn lock(&self, path: &Path, access: Access) -> io::Result<Option<Lock>> {
+    fn lock(&self, path: &Path, access: FileAccess) -> io::Result<Option<Lock>> {
         self.real.lock(path, access)
     }
 }
@@ -109,12 +109,12 @@ impl Disk for Deadly {
 /// A disk in memory that promises no more than a real one: data is there for sure after a sync of
 /// its file, a name after a sync of its folder, and without that each by itself or not at all.
 #[derive(Debug, Default)]
-pub struct Simulated(Mutex<Model>);
+pub struct SimulatedDisk(Mutex<DiskModel>);
 
 #[derive(Clone, Debug, Default)]
-struct Model {
-    files: BTreeMap<u64, Data>,
-    folders: BTreeMap<PathBuf, Names>,
+struct DiskModel {
+    files: BTreeMap<u64, FileData>,
+    folders: BTreeMap<PathBuf, FolderNames>,
     /// Changes so far; also the time of this disk.
     steps: u64,
     off_at: Option<u64>,
@@ -122,35 +122,35 @@ struct Model {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Data {
+struct FileData {
     durable: Vec<u8>,
     now: Vec<u8>,
     changed: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Names {
-    durable: BTreeMap<String, Node>,
-    now: BTreeMap<String, Node>,
+struct FolderNames {
+    durable: BTreeMap<String, DiskNode>,
+    now: BTreeMap<String, DiskNode>,
     /// What was done since the names were durable.
     edits: Vec<Edit>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Node {
+enum DiskNode {
     File(u64),
     Folder,
 }
 
 #[derive(Clone, Debug)]
 enum Edit {
-    Set(String, Node),
+    Set(String, DiskNode),
     Unset(String),
-    Move(String, String, Node),
+    Move(String, String, DiskNode),
 }
 
 impl Edit {
-    fn apply(self, names: &mut BTreeMap<String, Node>) {
+    fn apply(self, names: &mut BTreeMap<String, DiskNode>) {
         match self {
             Self::Set(name, node) => drop(names.insert(name, node)),
             Self::Unset(name) => drop(names.remove(&name)),
@@ -163,9 +163,9 @@ impl Edit {
 }
 
 /// Numbers by a seed (splitmix64).
-struct Dice(u64);
+struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -181,7 +181,7 @@ fn taken_apart(path: &Path) -> io::Result<(PathBuf, String)> {
     Ok((folder.ok_or(ErrorKind::InvalidInput)?.to_owned(), name))
 }
 
-impl Model {
+impl DiskModel {
     /// One more change, unless the power is off or this one is to fail.
     fn step(&mut self) -> io::Result<()> {
         self.steps += 1;
@@ -199,7 +199,7 @@ impl Model {
         }
     }
 
-    fn find(&self, path: &Path) -> io::Result<Option<Node>> {
+    fn find(&self, path: &Path) -> io::Result<Option<DiskNode>> {
         self.powered()?;
         let (folder, name) = taken_apart(path)?;
         Ok(self.folders.get(&folder).and_then(|names| names.now.get(&name).copied()))
@@ -216,13 +216,13 @@ impl Model {
         let failed = self.step();
         self.powered()?;
         let inode = match self.find(path)? {
-            Some(Node::File(inode)) => inode,
-            Some(Node::Folder) => return Err(ErrorKind::IsADirectory.into()),
+            Some(DiskNode::File(inode)) => inode,
+            Some(DiskNode::Folder) => return Err(ErrorKind::IsADirectory.into()),
             None => {
                 let inode = self.files.keys().next_back().map_or(1, |last| last + 1);
                 let (folder, name) = taken_apart(path)?;
-                self.files.insert(inode, Data::default());
-                self.edit(&folder, Edit::Set(name, Node::File(inode)))?;
+                self.files.insert(inode, FileData::default());
+                self.edit(&folder, Edit::Set(name, DiskNode::File(inode)))?;
                 inode
             }
         };
@@ -237,7 +237,7 @@ impl Model {
     }
 
     /// What may be left of a file whose last data was not made durable.
-    fn torn(data: &Data, dice: &mut Dice) -> Vec<u8> {
+    fn torn(data: &FileData, dice: &mut SeededRandom) -> Vec<u8> {
         if data.now == data.durable {
             return data.now.clone();
         }
@@ -257,11 +257,11 @@ impl Model {
     }
 
     fn after_power_cut(&self, seed: u64) -> Self {
-        let mut dice = Dice(seed);
+        let mut dice = SeededRandom(seed);
         let mut after = Self { steps: self.steps, ..Self::default() };
         for (inode, data) in &self.files {
             let left = Self::torn(data, &mut dice);
-            let data = Data { durable: left.clone(), now: left, changed: self.steps };
+            let data = FileData { durable: left.clone(), now: left, changed: self.steps };
             after.files.insert(*inode, data);
         }
         for (path, names) in &self.folders {
@@ -273,13 +273,13 @@ impl Model {
                     edit.clone().apply(&mut left);
                 }
             }
-            let names = Names { durable: left.clone(), now: left, edits: Vec::new() };
+            let names = FolderNames { durable: left.clone(), now: left, edits: Vec::new() };
             after.folders.insert(path.clone(), names);
         }
         // A folder whose own name is lost takes everything in it along; parents come first.
         let paths: Vec<PathBuf> = after.folders.keys().cloned().collect();
         for path in paths.iter().skip(1) {
-            if !matches!(after.find(path), Ok(Some(Node::Folder))) {
+            if !matches!(after.find(path), Ok(Some(DiskNode::Folder))) {
                 after.folders.remove(path);
             }
         }
@@ -287,14 +287,14 @@ impl Model {
     }
 }
 
-impl Simulated {
+impl SimulatedDisk {
     /// A disk with one empty folder.
     pub fn new(folder: &Path) -> Self {
-        let folders = BTreeMap::from([(folder.to_owned(), Names::default())]);
-        Self(Mutex::new(Model { folders, ..Model::default() }))
+        let folders = BTreeMap::from([(folder.to_owned(), FolderNames::default())]);
+        Self(Mutex::new(DiskModel { folders, ..DiskModel::default() }))
     }
 
-    fn model(&self) -> MutexGuard<'_, Model> {
+    fn model(&self) -> MutexGuard<'_, DiskModel> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -315,7 +315,7 @@ impl Simulated {
 
     /// A copy as the next process finds it when only the process has ended.
     pub fn copy(&self) -> Self {
-        let model = Model { off_at: None, fail_at: None, ..self.model().clone() };
+        let model = DiskModel { off_at: None, fail_at: None, ..self.model().clone() };
         Self(Mutex::new(model))
     }
 
@@ -325,7 +325,7 @@ impl Simulated {
     }
 }
 
-impl Disk for Simulated {
+impl Disk for SimulatedDisk {
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_owned())
     }
@@ -333,11 +333,11 @@ impl Disk for Simulated {
     fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
         let model = self.model();
         match model.find(path)? {
-            Some(Node::File(inode)) => match &model.files[&inode].now {
+            Some(DiskNode::File(inode)) => match &model.files[&inode].now {
                 bytes if bytes.len() > most => Err(ErrorKind::InvalidData.into()),
                 bytes => Ok(bytes.clone()),
             },
-            Some(Node::Folder) => Err(ErrorKind::IsADirectory.into()),
+            Some(DiskNode::Folder) => Err(ErrorKind::IsADirectory.into()),
             None => Err(ErrorKind::NotFound.into()),
         }
     }
@@ -345,8 +345,8 @@ impl Disk for Simulated {
     fn stamp(&self, path: &Path) -> io::Result<Option<Stamp>> {
         let model = self.model();
         let found = model.find(path)?.map(|node| match node {
-            Node::Folder => Stamp { inode: 0, size: 0, modified: 0, changed: 0, links: 1 },
-            Node::File(inode) => {
+            DiskNode::Folder => Stamp { inode: 0, size: 0, modified: 0, changed: 0, links: 1 },
+            DiskNode::File(inode) => {
                 let data = &model.files[&inode];
                 let changed = i128::from(data.changed);
                 let size = data.now.len() as u64;
@@ -356,8 +356,8 @@ impl Disk for Simulated {
         Ok(found)
     }
 
-    fn access(&self, path: &Path) -> io::Result<Option<Access>> {
-        Ok(self.model().find(path)?.map(|_| Access::default()))
+    fn access(&self, path: &Path) -> io::Result<Option<FileAccess>> {
+        Ok(self.model().find(path)?.map(|_| FileAccess::default()))
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -367,14 +367,14 @@ impl Disk for Simulated {
         Ok(names.map(|names| names.now.keys().cloned().collect()).unwrap_or_default())
     }
 
-    fn make_folder(&self, folder: &Path, _access: Access) -> io::Result<()> {
+    fn make_folder(&self, folder: &Path, _access: FileAccess) -> io::Result<()> {
         let mut model = self.model();
         model.step()?;
         if model.find(folder)?.is_some() {
             return Ok(());
         }
         let (parent, name) = taken_apart(folder)?;
-        model.edit(&parent, Edit::Set(name.clone(), Node::Folder))?;
+        model.edit(&parent, Edit::Set(name.clone(), DiskNode::Folder))?;
         let parent = model.folders.get(&parent);
         if parent.is_none_or(|names| !names.durable.contains_key(&name)) {
             // The one of before is gone for sure.
@@ -384,18 +384,18 @@ impl Disk for Simulated {
         Ok(())
     }
 
-    fn write(&self, path: &Path, bytes: &[u8], _access: Access) -> io::Result<()> {
+    fn write(&self, path: &Path, bytes: &[u8], _access: FileAccess) -> io::Result<()> {
         self.model().put(path, None, bytes)
     }
 
-    fn append(&self, path: &Path, at: u64, bytes: &[u8], _access: Access) -> io::Result<()> {
+    fn append(&self, path: &Path, at: u64, bytes: &[u8], _access: FileAccess) -> io::Result<()> {
         self.model().put(path, Some(at), bytes)
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
         let mut model = self.model();
         model.step()?;
-        let Some(Node::File(inode)) = model.find(path)? else {
+        let Some(DiskNode::File(inode)) = model.find(path)? else {
             return Err(ErrorKind::NotFound.into());
         };
         let data = model.files.entry(inode).or_default();
@@ -448,7 +448,7 @@ impl Disk for Simulated {
         Ok(())
     }
 
-    fn lock(&self, _path: &Path, _access: Access) -> io::Result<Option<Lock>> {
+    fn lock(&self, _path: &Path, _access: FileAccess) -> io::Result<Option<Lock>> {
         self.model().powered()?;
         Ok(Some(Lock::alone()))
     }

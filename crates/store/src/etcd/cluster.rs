@@ -6,36 +6,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::{Code, StoreError};
-use tenure_etcd::{Client, Error, Outcome, ResponseHeader, Txn, TxnOp, TxnResponse};
+use tenure_etcd::{Client, Error, ResponseHeader, Txn, TxnOp, TxnOutcome, TxnResponse};
 use tokio::time::{sleep, timeout};
 
 use super::EtcdSettings;
-use super::dial::Dial;
-use super::error::{self, Trouble};
+use super::connect::EtcdConnector;
+use super::error::{self, RequestError};
 
 /// How long connecting may take, with signing in.
-pub(super) const CONNECT: Duration = Duration::from_secs(2);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long one server may take to answer before the next one is asked.
-pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
+pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The same for keep-alives, which cannot wait so long.
-pub(super) const QUICK: Duration = Duration::from_secs(1);
+pub(super) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a whole call may take.
-pub(super) const CALL: Duration = Duration::from_secs(15);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Between two tries.
-pub(super) const PAUSE: Duration = Duration::from_millis(25);
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(25);
 
-struct Door {
+struct Endpoint {
     /// `host:port`.
     address: String,
-    slot: Mutex<Slot>,
+    slot: Mutex<EndpointSlot>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct EndpointSlot {
     open: Option<Client>,
     /// Counts the clients, so that a late complaint hits the right one.
     generation: u64,
@@ -43,9 +43,9 @@ struct Slot {
 
 /// What a call may have changed so far.
 #[derive(Default)]
-pub(super) struct Call(AtomicUsize);
+pub(super) struct CallTracker(AtomicUsize);
 
-impl Call {
+impl CallTracker {
     pub(super) fn sends(&self) {
         self.0.fetch_add(1, Relaxed);
     }
@@ -61,33 +61,33 @@ impl Call {
 }
 
 /// The answer to a transaction that may have been sent more than once.
-pub(super) struct Done {
+pub(super) struct TxnResult {
     pub(super) response: TxnResponse,
     /// An earlier try may have happened, too.
     pub(super) unsure: bool,
 }
 
 /// Why a transaction has no answer.
-pub(super) enum Failed {
+pub(super) enum TxnFailure {
     Store(StoreError),
     /// One of its leases is gone. Nothing was changed by this try.
     LeaseGone,
 }
 
-impl Failed {
+impl TxnFailure {
     pub(super) fn into_error(self) -> StoreError {
         match self {
             Self::Store(error) => error,
-            Self::LeaseGone => Trouble::LeaseGone.into_error(),
+            Self::LeaseGone => RequestError::LeaseGone.into_error(),
         }
     }
 }
 
 /// All servers of one store.
-pub(super) struct Link {
-    doors: Vec<Door>,
+pub(super) struct EtcdCluster {
+    endpoints: Vec<Endpoint>,
     current: AtomicUsize,
-    dial: Arc<Dial>,
+    connector: Arc<EtcdConnector>,
     user: Option<(String, String)>,
     pub(super) is_encrypted: bool,
     /// Whether the server asked for the password.
@@ -100,41 +100,42 @@ pub(super) struct Link {
 
 /// Turns away from a server unless the request came to its end: a caller that stopped waiting may
 /// have met one that will never answer, and the next call must not wait for it, too.
-struct Suspect<'a> {
-    link: &'a Link,
+struct EndpointGuard<'a> {
+    cluster: &'a EtcdCluster,
     at: usize,
     generation: u64,
     answered: bool,
 }
 
-impl Drop for Suspect<'_> {
+impl Drop for EndpointGuard<'_> {
     fn drop(&mut self) {
         if self.answered {
             return;
         }
-        let mut slot = self.link.doors[self.at].slot();
+        let mut slot = self.cluster.endpoints[self.at].slot();
         if slot.generation == self.generation {
             slot.open = None;
         }
-        let next = (self.at + 1) % self.link.doors.len();
+        let next = (self.at + 1) % self.cluster.endpoints.len();
         // Whoever came first has turned already.
-        let _ = self.link.current.compare_exchange(self.at, next, Relaxed, Relaxed);
+        let _ = self.cluster.current.compare_exchange(self.at, next, Relaxed, Relaxed);
     }
 }
 
-impl Door {
-    fn slot(&self) -> MutexGuard<'_, Slot> {
+impl Endpoint {
+    fn slot(&self) -> MutexGuard<'_, EndpointSlot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Link {
-    pub(super) fn new(settings: &EtcdSettings, dial: &Arc<Dial>) -> Self {
-        let door = |address: &String| Door { address: address.clone(), slot: Mutex::default() };
+impl EtcdCluster {
+    pub(super) fn new(settings: &EtcdSettings, connector: &Arc<EtcdConnector>) -> Self {
+        let endpoint =
+            |address: &String| Endpoint { address: address.clone(), slot: Mutex::default() };
         Self {
-            doors: settings.hosts.iter().map(door).collect(),
+            endpoints: settings.hosts.iter().map(endpoint).collect(),
             current: AtomicUsize::new(0),
-            dial: dial.clone(),
+            connector: connector.clone(),
             user: settings.user.clone(),
             is_encrypted: settings.tls.is_some(),
             signed_in: AtomicBool::new(false),
@@ -145,12 +146,13 @@ impl Link {
 
     /// Where the store is, for people.
     pub(super) fn address(&self) -> String {
-        let addresses: Vec<&str> = self.doors.iter().map(|door| door.address.as_str()).collect();
+        let addresses: Vec<&str> =
+            self.endpoints.iter().map(|endpoint| endpoint.address.as_str()).collect();
         addresses.join(",")
     }
 
     pub(super) fn addresses(&self) -> impl Iterator<Item = &str> {
-        self.doors.iter().map(|door| door.address.as_str())
+        self.endpoints.iter().map(|endpoint| endpoint.address.as_str())
     }
 
     pub(super) fn revision(&self) -> i64 {
@@ -170,35 +172,37 @@ impl Link {
     }
 
     /// A client of one address; made anew for somebody who looks at a certain server.
-    pub(super) async fn connect(&self, address: &str) -> Result<Client, Trouble> {
-        let late = |_| Err(Trouble::NotSent(error::unreachable(address)));
-        timeout(CONNECT, self.signed_in(address)).await.unwrap_or_else(late)
+    pub(super) async fn connect(&self, address: &str) -> Result<Client, RequestError> {
+        let late = |_| Err(RequestError::NotSent(error::unreachable(address)));
+        timeout(CONNECT_TIMEOUT, self.signed_in(address)).await.unwrap_or_else(late)
     }
 
-    async fn signed_in(&self, address: &str) -> Result<Client, Trouble> {
-        let mut client = self.dial.client(address).await?;
+    async fn signed_in(&self, address: &str) -> Result<Client, RequestError> {
+        let mut client = self.connector.client(address).await?;
         if let Some((user, password)) = &self.user {
             match client.sign_in(user, password).await.map_err(|e| error::of(&e, address)) {
                 Ok(()) => self.signed_in.store(true, Relaxed),
-                Err(Trouble::NoAuth) => {}
+                Err(RequestError::NoAuth) => {}
                 // Signing in changes nothing, so its answer is not missed.
-                Err(Trouble::Lost(_)) => return Err(Trouble::NotSent(error::unreachable(address))),
+                Err(RequestError::Lost(_)) => {
+                    return Err(RequestError::NotSent(error::unreachable(address)));
+                }
                 Err(trouble) => return Err(trouble),
             }
         }
         Ok(client)
     }
 
-    async fn open(&self, at: usize) -> Result<(Client, u64), Trouble> {
-        let door = &self.doors[at];
+    async fn open(&self, at: usize) -> Result<(Client, u64), RequestError> {
+        let endpoint = &self.endpoints[at];
         {
-            let slot = door.slot();
+            let slot = endpoint.slot();
             if let Some(open) = &slot.open {
                 return Ok((open.clone(), slot.generation));
             }
         }
-        let open = self.connect(&door.address).await?;
-        let mut slot = door.slot();
+        let open = self.connect(&endpoint.address).await?;
+        let mut slot = endpoint.slot();
         slot.generation += 1;
         slot.open = Some(open.clone());
         Ok((open, slot.generation))
@@ -209,28 +213,30 @@ impl Link {
         &self,
         limit: Duration,
         send: impl FnOnce(Client) -> F,
-    ) -> Result<T, Trouble>
+    ) -> Result<T, RequestError>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let at = self.current.load(Relaxed) % self.doors.len();
-        let mut suspect = Suspect { link: self, at, generation: 0, answered: false };
+        let at = self.current.load(Relaxed) % self.endpoints.len();
+        let mut suspect = EndpointGuard { cluster: self, at, generation: 0, answered: false };
         let opened = self.open(at).await;
-        let address = &self.doors[at].address;
+        let address = &self.endpoints[at].address;
         let (open, generation) = match opened {
             Ok(opened) => opened,
             Err(trouble) => {
-                suspect.answered = matches!(trouble, Trouble::Told(_));
+                suspect.answered = matches!(trouble, RequestError::Refused(_));
                 return Err(trouble);
             }
         };
         suspect.generation = generation;
         let answer = match timeout(limit, send(open)).await {
             Ok(answer) => answer.map_err(|error| error::of(&error, address)),
-            Err(_) => Err(Trouble::Lost(error::lost(address))),
+            Err(_) => Err(RequestError::Lost(error::lost(address))),
         };
-        let in_vain =
-            matches!(answer, Err(Trouble::Lost(_) | Trouble::NotSent(_) | Trouble::OldToken));
+        let in_vain = matches!(
+            answer,
+            Err(RequestError::Lost(_) | RequestError::NotSent(_) | RequestError::OldToken)
+        );
         suspect.answered = !in_vain;
         answer
     }
@@ -240,72 +246,76 @@ impl Link {
         &self,
         limit: Duration,
         send: impl Fn(Client) -> F,
-    ) -> Result<T, Trouble>
+    ) -> Result<T, RequestError>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let mut unsent = 0;
         loop {
             match self.attempt(limit, &send).await {
-                Err(Trouble::NotSent(error)) => {
+                Err(RequestError::NotSent(error)) => {
                     unsent += 1;
-                    if unsent >= 2 * self.doors.len() {
-                        return Err(Trouble::NotSent(error));
+                    if unsent >= 2 * self.endpoints.len() {
+                        return Err(RequestError::NotSent(error));
                     }
                 }
-                Err(Trouble::Lost(_) | Trouble::OldToken) => {}
+                Err(RequestError::Lost(_) | RequestError::OldToken) => {}
                 answer => return answer,
             }
-            sleep(PAUSE).await;
+            sleep(RETRY_PAUSE).await;
         }
     }
 
     /// Sends a transaction whose compares make sure that it takes effect once, until somebody
     /// answers.
-    pub(super) async fn guarded(&self, call: &Call, txn: Txn) -> Result<Done, Failed> {
+    pub(super) async fn guarded(
+        &self,
+        call: &CallTracker,
+        txn: Txn,
+    ) -> Result<TxnResult, TxnFailure> {
         self.send(call, txn, Some).await
     }
 
     async fn send(
         &self,
-        call: &Call,
+        call: &CallTracker,
         txn: Txn,
         open: impl Fn(TxnResponse) -> Option<TxnResponse>,
-    ) -> Result<Done, Failed> {
+    ) -> Result<TxnResult, TxnFailure> {
         let (mut unsure, mut unsent) = (false, 0);
         loop {
             call.sends();
             let txn = &txn;
             let sent = |client: Client| async move { client.txn(txn).await };
-            match self.attempt(ATTEMPT, sent).await {
+            match self.attempt(ATTEMPT_TIMEOUT, sent).await {
                 Ok(response) => {
                     self.saw(response.header.as_ref());
-                    let unopened = || Failed::Store(error::unexpected("a part is missing"));
+                    let unopened = || TxnFailure::Store(error::unexpected("a part is missing"));
                     let response = open(response).ok_or_else(unopened)?;
                     if !response.succeeded {
                         call.takes_back();
                     }
-                    return Ok(Done { response, unsure });
+                    return Ok(TxnResult { response, unsure });
                 }
-                Err(Trouble::NotSent(error)) => {
+                Err(RequestError::NotSent(error)) => {
                     call.takes_back();
                     unsent += 1;
-                    if unsent >= 2 * self.doors.len() {
-                        return Err(Failed::Store(error));
+                    if unsent >= 2 * self.endpoints.len() {
+                        return Err(TxnFailure::Store(error));
                     }
                 }
-                Err(Trouble::Lost(_)) => unsure = true,
-                Err(Trouble::OldToken) => call.takes_back(),
-                Err(Trouble::LeaseGone) => {
+                Err(RequestError::Lost(_)) => unsure = true,
+                Err(RequestError::OldToken) => call.takes_back(),
+                Err(RequestError::LeaseGone) => {
                     call.takes_back();
-                    return Err(Failed::LeaseGone);
+                    return Err(TxnFailure::LeaseGone);
                 }
                 Err(trouble) => {
                     call.takes_back();
-                    return Err(Failed::Store(trouble.into_error()));
+                    return Err(TxnFailure::Store(trouble.into_error()));
                 }
             }
-            sleep(PAUSE).await;
+            sleep(RETRY_PAUSE).await;
         }
     }
 
@@ -315,31 +325,35 @@ impl Link {
     /// branch, which is never taken, has a write that etcd sees.
     pub(super) async fn weighed(
         &self,
-        call: &Call,
+        call: &CallTracker,
         txn: Txn,
         never_written: String,
-    ) -> Result<Done, StoreError> {
+    ) -> Result<TxnResult, StoreError> {
         let seen = TxnOp::put(never_written, Vec::new());
         let outer = Txn::new().and_then([TxnOp::txn(txn)]).or_else([seen]);
         let open = |mut response: TxnResponse| match response.responses.pop()?.outcome {
-            Some(Outcome::Txn(inner)) => Some(inner),
+            Some(TxnOutcome::Txn(inner)) => Some(inner),
             _ => None,
         };
-        self.send(call, outer, open).await.map_err(Failed::into_error)
+        self.send(call, outer, open).await.map_err(TxnFailure::into_error)
     }
 
     /// The same for a transaction that names no lease.
-    pub(super) async fn commit(&self, call: &Call, txn: Txn) -> Result<Done, StoreError> {
-        self.guarded(call, txn).await.map_err(Failed::into_error)
+    pub(super) async fn commit(
+        &self,
+        call: &CallTracker,
+        txn: Txn,
+    ) -> Result<TxnResult, StoreError> {
+        self.guarded(call, txn).await.map_err(TxnFailure::into_error)
     }
 
     /// Gives a call its end. Whatever was sent and not answered may have happened.
     pub(super) async fn bounded<T>(
         &self,
-        call: &Call,
+        call: &CallTracker,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let ended = match timeout(CALL, work).await {
+        let ended = match timeout(CALL_TIMEOUT, work).await {
             Ok(ended) => ended,
             Err(_) => Err(error::unreachable(&self.address())),
         };
