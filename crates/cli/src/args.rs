@@ -93,7 +93,7 @@ pub(crate) enum Command {
     /// Run a command once per target and interval, each target on one instance
     Poll(Poll),
     /// Say which bucket an entity is in, or which bucket comes next
-    Bucket(bucket::Args),
+    Bucket(bucket::BucketArgs),
     /// Take the duties of an instance to the others, and wait until it holds nothing
     #[command(after_help = drain::EXIT_CODES)]
     Drain(drain::DrainArgs),

@@ -1,4 +1,4 @@
-//! What went wrong, told to people or to programs.
+//! Failures of commands: messages, hints and exit codes.
 
 use std::process::ExitCode;
 
@@ -16,24 +16,24 @@ const BAD_USAGE: u8 = 2;
 const UNKNOWN: u8 = 3;
 const NO_CHECKPOINT: u8 = 5;
 
-/// Why a command did not come to its end.
+/// Reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was typed makes no sense.
+    /// Bad arguments.
     Usage(String),
-    /// It has a code and a page.
+    /// An error with a code and a page.
     Store(StoreError),
-    /// The same, where more was done before than nothing.
+    /// An error after a part was done; `kept` is the state that is left.
     Kept { error: StoreError, kept: &'static str },
-    /// A part of it was refused: what became of all of it is shown first.
+    /// A part was refused; the whole report is printed first.
     Partly { shown: String, error: StoreError, kept: &'static str },
-    /// It would change much and was not confirmed: what it would do is shown first.
+    /// The command needs `--yes`; a preview is printed first.
     Unconfirmed { shown: String },
-    /// It went wrong around a command whose exit codes are passed on: it has one of its own.
+    /// A failure with an exit code of its own, which differs from that of the user's command.
     Around { failure: Box<Failure>, code: u8 },
-    /// The next step depends on the command that was typed.
+    /// An error whose hint depends on the command.
     Hinted { error: StoreError, hint: &'static str },
-    /// This machine did not play along: no thread, no room for the output.
+    /// The operating system failed: no thread, no room for the output.
     Machine(anyhow::Error),
 }
 
@@ -53,6 +53,7 @@ impl From<OperateError> for Failure {
     fn from(error: OperateError) -> Self {
         match error {
             OperateError::Store(error) => Self::Store(error),
+            OperateError::Kept { error, kept } => Self::Kept { error, kept },
             OperateError::Refused { code, detail } => {
                 Self::Store(StoreError::refused(code, detail))
             }
@@ -68,7 +69,7 @@ impl From<anyhow::Error> for Failure {
 }
 
 impl Failure {
-    /// The same, where more was done before than nothing.
+    /// Adds the state that is left after a part was done.
     pub(crate) fn keeping(self, kept: &'static str) -> Self {
         match self {
             Self::Store(error) => Self::Kept { error, kept },
@@ -80,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// Tells standard error, and the shell.
+    /// Prints the failure to standard error and returns the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         let mut hint = None;
         let (error, kept) = match self {
@@ -158,7 +159,7 @@ fn for_programs(error: &StoreError, kept: &str, hint: &str) -> String {
     }}))
 }
 
-/// Help and version go to standard output, complaints to standard error.
+/// Prints help and version to standard output, usage errors to standard error.
 pub(crate) fn of_usage(usage: &Usage) -> ExitCode {
     if usage.is_error {
         to_stderr(&usage.text);

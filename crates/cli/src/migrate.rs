@@ -1,4 +1,4 @@
-//! `tenure migrate`: makes the store or updates its schema.
+//! `tenure migrate`: creates a store or updates its schema.
 
 use serde_json::json;
 use tenure_core::Code;
@@ -9,7 +9,7 @@ use tenure_switchboard::storage;
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
 
-/// Opening a store updates it; only when there is none it is made.
+/// Opens the store, which updates it, or creates it.
 pub(crate) async fn run(url: &StoreUrl, json: bool) -> Result<String, Failure> {
     let created = match url.open(IfAbsent::Refuse, process::entropy()).await {
         Err(error) if error.code() == Code::Absent => {
@@ -39,7 +39,7 @@ pub(crate) async fn run(url: &StoreUrl, json: bool) -> Result<String, Failure> {
     })
 }
 
-/// The script, for those who may not run it through us.
+/// Prints the script for an administrator.
 pub(crate) fn script(url: &StoreUrl, json: bool) -> Result<String, Failure> {
     let mut script = url.migration_script()?;
     if url.tables().is_ok() {
@@ -51,10 +51,10 @@ pub(crate) fn script(url: &StoreUrl, json: bool) -> Result<String, Failure> {
     })
 }
 
-/// How the lines begin that say what each role has to be granted.
+/// First words of the lines that list the rights of each role.
 const RIGHTS: &str = "-- For each role";
 
-/// Two scripts as one: first all that makes tables, then all rights.
+/// Joins two scripts: first all tables, then all rights.
 fn joined(store: &str, switchboard: &str) -> String {
     let [(store, rights), (switchboard, more)] = [store, switchboard].map(|script| {
         let at = script.find(RIGHTS).unwrap_or(script.len());

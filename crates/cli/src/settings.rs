@@ -12,7 +12,7 @@ use tenure_supervise::run::RunSettings;
 
 use crate::args::{Args, Command, NOT_SHOWN, group_name, may_be_secret, name, path};
 use crate::failure::Failure;
-use crate::operate::Operation;
+use crate::operate::GroupOperation;
 use crate::store::Task;
 use crate::switchboard::{self, beat, connectors, fence, serve, token};
 use crate::{bucket, checkpoint, run, signing};
@@ -31,7 +31,7 @@ pub(crate) enum Action {
     Migrate { store: StoreUrl, print: bool },
     Doctor { store: StoreUrl, require: Option<Level> },
     Errors { code: Option<Code> },
-    Operate { store: StoreUrl, operation: Operation },
+    Operate { store: StoreUrl, operation: GroupOperation },
     Serve(Box<serve::Settings>),
     Beat(beat::Settings),
     Switchboard { store: StoreUrl, task: switchboard::Task },
@@ -40,7 +40,7 @@ pub(crate) enum Action {
     Guard(Stage),
     Run(Box<RunSettings>),
     Poll(Box<PollSettings>),
-    Bucket(bucket::Task),
+    Bucket(bucket::BucketTask),
     Checkpoint(checkpoint::CheckpointTask),
 }
 
@@ -52,7 +52,7 @@ impl Settings {
         let action = match &args.command {
             Command::Ls { group } => {
                 let group = group.as_deref().map(group_name);
-                operate(Operation::List(group.transpose()?))?
+                operate(GroupOperation::List(group.transpose()?))?
             }
             Command::Top(args) => operate(args.operation()?)?,
             Command::Explain(args) => operate(args.operation()?)?,
@@ -61,7 +61,7 @@ impl Settings {
             Command::Forget { duties, dry_run } => {
                 let duties = duties.iter().map(|duty| name(duty, str::parse));
                 let duties = duties.collect::<Result<_, _>>()?;
-                operate(Operation::Forget { duties, dry_run: *dry_run })?
+                operate(GroupOperation::Forget { duties, dry_run: *dry_run })?
             }
             Command::Store(command) => Action::Store { task: Task::new(command)?, store: store()? },
             Command::Migrate { print } => Action::Migrate { store: store()?, print: *print },
@@ -89,7 +89,9 @@ impl Settings {
             Command::Connectors(command) => {
                 board(switchboard::Task::Connectors(connectors::Task::new(command)?))?
             }
-            Command::Bucket(bucket) => Action::Bucket(bucket::Task::new(bucket, &args.global)?),
+            Command::Bucket(bucket) => {
+                Action::Bucket(bucket::BucketTask::new(bucket, &args.global)?)
+            }
             Command::Completions { shell } => Action::Completions(*shell),
             Command::Man { dir } => Action::Man { dir: dir.as_deref().map(path).transpose()? },
             Command::Guard(args) => Action::Guard(args.stage()),

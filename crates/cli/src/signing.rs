@@ -1,4 +1,4 @@
-//! Where signing keys come from.
+//! Signing keys: from a file or the environment.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use tenure_store::signing::{Keyring, Signing};
 use crate::args::{self, NOT_SHOWN, SigningMode, may_be_key};
 use crate::env;
 
-/// How checkpoints are signed, with the keys as text: a ring is made for each store.
+/// Signing mode and keys, as text: each store gets a keyring of its own.
 pub(crate) struct Settings {
     mode: SigningMode,
     /// `None` where no keys were given.

@@ -24,24 +24,6 @@ pub(crate) fn table<const N: usize>(
     text
 }
 
-/// A column: its head, and whether its cells are numbers.
-pub(crate) struct Column(pub(crate) &'static str, pub(crate) Align);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Align {
-    Left,
-    Right,
-}
-
-/// Lays out a table with typed columns.
-pub(crate) fn lay_out<const N: usize>(columns: &[Column; N], rows: &[[String; N]]) -> String {
-    let heads = columns.each_ref().map(|Column(head, align)| match align {
-        Align::Left => (*head).to_owned(),
-        Align::Right => format!(">{head}"),
-    });
-    table(heads.each_ref().map(String::as_str), rows.iter().cloned())
-}
-
 /// Formats an optional cell; `-` stands for nothing.
 pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())

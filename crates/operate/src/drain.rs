@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure_core::engine::{DrainMode, GroupConfig};
-use tenure_core::store::Watch;
+use tenure_core::store::{Holder, Watch};
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Problem, Store, StoreError};
 use tokio::time::{sleep, timeout};
 
-use crate::edit::{Edit, EditSummary, edit};
+use crate::edit::{DocumentEdit, EditSummary, edit};
 use crate::error::OperateError;
 use crate::group::{GroupState, duties};
 use crate::serialize::{optional_text, text};
@@ -68,6 +68,13 @@ pub struct DutyHolder {
     pub holder: Option<InstanceId>,
 }
 
+impl From<&Holder> for DutyHolder {
+    fn from(Holder { duty, holder, .. }: &Holder) -> Self {
+        let holder = holder.as_ref().map(|now| now.instance.clone());
+        Self { duty: duty.clone(), holder }
+    }
+}
+
 /// News of a drain that is waited for.
 #[derive(Debug)]
 pub enum DrainEvent<'a> {
@@ -96,7 +103,7 @@ pub struct ActiveDrain {
 pub async fn start(store: &dyn Store, options: DrainOptions) -> Result<ActiveDrain, OperateError> {
     let DrainOptions { group, dry_run, .. } = &options;
     let change = |before: &GroupState, document: &mut GroupConfig| options.change(before, document);
-    let Edit { before, summary, .. } = edit(store, group, *dry_run, change).await?;
+    let DocumentEdit { before, summary, .. } = edit(store, group, *dry_run, change).await?;
     let mut progress = DrainProgress::new(options.instance.clone());
     progress.update(&before);
     Ok(ActiveDrain { options, edit: summary, progress })

@@ -38,7 +38,7 @@ pub struct EditSummary {
 }
 
 /// A change of a group's document.
-pub(crate) struct Edit {
+pub(crate) struct DocumentEdit {
     /// The group before the change.
     pub(crate) before: GroupState,
     /// The document after the change.
@@ -53,13 +53,13 @@ pub(crate) async fn edit(
     name: &GroupName,
     dry_run: bool,
     change: impl Fn(&GroupState, &mut GroupConfig) -> Result<(), OperateError>,
-) -> Result<Edit, OperateError> {
+) -> Result<DocumentEdit, OperateError> {
     // A write whose answer was lost: the next read tells whether it happened.
     let mut lost: Option<StoreError> = None;
     let time = OnceCell::new();
     let done = |before: GroupState, document, changed, pruned| {
         let summary = EditSummary { dry_run, group: name.clone(), changed, pruned };
-        Edit { before, document, summary }
+        DocumentEdit { before, document, summary }
     };
     for attempt in 0..MAX_ATTEMPTS {
         if attempt > 0 {

@@ -19,6 +19,15 @@ pub enum OperateError {
         /// Details of this case, without secrets.
         detail: String,
     },
+    /// The operation failed after a part of it was done.
+    #[error("failed; {kept}")]
+    Kept {
+        /// Failure.
+        #[source]
+        error: StoreError,
+        /// State that is left.
+        kept: &'static str,
+    },
     /// A file could not be written.
     #[error("cannot write {}", path.display())]
     Write {
@@ -42,10 +51,24 @@ impl OperateError {
         Self::refused(Code::NotThere, detail)
     }
 
+    /// Adds the state that is left after a part was done.
+    pub(crate) fn keeping(self, kept: &'static str) -> Self {
+        let error = match self {
+            Self::Store(error) => error,
+            Self::Refused { code, detail } => StoreError::refused(code, detail),
+            Self::Write { path, source } => {
+                let detail = format!("cannot write {}: {source}", path.display());
+                StoreError::refused(Code::Machine, detail)
+            }
+            kept @ Self::Kept { .. } => return kept,
+        };
+        Self::Kept { error, kept }
+    }
+
     /// Stable error code.
     pub fn code(&self) -> Code {
         match self {
-            Self::Store(error) => error.code(),
+            Self::Store(error) | Self::Kept { error, .. } => error.code(),
             Self::Refused { code, .. } => *code,
             Self::Write { .. } => Code::Machine,
         }

@@ -12,7 +12,7 @@ use crate::audit::AuditTrail;
 use crate::clock;
 use crate::error::OperateError;
 use crate::group::{GroupState, TARGETS_NOTE};
-use crate::past::{self, Times};
+use crate::past::{self, ReplayTimes};
 use crate::serialize::{
     entries, millis, optional_epoch, optional_text, signed_timestamp, text, timestamp,
 };
@@ -84,7 +84,7 @@ pub struct Explanation {
     pub in_force_known: bool,
     /// The group has foreign members, whose rule decides.
     pub foreign_rule: bool,
-    /// Members, with what speaks for and against each.
+    /// Members, with the reasons for and against each.
     pub members: Vec<ExplainedMember>,
     /// Audit entries of the duty.
     #[serde(serialize_with = "entries")]
@@ -93,7 +93,7 @@ pub struct Explanation {
     pub notes: Vec<String>,
 }
 
-/// What speaks for and against a member.
+/// A member, with the reasons for and against it.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExplainedMember {
     /// Instance.
@@ -154,7 +154,7 @@ pub async fn explain(
     };
     let now = clock::now(store).await?;
     let at = at.resolve(&trail, now)?;
-    let past = past::at(&trail, &group, &duty.id, Times { at, now })?;
+    let past = past::at(&trail, &group, &duty.id, ReplayTimes { at, now })?;
     notes.extend(past.notes);
     Ok(Explanation::new(duty, &past.group, &trail, Some(at), past.certain, notes))
 }

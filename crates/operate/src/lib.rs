@@ -18,6 +18,7 @@
 //! | forget duties | [`forget::forget`] |
 //! | verify or rewind checkpoints | [`checkpoint::verify`], [`checkpoint::rewind`] |
 //! | move checkpoints to another store | [`checkpoint::CheckpointMove`] |
+//! | choose the bucket of a run | [`bucket::Rotation`] |
 //! | diagnose a store | [`doctor::diagnose`] |
 //!
 //! All but an eviction are lines in the document of the group, which every member reads.
@@ -46,6 +47,7 @@
 //! ```
 
 mod audit;
+pub mod bucket;
 pub mod checkpoint;
 mod clock;
 mod directive;

@@ -55,7 +55,7 @@ impl<'a> EntriesAround<'a> {
 
 /// Time to reconstruct and current time, in milliseconds since 1970.
 #[derive(Clone, Copy)]
-pub(crate) struct Times {
+pub(crate) struct ReplayTimes {
     pub(crate) at: u64,
     pub(crate) now: u64,
 }
@@ -65,7 +65,7 @@ pub(crate) fn at(
     trail: &AuditTrail,
     now: &GroupState,
     asked: &DutyId,
-    times: Times,
+    times: ReplayTimes,
 ) -> Result<PastGroup, StoreError> {
     let at = times.at;
     let holders = holders(trail, now, at)?;
@@ -93,7 +93,10 @@ pub(crate) fn at(
 }
 
 /// The group's document at that time, and what is uncertain about it.
-fn document(now: &GroupState, times: Times) -> Result<(GroupConfig, Option<String>), StoreError> {
+fn document(
+    now: &GroupState,
+    times: ReplayTimes,
+) -> Result<(GroupConfig, Option<String>), StoreError> {
     let Some(then) = now.document.at(times.at, times.now, sha256)? else {
         let group = GroupConfig {
             settings: now.document.settings,
@@ -261,7 +264,7 @@ mod tests {
     /// Members, and who holds what, at a time.
     fn seen(entries: &[AuditEntry], time: u64) -> (String, String) {
         let (trail, asked) = (AuditTrail(entries.to_vec()), DutyId::new("d").unwrap());
-        let times = Times { at: time, now: 100 };
+        let times = ReplayTimes { at: time, now: 100 };
         let state = at(&trail, &now(), &asked, times).unwrap().group;
         let members: Vec<_> = state.members.iter().map(|m| m.instance.to_string()).collect();
         let held = state.holders.iter().map(|holder| {

@@ -2,12 +2,13 @@
 
 use serde::Serialize;
 use tenure_core::engine::GroupConfig;
-use tenure_core::{DutyKey, GroupName, InstanceId, Store};
+use tenure_core::{DutyKey, GroupName, Store};
 
-use crate::edit::{Edit, EditSummary, edit};
+use crate::drain::DutyHolder;
+use crate::edit::{DocumentEdit, EditSummary, edit};
 use crate::error::OperateError;
 use crate::group::GroupState;
-use crate::serialize::{optional_text, text, texts};
+use crate::serialize::{optional_text, texts};
 
 /// A group, or one duty of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,21 +63,10 @@ pub struct PauseReport {
     #[serde(serialize_with = "texts")]
     pub paused: Vec<DutyKey>,
     /// Duties in scope that were held.
-    pub held: Vec<HeldDuty>,
+    pub held: Vec<DutyHolder>,
     /// A holder only shares the keys and does not follow the pause.
     #[serde(skip)]
     pub foreign_holder: bool,
-}
-
-/// A duty with its holder.
-#[derive(Clone, Debug, Serialize)]
-pub struct HeldDuty {
-    /// Duty.
-    #[serde(serialize_with = "text")]
-    pub duty: DutyKey,
-    /// Instance that holds it.
-    #[serde(serialize_with = "text")]
-    pub holder: InstanceId,
 }
 
 /// Pauses or resumes a duty or a group.
@@ -95,16 +85,15 @@ pub async fn pause(store: &dyn Store, options: &PauseOptions) -> Result<PauseRep
         }
         Ok(())
     };
-    let Edit { before, document, summary } = edit(store, scope.group(), *dry_run, change).await?;
+    let DocumentEdit { before, document, summary } =
+        edit(store, scope.group(), *dry_run, change).await?;
     let in_scope = |duty: &DutyKey| scope.duty().is_none_or(|one| one == duty);
     let holders = before.holders.iter().filter(|holder| in_scope(&holder.duty));
-    let held: Vec<HeldDuty> = holders
-        .filter_map(|it| {
-            Some(HeldDuty { duty: it.duty.clone(), holder: it.holder.as_ref()?.instance.clone() })
-        })
-        .collect();
+    let held: Vec<DutyHolder> =
+        holders.filter(|it| it.holder.is_some()).map(DutyHolder::from).collect();
     let mut foreign = before.members.iter().filter(|member| member.nonce.is_none());
-    let foreign_holder = foreign.any(|one| held.iter().any(|it| it.holder == one.instance));
+    let foreign_holder =
+        foreign.any(|one| held.iter().any(|it| it.holder.as_ref() == Some(&one.instance)));
     let key = |id| DutyKey { group: before.name.clone(), id };
     Ok(PauseReport {
         edit: summary,

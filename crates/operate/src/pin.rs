@@ -5,7 +5,7 @@ use tenure_core::engine::GroupConfig;
 use tenure_core::roster::Pin;
 use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, Store};
 
-use crate::edit::{Edit, EditSummary, edit};
+use crate::edit::{DocumentEdit, EditSummary, edit};
 use crate::error::OperateError;
 use crate::group::{GroupState, check_room, is_pinned_to, takes_duties};
 use crate::serialize::{optional_text, text};
@@ -15,7 +15,7 @@ use crate::serialize::{optional_text, text};
 pub struct PinOptions {
     /// Duty.
     pub duty: DutyKey,
-    /// Where it must be; `None` removes the pin.
+    /// Place where it must be; `None` removes the pin.
     pub to: Option<Pin>,
     /// Replace a different pin.
     pub replace: bool,
@@ -102,7 +102,8 @@ pub async fn pin(store: &dyn Store, options: PinOptions) -> Result<PinReport, Op
             _ => check_pin(&duty.id, pin, before, document),
         }
     };
-    let Edit { before, document, summary } = edit(store, &duty.group, dry_run, change).await?;
+    let DocumentEdit { before, document, summary } =
+        edit(store, &duty.group, dry_run, change).await?;
     let holder = before.holding_instance(&duty.id);
     let candidates = before.candidates(&document);
     let at_pin = || candidates.iter().filter(|one| to.iter().any(|to| is_pinned_to(&one.seat, to)));

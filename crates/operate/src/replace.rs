@@ -1,17 +1,17 @@
-//! A file that is replaced whole, or not at all.
+//! Atomic replacement of files.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::Path;
 
-/// What a new file allows, before the umask.
-const EVERYTHING: u32 = 0o666;
+/// Mode of a new file, before the umask.
+const NEW_FILE_MODE: u32 = 0o666;
 
-/// Replaces a file, or makes it. When this returns, the new content is on the disk; whoever reads
-/// meanwhile, and whatever happens, finds the old one or the new one.
+/// Replaces or creates a file. When this returns, the new content is on the disk; a reader finds the
+/// old content or the new one, whatever happens meanwhile.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    // A link leads to what is meant; a device or a pipe is written to, not replaced.
+    // A link is followed; a device or a pipe is written to, not replaced.
     let path = match path.canonicalize() {
         Ok(path) => path,
         Err(error) if path.is_symlink() => return Err(error),
@@ -26,13 +26,13 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = folder.unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut file = tempfile::Builder::new()
-        // What is left of a process that is killed can be told by its name.
+        // The file of a killed process is recognized by its name.
         .prefix(&format!(".{name}."))
         .suffix(".tmp")
-        .permissions(Permissions::from_mode(EVERYTHING))
+        .permissions(Permissions::from_mode(NEW_FILE_MODE))
         .tempfile_in(folder)?;
     if let Some(found) = found {
-        // Whoever owns it goes on reading and writing it; only root can see to that.
+        // Its owner can go on reading and writing it; only root can keep the owner.
         let _ = fchown(file.as_file(), Some(found.uid()), Some(found.gid()));
         file.as_file().set_permissions(found.permissions())?;
     }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use tenure_core::engine::GroupConfig;
 use tenure_core::{GroupName, InstanceId, Store};
 
-use crate::edit::{Edit, EditSummary, edit};
+use crate::edit::{DocumentEdit, EditSummary, edit};
 use crate::error::OperateError;
 use crate::group::{GroupState, check_takers};
 use crate::serialize::text;
@@ -99,7 +99,7 @@ pub async fn set_share(
             Share::Cordon(_) => Ok(()),
         }
     };
-    let Edit { before, document, summary } = edit(store, group, *dry_run, change).await?;
+    let DocumentEdit { before, document, summary } = edit(store, group, *dry_run, change).await?;
     let change = match *share {
         Share::Cordon(cordoned) => ShareChange::Cordon {
             cordoned,

@@ -1,4 +1,4 @@
-//! `tenure bucket filter`: only the entities of one bucket.
+//! `tenure bucket filter`.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::PathBuf;
@@ -6,16 +6,15 @@ use std::process::ExitCode;
 
 use tenure_core::bucket::{Active, Partition, Total};
 use tenure_core::{Code, StoreError};
+use tenure_operate::bucket::{EntityLines, each, entity, read_run_config};
 
-use super::lines::{Lines, each, entity};
-use super::rotation::read_run;
-use super::{Task, number, total};
+use super::{BucketTask, number, total};
 use crate::args::path;
 use crate::env;
 use crate::failure::Failure;
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct BucketFilterArgs {
     /// The connector's key, which is a name and no secret
     #[arg(long)]
     key: String,
@@ -33,15 +32,15 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
 }
 
-/// Reads a number that may be an id: of which total is seen later.
+/// Reads a bucket number; whether it exceeds the total is checked later.
 fn id(text: &str) -> Result<u64, String> {
     number(text).ok_or_else(|| "bucket_id is a whole number from 1 to the total".to_owned())
 }
 
-pub(super) fn task(args: &Args) -> Result<Task, Failure> {
+pub(super) fn task(args: &BucketFilterArgs) -> Result<BucketTask, Failure> {
     let active = match (&args.config, args.id, args.total) {
         (Some(config), id, total) => {
-            let said = read_run(&path(config)?)?;
+            let said = read_run_config(&path(config)?)?;
             let differs = id.is_some_and(|id| id != u64::from(said.id))
                 || total.is_some_and(|total| total != said.total);
             if differs {
@@ -62,7 +61,7 @@ pub(super) fn task(args: &Args) -> Result<Task, Failure> {
         }
     };
     let active = active.map_err(|invalid| Failure::Usage(format!("--id: {}", invalid.told())))?;
-    Ok(Task::Filter { active })
+    Ok(BucketTask::Filter { active })
 }
 
 pub(super) fn run(active: &Active) -> Result<ExitCode, Failure> {
@@ -71,7 +70,7 @@ pub(super) fn run(active: &Active) -> Result<ExitCode, Failure> {
 }
 
 fn filter(active: &Active, input: impl Read, mut output: impl Write) -> Result<(), Failure> {
-    let mut lines = Lines::new(input, "standard input".to_owned());
+    let mut lines = EntityLines::new(input, "standard input".to_owned());
     let mut selected = Vec::new();
     loop {
         let block = lines.block().map_err(|error| {
@@ -83,10 +82,10 @@ fn filter(active: &Active, input: impl Read, mut output: impl Write) -> Result<(
         for line in each(block).filter(|line| active.contains(entity(line))) {
             selected.extend_from_slice(line);
         }
-        // Nothing is held back while more is waited for.
+        // Flush: nothing is held back while waiting for more input.
         match output.write_all(&selected).and_then(|()| output.flush()) {
             Ok(()) => {}
-            // Whoever reads has seen enough, as in `| head`.
+            // The reader has seen enough, as in `| head`.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             Err(error) => return Err(unwritten(&error)),
         }

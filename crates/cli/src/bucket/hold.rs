@@ -1,12 +1,21 @@
 //! Rotation under a hold: a bucket for each run of the command.
 
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use anyhow::Context as _;
 use tenure_core::{BoxFuture, Code, StoreError};
+use tenure_operate::bucket::{Rotation, RotationStep};
 use tenure_supervise::SuperviseError;
 use tenure_supervise::guard::ExitStatus;
 use tenure_supervise::observe::LogLevel;
 use tenure_supervise::run::{Assignment, RunOutcome, Work};
 
-use super::rotation::{Rotation, Step, Told};
+use super::next::{StepOutput, print_step};
+use crate::env;
 use crate::failure::Failure;
 
 /// State after a bucket was recorded and its command did not start.
@@ -16,8 +25,8 @@ const SKIPPED: &str = "nothing was run, and the bucket counts as executed";
 #[derive(Debug)]
 pub(crate) struct RotationWork {
     pub(super) rotation: Rotation,
-    /// Whether there is a command; otherwise the step is printed.
-    pub(super) has_command: bool,
+    /// Output of the step; `None` if a command runs with it.
+    pub(super) output: Option<StepOutput>,
 }
 
 impl Work for RotationWork {
@@ -25,8 +34,9 @@ impl Work for RotationWork {
         Box::pin(async move {
             let step = match self.rotation.step_under(assignment.hold()).await {
                 Ok(step) => step,
-                Err(failure) if is_fenced(&failure) => return RunOutcome::TakenAway,
-                Err(failure) => return refused(failure),
+                // The hold was lost before anything ran.
+                Err(error) if error.code() == Code::Fenced => return RunOutcome::TakenAway,
+                Err(error) => return refused(error.into()),
             };
             self.run(&step, assignment).await.unwrap_or_else(refused)
         })
@@ -37,19 +47,20 @@ impl RotationWork {
     /// Prints a step, or runs the command with its bucket.
     async fn run(
         &self,
-        step: &Step,
+        step: &RotationStep,
         assignment: &mut Assignment<'_>,
     ) -> Result<RunOutcome, Failure> {
         let rotation = &self.rotation;
-        if !self.has_command {
-            rotation.print(step)?;
+        if let Some(output) = self.output {
+            print_step(rotation, step, output)?;
             return Ok(RunOutcome::Ended(ExitStatus::Code(0)));
         }
-        for Told { level, text } in &step.told {
-            assignment.log(*level, "bucket", text.clone());
+        for notice in &step.notices {
+            let level = if notice.warning { LogLevel::Warn } else { LogLevel::Info };
+            assignment.log(level, "bucket", notice.text.clone());
         }
-        let variables = step.hand_over(assignment.scratch());
-        let variables = variables.map_err(|failure| match rotation.is_noted(step) {
+        let variables = variables(step, assignment.scratch()).map_err(Failure::from);
+        let variables = variables.map_err(|failure| match rotation.is_recorded(step) {
             true => failure.keeping(SKIPPED),
             false => failure,
         })?;
@@ -59,7 +70,7 @@ impl RotationWork {
             RunOutcome::Ended(ExitStatus::Code(0)) if !assignment.is_stopping() => {
                 rotation.succeeded(step, assignment.hold()).await?;
             }
-            RunOutcome::CannotStart(_) if rotation.is_noted(step) => {
+            RunOutcome::CannotStart(_) if rotation.is_recorded(step) => {
                 assignment.log(LogLevel::Warn, "bucket", SKIPPED.to_owned());
             }
             _ if rotation.waits_for_success(step) => {
@@ -82,10 +93,24 @@ fn refused(failure: Failure) -> RunOutcome {
     })
 }
 
-/// Whether the hold was lost before anything ran.
-fn is_fenced(failure: &Failure) -> bool {
-    match failure {
-        Failure::Store(error) | Failure::Kept { error, .. } => error.code() == Code::Fenced,
-        _ => false,
-    }
+/// Environment of a command: its bucket in two variables, config and state in two files.
+fn variables(step: &RotationStep, folder: &Path) -> anyhow::Result<Vec<(String, OsString)>> {
+    let write = |name: &str, content: &str| -> anyhow::Result<OsString> {
+        let path = folder.join(name);
+        // It may contain secrets.
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options.open(&path).and_then(|mut file| file.write_all(content.as_bytes()));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path.into())
+    };
+    let state = step.state().cloned().unwrap_or_default();
+    Ok([
+        (env::BUCKET_ID, step.id.to_string().into()),
+        (env::BUCKET_TOTAL, step.total.to_string().into()),
+        (env::BUCKET_CONFIG, write("config.json", step.config().as_str())?),
+        (env::BUCKET_STATE, write("state.json", state.as_str())?),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into())
 }

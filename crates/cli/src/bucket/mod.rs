@@ -1,11 +1,9 @@
-//! `tenure bucket`: which bucket an entity is in, and which bucket comes next.
+//! `tenure bucket`.
 
 mod filter;
 mod hold;
-mod lines;
 mod next;
 mod plan;
-mod rotation;
 
 use std::process::ExitCode;
 
@@ -13,7 +11,6 @@ use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
 use tenure_core::bucket::{Active, Partition, Total};
-use tenure_core::{Code, StoreError};
 use tenure_wire::bucket::SCHEMA;
 
 use crate::args::Global;
@@ -35,9 +32,9 @@ A KEY that is named like a command comes after --: tenure bucket -- next DATA 12
     subcommand_negates_reqs = true,
     after_help = EXAMPLES
 )]
-pub(crate) struct Args {
+pub(crate) struct BucketArgs {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<BucketCommand>,
     /// The connector's key, which is a name and no secret
     #[arg(required = true)]
     key: Option<String>,
@@ -50,35 +47,35 @@ pub(crate) struct Args {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum BucketCommand {
     /// Choose the bucket of the next run: print its config and state, or run a command with them
     #[command(after_help = next::HELP)]
-    Next(Box<next::Args>),
+    Next(Box<next::BucketNextArgs>),
     /// Count how many of the entities fall in each bucket
-    Plan(plan::Args),
+    Plan(plan::BucketPlanArgs),
     /// Keep only the entities of one bucket: from standard input to standard output, line by line
-    Filter(filter::Args),
+    Filter(filter::BucketFilterArgs),
     /// Print the four settings of bucketing as JSON Schema
     Schema,
 }
 
-/// What to do, read and checked.
+/// A command with checked arguments.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum BucketTask {
     Of { partition: Partition, data: String },
-    Next(next::Settings),
-    Plan(plan::Settings),
+    Next(next::NextTask),
+    Plan(plan::CountTask),
     Filter { active: Active },
     Schema,
 }
 
-impl Task {
-    pub(crate) fn new(args: &Args, global: &Global) -> Result<Self, Failure> {
+impl BucketTask {
+    pub(crate) fn new(args: &BucketArgs, global: &Global) -> Result<Self, Failure> {
         Ok(match &args.command {
-            Some(Command::Next(args)) => Self::Next(next::Settings::new(args, global)?),
-            Some(Command::Plan(args)) => plan::task(args)?,
-            Some(Command::Filter(args)) => filter::task(args)?,
-            Some(Command::Schema) => Self::Schema,
+            Some(BucketCommand::Next(args)) => Self::Next(next::NextTask::new(args, global)?),
+            Some(BucketCommand::Plan(args)) => plan::task(args)?,
+            Some(BucketCommand::Filter(args)) => filter::task(args)?,
+            Some(BucketCommand::Schema) => Self::Schema,
             None => {
                 // clap lets none of them be missing.
                 let key = args.key.as_deref().unwrap_or_default();
@@ -89,13 +86,13 @@ impl Task {
     }
 }
 
-pub(crate) fn run(task: Task, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn run(task: BucketTask, json: bool) -> Result<ExitCode, Failure> {
     let text = match task {
-        Task::Next(settings) => return next::run(settings),
-        Task::Filter { active } => return filter::run(&active),
-        Task::Plan(settings) => plan::run(&settings, json)?,
-        Task::Schema => SCHEMA.to_owned(),
-        Task::Of { partition, data } => of(&partition, &data, json),
+        BucketTask::Next(task) => return next::run(task),
+        BucketTask::Filter { active } => return filter::run(&active),
+        BucketTask::Plan(task) => plan::run(&task, json)?,
+        BucketTask::Schema => SCHEMA.to_owned(),
+        BucketTask::Of { partition, data } => of(&partition, &data, json),
     };
     to_stdout(&text).context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
@@ -112,17 +109,13 @@ fn of(partition: &Partition, data: &str, json: bool) -> String {
     }
 }
 
-/// Reads a total.
+/// Reads a number of buckets.
 fn total(text: &str) -> Result<Total, String> {
     let total = number(text).and_then(|total| Total::new(total).ok());
     total.ok_or_else(|| format!("bucket_total is a whole number from 1 to {}", Total::MAX_BUCKETS))
 }
 
-/// A number in decimal digits alone.
+/// Reads a number of decimal digits only.
 fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-}
-
-fn refused(code: Code, detail: impl Into<String>) -> Failure {
-    StoreError::refused(code, detail).into()
 }

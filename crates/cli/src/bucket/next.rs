@@ -1,20 +1,23 @@
-//! `tenure bucket next`: the bucket of the next run.
+//! `tenure bucket next`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::ValueEnum;
+use serde_json::{Value, json};
+use tenure_operate::bucket::{Rotation, RotationStep};
 use tenure_store::StoreUrl;
 use tenure_supervise::observe::LogLevel;
 use tenure_supervise::run::RunSettings;
 use tenure_wire::bucket::CommitTiming;
 
 use super::hold::RotationWork;
-use super::rotation::Rotation;
 use crate::args::{Global, Member, name, path};
 use crate::failure::Failure;
+use crate::output::{shown, to_stderr, to_stdout};
 use crate::{run as runner, wait_for};
 
 const NEEDS_COMMAND: &str = "\
@@ -27,7 +30,7 @@ The command finds its bucket in TENURE_BUCKET_ID and TENURE_BUCKET_TOTAL, its co
 the files TENURE_BUCKET_CONFIG and TENURE_BUCKET_STATE. Exit codes are then those of `tenure run`.";
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct BucketNextArgs {
     /// The connector's config, a JSON object
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
@@ -36,13 +39,13 @@ pub(crate) struct Args {
     state: PathBuf,
     /// When a bucket counts as executed
     #[arg(long, value_enum, default_value = "at-start")]
-    commit: When,
+    commit: CommitArg,
     /// Replace the state file, whole or not at all
     #[arg(long)]
     write: bool,
     /// What to print
     #[arg(long, value_enum, default_value = "all", conflicts_with = "command")]
-    print: Print,
+    print: PrintArg,
     /// Keep in the store, under this duty, which bucket ran last, and take the step under a hold
     #[arg(long, value_name = "GROUP/NAME")]
     duty: Option<String>,
@@ -57,7 +60,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum When {
+enum CommitArg {
     /// When its run starts: a run that fails skips its bucket until the next cycle
     AtStart,
     /// When its run has succeeded: until then the same bucket is next
@@ -65,7 +68,7 @@ enum When {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Print {
+pub(crate) enum PrintArg {
     /// One JSON object with config and state
     All,
     /// The config of the run
@@ -76,15 +79,22 @@ pub(crate) enum Print {
     Id,
 }
 
-/// What to do, read and checked.
+/// Output of a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepOutput {
+    print: PrintArg,
+    json: bool,
+}
+
+/// Checked arguments.
 #[derive(Debug)]
-pub(crate) enum Settings {
-    Alone(Rotation),
+pub(crate) enum NextTask {
+    Alone(Rotation, StepOutput),
     Held(Box<RunSettings>, RotationWork),
 }
 
-impl Settings {
-    pub(super) fn new(args: &Args, global: &Global) -> Result<Self, Failure> {
+impl NextTask {
+    pub(super) fn new(args: &BucketNextArgs, global: &Global) -> Result<Self, Failure> {
         let (config, state) = (file("--config", &args.config)?, file("--state", &args.state)?);
         if is_same(&config, &state) {
             let what = "--config and --state are the same file: the state would be put into it";
@@ -94,31 +104,39 @@ impl Settings {
             config,
             state,
             commit: match args.commit {
-                When::AtStart => CommitTiming::AtStart,
-                When::OnSuccess => CommitTiming::OnSuccess,
+                CommitArg::AtStart => CommitTiming::AtStart,
+                CommitArg::OnSuccess => CommitTiming::OnSuccess,
             },
             write: args.write,
             held: args.duty.is_some(),
-            print: args.print,
-            json: global.json,
         };
+        let output = StepOutput { print: args.print, json: global.json };
         match (&args.duty, args.command.is_empty()) {
             (None, _) => {
                 without_duty(args, global)?;
-                Ok(Self::Alone(rotation))
+                Ok(Self::Alone(rotation, output))
             }
-            (Some(duty), true) => Self::held(args, duty, global, rotation),
-            // Its exit code 1 means that somebody holds the duty, and nothing else.
+            (Some(duty), true) => {
+                let work = RotationWork { rotation, output: Some(output) };
+                Self::held(args, duty, global, work)
+            }
+            // Exit code 1 means that another instance holds the duty, and nothing else.
             (Some(duty), false) => {
-                Self::held(args, duty, global, rotation).map_err(runner::bad_usage)
+                let work = RotationWork { rotation, output: None };
+                Self::held(args, duty, global, work).map_err(runner::bad_usage)
             }
         }
     }
 
-    fn held(args: &Args, duty: &str, global: &Global, rotation: Rotation) -> Result<Self, Failure> {
+    fn held(
+        args: &BucketNextArgs,
+        duty: &str,
+        global: &Global,
+        work: RotationWork,
+    ) -> Result<Self, Failure> {
         let mut member = args.member.settings(StoreUrl::parse(&global.store)?)?;
         if args.command.is_empty() {
-            if rotation.commit == CommitTiming::OnSuccess {
+            if work.rotation.commit == CommitTiming::OnSuccess {
                 return Err(Failure::Usage(NEEDS_COMMAND.to_owned()));
             }
             // It ends at once: success is not worth a line, unless more was asked for.
@@ -132,12 +150,11 @@ impl Settings {
             member,
             command: args.command.clone(),
         };
-        let has_command = !args.command.is_empty();
-        Ok(Self::Held(Box::new(settings), RotationWork { rotation, has_command }))
+        Ok(Self::Held(Box::new(settings), work))
     }
 }
 
-/// Takes the path of a file; standard input is none.
+/// Reads the path of a file; standard input is refused.
 fn file(option: &str, given: &Path) -> Result<PathBuf, Failure> {
     match given.to_str() {
         Some("" | "-") => Err(Failure::Usage(format!("{option} takes the path of a file"))),
@@ -150,8 +167,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
     real(one) == real(other)
 }
 
-/// Refuses what says nothing without a duty.
-fn without_duty(args: &Args, global: &Global) -> Result<(), Failure> {
+/// Refuses options that have no effect without a duty.
+fn without_duty(args: &BucketNextArgs, global: &Global) -> Result<(), Failure> {
     let Member { ttl, grace, drain, require, zone, name, revision, weight, .. } = &args.member;
     let options = [
         ("--store", global.store_given),
@@ -174,17 +191,68 @@ fn without_duty(args: &Args, global: &Global) -> Result<(), Failure> {
     }
 }
 
-/// Makes the step, and prints it or runs the command.
-pub(super) fn run(settings: Settings) -> Result<ExitCode, Failure> {
-    match settings {
-        Settings::Alone(rotation) => {
-            rotation.print(&rotation.step()?)?;
+/// Takes the step, and prints it or runs the command.
+pub(super) fn run(task: NextTask) -> Result<ExitCode, Failure> {
+    match task {
+        NextTask::Alone(rotation, output) => {
+            print_step(&rotation, &rotation.step()?, output)?;
             Ok(ExitCode::SUCCESS)
         }
-        Settings::Held(settings, work) => {
-            let around = if work.has_command { runner::around } else { |failure| failure };
-            work.rotation.check().map_err(around)?;
+        NextTask::Held(settings, work) => {
+            let checked = work.rotation.check().map_err(Failure::from);
+            checked.map_err(|failure| match work.output {
+                None => runner::around(failure),
+                Some(_) => failure,
+            })?;
             wait_for(runner::run(*settings, Some(Box::new(work))))
         }
     }
+}
+
+/// State after a recorded step could not be printed.
+const NOT_SHOWN: &str = "the bucket counts as executed, and was not shown: it comes in its turn";
+
+/// Prints a step.
+pub(super) fn print_step(
+    rotation: &Rotation,
+    step: &RotationStep,
+    output: StepOutput,
+) -> Result<(), Failure> {
+    let StepOutput { print, json } = output;
+    if !(json && print == PrintArg::All) {
+        for notice in &step.notices {
+            let warning = if notice.warning { "warning: " } else { "" };
+            to_stderr(&format!("{warning}{}", shown(&notice.text)));
+        }
+    }
+    let state = step.state().map_or("null", |state| state.as_str().trim());
+    let text = match print {
+        PrintArg::All => step_document(rotation, step, state, json),
+        PrintArg::Config => step.config().as_str().trim().to_owned(),
+        PrintArg::State => state.to_owned(),
+        PrintArg::Id => step.id.to_string(),
+    };
+    let printed = to_stdout(&(text + "\n")).context("cannot write to standard output");
+    let recorded = rotation.is_recorded(step) && (rotation.write || rotation.held);
+    printed.map_err(|error| match recorded {
+        true => Failure::from(error).keeping(NOT_SHOWN),
+        false => Failure::from(error),
+    })
+}
+
+/// Formats config and state as one document, each as it was written.
+fn step_document(rotation: &Rotation, step: &RotationStep, state: &str, json: bool) -> String {
+    // No JSON string contains a line break, so this only indents.
+    let inside = |text: &str| text.trim().replace('\n', "\n  ");
+    let config = inside(step.config().as_str());
+    let mut text = format!("{{\n  \"config\": {config},\n  \"state\": {}", inside(state));
+    if let Some(later) = rotation.state_on_success(step) {
+        text += &format!(",\n  \"state_on_success\": {}", inside(later.as_str()));
+    }
+    if json {
+        let notices = step.notices.iter();
+        let notices = notices.map(|one| json!({ "warning": one.warning, "text": one.text }));
+        text += &format!(",\n  \"notices\": {}", Value::from_iter(notices));
+    }
+    text + "\n}"
 }

@@ -1,4 +1,4 @@
-//! `tenure bucket plan`: how many of the entities fall in each bucket.
+//! `tenure bucket plan`.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -8,25 +8,25 @@ use serde_json::{Value, json};
 use tenure_core::StoreError;
 use tenure_core::bucket::{Partition, Total, short};
 use tenure_core::text::counted;
+use tenure_operate::bucket::{self, BucketCounts, EntityLines, unreadable};
 
-use super::lines::{Lines, each, entity, unreadable};
-use super::{Task, total};
+use super::{BucketTask, total};
 use crate::args::path;
 use crate::env;
 use crate::failure::Failure;
 use crate::output::{StatusLine, document, shown, to_stderr};
 use crate::table::table;
 
-/// More buckets share rows.
-const ROWS: usize = 40;
-/// How wide the chart is.
-const WIDTH: usize = 80;
-const LEAST_BAR: usize = 10;
+/// Rows of the chart; more buckets share rows.
+const MAX_ROWS: usize = 40;
+/// Columns of the chart.
+const CHART_WIDTH: usize = 80;
+const MIN_BAR_WIDTH: usize = 10;
 /// Input between two progress updates; short lines take half a second for it.
 const UPDATE_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct BucketPlanArgs {
     /// The connector's key, which is a name and no secret
     #[arg(long)]
     key: String,
@@ -38,22 +38,23 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
 }
 
+/// Checked arguments.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct CountTask {
     key: String,
     partition: Partition,
     file: Option<PathBuf>,
 }
 
-pub(super) fn task(args: &Args) -> Result<Task, Failure> {
+pub(super) fn task(args: &BucketPlanArgs) -> Result<BucketTask, Failure> {
     let file = args.file.as_deref().map(path).transpose()?;
     let file = file.filter(|file| file.as_os_str() != "-");
     let (key, partition) = (args.key.clone(), Partition::new(&args.key, args.total));
-    Ok(Task::Plan(Settings { key, partition, file }))
+    Ok(BucketTask::Plan(CountTask { key, partition, file }))
 }
 
-pub(super) fn run(settings: &Settings, json: bool) -> Result<String, Failure> {
-    let Settings { key, partition, file } = settings;
+pub(super) fn run(task: &CountTask, json: bool) -> Result<String, Failure> {
+    let CountTask { key, partition, file } = task;
     let counts = match file {
         Some(file) => {
             let name = file.display().to_string();
@@ -68,132 +69,98 @@ pub(super) fn run(settings: &Settings, json: bool) -> Result<String, Failure> {
         }
     };
     if json {
-        return Ok(document(&counts.for_programs(key)));
+        return Ok(document(&value(&counts, key)));
     }
     if counts.blank > 0 {
         let lines = counted(counts.blank, "line is", "lines are");
         to_stderr(&format!("{lines} blank: an entity with an empty name"));
     }
-    Ok(counts.for_people(key))
+    Ok(text(&counts, key))
 }
 
-fn count(partition: &Partition, input: impl Read, name: String) -> Result<Counts, StoreError> {
-    let mut lines = Lines::new(input, name);
-    let mut counts = Counts::new(partition.total().get() as usize);
-    let mut progress = CountProgress::default();
-    while let Some(block) = lines.block()? {
-        for name in each(block).map(entity) {
-            counts.buckets[partition.bucket(name) as usize - 1] += 1;
-            counts.entities += 1;
-            counts.blank += u64::from(name.is_empty());
+/// Counts entities, with progress on a terminal.
+fn count(
+    partition: &Partition,
+    input: impl Read,
+    name: String,
+) -> Result<BucketCounts, StoreError> {
+    let (mut line, mut bytes) = (StatusLine::default(), 0);
+    bucket::count(partition, &mut EntityLines::new(input, name), |block, entities| {
+        bytes += block;
+        if bytes >= UPDATE_BYTES {
+            bytes = 0;
+            line.show(&format!("{} so far", counted(entities, "entity", "entities")));
         }
-        progress.add(block.len(), counts.entities);
-    }
-    Ok(counts)
+    })
 }
 
-/// Shows the progress of a long count on a terminal.
-#[derive(Default)]
-struct CountProgress {
-    /// Bytes since the last update.
-    bytes: usize,
-    line: StatusLine,
+/// Smallest and largest bucket, and the number of empty ones.
+fn extremes(counts: &BucketCounts) -> (u64, u64, usize) {
+    let buckets = || counts.buckets.iter().copied();
+    let empty = buckets().filter(|count| *count == 0).count();
+    (buckets().min().unwrap_or(0), buckets().max().unwrap_or(0), empty)
 }
 
-impl CountProgress {
-    fn add(&mut self, bytes: usize, entities: u64) {
-        self.bytes += bytes;
-        if self.bytes >= UPDATE_BYTES {
-            self.bytes = 0;
-            self.line.show(&format!("{} so far", counted(entities, "entity", "entities")));
-        }
+fn value(counts: &BucketCounts, key: &str) -> Value {
+    let (smallest, largest, empty) = extremes(counts);
+    json!({
+        "key": key,
+        "total": counts.buckets.len(),
+        "entities": counts.entities,
+        "blank": counts.blank,
+        "smallest": smallest,
+        "largest": largest,
+        "empty": empty,
+        "buckets": counts.buckets,
+    })
+}
+
+fn text(counts: &BucketCounts, key: &str) -> String {
+    let (entities, total) = (counts.entities, counts.buckets.len());
+    let (key, buckets) = (shown(&short(key)), counted(total, "bucket", "buckets"));
+    if entities == 0 {
+        return format!("no entities for {buckets} of {key}\n");
+    }
+    let (smallest, largest, empty) = extremes(counts);
+    let mean = entities as f64 / total as f64;
+    let ratio = largest as f64 / mean;
+    let entities = counted(entities, "entity", "entities");
+    format!(
+        "{entities} in {buckets} of {key}\n\
+         mean {mean:.1}, smallest {smallest}, largest {largest} ({ratio:.2} times the mean), \
+         empty {empty}\n\n{}",
+        chart(counts)
+    )
+}
+
+/// A row for each bucket, or for several neighbours.
+fn chart(counts: &BucketCounts) -> String {
+    let together = counts.buckets.len().div_ceil(MAX_ROWS);
+    let chunks = || counts.buckets.chunks(together);
+    let rows = chunks().enumerate();
+    let mut rows: Vec<_> = rows.map(|(n, row)| chart_row(counts, n * together, row)).collect();
+    let means: Vec<f64> = chunks().map(|row| sum(row) as f64 / row.len() as f64).collect();
+    let largest = means.iter().copied().fold(0.0, f64::max);
+    // The bars get the width beside the other columns, whose lines are as long as the first.
+    let taken = table(COLUMNS, rows.iter().cloned()).lines().next().map_or(0, str::len) + 2;
+    let width = CHART_WIDTH.saturating_sub(taken).max(MIN_BAR_WIDTH) as f64;
+    for (row, mean) in rows.iter_mut().zip(means) {
+        // Every bucket that is not empty has a bar.
+        row[3] = "#".repeat((mean / largest * width).ceil() as usize);
+    }
+    let chart = table(COLUMNS, rows);
+    match together {
+        1 => chart,
+        _ => format!("{chart}\nEach row is {together} buckets, and its bar their mean.\n"),
     }
 }
 
-/// How many entities there are, and how many in each bucket.
-struct Counts {
-    entities: u64,
-    blank: u64,
-    buckets: Vec<u64>,
-}
-
-impl Counts {
-    fn new(total: usize) -> Self {
-        Self { entities: 0, blank: 0, buckets: vec![0; total] }
-    }
-
-    fn smallest(&self) -> u64 {
-        self.buckets.iter().copied().min().unwrap_or(0)
-    }
-
-    fn largest(&self) -> u64 {
-        self.buckets.iter().copied().max().unwrap_or(0)
-    }
-
-    fn empty(&self) -> usize {
-        self.buckets.iter().filter(|&&count| count == 0).count()
-    }
-
-    fn for_programs(&self, key: &str) -> Value {
-        json!({
-            "key": key,
-            "total": self.buckets.len(),
-            "entities": self.entities,
-            "blank": self.blank,
-            "smallest": self.smallest(),
-            "largest": self.largest(),
-            "empty": self.empty(),
-            "buckets": self.buckets,
-        })
-    }
-
-    fn for_people(&self, key: &str) -> String {
-        let (entities, total) = (self.entities, self.buckets.len());
-        let (key, buckets) = (shown(&short(key)), counted(total, "bucket", "buckets"));
-        if entities == 0 {
-            return format!("no entities for {buckets} of {key}\n");
-        }
-        let (smallest, largest, empty) = (self.smallest(), self.largest(), self.empty());
-        let mean = entities as f64 / total as f64;
-        let spread = largest as f64 / mean;
-        let entities = counted(entities, "entity", "entities");
-        format!(
-            "{entities} in {buckets} of {key}\n\
-             mean {mean:.1}, smallest {smallest}, largest {largest} ({spread:.2} times the mean), \
-             empty {empty}\n\n{}",
-            self.chart()
-        )
-    }
-
-    /// A row for each bucket, or for some neighbours.
-    fn chart(&self) -> String {
-        let together = self.buckets.len().div_ceil(ROWS);
-        let rows = self.buckets.chunks(together).enumerate();
-        let mut rows: Vec<_> = rows.map(|(n, row)| self.row(n * together, row)).collect();
-        let means = self.buckets.chunks(together).map(|row| sum(row) as f64 / row.len() as f64);
-        let means: Vec<f64> = means.collect();
-        let largest = means.iter().copied().fold(0.0, f64::max);
-        // The bars have the room beside the rest, where all lines are as long as the first.
-        let taken = table(COLUMNS, rows.iter().cloned()).lines().next().map_or(0, str::len) + 2;
-        let room = WIDTH.saturating_sub(taken).max(LEAST_BAR) as f64;
-        for (row, mean) in rows.iter_mut().zip(means) {
-            // Whatever is not empty has a bar.
-            row[3] = "#".repeat((mean / largest * room).ceil() as usize);
-        }
-        let chart = table(COLUMNS, rows);
-        match together {
-            1 => chart,
-            _ => format!("{chart}\nEach row is {together} buckets, and its bar their mean.\n"),
-        }
-    }
-
-    /// A row of the chart, without its bar.
-    fn row(&self, before: usize, counts: &[u64]) -> [String; 4] {
-        let (first, last, entities) = (before + 1, before + counts.len(), sum(counts));
-        let name = if first == last { first.to_string() } else { format!("{first}-{last}") };
-        let share = 100.0 * entities as f64 / self.entities as f64;
-        [name, entities.to_string(), format!("{share:.1}%"), String::new()]
-    }
+/// A row of the chart, without its bar.
+fn chart_row(all: &BucketCounts, before: usize, counts: &[u64]) -> [String; 4] {
+    let (first, last, entities) = (before + 1, before + counts.len(), sum(counts));
+    let name = if first == last { first.to_string() } else { format!("{first}-{last}") };
+    let share = 100.0 * entities as f64 / all.entities as f64;
+    [name, entities.to_string(), format!("{share:.1}%"), String::new()]
 }
 
 const COLUMNS: [&str; 4] = [">BUCKET", ">ENTITIES", ">SHARE", ""];
@@ -206,15 +173,15 @@ fn sum(counts: &[u64]) -> u64 {
 mod tests {
     use super::*;
 
-    fn counts(buckets: Vec<u64>) -> Counts {
-        Counts { entities: sum(&buckets), blank: 0, buckets }
+    fn counts(buckets: Vec<u64>) -> BucketCounts {
+        BucketCounts { entities: sum(&buckets), blank: 0, buckets }
     }
 
     #[test]
     fn a_chart_shows_each_bucket() {
-        let text = counts(vec![1000, 500, 0, 1]).for_people("a\u{1b}[1mb");
+        let shown = text(&counts(vec![1000, 500, 0, 1]), "a\u{1b}[1mb");
         assert_eq!(
-            text,
+            shown,
             format!(
                 "1501 entities in 4 buckets of a\\u{{1b}}[1mb\n\
                  mean 375.2, smallest 0, largest 1000 (2.66 times the mean), empty 1\n\n\
@@ -227,8 +194,8 @@ mod tests {
                 "#".repeat(28),
             )
         );
-        assert_eq!(counts(vec![0, 0]).for_people("k"), "no entities for 2 buckets of k\n");
-        let one = counts(vec![1]).for_people("k");
+        assert_eq!(text(&counts(vec![0, 0]), "k"), "no entities for 2 buckets of k\n");
+        let one = text(&counts(vec![1]), "k");
         assert!(
             one.starts_with("1 entity in 1 bucket of k\nmean 1.0, smallest 1, largest 1 (1.00")
         );
@@ -239,15 +206,15 @@ mod tests {
         let mut buckets = vec![10; 101];
         buckets[3] = 40;
         buckets[100] = 0;
-        let text = counts(buckets).for_people("k");
-        let lines: Vec<&str> = text.lines().collect();
+        let shown = text(&counts(buckets), "k");
+        let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "1030 entities in 101 buckets of k");
         assert!(lines[1].contains("smallest 0, largest 40 (3.92 times the mean), empty 1"));
         let bars: Vec<_> = lines[4..38].iter().map(|line| line.matches('#').count()).collect();
         // Three buckets with 20 each on the mean, and two alone, of which one is empty.
         assert_eq!((bars[0], bars[1], bars[32], bars[33]), (27, 54, 27, 14));
-        assert!(lines[5].starts_with("    4-6        60   5.8%  ##"), "{text}");
-        assert!(lines[37].starts_with("100-101        10   1.0%  ##"), "{text}");
+        assert!(lines[5].starts_with("    4-6        60   5.8%  ##"), "{shown}");
+        assert!(lines[37].starts_with("100-101        10   1.0%  ##"), "{shown}");
         assert_eq!(lines[39], "Each row is 3 buckets, and its bar their mean.");
     }
 
@@ -255,12 +222,12 @@ mod tests {
     fn a_chart_fits_a_window() {
         for total in [1, 2, 40, 41, 79, 80, 81, 1000, 999_999, 1_000_000] {
             for count in [1, u64::MAX / 1_000_000] {
-                let text = counts(vec![count; total]).for_people("k");
-                assert!(text.lines().count() <= 50, "{text}");
-                let chart = text.lines().skip(3);
-                assert!(chart.clone().all(|line| line.len() <= WIDTH), "{text}");
+                let shown = text(&counts(vec![count; total]), "k");
+                assert!(shown.lines().count() <= 50, "{shown}");
+                let chart = shown.lines().skip(3);
+                assert!(chart.clone().all(|line| line.len() <= CHART_WIDTH), "{shown}");
                 let rows = chart.filter(|line| line.ends_with('#')).count();
-                assert!((21..=40).contains(&rows) || rows == total, "{text}");
+                assert!((21..=40).contains(&rows) || rows == total, "{shown}");
             }
         }
     }

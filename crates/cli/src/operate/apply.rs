@@ -6,7 +6,7 @@ use tenure_duty::process;
 use tenure_operate::plan::{JOIN_NOTE, PlanFile, apply};
 use tenure_store::{IfAbsent, StoreUrl};
 
-use super::{Operation, duties};
+use super::{GroupOperation, duties};
 use crate::args::path;
 use crate::failure::Failure;
 use crate::output::{DRY_RUN, report, to_stderr};
@@ -21,8 +21,8 @@ pub(crate) struct ApplyArgs {
 }
 
 impl ApplyArgs {
-    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
-        Ok(Operation::Apply { file: path(&self.file)?, dry_run: self.dry_run })
+    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
+        Ok(GroupOperation::Apply { file: path(&self.file)?, dry_run: self.dry_run })
     }
 }
 

@@ -9,7 +9,7 @@ use tenure_core::engine::DrainMode;
 use tenure_core::{Code, Store, StoreError};
 use tenure_operate::drain::{ActiveDrain, DrainEvent, DrainOptions, DrainProgress, start};
 
-use super::{InstanceArgs, Operation, duties, end_signal, note_edit, some_of};
+use super::{GroupOperation, InstanceArgs, duties, end_signal, note_edit, some_of};
 use crate::failure::Failure;
 use crate::output::{StatusLine, report, shown, to_stderr, to_stdout};
 use crate::signals::Signals;
@@ -45,7 +45,7 @@ pub(crate) struct DrainArgs {
 }
 
 impl DrainArgs {
-    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
+    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
         let (group, instance) = self.target.names()?;
         let mode = match (self.undo, self.force) {
             (true, _) => None,
@@ -53,7 +53,7 @@ impl DrainArgs {
             (false, false) => Some(DrainMode::HandOver),
         };
         let options = DrainOptions { group, instance, mode, dry_run: self.dry_run };
-        Ok(Operation::Drain(options, self.timeout))
+        Ok(GroupOperation::Drain(options, self.timeout))
     }
 }
 

@@ -3,7 +3,7 @@
 use tenure_core::Store;
 use tenure_operate::evict::{EvictOptions, EvictReport, evict};
 
-use super::{InstanceArgs, Operation, duties, some_of};
+use super::{GroupOperation, InstanceArgs, duties, some_of};
 use crate::failure::Failure;
 use crate::output::{DRY_RUN, report, to_stderr};
 
@@ -20,10 +20,10 @@ pub(crate) struct EvictArgs {
 }
 
 impl EvictArgs {
-    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
+    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
         let (group, instance) = self.target.names()?;
         let (now, dry_run) = (self.now, self.dry_run);
-        Ok(Operation::Evict(EvictOptions { group, instance, now, dry_run }))
+        Ok(GroupOperation::Evict(EvictOptions { group, instance, now, dry_run }))
     }
 }
 

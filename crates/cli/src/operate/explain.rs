@@ -5,7 +5,7 @@ use tenure_core::{DutyKey, Store};
 use tenure_operate::explain::{ExplainedMember, Explanation, PastTime, explain};
 use tenure_operate::timestamp;
 
-use super::Operation;
+use super::GroupOperation;
 use crate::args::{duration, name};
 use crate::failure::Failure;
 use crate::output::{report, shown, to_stderr};
@@ -24,13 +24,13 @@ pub(crate) struct ExplainArgs {
 }
 
 impl ExplainArgs {
-    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
+    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
         let at = self.at.as_deref().map(read_time).transpose()?;
         if !self.duty.contains('/') {
             let what = "a duty is explained, not a group: give it as GROUP/ID";
             return Err(Failure::Usage(what.to_owned()));
         }
-        Ok(Operation::Explain { duty: name(&self.duty, str::parse)?, at })
+        Ok(GroupOperation::Explain { duty: name(&self.duty, str::parse)?, at })
     }
 }
 

@@ -37,7 +37,7 @@ use crate::signals::{Signals, ends};
 
 /// A command with checked arguments.
 #[derive(Debug)]
-pub(crate) enum Operation {
+pub(crate) enum GroupOperation {
     Apply { file: PathBuf, dry_run: bool },
     Drain(DrainOptions, Option<Duration>),
     Evict(EvictOptions),
@@ -54,13 +54,15 @@ pub(crate) enum Operation {
 
 pub(crate) async fn run(
     url: &StoreUrl,
-    operation: Operation,
+    operation: GroupOperation,
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let text = match operation {
-        Operation::Apply { file, dry_run } => apply::run(url, &file, dry_run, json).await?,
-        Operation::Forget { duties, dry_run } => forget::run(url, duties, dry_run, json).await?,
-        Operation::Top(options) => {
+        GroupOperation::Apply { file, dry_run } => apply::run(url, &file, dry_run, json).await?,
+        GroupOperation::Forget { duties, dry_run } => {
+            forget::run(url, duties, dry_run, json).await?
+        }
+        GroupOperation::Top(options) => {
             top::run(url, options, json).await?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -68,23 +70,23 @@ pub(crate) async fn run(
             let store = url.open(IfAbsent::Refuse, process::entropy()).await?;
             let store = &*store;
             match operation {
-                Operation::Drain(options, timeout) => {
+                GroupOperation::Drain(options, timeout) => {
                     return drain::run(store, options, timeout, json).await;
                 }
-                Operation::Evict(options) => evict::run(store, options, json).await?,
-                Operation::Explain { duty, at } => explain::run(store, duty, at, json).await?,
-                Operation::List(only) => ls::run(store, url, only, json).await?,
-                Operation::ListPins(group) => pin::list(store, &group, json).await?,
-                Operation::Pause(options) => pause::run(store, &options, json).await?,
-                Operation::Pin(options) => pin::run(store, options, json).await?,
-                Operation::Plan { group, changes, out } => {
+                GroupOperation::Evict(options) => evict::run(store, options, json).await?,
+                GroupOperation::Explain { duty, at } => explain::run(store, duty, at, json).await?,
+                GroupOperation::List(only) => ls::run(store, url, only, json).await?,
+                GroupOperation::ListPins(group) => pin::list(store, &group, json).await?,
+                GroupOperation::Pause(options) => pause::run(store, &options, json).await?,
+                GroupOperation::Pin(options) => pin::run(store, options, json).await?,
+                GroupOperation::Plan { group, changes, out } => {
                     plan::run(store, url, (&group, changes), out, json).await?
                 }
-                Operation::Share(options) => share::run(store, &options, json).await?,
+                GroupOperation::Share(options) => share::run(store, &options, json).await?,
                 // Above.
-                Operation::Apply { .. } | Operation::Forget { .. } | Operation::Top(_) => {
-                    String::new()
-                }
+                GroupOperation::Apply { .. }
+                | GroupOperation::Forget { .. }
+                | GroupOperation::Top(_) => String::new(),
             }
         }
     };

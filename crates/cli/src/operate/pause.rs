@@ -3,9 +3,10 @@
 use tenure_core::Store;
 use tenure_operate::pause::{PauseOptions, PauseReport, Scope, pause};
 
-use super::{Operation, duties, note_edit, scope, some_of};
+use super::{GroupOperation, duties, note_edit, scope, some_of};
 use crate::failure::Failure;
 use crate::output::{report, to_stderr};
+use crate::table::or_dash;
 
 #[derive(clap::Args)]
 pub(crate) struct PauseArgs {
@@ -18,9 +19,9 @@ pub(crate) struct PauseArgs {
 }
 
 impl PauseArgs {
-    pub(crate) fn operation(&self, pause: bool) -> Result<Operation, Failure> {
+    pub(crate) fn operation(&self, pause: bool) -> Result<GroupOperation, Failure> {
         let scope = scope(&self.name)?;
-        Ok(Operation::Pause(PauseOptions { scope, pause, dry_run: self.dry_run }))
+        Ok(GroupOperation::Pause(PauseOptions { scope, pause, dry_run: self.dry_run }))
     }
 }
 
@@ -56,9 +57,9 @@ fn stopped(paused: &PauseReport) -> String {
     let would = if paused.edit.dry_run { "would stop" } else { "stops" };
     match &paused.held[..] {
         [] => "nobody works on it now\n".to_owned(),
-        [one] => format!("{} {would} {}\n", one.holder, one.duty),
+        [one] => format!("{} {would} {}\n", or_dash(one.holder.as_ref()), one.duty),
         many => {
-            let mut holders: Vec<_> = many.iter().map(|one| one.holder.to_string()).collect();
+            let mut holders: Vec<_> = many.iter().map(|one| or_dash(one.holder.as_ref())).collect();
             holders.sort();
             holders.dedup();
             let would = if paused.edit.dry_run { "would stop" } else { "stop" };

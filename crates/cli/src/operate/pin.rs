@@ -5,7 +5,7 @@ use tenure_core::{GroupName, InstanceId, Label, Store};
 use tenure_operate::pause::Scope;
 use tenure_operate::pin::{self, PinEntry, PinOptions, PinReport};
 
-use super::{Operation, note_edit, scope};
+use super::{GroupOperation, note_edit, scope};
 use crate::args::name;
 use crate::failure::Failure;
 use crate::output::report;
@@ -47,7 +47,7 @@ fn read_pin(text: &str) -> Result<Pin, Failure> {
 }
 
 impl PinArgs {
-    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
+    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
         let to = match (&self.instance, &self.name, &self.zone) {
             (Some(place), _, _) => Some(read_pin(place)?),
             (_, Some(label), _) => Some(Pin::Name(name(label, Label::unescape)?)),
@@ -60,13 +60,13 @@ impl PinArgs {
                 usage("a duty is pinned, not a group: give it as GROUP/ID")
             }
             Scope::Group(_) if self.replace => usage("a duty is pinned: give it as GROUP/ID"),
-            Scope::Group(group) => Ok(Operation::ListPins(group)),
+            Scope::Group(group) => Ok(GroupOperation::ListPins(group)),
             Scope::Duty(_) if to.is_none() && !self.remove => {
                 usage("where to? give an INSTANCE, --name or --zone, or --remove")
             }
             Scope::Duty(duty) => {
                 let (replace, dry_run) = (self.replace, self.dry_run);
-                Ok(Operation::Pin(PinOptions { duty, to, replace, dry_run }))
+                Ok(GroupOperation::Pin(PinOptions { duty, to, replace, dry_run }))
             }
         }
     }

@@ -7,7 +7,7 @@ use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Store, StoreErro
 use tenure_operate::plan::{PlanChanges, PlanReport, PlannedMember, PlannedMove, plan};
 use tenure_store::StoreUrl;
 
-use super::{Operation, duties};
+use super::{GroupOperation, duties};
 use crate::args::{group_name, name, path};
 use crate::failure::Failure;
 use crate::output::{document, to_stderr, value};
@@ -35,10 +35,10 @@ pub(crate) struct PlanArgs {
 }
 
 impl PlanArgs {
-    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
+    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
         let group = group_name(&self.group)?;
         let changes = self.changes(&group)?;
-        Ok(Operation::Plan { group, changes, out: self.out.as_deref().map(path).transpose()? })
+        Ok(GroupOperation::Plan { group, changes, out: self.out.as_deref().map(path).transpose()? })
     }
 
     fn changes(&self, group: &GroupName) -> Result<PlanChanges, Failure> {

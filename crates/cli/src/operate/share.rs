@@ -3,7 +3,7 @@
 use tenure_core::Store;
 use tenure_operate::share::{Share, ShareChange, ShareOptions, ShareReport, set_share};
 
-use super::{InstanceArgs, Operation, note_edit};
+use super::{GroupOperation, InstanceArgs, note_edit};
 use crate::failure::Failure;
 use crate::output::{report, to_stderr};
 
@@ -44,20 +44,24 @@ fn read_weight(text: &str) -> Result<u32, String> {
 }
 
 impl CordonArgs {
-    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
+    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
         operation(&self.target, Share::Cordon(!self.undo), self.dry_run)
     }
 }
 
 impl WeightArgs {
-    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
+    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
         operation(&self.target, Share::Weight(self.weight), self.dry_run)
     }
 }
 
-fn operation(target: &InstanceArgs, share: Share, dry_run: bool) -> Result<Operation, Failure> {
+fn operation(
+    target: &InstanceArgs,
+    share: Share,
+    dry_run: bool,
+) -> Result<GroupOperation, Failure> {
     let (group, instance) = target.names()?;
-    Ok(Operation::Share(ShareOptions { group, instance, share, dry_run }))
+    Ok(GroupOperation::Share(ShareOptions { group, instance, share, dry_run }))
 }
 
 pub(super) async fn run(

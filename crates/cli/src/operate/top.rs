@@ -15,7 +15,7 @@ use tenure_operate::{ErrorSummary, timestamp};
 use tenure_store::{IfAbsent, StoreUrl};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Operation, duties, end_signal};
+use super::{GroupOperation, duties, end_signal};
 use crate::args::{duration, group_name};
 use crate::failure::Failure;
 use crate::output::shown;
@@ -50,14 +50,14 @@ pub(crate) struct TopOptions {
 }
 
 impl TopArgs {
-    pub(crate) fn operation(&self) -> Result<Operation, Failure> {
+    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
         let limits = Duration::from_millis(50)..=Duration::from_secs(86_400);
         if !limits.contains(&self.every) {
             let [every, least, most] = [self.every, *limits.start(), *limits.end()].map(span);
             return Err(Failure::Usage(format!("--every {every} is outside: {least} to {most}")));
         }
         let group = self.group.as_deref().map(group_name).transpose()?;
-        Ok(Operation::Top(TopOptions { group, every: self.every, once: self.once }))
+        Ok(GroupOperation::Top(TopOptions { group, every: self.every, once: self.once }))
     }
 }
 

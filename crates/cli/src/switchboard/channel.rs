@@ -9,7 +9,7 @@ use tenure_wire::ingest::{Channel, MAX_NAME_BYTES, is_name};
 use super::operator;
 use crate::failure::Failure;
 use crate::output::{DRY_RUN, document, to_stderr};
-use crate::table::{Align, Column, lay_out};
+use crate::table::table;
 
 /// The most channels, and the most providers of one: every replica has the whole list in memory.
 const MOST_CHANNELS: usize = 256;
@@ -139,11 +139,7 @@ fn conflict(detail: String) -> Failure {
     StoreError::refused(Code::ChannelConflict, detail).into()
 }
 
-const COLUMNS: [Column; 3] = [
-    Column("CHANNEL", Align::Left),
-    Column("PROVIDERS", Align::Left),
-    Column("ALIAS", Align::Left),
-];
+const COLUMNS: [&str; 3] = ["CHANNEL", "PROVIDERS", "ALIAS"];
 
 fn list(known: &[Channel], json: bool) -> String {
     if json {
@@ -153,7 +149,7 @@ fn list(known: &[Channel], json: bool) -> String {
     let row = |Channel { name, providers, alias }: &Channel| {
         [name.clone(), providers.join(","), alias.clone().unwrap_or_else(|| "-".to_owned())]
     };
-    lay_out(&COLUMNS, &known.iter().map(row).collect::<Vec<_>>())
+    table(COLUMNS, known.iter().map(row))
 }
 
 fn value(Channel { name, providers, alias }: &Channel) -> Value {

@@ -9,7 +9,7 @@ use super::{at, decision, not_there, scope_shown, scope_value, words};
 use crate::args::name;
 use crate::failure::Failure;
 use crate::output::{DRY_RUN, document, shown, to_stderr};
-use crate::table::{Align, Column, lay_out};
+use crate::table::table;
 
 /// How many are read at a time.
 const PAGE: usize = 1000;
@@ -102,13 +102,7 @@ async fn all(storage: &dyn Storage) -> Result<Vec<KnownFence>, StoreError> {
     }
 }
 
-const COLUMNS: [Column; 5] = [
-    Column("DUTY", Align::Left),
-    Column("SOURCE", Align::Left),
-    Column("EPOCH", Align::Right),
-    Column("INSTANCE", Align::Left),
-    Column("SINCE", Align::Left),
-];
+const COLUMNS: [&str; 5] = ["DUTY", "SOURCE", ">EPOCH", "INSTANCE", "SINCE"];
 
 async fn list(storage: &dyn Storage, json: bool) -> Result<String, Failure> {
     let fences = all(storage).await?;
@@ -124,7 +118,7 @@ async fn list(storage: &dyn Storage, json: bool) -> Result<String, Failure> {
         let source = source_shown(source.as_ref());
         [shown(duty), source, epoch.to_string(), shown(instance), at(*updated_at)]
     };
-    Ok(lay_out(&COLUMNS, &fences.iter().map(row).collect::<Vec<_>>()))
+    Ok(table(COLUMNS, fences.iter().map(row)))
 }
 
 fn value(KnownFence { source, newest }: &KnownFence) -> Value {

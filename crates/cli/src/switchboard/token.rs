@@ -11,7 +11,7 @@ use super::{DAY, at, at_or_null, create, find, now, revoke, scope_shown, scope_v
 use crate::args::duration;
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
-use crate::table::{Align, Column, lay_out, or_dash as or_nothing};
+use crate::table::{or_dash, table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -104,16 +104,8 @@ impl State {
     }
 }
 
-const COLUMNS: [Column; 8] = [
-    Column("TOKEN", Align::Left),
-    Column("STATE", Align::Left),
-    Column("ENV", Align::Left),
-    Column("ROLES", Align::Left),
-    Column("SCOPE", Align::Left),
-    Column("EXPIRES", Align::Left),
-    Column("LAST_USED", Align::Left),
-    Column("DESCRIPTION", Align::Left),
-];
+const COLUMNS: [&str; 8] =
+    ["TOKEN", "STATE", "ENV", "ROLES", "SCOPE", "EXPIRES", "LAST_USED", "DESCRIPTION"];
 
 async fn list(
     storage: &dyn Storage,
@@ -145,11 +137,11 @@ async fn list(
             shown(&token.roles.join(",")),
             scope_shown(token.scope.as_ref()),
             at(token.expires_at),
-            or_nothing(token.last_used_at.map(at)),
+            or_dash(token.last_used_at.map(at)),
             shown(&token.description),
         ]
     };
-    Ok(lay_out(&COLUMNS, &tokens.iter().map(row).collect::<Vec<_>>()))
+    Ok(table(COLUMNS, tokens.iter().map(row)))
 }
 
 fn show(token: &Token, json: bool) -> Result<String, Failure> {

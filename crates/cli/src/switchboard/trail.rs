@@ -12,7 +12,7 @@ use crate::args::{duration, name};
 use crate::failure::Failure;
 use crate::limits::{MAX_AGE, check_count, check_time};
 use crate::output::{document, shown, to_stderr};
-use crate::table::{Align, Column, lay_out};
+use crate::table::table;
 
 #[derive(clap::Args)]
 pub(crate) struct UsageArgs {
@@ -29,14 +29,7 @@ pub(crate) struct Usage {
     since: Duration,
 }
 
-const USAGE: [Column; 6] = [
-    Column("TOKEN", Align::Left),
-    Column("DAY", Align::Left),
-    Column("REQUESTS", Align::Right),
-    Column("ACCEPTED", Align::Right),
-    Column("DUPLICATES", Align::Right),
-    Column("REFUSED", Align::Right),
-];
+const USAGE: [&str; 6] = ["TOKEN", "DAY", ">REQUESTS", ">ACCEPTED", ">DUPLICATES", ">REFUSED"];
 
 impl Usage {
     pub(crate) fn new(args: &UsageArgs) -> Result<Self, Failure> {
@@ -77,7 +70,7 @@ impl Usage {
                 usage.refused.to_string(),
             ]
         };
-        Ok(lay_out(&USAGE, &usage.iter().map(row).collect::<Vec<_>>()))
+        Ok(table(USAGE, usage.iter().map(row)))
     }
 }
 
@@ -104,13 +97,7 @@ pub(crate) struct Audit {
     limit: usize,
 }
 
-const AUDIT: [Column; 5] = [
-    Column("AT", Align::Left),
-    Column("ACTION", Align::Left),
-    Column("ON", Align::Left),
-    Column("BY", Align::Left),
-    Column("REASON", Align::Left),
-];
+const AUDIT: [&str; 5] = ["AT", "ACTION", "ON", "BY", "REASON"];
 
 impl Audit {
     pub(crate) fn new(args: &AuditArgs) -> Result<Self, Failure> {
@@ -157,7 +144,7 @@ impl Audit {
                 shown(&entry.reason),
             ]
         };
-        Ok(lay_out(&AUDIT, &entries.iter().map(row).collect::<Vec<_>>()))
+        Ok(table(AUDIT, entries.iter().map(row)))
     }
 
     async fn entries(&self, storage: &dyn Storage) -> Result<Vec<TokenAudit>, Failure> {

@@ -78,7 +78,7 @@ pub struct MovedBatch {
     /// Name in the other store; the group for shards.
     #[serde(rename = "as")]
     pub target: String,
-    /// What happened, or `refused`.
+    /// Outcome in words, or `refused`.
     pub outcome: &'static str,
     /// Error of a refused move.
     pub error: Option<ErrorSummary>,
@@ -192,7 +192,7 @@ impl<'a> CheckpointMove<'a> {
         stop: &'a AtomicBool,
         observe: &'a mut dyn FnMut(MoveEvent<'_>),
     ) -> Result<Self, StoreError> {
-        let desk = |side: MoveSide, name: &str| {
+        let session = |side: MoveSide, name: &str| {
             let mut operator = operator(REASON, options.force)?;
             // Both sides may be one store, in which an instance has one session.
             operator.instance = InstanceId::new(format!("{}-{name}", operator.instance.as_str()))?;
@@ -203,7 +203,7 @@ impl<'a> CheckpointMove<'a> {
                 operator,
             ))
         };
-        Ok(Self { options, from: desk(from, "from")?, to: desk(to, "to")?, stop, observe })
+        Ok(Self { options, from: session(from, "from")?, to: session(to, "to")?, stop, observe })
     }
 
     /// Moves the batches one after another. Returns their outcomes, and the error that ended the
@@ -285,8 +285,8 @@ impl<'a> CheckpointMove<'a> {
         batch: &[DutyKey],
         target: &DutyKey,
     ) -> Result<bool, StoreError> {
-        for (desk, duty) in [(&self.from, &batch[0]), (&self.to, target)] {
-            let members = desk.store().members(&duty.group).await?;
+        for (session, duty) in [(&self.from, &batch[0]), (&self.to, target)] {
+            let members = session.store().members(&duty.group).await?;
             let mine = process::instance().id().as_str();
             let other = |member: &Member| !member.instance.as_str().starts_with(mine);
             if members.iter().any(|member| member.note.as_str() == REASON && other(member)) {

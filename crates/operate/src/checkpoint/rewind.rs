@@ -91,10 +91,10 @@ pub async fn rewind(
         let held_by = holder.and_then(|holder| holder.holder).map(|now| now.instance);
         return Ok(report(duty, before, RewindOutcome::Preview { held_by }));
     }
-    let mut desk =
+    let mut session =
         OperatorSession::new(store, signing, name, operator("checkpoint rewind", force)?);
-    let rewound = transfer::rewind(&mut desk, &duty, to).await;
-    desk.close().await;
+    let rewound = transfer::rewind(&mut session, &duty, to).await;
+    session.close().await;
     let rewound = rewound?;
     let (version, epoch) = (rewound.now.get(), Epoch::get(rewound.epoch));
     Ok(report(duty, rewound.before, RewindOutcome::Written { version, epoch }))

@@ -17,7 +17,7 @@ use crate::args::{NOT_SHOWN, may_be_token};
 use crate::env;
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
-use crate::table::{Align, Column, lay_out, or_dash as or_nothing};
+use crate::table::{or_dash, table};
 
 /// How many are read at a time.
 const PAGE: usize = 500;
@@ -177,15 +177,15 @@ fn not_there(name: &Name) -> Failure {
     StoreError::refused(Code::NoSuchConnector, plain(name)).into()
 }
 
-const COLUMNS: [Column; 8] = [
-    Column("TYPE", Align::Left),
-    Column("IDENTITY", Align::Left),
-    Column("LIVENESS", Align::Left),
-    Column("STATE", Align::Left),
-    Column("HEARD", Align::Left),
-    Column("INGESTED_TODAY", Align::Right),
-    Column("FAILED_TODAY", Align::Right),
-    Column("VERSION", Align::Left),
+const COLUMNS: [&str; 8] = [
+    "TYPE",
+    "IDENTITY",
+    "LIVENESS",
+    "STATE",
+    "HEARD",
+    ">INGESTED_TODAY",
+    ">FAILED_TODAY",
+    "VERSION",
 ];
 
 /// Every page, each with the time at which the store read it.
@@ -224,7 +224,7 @@ async fn list(
             false => "no connector was heard yet; `tenure beat` sends a heartbeat",
         });
     }
-    Ok(lay_out(&COLUMNS, &rows))
+    Ok(table(COLUMNS, rows))
 }
 
 fn row(connector: &Connector, now: i64, policy: Policy) -> [String; 8] {
@@ -238,7 +238,7 @@ fn row(connector: &Connector, now: i64, policy: Policy) -> [String; 8] {
         heard.unwrap_or_else(|| "never".to_owned()),
         connector.today.messages_ingested.to_string(),
         connector.today.messages_failed.to_string(),
-        or_nothing(connector.version.as_deref().map(shown)),
+        or_dash(connector.version.as_deref().map(shown)),
     ]
 }
 

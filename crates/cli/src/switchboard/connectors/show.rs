@@ -10,7 +10,7 @@ use super::super::{MICROS, at, time_before};
 use super::not_there;
 use crate::failure::Failure;
 use crate::output::{document, shown};
-use crate::table::{Align, Column, lay_out, or_dash as or_nothing};
+use crate::table::{or_dash, table};
 
 pub(super) async fn run(
     storage: &dyn Storage,
@@ -23,7 +23,7 @@ pub(super) async fn run(
         return Ok(document(&view::detail(&found, policy)));
     }
     let rows: Vec<_> = found.instances.iter().map(|it| row(it, found.now, policy)).collect();
-    Ok(format!("{}\n{}", for_people(&found, policy), lay_out(&COLUMNS, &rows)))
+    Ok(format!("{}\n{}", for_people(&found, policy), table(COLUMNS, rows)))
 }
 
 fn for_people(found: &Shown, policy: Policy) -> String {
@@ -96,20 +96,20 @@ fn seconds(micros: i64) -> String {
     format!("{:.1} s", micros as f64 / MICROS as f64)
 }
 
-const COLUMNS: [Column; 13] = [
-    Column("INSTANCE", Align::Left),
-    Column("LIVENESS", Align::Left),
-    Column("STATE", Align::Left),
-    Column("HEARD", Align::Left),
-    Column("STARTED", Align::Left),
-    Column("INGESTED", Align::Right),
-    Column("FAILED", Align::Right),
-    Column("BEATS", Align::Right),
-    Column("LATE", Align::Right),
-    Column("RESETS", Align::Right),
-    Column("JUMPS", Align::Right),
-    Column("VERSION", Align::Left),
-    Column("MESSAGE", Align::Left),
+const COLUMNS: [&str; 13] = [
+    "INSTANCE",
+    "LIVENESS",
+    "STATE",
+    "HEARD",
+    "STARTED",
+    ">INGESTED",
+    ">FAILED",
+    ">BEATS",
+    ">LATE",
+    ">RESETS",
+    ">JUMPS",
+    "VERSION",
+    "MESSAGE",
 ];
 
 fn row(instance: &Instance, now: i64, policy: Policy) -> [String; 13] {
@@ -130,7 +130,7 @@ fn row(instance: &Instance, now: i64, policy: Policy) -> [String; 13] {
         instance.late.to_string(),
         instance.resets.to_string(),
         instance.jumps.to_string(),
-        or_nothing(instance.version.as_deref().map(shown)),
-        or_nothing(instance.error_message.as_deref().map(shown)),
+        or_dash(instance.version.as_deref().map(shown)),
+        or_dash(instance.error_message.as_deref().map(shown)),
     ]
 }

@@ -1,39 +1,40 @@
-//! Entities, one on each line.
+//! Entity names, one per line, read in blocks.
 
 use std::io::{self, ErrorKind, Read};
 
 use memchr::{memchr_iter, memrchr};
 use tenure_core::{Code, StoreError};
 
-/// No line is longer, without its line feed.
-const LONGEST: usize = 1024 * 1024;
-/// So much is read at a time, if it is there.
-const BLOCK: usize = 256 * 1024;
+/// Longest line, without its line feed.
+const MAX_LINE_BYTES: usize = 1024 * 1024;
+/// Bytes per read, if there are as many.
+const BLOCK_BYTES: usize = 256 * 1024;
 
-/// Reads lines in blocks. However much there is, it takes no more memory than the longest line.
-pub(super) struct Lines<R> {
+/// Reads lines in blocks, in no more memory than the longest line.
+pub struct EntityLines<R> {
     input: R,
-    /// What the input is called in messages.
+    /// Name of the input in messages.
     name: String,
     buffer: Vec<u8>,
-    /// How much of the buffer was given out: whole lines.
+    /// Bytes of the buffer that were returned: whole lines.
     given: usize,
-    /// How much of the buffer was read: after what was given, the begin of one more line.
+    /// Bytes of the buffer that were read; the rest is the beginning of one more line.
     filled: usize,
-    /// How many lines were given out.
+    /// Number of lines that were returned.
     count: u64,
     ended: bool,
 }
 
-impl<R: Read> Lines<R> {
-    pub(super) fn new(input: R, name: String) -> Self {
-        let buffer = vec![0; BLOCK];
+impl<R: Read> EntityLines<R> {
+    /// Reads from an input; `name` is its name in messages.
+    pub fn new(input: R, name: String) -> Self {
+        let buffer = vec![0; BLOCK_BYTES];
         Self { input, name, buffer, given: 0, filled: 0, count: 0, ended: false }
     }
 
-    /// Whole lines, as many as there are without waiting for more; nothing at the end. The last
-    /// line of all may have no line feed.
-    pub(super) fn block(&mut self) -> Result<Option<&[u8]>, StoreError> {
+    /// Returns whole lines, as many as there are without waiting; `None` at the end. The last line
+    /// may have no line feed.
+    pub fn block(&mut self) -> Result<Option<&[u8]>, StoreError> {
         self.buffer.copy_within(self.given..self.filled, 0);
         self.filled -= self.given;
         self.given = 0;
@@ -59,12 +60,12 @@ impl<R: Read> Lines<R> {
             return Ok(());
         }
         // A full buffer is a line without an end.
-        if room > LONGEST {
+        if room > MAX_LINE_BYTES {
             let (name, number) = (&self.name, self.count + 1);
-            let detail = format!("line {number} of {name} has more than {LONGEST} bytes");
+            let detail = format!("line {number} of {name} has more than {MAX_LINE_BYTES} bytes");
             return Err(StoreError::refused(Code::LongLine, detail));
         }
-        self.buffer.resize((2 * room).min(LONGEST + 1), 0);
+        self.buffer.resize((2 * room).min(MAX_LINE_BYTES + 1), 0);
         Ok(())
     }
 
@@ -82,13 +83,13 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// The input of this name cannot be read.
-pub(super) fn unreadable(name: &str, error: &io::Error) -> StoreError {
+/// Error for an input that cannot be read.
+pub fn unreadable(name: &str, error: &io::Error) -> StoreError {
     StoreError::refused(Code::Machine, format!("cannot read {name}: {error}"))
 }
 
-/// The lines of a block, each with its line feed.
-pub(super) fn each(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// Splits a block into lines, each with its line feed.
+pub fn each(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     let rest = Some(block.len()).filter(|_| !block.ends_with(b"\n"));
     let mut begin = 0;
     memchr_iter(b'\n', block).map(|at| at + 1).chain(rest).map(move |end| {
@@ -98,8 +99,8 @@ pub(super) fn each(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The name that stands on a line: what comes before its end, whoever wrote that.
-pub(super) fn entity(line: &[u8]) -> &[u8] {
+/// Returns the name on a line, without its line end of either kind.
+pub fn entity(line: &[u8]) -> &[u8] {
     match line {
         [name @ .., b'\r', b'\n'] | [name @ .., b'\n'] | name => name,
     }
@@ -128,8 +129,8 @@ mod tests {
         }
     }
 
-    fn lines(text: &[u8], most: usize) -> Lines<Drops<'_>> {
-        Lines::new(Drops { left: text, most, interrupted: false }, "it".to_owned())
+    fn lines(text: &[u8], most: usize) -> EntityLines<Drops<'_>> {
+        EntityLines::new(Drops { left: text, most, interrupted: false }, "it".to_owned())
     }
 
     /// All lines, or why there are no more.
@@ -141,16 +142,17 @@ mod tests {
                 Ok(None) => return (all, None),
                 Err(error) => return (all, Some(error.problem().detail.clone())),
             }
-            assert!(lines.buffer.len() <= LONGEST + 1);
+            assert!(lines.buffer.len() <= MAX_LINE_BYTES + 1);
         }
     }
 
     #[test]
     fn lines_are_the_input_however_it_comes() {
-        let long = [vec![b'x'; BLOCK - 1], b"\n\r\n".to_vec(), vec![b'y'; 2 * BLOCK]].concat();
+        let long =
+            [vec![b'x'; BLOCK_BYTES - 1], b"\n\r\n".to_vec(), vec![b'y'; 2 * BLOCK_BYTES]].concat();
         for text in [&b""[..], b"\n", b"a", b"a\n", b"\n\na\r\n\r\rb\n\xff\n\0", &long] {
             let expected: Vec<_> = text.split_inclusive(|byte| *byte == b'\n').collect();
-            for most in [1, 2, 3, 7, BLOCK - 1, BLOCK, LONGEST] {
+            for most in [1, 2, 3, 7, BLOCK_BYTES - 1, BLOCK_BYTES, MAX_LINE_BYTES] {
                 // Byte by byte is slow where there is much.
                 if most > 1000 || text.len() < 1000 {
                     assert_eq!(
@@ -165,8 +167,10 @@ mod tests {
     #[test]
     fn a_line_has_a_limit_and_a_number() {
         let line = |bytes: usize, end: &str| [&vec![b'x'; bytes][..], end.as_bytes()].concat();
-        for most in [1000, BLOCK, 2 * LONGEST] {
-            for (end, bytes) in [("", LONGEST), ("\n", LONGEST), ("\r\n", LONGEST - 1)] {
+        for most in [1000, BLOCK_BYTES, 2 * MAX_LINE_BYTES] {
+            for (end, bytes) in
+                [("", MAX_LINE_BYTES), ("\n", MAX_LINE_BYTES), ("\r\n", MAX_LINE_BYTES - 1)]
+            {
                 let fits = [line(bytes, end)];
                 assert_eq!(all(&fits[0], most), (fits.to_vec(), None));
                 let text = [b"a\n\nb\n".to_vec(), line(bytes + 1, end)].concat();
