@@ -18,7 +18,7 @@ use tenure_store::{Memory, Snapshot};
 
 use crate::Nanos;
 use crate::ends::Ends;
-use crate::rng::Rng;
+use crate::rng::SimRng;
 use crate::scenario::Kind;
 
 /// Virtual time as the store's clock.
@@ -38,12 +38,12 @@ impl Clock for VirtualClock {
     }
 }
 
-/// How many writes a failover may forget.
+/// Limit of writes that a failover may forget.
 const FORGETS: usize = 24;
 
 /// The store with its failures.
 #[derive(Debug)]
-pub struct Backend {
+pub struct SimStore {
     kind: Kind,
     group: GroupName,
     ttl: Ttl,
@@ -53,13 +53,13 @@ pub struct Backend {
     away_until: Nanos,
     /// Counts the resets that handles notice.
     incarnation: u32,
-    /// What it was before each of the last writes; only where a failover may go back to it.
+    /// Snapshots before each of the last writes; kept only where a failover may return to them.
     past: VecDeque<(Snapshot, Option<Ends>)>,
     /// When holds end before their sessions; only where they have a TTL of their own.
     ends: Option<Ends>,
 }
 
-impl Backend {
+impl SimStore {
     /// An empty store.
     pub fn new(kind: Kind, group: GroupName, ttl: Ttl) -> Self {
         let clock = Arc::new(VirtualClock::default());
@@ -105,7 +105,7 @@ impl Backend {
         self.away_until = self.away_until.min(now);
     }
 
-    /// What a handle that is opened now knows.
+    /// Returns the incarnation that a handle opened now knows.
     pub fn incarnation(&self) -> u32 {
         self.incarnation
     }
@@ -211,7 +211,7 @@ impl Backend {
         Ok(())
     }
 
-    /// What the document of the group says.
+    /// Returns the parsed document of the group.
     pub fn group(&self) -> GroupConfig {
         let document = now(self.memory.group_document(&self.group));
         document.and_then(|document| GroupConfig::read(&document)).unwrap_or_default()
@@ -274,7 +274,7 @@ impl Backend {
 
     /// Comes back from a restart, or over to a replica. Says in words what that meant, and whether
     /// holds may have ended by it.
-    pub fn restart(&mut self, at: Nanos, rng: &mut Rng) -> (String, bool) {
+    pub fn restart(&mut self, at: Nanos, rng: &mut SimRng) -> (String, bool) {
         match self.kind {
             Kind::Durable => ("nothing was lost".to_owned(), false),
             Kind::Etcd => {
@@ -295,7 +295,7 @@ impl Backend {
         }
     }
 
-    fn fail_over(&mut self, at: Nanos, rng: &mut Rng) -> String {
+    fn fail_over(&mut self, at: Nanos, rng: &mut SimRng) -> String {
         let floor = if rng.chance(500) { self.floor(at) } else { Epoch::ZERO };
         let tells = rng.chance(500);
         self.incarnation += u32::from(tells);
@@ -333,7 +333,7 @@ impl Backend {
     }
 }
 
-/// Who sends a request.
+/// Returns the instance that sends a request.
 fn asker(request: &StoreRequest) -> Option<&InstanceId> {
     match request {
         StoreRequest::Open(open) => Some(&open.instance),
@@ -345,13 +345,13 @@ fn asker(request: &StoreRequest) -> Option<&InstanceId> {
     }
 }
 
-/// How far the wall clock of an instance is ahead of others: up to a TTL.
+/// Returns the offset of an instance's wall clock: up to a TTL.
 fn ahead(instance: &InstanceId, ttl: Ttl) -> Nanos {
     let sum: u64 = instance.as_str().bytes().map(u64::from).sum();
     ttl.as_millis() * 1_000_000 / 10 * (sum % 10)
 }
 
-/// What a handle is told that finds another store.
+/// The error for a handle that finds another store.
 pub fn reset() -> StoreError {
     StoreError::refused(Code::Reset, "the store is another one")
 }

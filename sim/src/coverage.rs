@@ -1,4 +1,4 @@
-//! What was reached: a fault that nobody walks into proves nothing.
+//! Coverage: a fault that never happens proves nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use crate::scenario::{Fault, Kind};
 /// Why work is asked to come to its end.
 const DRAINS: &[&str] = &["balance", "drain", "gone", "leave", "paused", "pin"];
 
-/// What operators write into the document of the group.
+/// Lines that operators write into the document of the group.
 const OPERATORS: &[&str] = &["cordon", "drain", "pause", "pause-all", "pin", "weight"];
 
-/// How often each thing was reached.
+/// Count per thing that was reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage(BTreeMap<(&'static str, &'static str), u64>);
 
@@ -30,13 +30,13 @@ impl Coverage {
         }
     }
 
-    /// How often.
+    /// Returns how often a thing was reached.
     pub fn of(&self, kind: &'static str, what: &'static str) -> u64 {
         self.0.get(&(kind, what)).copied().unwrap_or(0)
     }
 
-    /// What a thousand seeds must reach and did not: every kind of store, every fault, every kind
-    /// of record, every reason to drain, every line of operators.
+    /// Returns what a thousand seeds must reach and did not: every kind of store, fault, record,
+    /// reason to drain and operator line.
     pub fn missing(&self) -> Vec<String> {
         let stores = Kind::ALL.iter().map(|kind| ("store", kind.as_str()));
         let faults = Fault::ALL.iter().map(|fault| ("fault", fault.as_str()));

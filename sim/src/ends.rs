@@ -43,7 +43,7 @@ impl Ends {
         (known.epoch == hold.epoch && known.nonce == hold.nonce).then_some(*end)
     }
 
-    /// What is left of a hold is what is left of its own time.
+    /// Limits the remaining time of a holder to that of its hold.
     pub fn shorten(&self, holder: &mut Holder, now: Nanos) {
         if let (Some(of), Some((hold, end))) = (&mut holder.holder, self.0.get(&holder.duty.id))
             && holder.epoch == Some(hold.epoch)

@@ -23,31 +23,31 @@ mod trace;
 mod worker;
 mod world;
 
-pub use check::Finding;
+pub use check::CheckFinding;
 pub use coverage::Coverage;
 pub use scenario::{Fault, Kind, Scenario};
 
 /// Virtual time in nanoseconds since the start of a run.
 pub type Nanos = u64;
 
-/// What became of one seed.
+/// Result of one seed.
 #[derive(Debug)]
-pub struct Outcome {
-    /// What the checkers found.
-    pub findings: Vec<Finding>,
-    /// What was reached.
+pub struct SeedReport {
+    /// Findings of the checkers.
+    pub findings: Vec<CheckFinding>,
+    /// Coverage of the run.
     pub coverage: Coverage,
-    /// What happened, if it was to be kept.
+    /// The trace, if it was requested.
     pub trace: Vec<String>,
 }
 
 /// Runs one seed.
-pub fn run(seed: u64, traced: bool) -> Outcome {
-    world::World::new(Scenario::draw(seed), traced).run()
+pub fn run(seed: u64, traced: bool) -> SeedReport {
+    world::SimWorld::new(Scenario::draw(seed), traced).run()
 }
 
 /// Runs one seed twice: `None` when both traces are the same, else the first line that differs.
-pub fn differs(seed: u64) -> Option<Finding> {
+pub fn differs(seed: u64) -> Option<CheckFinding> {
     let (first, second) = (run(seed, true).trace, run(seed, true).trace);
     check::same_trace(&first, &second).err()
 }

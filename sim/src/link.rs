@@ -1,12 +1,12 @@
 //! The network between the processes and the store.
 
 use crate::Nanos;
-use crate::rng::Rng;
+use crate::rng::SimRng;
 use crate::scenario::{Fault, Scenario};
 
-/// What does not pass between a machine and the store.
+/// Directions that do not pass between a machine and the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Partition {
+pub struct NetworkPartition {
     /// Requests are lost.
     pub requests: bool,
     /// Replies are lost.
@@ -15,7 +15,7 @@ pub struct Partition {
     pub flapping: bool,
 }
 
-/// What becomes of a message.
+/// Fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It arrives after so long.
@@ -28,18 +28,18 @@ pub enum Fate {
 
 /// The network.
 #[derive(Debug)]
-pub struct Link {
+pub struct SimLink {
     delay: Nanos,
     ttl: Nanos,
     quiet_from: Nanos,
     loses_replies: bool,
     reorders: bool,
     duplicates: bool,
-    partitions: Vec<Partition>,
+    partitions: Vec<NetworkPartition>,
     listens: Vec<bool>,
 }
 
-impl Link {
+impl SimLink {
     /// A network with the troubles of this scenario, for so many machines.
     pub fn new(scenario: &Scenario, slots: usize) -> Self {
         Self {
@@ -49,13 +49,13 @@ impl Link {
             loses_replies: scenario.has(Fault::ReplyLost),
             reorders: scenario.has(Fault::Reorder),
             duplicates: scenario.has(Fault::Duplicate),
-            partitions: vec![Partition::default(); slots],
+            partitions: vec![NetworkPartition::default(); slots],
             listens: vec![true; slots],
         }
     }
 
     /// Cuts a machine off, or heals it.
-    pub fn set(&mut self, slot: usize, partition: Partition) {
+    pub fn set(&mut self, slot: usize, partition: NetworkPartition) {
         self.partitions[slot] = partition;
     }
 
@@ -70,8 +70,9 @@ impl Link {
         partition.replies || partition.requests || !self.listens[slot]
     }
 
-    /// How long a message takes; none sent before faults end is still under way long after.
-    pub fn takes(&self, now: Nanos, rng: &mut Rng) -> Nanos {
+    /// Returns the latency of a message; bounded, so that none sent before faults end arrives long
+    /// after.
+    pub fn takes(&self, now: Nanos, rng: &mut SimRng) -> Nanos {
         let usual = rng.between(self.delay / 10, self.delay);
         if !self.reorders || now >= self.quiet_from {
             return usual;
@@ -84,8 +85,8 @@ impl Link {
         usual + late.min(self.quiet_from - now)
     }
 
-    /// What becomes of a request.
-    pub fn request(&self, slot: usize, now: Nanos, rng: &mut Rng) -> Fate {
+    /// Decides the fate of a request.
+    pub fn request(&self, slot: usize, now: Nanos, rng: &mut SimRng) -> Fate {
         let cut = self.partitions[slot];
         if cut.requests && !(cut.flapping && rng.chance(500)) {
             return if rng.chance(300) { Fate::Refused } else { Fate::Lost };
@@ -94,7 +95,7 @@ impl Link {
     }
 
     /// After how long a request arrives once more, if it does.
-    pub fn again(&self, now: Nanos, rng: &mut Rng) -> Option<Nanos> {
+    pub fn again(&self, now: Nanos, rng: &mut SimRng) -> Option<Nanos> {
         if !self.duplicates || now >= self.quiet_from || !rng.chance(50) {
             return None;
         }
@@ -102,8 +103,8 @@ impl Link {
         Some(rng.below(most) >> rng.below(8))
     }
 
-    /// What becomes of a reply.
-    pub fn reply(&self, slot: usize, now: Nanos, rng: &mut Rng) -> Fate {
+    /// Decides the fate of a reply.
+    pub fn reply(&self, slot: usize, now: Nanos, rng: &mut SimRng) -> Fate {
         let cut = self.partitions[slot];
         let cut_off = cut.replies && !(cut.flapping && rng.chance(500));
         let lost = self.loses_replies && now < self.quiet_from && rng.chance(50);

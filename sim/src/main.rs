@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use tenure_core::Mutant;
-use tenure_sim::model::{self, Bounds, Without};
-use tenure_sim::{Coverage, Finding, differs, run};
+use tenure_sim::model::{self, ModelBounds, Without};
+use tenure_sim::{CheckFinding, Coverage, differs, run};
 
 const USAGE: &str = "\
 usage: cargo xtask sim --seeds COUNT [--from SEED] [--threads COUNT] [--failures COUNT]
@@ -23,15 +23,15 @@ with a rule switched off, in a build with the feature `mutants`:
        tenure-sim --mutant NAME --seeds COUNT
        tenure-sim --mutant NAME --seed SEED";
 
-/// What to run.
+/// The command.
 #[derive(Debug, PartialEq, Eq)]
-enum Command {
+enum SimCommand {
     /// One seed, with its trace.
     One(u64),
     /// Seeds one after another.
     Many(Many),
     /// All that can happen to a few.
-    Model(Bounds),
+    Model(ModelBounds),
 }
 
 /// Which seeds, and how.
@@ -56,10 +56,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let passed = match parse(words) {
-        Some(Command::Many(seeds)) if mutant.is_some() => until_caught(seeds),
-        Some(Command::One(seed)) => replay(seed),
-        Some(Command::Many(seeds)) => many(seeds),
-        Some(Command::Model(bounds)) => explore(bounds),
+        Some(SimCommand::Many(seeds)) if mutant.is_some() => until_caught(seeds),
+        Some(SimCommand::One(seed)) => replay(seed),
+        Some(SimCommand::Many(seeds)) => many(seeds),
+        Some(SimCommand::Model(bounds)) => explore(bounds),
         None => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -68,9 +68,9 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn parse(words: &[String]) -> Option<Command> {
+fn parse(words: &[String]) -> Option<SimCommand> {
     if let Some((_, rest)) = words.split_first().filter(|(first, _)| *first == "model") {
-        return parse_model(rest).map(Command::Model);
+        return parse_model(rest).map(SimCommand::Model);
     }
     let (mut seed, mut count) = (None, None);
     let (mut from, mut threads, mut enough) = (0, 2, 10);
@@ -87,16 +87,16 @@ fn parse(words: &[String]) -> Option<Command> {
         }
     }
     match (seed, count) {
-        (Some(seed), None) => Some(Command::One(seed)),
+        (Some(seed), None) => Some(SimCommand::One(seed)),
         (None, Some(count)) if threads > 0 => {
-            Some(Command::Many(Many { from, count, threads, enough }))
+            Some(SimCommand::Many(Many { from, count, threads, enough }))
         }
         _ => None,
     }
 }
 
-fn parse_model(words: &[String]) -> Option<Bounds> {
-    let mut bounds = Bounds::new(2, 2);
+fn parse_model(words: &[String]) -> Option<ModelBounds> {
+    let mut bounds = ModelBounds::new(2, 2);
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let value: usize = words.next()?.parse().ok()?;
@@ -125,7 +125,7 @@ fn parse_model(words: &[String]) -> Option<Bounds> {
 }
 
 /// Tries all that can happen within the bounds.
-fn explore(bounds: Bounds) -> bool {
+fn explore(bounds: ModelBounds) -> bool {
     println!("{bounds:?}");
     let outcome = model::check(bounds, Without::Nothing);
     println!("{outcome}");
@@ -166,9 +166,9 @@ fn replay(seed: u64) -> bool {
     outcome.findings.is_empty()
 }
 
-/// What the threads share.
+/// State that the threads share.
 #[derive(Default)]
-struct Shared {
+struct RunState {
     next: AtomicU64,
     failed: AtomicU64,
     stop: AtomicBool,
@@ -182,7 +182,7 @@ const REACHES_ALL: u64 = 1000;
 
 fn many(seeds: Many) -> bool {
     let Many { from, count, threads, .. } = seeds;
-    let shared = Shared::default();
+    let shared = RunState::default();
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| some(&shared, seeds));
@@ -199,7 +199,7 @@ fn many(seeds: Many) -> bool {
     failed == 0 && missing.is_empty()
 }
 
-fn some(shared: &Shared, Many { from, count, enough, .. }: Many) {
+fn some(shared: &RunState, Many { from, count, enough, .. }: Many) {
     let mut coverage = Coverage::default();
     while !shared.stop.load(Ordering::Relaxed) {
         let number = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -210,7 +210,7 @@ fn some(shared: &Shared, Many { from, count, enough, .. }: Many) {
         let outcome = run(seed, false);
         coverage.add(&outcome.coverage);
         let replayed = number.is_multiple_of(REPLAYED).then(|| differs(seed)).flatten();
-        let findings: Vec<Finding> = outcome.findings.into_iter().chain(replayed).collect();
+        let findings: Vec<CheckFinding> = outcome.findings.into_iter().chain(replayed).collect();
         if !findings.is_empty() {
             report(seed, &findings);
             if shared.failed.fetch_add(1, Ordering::Relaxed) + 1 >= enough {
@@ -224,7 +224,7 @@ fn some(shared: &Shared, Many { from, count, enough, .. }: Many) {
     shared.coverage.lock().unwrap_or_else(PoisonError::into_inner).add(&coverage);
 }
 
-fn report(seed: u64, findings: &[Finding]) {
+fn report(seed: u64, findings: &[CheckFinding]) {
     // Runs keep no trace until somebody wants to read it.
     let trace = run(seed, true).trace;
     let last = &trace[trace.len().saturating_sub(40)..];
@@ -244,12 +244,12 @@ mod tests {
     fn words_make_a_command_or_none() {
         let parse =
             |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(parse("--seed 7"), Some(Command::One(7)));
-        let many = Command::Many(Many { from: 5, count: 9, threads: 2, enough: 10 });
+        assert_eq!(parse("--seed 7"), Some(SimCommand::One(7)));
+        let many = SimCommand::Many(Many { from: 5, count: 9, threads: 2, enough: 10 });
         assert_eq!(parse("--seeds 9 --from 5"), Some(many));
-        let bounds = Bounds { late: 1, early: true, ..Bounds::new(3, 1) };
+        let bounds = ModelBounds { late: 1, early: true, ..ModelBounds::new(3, 1) };
         let line = "model --instances 3 --duties 1 --late 1 --early 1";
-        assert_eq!(parse(line), Some(Command::Model(bounds)));
+        assert_eq!(parse(line), Some(SimCommand::Model(bounds)));
         for line in [
             "",
             "model 7",

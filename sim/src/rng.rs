@@ -2,9 +2,9 @@
 
 /// SplitMix64: small, fast, and the same on every machine.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct SimRng(u64);
 
-impl Rng {
+impl SimRng {
     /// The stream of a seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = Self(seed);
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn numbers_stay_in_their_range_and_reach_its_ends() {
-        let mut rng = Rng::new(7);
+        let mut rng = SimRng::new(7);
         let drawn: Vec<u64> = (0..1000).map(|_| rng.between(3, 5)).collect();
         assert_eq!(drawn.iter().min(), Some(&3));
         assert_eq!(drawn.iter().max(), Some(&5));

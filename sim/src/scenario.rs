@@ -1,4 +1,4 @@
-//! What a seed decides before the run begins.
+//! Scenario: everything that a seed decides before the run begins.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tenure_core::roster::Pin;
 use tenure_core::{DutyId, Label, Ttl};
 
 use crate::Nanos;
-use crate::rng::Rng;
+use crate::rng::SimRng;
 
 macro_rules! words {
     ($(#[$doc:meta])* $type:ident { $($(#[$item:meta])* $name:ident $text:literal)* }) => {
@@ -43,7 +43,7 @@ words! {
 }
 
 words! {
-    /// What may go wrong.
+    /// Faults that may happen.
     Fault {
         /// A process stands still; its clock goes on, what was sent to it waits.
         Pause "pause"
@@ -130,7 +130,7 @@ impl Fault {
     }
 }
 
-/// What a seed decides.
+/// The scenario of a seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The seed.
@@ -139,7 +139,7 @@ pub struct Scenario {
     pub kind: Kind,
     /// The TTL of all members.
     pub ttl: Ttl,
-    /// How many machines there are; each runs one process at a time.
+    /// Number of machines; each runs one process at a time.
     pub slots: usize,
     /// The weights of the machines.
     pub weights: Vec<u32>,
@@ -149,23 +149,23 @@ pub struct Scenario {
     pub placed: bool,
     /// Whether processes are of two revisions.
     pub revisions: bool,
-    /// How fast the clock of each machine runs, in millionths.
+    /// Clock rate of each machine, in millionths.
     pub rates: Vec<u64>,
-    /// How duties are named.
+    /// Naming scheme of the duties.
     pub layout: Layout,
-    /// How many duties there are at the start.
+    /// Number of duties at the start.
     pub duties: usize,
-    /// How long work may take to stop.
+    /// Time for work to stop.
     pub drain: Duration,
-    /// How long a duty that was moved stays.
+    /// Time for which a duty that was moved stays.
     pub window: Duration,
     /// The longest time between two looks.
     pub look_every: Duration,
-    /// How long work may go on without progress.
+    /// Longest time that work may go on without progress.
     pub progress: Option<Duration>,
     /// Whether every confirmed hold is recorded.
     pub record_renewals: bool,
-    /// What may go wrong.
+    /// Faults that may happen.
     pub faults: BTreeSet<Fault>,
     /// When faults end.
     pub quiet_from: Nanos,
@@ -174,9 +174,9 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// What this seed decides.
+    /// Draws the scenario of a seed.
     pub fn draw(seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
+        let mut rng = SimRng::new(seed);
         let kind = match rng.below(10) {
             0..4 => Kind::Durable,
             4..6 => Kind::Etcd,
@@ -198,10 +198,10 @@ impl Scenario {
         let faults = swarm(&mut rng, kind, layout);
         let rates = (0..slots).map(|_| rate(&mut rng, &faults)).collect();
         let weighted = rng.chance(200);
-        let weight = |rng: &mut Rng| if weighted { rng.between(1, 3) as u32 } else { 1 };
+        let weight = |rng: &mut SimRng| if weighted { rng.between(1, 3) as u32 } else { 1 };
         let quiet_from = rng.between(10, 20) * ttl_ns;
         let (tight, placed, revisions) = (rng.chance(200), rng.chance(250), rng.chance(150));
-        let room = |rng: &mut Rng| match tight {
+        let room = |rng: &mut SimRng| match tight {
             true => rng.between(1, duties as u64) as usize,
             false => MemberSettings::DEFAULT_ROOM,
         };
@@ -245,13 +245,13 @@ impl Scenario {
         self.ttl.as_millis() * 1_000_000
     }
 
-    /// How long local time takes at most on the slowest clock.
+    /// Returns the longest virtual time that a local duration takes on the slowest clock.
     pub fn at_most(&self, local: Duration) -> Nanos {
         let slowest = self.rates.iter().min().copied().unwrap_or(1_000_000).max(1);
         (local.as_nanos() * 1_000_000 / u128::from(slowest)) as Nanos
     }
 
-    /// How long a mixture of revisions holds back moves.
+    /// Returns the time for which a mixture of revisions holds back moves.
     pub fn rollout(&self) -> Duration {
         self.ttl.get() * 2
     }
@@ -264,7 +264,7 @@ impl Scenario {
     }
 
     /// A place for a duty.
-    pub fn pin(&self, rng: &mut Rng) -> Pin {
+    pub fn pin(&self, rng: &mut SimRng) -> Pin {
         let (name, zone) = Self::place(rng.below(self.slots as u64) as usize);
         if rng.chance(500) { Pin::Name(name) } else { Pin::Zone(zone) }
     }
@@ -277,7 +277,7 @@ impl Scenario {
 }
 
 /// A random half of the menu: a fault hides others that it always comes before.
-fn swarm(rng: &mut Rng, kind: Kind, layout: Layout) -> BTreeSet<Fault> {
+fn swarm(rng: &mut SimRng, kind: Kind, layout: Layout) -> BTreeSet<Fault> {
     let per_mille = rng.between(100, 600);
     let mut faults: BTreeSet<Fault> = Fault::ALL
         .iter()
@@ -292,7 +292,7 @@ fn swarm(rng: &mut Rng, kind: Kind, layout: Layout) -> BTreeSet<Fault> {
     faults
 }
 
-fn rate(rng: &mut Rng, faults: &BTreeSet<Fault>) -> u64 {
+fn rate(rng: &mut SimRng, faults: &BTreeSet<Fault>) -> u64 {
     if faults.contains(&Fault::ClockBeyond) && rng.chance(500) {
         return rng.between(500_000, 850_000);
     }

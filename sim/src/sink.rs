@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use tenure_core::{DutyId, Epoch, Mutant, Nonce};
 
-/// What became of an effect.
+/// Outcome of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EffectVerdict {
     /// It took effect.
     Accepted,
     /// It had taken effect before.
@@ -20,31 +20,31 @@ pub enum Verdict {
 }
 
 #[derive(Debug, Default)]
-struct Row {
+struct SinkRow {
     fence: Option<(Epoch, Nonce)>,
     last: u64,
 }
 
 /// The resource. It never forgets.
 #[derive(Debug, Default)]
-pub struct Sink(BTreeMap<DutyId, Row>);
+pub struct Sink(BTreeMap<DutyId, SinkRow>);
 
 impl Sink {
     /// Takes event number `event` of a duty; number zero only announces the epoch.
-    pub fn take(&mut self, duty: &DutyId, epoch: Epoch, nonce: Nonce, event: u64) -> Verdict {
+    pub fn take(&mut self, duty: &DutyId, epoch: Epoch, nonce: Nonce, event: u64) -> EffectVerdict {
         let row = self.0.entry(duty.clone()).or_default();
         if let Some((newest, owner)) = row.fence
             && (epoch < newest || (epoch == newest && owner != nonce && !Mutant::R11Nonce.is_on()))
             && !Mutant::R11Fence.is_on()
         {
-            return Verdict::Fenced { newest };
+            return EffectVerdict::Fenced { newest };
         }
         row.fence = Some((epoch, nonce));
         if event <= row.last {
-            return Verdict::Duplicate;
+            return EffectVerdict::Duplicate;
         }
         row.last = event;
-        Verdict::Accepted
+        EffectVerdict::Accepted
     }
 
     /// The last event that took effect.
@@ -62,11 +62,11 @@ mod tests {
         let (mut sink, duty) = (Sink::default(), DutyId::new("d").unwrap());
         let epoch = |n| Epoch::new(n).unwrap();
         let (a, b) = (Nonce::from_entropy(1), Nonce::from_entropy(2));
-        assert_eq!(sink.take(&duty, epoch(1), a, 1), Verdict::Accepted);
-        assert_eq!(sink.take(&duty, epoch(1), a, 1), Verdict::Duplicate);
-        assert_eq!(sink.take(&duty, epoch(1), b, 2), Verdict::Fenced { newest: epoch(1) });
-        assert_eq!(sink.take(&duty, epoch(2), b, 2), Verdict::Accepted);
-        assert_eq!(sink.take(&duty, epoch(1), a, 3), Verdict::Fenced { newest: epoch(2) });
+        assert_eq!(sink.take(&duty, epoch(1), a, 1), EffectVerdict::Accepted);
+        assert_eq!(sink.take(&duty, epoch(1), a, 1), EffectVerdict::Duplicate);
+        assert_eq!(sink.take(&duty, epoch(1), b, 2), EffectVerdict::Fenced { newest: epoch(1) });
+        assert_eq!(sink.take(&duty, epoch(2), b, 2), EffectVerdict::Accepted);
+        assert_eq!(sink.take(&duty, epoch(1), a, 3), EffectVerdict::Fenced { newest: epoch(2) });
         assert_eq!(sink.last(&duty), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! What happened, one line each: virtual time, who, what.
+//! Trace of a run, one line per event: virtual time, actor, action.
 
 use std::fmt::{self, Write};
 

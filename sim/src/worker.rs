@@ -5,9 +5,9 @@ use tenure_core::{Deadline, Hold, InstanceId, LocalInstant, Version};
 
 use crate::Nanos;
 
-/// What work does next.
+/// Next step of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// Tell the resource the epoch, so that it refuses older ones from now on.
     Announce,
     /// Read the checkpoint.
@@ -22,7 +22,7 @@ pub enum Next {
 
 /// Whether the work was asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum WorkMode {
     /// It goes on.
     Runs,
     /// It was asked to come to its end.
@@ -33,7 +33,7 @@ pub enum Mode {
 
 /// The work on a duty under one hold.
 #[derive(Clone, Debug)]
-pub struct Work {
+pub struct SimWork {
     /// The right to it.
     pub hold: Hold,
     /// Until when it stands.
@@ -41,9 +41,9 @@ pub struct Work {
     /// No effect before the hold is extended.
     pub suspended: bool,
     /// Whether it was asked to end.
-    pub mode: Mode,
-    /// What it does next.
-    pub next: Next,
+    pub mode: WorkMode,
+    /// Its next step.
+    pub next: NextStep,
     /// The last event that the resource has.
     pub cursor: u64,
     /// The last event in the checkpoint.
@@ -62,15 +62,15 @@ pub struct Work {
     pub moved_among: Option<Vec<InstanceId>>,
 }
 
-impl Work {
+impl SimWork {
     /// Begins under a hold.
     pub fn new(hold: Hold, deadline: Deadline, since: Nanos) -> Self {
         Self {
             hold,
             deadline,
             suspended: false,
-            mode: Mode::Runs,
-            next: Next::Announce,
+            mode: WorkMode::Runs,
+            next: NextStep::Announce,
             cursor: 0,
             saved: 0,
             version: Version::ZERO,
@@ -89,6 +89,6 @@ impl Work {
 
     /// Whether only the deadline can end what it believes.
     pub fn is_trusted(&self) -> bool {
-        !self.suspended && self.mode != Mode::Revoked
+        !self.suspended && self.mode != WorkMode::Revoked
     }
 }

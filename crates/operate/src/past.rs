@@ -118,8 +118,8 @@ fn document(
     Ok((then.config, doubt))
 }
 
-/// Holders at that time. If the trail begins in the middle of a hold, its end tells who had it; if it
-/// says nothing, the holder is that of now.
+/// Holders at that time. If the trail begins in the middle of a hold, its end tells who had it; if
+/// it says nothing, the holder is that of now.
 fn holders(trail: &AuditTrail, now: &GroupState, at: u64) -> Result<Vec<Holder>, StoreError> {
     let mut around: BTreeMap<&DutyId, EntriesAround<'_>> = BTreeMap::new();
     for holder in &now.holders {

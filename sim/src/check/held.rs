@@ -3,12 +3,16 @@
 use tenure_core::DutyId;
 use tenure_core::invariant::Step;
 
-use super::{Finding, Times, spans_of};
+use super::{CheckFinding, CheckTimes, spans_of};
 use crate::Nanos;
 
 /// A duty has a holder by `times.held`; from then on nobody holds it for no longer than a handover
 /// takes, and from `times.settled` on never.
-pub(super) fn one_duty(history: &[Step], duty: &DutyId, times: Times) -> Result<(), Finding> {
+pub(super) fn one_duty(
+    history: &[Step],
+    duty: &DutyId,
+    times: CheckTimes,
+) -> Result<(), CheckFinding> {
     let spans = spans_of(history, duty);
     let mut spans: Vec<(Nanos, Nanos)> = spans.map(|(from, until, ..)| (from, until)).collect();
     spans.sort_unstable();
@@ -20,7 +24,7 @@ pub(super) fn one_duty(history: &[Step], duty: &DutyId, times: Times) -> Result<
             seconds(times.held),
             seconds(times.settled)
         );
-        Err(Finding { checker: "held", what })
+        Err(CheckFinding { checker: "held", what })
     };
     // Until when it was held so far.
     let mut reached = 0;

@@ -16,7 +16,7 @@
 //! | fence | no checkpoint is taken under an epoch once a newer one was granted |
 //! | replay | the same seed gives the same trace |
 //!
-//! What is judged the moment it happens, and ends the run, is in `world/watch.rs`.
+//! Checks that are made during the run, and end it, are in `world/watch.rs`.
 
 mod held;
 mod moves;
@@ -34,9 +34,9 @@ use tenure_core::roster::{Pin, RosterMember};
 use tenure_core::store::Member;
 use tenure_core::{DutyId, Epoch, InstanceId};
 
-pub use moves::{Move, Turn};
+pub use moves::{DutyMove, WorkTurn};
 pub use promise::Promise;
-pub use records::Note;
+pub use records::RecordNote;
 pub use reset::Outlived;
 
 use crate::Nanos;
@@ -44,31 +44,31 @@ use crate::scenario::{Fault, Scenario};
 
 /// Something that must not happen, and did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Who found it.
+pub struct CheckFinding {
+    /// The checker that found it.
     pub checker: &'static str,
-    /// What.
+    /// Description.
     pub what: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for CheckFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}] {}", self.checker, self.what)
     }
 }
 
-/// What the run left behind for the checkers.
+/// Recording of a run, for the checkers.
 #[derive(Debug, Default)]
 pub struct Story {
     /// Grants, effects, checkpoints and beliefs.
     pub history: Vec<Step>,
     /// Duties that were shed for the sake of balance.
-    pub moves: Vec<Move>,
+    pub moves: Vec<DutyMove>,
     /// Work that began, was asked to end, or was cancelled.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<WorkTurn>,
     /// Records about holds.
-    pub notes: Vec<Note>,
-    /// What work was told about its time.
+    pub notes: Vec<RecordNote>,
+    /// Deadlines that work was given.
     pub promises: Vec<Promise>,
     /// Beliefs under sessions that the store has forgotten.
     pub outlived: Vec<Outlived>,
@@ -76,9 +76,9 @@ pub struct Story {
     pub witnesses: Vec<Vec<InstanceId>>,
     /// Until when members leave duties alone whose work had ended by itself.
     pub rests: BTreeMap<DutyId, Nanos>,
-    /// What was wrong by itself.
-    pub odd: Vec<Finding>,
-    /// How it was at the end.
+    /// Findings made during the run.
+    pub odd: Vec<CheckFinding>,
+    /// State at the end of the run.
     pub last: Final,
 }
 
@@ -89,28 +89,28 @@ impl Story {
     }
 }
 
-/// How it was at the end.
+/// State at the end of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Final {
     /// The duties that somebody is to hold, by name.
     pub wanted: Vec<DutyId>,
-    /// Who may act on what.
+    /// Instances that may act on each duty.
     pub held: Vec<(DutyId, InstanceId)>,
     /// The processes that are there.
     pub alive: Vec<InstanceId>,
     /// The holds under which somebody's work runs.
     pub running: Vec<(InstanceId, DutyId, Epoch)>,
-    /// Where operators want duties to be.
+    /// Duties that operators pinned.
     pub pins: BTreeMap<DutyId, Pin>,
-    /// Who was asked to go and is still there.
+    /// Instances that were asked to leave and are still members.
     pub going: Vec<InstanceId>,
-    /// Who may hold duties.
+    /// Members that may hold duties.
     pub seats: Vec<RosterMember>,
 }
 
 /// When a group must have done what, after faults have ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub struct CheckTimes {
     /// Faults have ended.
     pub quiet: Nanos,
     /// Every duty is held.
@@ -119,11 +119,11 @@ pub struct Times {
     pub settled: Nanos,
     /// The end of the run.
     pub end: Nanos,
-    /// How long a handover may leave a duty without a holder.
+    /// Longest time that a handover may leave a duty without a holder.
     pub gap: Nanos,
 }
 
-impl Times {
+impl CheckTimes {
     /// The times of a run.
     pub fn of(scenario: &Scenario, story: &Story) -> Self {
         Self::after(scenario, story.rests.values().max().copied().unwrap_or(0))
@@ -154,21 +154,21 @@ impl Times {
 }
 
 /// Judges a run by everything that holds in its class.
-pub fn judge(scenario: &Scenario, story: &Story) -> Vec<Finding> {
+pub fn judge(scenario: &Scenario, story: &Story) -> Vec<CheckFinding> {
     let mut findings = story.odd.clone();
     for check in invariants(scenario) {
         let broken = check(&story.history).err();
         let found = |broken: invariant::Violation| {
             let what = broken.to_string();
-            Finding { checker: broken.rule, what }
+            CheckFinding { checker: broken.rule, what }
         };
         findings.extend(broken.map(found));
     }
     if story.is_broken() {
         return findings;
     }
-    let mut add = |result: Result<(), Finding>| findings.extend(result.err());
-    let times = Times::of(scenario, story);
+    let mut add = |result: Result<(), CheckFinding>| findings.extend(result.err());
+    let times = CheckTimes::of(scenario, story);
     // Where there is no room for all, nobody can say whose turn it is to wait.
     let judged = if spread::is_short(&story.last) { &[] } else { &story.last.wanted[..] };
     for duty in judged {
@@ -237,9 +237,9 @@ fn effects_of_one(history: &[Step]) -> Result<(), invariant::Violation> {
     invariant::one_instance_per_epoch(&effects)
 }
 
-fn gone(last: &Final) -> Result<(), Finding> {
+fn gone(last: &Final) -> Result<(), CheckFinding> {
     match last.going.first() {
-        Some(id) => Err(Finding { checker: "end", what: format!("{id} was asked to go") }),
+        Some(id) => Err(CheckFinding { checker: "end", what: format!("{id} was asked to go") }),
         None => Ok(()),
     }
 }
@@ -255,14 +255,14 @@ pub fn seats(members: &[Member], group: &GroupConfig) -> Vec<RosterMember> {
 }
 
 /// The same seed gives the same trace.
-pub fn same_trace(first: &[String], second: &[String]) -> Result<(), Finding> {
+pub fn same_trace(first: &[String], second: &[String]) -> Result<(), CheckFinding> {
     if first == second {
         return Ok(());
     }
     let at = first.iter().zip(second).take_while(|(a, b)| a == b).count();
     let line = |trace: &[String]| trace.get(at).cloned().unwrap_or_else(|| "(end)".to_owned());
     let what = format!("line {at} is\n{}\nand then\n{}", line(first), line(second));
-    Err(Finding { checker: "replay", what })
+    Err(CheckFinding { checker: "replay", what })
 }
 
 /// The spans in which somebody worked on a duty.

@@ -5,21 +5,21 @@ use std::time::Duration;
 use tenure_core::engine::StopReason;
 use tenure_core::{DutyId, Epoch, InstanceId};
 
-use super::{Finding, Times};
+use super::{CheckFinding, CheckTimes};
 use crate::Nanos;
 
 /// A duty that was shed for the sake of balance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Move {
+pub struct DutyMove {
     /// When.
     pub at: Nanos,
     /// By whom.
     pub instance: InstanceId,
     /// Which.
     pub duty: DutyId,
-    /// How many it held before.
+    /// Number of duties it held before.
     pub held: usize,
-    /// How many were its share, by what it had seen; `None` when that is not known.
+    /// Its share, by what it had seen; `None` when that is not known.
     pub quota: Option<usize>,
     /// Since when it worked on it.
     pub since: Nanos,
@@ -29,7 +29,7 @@ pub struct Move {
     pub why: StopReason,
 }
 
-impl Move {
+impl DutyMove {
     /// Whether a reason stands for a move that nobody was forced to.
     pub fn is_voluntary(why: StopReason) -> bool {
         why == StopReason::Balance
@@ -38,7 +38,7 @@ impl Move {
 
 /// Work that began, was asked to end, or was cancelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct WorkTurn {
     /// When.
     pub at: Nanos,
     /// By whom.
@@ -47,22 +47,22 @@ pub struct Turn {
     pub duty: DutyId,
     /// Under which epoch.
     pub epoch: Epoch,
-    /// What.
+    /// Kind of the step.
     pub what: &'static str,
     /// The reason given.
     pub why: String,
 }
 
 /// Only somebody with more than its share sheds.
-pub(super) fn justified(moves: &[Move]) -> Result<(), Finding> {
-    let unjust = |one: &&Move| one.quota.is_some_and(|quota| one.held <= quota);
+pub(super) fn justified(moves: &[DutyMove]) -> Result<(), CheckFinding> {
+    let unjust = |one: &&DutyMove| one.quota.is_some_and(|quota| one.held <= quota);
     match moves.iter().find(unjust) {
-        Some(Move { at, instance, duty, held, quota, why, .. }) => {
+        Some(DutyMove { at, instance, duty, held, quota, why, .. }) => {
             let (at, quota) = (*at as f64 / 1e9, quota.unwrap_or_default());
             let what = format!(
                 "at {at:.3} {instance} sheds {duty} ({why}), but has {held} of a share of {quota}"
             );
-            Err(Finding { checker: "moves", what })
+            Err(CheckFinding { checker: "moves", what })
         }
         None => Ok(()),
     }
@@ -70,31 +70,31 @@ pub(super) fn justified(moves: &[Move]) -> Result<(), Finding> {
 
 /// A duty that was moved stays for the window. The window is counted on a clock that may run up to
 /// a tenth fast.
-pub(super) fn not_twice(moves: &[Move], window: Duration) -> Result<(), Finding> {
+pub(super) fn not_twice(moves: &[DutyMove], window: Duration) -> Result<(), CheckFinding> {
     let window = (window.as_nanos() as Nanos) / 11 * 10;
     match moves.iter().find(|one| one.was_moved && one.at - one.since < window) {
-        Some(Move { at, instance, duty, since, .. }) => {
+        Some(DutyMove { at, instance, duty, since, .. }) => {
             let (at, since) = (*at as f64 / 1e9, *since as f64 / 1e9);
             let what = format!(
                 "at {at:.3} {instance} sheds {duty}, which was moved to it only at {since:.3}"
             );
-            Err(Finding { checker: "moves", what })
+            Err(CheckFinding { checker: "moves", what })
         }
         None => Ok(()),
     }
 }
 
 /// In a group that is settled nothing changes hands.
-pub(super) fn quiet(turns: &[Turn], times: Times) -> Result<(), Finding> {
+pub(super) fn quiet(turns: &[WorkTurn], times: CheckTimes) -> Result<(), CheckFinding> {
     match turns.iter().find(|turn| turn.at > times.settled) {
-        Some(Turn { at, instance, duty, epoch, what, why }) => {
+        Some(WorkTurn { at, instance, duty, epoch, what, why }) => {
             let at = *at as f64 / 1e9;
             let settled = times.settled as f64 / 1e9;
             let what = format!(
                 "at {at:.3} {instance} {duty} epoch {epoch}: {what} {why}, though all is settled \
                  since {settled:.3}"
             );
-            Err(Finding { checker: "quiet", what })
+            Err(CheckFinding { checker: "quiet", what })
         }
         None => Ok(()),
     }

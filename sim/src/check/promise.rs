@@ -2,7 +2,7 @@
 
 use tenure_core::{DutyId, Epoch, InstanceId};
 
-use super::Finding;
+use super::CheckFinding;
 use crate::Nanos;
 
 /// Work was told until when it may act.
@@ -24,7 +24,7 @@ pub struct Promise {
 
 /// Each belief ends before its hold, even if nothing gets through from here on. That an overlap
 /// needs somebody else who is fast enough, this does not wait for.
-pub(super) fn kept(promises: &[Promise]) -> Result<(), Finding> {
+pub(super) fn kept(promises: &[Promise]) -> Result<(), CheckFinding> {
     let broken = |one: &&Promise| one.believes > one.stands && one.believes > one.at;
     match promises.iter().find(broken) {
         Some(Promise { at, instance, duty, epoch, believes, stands }) => {
@@ -33,7 +33,7 @@ pub(super) fn kept(promises: &[Promise]) -> Result<(), Finding> {
                 "at {at:.3} {instance} is told to act on {duty}@{epoch} until {believes:.3}, and \
                  the store keeps it until {stands:.3}"
             );
-            Err(Finding { checker: "deadline", what })
+            Err(CheckFinding { checker: "deadline", what })
         }
         None => Ok(()),
     }

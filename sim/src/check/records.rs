@@ -1,15 +1,15 @@
-//! What begins is said to end (R24).
+//! Checks that every hold whose start was recorded has a recorded end (R24).
 
 use std::collections::BTreeMap;
 
 use tenure_core::{Change, DutyId, Epoch, InstanceId};
 
-use super::Finding;
+use super::CheckFinding;
 use crate::Nanos;
 
 /// A record about a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct RecordNote {
     /// When.
     pub at: Nanos,
     /// By whom.
@@ -18,13 +18,13 @@ pub struct Note {
     pub duty: DutyId,
     /// Under which epoch.
     pub epoch: Epoch,
-    /// What.
+    /// Kind of the record.
     pub change: Change,
 }
 
-/// How far the records of one hold are.
+/// Progress of one hold's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum RecordProgress {
     Acquired,
     /// The work was cancelled; it may still be given back.
     Cancelled,
@@ -36,34 +36,38 @@ enum Told {
 /// `alive`: the processes that are there then; `forgets`: a release may be forgotten and come
 /// again, and an epoch, too.
 pub(super) fn complete(
-    notes: &[Note],
+    notes: &[RecordNote],
     alive: &[InstanceId],
     running: &[(InstanceId, DutyId, Epoch)],
     forgets: bool,
-) -> Result<(), Finding> {
-    let fail = |note: &Note, what: &str| {
-        let Note { at, instance, duty, epoch, .. } = note;
+) -> Result<(), CheckFinding> {
+    let fail = |note: &RecordNote, what: &str| {
+        let RecordNote { at, instance, duty, epoch, .. } = note;
         let at = *at as f64 / 1e9;
         let what =
             format!("{instance} {duty}@{epoch}, {} at {at:.3}: {what}", note.change.as_str());
-        Err(Finding { checker: "records", what })
+        Err(CheckFinding { checker: "records", what })
     };
-    let mut told: BTreeMap<(&InstanceId, &DutyId), (Told, &Note)> = BTreeMap::new();
+    let mut told: BTreeMap<(&InstanceId, &DutyId), (RecordProgress, &RecordNote)> = BTreeMap::new();
     for note in notes {
         let key = (&note.instance, &note.duty);
         let before = told.get(&key).filter(|(_, before)| before.epoch == note.epoch);
         let before = before.map(|(told, _)| *told);
-        let before = before.filter(|told| !forgets || *told == Told::Acquired);
+        let before = before.filter(|told| !forgets || *told == RecordProgress::Acquired);
         let next = match (note.change, before) {
             (Change::Acquired | Change::TakenOver, None) => {
-                let open = told.get(&key).filter(|(told, _)| *told == Told::Acquired);
+                let open = told.get(&key).filter(|(told, _)| *told == RecordProgress::Acquired);
                 if let Some((_, open)) = open {
                     return fail(open, "acquired anew, and nothing said that it had ended");
                 }
-                Told::Acquired
+                RecordProgress::Acquired
             }
-            (Change::Revoked | Change::Expired, Some(Told::Acquired)) => Told::Cancelled,
-            (Change::Released, Some(Told::Acquired | Told::Cancelled)) => Told::Released,
+            (Change::Revoked | Change::Expired, Some(RecordProgress::Acquired)) => {
+                RecordProgress::Cancelled
+            }
+            (Change::Released, Some(RecordProgress::Acquired | RecordProgress::Cancelled)) => {
+                RecordProgress::Released
+            }
             // Given back before any work was begun.
             (Change::Released, None) => continue,
             _ => return fail(note, "its end was said before, or its beginning was not"),
@@ -74,7 +78,9 @@ pub(super) fn complete(
         let runs = |(instance, duty, epoch): &(InstanceId, DutyId, Epoch)| {
             (instance, duty, *epoch) == (&note.instance, &note.duty, note.epoch)
         };
-        *told == Told::Acquired && alive.contains(&note.instance) && !running.iter().any(runs)
+        *told == RecordProgress::Acquired
+            && alive.contains(&note.instance)
+            && !running.iter().any(runs)
     });
     match lost {
         Some((_, note)) => fail(note, "its work has stopped, and nothing said that it had ended"),

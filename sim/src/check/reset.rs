@@ -1,9 +1,10 @@
-//! Who saw the store forget its sessions waits until their holders have stopped (R21).
+//! Checks that a member that saw the store forget its sessions waits until their holders have
+//! stopped (R21).
 
 use tenure_core::invariant::Step;
 use tenure_core::{DutyId, Epoch, InstanceId};
 
-use super::{Finding, spans_of};
+use super::{CheckFinding, spans_of};
 use crate::Nanos;
 
 /// A belief under a session that the store has forgotten.
@@ -29,7 +30,7 @@ pub(super) fn waited(
     history: &[Step],
     outlived: &[Outlived],
     witnesses: &[Vec<InstanceId>],
-) -> Result<(), Finding> {
+) -> Result<(), CheckFinding> {
     for old in outlived {
         let saw = |who: &InstanceId| witnesses.get(old.reset).is_some_and(|all| all.contains(who));
         for (from, until, epoch, instance) in spans_of(history, &old.duty) {
@@ -45,7 +46,7 @@ pub(super) fn waited(
                     old.epoch,
                     old.until as f64 / 1e9,
                 );
-                return Err(Finding { checker: "reset", what });
+                return Err(CheckFinding { checker: "reset", what });
             }
         }
     }

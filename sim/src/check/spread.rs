@@ -3,11 +3,11 @@
 use tenure_core::DutyId;
 use tenure_core::roster::{RosterDuty, plan};
 
-use super::{Final, Finding};
+use super::{CheckFinding, Final};
 
 /// At the end each duty is where the roster wants it, given where the duties are: nobody has more
 /// than its share, and nobody idles while others have more than they should.
-pub(super) fn fair(last: &Final) -> Result<(), Finding> {
+pub(super) fn fair(last: &Final) -> Result<(), CheckFinding> {
     let charges = charges(last);
     // A duty that nobody has room for stays where it is, and a pinned one waits for its place.
     if !last.pins.is_empty() && is_short(last) {
@@ -22,7 +22,7 @@ pub(super) fn fair(last: &Final) -> Result<(), Finding> {
             };
             let (is, should) = (name(charge.holder), name(*seat));
             let what = format!("{} is with {is} and should be with {should}", charge.duty);
-            return Err(Finding { checker: "spread", what });
+            return Err(CheckFinding { checker: "spread", what });
         }
     }
     even(last)
@@ -43,9 +43,9 @@ fn charges(last: &Final) -> Vec<RosterDuty> {
     last.wanted.iter().map(charge).collect()
 }
 
-/// What any roster must give, whatever its code says: with equal weights and room for all, the
-/// shares differ by one at most.
-fn even(last: &Final) -> Result<(), Finding> {
+/// Checks a property of any roster: with equal weights and room for all, the shares differ by at
+/// most one.
+fn even(last: &Final) -> Result<(), CheckFinding> {
     let (Some(first), duties) = (last.seats.first(), last.wanted.len()) else {
         return Ok(());
     };
@@ -63,7 +63,7 @@ fn even(last: &Final) -> Result<(), Finding> {
     let (most, least) = (counts.iter().max().unwrap_or(&0), counts.iter().min().unwrap_or(&0));
     if most - least > 1 {
         let what = format!("the shares are {counts:?}");
-        return Err(Finding { checker: "spread", what });
+        return Err(CheckFinding { checker: "spread", what });
     }
     Ok(())
 }

@@ -72,8 +72,8 @@ fn seat(id: &str) -> RosterMember {
     }
 }
 
-fn moved(at: Nanos) -> Move {
-    Move {
+fn moved(at: Nanos) -> DutyMove {
+    DutyMove {
         at: at * SECOND,
         instance: name("a"),
         duty: duty("y"),
@@ -85,13 +85,19 @@ fn moved(at: Nanos) -> Move {
     }
 }
 
-fn turn(at: Nanos, what: &'static str) -> Turn {
+fn turn(at: Nanos, what: &'static str) -> WorkTurn {
     let (instance, duty, epoch) = (name("b"), duty("y"), epoch(2));
-    Turn { at: at * SECOND, instance, duty, epoch, what, why: String::new() }
+    WorkTurn { at: at * SECOND, instance, duty, epoch, what, why: String::new() }
 }
 
-fn note(at: Nanos, who: &str, id: &str, number: u64, change: Change) -> Note {
-    Note { at: at * SECOND, instance: name(who), duty: duty(id), epoch: epoch(number), change }
+fn note(at: Nanos, who: &str, id: &str, number: u64, change: Change) -> RecordNote {
+    RecordNote {
+        at: at * SECOND,
+        instance: name(who),
+        duty: duty(id),
+        epoch: epoch(number),
+        change,
+    }
 }
 
 fn promise(at: Nanos, believes: Nanos, stands: Nanos) -> Promise {
@@ -244,7 +250,7 @@ fn an_idle_member_is_caught() {
 fn an_unjustified_move_is_caught() {
     assert_eq!(found(|story| story.moves[0].quota = Some(2)), ["moves"]);
     let again = |story: &mut Story| {
-        story.moves.push(Move { was_moved: true, since: 8 * SECOND, ..moved(9) });
+        story.moves.push(DutyMove { was_moved: true, since: 8 * SECOND, ..moved(9) });
     };
     assert_eq!(found(again), ["moves"]);
     assert_eq!(found(|story| story.turns.push(turn(39, "drain"))), ["quiet"]);
@@ -277,7 +283,7 @@ fn who_does_not_wait_after_a_reset_is_caught() {
 
 #[test]
 fn a_record_that_is_missing_or_twice_is_caught() {
-    let records = |change: fn(&mut Vec<Note>)| found(|story| change(&mut story.notes));
+    let records = |change: fn(&mut Vec<RecordNote>)| found(|story| change(&mut story.notes));
     // Never said to end.
     assert_eq!(records(|notes| drop(notes.remove(2))), ["records"]);
     // Acquired anew without it.

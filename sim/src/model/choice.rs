@@ -1,5 +1,5 @@
-//! What can happen next to one member. It depends on that member and on the store alone, so each
-//! pair of them is worked out once, however many states it is part of.
+//! Choices of one member: the steps that can happen next. They depend on that member and on the
+//! store alone, so each pair is computed once, however many states it is part of.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -7,32 +7,32 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tenure_core::engine::EngineEvent;
 
-use super::member::{Faults, Kind, Loss, Member, Mode, Work};
-use super::shared::Shared;
-use super::store::Store;
+use super::member::{Faults, Loss, ModelMember, ModelWork, ModelWorkMode, RequestKind};
+use super::shared::SharedPart;
+use super::store::ModelStore;
 use super::{Setup, What};
 
 /// One of the things that can happen next, and what comes of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    step: Step,
-    pub(super) member: Shared<Member>,
-    pub(super) store: Shared<Store>,
+    step: MemberStep,
+    pub(super) member: SharedPart<ModelMember>,
+    pub(super) store: SharedPart<ModelStore>,
     /// Its session was opened or extended.
     pub(super) renewed: bool,
     /// The rules that it breaks.
     pub(super) broken: Vec<&'static str>,
-    /// What is counted whenever it may be taken.
+    /// Things counted whenever it may be taken.
     pub(super) happened: Vec<What>,
     /// It changes nothing, and is there to be counted.
     pub(super) idle: bool,
 }
 
-/// What happens to a member.
+/// A step of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum MemberStep {
     /// Its engine is stepped; requests of a kind may go late, and replies be lost.
-    Turn { cause: Cause, late: Option<Kind>, lost: Vec<Loss> },
+    Turn { cause: ChoiceCause, late: Option<RequestKind>, lost: Vec<Loss> },
     /// A late request reaches the store.
     Arrive(usize),
     /// A request that nobody waits for reaches the store.
@@ -47,7 +47,7 @@ enum Step {
 
 /// Why an engine is stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+enum ChoiceCause {
     /// Its time to wake has come.
     Tick,
     /// The answer to a late request comes.
@@ -63,13 +63,13 @@ enum Cause {
 impl Choice {
     /// Whether it may happen only when the TTL of the session is over.
     pub(super) fn is_expiry(&self) -> bool {
-        self.step == Step::Expire
+        self.step == MemberStep::Expire
     }
 
-    /// How many replies are lost by it, and whether messages go late.
+    /// Returns the number of replies that it loses, and whether messages are late.
     pub(super) fn faults(&self) -> (usize, bool) {
         match &self.step {
-            Step::Turn { late, lost, .. } => (lost.len(), late.is_some()),
+            MemberStep::Turn { late, lost, .. } => (lost.len(), late.is_some()),
             _ => (0, false),
         }
     }
@@ -78,7 +78,7 @@ impl Choice {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.step {
-            Step::Turn { cause, late, lost } => {
+            MemberStep::Turn { cause, late, lost } => {
                 write!(f, "{cause:?}")?;
                 if let Some(kind) = late {
                     write!(f, "; {kind:?} is late")?;
@@ -89,11 +89,11 @@ impl fmt::Display for Choice {
                 }
                 Ok(())
             }
-            Step::Arrive(late) => write!(f, "late request {late} arrives"),
-            Step::Haunt => f.write_str("the request that was given up arrives"),
-            Step::Vanish => f.write_str("the request that was given up is lost"),
-            Step::Expire => f.write_str("the store ends its session"),
-            Step::Commit(work) => write!(f, "a commit of its work {work} arrives"),
+            MemberStep::Arrive(late) => write!(f, "late request {late} arrives"),
+            MemberStep::Haunt => f.write_str("the request that was given up arrives"),
+            MemberStep::Vanish => f.write_str("the request that was given up is lost"),
+            MemberStep::Expire => f.write_str("the store ends its session"),
+            MemberStep::Commit(work) => write!(f, "a commit of its work {work} arrives"),
         }
     }
 }
@@ -101,14 +101,14 @@ impl fmt::Display for Choice {
 /// All that one member can do next.
 pub(super) type Choices = Arc<[Arc<Choice>]>;
 
-/// What was worked out, by what it was worked out from.
+/// Computed choices, by their input.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     choices: HashMap<(u64, u64), Choices>,
-    members: HashMap<u64, Shared<Member>>,
-    stores: HashMap<u64, Shared<Store>>,
+    members: HashMap<u64, SharedPart<ModelMember>>,
+    stores: HashMap<u64, SharedPart<ModelStore>>,
     /// A step of time later.
-    later: HashMap<u64, Shared<Member>>,
+    later: HashMap<u64, SharedPart<ModelMember>>,
 }
 
 impl Setup {
@@ -117,18 +117,22 @@ impl Setup {
     }
 
     /// The same member in all states that have it.
-    pub(super) fn share(&self, member: Member) -> Shared<Member> {
-        let shared = Shared::new(member);
+    pub(super) fn share(&self, member: ModelMember) -> SharedPart<ModelMember> {
+        let shared = SharedPart::new(member);
         self.memo().members.entry(shared.whole()).or_insert(shared).clone()
     }
 
-    pub(super) fn share_store(&self, store: Store) -> Shared<Store> {
-        let shared = Shared::new(store);
+    pub(super) fn share_store(&self, store: ModelStore) -> SharedPart<ModelStore> {
+        let shared = SharedPart::new(store);
         self.memo().stores.entry(shared.whole()).or_insert(shared).clone()
     }
 
     /// A member after a step of time.
-    pub(super) fn later(&self, at: usize, member: &Shared<Member>) -> Shared<Member> {
+    pub(super) fn later(
+        &self,
+        at: usize,
+        member: &SharedPart<ModelMember>,
+    ) -> SharedPart<ModelMember> {
         if let Some(later) = self.memo().later.get(&member.whole()) {
             return later.clone();
         }
@@ -143,8 +147,8 @@ impl Setup {
     pub(super) fn choices(
         &self,
         at: usize,
-        member: &Shared<Member>,
-        store: &Shared<Store>,
+        member: &SharedPart<ModelMember>,
+        store: &SharedPart<ModelStore>,
     ) -> Choices {
         let key = (member.whole(), store.whole());
         if let Some(known) = self.memo().choices.get(&key) {
@@ -181,48 +185,52 @@ impl Setup {
         choices
     }
 
-    /// What can happen to a member besides the turns of its engine.
-    fn steps(&self, at: usize, member: &Member, store: &Store) -> Vec<Step> {
+    /// Returns the steps of a member besides the turns of its engine.
+    fn steps(&self, at: usize, member: &ModelMember, store: &ModelStore) -> Vec<MemberStep> {
         let bounds = &self.bounds;
         let mut steps = Vec::new();
-        let waiting =
-            member.late.iter().enumerate().filter(|(_, late)| {
-                late.answer.is_none() && (bounds.stale || late.kind != Kind::Look)
-            });
-        steps.extend(waiting.map(|(late, _)| Step::Arrive(late)));
+        let waiting = member.late.iter().enumerate().filter(|(_, late)| {
+            late.answer.is_none() && (bounds.stale || late.kind != RequestKind::Look)
+        });
+        steps.extend(waiting.map(|(late, _)| MemberStep::Arrive(late)));
         if member.ghost.is_some() {
-            steps.extend([Step::Haunt, Step::Vanish]);
+            steps.extend([MemberStep::Haunt, MemberStep::Vanish]);
         }
         if store.has_session(at) {
-            steps.push(Step::Expire);
+            steps.push(MemberStep::Expire);
         }
-        steps.extend((0..member.works.len()).map(Step::Commit));
+        steps.extend((0..member.works.len()).map(MemberStep::Commit));
         steps
     }
 
-    fn causes(&self, at: usize, member: &Member) -> Vec<Cause> {
+    fn causes(&self, at: usize, member: &ModelMember) -> Vec<ChoiceCause> {
         let mut causes = Vec::new();
         if member.is_due() {
-            causes.push(Cause::Tick);
+            causes.push(ChoiceCause::Tick);
         }
         for (at, message) in member.late.iter().enumerate() {
-            if message.answer.is_some() || message.kind == Kind::Look && !self.bounds.stale {
-                causes.push(Cause::Answer(at));
+            if message.answer.is_some() || message.kind == RequestKind::Look && !self.bounds.stale {
+                causes.push(ChoiceCause::Answer(at));
             }
-            causes.push(Cause::GiveUp(at));
+            causes.push(ChoiceCause::GiveUp(at));
         }
-        let stopping = |(_, work): &(usize, &Work)| work.mode != Mode::Runs;
+        let stopping = |(_, work): &(usize, &ModelWork)| work.mode != ModelWorkMode::Runs;
         let works = member.works.iter().enumerate().filter(stopping);
-        causes.extend(works.map(|(at, _)| Cause::Stopped(at)));
+        causes.extend(works.map(|(at, _)| ChoiceCause::Stopped(at)));
         if at < self.bounds.drained && !member.drained && !member.over {
-            causes.push(Cause::Drain);
+            causes.push(ChoiceCause::Drain);
         }
         causes
     }
 
     /// Every turn for a cause: with nothing wrong, with each kind of request late, and with every
     /// choice of lost replies up to the bound, each request done or not.
-    fn turns(&self, at: usize, before: (&Member, &Store), cause: Cause) -> Vec<Choice> {
+    fn turns(
+        &self,
+        at: usize,
+        before: (&ModelMember, &ModelStore),
+        cause: ChoiceCause,
+    ) -> Vec<Choice> {
         let mut faults = vec![(None, Vec::new())];
         let mut turns = Vec::new();
         while let Some((late, lost)) = faults.get(turns.len()).cloned() {
@@ -238,7 +246,8 @@ impl Setup {
             let from = lost.last().map_or(0, |loss: &Loss| loss.nth + 1);
             for (nth, kind) in asked.into_iter().enumerate().skip(from) {
                 // Reading changes nothing: whether the request or the reply is lost is the same.
-                let done = [false, true].into_iter().filter(|done| !done || kind != Kind::Look);
+                let done =
+                    [false, true].into_iter().filter(|done| !done || kind != RequestKind::Look);
                 for happened in done.filter(|_| late != Some(kind)) {
                     let loss = Loss { nth, kind, happened };
                     faults.push((late, lost.iter().copied().chain([loss]).collect()));
@@ -252,56 +261,56 @@ impl Setup {
     fn turn(
         &self,
         at: usize,
-        (member, store): (&Member, &Store),
-        cause: Cause,
-        late: Option<Kind>,
+        (member, store): (&ModelMember, &ModelStore),
+        cause: ChoiceCause,
+        late: Option<RequestKind>,
         lost: &[Loss],
-    ) -> Option<(Choice, Vec<Kind>)> {
+    ) -> Option<(Choice, Vec<RequestKind>)> {
         let (mut member, mut store) = (member.clone(), store.clone());
         let event = self.event(at, &mut member, &mut store, cause)?;
         let turn = member.turn(self, &mut store, at, event, &Faults { late, lost });
         member.settle(&mut store, at, !lost.is_empty());
-        let step = Step::Turn { cause, late, lost: lost.to_vec() };
+        let step = MemberStep::Turn { cause, late, lost: lost.to_vec() };
         Some((self.judged(at, step, member, store, turn.happened, turn.broken), turn.asked))
     }
 
     fn event(
         &self,
         at: usize,
-        member: &mut Member,
-        store: &mut Store,
-        cause: Cause,
+        member: &mut ModelMember,
+        store: &mut ModelStore,
+        cause: ChoiceCause,
     ) -> Option<EngineEvent> {
         Some(match cause {
-            Cause::Tick => member.tick(self),
-            Cause::Answer(message) => {
+            ChoiceCause::Tick => member.tick(self),
+            ChoiceCause::Answer(message) => {
                 member.arrive(self, store, at, message);
                 member.deliver(self, store, message)?
             }
-            Cause::GiveUp(message) => member.give_up(message),
-            Cause::Stopped(work) => member.stop(self, work),
-            Cause::Drain => {
+            ChoiceCause::GiveUp(message) => member.give_up(message),
+            ChoiceCause::Stopped(work) => member.stop(self, work),
+            ChoiceCause::Drain => {
                 member.drained = true;
                 EngineEvent::Drain
             }
         })
     }
 
-    fn choice(&self, at: usize, before: (&Member, &Store), step: Step) -> Choice {
+    fn choice(&self, at: usize, before: (&ModelMember, &ModelStore), step: MemberStep) -> Choice {
         let (mut member, mut store) = (before.0.clone(), before.1.clone());
         let happened = match &step {
-            Step::Turn { .. } => Vec::new(),
-            Step::Arrive(late) => member.arrive(self, &mut store, at, *late),
-            Step::Haunt => member.haunt(self, &mut store, at),
-            Step::Vanish => {
+            MemberStep::Turn { .. } => Vec::new(),
+            MemberStep::Arrive(late) => member.arrive(self, &mut store, at, *late),
+            MemberStep::Haunt => member.haunt(self, &mut store, at),
+            MemberStep::Vanish => {
                 member.ghost = None;
                 Vec::new()
             }
-            Step::Expire => {
+            MemberStep::Expire => {
                 store.end(at, What::Expired);
                 vec![What::Expired]
             }
-            Step::Commit(work) => vec![store.commit(self, at, &member.works[*work].commit())],
+            MemberStep::Commit(work) => vec![store.commit(self, at, &member.works[*work].commit())],
         };
         self.judged(at, step, member, store, happened, Vec::new())
     }
@@ -309,9 +318,9 @@ impl Setup {
     fn judged(
         &self,
         at: usize,
-        step: Step,
-        member: Member,
-        mut store: Store,
+        step: MemberStep,
+        member: ModelMember,
+        mut store: ModelStore,
         happened: Vec<What>,
         mut broken: Vec<&'static str>,
     ) -> Choice {

@@ -8,13 +8,13 @@ use tenure_core::engine::{
 };
 use tenure_core::{Code, Deadline, Epoch, LocalInstant, Nonce, StoreError};
 
-use super::shared::Part;
-use super::store::{Commit, Store};
-use super::{NOW, STEP, Setup, What, Without};
+use super::shared::StatePart;
+use super::store::{ModelCommit, ModelStore};
+use super::{MODEL_STEP, NOW, Setup, What, Without};
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Kind {
+pub(super) enum RequestKind {
     /// Becoming a member.
     Open,
     /// Extending the session.
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Look,
 }
 
-impl Kind {
+impl RequestKind {
     fn of(request: &StoreRequest) -> Self {
         match request {
             StoreRequest::Open(_) => Self::Open,
@@ -60,42 +60,42 @@ impl Kind {
 pub(super) struct Loss {
     /// To which request of a turn.
     pub(super) nth: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: RequestKind,
     /// The request reached the store.
     pub(super) happened: bool,
 }
 
-/// What goes wrong in a turn.
+/// Faults of a turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults<'a> {
     /// Requests of this kind stay on their way.
-    pub(super) late: Option<Kind>,
+    pub(super) late: Option<RequestKind>,
     pub(super) lost: &'a [Loss],
 }
 
 /// Work that was begun under a hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Work {
+pub(super) struct ModelWork {
     pub(super) duty: usize,
     pub(super) epoch: Epoch,
     nonce: Nonce,
     deadline: Deadline,
     suspended: bool,
-    pub(super) mode: Mode,
+    pub(super) mode: ModelWorkMode,
 }
 
-/// What the work was told.
+/// State that the work was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Mode {
+pub(super) enum ModelWorkMode {
     Runs,
     Asked,
     Cancelled,
 }
 
-impl Work {
+impl ModelWork {
     /// Whether it believes that it may act, by its own clock.
     pub(super) fn may_act(&self) -> bool {
-        self.mode != Mode::Cancelled && !self.suspended && self.deadline.allows(NOW)
+        self.mode != ModelWorkMode::Cancelled && !self.suspended && self.deadline.allows(NOW)
     }
 
     /// Until when it will, if it hears nothing.
@@ -104,8 +104,8 @@ impl Work {
     }
 
     /// A commit that it sent while it believed.
-    pub(super) fn commit(&self) -> Commit {
-        Commit { duty: self.duty, epoch: self.epoch, nonce: self.nonce }
+    pub(super) fn commit(&self) -> ModelCommit {
+        ModelCommit { duty: self.duty, epoch: self.epoch, nonce: self.nonce }
     }
 }
 
@@ -113,11 +113,11 @@ impl Work {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Late {
     ticket: Ticket,
-    pub(super) kind: Kind,
+    pub(super) kind: RequestKind,
     request: StoreRequest,
     /// It arrived, and this is on its way back.
     pub(super) answer: Option<StoreResponse>,
-    /// How many steps ago it was sent.
+    /// Number of steps since it was sent.
     age: u8,
 }
 
@@ -125,16 +125,16 @@ pub(super) struct Late {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ghost {
     request: StoreRequest,
-    /// How many steps ago it was given up.
+    /// Number of steps since it was given up.
     age: u8,
 }
 
 /// One member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Member {
+pub(super) struct ModelMember {
     engine: Engine,
-    pub(super) works: Vec<Work>,
-    /// What the engine waits for.
+    pub(super) works: Vec<ModelWork>,
+    /// Requests that the engine waits for.
     pub(super) late: Vec<Late>,
     /// A request that nobody waits for any more, and which may still arrive.
     pub(super) ghost: Option<Ghost>,
@@ -150,19 +150,19 @@ pub(super) struct Member {
     pub(super) over: bool,
 }
 
-impl Part for Member {}
+impl StatePart for ModelMember {}
 
-/// What one event of a member led to.
+/// Result of one event of a member.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct EngineTurn {
     /// The kinds of requests that were sent, in order.
-    pub(super) asked: Vec<Kind>,
+    pub(super) asked: Vec<RequestKind>,
     pub(super) happened: Vec<What>,
     /// The rules that the engine broke.
     pub(super) broken: Vec<&'static str>,
 }
 
-impl Member {
+impl ModelMember {
     pub(super) fn new(setup: &Setup, at: usize) -> Self {
         let engine = Engine::new(setup.settings(at), seed(at, 0), NOW);
         Self {
@@ -206,10 +206,10 @@ impl Member {
         if let Some(ghost) = &mut self.ghost {
             ghost.age += 1;
         }
-        self.fold(at, STEP);
+        self.fold(at, MODEL_STEP);
     }
 
-    /// How many of its messages are late.
+    /// Returns the number of its late messages.
     pub(super) fn late_messages(&self) -> usize {
         self.late.len() + usize::from(self.ghost.is_some())
     }
@@ -218,12 +218,12 @@ impl Member {
     pub(super) fn turn(
         &mut self,
         setup: &Setup,
-        store: &mut Store,
+        store: &mut ModelStore,
         at: usize,
         event: EngineEvent,
         faults: &Faults<'_>,
-    ) -> Turn {
-        let mut turn = Turn::default();
+    ) -> EngineTurn {
+        let mut turn = EngineTurn::default();
         let mut events = VecDeque::from([event]);
         let mut steps = 0;
         // Beyond the largest epoch nothing is explored: that turn need not come to its end.
@@ -241,7 +241,7 @@ impl Member {
                     self.obey(setup, effect, &mut events);
                     continue;
                 };
-                let kind = Kind::of(&request);
+                let kind = RequestKind::of(&request);
                 let nth = turn.asked.len();
                 turn.asked.push(kind);
                 turn.broken.extend(self.wrong_request(setup, store, at, &request));
@@ -282,8 +282,8 @@ impl Member {
         match effect {
             Effect::Assign { hold, deadline } => {
                 let duty = setup.duty(&hold.duty.id);
-                let (epoch, nonce, mode) = (hold.epoch, hold.nonce, Mode::Runs);
-                self.works.push(Work { duty, epoch, nonce, deadline, suspended: false, mode });
+                let (epoch, nonce, mode) = (hold.epoch, hold.nonce, ModelWorkMode::Runs);
+                self.works.push(ModelWork { duty, epoch, nonce, deadline, suspended: false, mode });
             }
             Effect::Extend { duty, epoch, deadline } => {
                 let duty = setup.duty(&duty);
@@ -294,9 +294,11 @@ impl Member {
                 }
             }
             Effect::Suspend => self.works.iter_mut().for_each(|work| work.suspended = true),
-            Effect::Drain { duty, epoch, .. } => self.tell(setup.duty(&duty), epoch, Mode::Asked),
+            Effect::Drain { duty, epoch, .. } => {
+                self.tell(setup.duty(&duty), epoch, ModelWorkMode::Asked)
+            }
             Effect::Revoke { duty, epoch, .. } => {
-                self.tell(setup.duty(&duty), epoch, Mode::Cancelled);
+                self.tell(setup.duty(&duty), epoch, ModelWorkMode::Cancelled);
                 if setup.without == Without::Stopping {
                     events.push_back(EngineEvent::Stopped { duty, epoch, how: WorkOutcome::Asked });
                 } else if !setup.bounds.lingers {
@@ -309,12 +311,12 @@ impl Member {
     }
 
     fn stop_cancelled(&mut self, setup: &Setup) -> Option<EngineEvent> {
-        let at = self.works.iter().position(|work| work.mode == Mode::Cancelled)?;
+        let at = self.works.iter().position(|work| work.mode == ModelWorkMode::Cancelled)?;
         Some(self.stop(setup, at))
     }
 
-    fn tell(&mut self, duty: usize, epoch: Epoch, mode: Mode) {
-        let same = |work: &&mut Work| (work.duty, work.epoch) == (duty, epoch);
+    fn tell(&mut self, duty: usize, epoch: Epoch, mode: ModelWorkMode) {
+        let same = |work: &&mut ModelWork| (work.duty, work.epoch) == (duty, epoch);
         self.works.iter_mut().filter(same).for_each(|work| work.mode = mode);
     }
 
@@ -329,7 +331,7 @@ impl Member {
     pub(super) fn arrive(
         &mut self,
         setup: &Setup,
-        store: &mut Store,
+        store: &mut ModelStore,
         at: usize,
         late: usize,
     ) -> Vec<What> {
@@ -345,7 +347,7 @@ impl Member {
     }
 
     /// A request that nobody waits for reaches the store.
-    pub(super) fn haunt(&mut self, setup: &Setup, store: &mut Store, at: usize) -> Vec<What> {
+    pub(super) fn haunt(&mut self, setup: &Setup, store: &mut ModelStore, at: usize) -> Vec<What> {
         let mut happened = Vec::new();
         if let Some(ghost) = self.ghost.take() {
             let answer = store.serve(setup, at, &ghost.request, &mut happened);
@@ -358,7 +360,7 @@ impl Member {
     pub(super) fn deliver(
         &mut self,
         setup: &Setup,
-        store: &mut Store,
+        store: &mut ModelStore,
         late: usize,
     ) -> Option<EngineEvent> {
         let message = self.late.remove(late);
@@ -383,13 +385,13 @@ impl Member {
     }
 
     /// After a turn: whether it is in trouble, and the name of its session.
-    pub(super) fn settle(&mut self, store: &mut Store, at: usize, lost: bool) {
+    pub(super) fn settle(&mut self, store: &mut ModelStore, at: usize, lost: bool) {
         let unsure = !self.engine.is_settled() || store.has_unheard(at);
         self.troubled = !self.over && (lost || self.troubled && unsure);
         let (Some(nonce), true) = (self.nonce, self.late_messages() == 0) else { return };
         // The same for all sessions, as long as nobody remembers the one before.
         let name = Nonce::from_entropy((at as u128 + 1) << 64 | 7);
-        let older = |work: &Work| work.nonce != nonce;
+        let older = |work: &ModelWork| work.nonce != nonce;
         let remembers = self.works.iter().any(older) || self.engine.holds_beside(nonce);
         let forgotten = !remembers && store.rename(at, nonce, name);
         if forgotten && nonce != name {
@@ -403,7 +405,7 @@ impl Member {
     /// Time goes on, or nothing but a turn was made.
     pub(super) fn fold(&mut self, at: usize, passed: Duration) {
         let seed = seed(at, self.seed);
-        let fold = Fold { now: NOW, passed, step: STEP, seed };
+        let fold = Fold { now: NOW, passed, step: MODEL_STEP, seed };
         let tickets = self.engine.fold(&fold);
         for message in std::mem::take(&mut self.late) {
             match tickets.iter().find(|(old, _)| *old == message.ticket) {
@@ -419,7 +421,7 @@ impl Member {
     }
 
     /// Drops what can change nothing any more.
-    pub(super) fn tidy(&self, store: &Store, at: usize) -> Option<Self> {
+    pub(super) fn tidy(&self, store: &ModelStore, at: usize) -> Option<Self> {
         let ghost = self.ghost.as_ref();
         let spent = ghost.is_some_and(|ghost| !store.may_matter(at, &ghost.request));
         spent.then(|| Self { ghost: None, ..self.clone() })

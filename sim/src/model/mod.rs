@@ -24,45 +24,45 @@ use tenure_core::{
 };
 
 use choice::{Choice, Memo};
-use member::Member;
-pub use report::{Outcome, check};
-use shared::Shared;
-use store::Store;
+use member::ModelMember;
+pub use report::{ModelReport, check};
+use shared::SharedPart;
+use store::ModelStore;
 
 /// The local time of every member, in every state: what passes moves the instants instead.
 const NOW: LocalInstant = LocalInstant::from_nanos(1_000_000_000_000);
 /// A step of time. Ten milliseconds more than the smallest margin: a tick that is due within a
 /// step and comes at its end is no pause, and one that is missed is.
-const STEP: Duration = Duration::from_millis(60);
+const MODEL_STEP: Duration = Duration::from_millis(60);
 
-/// What is modelled, and how far.
+/// Bounds of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// How many instances there are.
+pub struct ModelBounds {
+    /// Number of instances.
     pub instances: usize,
-    /// How many duties there are.
+    /// Number of duties.
     pub duties: usize,
     /// States with a larger epoch are not explored.
     pub epochs: u64,
-    /// How many messages to and from the store may be late or lost at the same time.
+    /// Limit of messages to and from the store that may be late or lost at the same time.
     pub late: usize,
     /// For how many steps of time they may be on their way.
     pub delay: u8,
-    /// How many replies may be lost in one turn of an engine. It is told at once that their
-    /// outcome is unknown, and each request was done or not.
+    /// Limit of replies lost in one turn of an engine. It is told at once that their outcome is
+    /// unknown, and each request was done or not.
     pub lost: usize,
-    /// How many instances may be in trouble at the same time: from a lost reply until their engine
-    /// knows again what the store has.
+    /// Limit of instances in trouble at the same time: from a lost reply until their engine knows
+    /// again what the store has.
     pub troubled: usize,
-    /// How many replies may be lost in all, on the way to any one state; zero for any number.
+    /// Limit of replies lost in total on the way to any one state; zero for no limit.
     pub losses: usize,
-    /// How many instances may be paused at the same time.
+    /// Limit of instances paused at the same time.
     pub paused: usize,
-    /// How many instances may be told to hand over and go.
+    /// Limit of instances that are drained.
     pub drained: usize,
     /// The TTL in steps of time.
     pub ttl: u8,
-    /// How many actions a state may be away from the first; zero for any number.
+    /// Limit of actions between a state and the first; zero for no limit.
     pub depth: usize,
     /// The store may end a session at any moment, not only when its TTL is over.
     pub early: bool,
@@ -74,7 +74,7 @@ pub struct Bounds {
     pub joined: bool,
 }
 
-impl Bounds {
+impl ModelBounds {
     /// So many instances and duties, with epochs up to 3.
     pub const fn new(instances: usize, duties: usize) -> Self {
         Self {
@@ -113,10 +113,10 @@ pub enum Without {
     Stopping,
 }
 
-/// What all states share.
+/// Data that all states share.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    bounds: Bounds,
+    bounds: ModelBounds,
     group: GroupName,
     ttl: Ttl,
     instances: Vec<InstanceId>,
@@ -124,16 +124,16 @@ pub(crate) struct Setup {
     listing: Listing,
     document: GroupDocument,
     without: Without,
-    /// How often each thing happened.
-    counts: [AtomicU64; What::NAMES.len()],
+    /// Count per thing that happened.
+    counts: [AtomicU64; What::EVENT_NAMES.len()],
     memo: Mutex<Memo>,
 }
 
 /// Something that is counted, or judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum What {
-    Granted { duty: usize, before: Grant, now: Grant },
-    Committed { duty: usize, newest: Grant, under: Grant },
+    Granted { duty: usize, before: ModelGrant, now: ModelGrant },
+    Committed { duty: usize, newest: ModelGrant, under: ModelGrant },
     Released,
     Expired,
     HandedOver,
@@ -144,7 +144,7 @@ enum What {
 }
 
 impl What {
-    const NAMES: [&str; 9] = [
+    const EVENT_NAMES: [&str; 9] = [
         "grants",
         "commits",
         "releases",
@@ -173,34 +173,34 @@ impl What {
 
 /// An epoch, and to whom it was granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Grant {
+struct ModelGrant {
     epoch: Epoch,
     to: usize,
 }
 
 /// One state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct State {
-    members: Vec<Shared<Member>>,
-    store: Shared<Store>,
+pub(crate) struct ModelState {
+    members: Vec<SharedPart<ModelMember>>,
+    store: SharedPart<ModelStore>,
     /// For how many steps of time the TTL of each session lasts.
     left: Vec<u8>,
-    /// How many replies were lost, if that is bounded.
+    /// Number of replies lost, if that is bounded.
     losses: usize,
     /// The invariants that the last action broke.
     broken: Vec<&'static str>,
 }
 
-/// What can happen next.
+/// An action of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum ModelAction {
     /// A step of time passes. Members that were due and did not tick were paused.
     Pass,
     /// Something happens to an instance.
     One(usize, Arc<Choice>),
 }
 
-impl fmt::Display for Action {
+impl fmt::Display for ModelAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pass => f.write_str("a step of time passes"),
@@ -210,10 +210,10 @@ impl fmt::Display for Action {
 }
 
 impl Setup {
-    pub(crate) fn new(bounds: Bounds, without: Without) -> Self {
+    pub(crate) fn new(bounds: ModelBounds, without: Without) -> Self {
         // Short words and a TTL within the limits: always valid.
         let group = GroupName::new("g").expect("a valid name");
-        let ttl = Ttl::new(STEP * u32::from(bounds.ttl)).expect("a valid TTL");
+        let ttl = Ttl::new(MODEL_STEP * u32::from(bounds.ttl)).expect("a valid TTL");
         let instance = |at: usize| InstanceId::new(format!("i{at}")).expect("a valid id");
         let duty = |at: usize| DutyId::new(format!("{at}")).expect("a valid id");
         let duties: Vec<_> = (0..bounds.duties).map(duty).collect();
@@ -235,7 +235,7 @@ impl Setup {
     fn settings(&self, at: usize) -> MemberSettings {
         let id = self.instances[at].clone();
         let settings = MemberSettings::new(self.group.clone(), id, self.ttl, Layout::Targets);
-        MemberSettings { window: Duration::ZERO, look_every: STEP, ..settings }
+        MemberSettings { window: Duration::ZERO, look_every: MODEL_STEP, ..settings }
     }
 
     fn key(&self, duty: usize) -> DutyKey {
@@ -251,14 +251,14 @@ impl Setup {
     }
 
     fn counted(&self, name: &str) -> u64 {
-        let at = What::NAMES.iter().position(|one| *one == name).expect("a name of the list");
+        let at = What::EVENT_NAMES.iter().position(|one| *one == name).expect("a name of the list");
         self.counts[at].load(Ordering::Relaxed)
     }
 
     /// Time passes for all. What was due and has not ticked was paused.
-    fn pass(&self, state: &State) -> State {
+    fn pass(&self, state: &ModelState) -> ModelState {
         let members = state.members.iter().enumerate();
-        State {
+        ModelState {
             members: members.map(|(at, member)| self.later(at, member)).collect(),
             store: state.store.clone(),
             left: state.left.iter().map(|left| left.saturating_sub(1)).collect(),
@@ -267,9 +267,12 @@ impl Setup {
         }
     }
 
-    fn follow(&self, state: &State, at: usize, choice: &Choice) -> State {
-        let mut next =
-            State { store: choice.store.clone(), broken: choice.broken.clone(), ..state.clone() };
+    fn follow(&self, state: &ModelState, at: usize, choice: &Choice) -> ModelState {
+        let mut next = ModelState {
+            store: choice.store.clone(),
+            broken: choice.broken.clone(),
+            ..state.clone()
+        };
         next.members[at] = choice.member.clone();
         if !choice.store.get().has_session(at) {
             next.left[at] = 0;
@@ -289,14 +292,14 @@ impl Setup {
 }
 
 impl Model for Setup {
-    type State = State;
-    type Action = Action;
+    type State = ModelState;
+    type Action = ModelAction;
 
-    fn init_states(&self) -> Vec<State> {
-        let members = (0..self.instances.len()).map(|at| self.share(Member::new(self, at)));
-        let mut state = State {
+    fn init_states(&self) -> Vec<ModelState> {
+        let members = (0..self.instances.len()).map(|at| self.share(ModelMember::new(self, at)));
+        let mut state = ModelState {
             members: members.collect(),
-            store: self.share_store(Store::new(self)),
+            store: self.share_store(ModelStore::new(self)),
             left: vec![0; self.instances.len()],
             losses: 0,
             broken: Vec::new(),
@@ -310,7 +313,7 @@ impl Model for Setup {
         vec![state]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &ModelState, actions: &mut Vec<ModelAction>) {
         let bounds = &self.bounds;
         // What a broken state leads to is of no interest.
         if !state.broken.is_empty() {
@@ -333,21 +336,21 @@ impl Model for Setup {
                 }
                 choice.happened.iter().for_each(|what| self.count(*what));
                 if !choice.idle {
-                    actions.push(Action::One(at, Arc::clone(choice)));
+                    actions.push(ModelAction::One(at, Arc::clone(choice)));
                 }
             }
         }
         let due = state.members.iter().filter(|one| one.get().is_due()).count();
         let urgent = state.members.iter().any(|one| one.get().is_urgent(bounds.delay));
         if due <= bounds.paused && !urgent {
-            actions.push(Action::Pass);
+            actions.push(ModelAction::Pass);
         }
     }
 
-    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+    fn next_state(&self, state: &ModelState, action: ModelAction) -> Option<ModelState> {
         Some(match action {
-            Action::Pass => self.pass(state),
-            Action::One(at, choice) => self.follow(state, at, &choice),
+            ModelAction::Pass => self.pass(state),
+            ModelAction::One(at, choice) => self.follow(state, at, &choice),
         })
     }
 
@@ -355,7 +358,7 @@ impl Model for Setup {
         self.rules()
     }
 
-    fn within_boundary(&self, state: &State) -> bool {
+    fn within_boundary(&self, state: &ModelState) -> bool {
         // What breaks a rule is judged, wherever it leads.
         !state.broken.is_empty() || state.store.get().is_within(&self.bounds)
     }

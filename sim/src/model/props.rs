@@ -1,26 +1,26 @@
-//! What must always hold, and what must be possible.
+//! Properties: what must always hold, and what must be possible.
 
 use stateright::Property;
 use tenure_core::engine::{Effect, StoreRequest};
 use tenure_core::invariant::{self, Step};
 use tenure_core::{Epoch, Hold, Version};
 
-use super::member::{Member, Mode, Work};
-use super::store::Store;
-use super::{Grant, NOW, Setup, State, What, Without};
+use super::member::{ModelMember, ModelWork, ModelWorkMode};
+use super::store::ModelStore;
+use super::{ModelGrant, ModelState, NOW, Setup, What, Without};
 
 impl Setup {
     pub(super) fn rules(&self) -> Vec<Property<Self>> {
         let mut rules = vec![
-            Property::always("L1", |_, state: &State| !state.broken.contains(&"L1")),
-            Property::always("L2", |_, state: &State| !state.broken.contains(&"L2")),
-            Property::always("L3", |_, state: &State| !state.broken.contains(&"L3")),
-            Property::always("C1", |_, state: &State| !state.broken.contains(&"C1")),
-            Property::always("R1", |_, state: &State| !state.broken.contains(&"R1")),
-            Property::always("R9", |_, state: &State| !state.broken.contains(&"R9")),
-            Property::always("R10", |_, state: &State| !state.broken.contains(&"R10")),
-            Property::always("R17", |_, state: &State| !state.broken.contains(&"R17")),
-            Property::always("work", |_, state: &State| !state.broken.contains(&"work")),
+            Property::always("L1", |_, state: &ModelState| !state.broken.contains(&"L1")),
+            Property::always("L2", |_, state: &ModelState| !state.broken.contains(&"L2")),
+            Property::always("L3", |_, state: &ModelState| !state.broken.contains(&"L3")),
+            Property::always("C1", |_, state: &ModelState| !state.broken.contains(&"C1")),
+            Property::always("R1", |_, state: &ModelState| !state.broken.contains(&"R1")),
+            Property::always("R9", |_, state: &ModelState| !state.broken.contains(&"R9")),
+            Property::always("R10", |_, state: &ModelState| !state.broken.contains(&"R10")),
+            Property::always("R17", |_, state: &ModelState| !state.broken.contains(&"R17")),
+            Property::always("work", |_, state: &ModelState| !state.broken.contains(&"work")),
         ];
         // Whom the store drops before its time believes in its hold until it hears of it.
         if !self.bounds.early {
@@ -33,7 +33,8 @@ impl Setup {
         rules
     }
 
-    /// What must be possible. It is counted, so that states that differ only in their past are one.
+    /// Returns what must be possible. It is counted, so that states that differ only in their past
+    /// are one.
     fn reached(&self) -> Vec<Property<Self>> {
         let mut reached = vec![
             Property::sometimes("a handover", |model: &Self, _| model.counted("handovers") > 0),
@@ -58,12 +59,12 @@ impl Setup {
     }
 
     /// Whether work may have effects by its own clock.
-    pub(super) fn may_act(&self, work: &Work) -> bool {
-        let told = work.mode == Mode::Cancelled;
+    pub(super) fn may_act(&self, work: &ModelWork) -> bool {
+        let told = work.mode == ModelWorkMode::Cancelled;
         work.may_act() || self.without == Without::Deadline && !told
     }
 
-    fn one_believes(&self, state: &State) -> bool {
+    fn one_believes(&self, state: &ModelState) -> bool {
         let mut duties = [false; 8];
         let members = state.members.iter();
         let mut acting = members.flat_map(|one| &one.get().works).filter(|work| self.may_act(work));
@@ -101,22 +102,23 @@ impl Setup {
         match what {
             What::Granted { duty, before, now } => {
                 let grants = [before, now].into_iter().filter(|grant| grant.epoch > Epoch::ZERO);
-                let granted = |Grant { epoch, to }| {
+                let granted = |ModelGrant { epoch, to }| {
                     let instance = self.instances[to].clone();
                     Step::Granted { duty: self.key(duty), epoch, instance }
                 };
                 grants.map(granted).collect()
             }
             What::Committed { duty, newest, under } => {
-                let steps = (1..).zip([newest, under]).flat_map(|(number, Grant { epoch, to })| {
-                    let version = Version::new(number).unwrap_or_default();
-                    let (instance, event) = (self.instances[to].clone(), number.to_string());
-                    let duty = self.key(duty);
-                    [
-                        Step::Effect { duty: duty.clone(), epoch, instance, event },
-                        Step::Committed { duty, epoch, version },
-                    ]
-                });
+                let steps =
+                    (1..).zip([newest, under]).flat_map(|(number, ModelGrant { epoch, to })| {
+                        let version = Version::new(number).unwrap_or_default();
+                        let (instance, event) = (self.instances[to].clone(), number.to_string());
+                        let duty = self.key(duty);
+                        [
+                            Step::Effect { duty: duty.clone(), epoch, instance, event },
+                            Step::Committed { duty, epoch, version },
+                        ]
+                    });
                 steps.collect()
             }
             _ => Vec::new(),
@@ -124,13 +126,13 @@ impl Setup {
     }
 }
 
-/// What judges the engine alone, by what it asks for.
-impl Member {
+/// Checks of the engine alone, by what it asks for.
+impl ModelMember {
     /// The rule that a request breaks.
     pub(super) fn wrong_request(
         &self,
         setup: &Setup,
-        store: &Store,
+        store: &ModelStore,
         at: usize,
         request: &StoreRequest,
     ) -> Option<&'static str> {
@@ -158,7 +160,7 @@ impl Member {
         if !holds.iter().all(|hold| named(hold) && own(hold)) {
             return Some("R9");
         }
-        let acts = |work: &Work| match request {
+        let acts = |work: &ModelWork| match request {
             StoreRequest::Release { holds, .. } => {
                 let same = |hold: &Hold| setup.duty(&hold.duty.id) == work.duty;
                 work.may_act() && holds.iter().any(same)
@@ -173,7 +175,7 @@ impl Member {
     pub(super) fn wrong_effect(
         &self,
         setup: &Setup,
-        store: &Store,
+        store: &ModelStore,
         at: usize,
         effect: &Effect,
     ) -> Option<&'static str> {

@@ -4,33 +4,33 @@ use std::fmt;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use super::{Bounds, Setup, What, Without};
+use super::{ModelBounds, Setup, What, Without};
 
-/// What a run of the checker found.
+/// Result of a run of the model checker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// How many states that differ were seen.
+pub struct ModelReport {
+    /// Number of distinct states.
     pub unique: usize,
-    /// How many actions were tried.
+    /// Number of actions tried.
     pub tried: usize,
     /// The longest way from the first state.
     pub depth: usize,
-    /// How often each thing happened.
+    /// Count per thing that happened.
     pub counts: Vec<(&'static str, u64)>,
     /// The rules that were broken, each with the actions that lead there.
     pub broken: Vec<(&'static str, Vec<String>)>,
-    /// What should have been possible and was not.
+    /// Things that should have been possible and were not.
     pub missing: Vec<&'static str>,
 }
 
-impl Outcome {
+impl ModelReport {
     /// Whether no rule was broken and everything was reached.
     pub fn is_sound(&self) -> bool {
         self.broken.is_empty() && self.missing.is_empty()
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ModelReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { unique, tried, depth, .. } = self;
         writeln!(f, "{unique} states, {tried} actions, depth {depth}")?;
@@ -51,7 +51,7 @@ impl fmt::Display for Outcome {
 }
 
 /// Tries everything within the bounds, or up to the first broken rule.
-pub fn check(bounds: Bounds, without: Without) -> Outcome {
+pub fn check(bounds: ModelBounds, without: Without) -> ModelReport {
     let mut builder = Setup::new(bounds, without).checker().threads(1);
     if bounds.depth > 0 {
         builder = builder.target_max_depth(bounds.depth);
@@ -70,8 +70,8 @@ pub fn check(bounds: Bounds, without: Without) -> Outcome {
             _ => {}
         }
     }
-    let names = What::NAMES.into_iter();
-    Outcome {
+    let names = What::EVENT_NAMES.into_iter();
+    ModelReport {
         unique: checker.unique_state_count(),
         tried: checker.state_count(),
         depth: checker.max_depth(),

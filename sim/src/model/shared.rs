@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 /// A part of a state. Its `Hash` may leave out what no decision and no rule depends on, only what
 /// is counted.
-pub(super) trait Part: Hash + Eq {
+pub(super) trait StatePart: Hash + Eq {
     /// Hashes that too.
     fn hash_rest(&self, _: &mut DefaultHasher) {}
 }
 
 /// A part that is hashed once.
 #[derive(Debug)]
-pub(super) struct Shared<T>(Arc<Inner<T>>);
+pub(super) struct SharedPart<T>(Arc<Inner<T>>);
 
 #[derive(Debug)]
 struct Inner<T> {
@@ -21,7 +21,7 @@ struct Inner<T> {
     part: T,
 }
 
-impl<T: Part> Shared<T> {
+impl<T: StatePart> SharedPart<T> {
     pub(super) fn new(part: T) -> Self {
         let mut hasher = DefaultHasher::new();
         part.hash(&mut hasher);
@@ -40,21 +40,21 @@ impl<T: Part> Shared<T> {
     }
 }
 
-impl<T> Clone for Shared<T> {
+impl<T> Clone for SharedPart<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<T: Part> PartialEq for Shared<T> {
+impl<T: StatePart> PartialEq for SharedPart<T> {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.hash == other.0.hash && self.get() == other.get()
     }
 }
 
-impl<T: Part> Eq for Shared<T> {}
+impl<T: StatePart> Eq for SharedPart<T> {}
 
-impl<T: Part> Hash for Shared<T> {
+impl<T: StatePart> Hash for SharedPart<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash.hash(state);
     }

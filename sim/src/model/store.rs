@@ -10,18 +10,18 @@ use tenure_core::store::{
 };
 use tenure_core::{Epoch, Hold, Mark, Nonce, Note, Session};
 
-use super::shared::Part;
-use super::{Bounds, Grant, Setup, What, Without};
+use super::shared::StatePart;
+use super::{ModelBounds, ModelGrant, Setup, What, Without};
 
 /// Sessions and duties.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Store {
+pub(super) struct ModelStore {
     /// By instance.
     sessions: Vec<Option<Open>>,
     /// The last nonce that each instance opened a session under: it is spent when that ended.
     opened: Vec<Option<Nonce>>,
     /// By duty.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<DutyRow>,
 }
 
 /// An open session.
@@ -36,22 +36,22 @@ struct Open {
 
 /// A duty.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Row {
+pub(super) struct DutyRow {
     /// The newest epoch granted.
     pub(super) epoch: Epoch,
     /// Whose session holds it.
     pub(super) holder: Option<usize>,
     /// Its holder was granted it and has not heard so: the answer is late or was lost.
     unheard: bool,
-    /// Who was granted it last.
+    /// The last instance that it was granted to.
     last: usize,
-    /// How that hold ended; no decision and no rule depends on it.
+    /// The end of that hold; no decision and no rule depends on it.
     ended: Option<What>,
 }
 
-impl Row {
-    fn newest(&self) -> Grant {
-        Grant { epoch: self.epoch, to: self.last }
+impl DutyRow {
+    fn newest(&self) -> ModelGrant {
+        ModelGrant { epoch: self.epoch, to: self.last }
     }
 
     fn key(&self) -> (Epoch, Option<usize>, bool, usize) {
@@ -59,15 +59,15 @@ impl Row {
     }
 }
 
-impl PartialEq for Row {
+impl PartialEq for DutyRow {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Row {}
+impl Eq for DutyRow {}
 
-impl Hash for Row {
+impl Hash for DutyRow {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.key().hash(state);
     }
@@ -75,25 +75,25 @@ impl Hash for Row {
 
 /// A commit: under which hold it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Commit {
+pub(super) struct ModelCommit {
     pub(super) duty: usize,
     pub(super) epoch: Epoch,
     pub(super) nonce: Nonce,
 }
 
-impl Part for Store {
+impl StatePart for ModelStore {
     fn hash_rest(&self, hasher: &mut DefaultHasher) {
         self.rows.iter().for_each(|row| row.ended.hash(hasher));
     }
 }
 
-impl Store {
+impl ModelStore {
     pub(super) fn new(setup: &Setup) -> Self {
         let (instances, duties) = (setup.instances.len(), setup.duties.len());
         Self {
             sessions: vec![None; instances],
             opened: vec![None; instances],
-            rows: vec![Row::default(); duties],
+            rows: vec![DutyRow::default(); duties],
         }
     }
 
@@ -129,7 +129,7 @@ impl Store {
     }
 
     /// Whether no epoch is larger than those that are explored.
-    pub(super) fn is_within(&self, bounds: &Bounds) -> bool {
+    pub(super) fn is_within(&self, bounds: &ModelBounds) -> bool {
         self.rows.iter().all(|row| row.epoch.get() <= bounds.epochs)
     }
 
@@ -358,20 +358,20 @@ impl Store {
 
     /// Whether a checkpoint is stored. It names whatever version is stored, and whoever was granted
     /// the duty last has committed at once: only the fence can refuse it, and must.
-    pub(super) fn commit(&self, setup: &Setup, by: usize, commit: &Commit) -> What {
+    pub(super) fn commit(&self, setup: &Setup, by: usize, commit: &ModelCommit) -> What {
         let live = self.is_live(by, commit.nonce);
         let row = &self.rows[commit.duty];
         let stands = live && row.holder == Some(by) && row.epoch == commit.epoch;
         if setup.without != Without::Fence && !stands {
             return What::CommitRefused;
         }
-        let under = Grant { epoch: commit.epoch, to: by };
+        let under = ModelGrant { epoch: commit.epoch, to: by };
         What::Committed { duty: commit.duty, newest: row.newest(), under }
     }
 }
 
 impl Setup {
-    /// What a look shows of a holder. What is left of its TTL only words a record.
+    /// Returns a holder as a look shows it. The time left only appears in the text of a record.
     fn holder(&self, instance: usize) -> CurrentHolder {
         CurrentHolder { instance: self.instances[instance].clone(), remaining: Duration::ZERO }
     }

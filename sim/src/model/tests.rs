@@ -6,7 +6,7 @@ use tenure_core::{Deadline, Hold, Mark, Nonce, Note};
 
 use super::*;
 
-fn sound(name: &str, bounds: Bounds) -> Outcome {
+fn sound(name: &str, bounds: ModelBounds) -> ModelReport {
     let outcome = check(bounds, Without::Nothing);
     println!("{name}: {outcome}");
     assert!(outcome.is_sound(), "{name}: {outcome}");
@@ -14,7 +14,7 @@ fn sound(name: &str, bounds: Bounds) -> Outcome {
 }
 
 fn broken(without: Without, rules: &[&str]) {
-    let outcome = check(Bounds::new(2, 1), without);
+    let outcome = check(ModelBounds::new(2, 1), without);
     println!("without {without:?}: {outcome}");
     let found: Vec<_> = outcome.broken.iter().map(|(rule, _)| *rule).collect();
     assert_eq!(found, rules, "without {without:?}: {outcome}");
@@ -22,33 +22,34 @@ fn broken(without: Without, rules: &[&str]) {
 
 #[test]
 fn two_instances_and_two_duties() {
-    sound("2 x 2", Bounds { drained: 2, paused: 2, ..Bounds::new(2, 2) });
+    sound("2 x 2", ModelBounds { drained: 2, paused: 2, ..ModelBounds::new(2, 2) });
 }
 
 #[test]
 fn three_instances_and_one_duty() {
-    sound("3 x 1", Bounds::new(3, 1));
+    sound("3 x 1", ModelBounds::new(3, 1));
 }
 
 #[test]
 fn three_instances_and_two_duties() {
-    sound("3 x 2", Bounds::new(3, 2));
+    sound("3 x 2", ModelBounds::new(3, 2));
 }
 
 #[test]
 fn two_instances_and_two_duties_with_lost_replies() {
-    sound("2 x 2, lost", Bounds { lost: 1, joined: true, ..Bounds::new(2, 2) });
+    sound("2 x 2, lost", ModelBounds { lost: 1, joined: true, ..ModelBounds::new(2, 2) });
 }
 
 #[test]
 fn three_instances_and_one_duty_with_a_lost_reply() {
-    let bounds = Bounds { lost: 1, losses: 1, epochs: 2, joined: true, ..Bounds::new(3, 1) };
+    let bounds =
+        ModelBounds { lost: 1, losses: 1, epochs: 2, joined: true, ..ModelBounds::new(3, 1) };
     sound("3 x 1, one lost", bounds);
 }
 
 #[test]
 fn late_and_lost_messages_to_a_depth() {
-    let bounds = Bounds { late: 1, depth: 15, joined: true, ..Bounds::new(2, 2) };
+    let bounds = ModelBounds { late: 1, depth: 15, joined: true, ..ModelBounds::new(2, 2) };
     let outcome = sound("2 x 2 with a late message", bounds);
     for name in [
         "takeovers after expiry",
@@ -63,15 +64,15 @@ fn late_and_lost_messages_to_a_depth() {
 
 #[test]
 fn two_instances_and_one_duty_whose_work_lingers() {
-    sound("2 x 1, lingers", Bounds { lingers: true, ..Bounds::new(2, 1) });
+    sound("2 x 1, lingers", ModelBounds { lingers: true, ..ModelBounds::new(2, 1) });
 }
 
 /// What breaks a rule by a grant beyond the largest epoch is not dropped unjudged.
 #[test]
 fn a_broken_rule_is_judged_beyond_the_largest_epoch() {
-    let setup = Setup::new(Bounds::new(2, 1), Without::Nothing);
+    let setup = Setup::new(ModelBounds::new(2, 1), Without::Nothing);
     let mut state = setup.init_states().remove(0);
-    let mut store = Store::new(&setup);
+    let mut store = ModelStore::new(&setup);
     store.rows[0].epoch = Epoch::new(setup.bounds.epochs + 1).unwrap();
     state.store = setup.share_store(store);
     assert!(!setup.within_boundary(&state));
@@ -83,8 +84,8 @@ fn a_broken_rule_is_judged_beyond_the_largest_epoch() {
 /// under an epoch that is older than the newest.
 #[test]
 fn an_older_epoch_is_no_hold() {
-    let setup = Setup::new(Bounds::new(2, 1), Without::Nothing);
-    let (mut store, mut member) = (Store::new(&setup), Member::new(&setup, 0));
+    let setup = Setup::new(ModelBounds::new(2, 1), Without::Nothing);
+    let (mut store, mut member) = (ModelStore::new(&setup), ModelMember::new(&setup, 0));
     let (group, instance) = (setup.group.clone(), setup.instances[0].clone());
     let nonce = Nonce::from_entropy(1);
     let open = OpenSession { group, instance, nonce, ttl: setup.ttl, note: Note::default() };

@@ -1,4 +1,4 @@
-//! What engines want done, and what their processes believe because of it.
+//! Effects of engines, and what their processes believe because of them.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use tenure_core::roster::{Pin, RosterDuty, RosterMember, plan};
 use tenure_core::store::Member;
 use tenure_core::{Change, Code, Deadline, DutyId, Epoch, Hold, InstanceId, Nonce, Record};
 
-use super::process::{Life, Process};
-use super::{Item, Pid, Shed, World, words};
-use crate::check::{self, Final, Move, Outlived, Promise, Turn};
-use crate::worker::{Mode, Work};
+use super::process::{Process, ProcessState};
+use super::{Pid, ScheduledItem, Shed, SimWorld, describe};
+use crate::check::{self, DutyMove, Final, Outlived, Promise, WorkTurn};
+use crate::worker::{SimWork, WorkMode};
 
-impl World {
+impl SimWorld {
     /// Does what an engine asks for.
     pub(super) fn execute(&mut self, pid: Pid, effect: Effect) {
         let local = self.local(pid);
-        self.say(pid, || format!("> {}", words::effect(&effect, local)));
-        if self.processes[pid].life == Life::Gone {
+        self.say(pid, || format!("> {}", describe::effect(&effect, local)));
+        if self.processes[pid].life == ProcessState::Gone {
             let id = self.processes[pid].id.clone();
             return self.broken("end", format!("{id} wants something after its end: {effect:?}"));
         }
@@ -62,7 +62,7 @@ impl World {
         }
         if matches!(change, Acquired | TakenOver | Released | Revoked | Expired) {
             let at = self.now;
-            self.story.notes.push(check::Note { at, instance, duty, epoch, change });
+            self.story.notes.push(check::RecordNote { at, instance, duty, epoch, change });
         }
     }
 
@@ -75,12 +75,12 @@ impl World {
             let what = format!("{id} begins {duty} while its work under epoch {older} runs");
             return self.broken("work", what);
         }
-        let mut work = Work::new(hold, deadline, self.now);
+        let mut work = SimWork::new(hold, deadline, self.now);
         work.moved_among = self.saw_it_shed(pid, &duty);
         self.promise(pid, &work);
         self.processes[pid].work.insert((duty.clone(), epoch), work);
         self.believe(pid, &duty, epoch);
-        self.after(0, Item::Work(pid, duty, epoch, 0));
+        self.after(0, ScheduledItem::Work(pid, duty, epoch, 0));
     }
 
     /// Whether the duty came free because a member shed it that is still one. Who came later, who
@@ -115,7 +115,7 @@ impl World {
 
     /// Keeps what work is told about its time, beside what the store says now: the store has done
     /// its part before anybody hears of it.
-    fn promise(&mut self, pid: Pid, Work { hold, deadline, .. }: &Work) {
+    fn promise(&mut self, pid: Pid, SimWork { hold, deadline, .. }: &SimWork) {
         let broken = self.excused.contains(&hold.nonce) || self.forgotten.contains_key(&hold.nonce);
         if broken || self.scenario.is_lossy() {
             return;
@@ -132,14 +132,14 @@ impl World {
         self.watch_move(pid, duty, why);
         let (held, quota) = (self.held(pid), self.quota(pid));
         let voluntary =
-            Move::is_voluntary(why) || why == StopReason::Pin && !self.is_pinned_out(pid, duty);
+            DutyMove::is_voluntary(why) || why == StopReason::Pin && !self.is_pinned_out(pid, duty);
         let Some(work) = self.processes[pid].work_of(duty, epoch) else {
             return;
         };
-        if work.mode != Mode::Runs {
+        if work.mode != WorkMode::Runs {
             return;
         }
-        work.mode = Mode::Drains;
+        work.mode = WorkMode::Drains;
         let (since, moved_among) = (work.since, work.moved_among.take());
         if voluntary {
             let (at, instance) = (self.now, self.processes[pid].id.clone());
@@ -149,7 +149,16 @@ impl World {
                 moved_among.is_some_and(|then| members.iter().all(|id| then.contains(id)));
             self.shed.insert(duty.clone(), Shed { at, by: pid, members });
             let duty = duty.clone();
-            self.story.moves.push(Move { at, instance, duty, held, quota, since, was_moved, why });
+            self.story.moves.push(DutyMove {
+                at,
+                instance,
+                duty,
+                held,
+                quota,
+                since,
+                was_moved,
+                why,
+            });
         }
         self.stop_later(pid, duty, epoch, false);
     }
@@ -162,8 +171,8 @@ impl World {
         let Some(work) = self.processes[pid].work_of(duty, epoch) else {
             return;
         };
-        if work.mode != Mode::Revoked {
-            work.mode = Mode::Revoked;
+        if work.mode != WorkMode::Revoked {
+            work.mode = WorkMode::Revoked;
             if why == StopReason::NoProgress {
                 self.rests(pid, duty);
             }
@@ -175,7 +184,7 @@ impl World {
         let id = self.processes[pid].id.clone();
         let works = self.processes[pid].work.iter();
         // Work that was cancelled may still be on its way to its end.
-        let mut running = works.filter(|(_, work)| work.mode != Mode::Revoked);
+        let mut running = works.filter(|(_, work)| work.mode != WorkMode::Revoked);
         if let Some(((duty, _), _)) = running.next() {
             let what = format!("{id} has come to its end while {duty} is worked on");
             self.broken("end", what);
@@ -194,7 +203,7 @@ impl World {
         let (slot, ttl) = (self.processes[pid].slot, self.scenario.ttl_ns());
         let after = self.rng.below(3 * ttl);
         if !self.quiet {
-            self.after(after, Item::Start(slot));
+            self.after(after, ScheduledItem::Start(slot));
         }
     }
 
@@ -204,7 +213,7 @@ impl World {
             self.doubt(pid, &duty, epoch);
         }
         let process = &mut self.processes[pid];
-        process.life = Life::Gone;
+        process.life = ProcessState::Gone;
         process.work.clear();
         process.backlog.clear();
         self.slots[process.slot] = None;
@@ -213,7 +222,7 @@ impl World {
     fn turn(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, what: &'static str, why: &str) {
         let (at, instance) = (self.now, self.processes[pid].id.clone());
         let (duty, why) = (duty.clone(), why.to_owned());
-        self.story.turns.push(Turn { at, instance, duty, epoch, what, why });
+        self.story.turns.push(WorkTurn { at, instance, duty, epoch, what, why });
     }
 
     /// The holds under which the process works.
@@ -262,7 +271,9 @@ impl World {
             let works = self.works(pid);
             works.iter().for_each(|(duty, epoch)| self.doubt(pid, duty, *epoch));
             let Process { life, session, id, engine, .. } = &self.processes[pid];
-            let Some(session) = session.as_ref().filter(|_| *life != Life::Gone) else { continue };
+            let Some(session) = session.as_ref().filter(|_| *life != ProcessState::Gone) else {
+                continue;
+            };
             // Who had lost its session before is told of its end alone, and who has not heard yet
             // that it is a member cannot know that it was one.
             let saw = engine.is_member() && live.contains(&Some(session.nonce));
@@ -319,7 +330,8 @@ impl World {
         self.processes[pid].view.iter().flat_map(|view| &view.members)
     }
 
-    /// How many duties the process has and keeps, with those that it only saw to be its own.
+    /// Returns the number of duties that the process has and keeps, with those that it only saw to
+    /// be its own.
     fn held(&self, pid: Pid) -> usize {
         let process = &self.processes[pid];
         let holders = process.view.iter().flat_map(|view| view.holders.iter().flatten());
@@ -327,11 +339,11 @@ impl World {
             seen.holder.as_ref().is_some_and(|now| now.instance == process.id)
                 && !process.work.keys().any(|(duty, _)| *duty == seen.duty.id)
         });
-        own.count() + process.work.values().filter(|work| work.mode == Mode::Runs).count()
+        own.count() + process.work.values().filter(|work| work.mode == WorkMode::Runs).count()
     }
 
-    /// What the roster says is its share, by what it saw last, or by what is: a refused claim tells
-    /// it more than its last look did.
+    /// Returns the share that the roster gives it, by what it saw last, or by the actual state: a
+    /// refused claim tells it more than its last look did.
     fn quota(&self, pid: Pid) -> Option<usize> {
         let seen = self.processes[pid].view.as_ref().and_then(|view| self.share(pid, view));
         seen.into_iter().chain(self.share(pid, &self.backend.view())).min()
@@ -347,7 +359,7 @@ impl World {
         let seats = check::seats(&view.members, &group);
         let mine = seats.iter().position(|seat| seat.instance == process.id)?;
         let holders = view.holders.as_deref().unwrap_or_default();
-        let running = process.work.iter().filter(|(_, work)| work.mode == Mode::Runs);
+        let running = process.work.iter().filter(|(_, work)| work.mode == WorkMode::Runs);
         let own: Vec<DutyId> = running.map(|(key, _)| key.0.clone()).collect();
         let wanted = self.wanted_by(pid).into_iter().filter(|duty| !group.pauses(duty));
         let charges = wanted.map(|duty| {
@@ -419,7 +431,7 @@ impl World {
                 self.doubt(pid, &duty, epoch);
             }
         }
-        let alive = self.processes.iter().filter(|one| one.life != Life::Gone);
+        let alive = self.processes.iter().filter(|one| one.life != ProcessState::Gone);
         let going = alive.clone().filter(|one| one.leaves);
         let group = self.backend.group();
         let seats: Vec<RosterMember> = check::seats(&self.backend.members(), &group);

@@ -5,13 +5,13 @@ use tenure_core::invariant::Step;
 use tenure_core::store::{Claimed, KeptAlive, Opened};
 use tenure_core::{Code, StoreError};
 
-use super::process::{Kind, Life};
+use super::process::{ProcessKind, ProcessState};
 use super::work::session_name;
-use super::{Item, Pid, World, words};
+use super::{Pid, ScheduledItem, SimWorld, describe};
 use crate::link::Fate;
 use crate::scenario::Fault;
 
-impl World {
+impl SimWorld {
     /// Sends a request of an engine.
     pub(super) fn ask(&mut self, pid: Pid, ticket: Ticket, request: StoreRequest, within: u64) {
         let slot = self.processes[pid].slot;
@@ -24,21 +24,21 @@ impl World {
         if let (Some(after), Fate::Arrives(_)) = (again, fate) {
             self.coverage.count("fault", Fault::Duplicate.as_str());
             let request = request.clone();
-            self.after(after, Item::Arrive { pid, ticket, request, echo: true });
+            self.after(after, ScheduledItem::Arrive { pid, ticket, request, echo: true });
         }
         match fate {
             Fate::Arrives(takes) => {
                 self.count_late(takes);
-                self.after(takes, Item::Arrive { pid, ticket, request, echo: false });
+                self.after(takes, ScheduledItem::Arrive { pid, ticket, request, echo: false });
             }
             Fate::Lost => {}
             Fate::Refused => {
                 let takes = self.link.takes(self.now, &mut self.rng);
                 let answer = failed(kind_of(&request), unreachable());
-                self.after(takes, Item::Answer(pid, ticket, answer));
+                self.after(takes, ScheduledItem::Answer(pid, ticket, answer));
             }
         }
-        self.after(within, Item::Timeout(pid, ticket));
+        self.after(within, ScheduledItem::Timeout(pid, ticket));
     }
 
     fn count_late(&mut self, takes: u64) {
@@ -64,7 +64,7 @@ impl World {
             self.broken("revived", format!("a session of {id} had ended and is kept alive"));
         }
         if echo {
-            self.say(pid, || format!("= #{} again {}", ticket.0, words::request(&request)));
+            self.say(pid, || format!("= #{} again {}", ticket.0, describe::request(&request)));
         }
         self.remember(pid, &answer);
         let changes = match &request {
@@ -77,7 +77,7 @@ impl World {
         }
         match (request, answer) {
             (StoreRequest::Look { holders, .. }, StoreResponse::Look(Ok(view))) => {
-                let item = Item::LookOn { pid, ticket, view, holders, echo };
+                let item = ScheduledItem::LookOn { pid, ticket, view, holders, echo };
                 let takes = self.rng.below(self.scenario.delay);
                 self.after(takes, item);
             }
@@ -136,11 +136,11 @@ impl World {
         match self.link.reply(slot, self.now, &mut self.rng) {
             Fate::Arrives(takes) => {
                 self.count_late(takes);
-                self.after(takes, Item::Answer(pid, ticket, answer));
+                self.after(takes, ScheduledItem::Answer(pid, ticket, answer));
             }
             Fate::Lost | Fate::Refused => {
                 self.coverage.count("fault", Fault::ReplyLost.as_str());
-                self.say(pid, || format!("= #{} lost {}", ticket.0, words::answer(&answer)));
+                self.say(pid, || format!("= #{} lost {}", ticket.0, describe::answer(&answer)));
             }
         }
     }
@@ -163,7 +163,7 @@ impl World {
 
     /// The time of a request is over.
     pub(super) fn time_out(&mut self, pid: Pid, ticket: Ticket) {
-        if self.processes[pid].life == Life::Gone {
+        if self.processes[pid].life == ProcessState::Gone {
             return;
         }
         if let Some((kind, sent)) = self.processes[pid].asked.remove(&ticket) {
@@ -178,26 +178,26 @@ fn unreachable() -> StoreError {
     StoreError::refused(Code::Unreachable, "no way")
 }
 
-fn kind_of(request: &StoreRequest) -> Kind {
+fn kind_of(request: &StoreRequest) -> ProcessKind {
     match request {
-        StoreRequest::Open(_) => Kind::Open,
-        StoreRequest::KeepAlive { .. } => Kind::KeepAlive,
-        StoreRequest::Claim { .. } => Kind::Claim,
-        StoreRequest::Release { .. } => Kind::Release,
-        StoreRequest::Close { .. } => Kind::Close,
-        StoreRequest::Look { .. } => Kind::Look,
-        StoreRequest::Settle { .. } => Kind::Settle,
+        StoreRequest::Open(_) => ProcessKind::Open,
+        StoreRequest::KeepAlive { .. } => ProcessKind::KeepAlive,
+        StoreRequest::Claim { .. } => ProcessKind::Claim,
+        StoreRequest::Release { .. } => ProcessKind::Release,
+        StoreRequest::Close { .. } => ProcessKind::Close,
+        StoreRequest::Look { .. } => ProcessKind::Look,
+        StoreRequest::Settle { .. } => ProcessKind::Settle,
     }
 }
 
-fn failed(kind: Kind, error: StoreError) -> StoreResponse {
+fn failed(kind: ProcessKind, error: StoreError) -> StoreResponse {
     match kind {
-        Kind::Open => StoreResponse::Open(Err(error)),
-        Kind::KeepAlive => StoreResponse::KeepAlive(Err(error)),
-        Kind::Claim => StoreResponse::Claim(Err(error)),
-        Kind::Release => StoreResponse::Release(Err(error)),
-        Kind::Close => StoreResponse::Close(Err(error)),
-        Kind::Look => StoreResponse::Look(Err(error)),
-        Kind::Settle => StoreResponse::Settle(Err(error)),
+        ProcessKind::Open => StoreResponse::Open(Err(error)),
+        ProcessKind::KeepAlive => StoreResponse::KeepAlive(Err(error)),
+        ProcessKind::Claim => StoreResponse::Claim(Err(error)),
+        ProcessKind::Release => StoreResponse::Release(Err(error)),
+        ProcessKind::Close => StoreResponse::Close(Err(error)),
+        ProcessKind::Look => StoreResponse::Look(Err(error)),
+        ProcessKind::Settle => StoreResponse::Settle(Err(error)),
     }
 }

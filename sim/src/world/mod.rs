@@ -1,13 +1,13 @@
 //! Everything that there is: processes, network, store, resource, and the queue of what comes.
 
-mod blow;
+mod describe;
 mod effect;
+mod fault;
 mod message;
 mod process;
 #[cfg(test)]
 mod tests;
 mod watch;
-mod words;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,24 +23,24 @@ use tenure_core::{
     StoreError, Target, Version,
 };
 
-use self::process::{Life, LocalClock, Process};
+use self::process::{LocalClock, Process, ProcessState};
 use crate::Nanos;
-use crate::backend::Backend;
-use crate::check::{self, Story, Times};
+use crate::backend::SimStore;
+use crate::check::{self, CheckTimes, Story};
 use crate::coverage::Coverage;
-use crate::link::{Link, Partition};
-use crate::rng::Rng;
+use crate::link::{NetworkPartition, SimLink};
+use crate::rng::SimRng;
 use crate::scenario::{Fault, Scenario};
-use crate::sink::{Sink, Verdict};
+use crate::sink::{EffectVerdict, Sink};
 use crate::trace::Trace;
-use crate::{Finding, Outcome};
+use crate::{CheckFinding, SeedReport};
 
 /// A process; its number is never given to another one.
 type Pid = usize;
 
 /// Something that is to happen.
 #[derive(Debug)]
-enum Item {
+enum ScheduledItem {
     Tick(Pid),
     /// A request reaches the store; an echo is one that comes again, and nobody waits for it.
     Arrive {
@@ -63,8 +63,8 @@ enum Item {
     List(Pid),
     /// The work on a duty goes on, if this is still its turn.
     Work(Pid, DutyId, Epoch, u64),
-    ArriveData(Pid, DutyId, Epoch, u64, Data),
-    Data(Pid, DutyId, Epoch, u64, Reply),
+    ArriveData(Pid, DutyId, Epoch, u64, WorkRequest),
+    Data(Pid, DutyId, Epoch, u64, WorkReply),
     Stopped(Pid, DutyId, Epoch, WorkOutcome),
     Start(usize),
     Resume(Pid),
@@ -83,18 +83,18 @@ struct Shed {
     members: Vec<InstanceId>,
 }
 
-/// What work asks the store or the resource.
+/// Request of work to the store or the resource.
 #[derive(Clone, Debug)]
-enum Data {
+enum WorkRequest {
     Take { event: u64, nonce: Nonce },
     Load,
     Commit(Commit),
 }
 
-/// What work is answered.
+/// Reply to work.
 #[derive(Clone, Debug)]
-enum Reply {
-    Taken { event: u64, verdict: Verdict },
+enum WorkReply {
+    Taken { event: u64, verdict: EffectVerdict },
     Loaded(Version, u64),
     Committed { cursor: u64, committed: Committed },
     Failed,
@@ -102,15 +102,15 @@ enum Reply {
 
 /// The simulated world.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct SimWorld {
     scenario: Scenario,
     group: GroupName,
-    rng: Rng,
+    rng: SimRng,
     now: Nanos,
-    queue: BTreeMap<(Nanos, u64), Item>,
+    queue: BTreeMap<(Nanos, u64), ScheduledItem>,
     queued: u64,
-    backend: Backend,
-    link: Link,
+    backend: SimStore,
+    link: SimLink,
     sink: Sink,
     processes: Vec<Process>,
     /// The process on each machine.
@@ -133,7 +133,7 @@ pub(crate) struct World {
     story: Story,
 }
 
-impl World {
+impl SimWorld {
     /// The world at its start.
     pub(crate) fn new(scenario: Scenario, traced: bool) -> Self {
         // A short word: always a valid name.
@@ -141,13 +141,13 @@ impl World {
         // One machine more than there are: it comes at the end when all others are leaving.
         let slots = scenario.slots + 1;
         let mut world = Self {
-            rng: Rng::new(scenario.seed ^ 0x5eed),
+            rng: SimRng::new(scenario.seed ^ 0x5eed),
             group: group.clone(),
             now: 0,
             queue: BTreeMap::new(),
             queued: 0,
-            backend: Backend::new(scenario.kind, group, scenario.ttl),
-            link: Link::new(&scenario, slots),
+            backend: SimStore::new(scenario.kind, group, scenario.ttl),
+            link: SimLink::new(&scenario, slots),
             sink: Sink::default(),
             processes: Vec::new(),
             slots: vec![None; slots],
@@ -184,14 +184,14 @@ impl World {
             // Not all are there from the start.
             let later = if self.rng.chance(700) { 0 } else { 5 * self.scenario.ttl_ns() };
             let after = self.rng.below(self.scenario.ttl_ns() / 4 + later);
-            self.after(after, Item::Start(slot));
+            self.after(after, ScheduledItem::Start(slot));
         }
         self.plan_blows();
-        self.at(self.scenario.quiet_from, Item::Quiet);
+        self.at(self.scenario.quiet_from, ScheduledItem::Quiet);
     }
 
     /// Runs to the end and judges.
-    pub(crate) fn run(mut self) -> Outcome {
+    pub(crate) fn run(mut self) -> SeedReport {
         while let Some(((at, _), item)) = self.queue.pop_first() {
             if at >= self.end() || self.story.is_broken() {
                 break;
@@ -211,75 +211,78 @@ impl World {
         for finding in &findings {
             self.trace.line(self.now, "checker", || finding.to_string());
         }
-        Outcome { findings, coverage: self.coverage, trace: self.trace.into_lines() }
+        SeedReport { findings, coverage: self.coverage, trace: self.trace.into_lines() }
     }
 
     /// When the group has had time enough to settle, and to stay so for a while.
     fn end(&self) -> Nanos {
-        Times::of(&self.scenario, &self.story).end
+        CheckTimes::of(&self.scenario, &self.story).end
     }
 
-    fn at(&mut self, at: Nanos, item: Item) {
+    fn at(&mut self, at: Nanos, item: ScheduledItem) {
         self.queued += 1;
         self.queue.insert((at.max(self.now), self.queued), item);
     }
 
-    fn after(&mut self, after: Nanos, item: Item) {
+    fn after(&mut self, after: Nanos, item: ScheduledItem) {
         self.at(self.now + after, item);
     }
 
-    fn happen(&mut self, item: Item) {
+    fn happen(&mut self, item: ScheduledItem) {
         let Some(item) = self.admit(item) else {
             return;
         };
         match item {
-            Item::Tick(pid) => self.tick(pid),
-            Item::Arrive { pid, ticket, request, echo } => {
+            ScheduledItem::Tick(pid) => self.tick(pid),
+            ScheduledItem::Arrive { pid, ticket, request, echo } => {
                 self.arrive(pid, ticket, request, echo);
             }
-            Item::LookOn { pid, ticket, view, holders, echo } => {
+            ScheduledItem::LookOn { pid, ticket, view, holders, echo } => {
                 self.look_on(pid, ticket, view, holders, echo);
             }
-            Item::Answer(pid, ticket, answer) => self.answer(pid, ticket, answer),
-            Item::Timeout(pid, ticket) => self.time_out(pid, ticket),
-            Item::Hint(pid) => {
+            ScheduledItem::Answer(pid, ticket, answer) => self.answer(pid, ticket, answer),
+            ScheduledItem::Timeout(pid, ticket) => self.time_out(pid, ticket),
+            ScheduledItem::Hint(pid) => {
                 self.processes[pid].hinted = false;
                 self.step(pid, EngineEvent::Hint);
             }
-            Item::List(pid) => self.list(pid),
-            Item::Work(pid, duty, epoch, turn) => self.work_on(pid, &duty, epoch, turn),
-            Item::ArriveData(pid, duty, epoch, turn, data) => {
+            ScheduledItem::List(pid) => self.list(pid),
+            ScheduledItem::Work(pid, duty, epoch, turn) => self.work_on(pid, &duty, epoch, turn),
+            ScheduledItem::ArriveData(pid, duty, epoch, turn, data) => {
                 self.arrive_data(pid, duty, epoch, turn, data);
             }
-            Item::Data(pid, duty, epoch, turn, reply) => {
+            ScheduledItem::Data(pid, duty, epoch, turn, reply) => {
                 self.data(pid, &duty, epoch, turn, reply);
             }
-            Item::Stopped(pid, duty, epoch, how) => self.stopped(pid, duty, epoch, how),
+            ScheduledItem::Stopped(pid, duty, epoch, how) => self.stopped(pid, duty, epoch, how),
             // After faults have ended nobody comes any more.
-            Item::Start(_) if self.quiet => {}
-            Item::Start(slot) => self.start(slot),
-            Item::Resume(pid) => self.resume(pid),
-            Item::Heal(slot) => self.heal(slot),
-            Item::StoreBack => self.store_back(),
-            Item::Blow(fault) => self.blow(fault),
-            Item::Quiet => self.calm(),
+            ScheduledItem::Start(_) if self.quiet => {}
+            ScheduledItem::Start(slot) => self.start(slot),
+            ScheduledItem::Resume(pid) => self.resume(pid),
+            ScheduledItem::Heal(slot) => self.heal(slot),
+            ScheduledItem::StoreBack => self.store_back(),
+            ScheduledItem::Blow(fault) => self.blow(fault),
+            ScheduledItem::Quiet => self.calm(),
         }
     }
 
-    /// What is meant for a process that is gone is dropped; what is meant for one that stands
-    /// still waits for it.
-    fn admit(&mut self, item: Item) -> Option<Item> {
+    /// Drops items for a process that is gone, and delays those for one that is paused.
+    fn admit(&mut self, item: ScheduledItem) -> Option<ScheduledItem> {
         let (pid, is_message) = match &item {
-            Item::Tick(pid) | Item::Timeout(pid, _) | Item::Work(pid, ..) => (*pid, false),
-            Item::Stopped(pid, ..) | Item::List(pid) => (*pid, false),
-            Item::Answer(pid, ..) | Item::Hint(pid) | Item::Data(pid, ..) => (*pid, true),
+            ScheduledItem::Tick(pid)
+            | ScheduledItem::Timeout(pid, _)
+            | ScheduledItem::Work(pid, ..) => (*pid, false),
+            ScheduledItem::Stopped(pid, ..) | ScheduledItem::List(pid) => (*pid, false),
+            ScheduledItem::Answer(pid, ..)
+            | ScheduledItem::Hint(pid)
+            | ScheduledItem::Data(pid, ..) => (*pid, true),
             _ => return Some(item),
         };
         match self.processes[pid].life {
-            Life::Runs => Some(item),
-            Life::Gone => None,
-            Life::Paused { asleep } => {
-                if let Item::Hint(_) = item {
+            ProcessState::Runs => Some(item),
+            ProcessState::Gone => None,
+            ProcessState::Paused { asleep } => {
+                if let ScheduledItem::Hint(_) = item {
                     self.processes[pid].hinted = false;
                 } else if !(asleep && is_message) {
                     self.processes[pid].backlog.push(item);
@@ -302,7 +305,7 @@ impl World {
     }
 
     fn broken(&mut self, checker: &'static str, what: String) {
-        self.story.odd.push(Finding { checker, what });
+        self.story.odd.push(CheckFinding { checker, what });
     }
 
     fn settings(&self, slot: usize, instance: InstanceId) -> MemberSettings {
@@ -344,7 +347,7 @@ impl World {
             slot,
             clock,
             engine,
-            life: Life::Runs,
+            life: ProcessState::Runs,
             leaves: false,
             evicted: false,
             work: BTreeMap::new(),
@@ -367,7 +370,7 @@ impl World {
         });
         self.slots[slot] = Some(pid);
         self.say(pid, || "starts".to_owned());
-        self.after(0, Item::List(pid));
+        self.after(0, ScheduledItem::List(pid));
         self.schedule_tick(pid);
     }
 
@@ -396,7 +399,7 @@ impl World {
         if !matches!(event, EngineEvent::Tick) {
             self.processes[pid].spins = 0;
         }
-        self.say(pid, || format!("< {}", words::event(&event)));
+        self.say(pid, || format!("< {}", describe::event(&event)));
         for effect in self.processes[pid].engine.step(event, now) {
             self.execute(pid, effect);
         }
@@ -407,7 +410,7 @@ impl World {
     /// A tick when the engine wants one, a little late as ticks are.
     fn schedule_tick(&mut self, pid: Pid) {
         let process = &self.processes[pid];
-        if process.life == Life::Gone {
+        if process.life == ProcessState::Gone {
             return;
         }
         let due = process.clock.virtually(process.engine.wake_at()).max(self.now);
@@ -416,7 +419,7 @@ impl World {
         }
         let at = due + self.rng.between(1_000, 2_000_000);
         self.processes[pid].tick_at = Some(at);
-        self.at(at, Item::Tick(pid));
+        self.at(at, ScheduledItem::Tick(pid));
     }
 
     /// The process reads its list of duties, and will again.
@@ -444,12 +447,12 @@ impl World {
     fn list_later(&mut self, pid: Pid) {
         let every = self.scenario.ttl_ns() / 2;
         let again = self.rng.between(every / 2, every);
-        self.after(again, Item::List(pid));
+        self.after(again, ScheduledItem::List(pid));
     }
 
     fn heal(&mut self, slot: usize) {
         self.trace.line(self.now, "world", || format!("machine {slot} is connected"));
-        self.link.set(slot, Partition::default());
+        self.link.set(slot, NetworkPartition::default());
         self.link.listen(slot, true);
         // A watch that was down gives one hint.
         if let Some(pid) = self.slots[slot] {
@@ -459,15 +462,15 @@ impl World {
 
     fn hint(&mut self, pid: Pid) {
         let process = &mut self.processes[pid];
-        if process.hinted || process.life == Life::Gone {
+        if process.hinted || process.life == ProcessState::Gone {
             return;
         }
         process.hinted = true;
         let takes = self.link.takes(self.now, &mut self.rng);
-        self.after(takes, Item::Hint(pid));
+        self.after(takes, ScheduledItem::Hint(pid));
     }
 
-    /// How long something local takes on this machine.
+    /// Returns the virtual time that a local duration takes on this machine.
     fn lasts(&self, pid: Pid, local: Duration) -> Nanos {
         let clock = self.processes[pid].clock;
         clock.virtually(clock.local(self.now).plus(local)).saturating_sub(self.now)

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use tenure_core::engine::{Engine, GroupView, Ticket};
 use tenure_core::{DutyId, Epoch, InstanceId, Listing, LocalInstant, Session};
 
-use super::Item;
+use super::ScheduledItem;
 use crate::Nanos;
-use crate::worker::Work;
+use crate::worker::SimWork;
 
 /// A local clock: an origin of its own, and a rate.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +35,13 @@ impl LocalClock {
     }
 }
 
-/// What a process is doing.
+/// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum ProcessState {
     Runs,
     /// Stands still.
     Paused {
-        /// What was sent to it meanwhile is lost.
+        /// Messages sent to it meanwhile are lost.
         asleep: bool,
     },
     /// Dead, or at its end.
@@ -55,14 +55,14 @@ pub(super) struct Process {
     pub(super) slot: usize,
     pub(super) clock: LocalClock,
     pub(super) engine: Engine,
-    pub(super) life: Life,
+    pub(super) life: ProcessState,
     /// It was asked to go.
     pub(super) leaves: bool,
     /// An operator has put it out.
     pub(super) evicted: bool,
-    pub(super) work: BTreeMap<(DutyId, Epoch), Work>,
+    pub(super) work: BTreeMap<(DutyId, Epoch), SimWork>,
     /// Requests that wait for their answer.
-    pub(super) asked: BTreeMap<Ticket, (Kind, Nanos)>,
+    pub(super) asked: BTreeMap<Ticket, (ProcessKind, Nanos)>,
     /// When the request left whose answer it hears now.
     pub(super) heard: Nanos,
     /// When it last asked to be kept alive, unless it stood still since then.
@@ -71,8 +71,8 @@ pub(super) struct Process {
     pub(super) woke: Option<Nanos>,
     /// It has stood still for so long, and its engine has not had a step since.
     pub(super) slept: bool,
-    /// What came while it was paused.
-    pub(super) backlog: Vec<Item>,
+    /// Items that came while it was paused.
+    pub(super) backlog: Vec<ScheduledItem>,
     /// The virtual instant of the tick that is scheduled.
     pub(super) tick_at: Option<Nanos>,
     pub(super) hinted: bool,
@@ -80,15 +80,15 @@ pub(super) struct Process {
     pub(super) incarnation: u32,
     /// Its newest session.
     pub(super) session: Option<Session>,
-    /// What it saw last.
+    /// The group as it saw it last.
     pub(super) view: Option<GroupView>,
     /// The list that it was given last.
     pub(super) targets: Listing,
     /// When it started.
     pub(super) since: Nanos,
-    /// How it says that it came to a duty.
+    /// Recorded reason for which it got a duty.
     pub(super) acquired: BTreeMap<DutyId, String>,
-    /// How often its work on a duty ended by itself.
+    /// Number of times its work on a duty ended by itself.
     pub(super) rested: BTreeMap<DutyId, u32>,
     /// Ticks since time last moved, to notice an engine that spins.
     pub(super) spins: u32,
@@ -96,7 +96,7 @@ pub(super) struct Process {
 
 /// Which answer a request wants when its time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProcessKind {
     Open,
     KeepAlive,
     Claim,
@@ -108,7 +108,7 @@ pub(super) enum Kind {
 
 impl Process {
     /// The work under a hold.
-    pub(super) fn work_of(&mut self, duty: &DutyId, epoch: Epoch) -> Option<&mut Work> {
+    pub(super) fn work_of(&mut self, duty: &DutyId, epoch: Epoch) -> Option<&mut SimWork> {
         self.work.get_mut(&(duty.clone(), epoch))
     }
 }

@@ -7,11 +7,11 @@ use tenure_core::roster::Pin;
 use tenure_core::store::Evict;
 
 /// A world without faults whose store may forget, at the moment when somebody begins to work.
-fn at_work() -> (World, Pid) {
+fn at_work() -> (SimWorld, Pid) {
     let mut scenario = Scenario::draw(1);
     (scenario.kind, scenario.placed) = (Kind::Lossy, false);
     scenario.faults.clear();
-    let mut world = World::new(scenario, false);
+    let mut world = SimWorld::new(scenario, false);
     loop {
         let ((at, _), item) = world.queue.pop_first().expect("work begins");
         world.now = at;
@@ -24,7 +24,7 @@ fn at_work() -> (World, Pid) {
     }
 }
 
-fn counts(world: &World, pid: Pid) -> bool {
+fn counts(world: &SimWorld, pid: Pid) -> bool {
     world.processes[pid].work.values().any(|work| work.believes_since.is_some())
 }
 
@@ -56,7 +56,7 @@ fn what_is_held_counts_again_when_the_store_forgets_that_it_ended_it() {
 }
 
 /// How many moves are judged when a duty is given away for a pin, in a group with these pins.
-fn judged(pins: impl FnOnce(&World, Pid) -> Vec<(DutyId, Pin)>, room: usize) -> usize {
+fn judged(pins: impl FnOnce(&SimWorld, Pid) -> Vec<(DutyId, Pin)>, room: usize) -> usize {
     let (mut world, pid) = at_work();
     let (duty, epoch) = world.works(pid).remove(0);
     let pins = pins(&world, pid);
@@ -81,9 +81,9 @@ fn judged(pins: impl FnOnce(&World, Pid) -> Vec<(DutyId, Pin)>, room: usize) -> 
 /// finds no room.
 #[test]
 fn a_pin_that_is_not_there_excuses_no_move() {
-    let here = |world: &World, pid: Pid| Pin::Instance(world.processes[pid].id.clone());
-    let mine = |world: &World, pid: Pid| world.works(pid).remove(0).0;
-    let free = |world: &World, pid: Pid| {
+    let here = |world: &SimWorld, pid: Pid| Pin::Instance(world.processes[pid].id.clone());
+    let mine = |world: &SimWorld, pid: Pid| world.works(pid).remove(0).0;
+    let free = |world: &SimWorld, pid: Pid| {
         let mut duties = world.listed.iter().filter(|(_, paused)| !**paused).map(|(duty, _)| duty);
         duties.find(|duty| **duty != mine(world, pid)).unwrap().clone()
     };
@@ -91,7 +91,7 @@ fn a_pin_that_is_not_there_excuses_no_move() {
     assert_eq!(judged(|world, pid| vec![(mine(world, pid), here(world, pid))], 1), 0);
     assert_eq!(judged(|world, pid| vec![(free(world, pid), here(world, pid))], 1), 0);
     assert_eq!(judged(|world, pid| vec![(free(world, pid), here(world, pid))], 1_000), 1);
-    let elsewhere = |world: &World, pid: Pid| {
+    let elsewhere = |world: &SimWorld, pid: Pid| {
         vec![(free(world, pid), Pin::Instance(InstanceId::new("elsewhere").unwrap()))]
     };
     assert_eq!(judged(elsewhere, 1), 1);

@@ -1,16 +1,16 @@
-//! What is judged the moment it happens: what engines may never ask for, and work never do.
+//! Checks during the run: what engines may never ask for, and work may never do.
 
 use tenure_core::engine::{MemberStatus, StopReason, StoreRequest};
 use tenure_core::{DutyId, Epoch, Hold};
 
-use super::{Pid, World};
+use super::{Pid, SimWorld};
 use crate::Nanos;
-use crate::worker::{Mode, Work};
+use crate::worker::{SimWork, WorkMode};
 
 /// Reasons to move a duty of which only few at a time are good.
 const LIMITED: &[StopReason] = &[StopReason::Balance, StopReason::Pin, StopReason::Drain];
 
-impl World {
+impl SimWorld {
     /// Something is about to begin on a duty: not after its deadline (R6), and after the process
     /// stood still not before the store has confirmed the hold (R7).
     pub(super) fn watch_effect(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch) {
@@ -43,8 +43,8 @@ impl World {
             process.woke = Some(self.now);
         }
         // What is suspended cannot act, and hears later how long it might have.
-        let overdue = |work: &&Work| work.is_trusted() && now >= work.deadline.at();
-        if let Some(Work { hold, .. }) = process.work.values().find(overdue) {
+        let overdue = |work: &&SimWork| work.is_trusted() && now >= work.deadline.at();
+        if let Some(SimWork { hold, .. }) = process.work.values().find(overdue) {
             let (id, Hold { duty, epoch, .. }) = (&process.id, hold);
             let what = format!("{id} lets the work on {duty}@{epoch} go on after its deadline");
             self.broken("overdue", what);
@@ -54,7 +54,7 @@ impl World {
     /// An engine asks the store: keep-alives come at a third of the TTL (R7), and nothing is given
     /// back whose work may still act (R10).
     pub(super) fn watch_request(&mut self, pid: Pid, request: &StoreRequest) {
-        let given_back = |work: &Work| match request {
+        let given_back = |work: &SimWork| match request {
             StoreRequest::Release { holds, .. } => holds
                 .iter()
                 .any(|hold| (&hold.duty, hold.epoch) == (&work.hold.duty, work.hold.epoch)),
@@ -63,8 +63,8 @@ impl World {
         };
         let most = self.lasts(pid, self.scenario.ttl.get() / 3 + self.scenario.ttl.margin());
         let process = &mut self.processes[pid];
-        let mut acting = process.work.values().filter(|work| work.mode != Mode::Revoked);
-        if let Some(Work { hold, .. }) = acting.find(|work| given_back(work)) {
+        let mut acting = process.work.values().filter(|work| work.mode != WorkMode::Revoked);
+        if let Some(SimWork { hold, .. }) = acting.find(|work| given_back(work)) {
             let what =
                 format!("{} gives {}@{} back, and works on", process.id, hold.duty, hold.epoch);
             return self.broken("release", what);
@@ -93,7 +93,7 @@ impl World {
     /// (R20).
     pub(super) fn watch_move(&mut self, pid: Pid, duty: &DutyId, why: StopReason) {
         let process = &self.processes[pid];
-        let moving = process.work.values().filter(|work| work.mode == Mode::Drains).count();
+        let moving = process.work.values().filter(|work| work.mode == WorkMode::Drains).count();
         let most = (process.targets.targets().len() / 10).max(4);
         if LIMITED.contains(&why) && moving >= most {
             let what =
@@ -124,7 +124,7 @@ impl World {
         let Some(work) = process.work_of(duty, epoch) else { return };
         // Who is fenced has been replaced, whatever the store says.
         let sound =
-            work.mode == Mode::Runs && now < work.deadline.at() && why != StopReason::Fenced;
+            work.mode == WorkMode::Runs && now < work.deadline.at() && why != StopReason::Fenced;
         let hold = work.hold.clone();
         if sound && self.backend.ends_at(&hold) > self.now {
             let what = format!("{id} cancels {duty}@{epoch} ({why}) and has not asked it to end");

@@ -5,14 +5,14 @@ use tenure_core::invariant::Step;
 use tenure_core::store::{Commit, Committed};
 use tenure_core::{Document, DutyId, Epoch, InstanceId, Nonce, Session, Version};
 
-use super::{Data, Item, Pid, Reply, World};
+use super::{Pid, ScheduledItem, SimWorld, WorkReply, WorkRequest};
 use crate::Nanos;
 use crate::link::Fate;
 use crate::scenario::Fault;
-use crate::sink::Verdict;
-use crate::worker::{Mode, Next};
+use crate::sink::EffectVerdict;
+use crate::worker::{NextStep, WorkMode};
 
-impl World {
+impl SimWorld {
     /// The work looks at its guard and does the next thing.
     pub(super) fn work_on(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, turn: u64) {
         let now = self.local(pid);
@@ -20,30 +20,31 @@ impl World {
         let Some(work) = self.processes[pid].work_of(duty, epoch) else {
             return;
         };
-        if work.turn != turn || work.mode == Mode::Revoked {
+        if work.turn != turn || work.mode == WorkMode::Revoked {
             return;
         }
         work.turn += 1;
         let turn = work.turn;
         if !work.may_act(now) {
-            return self.after(pace, Item::Work(pid, duty.clone(), epoch, turn));
+            return self.after(pace, ScheduledItem::Work(pid, duty.clone(), epoch, turn));
         }
-        let draining = work.mode == Mode::Drains;
+        let draining = work.mode == WorkMode::Drains;
         let nonce = work.hold.nonce;
         let data = match work.next {
-            Next::Announce => Data::Take { event: 0, nonce },
-            Next::Load => Data::Load,
+            NextStep::Announce => WorkRequest::Take { event: 0, nonce },
+            NextStep::Load => WorkRequest::Load,
             // Work that was asked to end takes nothing new, and saves what it has done.
-            Next::Effect if !draining => Data::Take { event: work.cursor + 1, nonce },
-            Next::Commit | Next::Effect if work.cursor > work.saved => {
+            NextStep::Effect if !draining => WorkRequest::Take { event: work.cursor + 1, nonce },
+            NextStep::Commit | NextStep::Effect if work.cursor > work.saved => {
                 // A few digits: always a valid document.
                 let document = Document::new(work.cursor.to_string()).expect("a short document");
                 let (hold, expected) = (work.hold.clone(), work.version);
-                Data::Commit(Commit { hold, expected, document })
+                WorkRequest::Commit(Commit { hold, expected, document })
             }
-            Next::Commit | Next::Effect | Next::Rest => {
-                work.next = if work.next == Next::Rest { Next::Rest } else { Next::Effect };
-                return self.after(pace, Item::Work(pid, duty.clone(), epoch, turn));
+            NextStep::Commit | NextStep::Effect | NextStep::Rest => {
+                work.next =
+                    if work.next == NextStep::Rest { NextStep::Rest } else { NextStep::Effect };
+                return self.after(pace, ScheduledItem::Work(pid, duty.clone(), epoch, turn));
             }
         };
         if self.fails(pid, duty, epoch) {
@@ -51,18 +52,18 @@ impl World {
         }
         self.watch_effect(pid, duty, epoch);
         let fate = match data {
-            Data::Take { .. } => Fate::Arrives(self.link.takes(self.now, &mut self.rng)),
+            WorkRequest::Take { .. } => Fate::Arrives(self.link.takes(self.now, &mut self.rng)),
             _ => {
                 let slot = self.processes[pid].slot;
                 self.link.request(slot, self.now, &mut self.rng)
             }
         };
         if let Fate::Arrives(takes) = fate {
-            self.after(takes, Item::ArriveData(pid, duty.clone(), epoch, turn, data));
+            self.after(takes, ScheduledItem::ArriveData(pid, duty.clone(), epoch, turn, data));
         }
         // Whatever becomes of it, it is tried again.
         let again = self.scenario.ttl_ns() / 5;
-        self.after(again, Item::Work(pid, duty.clone(), epoch, turn));
+        self.after(again, ScheduledItem::Work(pid, duty.clone(), epoch, turn));
     }
 
     fn pace(&mut self) -> Nanos {
@@ -88,53 +89,60 @@ impl World {
         duty: DutyId,
         epoch: Epoch,
         turn: u64,
-        data: Data,
+        data: WorkRequest,
     ) {
         let slot = self.processes[pid].slot;
         let fate = self.link.reply(slot, self.now, &mut self.rng);
         let reply = match data {
-            Data::Take { event, nonce } => self.take(pid, &duty, epoch, nonce, event),
-            _ if !self.backend.is_up(self.now) => Reply::Failed,
-            Data::Load => {
+            WorkRequest::Take { event, nonce } => self.take(pid, &duty, epoch, nonce, event),
+            _ if !self.backend.is_up(self.now) => WorkReply::Failed,
+            WorkRequest::Load => {
                 let found = self.backend.load(&self.key(&duty));
                 let (version, cursor) = found.map_or((Version::ZERO, 0), |found| {
                     (found.version, cursor_of(&found.document))
                 });
-                Reply::Loaded(version, cursor)
+                WorkReply::Loaded(version, cursor)
             }
-            Data::Commit(commit) => self.commit(pid, commit),
+            WorkRequest::Commit(commit) => self.commit(pid, commit),
         };
         if let Fate::Arrives(takes) = fate {
-            self.after(takes, Item::Data(pid, duty, epoch, turn, reply));
+            self.after(takes, ScheduledItem::Data(pid, duty, epoch, turn, reply));
         }
     }
 
-    fn take(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, nonce: Nonce, event: u64) -> Reply {
+    fn take(
+        &mut self,
+        pid: Pid,
+        duty: &DutyId,
+        epoch: Epoch,
+        nonce: Nonce,
+        event: u64,
+    ) -> WorkReply {
         let instance = session_name(&self.processes[pid].id, nonce);
         let last = self.sink.last(duty);
         let verdict = self.sink.take(duty, epoch, nonce, event);
-        if verdict == Verdict::Accepted {
+        if verdict == EffectVerdict::Accepted {
             let (key, event_name) = (self.key(duty), event.to_string());
             self.story.history.push(Step::Effect { duty: key, epoch, instance, event: event_name });
             if event != last + 1 {
                 self.broken("skipped", format!("{duty}: event {event} came after {last}"));
             }
         }
-        if let Verdict::Fenced { .. } = verdict {
+        if let EffectVerdict::Fenced { .. } = verdict {
             self.coverage.count("effect", "fenced");
         } else {
             self.coverage.count("effect", "taken");
         }
         self.say(pid, || format!("* {duty}@{epoch} event {event}: {verdict:?}"));
-        Reply::Taken { event, verdict }
+        WorkReply::Taken { event, verdict }
     }
 
-    fn commit(&mut self, pid: Pid, commit: Commit) -> Reply {
+    fn commit(&mut self, pid: Pid, commit: Commit) -> WorkReply {
         let mut seen = self.processes[pid].incarnation;
         let reset = self.backend.is_reset(&mut seen);
         self.processes[pid].incarnation = seen;
         if reset {
-            return Reply::Failed;
+            return WorkReply::Failed;
         }
         let (duty, epoch) = (commit.hold.duty.clone(), commit.hold.epoch);
         let session = Session {
@@ -145,7 +153,7 @@ impl World {
         };
         let cursor = cursor_of(&commit.document);
         let Ok(committed) = self.backend.commit(&session, commit) else {
-            return Reply::Failed;
+            return WorkReply::Failed;
         };
         if let Committed::Saved(version) = committed {
             self.watch_cursor(&duty.id, cursor);
@@ -153,11 +161,18 @@ impl World {
             self.story.history.push(Step::Committed { duty, epoch, version });
         }
         self.say(pid, || format!("* {}@{epoch} commits {cursor}: {committed:?}", duty.id));
-        Reply::Committed { cursor, committed }
+        WorkReply::Committed { cursor, committed }
     }
 
     /// The work hears what became of it.
-    pub(super) fn data(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, turn: u64, reply: Reply) {
+    pub(super) fn data(
+        &mut self,
+        pid: Pid,
+        duty: &DutyId,
+        epoch: Epoch,
+        turn: u64,
+        reply: WorkReply,
+    ) {
         let commits = self.rng.chance(400);
         let Some(work) = self.processes[pid].work_of(duty, epoch) else {
             return;
@@ -167,35 +182,37 @@ impl World {
         }
         let mut fenced = None;
         match reply {
-            Reply::Failed => {}
-            Reply::Taken { verdict: Verdict::Fenced { newest }, .. } => fenced = Some(newest),
-            Reply::Taken { event: 0, .. } => work.next = Next::Load,
-            Reply::Taken { event, .. } => {
+            WorkReply::Failed => {}
+            WorkReply::Taken { verdict: EffectVerdict::Fenced { newest }, .. } => {
+                fenced = Some(newest)
+            }
+            WorkReply::Taken { event: 0, .. } => work.next = NextStep::Load,
+            WorkReply::Taken { event, .. } => {
                 work.cursor = work.cursor.max(event);
-                work.next = if commits { Next::Commit } else { Next::Effect };
+                work.next = if commits { NextStep::Commit } else { NextStep::Effect };
             }
-            Reply::Loaded(version, cursor) => {
+            WorkReply::Loaded(version, cursor) => {
                 (work.version, work.cursor, work.saved) = (version, cursor, cursor);
-                work.next = Next::Effect;
+                work.next = NextStep::Effect;
             }
-            Reply::Committed { cursor, committed: Committed::Saved(version) } => {
+            WorkReply::Committed { cursor, committed: Committed::Saved(version) } => {
                 (work.version, work.saved) = (version, cursor);
-                work.next = Next::Effect;
+                work.next = NextStep::Effect;
             }
             // Its own commit, whose answer was lost: read again.
-            Reply::Committed { committed: Committed::Conflict { .. }, .. } => {
-                work.next = Next::Load;
+            WorkReply::Committed { committed: Committed::Conflict { .. }, .. } => {
+                work.next = NextStep::Load;
             }
-            Reply::Committed { committed: Committed::Fenced { .. }, .. } => {
-                work.next = Next::Rest;
+            WorkReply::Committed { committed: Committed::Fenced { .. }, .. } => {
+                work.next = NextStep::Rest;
             }
         }
         if let Some(newest) = fenced {
-            work.next = Next::Rest;
+            work.next = NextStep::Rest;
             return self.step(pid, EngineEvent::Fenced { duty: duty.clone(), epoch, newest });
         }
         let pace = self.pace();
-        self.after(pace, Item::Work(pid, duty.clone(), epoch, turn));
+        self.after(pace, ScheduledItem::Work(pid, duty.clone(), epoch, turn));
         if self.scenario.progress.is_some() && !self.hangs() {
             self.step(pid, EngineEvent::Progress { duty: duty.clone(), epoch });
         }
@@ -224,7 +241,7 @@ impl World {
             }
             takes = takes.min(self.scenario.quiet_from.saturating_sub(self.now) + ttl / 50);
         }
-        self.after(takes, Item::Stopped(pid, duty.clone(), epoch, WorkOutcome::Asked));
+        self.after(takes, ScheduledItem::Stopped(pid, duty.clone(), epoch, WorkOutcome::Asked));
     }
 
     /// Nothing of the work runs any more, and the engine hears it.

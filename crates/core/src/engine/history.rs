@@ -49,13 +49,13 @@ struct LineChange {
 }
 
 #[derive(Default)]
-struct History {
+struct ConfigHistory {
     from: Option<u64>,
     sum: Option<String>,
     changes: Vec<LineChange>,
 }
 
-impl History {
+impl ConfigHistory {
     fn read(config: &GroupConfig) -> Self {
         let mut history = Self::default();
         for line in &config.unknown {
@@ -116,13 +116,13 @@ impl GroupConfig {
         let Some(now) = unix_ms else { return Ok(()) };
         let (old, new) = (before.lines(), self.lines());
         let (old, new) = (operator_lines(&old), operator_lines(&new));
-        let mut history = History::read(before);
+        let mut history = ConfigHistory::read(before);
         // A clock may go back; the history does not.
         let unix_ms = history.newest().map_or(now, |newest| newest.max(now));
         let ahead = unix_ms > now.saturating_add(MAX_CLOCK_SKEW_MS);
         if ahead || history.sum.is_none_or(|recorded| recorded != sum(&old, sha256)) {
             // The time of an earlier change is not known, so the history starts here.
-            history = History::default();
+            history = ConfigHistory::default();
         }
         history.from = history.from.or(Some(unix_ms));
         history.sum = Some(sum(&new, sha256));
@@ -143,7 +143,7 @@ impl GroupConfig {
         now: u64,
         sha256: Sha256Fn,
     ) -> Result<Option<PastConfig>, StoreError> {
-        let history = History::read(self);
+        let history = ConfigHistory::read(self);
         let Some(from) = history.from else { return Ok(None) };
         let mut lines = self.lines();
         let ahead = history.newest().is_some_and(|newest| newest > now);
@@ -268,7 +268,7 @@ mod tests {
         for n in 1..=100 {
             change(&mut group, n / 2, |group| pause(group, id(n)));
         }
-        let kept = History::read(&group);
+        let kept = ConfigHistory::read(&group);
         assert_eq!((kept.from, kept.changes.len()), (Some(25), 50 - 1));
         let then = |unix_ms| group.at(unix_ms, NOW, digest).unwrap().unwrap().config.paused.len();
         assert_eq!((then(25), then(26), then(50)), (51, 53, 100));

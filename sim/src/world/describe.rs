@@ -6,7 +6,7 @@ use tenure_core::engine::{Effect, EngineEvent, GroupView, StoreRequest, StoreRes
 use tenure_core::store::{Claimed, KeptAlive};
 use tenure_core::{Deadline, Hold, LocalInstant, Note, StoreError};
 
-/// What an engine is told.
+/// Describes an engine event.
 pub(super) fn event(event: &EngineEvent) -> String {
     match event {
         EngineEvent::Answered(ticket, answer) => format!("#{} {}", ticket.0, self::answer(answer)),
@@ -32,7 +32,7 @@ pub(super) fn event(event: &EngineEvent) -> String {
     }
 }
 
-/// What an engine wants done at a local instant.
+/// Describes an effect at a local instant.
 pub(super) fn effect(effect: &Effect, now: LocalInstant) -> String {
     let left = |deadline: &Deadline| format!("{:.3}s", deadline.remaining(now).as_secs_f64());
     match effect {
@@ -69,7 +69,7 @@ pub(super) fn effect(effect: &Effect, now: LocalInstant) -> String {
     }
 }
 
-/// What the store is asked.
+/// Describes a request to the store.
 pub(super) fn request(request: &StoreRequest) -> String {
     match request {
         StoreRequest::Open(open) => format!("open {} {}", short(&open.nonce), note(&open.note)),
@@ -96,7 +96,7 @@ pub(super) fn request(request: &StoreRequest) -> String {
     }
 }
 
-/// What the store answers.
+/// Describes a response of the store.
 pub(super) fn answer(answer: &StoreResponse) -> String {
     fn told<T>(result: &Result<T, StoreError>, ok: impl FnOnce(&T) -> String) -> String {
         match result {

@@ -4,13 +4,13 @@ use tenure_core::DutyId;
 use tenure_core::engine::{DrainMode, EngineEvent, GroupConfig};
 use tenure_core::store::Evict;
 
-use super::process::Life;
-use super::{Item, Pid, World};
+use super::process::ProcessState;
+use super::{Pid, ScheduledItem, SimWorld};
 use crate::Nanos;
-use crate::link::Partition;
+use crate::link::NetworkPartition;
 use crate::scenario::{Fault, Scenario};
 
-impl World {
+impl SimWorld {
     /// Draws when each fault of this seed comes.
     pub(super) fn plan_blows(&mut self) {
         let faults: Vec<Fault> = self.scenario.faults.iter().copied().collect();
@@ -24,7 +24,7 @@ impl World {
             }
             for _ in 0..self.rng.between(1, 4) {
                 let at = self.rng.below(self.scenario.quiet_from);
-                self.at(at, Item::Blow(fault));
+                self.at(at, ScheduledItem::Blow(fault));
             }
         }
     }
@@ -67,7 +67,7 @@ impl World {
             Fault::PartitionFlapping => self.cut(slot, (true, true, true), long),
             Fault::Deaf => {
                 self.link.listen(slot, false);
-                self.after(long, Item::Heal(slot));
+                self.after(long, ScheduledItem::Heal(slot));
             }
             Fault::EarlyRevoke => {
                 if let Some(session) = self.processes[pid].session.clone() {
@@ -91,23 +91,23 @@ impl World {
     }
 
     fn pause(&mut self, pid: Pid, asleep: bool, long: Nanos) {
-        if self.processes[pid].life == Life::Runs {
-            self.processes[pid].life = Life::Paused { asleep };
-            self.after(long, Item::Resume(pid));
+        if self.processes[pid].life == ProcessState::Runs {
+            self.processes[pid].life = ProcessState::Paused { asleep };
+            self.after(long, ScheduledItem::Resume(pid));
         }
     }
 
     /// A process that stood still goes on: what waited for it comes at once, in any order.
     pub(super) fn resume(&mut self, pid: Pid) {
-        if !matches!(self.processes[pid].life, Life::Paused { .. }) {
+        if !matches!(self.processes[pid].life, ProcessState::Paused { .. }) {
             return;
         }
-        self.processes[pid].life = Life::Runs;
+        self.processes[pid].life = ProcessState::Runs;
         self.say(pid, || "! goes on".to_owned());
         self.watch_wake(pid);
         for item in std::mem::take(&mut self.processes[pid].backlog) {
             let after = self.rng.below(2_000_000);
-            if let Item::Tick(_) = item {
+            if let ScheduledItem::Tick(_) = item {
                 self.processes[pid].tick_at = Some(self.now + after);
             }
             self.after(after, item);
@@ -119,17 +119,17 @@ impl World {
     fn kill(&mut self, pid: Pid, back_after: Nanos) {
         let slot = self.processes[pid].slot;
         self.gone(pid);
-        self.after(back_after, Item::Start(slot));
+        self.after(back_after, ScheduledItem::Start(slot));
     }
 
     fn cut(&mut self, slot: usize, (requests, replies, flapping): (bool, bool, bool), long: Nanos) {
-        self.link.set(slot, Partition { requests, replies, flapping });
-        self.after(long, Item::Heal(slot));
+        self.link.set(slot, NetworkPartition { requests, replies, flapping });
+        self.after(long, ScheduledItem::Heal(slot));
     }
 
     fn tell_to_go(&mut self, pid: Pid, event: EngineEvent) {
         // A process that stands still cannot be told.
-        if self.processes[pid].life == Life::Runs {
+        if self.processes[pid].life == ProcessState::Runs {
             self.processes[pid].leaves = true;
             self.step(pid, event);
         }
@@ -152,7 +152,7 @@ impl World {
             }
             self.excuse_no_longer();
         }
-        self.after(long, Item::StoreBack);
+        self.after(long, ScheduledItem::StoreBack);
     }
 
     pub(super) fn store_back(&mut self) {
@@ -172,7 +172,7 @@ impl World {
                 self.rng.below(self.scenario.ttl_ns()),
             );
             if let Some(fault) = fault {
-                self.after(after, Item::Blow(fault));
+                self.after(after, ScheduledItem::Blow(fault));
             }
         }
         for slot in 0..self.scenario.slots {
@@ -270,7 +270,7 @@ impl World {
         "drain"
     }
 
-    /// Where nobody would take duties, operators take back what keeps them from it.
+    /// Has operators undo what keeps all members from taking duties.
     fn relent(&mut self) {
         let mut group = self.backend.group();
         group.all_paused = group.all_paused && self.rng.chance(200);
