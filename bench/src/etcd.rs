@@ -7,16 +7,16 @@ use tenure_etcd::{Client, Compare, DeleteRange, KeepAlive, Limits, Txn, TxnOp};
 use tokio::task::JoinSet;
 
 use crate::SIZES;
-use crate::measure::{KEEP_ALIVES, Row, Times, rounds, table, timed};
+use crate::measure::{KEEP_ALIVES, OperationRow, OperationTimes, rounds, table, timed};
 use crate::ours::{DOCUMENT, Ours};
 
 /// etcd takes so many operations in one transaction.
 const OPERATIONS: usize = 128;
 
 /// So many transactions are under way at the same time.
-const AT_ONCE: usize = 64;
+const CONCURRENT_TRANSACTIONS: usize = 64;
 
-struct Raw {
+struct RawEtcd {
     client: Client,
     lease: i64,
     stream: KeepAlive,
@@ -24,7 +24,7 @@ struct Raw {
     holds: usize,
 }
 
-impl Raw {
+impl RawEtcd {
     async fn new(host: &str, holds: usize) -> Result<Self> {
         let client = Client::connect(host, &Limits::default()).await?;
         let lease = client.lease_grant(0, 3600).await?.id;
@@ -42,7 +42,7 @@ impl Raw {
         let sending = async {
             let (mut running, mut txns) = (JoinSet::new(), txns.into_iter());
             loop {
-                while running.len() < AT_ONCE {
+                while running.len() < CONCURRENT_TRANSACTIONS {
                     let Some(txn) = txns.next() else { break };
                     running.spawn(one(self.client.clone(), txn));
                 }
@@ -94,7 +94,7 @@ async fn one(client: Client, txn: Txn) -> Result<()> {
     Ok(())
 }
 
-pub async fn run() -> Result<Vec<Row>> {
+pub async fn run() -> Result<Vec<OperationRow>> {
     let url = testkit::service(testkit::TEST_ETCD).context("no etcd is given")?;
     let hosts = url.trim_start_matches("etcd://");
     let host = hosts.split(',').next().context("no etcd is given")?;
@@ -102,10 +102,10 @@ pub async fn run() -> Result<Vec<Row>> {
     for holds in SIZES {
         // Ten thousand raw transactions take seconds.
         let rounds = if holds > 100 { 7 } else { rounds(holds) };
-        let mut raw = Raw::new(host, holds).await?;
+        let mut raw = RawEtcd::new(host, holds).await?;
         let prefix = format!("bench{holds}-{}/", std::process::id());
         let mut ours = Ours::new(&format!("{url}?prefix={prefix}"), holds).await?;
-        let mut times: Times = Default::default();
+        let mut times: OperationTimes = Default::default();
         for _ in 0..rounds {
             times[0].push(raw.claim().await?);
             times[1].push(ours.claim().await?);

@@ -21,13 +21,13 @@ const STORES: [&str; 4] = ["sqlite", "postgres", "redis", "etcd"];
 const TTL: Duration = Duration::from_secs(3);
 const CRASHES: usize = 100;
 /// So many holders are killed at the same time, each of a group of its own.
-const AT_ONCE: usize = 10;
+const CONCURRENT_CRASHES: usize = 10;
 const HANDOVERS: usize = 1_000;
 const HANDOVER_GROUPS: usize = 4;
 const INSTANCES: usize = 10;
 const DUTIES: u32 = 1_000;
 /// Nothing here takes as long as this.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ASSIGN_TIMEOUT: Duration = Duration::from_secs(60);
 
 const HEADING: &str = "\
 | store | what | times | p50 | p99 | worst | bar |
@@ -48,9 +48,9 @@ pub async fn run(wanted: &[String]) -> Result<()> {
         let url = url(store, &folder)?;
         let handover_bar = if store == "sqlite" { 1_000 } else { 250 };
         for (what, bar, judged) in [
-            ("handover", handover_bar, Judged::P99),
-            ("crash", 4_000, Judged::Worst),
-            ("settle", 5_000, Judged::Worst),
+            ("handover", handover_bar, JudgedQuantile::P99),
+            ("crash", 4_000, JudgedQuantile::Worst),
+            ("settle", 5_000, JudgedQuantile::Worst),
         ] {
             if !is_wanted(what) {
                 continue;
@@ -73,7 +73,7 @@ pub async fn run(wanted: &[String]) -> Result<()> {
 
 /// What a bar is held against.
 #[derive(Clone, Copy)]
-enum Judged {
+enum JudgedQuantile {
     P99,
     Worst,
 }
@@ -83,14 +83,14 @@ fn row(
     what: &str,
     mut times: Vec<Duration>,
     bar: Duration,
-    judged: Judged,
+    judged: JudgedQuantile,
 ) -> (String, bool) {
     times.sort_unstable();
     let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
     let (p50, p99, worst) = (at(50), at(99), at(100));
     let (word, value) = match judged {
-        Judged::P99 => ("p99", p99),
-        Judged::Worst => ("worst", worst),
+        JudgedQuantile::P99 => ("p99", p99),
+        JudgedQuantile::Worst => ("worst", worst),
     };
     let met = value <= bar;
     let verdict = if met { "met" } else { "**missed**" };
@@ -143,7 +143,7 @@ async fn assigned(member: &mut Membership) -> Result<Guard> {
         }
         bail!("the membership has ended")
     };
-    tokio::time::timeout(PATIENCE, guard).await.context("nothing was assigned")?
+    tokio::time::timeout(ASSIGN_TIMEOUT, guard).await.context("nothing was assigned")?
 }
 
 /// Until it waits behind the holder.
@@ -156,7 +156,7 @@ async fn waiting(member: &mut Membership) -> Result<()> {
         }
         bail!("the membership has ended")
     };
-    tokio::time::timeout(PATIENCE, standby).await.context("it does not stand by")?
+    tokio::time::timeout(ASSIGN_TIMEOUT, standby).await.context("it does not stand by")?
 }
 
 /// In some groups at the same time, because joining takes longer than handing over.
@@ -208,9 +208,9 @@ pub async fn hold_until_killed(url: &str, group: &str) -> Result<()> {
 
 async fn crashes(url: &str) -> Result<Vec<Duration>> {
     let mut times = Vec::new();
-    for round in 0..CRASHES / AT_ONCE {
+    for round in 0..CRASHES / CONCURRENT_CRASHES {
         let mut crashes = JoinSet::new();
-        for n in 0..AT_ONCE {
+        for n in 0..CONCURRENT_CRASHES {
             let (url, group) = (url.to_owned(), format!("crash-{round}-{n}"));
             crashes.spawn(async move { crash(&url, &group).await });
         }
@@ -240,7 +240,7 @@ async fn holder(url: &str, group: &str) -> Result<Child> {
     let mut child = command.spawn()?;
     let output = child.stdout.take().context("no output")?;
     let mut lines = BufReader::new(output).lines();
-    let line = tokio::time::timeout(PATIENCE, lines.next_line()).await??;
+    let line = tokio::time::timeout(ASSIGN_TIMEOUT, lines.next_line()).await??;
     ensure!(line.as_deref() == Some("held"), "the holder said {line:?}");
     Ok(child)
 }
@@ -266,7 +266,7 @@ async fn settles(url: &str) -> Result<Vec<Duration>> {
             }
             anyhow::Ok(began.elapsed())
         };
-        let settled = tokio::time::timeout(PATIENCE, settled).await;
+        let settled = tokio::time::timeout(ASSIGN_TIMEOUT, settled).await;
         times.push(settled.with_context(|| format!("it does not settle: {held:?}"))??);
         members.shutdown().await;
     }

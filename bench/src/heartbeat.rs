@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::ingest::client::Connection;
+use crate::ingest::client::LoadConnection;
 use crate::ingest::raw::connect;
 
 const BEAT: &str = "/api/switchboard/heartbeat";
@@ -28,7 +28,7 @@ const CONNECTIONS: u32 = 16;
 /// What a replica may take of a core.
 const CORES: f64 = 0.25;
 /// What a page may take, in milliseconds.
-const PAGE: f64 = 50.0;
+const MAX_PAGE_MS: f64 = 50.0;
 
 /// Ten pages in one answer: measured, without a bar.
 const WHOLE_LIST: &str = "/api/connectors?limit=10000";
@@ -45,7 +45,7 @@ struct Size {
     requests: usize,
 }
 
-const WHOLE: Size = Size {
+const FULL_SCALE: Size = Size {
     connectors: 10_000,
     rate: 333,
     measured: Duration::from_secs(60),
@@ -65,7 +65,7 @@ const SMALL: Size = Size {
 /// Measures everything and prints it.
 pub async fn run(wanted: &[String]) -> Result<()> {
     let size = match wanted {
-        [] => WHOLE,
+        [] => FULL_SCALE,
         [word] if word == "small" => SMALL,
         _ => bail!("heartbeat [small]"),
     };
@@ -130,19 +130,19 @@ impl Replica {
 
     fn cpu(&self) -> Result<f64> {
         let id = self.child.id().context("the replica ended")?;
-        Ok(Times::of(id)?.own)
+        Ok(CpuTimes::of(id)?.own)
     }
 }
 
 /// Seconds of CPU that a process took.
-struct Times {
+struct CpuTimes {
     parent: u32,
     own: f64,
     /// Of its children that ended.
     children: f64,
 }
 
-impl Times {
+impl CpuTimes {
     fn of(id: u32) -> Result<Self> {
         Self::read(&Path::new("/proc").join(id.to_string()))
     }
@@ -168,12 +168,12 @@ impl Times {
 /// What the server of a connection took so far, all its processes together.
 async fn server_cpu(client: &Client) -> Result<f64> {
     let backend: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
-    let server = Times::of(u32::try_from(backend)?)?.parent;
-    let times = Times::of(server)?;
+    let server = CpuTimes::of(u32::try_from(backend)?)?.parent;
+    let times = CpuTimes::of(server)?;
     let mut all = times.own + times.children;
     for entry in std::fs::read_dir("/proc")? {
         // What is no process, and what ended meanwhile, has no times.
-        if let Ok(times) = Times::read(&entry?.path())
+        if let Ok(times) = CpuTimes::read(&entry?.path())
             && times.parent == server
         {
             all += times.own;
@@ -257,7 +257,7 @@ impl Paced {
         for n in 0..CONNECTIONS {
             let instances = instances.clone();
             clients.spawn(async move {
-                let mut connection = Connection::open(at).await?;
+                let mut connection = LoadConnection::open(at).await?;
                 let mut took = Vec::new();
                 for beat in (n..count).step_by(CONNECTIONS as usize) {
                     let due = began + Duration::from_secs(1) / self.size.rate * beat;
@@ -321,7 +321,7 @@ async fn fill(client: &Client, size: Size) -> Result<()> {
 /// How long pages take, one after another on one connection; says how many bars were missed.
 async fn pages(replica: &Replica, size: Size) -> Result<usize> {
     println!("\n| page | bytes | p50 | p99 | bar |\n|---|---:|---:|---:|---|");
-    let mut connection = Connection::open(replica.at).await?;
+    let mut connection = LoadConnection::open(replica.at).await?;
     let mut missed = 0;
     for page in [
         "/api/connectors",
@@ -339,10 +339,10 @@ async fn pages(replica: &Replica, size: Size) -> Result<usize> {
         }
         took.sort_unstable();
         let (p50, p99) = (percentile(&took, 50), percentile(&took, 99));
-        let bar = match (page, p99 < PAGE) {
+        let bar = match (page, p99 < MAX_PAGE_MS) {
             (WHOLE_LIST, _) => "-".to_owned(),
-            (_, true) => format!("p99 < {PAGE:.0} ms met"),
-            (_, false) => format!("p99 < {PAGE:.0} ms **missed**"),
+            (_, true) => format!("p99 < {MAX_PAGE_MS:.0} ms met"),
+            (_, false) => format!("p99 < {MAX_PAGE_MS:.0} ms **missed**"),
         };
         missed += usize::from(bar.contains("missed"));
         println!("| {page} | {bytes} | {p50:.1} ms | {p99:.1} ms | {bar} |");

@@ -11,7 +11,7 @@ pub const HEADING: &str = "\
 |---|---|---:|---:|---:|---:|---:|";
 
 /// One line of the table.
-pub struct Row {
+pub struct OperationRow {
     pub store: &'static str,
     pub operation: &'static str,
     pub holds: usize,
@@ -21,26 +21,26 @@ pub struct Row {
     pub bar: Option<f64>,
 }
 
-impl Row {
+impl OperationRow {
     fn ratio(&self) -> f64 {
         self.ours.as_secs_f64() / self.raw.as_secs_f64()
     }
 }
 
-impl Judged for Row {
+impl JudgedRow for OperationRow {
     fn is_met(&self) -> bool {
         self.bar.is_none_or(|bar| self.ratio() <= bar)
     }
 }
 
 /// A line of a table, with a bar or without.
-pub trait Judged: fmt::Display {
+pub trait JudgedRow: fmt::Display {
     /// Whether it has no bar, or meets it.
     fn is_met(&self) -> bool;
 }
 
 /// Prints a table, and fails when a bar is missed.
-pub fn conclude<R: Judged>(heading: &str, rows: &[R]) -> Result<()> {
+pub fn conclude<R: JudgedRow>(heading: &str, rows: &[R]) -> Result<()> {
     println!("{heading}");
     for row in rows {
         println!("{row}");
@@ -51,7 +51,7 @@ pub fn conclude<R: Judged>(heading: &str, rows: &[R]) -> Result<()> {
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for OperationRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { store, operation, holds, raw, ours, bar } = self;
         let bar = match (bar, self.is_met()) {
@@ -93,13 +93,18 @@ pub async fn timed<T>(call: impl Future<Output = Result<T>>) -> Result<(Duration
 
 /// Raw and ours in turns, for claim, keep-alive and commit; then our first keep-alive after a
 /// claim.
-pub type Times = [Vec<Duration>; 7];
+pub type OperationTimes = [Vec<Duration>; 7];
 
 /// The four lines of one store and size. The bars: a keep-alive at most `keep_bar` times the raw
 /// one, and one commit at most 1.5 times a plain fenced `UPDATE` on the SQL stores.
-pub fn table(store: &'static str, holds: usize, times: Times, keep_bar: f64) -> Vec<Row> {
+pub fn table(
+    store: &'static str,
+    holds: usize,
+    times: OperationTimes,
+    keep_bar: f64,
+) -> Vec<OperationRow> {
     let [claim, our_claim, keep, our_keep, commit, our_commit, our_first] = times.map(median);
-    let row = |operation, raw, ours, bar| Row { store, operation, holds, raw, ours, bar };
+    let row = |operation, raw, ours, bar| OperationRow { store, operation, holds, raw, ours, bar };
     let commit_bar = (holds == 1 && store != "redis").then_some(1.5);
     vec![
         row("claim", claim, our_claim, None),

@@ -7,10 +7,10 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 
 use crate::SIZES;
-use crate::measure::{KEEP_ALIVES, Row, Times, rounds, table, timed};
+use crate::measure::{KEEP_ALIVES, OperationRow, OperationTimes, rounds, table, timed};
 use crate::ours::{DOCUMENT, Ours};
 
-struct Raw {
+struct RawPostgres {
     client: Client,
     keep_alive: Statement,
     claim: Statement,
@@ -18,7 +18,7 @@ struct Raw {
     names: Vec<String>,
 }
 
-impl Raw {
+impl RawPostgres {
     async fn new(url: &str, holds: usize) -> Result<Self> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::spawn(connection);
@@ -76,14 +76,14 @@ impl Raw {
     }
 }
 
-pub async fn run() -> Result<Vec<Row>> {
+pub async fn run() -> Result<Vec<OperationRow>> {
     let url = testkit::service(testkit::TEST_POSTGRES).context("no PostgreSQL is given")?;
     let mut rows = Vec::new();
     for holds in SIZES {
-        let raw = Raw::new(&url, holds).await?;
+        let raw = RawPostgres::new(&url, holds).await?;
         let schema = format!("bench_{}", std::process::id());
         let mut ours = Ours::new(&format!("{url}?schema={schema}"), holds).await?;
-        let mut times: Times = Default::default();
+        let mut times: OperationTimes = Default::default();
         for _ in 0..rounds(holds) {
             times[0].push(raw.claim().await?);
             times[1].push(ours.claim().await?);

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Script};
 
 use crate::SIZES;
-use crate::measure::{KEEP_ALIVES, Row, Times, rounds, table, timed};
+use crate::measure::{KEEP_ALIVES, OperationRow, OperationTimes, rounds, table, timed};
 use crate::ours::{DOCUMENT, Ours};
 
 /// A plain fenced write: the fence is compared, then the value is replaced.
@@ -17,14 +17,14 @@ if redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('HGET', KEYS[2], 'versio
 end
 return redis.error_reply('FENCED')";
 
-struct Raw {
+struct RawRedis {
     connection: MultiplexedConnection,
     script: Script,
     prefix: String,
     holds: usize,
 }
 
-impl Raw {
+impl RawRedis {
     async fn new(url: &str, holds: usize) -> Result<Self> {
         let connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
         let prefix = format!("raw{holds}-{}:", std::process::id());
@@ -100,14 +100,14 @@ impl Raw {
     }
 }
 
-pub async fn run() -> Result<Vec<Row>> {
+pub async fn run() -> Result<Vec<OperationRow>> {
     let url = testkit::service(testkit::TEST_REDIS).context("no Redis is given")?;
     let mut rows = Vec::new();
     for holds in SIZES {
-        let mut raw = Raw::new(&url, holds).await?;
+        let mut raw = RawRedis::new(&url, holds).await?;
         let prefix = format!("bench{holds}-{}:", std::process::id());
         let mut ours = Ours::new(&format!("{url}?prefix={prefix}"), holds).await?;
-        let mut times: Times = Default::default();
+        let mut times: OperationTimes = Default::default();
         for _ in 0..rounds(holds) {
             times[0].push(raw.claim().await?);
             times[1].push(ours.claim().await?);

@@ -8,19 +8,19 @@ use anyhow::{Result, ensure};
 use tenure_core::roster::{Pin, Plan, RosterDuty, RosterMember, plan};
 use tenure_core::{DutyId, InstanceId, Label};
 
-use crate::measure::{Judged, conclude};
+use crate::measure::{JudgedRow, conclude};
 
 const DUTIES: usize = 1_000_000;
 const MEMBERS: usize = 100;
 /// How often each plan is made.
-const ROUNDS: usize = 7;
+const PLAN_ROUNDS: usize = 7;
 
 const HEADING: &str = "\
 | plan | duties | members | new holder | median | worst | bar |
 |---|---:|---:|---:|---:|---:|---:|";
 
 /// One line of the table.
-struct Row {
+struct PlanRow {
     plan: &'static str,
     members: usize,
     /// How many duties get a new holder.
@@ -30,14 +30,14 @@ struct Row {
     bar: Duration,
 }
 
-impl Judged for Row {
+impl JudgedRow for PlanRow {
     /// The worst round counts: a member plans once and then acts.
     fn is_met(&self) -> bool {
         self.worst <= self.bar
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for PlanRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { plan, members, moved, median, worst, bar } = self;
         let met = if self.is_met() { "met" } else { "**missed**" };
@@ -79,10 +79,10 @@ fn measure(
     charges: &[RosterDuty],
     seats: &[RosterMember],
     bar: Duration,
-) -> Result<(Plan, Row)> {
+) -> Result<(Plan, PlanRow)> {
     let mut times = Vec::new();
     let mut made = Plan::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..PLAN_ROUNDS {
         let before = Instant::now();
         made = black_box(plan(black_box(charges), black_box(seats)));
         times.push(before.elapsed());
@@ -91,8 +91,8 @@ fn measure(
     times.sort_unstable();
     let differs = |(charge, seat): &(&RosterDuty, &Option<u32>)| charge.holder != **seat;
     let moved = charges.iter().zip(&made.seats).filter(differs).count();
-    let (median, worst) = (times[ROUNDS / 2], times[ROUNDS - 1]);
-    Ok((made, Row { plan: name, members: seats.len(), moved, median, worst, bar }))
+    let (median, worst) = (times[PLAN_ROUNDS / 2], times[PLAN_ROUNDS - 1]);
+    Ok((made, PlanRow { plan: name, members: seats.len(), moved, median, worst, bar }))
 }
 
 fn hold(charges: &mut [RosterDuty], plan: &Plan) {

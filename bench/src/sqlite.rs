@@ -7,10 +7,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 
 use crate::SIZES;
-use crate::measure::{KEEP_ALIVES, Row, Times, rounds, table};
+use crate::measure::{KEEP_ALIVES, OperationRow, OperationTimes, rounds, table};
 use crate::ours::{DOCUMENT, Ours};
 
-struct Raw {
+struct RawSqlite {
     db: Connection,
     names: Vec<String>,
 }
@@ -21,7 +21,7 @@ fn timed(run: impl FnOnce() -> rusqlite::Result<()>) -> Result<Duration> {
     Ok(before.elapsed())
 }
 
-impl Raw {
+impl RawSqlite {
     fn new(folder: &std::path::Path, holds: usize) -> Result<Self> {
         let db = Connection::open(folder.join(format!("raw{holds}.db")))?;
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -75,14 +75,14 @@ impl Raw {
     }
 }
 
-pub async fn run() -> Result<Vec<Row>> {
+pub async fn run() -> Result<Vec<OperationRow>> {
     let folder = tempfile::tempdir()?;
     let mut rows = Vec::new();
     for holds in SIZES {
-        let raw = Raw::new(folder.path(), holds)?;
+        let raw = RawSqlite::new(folder.path(), holds)?;
         let url = format!("sqlite:{}", folder.path().join(format!("ours{holds}.db")).display());
         let mut ours = Ours::new(&url, holds).await?;
-        let mut times: Times = Default::default();
+        let mut times: OperationTimes = Default::default();
         for _ in 0..rounds(holds) {
             times[0].push(raw.claim()?);
             times[1].push(ours.claim().await?);

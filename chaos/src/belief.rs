@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::line::{Line, Told, Under};
+use crate::record::{InstanceLog, InstanceRecord, Under};
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,30 +20,30 @@ pub struct Belief {
 
 /// One span of belief.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct BeliefSpan {
     from: u64,
     until: u64,
     epoch: u64,
 }
 
 /// Measures over all files.
-pub fn measure(told: &[Told]) -> Belief {
+pub fn measure(told: &[InstanceLog]) -> Belief {
     let mut belief = Belief::default();
-    let mut spans: BTreeMap<String, Vec<Span>> = BTreeMap::new();
+    let mut spans: BTreeMap<String, Vec<BeliefSpan>> = BTreeMap::new();
     let mut plain: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
     for one in told {
         for (under, span) in spans_of(&one.lines) {
             spans.entry(under.duty).or_default().push(span);
         }
         for line in &one.lines {
-            if let Line::Plain { under, after, .. } = line {
+            if let InstanceRecord::Plain { under, after, .. } = line {
                 plain.entry(&under.duty).or_default().push((*after, under.epoch));
             }
         }
     }
     for spans in spans.values_mut() {
         spans.sort_by_key(|span| (span.from, span.until));
-        let mut last: Option<Span> = None;
+        let mut last: Option<BeliefSpan> = None;
         for span in spans {
             if let Some(before) = last.filter(|before| before.epoch != span.epoch) {
                 let overlap = before.until.min(span.until).saturating_sub(span.from);
@@ -68,11 +68,11 @@ pub fn measure(told: &[Told]) -> Belief {
 }
 
 /// What one instance believed, by what it wrote when its holds changed.
-fn spans_of(lines: &[Line]) -> Vec<(Under, Span)> {
-    let mut open: BTreeMap<&Under, Span> = BTreeMap::new();
+fn spans_of(lines: &[InstanceRecord]) -> Vec<(Under, BeliefSpan)> {
+    let mut open: BTreeMap<&Under, BeliefSpan> = BTreeMap::new();
     let mut spans = Vec::new();
     for line in lines {
-        let Line::Stands { under, at, until } = line else { continue };
+        let InstanceRecord::Stands { under, at, until } = line else { continue };
         let before = open.get(under).copied();
         // A belief ends at its deadline, or when the instance learns better.
         let goes_on = before.is_some_and(|before| before.until >= *at && *until > 0);
@@ -88,7 +88,7 @@ fn spans_of(lines: &[Line]) -> Vec<(Under, Span)> {
                     open.remove(under);
                 }
                 if *until > *at {
-                    open.insert(under, Span { from: *at, until: *until, epoch: under.epoch });
+                    open.insert(under, BeliefSpan { from: *at, until: *until, epoch: under.epoch });
                 }
             }
         }

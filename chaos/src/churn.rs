@@ -11,10 +11,10 @@ use tenure::store::Retention;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::line::now;
-use crate::place::Place;
-use crate::report::Report;
-use crate::run::{Options, World, judge, say};
+use crate::record::now;
+use crate::report::ChaosReport;
+use crate::run::{ChaosOptions, ChaosRun, judge, say};
+use crate::store::StoreUnderTest;
 
 /// One look at what stays.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,18 +36,18 @@ pub struct Churned {
     /// Instances that came in all.
     pub came: usize,
     /// Everything else.
-    pub report: Report,
+    pub report: ChaosReport,
 }
 
 /// How often is looked, however long it takes.
 const LOOKS: u32 = 60;
 /// Between two who come or go.
-const EVERY: Duration = Duration::from_millis(1_500);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(1_500);
 /// The audit trail is kept so short that it is full before the first third is over.
 const AUDIT: usize = 1_000;
 /// What an instance that came and went may leave behind for a week: its session, so that it never
 /// comes back.
-const REMEMBERED: u64 = 4;
+const SESSION_BYTES: u64 = 4;
 
 impl Churned {
     /// One value over the first or the last third: the mean.
@@ -66,7 +66,7 @@ impl Churned {
             let first = self.third(false, value);
             (name, first, self.third(true, value), limit(first) + more)
         };
-        let left_behind = self.came as u64 * REMEMBERED + AUDIT as u64 / 2;
+        let left_behind = self.came as u64 * SESSION_BYTES + AUDIT as u64 / 2;
         [
             row("memory, KiB", |one| one.memory, |first| first + first / 5, 4_096),
             row("handles", |one| one.handles, |first| first, 4),
@@ -102,9 +102,11 @@ impl fmt::Display for Churned {
 }
 
 /// Lets instances come and go while the first one stays.
-pub async fn churn(options: &Options) -> Result<Churned> {
-    let world =
-        Arc::new(World::new(Place::start(options.kind).await?, options, options.instances).await?);
+pub async fn churn(options: &ChaosOptions) -> Result<Churned> {
+    let world = Arc::new(
+        ChaosRun::new(StoreUnderTest::start(options.kind).await?, options, options.instances)
+            .await?,
+    );
     world.store.retain(Retention { history_slots: 16, audit_kept: AUDIT }).await?;
     world.fleet.lock().await.start(0, None)?;
     timeout(options.patience, world.working()).await.context("the group did not begin")?;
@@ -122,7 +124,7 @@ pub async fn churn(options: &Options) -> Result<Churned> {
             leaving.spawn(left.gone());
         }
         turn += 1;
-        sleep(EVERY).await;
+        sleep(SAMPLE_INTERVAL).await;
     }
     while let Some(left) = leaving.join_next().await {
         left??;
@@ -136,7 +138,11 @@ pub async fn churn(options: &Options) -> Result<Churned> {
 }
 
 /// The next slot in turn is filled, or emptied: in order, or by `kill -9`.
-async fn change(world: &World, turn: usize, slots: usize) -> Result<Option<crate::fleet::Leaving>> {
+async fn change(
+    world: &ChaosRun,
+    turn: usize,
+    slots: usize,
+) -> Result<Option<crate::fleet::Leaving>> {
     // The first one stays.
     let slot = 1 + turn % (slots - 1);
     let mut fleet = world.fleet.lock().await;
@@ -148,7 +154,7 @@ async fn change(world: &World, turn: usize, slots: usize) -> Result<Option<crate
     Ok(fleet.end(slot, if killed { Signal::SIGKILL } else { Signal::SIGTERM }))
 }
 
-async fn sample(world: &Arc<World>) -> Result<Sample> {
+async fn sample(world: &Arc<ChaosRun>) -> Result<Sample> {
     let survivor = world.fleet.lock().await.pid(0).context("the first one is gone")?;
     let place = Arc::clone(&world.place);
     let looking = move || -> Result<Sample> {

@@ -11,12 +11,12 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::history::{History, Stored};
-use crate::line::now;
-use crate::place::Place;
-use crate::report::Report;
-use crate::run::{Options, World, judge};
-use crate::spare::{Spared, spare};
+use crate::history::{FinalState, RunHistory};
+use crate::lost::{Spared, spare};
+use crate::record::now;
+use crate::report::ChaosReport;
+use crate::run::{ChaosOptions, ChaosRun, judge};
+use crate::store::StoreUnderTest;
 
 /// What a failover came to.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct FailedOver {
     /// replication that may be so, and the rest is judged; otherwise there is none.
     pub spared: Spared,
     /// Everything else.
-    pub report: Report,
+    pub report: ChaosReport,
 }
 
 impl FailedOver {
@@ -90,9 +90,13 @@ async fn ended(server: &mut TcpStream) -> u64 {
 }
 
 /// Cuts the standby off for two TTLs, in which an instance dies, and lets it take over then.
-pub async fn failover(options: &Options, synchronous: bool, patroni: bool) -> Result<FailedOver> {
-    let place = Place::pair(synchronous, patroni).await?;
-    let world = World::new(place, options, options.instances).await?;
+pub async fn failover(
+    options: &ChaosOptions,
+    synchronous: bool,
+    patroni: bool,
+) -> Result<FailedOver> {
+    let place = StoreUnderTest::pair(synchronous, patroni).await?;
+    let world = ChaosRun::new(place, options, options.instances).await?;
     for slot in 0..options.instances {
         world.fleet.lock().await.start(slot, None)?;
     }
@@ -121,15 +125,15 @@ pub async fn failover(options: &Options, synchronous: bool, patroni: bool) -> Re
     let mut report = judge(&world, options, from, until).await?;
     report.recovered = Some(recovered);
     let told = world.fleet.lock().await.told()?;
-    let stored = Stored::read(&*world.store, &world.group, options.duties).await?;
-    let lost = History::merge(&world.group, &told, &stored).lost(&stored);
+    let stored = FinalState::read(&*world.store, &world.group, options.duties).await?;
+    let lost = RunHistory::merge(&world.group, &told, &stored).lost(&stored);
     let lost_before = lost.iter().filter(|answered| **answered < cut).count();
     let mut spared = Spared::default();
     if !synchronous {
         let rest;
         (rest, spared) = spare(&told, &stored, &alone);
         report.wrong = world.fleet.lock().await.problems();
-        report.wrong.extend(History::merge(&world.group, &rest, &stored).judge()?);
+        report.wrong.extend(RunHistory::merge(&world.group, &rest, &stored).judge()?);
     }
     Ok(FailedOver { synchronous, level, lost: lost.len(), lost_before, spared, report })
 }

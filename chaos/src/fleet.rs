@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
 use crate::folder::Folder;
-use crate::line::Told;
+use crate::record::InstanceLog;
 
 /// What each instance is started with.
 #[derive(Clone, Debug)]
@@ -169,8 +169,8 @@ impl Fleet {
     }
 
     /// Everything that all instances wrote, in the order in which they were started.
-    pub(crate) fn told(&self) -> Result<Vec<Told>> {
-        let read = |number| Told::read(&self.file(number)).transpose();
+    pub(crate) fn told(&self) -> Result<Vec<InstanceLog>> {
+        let read = |number| InstanceLog::read(&self.file(number)).transpose();
         (0..self.started).filter_map(read).collect()
     }
 
@@ -231,7 +231,7 @@ impl Leaving {
         }
         // One that had not begun could not hear it.
         let early = status.signal() == Some(Signal::SIGTERM as i32);
-        if early && Told::read(&self.file)?.is_none() {
+        if early && InstanceLog::read(&self.file)?.is_none() {
             return Ok(None);
         }
         Ok(Some(format!("did not leave in order, {status}")))

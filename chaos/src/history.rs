@@ -12,20 +12,20 @@ use tenure::store::{AuditEntry, AuditKind, AuditRange, Checkpoint};
 use tenure::{DutyKey, Epoch, GroupName, InstanceId, Store, Version};
 
 use crate::instance::event_of;
-use crate::line::{Line, Outcome, Told, Under, is_grant};
+use crate::record::{CommitResult, InstanceLog, InstanceRecord, Under, is_grant};
 
 /// What the store says at the end.
 #[derive(Debug, Default)]
-pub struct Stored {
+pub struct FinalState {
     /// Every grant, as the duty, the epoch and the instance, in the store's order.
     pub grants: Vec<(String, u64, String)>,
     /// What is left of the history of each duty.
-    pub kept: Vec<(String, Vec<Written>)>,
+    pub kept: Vec<(String, Vec<WrittenVersion>)>,
 }
 
 /// One version of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenVersion {
     /// Counts the writes.
     pub version: u64,
     /// The epoch it was written under.
@@ -38,7 +38,7 @@ pub struct Written {
 
 /// An effect that was accepted, with the time that it took.
 #[derive(Clone, Debug)]
-struct Accepted {
+struct AcceptedEffect {
     epoch: u64,
     instance: String,
     event: u64,
@@ -49,19 +49,19 @@ struct Accepted {
 
 /// What the files and the store say together.
 #[derive(Debug, Default)]
-pub struct History {
+pub struct RunHistory {
     group: String,
     grants: Vec<(String, u64, String)>,
     /// By duty and version: who wrote it, from whatever source.
-    written: BTreeMap<(String, u64), Written>,
-    accepted: BTreeMap<String, Vec<Accepted>>,
+    written: BTreeMap<(String, u64), WrittenVersion>,
+    accepted: BTreeMap<String, Vec<AcceptedEffect>>,
     /// Grants as the instances recorded them.
     recorded: Vec<(Under, String)>,
     /// Two sources that say different things.
     contradictions: Vec<String>,
 }
 
-impl Stored {
+impl FinalState {
     /// Reads what the store knows of these duties.
     pub async fn read(store: &dyn Store, group: &str, duties: u32) -> Result<Self> {
         let name = GroupName::new(group)?;
@@ -79,14 +79,14 @@ impl Stored {
         }
         for duty in 0..duties {
             let history = store.history(&DutyKey::new(group, duty.to_string())?).await?;
-            let kept = history.iter().map(Written::of).collect::<Result<_>>()?;
+            let kept = history.iter().map(WrittenVersion::of).collect::<Result<_>>()?;
             stored.kept.push((duty.to_string(), kept));
         }
         Ok(stored)
     }
 }
 
-impl Written {
+impl WrittenVersion {
     fn of(checkpoint: &Checkpoint) -> Result<Self> {
         Ok(Self {
             version: checkpoint.version.get(),
@@ -97,9 +97,9 @@ impl Written {
     }
 }
 
-impl History {
+impl RunHistory {
     /// Puts everything together.
-    pub fn merge(group: &str, told: &[Told], stored: &Stored) -> Self {
+    pub fn merge(group: &str, told: &[InstanceLog], stored: &FinalState) -> Self {
         let grants = stored.grants.clone();
         let mut history = Self { group: group.to_owned(), grants, ..Self::default() };
         for one in told {
@@ -126,36 +126,36 @@ impl History {
         of.last().map(|((_, version), _)| *version)
     }
 
-    fn add(&mut self, instance: &str, line: &Line) {
+    fn add(&mut self, instance: &str, line: &InstanceRecord) {
         match line {
-            Line::Found { under, version, instance, event } => {
+            InstanceRecord::Found { under, version, instance, event } => {
                 let (version, epoch, event) = (*version, under.epoch, *event);
-                let written = Written { version, epoch, instance: instance.clone(), event };
+                let written = WrittenVersion { version, epoch, instance: instance.clone(), event };
                 self.write(&under.duty, written);
             }
-            Line::Commit { under, event, before, after, outcome } => {
+            InstanceRecord::Commit { under, event, before, after, outcome } => {
                 let version = match outcome {
-                    Outcome::Saved(version) => Some(*version),
-                    Outcome::Unfenced => None,
+                    CommitResult::Saved(version) => Some(*version),
+                    CommitResult::Unfenced => None,
                     _ => return,
                 };
                 let (epoch, instance, event) = (under.epoch, instance.to_owned(), *event);
                 if let Some(version) = version {
                     let instance = instance.clone();
-                    self.write(&under.duty, Written { version, epoch, instance, event });
+                    self.write(&under.duty, WrittenVersion { version, epoch, instance, event });
                 }
                 let (before, after) = (*before, *after);
-                let one = Accepted { epoch, instance, event, version, before, after };
+                let one = AcceptedEffect { epoch, instance, event, version, before, after };
                 self.accepted.entry(under.duty.clone()).or_default().push(one);
             }
-            Line::Record { change, under: Some(under), .. } if is_grant(change) => {
+            InstanceRecord::Record { change, under: Some(under), .. } if is_grant(change) => {
                 self.recorded.push((under.clone(), instance.to_owned()));
             }
             _ => {}
         }
     }
 
-    fn write(&mut self, duty: &str, written: Written) {
+    fn write(&mut self, duty: &str, written: WrittenVersion) {
         let key = (duty.to_owned(), written.version);
         let first = self.written.entry(key).or_insert_with(|| written.clone());
         if *first != written {
@@ -206,14 +206,14 @@ impl History {
     /// Commits and their effects by version; effects without a version by time.
     fn effects(&self) -> Result<Vec<Step>> {
         let mut steps = Vec::new();
-        let mut last: Option<(&str, &Written)> = None;
+        let mut last: Option<(&str, &WrittenVersion)> = None;
         for ((name, _), written) in &self.written {
             let (duty, epoch) = (self.key(name)?, Epoch::new(written.epoch)?);
             let version = Version::new(written.version)?;
             steps.push(Step::Committed { duty: duty.clone(), epoch, version });
             // A hold may write the same event again when it does not know whether it is stored.
             let again = last.is_some_and(|(same, before)| {
-                let by = |one: &Written| (one.epoch, one.event, one.instance.clone());
+                let by = |one: &WrittenVersion| (one.epoch, one.event, one.instance.clone());
                 same == name && by(before) == by(written)
             });
             if !again {
@@ -240,7 +240,7 @@ impl History {
     /// Events come one by one: who has seen so many versions has seen at most so many events.
     fn skipped(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        let mut last: Option<(&str, &Written)> = None;
+        let mut last: Option<(&str, &WrittenVersion)> = None;
         for ((duty, _), written) in &self.written {
             let (version, event) = match last {
                 Some((same, before)) if same == duty => (before.version, before.event),
@@ -282,17 +282,17 @@ impl History {
     }
 
     /// Commits that were answered and are not stored any more, by the time of their answer.
-    pub fn lost(&self, stored: &Stored) -> Vec<u64> {
+    pub fn lost(&self, stored: &FinalState) -> Vec<u64> {
         let mut lost = Vec::new();
         for (duty, kept) in &stored.kept {
             let newest = kept.iter().map(|written| written.version).max().unwrap_or(0);
             let oldest = kept.iter().map(|written| written.version).min().unwrap_or(0);
-            let is_lost = |one: &&Accepted| {
+            let is_lost = |one: &&AcceptedEffect| {
                 let Some(version) = one.version.filter(|version| *version >= oldest) else {
                     return false;
                 };
-                let same = |written: &Written| {
-                    let Written { epoch, instance, event, .. } = written;
+                let same = |written: &WrittenVersion| {
+                    let WrittenVersion { epoch, instance, event, .. } = written;
                     (*epoch, instance, *event) == (one.epoch, &one.instance, one.event)
                 };
                 let found = kept.iter().find(|written| written.version == version);
@@ -320,7 +320,7 @@ impl History {
 
     /// The longest time without an accepted effect, for each duty.
     pub fn gaps(&self, from: u64, until: u64) -> Vec<(String, u64)> {
-        let gap = |(duty, accepted): (&String, &Vec<Accepted>)| {
+        let gap = |(duty, accepted): (&String, &Vec<AcceptedEffect>)| {
             let mut times: Vec<u64> = accepted.iter().map(|one| one.after).collect();
             times.retain(|time| (from..until).contains(time));
             times.extend([from, until]);

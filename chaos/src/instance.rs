@@ -15,11 +15,11 @@ use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::OnceCell;
 
-use crate::line::{Diary, Line, Outcome, Under, now};
+use crate::record::{CommitResult, Diary, InstanceRecord, Under, now};
 
 /// What an instance is told.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Settings {
+pub struct InstanceSettings {
     /// The store, through the proxy if there is one.
     #[arg(long)]
     pub url: String,
@@ -48,18 +48,18 @@ pub struct Settings {
 
 #[derive(Debug)]
 struct Player {
-    settings: Settings,
+    settings: InstanceSettings,
     diary: Diary,
     /// For commits that ask no guard; opened when the first one is tried.
     store: OnceCell<Arc<dyn Store>>,
 }
 
 /// Is an instance until it is asked to leave, or its starter is gone.
-pub async fn play(settings: Settings) -> Result<()> {
+pub async fn play(settings: InstanceSettings) -> Result<()> {
     // Before its first line: from then on it leaves when it is asked to.
     let mut asked = signal(SignalKind::terminate())?;
     let diary = Diary::open(&settings.file)?;
-    diary.write(&Line::Hello { instance: process::instance().id().to_string() });
+    diary.write(&InstanceRecord::Hello { instance: process::instance().id().to_string() });
     let ttl = Duration::from_millis(settings.ttl_ms);
     let duties = Duties::Shards(settings.duties);
     let player = Arc::new(Player { settings, diary, store: OnceCell::new() });
@@ -112,17 +112,17 @@ impl Player {
                 // Whatever happens to this process here, between the look and the effect, is what
                 // only a fence can catch.
                 let after = now();
-                self.diary.write(&Line::Plain { under: under.clone(), before, after });
+                self.diary.write(&InstanceRecord::Plain { under: under.clone(), before, after });
             }
             let before = now();
             let answer = guard.commit(document(event)?).await;
             let (after, under) = (now(), under.clone());
             let outcome = match &answer {
-                Ok(version) => Outcome::Saved(version.get()),
-                Err(StoreError::Unknown(_)) => Outcome::Unknown,
-                Err(_) => Outcome::Held,
+                Ok(version) => CommitResult::Saved(version.get()),
+                Err(StoreError::Unknown(_)) => CommitResult::Unknown,
+                Err(_) => CommitResult::Held,
             };
-            self.diary.write(&Line::Commit { under, event, before, after, outcome });
+            self.diary.write(&InstanceRecord::Commit { under, event, before, after, outcome });
             match answer {
                 Ok(_) => event += 1,
                 // Only the checkpoint knows what became of it.
@@ -136,7 +136,7 @@ impl Player {
             }
             pause(&guard, self.settings.pace_ms).await;
         }
-        self.diary.write(&Line::Stands { under, at: now(), until: 0 });
+        self.diary.write(&InstanceRecord::Stands { under, at: now(), until: 0 });
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl Player {
         let event = event_of(&found.document)?;
         let (version, instance) = (found.version.get(), found.instance.to_string());
         let under = Under { duty: duty.to_owned(), epoch: found.epoch.get() };
-        self.diary.write(&Line::Found { under, version, instance, event });
+        self.diary.write(&InstanceRecord::Found { under, version, instance, event });
         Ok(event + 1)
     }
 
@@ -167,9 +167,9 @@ impl Player {
         let acts = async move {
             loop {
                 let before = now();
-                let outcome = Outcome::Unfenced;
+                let outcome = CommitResult::Unfenced;
                 let (after, under) = (before, under.clone());
-                self.diary.write(&Line::Commit { under, event, before, after, outcome });
+                self.diary.write(&InstanceRecord::Commit { under, event, before, after, outcome });
                 event += 1;
                 tokio::time::sleep(Duration::from_millis(self.settings.pace_ms)).await;
             }
@@ -192,7 +192,7 @@ impl Player {
             lost = standing.lost;
             let acts = !lost && !standing.suspended;
             let until = if acts { standing.deadline.as_nanos() } else { 0 };
-            self.diary.write(&Line::Stands { under: under.clone(), at: now(), until });
+            self.diary.write(&InstanceRecord::Stands { under: under.clone(), at: now(), until });
             if changes.changed().await.is_err() {
                 break;
             }
@@ -226,13 +226,13 @@ impl Player {
         let before = now();
         let answer = store.commit(&session, &[commit]).await;
         let outcome = match answer.map(|mut answers| answers.pop()) {
-            Ok(Some(Committed::Saved(version))) => Outcome::Saved(version.get()),
-            Ok(Some(Committed::Fenced { .. })) => Outcome::Refused,
-            Ok(_) | Err(StoreError::Refused(_)) => Outcome::Held,
-            Err(StoreError::Unknown(_)) => Outcome::Unknown,
+            Ok(Some(Committed::Saved(version))) => CommitResult::Saved(version.get()),
+            Ok(Some(Committed::Fenced { .. })) => CommitResult::Refused,
+            Ok(_) | Err(StoreError::Refused(_)) => CommitResult::Held,
+            Err(StoreError::Unknown(_)) => CommitResult::Unknown,
         };
         let (after, under) = (now(), under.clone());
-        self.diary.write(&Line::Commit { under, event, before, after, outcome });
+        self.diary.write(&InstanceRecord::Commit { under, event, before, after, outcome });
         Ok(())
     }
 }
@@ -246,7 +246,7 @@ impl Observer for Player {
             duty: duty.to_string(),
             epoch: epoch.get(),
         };
-        self.diary.write(&Line::Record {
+        self.diary.write(&InstanceRecord::Record {
             at: now(),
             change: record.change.as_str().to_owned(),
             under: record.duty.as_ref().zip(record.epoch).map(under),

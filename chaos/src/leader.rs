@@ -7,19 +7,19 @@ use anyhow::{Context, Result};
 use testkit::wait_until;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::line::now;
-use crate::place::Place;
-use crate::report::Report;
-use crate::run::{Options, World, judge, say};
+use crate::record::now;
+use crate::report::ChaosReport;
+use crate::run::{ChaosOptions, ChaosRun, judge, say};
+use crate::store::StoreUnderTest;
 
 /// How long the members may take to agree on a leader.
 const ELECTION: Duration = Duration::from_secs(30);
 
 /// Kills whoever leads, `rounds` times, and judges as after any other faults. Everybody acts again
 /// before the killed member is back, and after it.
-pub async fn leader(options: &Options, rounds: usize) -> Result<Report> {
-    let place = Place::cluster().await?;
-    let world = World::new(place, options, options.instances).await?;
+pub async fn leader(options: &ChaosOptions, rounds: usize) -> Result<ChaosReport> {
+    let place = StoreUnderTest::cluster().await?;
+    let world = ChaosRun::new(place, options, options.instances).await?;
     for slot in 0..options.instances {
         world.fleet.lock().await.start(slot, None)?;
     }

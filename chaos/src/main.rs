@@ -7,7 +7,8 @@ use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use tenure::process;
 use tenure_chaos::{
-    Kind, Options, Settings, churn, failover, leader, play, rolling, run, schedule,
+    ChaosOptions, ChaosStore, InstanceSettings, churn, failover, leader, play, rolling, run,
+    schedule,
 };
 
 /// Real instances on real stores while everything fails.
@@ -15,13 +16,13 @@ use tenure_chaos::{
 #[command(name = "chaos")]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: ChaosCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ChaosCommand {
     /// Faults by seed on one store, then recovery, then a report; exit code 1 if it is broken.
-    Run(Run),
+    Run(RunArgs),
     /// Three members of etcd lose their leader, again and again.
     Leader {
         /// How often.
@@ -32,7 +33,7 @@ enum Command {
     Rolling {
         /// Which store.
         #[arg(long)]
-        store: Kind,
+        store: ChaosStore,
         /// How many instances.
         #[arg(long, default_value_t = 5)]
         instances: usize,
@@ -44,7 +45,7 @@ enum Command {
     Churn {
         /// Which store.
         #[arg(long)]
-        store: Kind,
+        store: ChaosStore,
         /// For how long.
         #[arg(long, default_value_t = 10.0)]
         minutes: f64,
@@ -57,14 +58,14 @@ enum Command {
     },
     /// One instance: what the other commands start.
     #[command(hide = true)]
-    Instance(Settings),
+    Instance(InstanceSettings),
 }
 
 #[derive(Debug, clap::Args)]
-struct Run {
+struct RunArgs {
     /// Which store.
     #[arg(long)]
-    store: Kind,
+    store: ChaosStore,
     /// For how many minutes things fail.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
@@ -91,12 +92,12 @@ struct Run {
 #[tokio::main]
 async fn main() {
     let done = match Arguments::parse().command {
-        Command::Instance(settings) => play(settings).await,
-        Command::Run(wanted) => chaos(wanted).await,
-        Command::Failover { patroni } => fail_over(patroni).await,
-        Command::Leader { rounds } => lead(rounds).await,
-        Command::Rolling { store, instances, duties } => roll(store, instances, duties).await,
-        Command::Churn { store, minutes } => churn_for(store, minutes).await,
+        ChaosCommand::Instance(settings) => play(settings).await,
+        ChaosCommand::Run(wanted) => chaos(wanted).await,
+        ChaosCommand::Failover { patroni } => fail_over(patroni).await,
+        ChaosCommand::Leader { rounds } => lead(rounds).await,
+        ChaosCommand::Rolling { store, instances, duties } => roll(store, instances, duties).await,
+        ChaosCommand::Churn { store, minutes } => churn_for(store, minutes).await,
     };
     let code = match done {
         Ok(()) => 0,
@@ -115,16 +116,16 @@ fn minutes(minutes: f64) -> Result<Duration> {
 }
 
 async fn lead(rounds: usize) -> Result<()> {
-    let options = Options::new(std::env::current_exe()?, Kind::Etcd, 0, Duration::ZERO);
+    let options = ChaosOptions::new(std::env::current_exe()?, ChaosStore::Etcd, 0, Duration::ZERO);
     let report = leader(&options, rounds).await?;
     println!("{report}");
     ensure!(report.is_sound(), "etcd without its leader is broken");
     Ok(())
 }
 
-async fn roll(store: Kind, instances: usize, duties: u32) -> Result<()> {
+async fn roll(store: ChaosStore, instances: usize, duties: u32) -> Result<()> {
     ensure!(instances > 1, "two instances at least");
-    let mut options = Options::new(std::env::current_exe()?, store, 0, Duration::ZERO);
+    let mut options = ChaosOptions::new(std::env::current_exe()?, store, 0, Duration::ZERO);
     (options.instances, options.duties) = (instances, duties);
     // Nothing is to expire here, also on a busy machine, and a hundred duties are to be acted on.
     (options.ttl, options.pace) = (Duration::from_secs(10), Duration::from_millis(500));
@@ -138,8 +139,8 @@ async fn roll(store: Kind, instances: usize, duties: u32) -> Result<()> {
     Ok(())
 }
 
-async fn churn_for(store: Kind, wanted: f64) -> Result<()> {
-    let options = Options::new(std::env::current_exe()?, store, 0, minutes(wanted)?);
+async fn churn_for(store: ChaosStore, wanted: f64) -> Result<()> {
+    let options = ChaosOptions::new(std::env::current_exe()?, store, 0, minutes(wanted)?);
     let churned = churn(&options).await?;
     println!("{churned}");
     ensure!(churned.wrong().is_empty(), "churn on {store} is broken");
@@ -147,7 +148,8 @@ async fn churn_for(store: Kind, wanted: f64) -> Result<()> {
 }
 
 async fn fail_over(patroni: bool) -> Result<()> {
-    let options = Options::new(std::env::current_exe()?, Kind::Postgres, 0, Duration::ZERO);
+    let options =
+        ChaosOptions::new(std::env::current_exe()?, ChaosStore::Postgres, 0, Duration::ZERO);
     let mut broken = 0;
     for synchronous in [false, true] {
         let failed_over = failover(&options, synchronous, patroni).await?;
@@ -158,13 +160,13 @@ async fn fail_over(patroni: bool) -> Result<()> {
     Ok(())
 }
 
-async fn chaos(wanted: Run) -> Result<()> {
+async fn chaos(wanted: RunArgs) -> Result<()> {
     // Half of the bits are enough to be told apart, and easier to type again.
     let seed = wanted.seed.unwrap_or_else(|| u64::from(process::entropy() as u32));
     ensure!(wanted.instances > 0 && wanted.duties > 0, "one instance and one duty at least");
     let length = minutes(wanted.minutes)?;
     let program = std::env::current_exe()?;
-    let mut options = Options::new(program, wanted.store, seed, length);
+    let mut options = ChaosOptions::new(program, wanted.store, seed, length);
     options.instances = wanted.instances;
     options.duties = wanted.duties;
     options.careless = wanted.careless;

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 /// How the wire is now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wire {
+pub(crate) struct LinkState {
     /// What goes to the server is held back until this ends, as by a network that loses packets
     /// and a system that sends them again: it arrives late, also from somebody who is gone.
     pub(crate) hole_requests: bool,
@@ -31,18 +31,18 @@ const HELD: usize = 1 << 20;
 
 /// Listens on a port of its own until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Proxy {
+pub(crate) struct DelayProxy {
     port: u16,
-    wire: watch::Sender<Wire>,
+    wire: watch::Sender<LinkState>,
     listening: JoinHandle<()>,
 }
 
-impl Proxy {
+impl DelayProxy {
     /// Passes each connection on to `target` of this machine.
     pub(crate) async fn start(target: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
-        let (wire, state) = watch::channel(Wire { target, ..Wire::default() });
+        let (wire, state) = watch::channel(LinkState { target, ..LinkState::default() });
         let listening = tokio::spawn(async move {
             loop {
                 // Too many open files: the next one may fit.
@@ -58,19 +58,19 @@ impl Proxy {
     }
 
     /// Changes the wire, for what is under way too.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Wire)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut LinkState)) {
         self.wire.send_modify(change);
     }
 }
 
-impl Drop for Proxy {
+impl Drop for DelayProxy {
     fn drop(&mut self) {
         self.listening.abort();
     }
 }
 
-async fn connect(client: TcpStream, mut wire: watch::Receiver<Wire>) {
-    let Wire { target, dropped, .. } = *wire.borrow_and_update();
+async fn connect(client: TcpStream, mut wire: watch::Receiver<LinkState>) {
+    let LinkState { target, dropped, .. } = *wire.borrow_and_update();
     // A server that is down shows as a connection that ends at once.
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, target));
     let Ok(server) = TcpStream::connect(server).await else { return };
@@ -93,8 +93,8 @@ async fn connect(client: TcpStream, mut wire: watch::Receiver<Wire>) {
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut wire: watch::Receiver<Wire>,
-    holed: fn(&Wire) -> bool,
+    mut wire: watch::Receiver<LinkState>,
+    holed: fn(&LinkState) -> bool,
 ) {
     let mut held = Vec::new();
     let mut open = true;

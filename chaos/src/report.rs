@@ -5,13 +5,13 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::belief::Belief;
-use crate::place::Kind;
+use crate::store::ChaosStore;
 
 /// The outcome of one run.
 #[derive(Debug)]
-pub struct Report {
+pub struct ChaosReport {
     /// The store.
-    pub kind: Kind,
+    pub kind: ChaosStore,
     /// What decided the faults.
     pub seed: u64,
     /// How long faults went on.
@@ -41,7 +41,7 @@ pub struct Report {
     pub wrong: Vec<String>,
 }
 
-impl Report {
+impl ChaosReport {
     /// Whether everything held.
     pub fn is_sound(&self) -> bool {
         self.wrong.is_empty()
@@ -54,9 +54,9 @@ impl Report {
 }
 
 /// How many findings are shown.
-const SHOWN: usize = 20;
+const MAX_SHOWN_FINDINGS: usize = 20;
 
-impl fmt::Display for Report {
+impl fmt::Display for ChaosReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |nanos: u64| nanos / 1_000_000;
         let faults: Vec<_> =
@@ -84,7 +84,7 @@ impl fmt::Display for Report {
         if let Some(after) = self.recovered {
             writeln!(f, "recovered after      {:.1} s", after.as_secs_f64())?;
         }
-        for wrong in self.wrong.iter().take(SHOWN) {
+        for wrong in self.wrong.iter().take(MAX_SHOWN_FINDINGS) {
             writeln!(f, "BROKEN: {wrong}")?;
         }
         let word = if self.is_sound() { "nothing was broken" } else { "BROKEN" };

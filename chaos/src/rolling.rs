@@ -9,15 +9,15 @@ use nix::sys::signal::Signal;
 use tenure::GroupName;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::history::Stored;
-use crate::line::{Line, Told, now};
-use crate::place::Place;
-use crate::report::Report;
-use crate::run::{LOOK, Options, World, judge};
+use crate::history::FinalState;
+use crate::record::{InstanceLog, InstanceRecord, now};
+use crate::report::ChaosReport;
+use crate::run::{ChaosOptions, ChaosRun, SURVEY_INTERVAL, judge};
+use crate::store::StoreUnderTest;
 
 /// What a rolling restart came to.
 #[derive(Debug)]
-pub struct Rolled {
+pub struct RollingReport {
     /// Whether the newer one was there before the older one left.
     pub surge: bool,
     /// Grants since the first ones had settled.
@@ -33,10 +33,10 @@ pub struct Rolled {
     /// The longest gap that is allowed.
     pub bar: Duration,
     /// Everything else.
-    pub report: Report,
+    pub report: ChaosReport,
 }
 
-impl Rolled {
+impl RollingReport {
     /// What is wrong, with the bounds of a restart.
     pub fn wrong(&self) -> Vec<String> {
         let Self { moves, most, detours, most_detours, allowed, bar, .. } = self;
@@ -58,7 +58,7 @@ impl Rolled {
     }
 }
 
-impl fmt::Display for Rolled {
+impl fmt::Display for RollingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let surge = if self.surge { "with surge" } else { "without surge" };
         let mut gaps: Vec<_> = self.report.gaps.iter().map(|(_, gap)| gap.as_millis()).collect();
@@ -88,15 +88,16 @@ const HANDOVER: Duration = Duration::from_secs(1);
 const EVEN: Duration = Duration::from_secs(20);
 
 /// Replaces every instance, one after another.
-pub async fn rolling(options: &Options, surge: bool) -> Result<Rolled> {
+pub async fn rolling(options: &ChaosOptions, surge: bool) -> Result<RollingReport> {
     let count = options.instances;
-    let world = World::new(Place::start(options.kind).await?, options, count + 1).await?;
+    let world =
+        ChaosRun::new(StoreUnderTest::start(options.kind).await?, options, count + 1).await?;
     let share = options.duties as usize / count;
     for slot in 0..count {
         world.fleet.lock().await.start(slot, Some("v1"))?;
     }
     settled(&world, options, count, share).await?;
-    let first = Stored::read(&*world.store, &world.group, 0).await?.grants.len();
+    let first = FinalState::read(&*world.store, &world.group, 0).await?.grants.len();
     let (began, from) = (Instant::now(), now());
     for slot in 0..count {
         // With surge the newer one takes the slot that the one before has left.
@@ -117,14 +118,14 @@ pub async fn rolling(options: &Options, surge: bool) -> Result<Rolled> {
     world.leave(count + 1).await?;
     let mut report = judge(&world, options, from, until).await?;
     report.lasted = began.elapsed();
-    let grants = Stored::read(&*world.store, &world.group, 0).await?.grants;
+    let grants = FinalState::read(&*world.store, &world.group, 0).await?.grants;
     let mut of_duty: BTreeMap<&str, usize> = BTreeMap::new();
     for (duty, _, _) in &grants[first..] {
         *of_duty.entry(duty).or_default() += 1;
     }
     let detours = detours(&world.fleet.lock().await.told()?, from);
     let duties = options.duties as usize;
-    Ok(Rolled {
+    Ok(RollingReport {
         surge,
         moves: grants.len() - first,
         most: of_duty.values().copied().max().unwrap_or(0),
@@ -137,18 +138,23 @@ pub async fn rolling(options: &Options, surge: bool) -> Result<Rolled> {
 }
 
 /// Waits until so many are members.
-async fn joined(world: &World, count: usize) -> Result<()> {
+async fn joined(world: &ChaosRun, count: usize) -> Result<()> {
     let group = GroupName::new(world.group.clone())?;
     let waiting = async {
         while world.store.members(&group).await.map_or(0, |members| members.len()) != count {
-            sleep(LOOK).await;
+            sleep(SURVEY_INTERVAL).await;
         }
     };
     timeout(EVEN, waiting).await.context("the newer one does not join")
 }
 
 /// Waits until everything is held by so many, each with its share or one more.
-async fn settled(world: &World, options: &Options, count: usize, share: usize) -> Result<()> {
+async fn settled(
+    world: &ChaosRun,
+    options: &ChaosOptions,
+    count: usize,
+    share: usize,
+) -> Result<()> {
     let group = GroupName::new(world.group.clone())?;
     let began = Instant::now();
     let waiting = async {
@@ -165,7 +171,7 @@ async fn settled(world: &World, options: &Options, count: usize, share: usize) -
             if all && (even || began.elapsed() > EVEN) {
                 return;
             }
-            sleep(LOOK).await;
+            sleep(SURVEY_INTERVAL).await;
         }
     };
     timeout(options.patience, waiting).await.context("not everything is held")
@@ -173,10 +179,10 @@ async fn settled(world: &World, options: &Options, count: usize, share: usize) -
 
 /// A duty that the planned member did not claim in time, that a member lost by being too slow, or
 /// whose work failed, is granted once more, and perhaps moves back.
-fn detours(told: &[Told], from: u64) -> usize {
+fn detours(told: &[InstanceLog], from: u64) -> usize {
     let lost = ["taken_over", "expired", "revoked"];
-    let is_detour = |line: &&Line| match line {
-        Line::Record { at, change, reason, .. } => {
+    let is_detour = |line: &&InstanceRecord| match line {
+        InstanceRecord::Record { at, change, reason, .. } => {
             let detour = reason == "unclaimed" || reason == "failed";
             *at >= from && (detour || lost.contains(&change.as_str()))
         }

@@ -15,19 +15,19 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::belief;
 use crate::fleet::{Crew, Fleet};
-use crate::history::{History, Stored};
-use crate::line::{Line, Outcome, Told, now};
-use crate::place::{Kind, Place};
-use crate::report::Report;
-use crate::schedule::{Fault, Planned, schedule};
+use crate::history::{FinalState, RunHistory};
+use crate::record::{CommitResult, InstanceLog, InstanceRecord, now};
+use crate::report::ChaosReport;
+use crate::schedule::{ChaosFault, PlannedFault, schedule};
+use crate::store::{ChaosStore, StoreUnderTest};
 
 /// How a run goes.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ChaosOptions {
     /// The program that is an instance.
     pub program: PathBuf,
     /// The store.
-    pub kind: Kind,
+    pub kind: ChaosStore,
     /// What decides the faults.
     pub seed: u64,
     /// How long faults go on.
@@ -50,9 +50,9 @@ pub struct Options {
     pub keep: bool,
 }
 
-impl Options {
+impl ChaosOptions {
     /// Four instances and eight duties, for so long.
-    pub fn new(program: PathBuf, kind: Kind, seed: u64, length: Duration) -> Self {
+    pub fn new(program: PathBuf, kind: ChaosStore, seed: u64, length: Duration) -> Self {
         let (ttl, patience) = (Duration::from_secs(2), Duration::from_secs(90));
         Self {
             program,
@@ -72,12 +72,12 @@ impl Options {
 }
 
 /// Between two looks at something that others do.
-pub(crate) const LOOK: Duration = Duration::from_millis(200);
+pub(crate) const SURVEY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What faults act on.
 #[derive(Debug)]
-pub(crate) struct World {
-    pub(crate) place: Arc<Place>,
+pub(crate) struct ChaosRun {
+    pub(crate) place: Arc<StoreUnderTest>,
     pub(crate) fleet: Mutex<Fleet>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) group: String,
@@ -86,9 +86,13 @@ pub(crate) struct World {
     turns: Vec<Mutex<()>>,
 }
 
-impl World {
+impl ChaosRun {
     /// A store, and as many slots for instances as wanted.
-    pub(crate) async fn new(place: Arc<Place>, options: &Options, slots: usize) -> Result<Self> {
+    pub(crate) async fn new(
+        place: Arc<StoreUnderTest>,
+        options: &ChaosOptions,
+        slots: usize,
+    ) -> Result<Self> {
         let store = place.store().await?;
         // The more of the past is there to be judged, the better.
         let slots_kept = Retention::MAX_SLOTS;
@@ -141,14 +145,14 @@ impl World {
                     return;
                 }
             }
-            sleep(LOOK).await;
+            sleep(SURVEY_INTERVAL).await;
         }
     }
 
     /// Waits until every duty is held; for instances that write no checkpoints.
     async fn held(&self) {
         while !self.all_held().await.unwrap_or(false) {
-            sleep(LOOK).await;
+            sleep(SURVEY_INTERVAL).await;
         }
     }
 
@@ -165,19 +169,19 @@ impl World {
     }
 
     /// Lets one fault happen, to its end; says whether it really did.
-    async fn suffer(self: Arc<Self>, planned: Planned, guest: usize) -> Result<bool> {
-        let Planned { lasts, fault, .. } = planned;
+    async fn suffer(self: Arc<Self>, planned: PlannedFault, guest: usize) -> Result<bool> {
+        let PlannedFault { lasts, fault, .. } = planned;
         match fault {
-            Fault::Kill(slot) => return self.replace(slot, Signal::SIGKILL, lasts).await,
-            Fault::Leave(slot) => return self.replace(slot, Signal::SIGTERM, lasts).await,
-            Fault::Stop(slot) => {
+            ChaosFault::Kill(slot) => return self.replace(slot, Signal::SIGKILL, lasts).await,
+            ChaosFault::Leave(slot) => return self.replace(slot, Signal::SIGTERM, lasts).await,
+            ChaosFault::Stop(slot) => {
                 let _turn = self.turns[slot].lock().await;
                 let stopped = self.fleet.lock().await.signal(slot, Signal::SIGSTOP);
                 sleep(lasts).await;
                 let woken = self.fleet.lock().await.signal(slot, Signal::SIGCONT);
                 return Ok(stopped && woken);
             }
-            Fault::Guest => {
+            ChaosFault::Guest => {
                 let turn = self.turns[guest].lock().await;
                 self.fleet.lock().await.start(guest, None)?;
                 sleep(lasts).await;
@@ -186,18 +190,18 @@ impl World {
                 let Some(leaving) = leaving else { return Ok(false) };
                 leaving.gone().await?;
             }
-            Fault::Drop => self.place.wire(|wire| wire.dropped += 1),
-            Fault::Server => self.place.restart(lasts).await?,
-            Fault::Lock => return self.place.lock(lasts).await,
-            Fault::Delay(ms) => {
+            ChaosFault::Drop => self.place.wire(|wire| wire.dropped += 1),
+            ChaosFault::Server => self.place.restart(lasts).await?,
+            ChaosFault::Lock => return self.place.lock(lasts).await,
+            ChaosFault::Delay(ms) => {
                 self.place.wire(|wire| wire.delay = Duration::from_millis(ms));
                 sleep(lasts).await;
                 self.place.wire(|wire| wire.delay = Duration::ZERO);
             }
-            Fault::HoleRequests | Fault::HoleReplies | Fault::HoleBoth => {
+            ChaosFault::HoleRequests | ChaosFault::HoleReplies | ChaosFault::HoleBoth => {
                 self.place.wire(|wire| {
-                    wire.hole_requests = fault != Fault::HoleReplies;
-                    wire.hole_replies = fault != Fault::HoleRequests;
+                    wire.hole_requests = fault != ChaosFault::HoleReplies;
+                    wire.hole_replies = fault != ChaosFault::HoleRequests;
                 });
                 sleep(lasts).await;
                 self.place.wire(|wire| (wire.hole_requests, wire.hole_replies) = (false, false));
@@ -224,12 +228,12 @@ impl World {
 }
 
 /// Runs to the end and judges.
-pub async fn run(options: &Options) -> Result<Report> {
-    let Options { kind, seed, length, ttl, .. } = *options;
+pub async fn run(options: &ChaosOptions) -> Result<ChaosReport> {
+    let ChaosOptions { kind, seed, length, ttl, .. } = *options;
     let planned = schedule(seed, kind, length, ttl, options.instances);
     let guest = options.instances;
     let slots = guest + 1;
-    let world = Arc::new(World::new(Place::start(kind).await?, options, slots).await?);
+    let world = Arc::new(ChaosRun::new(StoreUnderTest::start(kind).await?, options, slots).await?);
     for slot in 0..options.instances {
         world.fleet.lock().await.start(slot, None)?;
     }
@@ -266,7 +270,7 @@ pub async fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-async fn wait_for(world: &World, options: &Options) {
+async fn wait_for(world: &ChaosRun, options: &ChaosOptions) {
     match options.careless {
         true => world.held().await,
         false => world.working().await,
@@ -275,11 +279,11 @@ async fn wait_for(world: &World, options: &Options) {
 
 /// Lets all faults happen in their time; returns how often each did, and those that failed.
 async fn faults(
-    world: &Arc<World>,
-    planned: &[Planned],
+    world: &Arc<ChaosRun>,
+    planned: &[PlannedFault],
     guest: usize,
     began: Instant,
-    options: &Options,
+    options: &ChaosOptions,
 ) -> (BTreeMap<&'static str, usize>, Vec<String>) {
     let mut under_way = JoinSet::new();
     for one in planned {
@@ -304,21 +308,21 @@ async fn faults(
 
 /// Reads every file and the store, and judges.
 pub(crate) async fn judge(
-    world: &World,
-    options: &Options,
+    world: &ChaosRun,
+    options: &ChaosOptions,
     from: u64,
     until: u64,
-) -> Result<Report> {
+) -> Result<ChaosReport> {
     let (told, problems) = {
         let fleet = world.fleet.lock().await;
         (fleet.told()?, fleet.problems())
     };
-    let stored = Stored::read(&*world.store, &world.group, options.duties).await?;
-    let history = History::merge(&world.group, &told, &stored);
+    let stored = FinalState::read(&*world.store, &world.group, options.duties).await?;
+    let history = RunHistory::merge(&world.group, &told, &stored);
     let mut wrong = problems;
     wrong.extend(history.judge()?);
     let gap = |(duty, nanos): (String, u64)| (duty, Duration::from_nanos(nanos));
-    Ok(Report {
+    Ok(ChaosReport {
         kind: options.kind,
         seed: options.seed,
         lasted: options.length,
@@ -329,16 +333,18 @@ pub(crate) async fn judge(
         gaps: history.gaps(from, until).into_iter().map(gap).collect(),
         overlapping: history.overlapping(),
         belief: belief::measure(&told),
-        refused: outcomes(&told, Outcome::Refused),
-        unknown: outcomes(&told, Outcome::Unknown),
+        refused: outcomes(&told, CommitResult::Refused),
+        unknown: outcomes(&told, CommitResult::Unknown),
         recovered: None,
         wrong,
     })
 }
 
-fn outcomes(told: &[Told], wanted: Outcome) -> usize {
+fn outcomes(told: &[InstanceLog], wanted: CommitResult) -> usize {
     let lines = told.iter().flat_map(|one| &one.lines);
-    lines.filter(|line| matches!(line, Line::Commit { outcome, .. } if *outcome == wanted)).count()
+    lines
+        .filter(|line| matches!(line, InstanceRecord::Commit { outcome, .. } if *outcome == wanted))
+        .count()
 }
 
 /// A line for whoever watches.

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::place::Kind;
+use crate::store::ChaosStore;
 
 /// One thing that goes wrong. Slots are the places of instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ChaosFault {
     /// An instance is killed by `kill -9`; another one starts in its slot afterwards.
     Kill(usize),
     /// An instance stands still for longer than the TTL, and goes on.
@@ -34,13 +34,13 @@ pub enum Fault {
 
 /// What a fault needs for itself while it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum FaultScope {
     Slot(usize),
     Guest,
     Store,
 }
 
-impl Fault {
+impl ChaosFault {
     /// The word in reports.
     pub fn word(self) -> &'static str {
         match self {
@@ -58,11 +58,11 @@ impl Fault {
         }
     }
 
-    fn part(self) -> Part {
+    fn part(self) -> FaultScope {
         match self {
-            Self::Kill(slot) | Self::Stop(slot) | Self::Leave(slot) => Part::Slot(slot),
-            Self::Guest => Part::Guest,
-            _ => Part::Store,
+            Self::Kill(slot) | Self::Stop(slot) | Self::Leave(slot) => FaultScope::Slot(slot),
+            Self::Guest => FaultScope::Guest,
+            _ => FaultScope::Store,
         }
     }
 
@@ -82,22 +82,24 @@ impl Fault {
 
 /// A fault with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedFault {
     /// After the start.
     pub at: Duration,
     /// How long it lasts.
     pub lasts: Duration,
     /// What it is.
-    pub fault: Fault,
+    pub fault: ChaosFault,
 }
 
-impl fmt::Display for Planned {
+impl fmt::Display for PlannedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, lasts) = (self.at.as_secs_f64(), self.lasts.as_secs_f64());
         write!(f, "{at:7.2} s  {:<13}", self.fault.word())?;
         match self.fault {
-            Fault::Kill(slot) | Fault::Stop(slot) | Fault::Leave(slot) => write!(f, " #{slot}")?,
-            Fault::Delay(by) => write!(f, " by {by} ms")?,
+            ChaosFault::Kill(slot) | ChaosFault::Stop(slot) | ChaosFault::Leave(slot) => {
+                write!(f, " #{slot}")?
+            }
+            ChaosFault::Delay(by) => write!(f, " by {by} ms")?,
             _ => {}
         }
         if lasts > 0.0 { write!(f, " for {lasts:.2} s") } else { Ok(()) }
@@ -107,14 +109,14 @@ impl fmt::Display for Planned {
 /// The faults of a run; the same for the same arguments.
 pub fn schedule(
     seed: u64,
-    kind: Kind,
+    kind: ChaosStore,
     length: Duration,
     ttl: Duration,
     slots: usize,
-) -> Vec<Planned> {
-    let mut rng = Rng::new(seed ^ kind as u64);
-    let mut planned: Vec<Planned> = Vec::new();
-    let mut deck: Vec<Fault> = Vec::new();
+) -> Vec<PlannedFault> {
+    let mut rng = ScheduleRng::new(seed ^ kind as u64);
+    let mut planned: Vec<PlannedFault> = Vec::new();
+    let mut deck: Vec<ChaosFault> = Vec::new();
     let mut at = Duration::ZERO;
     loop {
         at += Duration::from_millis(rng.between(200, 1_000));
@@ -125,9 +127,10 @@ pub fn schedule(
             deck = deal(&mut rng, kind, slots);
         }
         // Between two faults of the store something can go on, so that the next one finds holds.
-        let rest = |part: Part| if part == Part::Store { ttl / 2 } else { Duration::ZERO };
-        let busy = |part: Part| {
-            let of = |one: &&Planned| one.fault.part() == part;
+        let rest =
+            |part: FaultScope| if part == FaultScope::Store { ttl / 2 } else { Duration::ZERO };
+        let busy = |part: FaultScope| {
+            let of = |one: &&PlannedFault| one.fault.part() == part;
             planned.iter().filter(of).any(|one| one.at + one.lasts + rest(part) > at)
         };
         // What cannot happen now comes later, so that each deck is played to its end.
@@ -135,30 +138,30 @@ pub fn schedule(
         let fault = deck.remove(index);
         let (low, high) = fault.tenths();
         let lasts = ttl / 10 * u32::try_from(rng.between(low, high)).unwrap_or(0);
-        planned.push(Planned { at, lasts, fault });
+        planned.push(PlannedFault { at, lasts, fault });
     }
 }
 
 /// Each kind of fault once, and the commonest more often, in random order.
-fn deal(rng: &mut Rng, kind: Kind, slots: usize) -> Vec<Fault> {
-    let slot = |rng: &mut Rng| rng.below(slots as u64) as usize;
+fn deal(rng: &mut ScheduleRng, kind: ChaosStore, slots: usize) -> Vec<ChaosFault> {
+    let slot = |rng: &mut ScheduleRng| rng.below(slots as u64) as usize;
     let mut deck = vec![
-        Fault::Kill(slot(rng)),
-        Fault::Kill(slot(rng)),
-        Fault::Stop(slot(rng)),
-        Fault::Stop(slot(rng)),
-        Fault::Leave(slot(rng)),
-        Fault::Guest,
+        ChaosFault::Kill(slot(rng)),
+        ChaosFault::Kill(slot(rng)),
+        ChaosFault::Stop(slot(rng)),
+        ChaosFault::Stop(slot(rng)),
+        ChaosFault::Leave(slot(rng)),
+        ChaosFault::Guest,
     ];
     match kind {
-        Kind::Sqlite => deck.extend([Fault::Lock, Fault::Lock, Fault::Lock]),
+        ChaosStore::Sqlite => deck.extend([ChaosFault::Lock, ChaosFault::Lock, ChaosFault::Lock]),
         _ => deck.extend([
-            Fault::Drop,
-            Fault::Delay(rng.between(50, 400)),
-            Fault::HoleRequests,
-            Fault::HoleReplies,
-            Fault::HoleBoth,
-            Fault::Server,
+            ChaosFault::Drop,
+            ChaosFault::Delay(rng.between(50, 400)),
+            ChaosFault::HoleRequests,
+            ChaosFault::HoleReplies,
+            ChaosFault::HoleBoth,
+            ChaosFault::Server,
         ]),
     }
     for index in (1..deck.len()).rev() {
@@ -169,9 +172,9 @@ fn deal(rng: &mut Rng, kind: Kind, slots: usize) -> Vec<Fault> {
 
 /// SplitMix64: small, and the same on every machine.
 #[derive(Debug)]
-pub(crate) struct Rng(u64);
+pub(crate) struct ScheduleRng(u64);
 
-impl Rng {
+impl ScheduleRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -8,16 +8,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::certs::Certificates;
-use crate::guard::{Guard, output};
+use crate::guard::{ServerGuard, output};
 use crate::ports::{free_port, random};
 use crate::proxy::Proxy;
 
-/// How an [`Etcd`] differs from a plain one: one member, no password, no encryption.
+/// How an [`EtcdServer`] differs from a plain one: one member, no password, no encryption.
 #[derive(Debug, Default)]
 pub struct EtcdOptions<'a> {
     /// How many members; zero counts as one.
     pub members: usize,
-    /// Members reach each other through proxies, for [`Etcd::cut_peers`].
+    /// Members reach each other through proxies, for [`EtcdServer::cut_peers`].
     pub proxied_peers: bool,
     /// Snapshot to begin with; only for a single member.
     pub snapshot: Option<PathBuf>,
@@ -36,18 +36,18 @@ pub struct EtcdOptions<'a> {
 
 /// An etcd of one's own; gone when dropped, or when this process ends in any way.
 #[derive(Debug)]
-pub struct Etcd {
-    members: Vec<Member>,
+pub struct EtcdServer {
+    members: Vec<EtcdMember>,
     token: String,
     quota_bytes: Option<u64>,
     is_lean: bool,
-    tls: Option<Tls>,
+    tls: Option<EtcdTls>,
     password: Option<String>,
 }
 
 #[derive(Debug)]
-struct Member {
-    guard: Guard,
+struct EtcdMember {
+    guard: ServerGuard,
     client: u16,
     peer: u16,
     proxy: Option<Proxy>,
@@ -55,19 +55,19 @@ struct Member {
 
 /// The files by name, as the servers and `etcdctl` are told them.
 #[derive(Debug)]
-struct Tls {
+struct EtcdTls {
     server: Vec<String>,
     client: Vec<String>,
 }
 
 /// How often a start is tried: another process may take a port between our look and our use.
-const TRIES: usize = 3;
+const START_ATTEMPTS: usize = 3;
 
-impl Etcd {
+impl EtcdServer {
     /// Starts an empty cluster and waits until it takes writes.
     pub fn start(options: EtcdOptions<'_>) -> Result<Self> {
         let tls =
-            options.tls.map(|certificates| Tls::of(certificates, options.client_certificates));
+            options.tls.map(|certificates| EtcdTls::of(certificates, options.client_certificates));
         let mut server = Self {
             members: Vec::new(),
             token: format!("testkit-{:x}", random()),
@@ -77,9 +77,9 @@ impl Etcd {
             password: None,
         };
         let mut tried = Ok(());
-        for _ in 0..TRIES {
+        for _ in 0..START_ATTEMPTS {
             server.members = (0..options.members.max(1))
-                .map(|_| Member::new(options.proxied_peers))
+                .map(|_| EtcdMember::new(options.proxied_peers))
                 .collect::<Result<_>>()?;
             if let Some(snapshot) = &options.snapshot {
                 server.restore(snapshot)?;
@@ -109,11 +109,11 @@ impl Etcd {
     /// The addresses of all members, separated by commas.
     #[must_use]
     pub fn hosts(&self) -> String {
-        let host = |member: &Member| format!("127.0.0.1:{}", member.client);
+        let host = |member: &EtcdMember| format!("127.0.0.1:{}", member.client);
         self.members.iter().map(host).collect::<Vec<_>>().join(",")
     }
 
-    /// The port for clients of a member; kept across [`Etcd::start_again`].
+    /// The port for clients of a member; kept across [`EtcdServer::start_again`].
     #[must_use]
     pub fn port(&self, member: usize) -> u16 {
         self.members[member].client
@@ -121,7 +121,7 @@ impl Etcd {
 
     /// Which member leads now.
     pub fn leader(&self) -> Result<usize> {
-        let leads = |member: &Member| {
+        let leads = |member: &EtcdMember| {
             let endpoint = self.endpoint(member);
             let words = ["endpoint", "status", "--write-out", "fields"];
             let status = self.ctl(&endpoint, &words).unwrap_or_default();
@@ -242,7 +242,7 @@ impl Etcd {
         Ok(())
     }
 
-    fn endpoint(&self, member: &Member) -> String {
+    fn endpoint(&self, member: &EtcdMember) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://127.0.0.1:{}", member.client)
     }
@@ -258,9 +258,9 @@ impl Etcd {
     }
 }
 
-impl Member {
+impl EtcdMember {
     fn new(proxied: bool) -> Result<Self> {
-        let (guard, client) = (Guard::new("etcd")?, free_port()?);
+        let (guard, client) = (ServerGuard::new("etcd")?, free_port()?);
         let mut peer = free_port()?;
         while peer == client {
             peer = free_port()?;
@@ -276,7 +276,7 @@ impl Member {
     }
 }
 
-impl Tls {
+impl EtcdTls {
     fn of(certificates: &Certificates, client_certificates: bool) -> Self {
         let flag = |name: &str, path: PathBuf| format!("--{name}={}", path.display());
         let (server, client) = (certificates.server(), certificates.client());

@@ -19,7 +19,7 @@ use crate::wait::wait_until;
 /// not depend on `Drop`. A parent-death signal would fire when the spawning *thread* ends, which in
 /// a test harness is the end of one test.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct ServerGuard {
     folder: PathBuf,
     shell: Mutex<Shell>,
 }
@@ -34,7 +34,7 @@ struct Shell {
     server: Option<u32>,
 }
 
-impl Guard {
+impl ServerGuard {
     /// Makes a folder named after `what` and a guard for it; runs nothing yet.
     pub(crate) fn new(what: &str) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix(&format!("testkit-{what}-")).tempdir()?;
@@ -55,7 +55,7 @@ impl Guard {
         Ok(Self { folder: folder.keep(), shell })
     }
 
-    /// As [`Guard::new`], for programs that refuse to run as root: the folder is theirs.
+    /// As [`ServerGuard::new`], for programs that refuse to run as root: the folder is theirs.
     pub(crate) fn for_unprivileged(what: &str) -> Result<Self> {
         let guard = Self::new(what)?;
         if running_as_root() {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn words_reach_the_server_as_given() {
-        let guard = Guard::new("words").unwrap();
+        let guard = ServerGuard::new("words").unwrap();
         let words = ["echo", "it's", "", "$HOME \\ \"x\""].map(str::to_owned);
         guard.run(&words, STOP_LIMIT).unwrap();
         assert_eq!(guard.log_tail(), "it's  $HOME \\ \"x\"");
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_failed_run_shows_its_log() {
-        let guard = Guard::new("failure").unwrap();
+        let guard = ServerGuard::new("failure").unwrap();
         let words = ["sh", "-c", "echo no such luck; exit 3"].map(str::to_owned);
         let error = guard.run(&words, STOP_LIMIT).unwrap_err().to_string();
         assert!(error.contains("status 3") && error.contains("no such luck"), "{error}");
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_folder_goes_with_the_guard() {
-        let guard = Guard::new("folder").unwrap();
+        let guard = ServerGuard::new("folder").unwrap();
         let folder = guard.folder().to_owned();
         assert!(folder.exists());
         drop(guard);

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use anyhow::{Context, Result};
 
-use crate::guard::{Guard, unprivileged};
+use crate::guard::{ServerGuard, unprivileged};
 use crate::packages;
 use crate::ports::on_a_free_port;
 
@@ -14,14 +14,14 @@ use crate::ports::on_a_free_port;
 #[derive(Debug)]
 pub struct Haproxy {
     /// Held for its drop.
-    _guard: Guard,
+    _guard: ServerGuard,
     port: u16,
 }
 
 impl Haproxy {
     /// Starts a balancer before these servers and waits until it listens.
     pub fn start(servers: &[SocketAddr]) -> Result<Self> {
-        let guard = Guard::for_unprivileged("haproxy")?;
+        let guard = ServerGuard::for_unprivileged("haproxy")?;
         let program = packages::find("haproxy").context("haproxy is missing; install it")?;
         let file = guard.folder().join("haproxy.cfg");
         let command = [program.display().to_string(), "-f".to_owned(), file.display().to_string()];

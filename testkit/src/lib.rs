@@ -25,13 +25,13 @@ mod redis;
 mod service;
 mod wait;
 
-pub use certs::{CertificateOptions, Certificates, ServerTls};
-pub use etcd::{Etcd, EtcdOptions};
+pub use certs::{CertificateOptions, Certificates, TlsFiles};
+pub use etcd::{EtcdOptions, EtcdServer};
 pub use haproxy::Haproxy;
 pub use patroni::Patroni;
 pub use pgbouncer::Pgbouncer;
-pub use postgres::{Postgres, PostgresOptions, psql, psql_file};
+pub use postgres::{PostgresOptions, PostgresServer, psql, psql_file};
 pub use proxy::Proxy;
-pub use redis::{Redis, RedisOptions};
+pub use redis::{RedisOptions, RedisServer};
 pub use service::{TEST_ETCD, TEST_MCP_1, TEST_MCP_2, TEST_POSTGRES, TEST_REDIS, service};
 pub use wait::wait_until;

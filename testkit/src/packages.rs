@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A program, and the Debian package that brings it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Need {
+pub struct Requirement {
     /// The program to look for.
     pub binary: &'static str,
     /// The package to install when it is absent.
@@ -14,35 +14,37 @@ pub struct Need {
 }
 
 /// Everything that `cargo xtask test` needs beside a Rust toolchain.
-pub const NEEDS: &[Need] = &[
-    Need { binary: "postgres", package: "postgresql" },
-    Need { binary: "redis-server", package: "redis-server" },
-    Need { binary: "faketime", package: "faketime" },
-    Need { binary: "pgbouncer", package: "pgbouncer" },
-    Need { binary: "curl", package: "curl" },
-    Need { binary: "ps", package: "procps" },
-    Need { binary: "haproxy", package: "haproxy" },
-    Need { binary: "etcd", package: "etcd-server" },
-    Need { binary: "etcdctl", package: "etcd-client" },
+pub const NEEDS: &[Requirement] = &[
+    Requirement { binary: "postgres", package: "postgresql" },
+    Requirement { binary: "redis-server", package: "redis-server" },
+    Requirement { binary: "faketime", package: "faketime" },
+    Requirement { binary: "pgbouncer", package: "pgbouncer" },
+    Requirement { binary: "curl", package: "curl" },
+    Requirement { binary: "ps", package: "procps" },
+    Requirement { binary: "haproxy", package: "haproxy" },
+    Requirement { binary: "etcd", package: "etcd-server" },
+    Requirement { binary: "etcdctl", package: "etcd-client" },
     // SQLite is compiled from its source.
-    Need { binary: "cc", package: "build-essential" },
+    Requirement { binary: "cc", package: "build-essential" },
 ];
 
 /// What a failover under Patroni needs besides.
-pub const PATRONI: &[Need] = &[
-    Need { binary: "patroni", package: "patroni" },
+pub const PATRONI: &[Requirement] = &[
+    Requirement { binary: "patroni", package: "patroni" },
     // It brings no program of its own; the one above is useless here without it.
-    Need { binary: "patroni", package: "python3-etcd" },
+    Requirement { binary: "patroni", package: "python3-etcd" },
 ];
 
 /// What buckets are measured beside.
-pub const BUCKETS: &[Need] =
-    &[Need { binary: "node", package: "nodejs" }, Need { binary: "python3", package: "python3" }];
+pub const BUCKETS: &[Requirement] = &[
+    Requirement { binary: "node", package: "nodejs" },
+    Requirement { binary: "python3", package: "python3" },
+];
 
 /// What a minimal Debian is made and looked at with.
-pub const FRESH: &[Need] = &[
-    Need { binary: "debootstrap", package: "debootstrap" },
-    Need { binary: "curl", package: "curl" },
+pub const FRESH_DEBIAN: &[Requirement] = &[
+    Requirement { binary: "debootstrap", package: "debootstrap" },
+    Requirement { binary: "curl", package: "curl" },
 ];
 
 /// The packages to install before the tests can run.
@@ -53,7 +55,7 @@ pub fn missing() -> Vec<&'static str> {
 
 /// The packages to install for these.
 #[must_use]
-pub fn missing_of(needs: &[Need]) -> Vec<&'static str> {
+pub fn missing_of(needs: &[Requirement]) -> Vec<&'static str> {
     needs.iter().filter(|need| find(need.binary).is_none()).map(|need| need.package).collect()
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::etcd::{Etcd, EtcdOptions};
-use crate::guard::{Guard, START_LIMIT, output, unprivileged};
+use crate::etcd::{EtcdOptions, EtcdServer};
+use crate::guard::{START_LIMIT, ServerGuard, output, unprivileged};
 use crate::packages;
 use crate::ports::{free_port, random};
 use crate::postgres::{psql, url};
@@ -17,15 +17,15 @@ use crate::wait::wait_until;
 /// process ends in any way.
 #[derive(Debug)]
 pub struct Patroni {
-    nodes: [Node; 2],
+    nodes: [PatroniNode; 2],
     password: String,
     synchronous: bool,
-    etcd: Etcd,
+    etcd: EtcdServer,
 }
 
 #[derive(Debug)]
-struct Node {
-    guard: Guard,
+struct PatroniNode {
+    guard: ServerGuard,
     port: u16,
     control: u16,
 }
@@ -34,11 +34,11 @@ impl Patroni {
     /// Starts both and waits until the second streams from the first. What a synchronous one
     /// answers, both have; without its standby it answers nothing.
     pub fn start(synchronous: bool) -> Result<Self> {
-        let node = || -> Result<Node> {
-            let guard = Guard::for_unprivileged("patroni")?;
-            Ok(Node { guard, port: free_port()?, control: free_port()? })
+        let node = || -> Result<PatroniNode> {
+            let guard = ServerGuard::for_unprivileged("patroni")?;
+            Ok(PatroniNode { guard, port: free_port()?, control: free_port()? })
         };
-        let etcd = Etcd::start(EtcdOptions::default())?;
+        let etcd = EtcdServer::start(EtcdOptions::default())?;
         let password = format!("{:016x}", random());
         let pair = Self { nodes: [node()?, node()?], password, synchronous, etcd };
         pair.start_again(0)?;
@@ -96,7 +96,7 @@ impl Patroni {
 
     /// Starts a killed server again, which follows the other one, and waits until it answers.
     pub fn start_again(&self, node: usize) -> Result<()> {
-        let Node { guard, port, .. } = &self.nodes[node];
+        let PatroniNode { guard, port, .. } = &self.nodes[node];
         let file = guard.folder().join("patroni.yml");
         fs::write(&file, self.configuration(node))?;
         let program = packages::find("patroni").context("patroni is missing; install it")?;
@@ -107,7 +107,7 @@ impl Patroni {
     }
 
     fn configuration(&self, node: usize) -> String {
-        let Node { guard, port, control } = &self.nodes[node];
+        let PatroniNode { guard, port, control } = &self.nodes[node];
         let (folder, password) = (guard.folder().display(), &self.password);
         let programs = packages::find("initdb").and_then(|file| Some(file.parent()?.to_owned()));
         let programs = programs.unwrap_or_default();

@@ -4,24 +4,24 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use crate::guard::{Guard, unprivileged};
+use crate::guard::{ServerGuard, unprivileged};
 use crate::packages;
 use crate::ports::on_a_free_port;
-use crate::postgres::{Postgres, psql, url};
+use crate::postgres::{PostgresServer, psql, url};
 
 /// A PgBouncer in transaction pooling mode: each transaction may run on another connection.
 #[derive(Debug)]
 pub struct Pgbouncer {
     /// Held for its drop.
-    _guard: Guard,
+    _guard: ServerGuard,
     port: u16,
     password: String,
 }
 
 impl Pgbouncer {
     /// Starts a pooler before `server` and waits until a query passes through it.
-    pub fn start(server: &Postgres) -> Result<Self> {
-        let guard = Guard::for_unprivileged("pgbouncer")?;
+    pub fn start(server: &PostgresServer) -> Result<Self> {
+        let guard = ServerGuard::for_unprivileged("pgbouncer")?;
         let program = packages::find("pgbouncer").context("pgbouncer is missing; install it")?;
         let (user, password) = server.user();
         fs::write(guard.folder().join("users"), format!("\"{user}\" \"{password}\"\n"))?;
@@ -44,7 +44,7 @@ impl Pgbouncer {
     }
 }
 
-fn configuration(guard: &Guard, server: u16, port: u16) -> String {
+fn configuration(guard: &ServerGuard, server: u16, port: u16) -> String {
     let folder = guard.folder().display();
     format!(
         "[databases]\n\

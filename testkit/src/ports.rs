@@ -34,11 +34,11 @@ fn is_free(port: u16) -> bool {
 }
 
 /// How often a start is tried: another process may take a port between our look and our use.
-const TRIES: usize = 3;
+const PORT_ATTEMPTS: usize = 3;
 
 /// Calls `start` with a free port, and on failure with another; returns the port that worked.
 pub(crate) fn on_a_free_port(mut start: impl FnMut(u16) -> Result<()>) -> Result<u16> {
-    for _ in 1..TRIES {
+    for _ in 1..PORT_ATTEMPTS {
         let port = free_port()?;
         if start(port).is_ok() {
             return Ok(port);

@@ -6,41 +6,41 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::certs::ServerTls;
+use crate::certs::TlsFiles;
 use crate::clock::{self, FakedClock};
-use crate::guard::{Guard, START_LIMIT, STOP_LIMIT, output, unprivileged};
+use crate::guard::{START_LIMIT, STOP_LIMIT, ServerGuard, output, unprivileged};
 use crate::packages;
 use crate::ports::{on_a_free_port, random};
 
 const USER: &str = "tenure";
 const DATABASE: &str = "postgres";
 
-/// How a [`Postgres`] differs from a plain one.
+/// How a [`PostgresServer`] differs from a plain one.
 #[derive(Debug, Default, Clone)]
 pub struct PostgresOptions {
     /// Settings as in `postgresql.conf`, by name and value.
     pub settings: Vec<(String, String)>,
-    /// Whether the wall clock can be moved by [`Postgres::step_clock`].
+    /// Whether the wall clock can be moved by [`PostgresServer::step_clock`].
     pub faked_clock: bool,
     /// Takes encrypted connections alone, with a password, and a certificate if it asks for one.
-    pub tls: Option<ServerTls>,
+    pub tls: Option<TlsFiles>,
 }
 
 /// A PostgreSQL server of one's own; gone when dropped, or when this process ends in any way.
 #[derive(Debug)]
-pub struct Postgres {
-    guard: Guard,
+pub struct PostgresServer {
+    guard: ServerGuard,
     port: u16,
     password: String,
     settings: Vec<(String, String)>,
     clock: Option<FakedClock>,
-    tls: Option<ServerTls>,
+    tls: Option<TlsFiles>,
 }
 
-impl Postgres {
+impl PostgresServer {
     /// Starts an empty server and waits until it accepts connections.
     pub fn start(options: PostgresOptions) -> Result<Self> {
-        let guard = Guard::for_unprivileged("postgres")?;
+        let guard = ServerGuard::for_unprivileged("postgres")?;
         let password = format!("{:016x}", random());
         let password_file = guard.folder().join("password");
         fs::write(&password_file, &password)?;
@@ -68,7 +68,7 @@ impl Postgres {
 
     /// Starts a hot standby that streams from `primary`, with the primary's settings and password.
     pub fn standby_of(primary: &Self) -> Result<Self> {
-        let guard = Guard::for_unprivileged("standby")?;
+        let guard = ServerGuard::for_unprivileged("standby")?;
         let basebackup = words(&[
             &program("pg_basebackup")?,
             "--pgdata",
@@ -98,7 +98,7 @@ impl Postgres {
         format!("postgres://{USER}@127.0.0.1:{}/{DATABASE}", self.port)
     }
 
-    /// The TCP port on 127.0.0.1; kept across [`Postgres::start_again`].
+    /// The TCP port on 127.0.0.1; kept across [`PostgresServer::start_again`].
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -212,7 +212,7 @@ impl Postgres {
 }
 
 /// Who may connect to a server with certificates.
-fn encrypted_only(tls: &ServerTls) -> String {
+fn encrypted_only(tls: &TlsFiles) -> String {
     let certificate = if tls.ask_clients { "clientcert=verify-full" } else { "" };
     format!(
         "local all all scram-sha-256\n\

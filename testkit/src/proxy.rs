@@ -14,25 +14,25 @@ use crate::ports::on_a_free_port;
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
-    wire: Arc<Wire>,
+    wire: Arc<ProxyLink>,
     /// `None` while cut: then nothing listens, and the system refuses clients.
     listening: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the threads share.
 #[derive(Debug)]
-struct Wire {
+struct ProxyLink {
     target: u16,
     closing: AtomicBool,
     stalled: Mutex<bool>,
     resumed: Condvar,
     swallowing: AtomicBool,
     swallowed: AtomicU64,
-    connections: Mutex<Vec<Connection>>,
+    connections: Mutex<Vec<ProxyConnection>>,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct ProxyConnection {
     client: TcpStream,
     server: TcpStream,
     /// Whether replies were discarded: the stream has a hole that TCP would never leave.
@@ -43,7 +43,7 @@ struct Connection {
 impl Proxy {
     /// Listens on a free port and passes each connection on to `target_port`.
     pub fn start(target_port: u16) -> Result<Self> {
-        let wire = Arc::new(Wire {
+        let wire = Arc::new(ProxyLink {
             target: target_port,
             closing: AtomicBool::new(false),
             stalled: Mutex::new(false),
@@ -115,7 +115,7 @@ impl Drop for Proxy {
     }
 }
 
-impl Wire {
+impl ProxyLink {
     fn connect(self: &Arc<Self>, client: TcpStream) -> std::io::Result<()> {
         // A request and its reply must not wait for each other's acknowledgement.
         client.set_nodelay(true)?;
@@ -141,7 +141,7 @@ impl Wire {
                 passes
             })
         };
-        let connection = Connection { client, server, torn, threads: [requests, replies] };
+        let connection = ProxyConnection { client, server, torn, threads: [requests, replies] };
         lock(&self.connections).push(connection);
         Ok(())
     }
@@ -157,8 +157,8 @@ impl Wire {
     }
 
     /// Ends the connections that match, and waits until their threads are gone.
-    fn end(&self, matching: impl Fn(&Connection) -> bool) {
-        let ended: Vec<Connection> =
+    fn end(&self, matching: impl Fn(&ProxyConnection) -> bool) {
+        let ended: Vec<ProxyConnection> =
             lock(&self.connections).extract_if(.., |connection| matching(connection)).collect();
         for connection in ended {
             // Either side may have closed already.
@@ -173,7 +173,7 @@ impl Wire {
     }
 }
 
-fn listen(port: u16, wire: &Arc<Wire>) -> Result<JoinHandle<()>> {
+fn listen(port: u16, wire: &Arc<ProxyLink>) -> Result<JoinHandle<()>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     let wire = Arc::clone(wire);
     Ok(thread::spawn(move || {

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::certs::ServerTls;
+use crate::certs::TlsFiles;
 use crate::clock::{self, FakedClock};
-use crate::guard::{Guard, output};
+use crate::guard::{ServerGuard, output};
 use crate::ports::on_a_free_port;
 
-/// How a [`Redis`] differs from a plain one, which keeps nothing on disk.
+/// How a [`RedisServer`] differs from a plain one, which keeps nothing on disk.
 #[derive(Debug, Default, Clone)]
 pub struct RedisOptions {
     /// Whether each write is on disk before it is answered.
@@ -25,27 +25,27 @@ pub struct RedisOptions {
     pub password: Option<String>,
     /// The port of the server to copy, which must have the same password.
     pub replica_of: Option<u16>,
-    /// Whether the wall clock can be moved by [`Redis::step_clock`].
+    /// Whether the wall clock can be moved by [`RedisServer::step_clock`].
     pub faked_clock: bool,
     /// RDB file to begin with.
     pub snapshot: Option<PathBuf>,
     /// Takes encrypted connections alone, with a certificate if it asks for one.
-    pub tls: Option<ServerTls>,
+    pub tls: Option<TlsFiles>,
 }
 
 /// A Redis server of one's own; gone when dropped, or when this process ends in any way.
 #[derive(Debug)]
-pub struct Redis {
-    guard: Guard,
+pub struct RedisServer {
+    guard: ServerGuard,
     port: u16,
     options: RedisOptions,
     clock: Option<FakedClock>,
 }
 
-impl Redis {
+impl RedisServer {
     /// Starts an empty server and waits until it answers.
     pub fn start(mut options: RedisOptions) -> Result<Self> {
-        let guard = Guard::new("redis")?;
+        let guard = ServerGuard::new("redis")?;
         if let Some(snapshot) = &options.snapshot {
             fs::copy(snapshot, guard.folder().join("dump.rdb"))?;
         }
@@ -72,7 +72,7 @@ impl Redis {
         format!("{scheme}://{user}127.0.0.1:{}/0", self.port)
     }
 
-    /// The TCP port on 127.0.0.1; kept across [`Redis::start_again`].
+    /// The TCP port on 127.0.0.1; kept across [`RedisServer::start_again`].
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Polls until `holds` returns true; fails naming `what` when `limit` has passed.
 ///
@@ -14,7 +14,7 @@ pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) 
     let start = Instant::now();
     while !holds() {
         ensure!(start.elapsed() < limit, "waited {limit:?} in vain for {what}");
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

@@ -3,13 +3,13 @@
 use anyhow::Result;
 
 use crate::compare;
-use crate::fresh::{self, Part};
+use crate::fresh::{self, FreshPart};
 use crate::fuzz;
 use crate::kill;
 use crate::run::{cargo, step};
 use crate::servers::{self, Servers};
 use crate::soak;
-use crate::test::{self, Step};
+use crate::test::{self, TestStep};
 use crate::tidy;
 
 /// Shown when the words make no command.
@@ -52,10 +52,10 @@ usage: cargo xtask <command>
 
 /// One task.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum Task {
     /// All steps, or one; with words for `cargo test`.
     Test {
-        only: Option<Step>,
+        only: Option<TestStep>,
         words: Vec<String>,
     },
     Tidy,
@@ -65,7 +65,7 @@ pub(crate) enum Command {
     },
     /// The README's commands on a fresh machine, all or some.
     Fresh {
-        only: Option<Part>,
+        only: Option<FreshPart>,
     },
     Bench {
         words: Vec<String>,
@@ -76,15 +76,15 @@ pub(crate) enum Command {
     Model {
         words: Vec<String>,
     },
-    KillTable(kill::Options),
-    Fuzz(fuzz::Options),
+    KillTable(kill::KillOptions),
+    Fuzz(fuzz::FuzzOptions),
     Compare(compare::CompareOptions),
     Chaos {
         words: Vec<String>,
     },
 }
 
-impl Command {
+impl Task {
     /// Reads the words after `cargo xtask`; `None` when they make no command.
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
         let (name, rest) = words.split_first()?;
@@ -97,8 +97,8 @@ impl Command {
             "bench" => Some(Self::Bench { words: bench_words(rest) }),
             "sim" if !rest.is_empty() => Some(Self::Sim { words: rest.to_vec() }),
             "model" => Some(Self::Model { words: rest.to_vec() }),
-            "kill-table" => kill::Options::parse(rest).map(Self::KillTable),
-            "fuzz" => fuzz::Options::parse(rest).map(Self::Fuzz),
+            "kill-table" => kill::KillOptions::parse(rest).map(Self::KillTable),
+            "fuzz" => fuzz::FuzzOptions::parse(rest).map(Self::Fuzz),
             "compare" => compare::CompareOptions::parse(rest).map(Self::Compare),
             "chaos" if !rest.is_empty() => Some(Self::Chaos { words: chaos_words(rest) }),
             _ => None,
@@ -157,9 +157,9 @@ pub(crate) fn chaos(words: &[String]) -> Result<()> {
     cargo(&["run", "--package", "tenure-chaos", "--"], words, &[])
 }
 
-fn parse_test(words: &[String]) -> Option<Command> {
+fn parse_test(words: &[String]) -> Option<Task> {
     let (only, rest) = match words {
-        [flag, name, rest @ ..] if flag == "--only" => (Some(Step::named(name)?), rest),
+        [flag, name, rest @ ..] if flag == "--only" => (Some(TestStep::named(name)?), rest),
         rest => (None, rest),
     };
     let words = match rest {
@@ -167,7 +167,7 @@ fn parse_test(words: &[String]) -> Option<Command> {
         [dashes, words @ ..] if dashes == "--" => words,
         _ => return None,
     };
-    Some(Command::Test { only, words: words.to_vec() })
+    Some(Task::Test { only, words: words.to_vec() })
 }
 
 /// The store is what there is to measure, unless another subject is named.
@@ -188,8 +188,8 @@ fn chaos_words(words: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Option<Command> {
-        Command::parse(&words(line))
+    fn parse(line: &str) -> Option<Task> {
+        Task::parse(&words(line))
     }
 
     fn words(line: &str) -> Vec<String> {
@@ -215,16 +215,16 @@ mod tests {
 
     #[test]
     fn test_takes_a_step_and_words() {
-        let test = |only, given| Some(Command::Test { only, words: words(given) });
+        let test = |only, given| Some(Task::Test { only, words: words(given) });
         assert_eq!(parse("test"), test(None, ""));
-        assert_eq!(parse("test --only fmt"), test(Some(Step::Fmt), ""));
-        assert_eq!(parse("test --only tests -- -p a b"), test(Some(Step::Tests), "-p a b"));
+        assert_eq!(parse("test --only fmt"), test(Some(TestStep::Fmt), ""));
+        assert_eq!(parse("test --only tests -- -p a b"), test(Some(TestStep::Tests), "-p a b"));
         assert_eq!(parse("test -- epoch -- --exact"), test(None, "epoch -- --exact"));
     }
 
     #[test]
     fn bench_measures_the_store_by_default() {
-        let bench = |given| Some(Command::Bench { words: words(given) });
+        let bench = |given| Some(Task::Bench { words: words(given) });
         assert_eq!(parse("bench"), bench("store"));
         assert_eq!(parse("bench --rounds 3"), bench("store --rounds 3"));
         assert_eq!(parse("bench store --rounds 3"), bench("store --rounds 3"));
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn chaos_runs_faults_by_default() {
-        let chaos = |given| Some(Command::Chaos { words: words(given) });
+        let chaos = |given| Some(Task::Chaos { words: words(given) });
         assert_eq!(parse("chaos --store redis"), chaos("run --store redis"));
         assert_eq!(parse("chaos run --store redis"), chaos("run --store redis"));
         assert_eq!(parse("chaos leader"), chaos("leader"));

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use testkit::packages::{self, FRESH};
+use testkit::packages::{self, FRESH_DEBIAN};
 
 use crate::run::output;
 use crate::servers;
@@ -21,7 +21,7 @@ const PROXIES: &[&str] = &["http_proxy", "https_proxy", "no_proxy"];
 
 /// A part of it that can be run alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum FreshPart {
     /// The release build, and a server that answers.
     Build,
     /// The test command.
@@ -29,21 +29,21 @@ pub(crate) enum Part {
 }
 
 /// Reads the words after `fresh`; `None` when they make no sense.
-pub(crate) fn parse(words: &[String]) -> Option<Option<Part>> {
+pub(crate) fn parse(words: &[String]) -> Option<Option<FreshPart>> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => Some(None),
-        ["--only", "build"] => Some(Some(Part::Build)),
-        ["--only", "test"] => Some(Some(Part::Test)),
+        ["--only", "build"] => Some(Some(FreshPart::Build)),
+        ["--only", "test"] => Some(Some(FreshPart::Test)),
         _ => None,
     }
 }
 
 /// Clones HEAD into a minimal Debian in a temporary folder, and runs the commands there.
-pub(crate) fn run(only: Option<Part>) -> Result<()> {
+pub(crate) fn run(only: Option<FreshPart>) -> Result<()> {
     if fs::metadata("/proc/self")?.uid() != 0 {
         bail!("run it as root: debootstrap and mounts need that");
     }
-    servers::install_all(&packages::missing_of(FRESH))?;
+    servers::install_all(&packages::missing_of(FRESH_DEBIAN))?;
     let changed = output(Command::new("git").args(["status", "--porcelain"]))?;
     if !changed.is_empty() {
         eprintln!("fresh: only what is committed is looked at");
@@ -70,9 +70,9 @@ pub(crate) fn run(only: Option<Part>) -> Result<()> {
         .env("REPOSITORY", env::current_dir()?)
         .env("TOOLCHAIN", output(Command::new("rustc").args(["--print", "sysroot"]))?.trim())
         .env("CARGO_HOME_HERE", cargo_home())
-        .env("SERVE", wanted(Part::Build, serve))
+        .env("SERVE", wanted(FreshPart::Build, serve))
         .env("INGEST", ingest)
-        .env("TEST", wanted(Part::Test, test))
+        .env("TEST", wanted(FreshPart::Test, test))
         .status()?;
     // What is mounted below is this machine's own: it must not be deleted with the folder.
     let mounted = fs::read_to_string("/proc/self/mountinfo")?;
@@ -144,7 +144,7 @@ mod tests {
         let parse =
             |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(parse(""), Some(None));
-        assert_eq!(parse("--only build"), Some(Some(Part::Build)));
+        assert_eq!(parse("--only build"), Some(Some(FreshPart::Build)));
         assert_eq!(parse("--only tests"), None);
     }
 

@@ -17,17 +17,17 @@ const TOOL_VERSION: &str = "0.13.2";
 const TARGETS: [&str; 5] = ["envelope", "batch", "query", "heartbeat", "bucket"];
 
 /// The longest input that is tried.
-const MAX_BYTES: u32 = 8_192;
+const MAX_INPUT_BYTES: u32 = 8_192;
 
 /// Which targets to run, and for how long each.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct FuzzOptions {
     /// All when empty.
     names: Vec<String>,
     seconds: u32,
 }
 
-impl Options {
+impl FuzzOptions {
     /// As `cargo xtask soak` runs them.
     pub(crate) const CHECK: Self = Self { names: Vec::new(), seconds: 60 };
 
@@ -54,7 +54,7 @@ impl Options {
 }
 
 /// Runs the targets one after the other; one that fails does not keep the others from running.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     let root = workspace()?;
     let tool = install(&root)?;
     let mut failed = Vec::new();
@@ -102,7 +102,7 @@ fn fuzz(root: &Path, tool: &Path, target: &str, seconds: u32) -> Result<()> {
             .arg(folder.join("seeds").join(target))
             .arg("--")
             .arg(format!("-max_total_time={seconds}"))
-            .arg(format!("-max_len={MAX_BYTES}"))
+            .arg(format!("-max_len={MAX_INPUT_BYTES}"))
             .args(["-timeout=10", "-rss_limit_mb=1024", "-print_final_stats=1"]),
     )
 }
@@ -111,17 +111,17 @@ fn fuzz(root: &Path, tool: &Path, target: &str, seconds: u32) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Option<Options> {
-        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    fn parse(line: &str) -> Option<FuzzOptions> {
+        FuzzOptions::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn targets_and_seconds_are_read() {
-        assert_eq!(parse(""), Some(Options::CHECK));
+        assert_eq!(parse(""), Some(FuzzOptions::CHECK));
         let options = parse("query --seconds 5 batch").unwrap();
         assert_eq!(options.seconds, 5);
         assert_eq!(options.targets().collect::<Vec<_>>(), ["batch", "query"]);
-        assert_eq!(Options::CHECK.targets().count(), TARGETS.len());
+        assert_eq!(FuzzOptions::CHECK.targets().count(), TARGETS.len());
         for line in ["nothing", "--seconds", "--seconds 0", "--seconds soon", "--minutes 1"] {
             assert_eq!(parse(line), None, "{line}");
         }

@@ -22,11 +22,11 @@ mod tidy;
 use std::env;
 use std::process::ExitCode;
 
-use crate::command::{Command, USAGE};
+use crate::command::{Task, USAGE};
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
-    let Some(command) = Command::parse(&words) else {
+    let Some(command) = Task::parse(&words) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };

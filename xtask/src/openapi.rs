@@ -47,7 +47,7 @@ def lines(context, value):
 "#;
 const DOCUMENT: &str = "crates/switchboard/src/http/openapi.json";
 const SECONDS: &str = "90";
-const LIMIT: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const TENURE: &str = "target/debug/tenure";
 
 /// Both stores, open and with tokens.
@@ -93,14 +93,14 @@ fn attack(tool: &Path, store: &str, folder: &Path, with_tokens: bool) -> Result<
     // Requests without a token are what is tried here; who does it too often is not.
     command.args(["--store", store, "serve", "--listen", "127.0.0.1:0"]);
     command.args(["--auth-failures", "1000000"]).stdin(Stdio::null());
-    let server = Server(command.stderr(File::create(&log)?).spawn()?);
+    let server = ServeProcess(command.stderr(File::create(&log)?).spawn()?);
     let address = || {
         let said = fs::read_to_string(&log).unwrap_or_default();
         let (_, rest) = said.split_once("http://")?;
         let (address, _) = rest.split_once(char::is_whitespace)?;
         Some(address.to_owned())
     };
-    wait_until("the switchboard listens", LIMIT, || address().is_some())?;
+    wait_until("the switchboard listens", READY_TIMEOUT, || address().is_some())?;
     let url = format!("http://{}", address().context("it listened before")?);
     let words = ["--url", &url, "--max-time", SECONDS, "--workers", "2"];
     let mut attack = Command::new(tool);
@@ -126,9 +126,9 @@ fn token(store: &str) -> Result<String> {
 }
 
 /// Ends with this value.
-struct Server(Child);
+struct ServeProcess(Child);
 
-impl Drop for Server {
+impl Drop for ServeProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 use testkit::{
-    Etcd, EtcdOptions, Postgres, PostgresOptions, Redis, RedisOptions, TEST_ETCD, TEST_POSTGRES,
-    TEST_REDIS, packages,
+    EtcdOptions, EtcdServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, TEST_ETCD,
+    TEST_POSTGRES, TEST_REDIS, packages,
 };
 
 use crate::python;
@@ -16,9 +16,9 @@ use crate::run::check;
 
 /// One PostgreSQL, one Redis and one etcd; they die with this process, however it ends.
 pub(crate) struct Servers {
-    postgres: Postgres,
-    redis: Redis,
-    etcd: Etcd,
+    postgres: PostgresServer,
+    redis: RedisServer,
+    etcd: EtcdServer,
     /// Not servers: the clients of others.
     clients: Vec<(&'static str, String)>,
 }
@@ -27,9 +27,9 @@ impl Servers {
     /// Starts all of them, after installing what that needs.
     pub(crate) fn start() -> Result<Self> {
         install()?;
-        let postgres = Postgres::start(PostgresOptions::default())?;
-        let redis = Redis::start(RedisOptions::default())?;
-        let etcd = Etcd::start(EtcdOptions::default())?;
+        let postgres = PostgresServer::start(PostgresOptions::default())?;
+        let redis = RedisServer::start(RedisOptions::default())?;
+        let etcd = EtcdServer::start(EtcdOptions::default())?;
         let clients = python::mcp_clients()?;
         Ok(Self { postgres, redis, etcd, clients })
     }

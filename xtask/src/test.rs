@@ -17,14 +17,14 @@ const TARGETS_FEATURES: &[&str] = &["", "redis", "postgres", "sqlite", "http", "
 
 /// A part of the test run that can be run alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum TestStep {
     Fmt,
     Tidy,
     Clippy,
     Tests,
 }
 
-impl Step {
+impl TestStep {
     /// In the order in which they run: the quick ones first.
     const ALL: [Self; 4] = [Self::Fmt, Self::Tidy, Self::Clippy, Self::Tests];
 
@@ -52,9 +52,9 @@ impl Step {
 }
 
 /// Runs every step, or `only` one, and stops at the first that fails.
-pub(crate) fn run(only: Option<Step>, words: &[String]) -> Result<()> {
+pub(crate) fn run(only: Option<TestStep>, words: &[String]) -> Result<()> {
     step("install", "cargo xtask test", servers::install)?;
-    for chosen in Step::ALL.into_iter().filter(|step| only.is_none_or(|only| only == *step)) {
+    for chosen in TestStep::ALL.into_iter().filter(|step| only.is_none_or(|only| only == *step)) {
         let repeat = format!("cargo xtask test --only {}", chosen.name());
         step(chosen.name(), &repeat, || chosen.run(words))?;
     }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use tenure_core::bucket::{Partition, Total, bucket};
 
-use crate::measure::{Judged, conclude, median};
+use crate::measure::{JudgedRow, conclude, median};
 
 const KEY: &str = "farosai/airbyte-github-source";
 const TOTAL: u32 = 12;
@@ -23,7 +23,7 @@ const ENTITIES: usize = 1_000_000;
 const LINES: usize = 5_000_000;
 /// So many of the lines are given to Python, which is slower.
 const PART: usize = 1_000_000;
-const ROUNDS: usize = 7;
+const BUCKET_ROUNDS: usize = 7;
 
 /// How many times as fast as Node a prepared key is to be.
 const NODE_BAR: f64 = 10.0;
@@ -36,7 +36,7 @@ const HEADING: &str = "\
 |---|---:|---:|---:|---|";
 
 /// One line of the table.
-struct Row {
+struct BucketRow {
     what: String,
     /// What one of them takes, in nanoseconds.
     each: f64,
@@ -50,7 +50,7 @@ struct Bar {
     met: bool,
 }
 
-impl Row {
+impl BucketRow {
     fn rate(&self) -> f64 {
         1e9 / self.each
     }
@@ -60,13 +60,13 @@ impl Row {
     }
 }
 
-impl Judged for Row {
+impl JudgedRow for BucketRow {
     fn is_met(&self) -> bool {
         self.bar.as_ref().is_none_or(|bar| bar.met)
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for BucketRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rate, ratio) = (self.rate() / 1e6, self.ratio());
         let bar = match &self.bar {
@@ -110,13 +110,13 @@ fn written(file: PathBuf, count: usize) -> Result<PathBuf> {
 }
 
 /// The buckets of the same entities, in turns: Node's, ours one by one, ours with a prepared key.
-fn hashes(folder: &Path) -> Result<Vec<Row>> {
+fn hashes(folder: &Path) -> Result<Vec<BucketRow>> {
     let entities: Vec<String> = (0..ENTITIES).map(entity).collect();
     let total = Total::new(TOTAL.into())?;
     let partition = Partition::new(KEY, total);
-    let mut node = Node::start(folder)?;
+    let mut node = NodeProcess::start(folder)?;
     let mut times: [Vec<Duration>; 3] = Default::default();
-    for round in 0..ROUNDS {
+    for round in 0..BUCKET_ROUNDS {
         let one_by_one = timed(&entities, |data| bucket(black_box(KEY), data, total));
         let prepared = timed(&entities, |data| partition.bucket(data));
         let rounds = [node.round()?, one_by_one, prepared];
@@ -125,10 +125,14 @@ fn hashes(folder: &Path) -> Result<Vec<Row>> {
             ensure!(ours == sum, "the buckets differ: {ours} is not {sum}");
             times.push(time);
         }
-        eprintln!("buckets: round {} of {ROUNDS}: {:?}", round + 1, rounds.map(|round| round.0));
+        eprintln!(
+            "buckets: round {} of {BUCKET_ROUNDS}: {:?}",
+            round + 1,
+            rounds.map(|round| round.0)
+        );
     }
     let [other, one_by_one, prepared] = times.map(|times| each(times, ENTITIES));
-    let row = |what: &str, each| Row { what: what.to_owned(), each, other, bar: None };
+    let row = |what: &str, each| BucketRow { what: what.to_owned(), each, other, bar: None };
     let mut prepared = row("`Partition::bucket`, the key prepared", prepared);
     let met = prepared.ratio() >= NODE_BAR;
     prepared.bar = Some(Bar { text: format!("{NODE_BAR} times Node"), met });
@@ -150,13 +154,13 @@ fn each(times: Vec<Duration>, count: usize) -> f64 {
 }
 
 /// Node, which computes the same when it is asked to.
-struct Node {
+struct NodeProcess {
     process: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
-impl Node {
+impl NodeProcess {
     fn start(folder: &Path) -> Result<Self> {
         let script = folder.join("hmac.js");
         fs::write(&script, include_str!("hmac.js"))?;
@@ -189,7 +193,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for NodeProcess {
     fn drop(&mut self) {
         _ = self.process.kill();
         _ = self.process.wait();
@@ -197,7 +201,7 @@ impl Drop for Node {
 }
 
 /// The same lines through our filter and, a part of them, through one of Python, in turns.
-fn filters(folder: &Path) -> Result<Vec<Row>> {
+fn filters(folder: &Path) -> Result<Vec<BucketRow>> {
     let all = written(folder.join("lines"), LINES)?;
     let part = written(folder.join("part"), PART)?;
     let script = folder.join("filter.py");
@@ -225,17 +229,19 @@ fn filters(folder: &Path) -> Result<Vec<Row>> {
     ensure!(!kept.is_empty() && kept == fs::read(expected)?, "the filters keep different lines");
     let (mut times, mut python_times) = (Vec::new(), Vec::new());
     let nowhere = Path::new("/dev/null");
-    for round in 1..=ROUNDS {
+    for round in 1..=BUCKET_ROUNDS {
         let (time, python) = (through(ours(), &all, nowhere)?, through(theirs(), &part, nowhere)?);
-        eprintln!("filter: round {round} of {ROUNDS}: {time:?}, and Python for a part {python:?}");
+        eprintln!(
+            "filter: round {round} of {BUCKET_ROUNDS}: {time:?}, and Python for a part {python:?}"
+        );
         times.push(time);
         python_times.push(python);
     }
     let (ours, other) = (each(times, LINES), each(python_times, PART));
     let what = format!("Python {}, `hmac.digest`, line by line", version(&python)?);
-    let python = Row { what, each: other, other, bar: None };
+    let python = BucketRow { what, each: other, other, bar: None };
     let what = "`tenure bucket filter`".to_owned();
-    let mut ours = Row { what, each: ours, other, bar: None };
+    let mut ours = BucketRow { what, each: ours, other, bar: None };
     let met = ours.rate() >= LINES_BAR || ours.ratio() >= PYTHON_BAR;
     let text = format!("{} million lines a second or {PYTHON_BAR} times Python", LINES_BAR / 1e6);
     ours.bar = Some(Bar { text, met });

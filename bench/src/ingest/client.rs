@@ -16,7 +16,7 @@ const MEASURED: Duration = Duration::from_secs(5);
 
 /// What every connection sends.
 #[derive(Clone, Copy)]
-pub struct Shape {
+pub struct RequestShape {
     pub path: &'static str,
     pub status: &'static str,
     pub connections: usize,
@@ -25,12 +25,12 @@ pub struct Shape {
 }
 
 /// One connection of a client, kept alive.
-pub struct Connection {
+pub struct LoadConnection {
     socket: TcpStream,
     answer: Vec<u8>,
 }
 
-impl Connection {
+impl LoadConnection {
     pub async fn open(at: SocketAddr) -> Result<Self> {
         let socket = TcpStream::connect(at).await?;
         socket.set_nodelay(true)?;
@@ -95,7 +95,7 @@ fn head_of(answer: &[u8]) -> Result<Option<(usize, usize)>> {
 }
 
 /// Events per second that were acknowledged, by clients that wait for each answer.
-pub fn saturate(at: SocketAddr, shape: Shape, bodies: &Arc<Bodies>) -> Result<f64> {
+pub fn saturate(at: SocketAddr, shape: RequestShape, bodies: &Arc<Bodies>) -> Result<f64> {
     let counted = Arc::new(AtomicU64::new(0));
     let over = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -104,7 +104,7 @@ pub fn saturate(at: SocketAddr, shape: Shape, bodies: &Arc<Bodies>) -> Result<f6
         for _ in 0..shape.connections {
             let (counted, over, bodies) = (counted.clone(), over.clone(), bodies.clone());
             clients.spawn(async move {
-                let mut connection = Connection::open(at).await?;
+                let mut connection = LoadConnection::open(at).await?;
                 while !over.load(Ordering::Relaxed) {
                     connection.post(shape.path, &bodies.next(shape.size), shape.status).await?;
                     counted.fetch_add(shape.size as u64, Ordering::Relaxed);
@@ -129,7 +129,7 @@ pub fn saturate(at: SocketAddr, shape: Shape, bodies: &Arc<Bodies>) -> Result<f6
 /// was due: a server that stalls is charged for what it kept waiting. The 50th and 99th percentile.
 pub fn paced(
     at: SocketAddr,
-    shape: Shape,
+    shape: RequestShape,
     bodies: &Arc<Bodies>,
     rate: u32,
 ) -> Result<[Duration; 2]> {
@@ -141,7 +141,7 @@ pub fn paced(
         for n in 0..connections {
             let bodies = bodies.clone();
             clients.spawn(async move {
-                let mut connection = Connection::open(at).await?;
+                let mut connection = LoadConnection::open(at).await?;
                 let mut took = Vec::new();
                 let count = rate * u32::try_from(MEASURED.as_secs())?;
                 for event in (n..count).step_by(connections as usize) {

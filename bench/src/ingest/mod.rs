@@ -20,21 +20,25 @@ use testkit::{TEST_POSTGRES, service};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use client::{Shape, paced, saturate};
+use client::{RequestShape, paced, saturate};
 use events::Bodies;
 
 /// How often everything is measured.
-const ROUNDS: usize = 3;
+const MEASURED_ROUNDS: usize = 3;
 /// Events that the raw ways store in a round.
 const RAW: usize = 100_000;
 /// The same with one transaction each, which takes longer.
 const RAW_SINGLE: usize = 20_000;
 
-const BATCH: Shape =
-    Shape { path: "/api/switchboard/ingest/batch", status: "202", connections: 8, size: 100 };
-const SINGLE: Shape =
-    Shape { path: "/api/switchboard/ingest", status: "202", connections: 64, size: 1 };
-const ECHO: Shape = Shape { path: "/api/switchboard/echo", status: "200", ..SINGLE };
+const BATCH: RequestShape = RequestShape {
+    path: "/api/switchboard/ingest/batch",
+    status: "202",
+    connections: 8,
+    size: 100,
+};
+const SINGLE: RequestShape =
+    RequestShape { path: "/api/switchboard/ingest", status: "202", connections: 64, size: 1 };
+const ECHO: RequestShape = RequestShape { path: "/api/switchboard/echo", status: "200", ..SINGLE };
 
 /// Measures both stores, or those named.
 pub fn run(wanted: &[String]) -> Result<()> {
@@ -43,17 +47,17 @@ pub fn run(wanted: &[String]) -> Result<()> {
     println!("{HEADING}");
     if is_wanted("sqlite") {
         let folder = tempfile::tempdir()?;
-        measure(&mut table, &Place::sqlite(folder.path().join("tenure.db")))?;
+        measure(&mut table, &IngestStores::sqlite(folder.path().join("tenure.db")))?;
     }
     if is_wanted("postgres") {
         let url = service(TEST_POSTGRES).context("run it by `cargo xtask bench ingest`")?;
-        measure(&mut table, &Place::postgres(url))?;
+        measure(&mut table, &IngestStores::postgres(url))?;
     }
     table.judge_all()
 }
 
 /// Where everything is stored, ours and the raw rows apart.
-struct Place {
+struct IngestStores {
     name: &'static str,
     ours: String,
     raw: String,
@@ -62,7 +66,7 @@ struct Place {
     file: PathBuf,
 }
 
-impl Place {
+impl IngestStores {
     fn sqlite(file: PathBuf) -> Self {
         let raw = file.with_file_name("raw.db");
         Self {
@@ -87,14 +91,14 @@ impl Place {
     }
 }
 
-fn measure(table: &mut Table, place: &Place) -> Result<()> {
+fn measure(table: &mut Table, place: &IngestStores) -> Result<()> {
     let runtime = Runtime::new()?;
     let (server, at, stop) = runtime.block_on(start(place))?;
     let bodies = Arc::new(Bodies::default());
-    let mut raw = Raw::new(&runtime, place)?;
-    let mut seen = Seen::default();
-    for round in 1..=ROUNDS {
-        eprintln!("{}: round {round} of {ROUNDS}", place.name);
+    let mut raw = RawIngest::new(&runtime, place)?;
+    let mut seen = IngestRounds::default();
+    for round in 1..=MEASURED_ROUNDS {
+        eprintln!("{}: round {round} of {MEASURED_ROUNDS}", place.name);
         seen.batch.push(saturate(at, BATCH, &bodies)?);
         seen.raw.push(raw.many(&runtime, &bodies)?);
         seen.single.push(saturate(at, SINGLE, &bodies)?);
@@ -111,7 +115,7 @@ fn measure(table: &mut Table, place: &Place) -> Result<()> {
     Ok(())
 }
 
-async fn start(place: &Place) -> Result<(ServerHandle, SocketAddr, oneshot::Sender<()>)> {
+async fn start(place: &IngestStores) -> Result<(ServerHandle, SocketAddr, oneshot::Sender<()>)> {
     for url in [&place.ours, &place.raw] {
         storage::open(&StoreUrl::parse(url)?, IfAbsent::Create).await?;
     }
@@ -130,14 +134,14 @@ async fn start(place: &Place) -> Result<(ServerHandle, SocketAddr, oneshot::Send
 }
 
 /// The raw ways, and where they are.
-struct Raw<'a> {
-    place: &'a Place,
+struct RawIngest<'a> {
+    place: &'a IngestStores,
     client: Option<tokio_postgres::Client>,
     position: i64,
 }
 
-impl<'a> Raw<'a> {
-    fn new(runtime: &Runtime, place: &'a Place) -> Result<Self> {
+impl<'a> RawIngest<'a> {
+    fn new(runtime: &Runtime, place: &'a IngestStores) -> Result<Self> {
         let connect =
             |(url, schema): &(String, String)| runtime.block_on(raw::connect(url, schema));
         let client = place.postgres.as_ref().map(connect).transpose()?;
@@ -163,7 +167,7 @@ impl<'a> Raw<'a> {
 
 /// What came of the rounds.
 #[derive(Default)]
-struct Seen {
+struct IngestRounds {
     batch: Vec<f64>,
     raw: Vec<f64>,
     single: Vec<f64>,
@@ -183,7 +187,7 @@ const HEADING: &str = "\
 |---|---|---:|---|---:|---:|";
 
 impl Table {
-    fn add(&mut self, place: &Place, seen: Seen) -> Vec<String> {
+    fn add(&mut self, place: &IngestStores, seen: IngestRounds) -> Vec<String> {
         let on_postgres = place.postgres.is_some();
         let (raw, bar) = match on_postgres {
             true => ("`COPY` into the same tables", 0.5),
@@ -214,7 +218,7 @@ impl Table {
 
     fn line(
         &mut self,
-        place: &Place,
+        place: &IngestStores,
         what: &str,
         ours: f64,
         (than, raw): (&str, f64),

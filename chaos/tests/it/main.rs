@@ -13,30 +13,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tenure_chaos::{Kind, Options, run, schedule};
+use tenure_chaos::{ChaosOptions, ChaosStore, run, schedule};
 
 /// One for which each kind of fault happens on each store; another test sees to that.
 const SEED: u64 = 4;
 const LENGTH: Duration = Duration::from_secs(20);
 
-fn options(kind: Kind, length: Duration) -> Options {
-    Options::new(PathBuf::from(env!("CARGO_BIN_EXE_tenure-chaos")), kind, SEED, length)
+fn options(kind: ChaosStore, length: Duration) -> ChaosOptions {
+    ChaosOptions::new(PathBuf::from(env!("CARGO_BIN_EXE_tenure-chaos")), kind, SEED, length)
 }
 
 #[test]
 fn the_schedule_is_the_seeds_and_has_every_fault() {
-    for kind in Kind::ALL {
-        let Options { ttl, instances, .. } = options(kind, LENGTH);
+    for kind in ChaosStore::ALL {
+        let ChaosOptions { ttl, instances, .. } = options(kind, LENGTH);
         let of = |seed| schedule(seed, kind, LENGTH, ttl, instances);
         assert_eq!(of(SEED), of(SEED));
         assert_ne!(of(SEED), of(SEED + 1));
         let words: BTreeSet<_> = of(SEED).iter().map(|one| one.fault.word()).collect();
-        assert_eq!(words.len(), if kind == Kind::Sqlite { 5 } else { 10 }, "{kind}: {words:?}");
+        assert_eq!(
+            words.len(),
+            if kind == ChaosStore::Sqlite { 5 } else { 10 },
+            "{kind}: {words:?}"
+        );
     }
 }
 
-fn planned(kind: Kind) -> BTreeMap<&'static str, usize> {
-    let Options { ttl, instances, .. } = options(kind, LENGTH);
+fn planned(kind: ChaosStore) -> BTreeMap<&'static str, usize> {
+    let ChaosOptions { ttl, instances, .. } = options(kind, LENGTH);
     let mut faults = BTreeMap::new();
     for one in schedule(SEED, kind, LENGTH, ttl, instances) {
         *faults.entry(one.fault.word()).or_default() += 1;
@@ -48,7 +52,7 @@ fn planned(kind: Kind) -> BTreeMap<&'static str, usize> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_overlaps_on_any_store_and_every_duty_is_held_again() {
     let mut running = tokio::task::JoinSet::new();
-    for kind in Kind::ALL {
+    for kind in ChaosStore::ALL {
         running.spawn(async move { run(&options(kind, LENGTH)).await });
     }
     let (mut broken, mut refused) = (0, 0);
@@ -70,7 +74,7 @@ async fn nothing_overlaps_on_any_store_and_every_duty_is_held_again() {
 /// The same run with instances that act without asking anybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_that_ignore_the_fence_are_caught() {
-    let mut options = options(Kind::Sqlite, Duration::from_secs(8));
+    let mut options = options(ChaosStore::Sqlite, Duration::from_secs(8));
     options.careless = true;
     let report = run(&options).await.unwrap();
     assert!(report.overlapping > 0, "{report}");

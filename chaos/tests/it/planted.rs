@@ -5,42 +5,43 @@ use std::time::Duration;
 
 use tenure::guarantee::Level;
 use tenure_chaos::{
-    Belief, FailedOver, History, Kind, Line, Outcome, Report, Spared, Stored, Told, Under, Written,
-    measure, spare,
+    Belief, ChaosReport, ChaosStore, CommitResult, FailedOver, FinalState, InstanceLog,
+    InstanceRecord, RunHistory, Spared, Under, WrittenVersion, measure, spare,
 };
 
 fn under(epoch: u64) -> Under {
     Under { duty: "0".to_owned(), epoch }
 }
 
-fn commit(epoch: u64, event: u64, before: u64, outcome: Outcome) -> Line {
-    Line::Commit { under: under(epoch), event, before, after: before + 5, outcome }
+fn commit(epoch: u64, event: u64, before: u64, outcome: CommitResult) -> InstanceRecord {
+    InstanceRecord::Commit { under: under(epoch), event, before, after: before + 5, outcome }
 }
 
-fn saved(epoch: u64, event: u64, before: u64, version: u64) -> Line {
-    commit(epoch, event, before, Outcome::Saved(version))
+fn saved(epoch: u64, event: u64, before: u64, version: u64) -> InstanceRecord {
+    commit(epoch, event, before, CommitResult::Saved(version))
 }
 
-fn told(instance: &str, lines: &[Line]) -> Told {
-    Told { instance: instance.to_owned(), lines: lines.to_vec() }
+fn told(instance: &str, lines: &[InstanceRecord]) -> InstanceLog {
+    InstanceLog { instance: instance.to_owned(), lines: lines.to_vec() }
 }
 
-fn grants(of: &[(u64, &str)]) -> Stored {
+fn grants(of: &[(u64, &str)]) -> FinalState {
     let grant = |(epoch, instance): &(u64, &str)| ("0".to_owned(), *epoch, (*instance).to_owned());
-    Stored { grants: of.iter().map(grant).collect(), kept: Vec::new() }
+    FinalState { grants: of.iter().map(grant).collect(), kept: Vec::new() }
 }
 
-fn wrong(told: &[Told], stored: &Stored) -> Vec<String> {
-    History::merge("g", told, stored).judge().unwrap()
+fn wrong(told: &[InstanceLog], stored: &FinalState) -> Vec<String> {
+    RunHistory::merge("g", told, stored).judge().unwrap()
 }
 
 #[test]
 fn a_sound_history_passes() {
     let a = told("a", &[saved(1, 1, 10, 1), saved(1, 2, 20, 2)]);
     // It loads, finds what was not answered to the one before, and goes on.
-    let found = Line::Found { under: under(1), version: 3, instance: "a".to_owned(), event: 3 };
-    let b = told("b", &[found, saved(2, 4, 40, 4), commit(2, 5, 50, Outcome::Unknown)]);
-    let late = told("a", &[commit(1, 5, 60, Outcome::Refused)]);
+    let found =
+        InstanceRecord::Found { under: under(1), version: 3, instance: "a".to_owned(), event: 3 };
+    let b = told("b", &[found, saved(2, 4, 40, 4), commit(2, 5, 50, CommitResult::Unknown)]);
+    let late = told("a", &[commit(1, 5, 60, CommitResult::Refused)]);
     let stored = grants(&[(1, "a"), (2, "b")]);
     assert_eq!(wrong(&[a, b, late], &stored), Vec::<String>::new());
 }
@@ -48,7 +49,7 @@ fn a_sound_history_passes() {
 #[test]
 fn each_planted_fault_is_found() {
     let stored = grants(&[(1, "a"), (2, "b")]);
-    let both = |a: &[Line], b: &[Line]| {
+    let both = |a: &[InstanceRecord], b: &[InstanceRecord]| {
         let found = wrong(&[told("a", a), told("b", b)], &stored);
         assert!(!found.is_empty(), "{a:?} and {b:?} pass");
         found.join("\n")
@@ -67,7 +68,7 @@ fn each_planted_fault_is_found() {
     // One epoch for two.
     assert!(both(&[saved(1, 1, 10, 1)], &[saved(1, 2, 20, 2)]).contains("L1"));
     // An effect that no fence saw, after a newer one.
-    let unfenced = |epoch, event, at| commit(epoch, event, at, Outcome::Unfenced);
+    let unfenced = |epoch, event, at| commit(epoch, event, at, CommitResult::Unfenced);
     assert!(both(&[unfenced(1, 1, 30)], &[unfenced(2, 2, 10)]).contains("L3"));
 }
 
@@ -75,12 +76,12 @@ fn each_planted_fault_is_found() {
 fn what_the_store_forgot_or_granted_twice_is_found() {
     let a = [told("a", &[saved(1, 1, 10, 1), saved(1, 2, 20, 2)])];
     let mut stored = grants(&[(1, "a")]);
-    let first = Written { version: 1, epoch: 1, instance: "a".to_owned(), event: 1 };
+    let first = WrittenVersion { version: 1, epoch: 1, instance: "a".to_owned(), event: 1 };
     stored.kept = vec![("0".to_owned(), vec![first])];
     assert!(wrong(&a, &stored).join("\n").contains("was answered"));
     assert!(wrong(&[], &grants(&[(2, "a"), (1, "b")])).join("\n").contains("L2"));
     // Granted to one as the store has it, and to another as that one was told.
-    let record = Line::Record {
+    let record = InstanceRecord::Record {
         at: 5,
         change: "acquired".to_owned(),
         under: Some(under(1)),
@@ -89,29 +90,30 @@ fn what_the_store_forgot_or_granted_twice_is_found() {
     assert!(wrong(&[told("b", &[record])], &grants(&[(1, "a")])).join("\n").contains("L1"));
 }
 
-fn acquired(epoch: u64, at: u64) -> Line {
+fn acquired(epoch: u64, at: u64) -> InstanceRecord {
     let (change, reason) = ("acquired".to_owned(), "free".to_owned());
-    Line::Record { at, change, under: Some(under(epoch)), reason }
+    InstanceRecord::Record { at, change, under: Some(under(epoch)), reason }
 }
 
 /// What a standby has that took over at 100, and heard nothing since 40.
-fn taken_over() -> Stored {
+fn taken_over() -> FinalState {
     let written = |version, epoch, instance: &str| {
         let instance = instance.to_owned();
-        Written { version, epoch, instance, event: version }
+        WrittenVersion { version, epoch, instance, event: version }
     };
     let kept = vec![written(1, 1, "a"), written(2, 2, "c"), written(3, 2, "c")];
-    Stored { kept: vec![("0".to_owned(), kept)], ..grants(&[(1, "a"), (2, "c")]) }
+    FinalState { kept: vec![("0".to_owned(), kept)], ..grants(&[(1, "a"), (2, "c")]) }
 }
 
 #[test]
 fn what_a_primary_told_alone_is_spared_and_nothing_else() {
-    let found = Line::Found { under: under(1), version: 2, instance: "a".to_owned(), event: 2 };
+    let found =
+        InstanceRecord::Found { under: under(1), version: 2, instance: "a".to_owned(), event: 2 };
     // The one writes, dies, and another one takes its duty over, all of it unheard.
     let a = vec![acquired(1, 5), saved(1, 1, 10, 1), saved(1, 2, 50, 2)];
     let b = vec![acquired(2, 60), found.clone(), saved(2, 3, 70, 3)];
     let c = vec![acquired(2, 110), saved(2, 2, 120, 2), saved(2, 3, 130, 3)];
-    let judged = |a: &[Line], b: &[Line], c: &[Line]| {
+    let judged = |a: &[InstanceRecord], b: &[InstanceRecord], c: &[InstanceRecord]| {
         let told = [told("a", a), told("b", b), told("c", c)];
         assert!(!wrong(&told, &taken_over()).is_empty(), "it shows nothing");
         let (rest, spared) = spare(&told, &taken_over(), &(40..100));
@@ -120,7 +122,7 @@ fn what_a_primary_told_alone_is_spared_and_nothing_else() {
     let all = Spared { commits: 2, reads: 1, grants: 1 };
     assert_eq!(judged(&a, &b, &c), (String::new(), all));
 
-    let and = |lines: &[Line], more: Line| [lines, &[more]].concat();
+    let and = |lines: &[InstanceRecord], more: InstanceRecord| [lines, &[more]].concat();
     // Answered before, and after.
     let (text, _) = judged(&and(&a, saved(1, 4, 30, 4)), &b, &c);
     assert!(text.contains("was answered"), "{text}");
@@ -149,8 +151,8 @@ fn what_a_primary_told_alone_is_spared_and_nothing_else() {
 
 #[test]
 fn a_failover_is_broken_by_what_is_left() {
-    let report = |wrong: &[&str]| Report {
-        kind: Kind::Postgres,
+    let report = |wrong: &[&str]| ChaosReport {
+        kind: ChaosStore::Postgres,
         seed: 0,
         lasted: Duration::ZERO,
         faults: BTreeMap::new(),
@@ -180,8 +182,9 @@ fn a_failover_is_broken_by_what_is_left() {
 
 #[test]
 fn believed_overlap_is_measured() {
-    let stands = |epoch, at, until| Line::Stands { under: under(epoch), at, until };
-    let plain = |epoch, after| Line::Plain { under: under(epoch), before: after - 1, after };
+    let stands = |epoch, at, until| InstanceRecord::Stands { under: under(epoch), at, until };
+    let plain =
+        |epoch, after| InstanceRecord::Plain { under: under(epoch), before: after - 1, after };
     // Extended once; then its deadline passes while it stands still.
     let a = told("a", &[stands(1, 10, 40), stands(1, 30, 60), plain(1, 35), plain(1, 70)]);
     let b = told("b", &[stands(2, 50, 90), plain(2, 65), stands(2, 80, 0)]);
@@ -193,30 +196,30 @@ fn believed_overlap_is_measured() {
 #[test]
 fn lines_are_read_back() {
     let lines = [
-        Line::Hello { instance: "host-1-abc".to_owned() },
-        Line::Record {
+        InstanceRecord::Hello { instance: "host-1-abc".to_owned() },
+        InstanceRecord::Record {
             at: 5,
             change: "expired".to_owned(),
             under: Some(under(7)),
             reason: "a sentence with blanks".to_owned(),
         },
-        Line::Record {
+        InstanceRecord::Record {
             at: 5,
             change: "joined".to_owned(),
             under: None,
             reason: "start".to_owned(),
         },
-        Line::Stands { under: under(7), at: 3, until: 0 },
-        Line::Found { under: under(7), version: 9, instance: "a".to_owned(), event: 4 },
+        InstanceRecord::Stands { under: under(7), at: 3, until: 0 },
+        InstanceRecord::Found { under: under(7), version: 9, instance: "a".to_owned(), event: 4 },
         saved(7, 4, 5, 9),
-        commit(7, 4, 5, Outcome::Unknown),
-        commit(7, 4, 5, Outcome::Held),
-        commit(7, 4, 5, Outcome::Unfenced),
-        Line::Plain { under: under(7), before: 1, after: 2 },
+        commit(7, 4, 5, CommitResult::Unknown),
+        commit(7, 4, 5, CommitResult::Held),
+        commit(7, 4, 5, CommitResult::Unfenced),
+        InstanceRecord::Plain { under: under(7), before: 1, after: 2 },
     ];
     for line in lines {
-        assert_eq!(Line::parse(&line.to_string()).unwrap(), line);
+        assert_eq!(InstanceRecord::parse(&line.to_string()).unwrap(), line);
     }
-    assert!(Line::parse("commit 0 7 4 5").is_err());
-    assert!(Line::parse("nonsense").is_err());
+    assert!(InstanceRecord::parse("commit 0 7 4 5").is_err());
+    assert!(InstanceRecord::parse("nonsense").is_err());
 }

@@ -3,10 +3,10 @@
 
 use std::io::{self, Read};
 
-use testkit::{Redis, RedisOptions};
+use testkit::{RedisOptions, RedisServer};
 
 fn main() -> anyhow::Result<()> {
-    let redis = Redis::start(RedisOptions::default())?;
+    let redis = RedisServer::start(RedisOptions::default())?;
     println!("{}", redis.port());
     io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())

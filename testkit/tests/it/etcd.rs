@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use testkit::{Certificates, Etcd, EtcdOptions, wait_until};
+use testkit::{Certificates, EtcdOptions, EtcdServer, wait_until};
 
 #[test]
 fn keeps_its_data_across_a_kill() {
     let password = Some("secret".to_owned());
-    let server = Etcd::start(EtcdOptions { password, ..EtcdOptions::default() }).unwrap();
+    let server = EtcdServer::start(EtcdOptions { password, ..EtcdOptions::default() }).unwrap();
     assert_eq!(server.url(), format!("etcd://root:secret@127.0.0.1:{}", server.port(0)));
     server.etcdctl(&["put", "kept", "yes"]).unwrap();
     server.kill(0).unwrap();
@@ -20,7 +20,7 @@ fn keeps_its_data_across_a_kill() {
 
 #[test]
 fn three_members_elect_another_leader() {
-    let server = Etcd::start(EtcdOptions { members: 3, ..EtcdOptions::default() }).unwrap();
+    let server = EtcdServer::start(EtcdOptions { members: 3, ..EtcdOptions::default() }).unwrap();
     let leader = server.leader().unwrap();
     server.kill(leader).unwrap();
     wait_until("another leader", Duration::from_secs(30), || {
@@ -35,6 +35,6 @@ fn encrypts_when_it_is_told_to() {
     let certificates = Certificates::make("client").unwrap();
     let tls = Some(&certificates);
     let options = EtcdOptions { tls, client_certificates: true, ..EtcdOptions::default() };
-    let server = Etcd::start(options).unwrap();
+    let server = EtcdServer::start(options).unwrap();
     server.etcdctl(&["put", "key", "value"]).unwrap();
 }

@@ -1,10 +1,10 @@
-use testkit::{Pgbouncer, Postgres, PostgresOptions};
+use testkit::{Pgbouncer, PostgresOptions, PostgresServer};
 
 const EPOCH: &str = "select extract(epoch from clock_timestamp())::bigint";
 
 #[test]
 fn keeps_its_data_and_port_across_kill_and_stop() {
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
     let port = server.port();
     server.sql("create table kept (n int)").unwrap();
 
@@ -26,7 +26,7 @@ fn keeps_its_data_and_port_across_kill_and_stop() {
 fn takes_settings_clock_steps_and_pauses() {
     let settings = vec![("work_mem".to_owned(), "5MB".to_owned())];
     let server =
-        Postgres::start(PostgresOptions { settings, faked_clock: true, tls: None }).unwrap();
+        PostgresServer::start(PostgresOptions { settings, faked_clock: true, tls: None }).unwrap();
     assert_eq!(server.sql("show work_mem").unwrap(), "5MB");
 
     let epoch = || server.sql(EPOCH).unwrap().parse::<i64>().unwrap();
@@ -46,9 +46,9 @@ fn takes_settings_clock_steps_and_pauses() {
 
 #[test]
 fn a_standby_follows_and_a_pooler_passes() {
-    let primary = Postgres::start(PostgresOptions::default()).unwrap();
+    let primary = PostgresServer::start(PostgresOptions::default()).unwrap();
     primary.sql("create table followed (n int)").unwrap();
-    let standby = Postgres::standby_of(&primary).unwrap();
+    let standby = PostgresServer::standby_of(&primary).unwrap();
     assert_eq!(standby.sql("select pg_is_in_recovery()").unwrap(), "t");
     assert_eq!(standby.sql("select count(*) from followed").unwrap(), "0");
 

@@ -1,10 +1,10 @@
-use testkit::{Redis, RedisOptions};
+use testkit::{RedisOptions, RedisServer};
 
 #[test]
 fn keeps_its_data_across_a_kill_when_append_only() {
     let password = Some("secret".to_owned());
     let options = RedisOptions { append_only: true, password, ..RedisOptions::default() };
-    let server = Redis::start(options).unwrap();
+    let server = RedisServer::start(options).unwrap();
     assert_eq!(server.url(), format!("redis://:secret@127.0.0.1:{}/0", server.port()));
     server.cli(&["set", "kept", "yes"]).unwrap();
     server.kill().unwrap();
@@ -16,7 +16,7 @@ fn keeps_its_data_across_a_kill_when_append_only() {
 #[test]
 fn takes_clock_steps_and_pauses() {
     let server =
-        Redis::start(RedisOptions { faked_clock: true, ..RedisOptions::default() }).unwrap();
+        RedisServer::start(RedisOptions { faked_clock: true, ..RedisOptions::default() }).unwrap();
     let seconds =
         || -> i64 { server.cli(&["time"]).unwrap().lines().next().unwrap().parse().unwrap() };
     let before = seconds();
@@ -32,12 +32,14 @@ fn takes_clock_steps_and_pauses() {
 
 #[test]
 fn serves_as_cluster_and_as_replica() {
-    let cluster = Redis::start(RedisOptions { cluster: true, ..RedisOptions::default() }).unwrap();
+    let cluster =
+        RedisServer::start(RedisOptions { cluster: true, ..RedisOptions::default() }).unwrap();
     cluster.cli(&["set", "key", "value"]).unwrap();
 
-    let primary = Redis::start(RedisOptions::default()).unwrap();
+    let primary = RedisServer::start(RedisOptions::default()).unwrap();
     let replica_of = Some(primary.port());
-    let replica = Redis::start(RedisOptions { replica_of, ..RedisOptions::default() }).unwrap();
+    let replica =
+        RedisServer::start(RedisOptions { replica_of, ..RedisOptions::default() }).unwrap();
     assert!(replica.cli(&["role"]).unwrap().starts_with("slave"));
     assert!(replica.cli(&["set", "key", "value"]).is_err(), "a replica took a write");
 }

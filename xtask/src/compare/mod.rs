@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use self::report::Outcome;
-use self::system::{FAULTS, Fault, LockSystem, SYSTEMS};
+use self::report::TrialOutcome;
+use self::system::{FAULTS, LockFault, LockSystem, SYSTEMS};
 use self::trial::{Programs, Trial};
 use crate::python;
 use crate::run::cargo;
@@ -32,7 +32,7 @@ const START_INTERVAL: Duration = Duration::from_millis(1_300);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CompareOptions {
     systems: Vec<&'static LockSystem>,
-    faults: Vec<Fault>,
+    faults: Vec<LockFault>,
     repetitions: u32,
     jobs: u32,
     /// Whether the tables go into the page instead of standard output.
@@ -40,7 +40,7 @@ pub(crate) struct CompareOptions {
 }
 
 /// One trial of the comparison and its outcome.
-type Measured = (&'static LockSystem, Fault, Outcome);
+type MeasuredTrial = (&'static LockSystem, LockFault, TrialOutcome);
 
 impl Default for CompareOptions {
     fn default() -> Self {
@@ -125,7 +125,11 @@ fn prepare(root: &Path) -> Result<Programs> {
 }
 
 /// Runs waiting trials one after the other; one that cannot be judged is printed and left out.
-fn work(programs: &Programs, waiting: &Mutex<VecDeque<Trial>>, measured: &Mutex<Vec<Measured>>) {
+fn work(
+    programs: &Programs,
+    waiting: &Mutex<VecDeque<Trial>>,
+    measured: &Mutex<Vec<MeasuredTrial>>,
+) {
     let lock = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let (next, left) = {

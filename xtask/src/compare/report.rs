@@ -9,8 +9,8 @@ use std::thread::available_parallelism;
 
 use anyhow::{Context as _, Result};
 
-use super::Measured;
-use super::system::{Fault, LockSystem};
+use super::MeasuredTrial;
+use super::system::{LockFault, LockSystem};
 use super::trial::Programs;
 use crate::run::output;
 
@@ -23,7 +23,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Observation of one trial; times in seconds.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Outcome {
+pub(crate) struct TrialOutcome {
     /// Longest time without a line of anybody.
     pub(crate) gap: f64,
     /// Time in which a command wrote although a newer one had begun.
@@ -42,7 +42,7 @@ pub(crate) fn judge(
     first: &str,
     is_alive: bool,
     was_restarted: bool,
-) -> Result<Outcome> {
+) -> Result<TrialOutcome> {
     let mut lines: Vec<(u64, &str)> =
         lines.iter().map(|(time, name)| (*time, name.as_str())).collect();
     lines.retain(|(time, _)| *time <= ended);
@@ -65,7 +65,7 @@ pub(crate) fn judge(
             stale.push(*time);
         }
     }
-    Ok(Outcome {
+    Ok(TrialOutcome {
         gap: seconds(gap),
         overlap: LINE_INTERVAL * f64::from(u32::try_from(stale.len())?),
         is_overlap_open: stale.last().is_some_and(|time| ended - time < SECOND),
@@ -78,7 +78,11 @@ fn seconds(nanoseconds: u64) -> f64 {
 }
 
 /// One row per system, one column per fault.
-pub(crate) fn tables(systems: &[&LockSystem], faults: &[Fault], measured: &[Measured]) -> String {
+pub(crate) fn tables(
+    systems: &[&LockSystem],
+    faults: &[LockFault],
+    measured: &[MeasuredTrial],
+) -> String {
     let mut text = "| |".to_owned();
     for fault in faults {
         let _ = write!(text, " {} |", fault.heading());
@@ -88,7 +92,7 @@ pub(crate) fn tables(systems: &[&LockSystem], faults: &[Fault], measured: &[Meas
         let _ = write!(text, "| {} |", system.name);
         for fault in faults {
             let of_cell = measured.iter().filter(|it| it.0 == *system && it.1 == *fault);
-            let outcomes: Vec<&Outcome> = of_cell.map(|it| &it.2).collect();
+            let outcomes: Vec<&TrialOutcome> = of_cell.map(|it| &it.2).collect();
             let _ = write!(text, " {} |", cell(&outcomes));
         }
         text.push('\n');
@@ -97,11 +101,11 @@ pub(crate) fn tables(systems: &[&LockSystem], faults: &[Fault], measured: &[Meas
 }
 
 /// Median and longest gap; overlap and left commands, where there are any.
-fn cell(outcomes: &[&Outcome]) -> String {
+fn cell(outcomes: &[&TrialOutcome]) -> String {
     if outcomes.is_empty() {
         return "n/a".to_owned();
     }
-    let sorted = |value: fn(&Outcome) -> f64| {
+    let sorted = |value: fn(&TrialOutcome) -> f64| {
         let mut values: Vec<f64> = outcomes.iter().map(|outcome| value(outcome)).collect();
         values.sort_unstable_by(f64::total_cmp);
         values
@@ -165,7 +169,7 @@ mod tests {
         all.collect()
     }
 
-    fn judged(names: &[(&str, u64, u64)], is_alive: bool) -> Outcome {
+    fn judged(names: &[(&str, u64, u64)], is_alive: bool) -> TrialOutcome {
         judge(&lines(names), SECOND, 10 * SECOND, "A.1", is_alive, false).unwrap()
     }
 

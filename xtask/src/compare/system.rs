@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use testkit::{Etcd, EtcdOptions, Postgres, PostgresOptions, Redis, RedisOptions};
+use testkit::{
+    EtcdOptions, EtcdServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer,
+};
 
 use super::trial::Programs;
 
@@ -86,21 +88,23 @@ impl LockStore {
 
 /// Server of one trial.
 pub(crate) enum LockServer {
-    Postgres(Postgres),
-    Redis(Redis),
-    Etcd(Etcd),
+    Postgres(PostgresServer),
+    Redis(RedisServer),
+    Etcd(EtcdServer),
 }
 
 impl LockServer {
     pub(crate) fn start(store: LockStore) -> Result<Self> {
         Ok(match store {
             LockStore::File => bail!("a file has no server"),
-            LockStore::Postgres => Self::Postgres(Postgres::start(PostgresOptions::default())?),
+            LockStore::Postgres => {
+                Self::Postgres(PostgresServer::start(PostgresOptions::default())?)
+            }
             LockStore::Redis => {
                 let options = RedisOptions { append_only: true, ..RedisOptions::default() };
-                Self::Redis(Redis::start(options)?)
+                Self::Redis(RedisServer::start(options)?)
             }
-            LockStore::Etcd => Self::Etcd(Etcd::start(EtcdOptions::default())?),
+            LockStore::Etcd => Self::Etcd(EtcdServer::start(EtcdOptions::default())?),
         })
     }
 
@@ -139,7 +143,7 @@ impl LockServer {
 
 /// One thing that breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum LockFault {
     Term,
     Kill,
     Stop,
@@ -149,21 +153,21 @@ pub(crate) enum Fault {
     Outage,
 }
 
-pub(crate) const FAULTS: [Fault; 7] = [
-    Fault::Term,
-    Fault::Kill,
-    Fault::Stop,
-    Fault::Freeze,
-    Fault::Cut,
-    Fault::Restart,
-    Fault::Outage,
+pub(crate) const FAULTS: [LockFault; 7] = [
+    LockFault::Term,
+    LockFault::Kill,
+    LockFault::Stop,
+    LockFault::Freeze,
+    LockFault::Cut,
+    LockFault::Restart,
+    LockFault::Outage,
 ];
 /// Time that processes are stopped and the network is cut: more than two TTLs.
 pub(crate) const FAULT_DURATION: Duration = Duration::from_secs(12);
 /// Time that a killed server is away.
 pub(crate) const OUTAGE_DURATION: Duration = Duration::from_secs(8);
 
-impl Fault {
+impl LockFault {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Term => "term",

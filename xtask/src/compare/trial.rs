@@ -12,8 +12,8 @@ use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 use testkit::{Proxy, wait_until};
 
-use super::report::{Outcome, judge};
-use super::system::{FAULT_DURATION, Fault, LockServer, LockSystem, OUTAGE_DURATION};
+use super::report::{TrialOutcome, judge};
+use super::system::{FAULT_DURATION, LockFault, LockServer, LockSystem, OUTAGE_DURATION};
 use crate::run::output;
 
 /// Time that A holds the lock and B waits before the fault.
@@ -35,19 +35,19 @@ pub(crate) struct Programs {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Trial {
     pub(crate) system: &'static LockSystem,
-    pub(crate) fault: Fault,
+    pub(crate) fault: LockFault,
     pub(crate) repetition: u32,
 }
 
 impl Trial {
-    pub(crate) fn run(&self, programs: &Programs) -> Result<Outcome> {
+    pub(crate) fn run(&self, programs: &Programs) -> Result<TrialOutcome> {
         let folder = TempDir::new()?;
         let server = match self.system.store.has_server() {
             true => Some(LockServer::start(self.system.store)?),
             false => None,
         };
         let proxy = match (&server, self.fault) {
-            (Some(server), Fault::Cut) => Some(Proxy::start(server.port())?),
+            (Some(server), LockFault::Cut) => Some(Proxy::start(server.port())?),
             _ => None,
         };
         let file = format!("sqlite:{}", folder.path().join("tenure.db").display());
@@ -96,30 +96,31 @@ impl Trial {
     ) -> Result<()> {
         let wrapper = a.pid.load(SeqCst).to_string();
         match (self.fault, server, proxy) {
-            (Fault::Term | Fault::Kill, ..) => {
+            (LockFault::Term | LockFault::Kill, ..) => {
                 a.finished.store(true, SeqCst);
-                let name = if self.fault == Fault::Term { "TERM" } else { "KILL" };
+                let name = if self.fault == LockFault::Term { "TERM" } else { "KILL" };
                 signal(name, &[&wrapper])?;
             }
-            (Fault::Stop | Fault::Freeze, ..) => {
+            (LockFault::Stop | LockFault::Freeze, ..) => {
                 // The child goes on first: the worst order.
                 let with_child = [child, &wrapper];
-                let pids = if self.fault == Fault::Stop { &with_child[1..] } else { &with_child };
+                let pids =
+                    if self.fault == LockFault::Stop { &with_child[1..] } else { &with_child };
                 signal("STOP", pids)?;
                 thread::sleep(FAULT_DURATION);
                 // Some of them may have been killed meanwhile.
                 let _ = signal("CONT", pids);
             }
-            (Fault::Cut, _, Some(proxy)) => {
+            (LockFault::Cut, _, Some(proxy)) => {
                 proxy.stall();
                 thread::sleep(FAULT_DURATION);
                 proxy.restore()?;
             }
-            (Fault::Restart, Some(server), _) => {
+            (LockFault::Restart, Some(server), _) => {
                 server.kill()?;
                 server.start_again()?;
             }
-            (Fault::Outage, Some(server), _) => {
+            (LockFault::Outage, Some(server), _) => {
                 server.kill()?;
                 thread::sleep(OUTAGE_DURATION);
                 server.start_again()?;

@@ -27,18 +27,18 @@ impl Suite {
 
 /// A test that fails while its mutant is on.
 #[derive(Debug)]
-pub(super) struct Judge {
+pub(super) struct RuleTest {
     pub(super) mutant: &'static str,
     pub(super) suite: Suite,
     pub(super) test: &'static str,
 }
 
-const fn judge(mutant: &'static str, suite: Suite, test: &'static str) -> Judge {
-    Judge { mutant, suite, test }
+const fn judge(mutant: &'static str, suite: Suite, test: &'static str) -> RuleTest {
+    RuleTest { mutant, suite, test }
 }
 
 /// The tests of what the simulator does not judge; it judges all other mutants.
-pub(super) const JUDGES: &[Judge] = &[
+pub(super) const JUDGES: &[RuleTest] = &[
     judge(
         "r3-name",
         Suite::Conformance,

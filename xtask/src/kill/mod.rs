@@ -15,8 +15,8 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use self::judges::{JUDGES, Judge, Suite};
-use self::table::{Line, Noticed};
+use self::judges::{JUDGES, RuleTest, Suite};
+use self::table::{MutantRow, Noticed};
 use crate::run::{as_typed, output};
 use crate::servers::Servers;
 use crate::tidy::workspace;
@@ -28,7 +28,7 @@ const THREADS: usize = 2;
 
 /// What to try, and what to do with the table.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct KillOptions {
     /// Only this rule, as a number; then nothing is written.
     rule: Option<u32>,
     /// A mutant that lives through so many seeds has survived.
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     check: bool,
 }
 
-impl Options {
+impl KillOptions {
     /// The whole table, compared.
     pub(crate) const CHECK: Self = Self { rule: None, seeds: 10_000, check: true };
 
@@ -70,7 +70,7 @@ struct Mutant {
     what: String,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &KillOptions) -> Result<()> {
     let root = workspace()?;
     let sim = build_sim(&root)?;
     let all = list(&sim)?;
@@ -85,11 +85,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if !tested.is_empty() {
         noticed.extend(test(&root, &tested)?);
     }
-    let lines: Vec<Line> = mutants
+    let lines: Vec<MutantRow> = mutants
         .iter()
         .filter_map(|mutant| {
             let Mutant { name, rule, what } = mutant.clone();
-            Some(Line { name, rule, what, noticed: noticed.get(&mutant.name)?.clone() })
+            Some(MutantRow { name, rule, what, noticed: noticed.get(&mutant.name)?.clone() })
         })
         .collect();
     let survivors: Vec<&str> = lines
@@ -220,7 +220,7 @@ fn test(root: &Path, mutants: &[&Mutant]) -> Result<Results> {
 fn passes(
     root: &Path,
     programs: &BTreeMap<(String, String), PathBuf>,
-    judge: &Judge,
+    judge: &RuleTest,
     mutant: Option<&str>,
     variables: &[(&'static str, String)],
 ) -> Result<bool> {
@@ -251,12 +251,12 @@ mod tests {
     #[test]
     fn words_make_options_or_none() {
         let parse = |line: &str| {
-            Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            KillOptions::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         };
-        let all = Options { rule: None, seeds: 10_000, check: false };
+        let all = KillOptions { rule: None, seeds: 10_000, check: false };
         assert_eq!(parse(""), Some(all));
-        assert_eq!(parse("--check"), Some(Options::CHECK));
-        let one = Options { rule: Some(5), seeds: 7, check: false };
+        assert_eq!(parse("--check"), Some(KillOptions::CHECK));
+        let one = KillOptions { rule: Some(5), seeds: 7, check: false };
         assert_eq!(parse("--rule R5 --seeds 7"), Some(one));
         for line in ["--rule 5", "--rule R27", "--rule", "--seeds 0", "--rule R5 --check", "R5"] {
             assert_eq!(parse(line), None, "{line}");

@@ -34,7 +34,7 @@ impl fmt::Display for Noticed {
 
 /// What became of one mutant.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct MutantRow {
     pub(super) name: String,
     pub(super) rule: u32,
     pub(super) what: String,
@@ -42,14 +42,14 @@ pub(super) struct Line {
 }
 
 /// The whole table, with a line for each rule at least.
-pub(super) fn of(lines: &[Line], seeds: u64) -> String {
+pub(super) fn of(lines: &[MutantRow], seeds: u64) -> String {
     let mut text = format!(
         "Written by `cargo xtask kill-table --seeds {seeds}`; `--check` compares.\n\n\
          | rule | switched off | what that does | noticed by | after seeds |\n\
          |---|---|---|---|---|\n"
     );
     for rule in 1..=RULES {
-        for Line { name, what, noticed, .. } in lines.iter().filter(|line| line.rule == rule) {
+        for MutantRow { name, what, noticed, .. } in lines.iter().filter(|line| line.rule == rule) {
             text += &format!("| R{rule} | `{name}` | {what} | {noticed} |\n");
         }
         for (_, why) in WITHOUT.iter().filter(|(without, _)| *without == rule) {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn rules_stand_in_their_order() {
         let noticed = Noticed::Checker { seeds: 3, checkers: "L2".to_owned() };
-        let line = |name: &str, rule| Line {
+        let line = |name: &str, rule| MutantRow {
             name: name.to_owned(),
             rule,
             what: "Breaks.".to_owned(),

@@ -1,7 +1,7 @@
 //! Calls that hurt before, each with what to do instead.
 
 use super::source::{Rust, find_words, line_of};
-use super::{File, Finding};
+use super::{File, TidyFinding};
 
 /// A text that must not stand in some files.
 struct Ban {
@@ -58,7 +58,7 @@ const BANS: &[Ban] = &[
 const STANDING_CLOCKS: &[&str] =
     &["now()", "current_timestamp", "transaction_timestamp()", "statement_timestamp()"];
 
-pub(crate) fn check(file: &File) -> Vec<Finding> {
+pub(crate) fn check(file: &File) -> Vec<TidyFinding> {
     let mut findings = standing_clocks(file);
     if let Some(rust) = &file.rust {
         findings.extend(BANS.iter().flat_map(|ban| occurrences(ban, file, rust)));
@@ -70,7 +70,7 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
     findings
 }
 
-fn occurrences(ban: &Ban, file: &File, rust: &Rust) -> Vec<Finding> {
+fn occurrences(ban: &Ban, file: &File, rust: &Rust) -> Vec<TidyFinding> {
     if !(ban.applies)(file) {
         return Vec::new();
     }
@@ -82,7 +82,7 @@ fn occurrences(ban: &Ban, file: &File, rust: &Rust) -> Vec<Finding> {
 }
 
 /// A panic in a library is an outage in somebody else's process, so each says why it cannot happen.
-fn bare_unwraps(file: &File, rust: &Rust) -> Vec<Finding> {
+fn bare_unwraps(file: &File, rust: &Rust) -> Vec<TidyFinding> {
     if !file.is_product() {
         return Vec::new();
     }
@@ -103,7 +103,7 @@ fn bare_unwraps(file: &File, rust: &Rust) -> Vec<Finding> {
         .collect()
 }
 
-fn standing_clocks(file: &File) -> Vec<Finding> {
+fn standing_clocks(file: &File) -> Vec<TidyFinding> {
     if !file.path.starts_with("crates/store/src/postgres") {
         return Vec::new();
     }
@@ -125,7 +125,7 @@ fn standing_clocks(file: &File) -> Vec<Finding> {
 }
 
 /// A checkpoint is the only memory of what was done; it must never expire.
-fn expiring_checkpoints(file: &File) -> Vec<Finding> {
+fn expiring_checkpoints(file: &File) -> Vec<TidyFinding> {
     let expires = |line: &str| {
         line.contains("expire")
             || ["'ex'", "'px'", "\"ex\"", "\"px\""].iter().any(|option| line.contains(option))
@@ -145,8 +145,8 @@ fn without_dash_comments(text: &str) -> String {
     text.split('\n').map(code).collect::<Vec<_>>().join("\n")
 }
 
-fn banned(file: &File, line: usize, subject: &str, instead: &str) -> Finding {
-    Finding::new(&file.path, line, subject, &format!("`{subject}` is banned here"), instead)
+fn banned(file: &File, line: usize, subject: &str, instead: &str) -> TidyFinding {
+    TidyFinding::new(&file.path, line, subject, &format!("`{subject}` is banned here"), instead)
 }
 
 #[cfg(test)]

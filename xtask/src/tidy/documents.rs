@@ -2,9 +2,9 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{File, Finding};
+use super::{File, TidyFinding};
 
-pub(crate) fn check(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<Finding> {
+pub(crate) fn check(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<TidyFinding> {
     match file.extension() {
         "md" => check_document(file, exists),
         "rs" | "sql" | "lua" => check_mentions(file, exists),
@@ -13,7 +13,7 @@ pub(crate) fn check(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<Finding>
 }
 
 /// Checks the pages below `docs` that code names, as in `Why:` comments.
-fn check_mentions(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<Finding> {
+fn check_mentions(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (index, line) in file.text.lines().enumerate() {
         for (offset, _) in line.match_indices("docs/") {
@@ -23,14 +23,14 @@ fn check_mentions(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<Finding> {
             if path.ends_with(".md") && !exists(Path::new(path)) {
                 let what = format!("there is no page {path}");
                 let instead = "name a file of the repository";
-                findings.push(Finding::new(&file.path, index + 1, "link", &what, instead));
+                findings.push(TidyFinding::new(&file.path, index + 1, "link", &what, instead));
             }
         }
     }
     findings
 }
 
-fn check_document(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<Finding> {
+fn check_document(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<TidyFinding> {
     let lines = prose(&file.text);
     let mut findings = Vec::new();
     let titles: Vec<usize> = lines
@@ -41,7 +41,7 @@ fn check_document(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<Finding> {
     if titles.len() != 1 {
         let what = format!("the document has {} titles", titles.len());
         let line = titles.get(1).copied().unwrap_or(1);
-        findings.push(Finding::new(&file.path, line, "title", &what, "give it one `# Title`"));
+        findings.push(TidyFinding::new(&file.path, line, "title", &what, "give it one `# Title`"));
     }
     let folder = Path::new(&file.path).parent().unwrap_or(Path::new(""));
     for (number, line) in &lines {
@@ -50,7 +50,7 @@ fn check_document(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<Finding> {
             if !found {
                 let what = format!("the link to {target} leads nowhere");
                 let instead = "link to a file of the repository, relative to this one";
-                findings.push(Finding::new(&file.path, *number, "link", &what, instead));
+                findings.push(TidyFinding::new(&file.path, *number, "link", &what, instead));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What may break a rule, by name and with a reason. The list only shrinks by itself: an exception
 //! that excuses nothing is a finding.
 
-use super::Finding;
+use super::TidyFinding;
 
 /// Excuses the findings about `subject` in one file.
 pub(crate) struct Exception {
@@ -48,23 +48,23 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
 ];
 
 /// Leaves out what is excused, and adds a finding for each exception that excuses nothing.
-pub(crate) fn apply(findings: Vec<Finding>, exceptions: &[Exception]) -> Vec<Finding> {
+pub(crate) fn apply(findings: Vec<TidyFinding>, exceptions: &[Exception]) -> Vec<TidyFinding> {
     let unneeded = exceptions
         .iter()
         .filter(|exception| !findings.iter().any(|finding| exception.excuses(finding)))
         .map(|exception| {
             let Exception { path, subject, reason } = exception;
             let what = format!("the exception for `{subject}` in {path} ({reason}) is not needed");
-            Finding::new(file!(), 1, "exception", &what, "remove it")
+            TidyFinding::new(file!(), 1, "exception", &what, "remove it")
         });
-    let mut left: Vec<Finding> = unneeded.collect();
-    let excused = |finding: &Finding| exceptions.iter().any(|given| given.excuses(finding));
+    let mut left: Vec<TidyFinding> = unneeded.collect();
+    let excused = |finding: &TidyFinding| exceptions.iter().any(|given| given.excuses(finding));
     left.extend(findings.into_iter().filter(|finding| !excused(finding)));
     left
 }
 
 impl Exception {
-    fn excuses(&self, finding: &Finding) -> bool {
+    fn excuses(&self, finding: &TidyFinding) -> bool {
         let covers = finding.path == self.path
             || (self.path.ends_with('/') && finding.path.starts_with(self.path));
         covers && finding.subject == self.subject
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn excuses_its_subject_in_its_place_alone() {
-        let finding = |path, subject| Finding::new(path, 1, subject, "what", "instead");
+        let finding = |path, subject| TidyFinding::new(path, 1, subject, "what", "instead");
         let findings = vec![finding("a/x.rs", "dbg!"), finding("b.rs", "dbg!")];
         let left = apply(findings, &[EXCEPTION]);
         assert_eq!(left, [finding("b.rs", "dbg!")]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Finding;
+use super::TidyFinding;
 use super::metadata::Metadata;
 
 /// Where the graph is written down.
@@ -13,9 +13,9 @@ const SHIPPED: &[&str] = &["tenure", "tenure-cli"];
 const DEV_ONLY: &[&str] = &["testkit", "xtask"];
 
 /// A row of a table: its line in the document, and its cells.
-type Row = (usize, Vec<String>);
+type GraphRow = (usize, Vec<String>);
 
-pub(crate) fn check(metadata: &Metadata, document: Option<&str>) -> Vec<Finding> {
+pub(crate) fn check(metadata: &Metadata, document: Option<&str>) -> Vec<TidyFinding> {
     let mut findings = dev_only_packages(metadata);
     let Some(document) = document else {
         let what = "the file is absent";
@@ -25,7 +25,7 @@ pub(crate) fn check(metadata: &Metadata, document: Option<&str>) -> Vec<Finding>
         return findings;
     };
     for (name, judge) in [
-        ("crate-graph", compare_graph as fn(&Metadata, &[Row]) -> Vec<Finding>),
+        ("crate-graph", compare_graph as fn(&Metadata, &[GraphRow]) -> Vec<TidyFinding>),
         ("forbidden", forbidden_packages),
     ] {
         match table(document, name) {
@@ -39,7 +39,7 @@ pub(crate) fn check(metadata: &Metadata, document: Option<&str>) -> Vec<Finding>
     findings
 }
 
-fn dev_only_packages(metadata: &Metadata) -> Vec<Finding> {
+fn dev_only_packages(metadata: &Metadata) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for package in SHIPPED {
         let reachable = metadata.reachable(package);
@@ -51,7 +51,7 @@ fn dev_only_packages(metadata: &Metadata) -> Vec<Finding> {
     findings
 }
 
-fn compare_graph(metadata: &Metadata, rows: &[Row]) -> Vec<Finding> {
+fn compare_graph(metadata: &Metadata, rows: &[GraphRow]) -> Vec<TidyFinding> {
     let mut told: BTreeMap<&str, (usize, BTreeSet<String>)> = BTreeMap::new();
     for (line, cells) in rows {
         told.insert(&cells[0], (*line, names(cells.get(1))));
@@ -80,7 +80,7 @@ fn compare_graph(metadata: &Metadata, rows: &[Row]) -> Vec<Finding> {
     findings
 }
 
-fn forbidden_packages(metadata: &Metadata, rows: &[Row]) -> Vec<Finding> {
+fn forbidden_packages(metadata: &Metadata, rows: &[GraphRow]) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (line, cells) in rows {
         let package = cells[0].as_str();
@@ -99,7 +99,7 @@ fn forbidden_packages(metadata: &Metadata, rows: &[Row]) -> Vec<Finding> {
 }
 
 /// The rows of the table between the marks of `name`, without its head.
-fn table(document: &str, name: &str) -> Option<Vec<Row>> {
+fn table(document: &str, name: &str) -> Option<Vec<GraphRow>> {
     let (open, close) = (format!("<!-- {name} -->"), format!("<!-- /{name} -->"));
     let lines: Vec<&str> = document.lines().map(str::trim).collect();
     let first = lines.iter().position(|line| *line == open)?;
@@ -110,8 +110,9 @@ fn table(document: &str, name: &str) -> Option<Vec<Row>> {
         Some((index + 1, cells))
     });
     // A Markdown table begins with its head and a rule of dashes.
-    let is_rule = |row: &Row| row.1.iter().all(|cell| cell.starts_with(['-', ':']) && cell != "-");
-    let rows: Vec<Row> = rows.collect();
+    let is_rule =
+        |row: &GraphRow| row.1.iter().all(|cell| cell.starts_with(['-', ':']) && cell != "-");
+    let rows: Vec<GraphRow> = rows.collect();
     let body = rows.iter().position(is_rule).map_or(0, |rule| rule + 1);
     Some(rows[body..].to_vec())
 }
@@ -129,8 +130,8 @@ fn join(names: &BTreeSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-fn finding(line: usize, what: &str, instead: &str) -> Finding {
-    Finding::new(DOCUMENT, line, "crate graph", what, instead)
+fn finding(line: usize, what: &str, instead: &str) -> TidyFinding {
+    TidyFinding::new(DOCUMENT, line, "crate graph", what, instead)
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! Columns, white space and the end of a file.
 
-use super::{File, Finding};
+use super::{File, TidyFinding};
 
 const COLUMNS: usize = 100;
 
 /// Extensions of files that are read side by side with code.
 const NARROW: &[&str] = &["rs", "sql", "lua", "toml"];
 
-pub(crate) fn check(file: &File) -> Vec<Finding> {
+pub(crate) fn check(file: &File) -> Vec<TidyFinding> {
     if file.path.ends_with("Cargo.lock") || file.text.is_empty() {
         return Vec::new();
     }
-    let mut findings: Vec<Finding> = file
+    let mut findings: Vec<TidyFinding> = file
         .text
         .split('\n')
         .enumerate()
@@ -20,14 +20,14 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
     if !file.text.ends_with('\n') || file.text.ends_with("\n\n") {
         let last = file.text.lines().count();
         let what = "the file does not end in exactly one newline";
-        findings.push(Finding::new(&file.path, last, "end of file", what, "make it one"));
+        findings.push(TidyFinding::new(&file.path, last, "end of file", what, "make it one"));
     }
     findings
 }
 
-fn check_line(file: &File, number: usize, line: &str) -> Vec<Finding> {
+fn check_line(file: &File, number: usize, line: &str) -> Vec<TidyFinding> {
     let finding =
-        |subject, what: &str, instead| Finding::new(&file.path, number, subject, what, instead);
+        |subject, what: &str, instead| TidyFinding::new(&file.path, number, subject, what, instead);
     let mut findings = Vec::new();
     let columns = line.chars().count();
     if NARROW.contains(&file.extension()) && columns > COLUMNS {

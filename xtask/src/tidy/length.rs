@@ -1,12 +1,12 @@
 //! Functions that fit a screen, and files that fit a head.
 
 use super::source::{Rust, body_of, closing, find_words, is_word, line_of};
-use super::{File, Finding};
+use super::{File, TidyFinding};
 
 const FUNCTION_LINES: usize = 70;
 const FILE_LINES: usize = 500;
 
-pub(crate) fn check(file: &File) -> Vec<Finding> {
+pub(crate) fn check(file: &File) -> Vec<TidyFinding> {
     let Some(rust) = &file.rust else {
         return Vec::new();
     };
@@ -14,12 +14,12 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
     let lines = (1..=file.text.lines().count()).filter(|line| !rust.is_test(*line)).count();
     if lines > FILE_LINES {
         let what = format!("the file has {lines} lines beside its tests");
-        findings.push(Finding::new(&file.path, 1, "file length", &what, "split it below 500"));
+        findings.push(TidyFinding::new(&file.path, 1, "file length", &what, "split it below 500"));
     }
     findings
 }
 
-fn long_functions(file: &File, rust: &Rust) -> Vec<Finding> {
+fn long_functions(file: &File, rust: &Rust) -> Vec<TidyFinding> {
     let code = rust.code.as_str();
     let mut findings = Vec::new();
     for offset in find_words(code, "fn") {
@@ -34,7 +34,7 @@ fn long_functions(file: &File, rust: &Rust) -> Vec<Finding> {
         if lines > FUNCTION_LINES {
             let what = format!("the function `{name}` has {lines} lines");
             let instead = "split it at 70, or name it in the exceptions with a reason";
-            findings.push(Finding::new(&file.path, first, &name, &what, instead));
+            findings.push(TidyFinding::new(&file.path, first, &name, &what, instead));
         }
     }
     findings
@@ -44,7 +44,7 @@ fn long_functions(file: &File, rust: &Rust) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn check_text(text: &str) -> Vec<Finding> {
+    fn check_text(text: &str) -> Vec<TidyFinding> {
         check(&File::new("a.rs", text.to_owned()))
     }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::Finding;
+use super::TidyFinding;
 use super::metadata::Metadata;
 
 /// Where the allowed licences are listed.
 pub(crate) const POLICY: &str = "deny.toml";
 
-pub(crate) fn check(metadata: &Metadata, policy: Option<&str>) -> Vec<Finding> {
+pub(crate) fn check(metadata: &Metadata, policy: Option<&str>) -> Vec<TidyFinding> {
     let Some(allowed) = policy.and_then(allowed) else {
         let what = "there is no list of allowed licences";
         return vec![finding(what, "write `allow = [\"Apache-2.0\"]` under `[licenses]`")];
@@ -28,8 +28,8 @@ pub(crate) fn check(metadata: &Metadata, policy: Option<&str>) -> Vec<Finding> {
     findings
 }
 
-fn finding(what: &str, instead: &str) -> Finding {
-    Finding::new(POLICY, 1, "licence", what, instead)
+fn finding(what: &str, instead: &str) -> TidyFinding {
+    TidyFinding::new(POLICY, 1, "licence", what, instead)
 }
 
 /// The strings of `allow` under `[licenses]`, which is all that is read of the file.

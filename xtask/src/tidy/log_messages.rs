@@ -1,11 +1,11 @@
 //! Log messages read alike: lower-case, no full stop, values as fields.
 
 use super::source::{Rust, closing, find_words, line_of};
-use super::{File, Finding};
+use super::{File, TidyFinding};
 
 const MACROS: &[&str] = &["trace!(", "debug!(", "info!(", "warn!(", "error!("];
 
-pub(crate) fn check(file: &File) -> Vec<Finding> {
+pub(crate) fn check(file: &File) -> Vec<TidyFinding> {
     let Some(rust) = &file.rust else {
         return Vec::new();
     };
@@ -18,7 +18,7 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
             if let Some(what) = fault(message) {
                 let line = line_of(&rust.code, offset);
                 let instead = "write it in lower case, without a full stop";
-                findings.push(Finding::new(&file.path, line, "log message", what, instead));
+                findings.push(TidyFinding::new(&file.path, line, "log message", what, instead));
             }
         }
     }

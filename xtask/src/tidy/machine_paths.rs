@@ -4,7 +4,7 @@ use std::env;
 use std::path::Path;
 
 use super::source::{is_word, line_of};
-use super::{File, Finding};
+use super::{File, TidyFinding};
 
 /// Folders of every machine; a path that is one of them tells nothing.
 const COMMON: &[&str] = &["/", "/home", "/mnt", "/opt", "/srv", "/tmp", "/usr", "/var"];
@@ -19,7 +19,7 @@ pub(crate) fn of_this_machine(root: &Path) -> Vec<String> {
     paths
 }
 
-pub(crate) fn check(file: &File, forbidden: &[String]) -> Vec<Finding> {
+pub(crate) fn check(file: &File, forbidden: &[String]) -> Vec<TidyFinding> {
     if file.path == "Cargo.lock" {
         return Vec::new();
     }
@@ -37,7 +37,7 @@ pub(crate) fn check(file: &File, forbidden: &[String]) -> Vec<Finding> {
         .map(|(offset, path)| {
             let line = line_of(&file.text, offset);
             let what = format!("`{path}` is a path of one machine");
-            Finding::new(&file.path, line, "machine path", &what, "write a relative path")
+            TidyFinding::new(&file.path, line, "machine path", &what, "write a relative path")
         })
         .collect()
 }

@@ -61,7 +61,7 @@ impl File {
 
 /// Something to put right.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
+pub(crate) struct TidyFinding {
     path: String,
     line: usize,
     /// What an exception names: a function, a banned call, a rule.
@@ -70,7 +70,7 @@ pub(crate) struct Finding {
     instead: String,
 }
 
-impl Finding {
+impl TidyFinding {
     fn new(path: &str, line: usize, subject: &str, what: &str, instead: &str) -> Self {
         Self {
             path: path.to_owned(),
@@ -82,7 +82,7 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for TidyFinding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, line, what, instead, .. } = self;
         write!(formatter, "{path}:{line}: {what}; {instead}")
@@ -90,7 +90,7 @@ impl fmt::Display for Finding {
 }
 
 /// Checks that look at one file at a time.
-const FILE_CHECKS: &[fn(&File) -> Vec<Finding>] = &[
+const FILE_CHECKS: &[fn(&File) -> Vec<TidyFinding>] = &[
     layout::check,
     length::check,
     banned::check,
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_finding_names_place_fault_and_remedy() {
-        let finding = Finding::new("a.rs", 3, "x", "a bad thing", "do the good thing");
+        let finding = TidyFinding::new("a.rs", 3, "x", "a bad thing", "do the good thing");
         assert_eq!(finding.to_string(), "a.rs:3: a bad thing; do the good thing");
     }
 

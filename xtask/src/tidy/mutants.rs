@@ -1,12 +1,12 @@
 //! What breaks rules on purpose is asked for by name, and never a part of something else.
 
-use super::{File, Finding};
+use super::{File, TidyFinding};
 
 const FEATURE: &str = "mutants";
 
 /// In a manifest the feature stands only in its own definition: not in `default`, not in another
 /// feature, not with a dependency.
-pub(crate) fn check(file: &File) -> Vec<Finding> {
+pub(crate) fn check(file: &File) -> Vec<TidyFinding> {
     if !file.path.ends_with("Cargo.toml") {
         return Vec::new();
     }
@@ -17,7 +17,7 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
     let uses = (1..).zip(file.text.lines()).filter(|(_, line)| is_use(line));
     let found = |(number, _)| {
         let what = "the feature `mutants` comes with something else";
-        Finding::new(&file.path, number, FEATURE, what, "let who wants it name it")
+        TidyFinding::new(&file.path, number, FEATURE, what, "let who wants it name it")
     };
     uses.map(found).collect()
 }

@@ -17,14 +17,14 @@ pub(crate) struct Rust {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SpanKind {
     Comment,
     DocComment,
     Str,
     Char,
 }
 
-type Span = (Kind, Range<usize>);
+type SourceSpan = (SpanKind, Range<usize>);
 
 impl Rust {
     pub(crate) fn parse(text: &str) -> Self {
@@ -32,7 +32,7 @@ impl Rust {
         let mut code = text.as_bytes().to_vec();
         let mut strings = blank(text.as_bytes(), 0..text.len());
         for (kind, range) in &spans {
-            if *kind == Kind::Str {
+            if *kind == SpanKind::Str {
                 strings[range.clone()].copy_from_slice(&text.as_bytes()[range.clone()]);
             }
             let blanked = blank(text.as_bytes(), range.clone());
@@ -41,7 +41,7 @@ impl Rust {
         let code = String::from_utf8_lossy(&code).into_owned();
         let comments = spans
             .iter()
-            .filter(|(kind, _)| *kind == Kind::Comment)
+            .filter(|(kind, _)| *kind == SpanKind::Comment)
             .map(|(_, range)| line_of(text, range.start))
             .collect();
         let tests = test_items(&code);
@@ -119,14 +119,14 @@ fn blank(text: &[u8], range: Range<usize>) -> Vec<u8> {
     text[range].iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }).collect()
 }
 
-fn spans(text: &[u8]) -> Vec<Span> {
+fn spans(text: &[u8]) -> Vec<SourceSpan> {
     let mut spans = Vec::new();
     let mut at = 0;
     while at < text.len() {
         match span_at(text, at) {
             Some((kind, range)) => {
                 // A literal also has a closing quote, with the hashes of a raw string.
-                at = range.end + usize::from(matches!(kind, Kind::Str | Kind::Char));
+                at = range.end + usize::from(matches!(kind, SpanKind::Str | SpanKind::Char));
                 spans.push((kind, range));
             }
             None => at += 1,
@@ -136,21 +136,21 @@ fn spans(text: &[u8]) -> Vec<Span> {
 }
 
 /// The comment, or the inside of the literal, whose first byte or opening quote is at `at`.
-fn span_at(text: &[u8], at: usize) -> Option<Span> {
+fn span_at(text: &[u8], at: usize) -> Option<SourceSpan> {
     let rest = &text[at..];
     if rest.starts_with(b"//") {
         let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
         let documents =
             rest.starts_with(b"//!") || (rest.starts_with(b"///") && !rest.starts_with(b"////"));
-        let kind = if documents { Kind::DocComment } else { Kind::Comment };
+        let kind = if documents { SpanKind::DocComment } else { SpanKind::Comment };
         return Some((kind, at..at + end));
     }
     if rest.starts_with(b"/*") {
-        return Some((Kind::Comment, at..at + block_comment(rest)));
+        return Some((SpanKind::Comment, at..at + block_comment(rest)));
     }
     match rest[0] {
-        b'"' => Some((Kind::Str, at + 1..string_end(text, at))),
-        b'\'' => char_end(text, at).map(|end| (Kind::Char, at + 1..end)),
+        b'"' => Some((SpanKind::Str, at + 1..string_end(text, at))),
+        b'\'' => char_end(text, at).map(|end| (SpanKind::Char, at + 1..end)),
         _ => None,
     }
 }

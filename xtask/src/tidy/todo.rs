@@ -1,12 +1,12 @@
 //! Notes to oneself name the issue where they will be settled.
 
 use super::source::{find_words, line_of};
-use super::{File, Finding};
+use super::{File, TidyFinding};
 
 /// Put together here, so that this file does not find itself.
 const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
 
-pub(crate) fn check(file: &File) -> Vec<Finding> {
+pub(crate) fn check(file: &File) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for mark in MARKS {
         for offset in find_words(&file.text, mark) {
@@ -14,7 +14,7 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
                 let line = line_of(&file.text, offset);
                 let instead = format!("write {mark}(#12) with the number of its issue");
                 let what = format!("a {mark} without an issue");
-                findings.push(Finding::new(&file.path, line, mark, &what, &instead));
+                findings.push(TidyFinding::new(&file.path, line, mark, &what, &instead));
             }
         }
     }

@@ -7,8 +7,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tenure_core::guarantee::Level;
 use testkit::{
-    Pgbouncer, Postgres, PostgresOptions, Redis, RedisOptions, TEST_POSTGRES, TEST_REDIS, service,
-    wait_until,
+    Pgbouncer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, TEST_POSTGRES,
+    TEST_REDIS, service, wait_until,
 };
 
 use crate::tenure::Tenure;
@@ -80,21 +80,21 @@ fn soon(what: &str, holds: impl FnMut() -> bool) {
 }
 
 /// Changes a setting of a running server and waits until new connections have it.
-fn set(server: &Postgres, name: &str, value: &str) {
+fn set(server: &PostgresServer, name: &str, value: &str) {
     server.sql(&format!("ALTER SYSTEM SET {name} = '{value}'")).unwrap();
     server.sql("SELECT pg_reload_conf()").unwrap();
     let show = format!("SHOW {name}");
     soon("the setting is in force", || server.sql(&show).unwrap().trim() == value);
 }
 
-fn postgres() -> Option<Postgres> {
+fn postgres() -> Option<PostgresServer> {
     service(TEST_POSTGRES)?;
-    Some(Postgres::start(PostgresOptions::default()).unwrap())
+    Some(PostgresServer::start(PostgresOptions::default()).unwrap())
 }
 
-fn redis() -> Option<Redis> {
+fn redis() -> Option<RedisServer> {
     service(TEST_REDIS)?;
-    Some(Redis::start(RedisOptions::default()).unwrap())
+    Some(RedisServer::start(RedisOptions::default()).unwrap())
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn postgres_is_judged_by_how_it_writes() {
 fn postgres_is_judged_by_its_standbys() {
     let Some(primary) = postgres() else { return };
     let patient = Patient::new(&primary.url());
-    let standby = Postgres::standby_of(&primary).unwrap();
+    let standby = PostgresServer::standby_of(&primary).unwrap();
     let state = |state: &str| {
         let states = "SELECT string_agg(sync_state, ' ' ORDER BY sync_state DESC)
             FROM pg_stat_replication WHERE state = 'streaming'";
@@ -240,7 +240,7 @@ fn postgres_is_judged_by_its_standbys() {
     app.has(Level::ExclusiveEffects);
 
     // A second one: each of a quorum of both has everything, of a smaller one nobody knows which.
-    let second = Postgres::standby_of(&primary).unwrap();
+    let second = PostgresServer::standby_of(&primary).unwrap();
     state("sync potential");
     patient.has_because(Level::AtLeastOnce, "standbys", "mixed");
     set(&primary, "synchronous_standby_names", "ANY 2 (*)");
@@ -301,7 +301,7 @@ fn a_redis_replica_may_be_promoted_without_the_last_grants() {
     let patient = Patient::new(&server.url());
     patient.has_because(Level::Fenced, "connected_replicas", "0");
     let options = RedisOptions { replica_of: Some(server.port()), ..RedisOptions::default() };
-    let replica = Redis::start(options).unwrap();
+    let replica = RedisServer::start(options).unwrap();
     soon("the replica is connected", || {
         server.cli(&["info", "replication"]).unwrap().contains("connected_slaves:1")
     });

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tenure_core::engine::{DrainMode, GroupConfig};
-use testkit::{Proxy, Redis, RedisOptions, TEST_POSTGRES, TEST_REDIS, service, wait_until};
+use testkit::{Proxy, RedisOptions, RedisServer, TEST_POSTGRES, TEST_REDIS, service, wait_until};
 
 use crate::operate::{group, in_force, instance};
 use crate::running::{LIMIT, STAY};
@@ -214,7 +214,7 @@ fn a_drain_waits_for_a_store_that_is_away() {
     if service(TEST_REDIS).is_none() {
         return;
     }
-    let server = Redis::start(RedisOptions::default()).unwrap();
+    let server = RedisServer::start(RedisOptions::default()).unwrap();
     let wire = Proxy::start(server.port()).unwrap();
     let url = format!("redis://127.0.0.1:{}", wire.port());
     let note = "tenure=1\nweight=1\nroom=100\n";
@@ -244,7 +244,7 @@ fn a_drain_says_that_a_store_does_not_answer() {
     if service(TEST_REDIS).is_none() {
         return;
     }
-    let server = Redis::start(RedisOptions::default()).unwrap();
+    let server = RedisServer::start(RedisOptions::default()).unwrap();
     let url = server.url();
     let note = "tenure=1\nweight=1\nroom=100\n";
     with_store(&url, async |store| {

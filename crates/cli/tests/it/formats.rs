@@ -15,7 +15,9 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use testkit::{Etcd, EtcdOptions, Postgres, PostgresOptions, Redis, RedisOptions, wait_until};
+use testkit::{
+    EtcdOptions, EtcdServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, wait_until,
+};
 use testkit::{TEST_POSTGRES, psql, psql_file, service};
 
 use crate::golden::{Case, Golden, timeless};
@@ -75,7 +77,7 @@ fn sqlite() {
 #[test]
 fn postgres() {
     if making() {
-        let server = Postgres::start(PostgresOptions::default()).unwrap();
+        let server = PostgresServer::start(PostgresOptions::default()).unwrap();
         let place = Place { tenure: Tenure::new(), url: server.url() };
         make_coordination(&place);
         make_switchboard(&place);
@@ -105,12 +107,12 @@ fn postgres() {
 #[test]
 fn redis() {
     if making() {
-        let server = Redis::start(RedisOptions::default()).unwrap();
+        let server = RedisServer::start(RedisOptions::default()).unwrap();
         make_coordination(&Place { tenure: Tenure::new(), url: server.url() });
         server.cli(&["--rdb", &fixture("redis.rdb").display().to_string()]).unwrap();
     }
     let snapshot = Some(fixture("redis.rdb"));
-    let server = Redis::start(RedisOptions { snapshot, ..RedisOptions::default() }).unwrap();
+    let server = RedisServer::start(RedisOptions { snapshot, ..RedisOptions::default() }).unwrap();
     let place = Place { tenure: Tenure::new(), url: server.url() };
     check_coordination(place, "redis", |_| ());
 }
@@ -118,7 +120,7 @@ fn redis() {
 #[test]
 fn etcd() {
     if making() {
-        let server = Etcd::start(EtcdOptions::default()).unwrap();
+        let server = EtcdServer::start(EtcdOptions::default()).unwrap();
         make_coordination(&Place { tenure: Tenure::new(), url: server.url() });
         let tenure = Tenure::new();
         let path = tenure.path("snapshot").display().to_string();
@@ -128,7 +130,7 @@ fn etcd() {
     let tenure = Tenure::new();
     unpack("etcd.snapshot", &tenure.path("snapshot"));
     let snapshot = Some(tenure.path("snapshot"));
-    let server = Etcd::start(EtcdOptions { snapshot, ..EtcdOptions::default() }).unwrap();
+    let server = EtcdServer::start(EtcdOptions { snapshot, ..EtcdOptions::default() }).unwrap();
     let place = Place { tenure, url: server.url() };
     check_coordination(place, "etcd", |_| ());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
-use testkit::{Postgres, PostgresOptions, TEST_POSTGRES, TEST_REDIS, service, wait_until};
+use testkit::{PostgresOptions, PostgresServer, TEST_POSTGRES, TEST_REDIS, service, wait_until};
 
 use crate::running::{LIMIT, STAY, all_gone, family};
 use crate::stores::name;
@@ -321,7 +321,7 @@ fn a_store_that_is_away_is_waited_for() {
     if service(TEST_POSTGRES).is_none() {
         return;
     }
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
     server.stop().unwrap();
     let tenure = Tenure::new();
     let url = server.url();

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use testkit::{
-    Certificates, Pgbouncer, Postgres, PostgresOptions, Redis, RedisOptions, TEST_POSTGRES,
-    TEST_REDIS, service,
+    Certificates, Pgbouncer, PostgresOptions, PostgresServer, RedisOptions, RedisServer,
+    TEST_POSTGRES, TEST_REDIS, service,
 };
 use uuid::Uuid;
 
@@ -60,8 +60,8 @@ fn encrypted_servers_are_trusted_as_the_system_does() {
     let certificates = Certificates::make("tenure").unwrap();
     let tls = || Some(certificates.for_server(false));
     let postgres = PostgresOptions { tls: tls(), ..PostgresOptions::default() };
-    let postgres = Postgres::start(postgres).unwrap();
-    let redis = Redis::start(RedisOptions { tls: tls(), ..RedisOptions::default() }).unwrap();
+    let postgres = PostgresServer::start(postgres).unwrap();
+    let redis = RedisServer::start(RedisOptions { tls: tls(), ..RedisOptions::default() }).unwrap();
     let tenure = Tenure::new();
     for url in [format!("{}?sslmode=verify-full", postgres.url()), redis.url()] {
         let words = ["migrate", "--store", &url];
@@ -77,7 +77,7 @@ fn a_pooler_by_transaction_may_stand_between() {
     if service(TEST_POSTGRES).is_none() {
         return;
     }
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
     let pooler = Pgbouncer::start(&server).unwrap();
     let (tenure, url) = (Tenure::new(), pooler.url());
     assert!(tenure.run(&["migrate", "--store", &url]).ok().ends_with("is a new store\n"));
@@ -90,7 +90,7 @@ fn a_role_that_may_not_make_tables_works_on_tables_made_for_it() {
     if service(TEST_POSTGRES).is_none() {
         return;
     }
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
     let place = server.url().rsplit_once('@').unwrap().1.to_owned();
     let (tenure, url) = (Tenure::new(), format!("postgres://app:s3cret@{place}?schema=lease"));
     server.sql("CREATE ROLE app LOGIN PASSWORD 's3cret'").unwrap();

@@ -13,7 +13,7 @@ use tenure_core::Code;
 use tenure_store::IfAbsent;
 use tenure_switchboard::storage::{InboxQuery, Settled, Storage, postgres};
 use tenure_wire::ingest::InboxCursor;
-use testkit::{Pgbouncer, Postgres, PostgresOptions};
+use testkit::{Pgbouncer, PostgresOptions, PostgresServer};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
 
@@ -183,7 +183,7 @@ async fn until_waiting(client: &Client, needle: &str) {
 /// One private server for everything that changes a server.
 #[tokio::test(flavor = "multi_thread")]
 async fn poolers_rights_and_encodings() {
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
     let pooler = Pgbouncer::start(&server).unwrap();
     let open = |url: String| async move { postgres::open(&url, "tenure", IfAbsent::Create).await };
 
@@ -232,7 +232,7 @@ async fn poolers_rights_and_encodings() {
 /// A role that was told the timeline is no longer: its commits go on and start no incarnation, and
 /// those of a role that is still told notice another server, once.
 async fn some_are_not_told_the_timeline(
-    server: &Postgres,
+    server: &PostgresServer,
     untold: &Arc<dyn Storage>,
     told: &Arc<dyn Storage>,
 ) {

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tenure_core::Code;
 use tenure_targets::TargetsUrl;
-use testkit::{Postgres, PostgresOptions};
+use testkit::{PostgresOptions, PostgresServer};
 
 use crate::{MOST, listed, refused, too_many};
 
 /// One server for all of them: to make a new one takes seconds.
-static SERVER: LazyLock<Postgres> =
-    LazyLock::new(|| Postgres::start(PostgresOptions::default()).unwrap());
+static SERVER: LazyLock<PostgresServer> =
+    LazyLock::new(|| PostgresServer::start(PostgresOptions::default()).unwrap());
 
 fn url(query: &str) -> String {
     format!("{}?query={}", SERVER.url(), query.replace('%', "%25"))

@@ -1,11 +1,11 @@
 //! Lists in Redis.
 
-use testkit::{Certificates, Proxy, Redis, RedisOptions};
+use testkit::{Certificates, Proxy, RedisOptions, RedisServer};
 
 use crate::{MOST, listed, refused, too_many};
 
-fn server() -> Redis {
-    Redis::start(RedisOptions::default()).unwrap()
+fn server() -> RedisServer {
+    RedisServer::start(RedisOptions::default()).unwrap()
 }
 
 #[tokio::test]
@@ -79,11 +79,11 @@ async fn many_keys_are_each_there_once_and_a_million_are_refused() {
 
 #[tokio::test]
 async fn a_server_that_cannot_name_everything_is_refused() {
-    let cluster = Redis::start(RedisOptions { cluster: true, ..Default::default() }).unwrap();
+    let cluster = RedisServer::start(RedisOptions { cluster: true, ..Default::default() }).unwrap();
     refused(&format!("{}?pattern=a*", cluster.url()), "cluster").await;
 
     let password = Some("s3cret".to_owned());
-    let closed = Redis::start(RedisOptions { password, ..Default::default() }).unwrap();
+    let closed = RedisServer::start(RedisOptions { password, ..Default::default() }).unwrap();
     let open = closed.url().replace(":s3cret@", "");
     assert_ne!(open, closed.url());
     refused(&format!("{open}?pattern=a*"), "").await;
@@ -112,7 +112,7 @@ async fn a_server_that_does_not_answer_is_given_up() {
 async fn an_encrypted_server_is_asked_like_the_store() {
     let certificates = Certificates::make("tenure").unwrap();
     let tls = Some(certificates.for_server(false));
-    let redis = Redis::start(RedisOptions { tls, ..Default::default() }).unwrap();
+    let redis = RedisServer::start(RedisOptions { tls, ..Default::default() }).unwrap();
     redis.cli(&["SET", "session:a", "1"]).unwrap();
     let url = format!("rediss://localhost:{}/0?pattern=session:*", redis.port());
     let trusted = format!("{url}&cacert={}", certificates.authority().display());

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use tenure_core::store::{OpenSession, Opened};
 use tenure_core::{GroupName, InstanceId, Note, Ttl};
 use tenure_duty::process;
-use testkit::{Proxy, Redis, RedisOptions};
+use testkit::{Proxy, RedisOptions, RedisServer};
 
 use super::stage::{Stage, ms, scaled, ttl};
 use crate::tenure::with_store;
@@ -99,7 +99,7 @@ fn edge_an_instance_id_is_carried_once() {
 #[test]
 fn edge_cut_off_from_redis_but_not_from_what_is_polled() {
     let Some(stage) = Stage::open(2) else { return };
-    let service = Redis::start(RedisOptions::default()).unwrap();
+    let service = RedisServer::start(RedisOptions::default()).unwrap();
     let script = format!(
         "redis-cli -p {} rpush polls \"began $1 $TENURE_EPOCH $TENURE_INSTANCE\" > said",
         service.port()

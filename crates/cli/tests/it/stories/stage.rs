@@ -9,7 +9,7 @@ use redis::FromRedisValue;
 use rustix::process::Signal;
 use serde_json::Value;
 use tenure_core::DutyId;
-use testkit::{Redis, RedisOptions, TEST_REDIS, service, wait_until};
+use testkit::{RedisOptions, RedisServer, TEST_REDIS, service, wait_until};
 use uuid::Uuid;
 
 use crate::running::{LIMIT, Running};
@@ -72,7 +72,7 @@ pub struct Entry {
 /// A Redis and a folder for what is polled.
 #[derive(Debug)]
 pub struct Stage {
-    pub redis: Redis,
+    pub redis: RedisServer,
     pub tenure: Tenure,
     /// How often each target is polled, and how long that may take.
     pub pace: (Duration, Duration),
@@ -93,7 +93,7 @@ impl Stage {
         service(TEST_REDIS)?;
         // Sessions outlive the server.
         let options = RedisOptions { append_only: true, ..RedisOptions::default() };
-        let redis = Redis::start(options).unwrap();
+        let redis = RedisServer::start(options).unwrap();
         let client = redis::Client::open(redis.url()).unwrap();
         let stage = Self { redis, tenure: Tenure::new(), pace: (every(), scaled(6)), client };
         (0..sessions).for_each(|_| drop(stage.session()));

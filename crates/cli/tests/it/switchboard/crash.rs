@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde_json::Value;
-use testkit::{Postgres, PostgresOptions, wait_until};
+use testkit::{PostgresOptions, PostgresServer, wait_until};
 use ureq::Agent;
 
 use super::{Answer, BATCH, Place, Server, agent, envelope, holds_each_once};
@@ -159,7 +159,7 @@ fn postgres_is_restarted_under_load() {
     if testkit::service(testkit::TEST_POSTGRES).is_none() {
         return;
     }
-    let postgres = Postgres::start(PostgresOptions::default()).unwrap();
+    let postgres = PostgresServer::start(PostgresOptions::default()).unwrap();
     let place = Place::on(&postgres);
     let load = Load::new(4_000);
     let server = place.serve(&[]);

@@ -63,7 +63,7 @@ impl Place {
     }
 
     /// A PostgreSQL of its own, to be mistreated.
-    pub fn on(server: &testkit::Postgres) -> Self {
+    pub fn on(server: &testkit::PostgresServer) -> Self {
         Self { tenure: Tenure::new(), url: in_a_schema(&server.url()) }
     }
 

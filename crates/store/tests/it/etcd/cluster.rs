@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::store::{Claimed, KeptAlive};
 use tenure_core::{Clock, Code, StoreError};
 use tenure_store::BootClock;
-use testkit::{Etcd, EtcdOptions};
+use testkit::{EtcdOptions, EtcdServer};
 
 use super::kit::*;
 
@@ -98,7 +98,7 @@ async fn without_a_majority_every_call_ends() {
 }
 
 /// What a member counts under this name.
-fn counted(server: &Etcd, member: usize, name: &str) -> u64 {
+fn counted(server: &EtcdServer, member: usize, name: &str) -> u64 {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port(member))).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut page = String::new();
@@ -108,7 +108,7 @@ fn counted(server: &Etcd, member: usize, name: &str) -> u64 {
 }
 
 /// How many reads the servers have done.
-fn reads(server: &Etcd, members: usize) -> u64 {
+fn reads(server: &EtcdServer, members: usize) -> u64 {
     (0..members).map(|member| counted(server, member, "etcd_mvcc_range_total")).sum()
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::store::{Claimed, Committed, Evict, Evicted, KeptAlive, Opened};
 use tenure_core::{Clock, InstanceId};
 use tenure_store::BootClock;
-use testkit::Etcd;
+use testkit::EtcdServer;
 
 use super::kit::*;
 
@@ -81,14 +81,14 @@ async fn a_checkpoint_is_untouched_when_the_lease_dies() {
 }
 
 /// The lease that a key hangs on, as etcd writes it.
-fn lease_of(server: &Etcd, key: &str) -> String {
+fn lease_of(server: &EtcdServer, key: &str) -> String {
     let fields = server.etcdctl(&["get", key, "-w", "fields"]).unwrap();
     let line = fields.lines().find_map(|line| line.strip_prefix("\"Lease\" : "));
     format!("{:x}", line.unwrap().parse::<u64>().unwrap())
 }
 
 /// A lease that is not the one of any handle.
-fn other_lease(server: &Etcd) -> String {
+fn other_lease(server: &EtcdServer) -> String {
     let granted = server.etcdctl(&["lease", "grant", "3600"]).unwrap();
     granted.split_whitespace().nth(1).unwrap().to_owned()
 }

@@ -14,7 +14,7 @@ use tenure_core::{
     Store, StoreError, Ttl, Version,
 };
 use tenure_store::{BootClock, IfAbsent, StoreUrl};
-use testkit::{Etcd, EtcdOptions};
+use testkit::{EtcdOptions, EtcdServer};
 
 /// The group that all tests use; each has a server of its own.
 pub const GROUP: &str = "poll";
@@ -33,25 +33,25 @@ pub fn server() -> Server {
 /// A private server, or several of them, and the turn to have one.
 pub struct Server {
     // Ends before the turn is over.
-    etcd: Etcd,
+    etcd: EtcdServer,
     _turn: Turn,
 }
 
 pub fn start(options: EtcdOptions) -> Server {
     let turn = Turn::wait();
-    Server { etcd: Etcd::start(options).unwrap(), _turn: turn }
+    Server { etcd: EtcdServer::start(options).unwrap(), _turn: turn }
 }
 
 impl Deref for Server {
-    type Target = Etcd;
+    type Target = EtcdServer;
 
-    fn deref(&self) -> &Etcd {
+    fn deref(&self) -> &EtcdServer {
         &self.etcd
     }
 }
 
 impl DerefMut for Server {
-    fn deref_mut(&mut self) -> &mut Etcd {
+    fn deref_mut(&mut self) -> &mut EtcdServer {
         &mut self.etcd
     }
 }
@@ -91,7 +91,7 @@ pub async fn try_open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     StoreUrl::parse(url)?.open(IfAbsent::Create, unique()).await
 }
 
-pub async fn open(server: &Etcd) -> Arc<dyn Store> {
+pub async fn open(server: &EtcdServer) -> Arc<dyn Store> {
     try_open(&server.url()).await.unwrap()
 }
 

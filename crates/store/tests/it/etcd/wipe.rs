@@ -3,11 +3,11 @@
 use tenure_core::store::{ClaimRequest, Claimed};
 use tenure_core::{Code, Epoch, Store};
 use tenure_store::{IfAbsent, StoreUrl};
-use testkit::Etcd;
+use testkit::EtcdServer;
 
 use super::kit::*;
 
-fn wipe(server: &Etcd) {
+fn wipe(server: &EtcdServer) {
     server.etcdctl(&["del", "--prefix", ""]).unwrap();
 }
 

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use tenure_core::store::{Claimed, Committed, KeptAlive};
-use testkit::{Postgres, PostgresOptions};
+use testkit::{PostgresOptions, PostgresServer};
 
 use super::Place;
 use crate::player::{LONG, Player, or_hang};
 
 const HOUR: i64 = 3600;
 
-fn faked() -> Postgres {
+fn faked() -> PostgresServer {
     let options = PostgresOptions { faked_clock: true, ..PostgresOptions::default() };
-    Postgres::start(options).unwrap()
+    PostgresServer::start(options).unwrap()
 }
 
 /// Forward: everything expires at once. The old holder is fenced, the epoch grows, and stepping

@@ -1,7 +1,7 @@
 //! A role or database with another default isolation level than ours.
 
 use tenure_core::{Code, StoreError};
-use testkit::{Pgbouncer, Postgres, PostgresOptions};
+use testkit::{Pgbouncer, PostgresOptions, PostgresServer};
 use tokio_postgres::IsolationLevel;
 
 use super::Place;
@@ -35,7 +35,7 @@ async fn starters_see_what_they_waited_for() {
 /// A pooler keeps us from setting defaults for the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_sees_what_it_waited_for_behind_a_transaction_pooler() {
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
     let level = "ALTER DATABASE postgres SET default_transaction_isolation = 'repeatable read'";
     server.sql(level).unwrap();
     let pooler = Pgbouncer::start(&server).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::store::Committed;
 use tenure_core::{Code, GroupName, StoreError};
-use testkit::{Postgres, PostgresOptions};
+use testkit::{PostgresOptions, PostgresServer};
 
 use super::Place;
 use crate::player::{LONG, Player, or_hang};
@@ -21,8 +21,8 @@ fn group() -> GroupName {
 /// The primary dies, its standby answers, and only once that is the primary is it listened to.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_is_not_asked_before_it_is_the_primary() {
-    let primary = Postgres::start(PostgresOptions::default()).unwrap();
-    let standby = Postgres::standby_of(&primary).unwrap();
+    let primary = PostgresServer::start(PostgresOptions::default()).unwrap();
+    let standby = PostgresServer::standby_of(&primary).unwrap();
     let both = format!("127.0.0.1:{},127.0.0.1:{}", primary.port(), standby.port());
     let url = primary.url().replace(&format!("127.0.0.1:{}", primary.port()), &both);
     let store = Place::on(url).open().await;
@@ -57,7 +57,7 @@ async fn a_standby_is_not_asked_before_it_is_the_primary() {
 /// The same server comes back as one that takes no writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_was_demoted_is_asked_no_more() {
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
     let store = Place::on(server.url()).open().await;
     let a = Player::join(&store, "a", LONG).await;
     let read_only = |on: &str| {
@@ -118,7 +118,7 @@ async fn a_server_that_takes_connections_and_never_answers_is_given_up() {
 /// A server that freezes: neither a call nor a new listener waits for it without end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_server_is_given_up() {
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
     let store = Place::on(server.url()).open().await;
     let a = Player::join(&store, "a", LONG).await;
     server.pause().unwrap();

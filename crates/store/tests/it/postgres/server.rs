@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tenure_core::store::{Claimed, Committed, HoldFate, KeptAlive};
 use tenure_core::{Code, GroupName, StoreError};
-use testkit::{Pgbouncer, Postgres, PostgresOptions, Proxy};
+use testkit::{Pgbouncer, PostgresOptions, PostgresServer, Proxy};
 
 use super::Place;
 use super::stopped::{self, Effect};
 use crate::player::{LONG, Player, duty, or_hang};
 
-fn private() -> Postgres {
-    Postgres::start(PostgresOptions::default()).unwrap()
+fn private() -> PostgresServer {
+    PostgresServer::start(PostgresOptions::default()).unwrap()
 }
 
 /// Calls until one works: the pool has to notice that its connections are dead.
@@ -96,7 +96,7 @@ async fn a_reply_lost_on_the_way_is_unknown_and_can_be_read_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_is_refused() {
     let primary = private();
-    let standby = Postgres::standby_of(&primary).unwrap();
+    let standby = PostgresServer::standby_of(&primary).unwrap();
     let error = Place::on(standby.url()).try_open().await.unwrap_err();
     assert!(matches!(&error, StoreError::Refused(_)), "{error}");
     assert_eq!(error.code(), Code::ReadOnly);

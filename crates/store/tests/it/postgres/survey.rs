@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::Code;
-use testkit::{Postgres, PostgresOptions};
+use testkit::{PostgresOptions, PostgresServer};
 
 use super::Place;
 
@@ -14,7 +14,7 @@ fn is_gone(code: Code) -> bool {
 /// A server that does not answer is an error, and not a store with unreadable settings.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_survey_of_a_dead_server_is_an_error() {
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
     let store = Place::on(server.url()).open().await;
     store.survey().await.unwrap();
     server.kill().unwrap();
@@ -28,8 +28,8 @@ async fn a_survey_of_a_dead_server_is_an_error() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subscriber_is_no_standby() {
     let settings = vec![("wal_level".to_owned(), "logical".to_owned())];
-    let server = Postgres::start(PostgresOptions { settings, ..Default::default() }).unwrap();
-    let subscriber = Postgres::start(PostgresOptions::default()).unwrap();
+    let server = PostgresServer::start(PostgresOptions { settings, ..Default::default() }).unwrap();
+    let subscriber = PostgresServer::start(PostgresOptions::default()).unwrap();
     let store = Place::on(server.url()).open().await;
     server.sql("CREATE PUBLICATION p").unwrap();
     let subscribe = format!("CREATE SUBSCRIPTION s CONNECTION '{}' PUBLICATION p", server.url());

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tenure_core::store::Committed;
 use tenure_core::{Code, GroupName, StoreError};
-use testkit::{CertificateOptions, Certificates, Postgres, PostgresOptions};
+use testkit::{CertificateOptions, Certificates, PostgresOptions, PostgresServer};
 
 use super::Place;
 use crate::player::{LONG, Player, or_hang};
@@ -17,12 +17,12 @@ fn certificates() -> Certificates {
 }
 
 /// A server that takes encrypted connections alone.
-fn server(certificates: &Certificates, ask_clients: bool) -> Postgres {
+fn server(certificates: &Certificates, ask_clients: bool) -> PostgresServer {
     let tls = Some(certificates.for_server(ask_clients));
-    Postgres::start(PostgresOptions { tls, ..PostgresOptions::default() }).unwrap()
+    PostgresServer::start(PostgresOptions { tls, ..PostgresOptions::default() }).unwrap()
 }
 
-fn with(server: &Postgres, parameters: &str) -> Place {
+fn with(server: &PostgresServer, parameters: &str) -> Place {
     Place::on(format!("{}?{parameters}", server.url()))
 }
 
@@ -42,7 +42,7 @@ async fn refusal(place: &Place) -> StoreError {
 }
 
 /// That it failed by TLS, with these words, and without the password.
-async fn refused_by_tls(server: &Postgres, parameters: &str, words: &str) {
+async fn refused_by_tls(server: &PostgresServer, parameters: &str, words: &str) {
     let error = refusal(&with(server, parameters)).await;
     assert_eq!(error.code(), Code::NoTls, "{parameters}: {error}");
     assert!(error.to_string().contains(words), "{parameters}: {error}");
@@ -63,7 +63,7 @@ async fn works(place: &Place) {
 }
 
 /// How many connections of ours are encrypted, and how many are not.
-fn connections(server: &Postgres) -> (u32, u32) {
+fn connections(server: &PostgresServer) -> (u32, u32) {
     let sql = "select count(*) filter (where ssl), count(*) filter (where not ssl)
                from pg_stat_ssl join pg_stat_activity using (pid)
                where application_name = 'tenure'";
@@ -205,7 +205,7 @@ async fn a_wrong_password_is_denied_and_never_printed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_tls_is_used_only_if_that_was_left_open() {
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
     for mode in ["require", "verify-ca&sslrootcert=system", "verify-full"] {
         let error = refusal(&with(&server, &format!("sslmode={mode}"))).await;
         let expected = if mode.contains("system") { Code::BadUrl } else { Code::NoTls };

@@ -9,9 +9,9 @@ use testkit::RedisOptions;
 use super::kit::{claim, commit, hold, is_fenced, join, join_as, keep, number, open, wish};
 use super::poll_lease::is_held_by;
 
-fn server() -> testkit::Redis {
+fn server() -> testkit::RedisServer {
     let options = RedisOptions { faked_clock: true, ..RedisOptions::default() };
-    testkit::Redis::start(options).unwrap()
+    testkit::RedisServer::start(options).unwrap()
 }
 
 fn minute() -> Ttl {

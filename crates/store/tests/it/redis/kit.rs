@@ -24,14 +24,14 @@ pub fn unique() -> u128 {
     u128::from(LAST.fetch_add(1, Ordering::Relaxed)) << 80 | u128::from(std::process::id())
 }
 
-pub fn server() -> testkit::Redis {
-    testkit::Redis::start(RedisOptions::default()).unwrap()
+pub fn server() -> testkit::RedisServer {
+    testkit::RedisServer::start(RedisOptions::default()).unwrap()
 }
 
 /// A server that has every write on disk before it answers.
-pub fn durable_server() -> testkit::Redis {
+pub fn durable_server() -> testkit::RedisServer {
     let options = RedisOptions { append_only: true, ..RedisOptions::default() };
-    testkit::Redis::start(options).unwrap()
+    testkit::RedisServer::start(options).unwrap()
 }
 
 pub fn settings(url: &str) -> RedisSettings {
@@ -43,7 +43,7 @@ pub async fn try_open(url: &str) -> Result<Redis, StoreError> {
     Redis::open(settings(url)).await
 }
 
-pub async fn open(server: &testkit::Redis) -> Redis {
+pub async fn open(server: &testkit::RedisServer) -> Redis {
     try_open(&server.url()).await.unwrap()
 }
 
@@ -174,12 +174,12 @@ pub async fn settled<T, F: Future<Output = Result<T, StoreError>>>(
 }
 
 /// A number that the server keeps as text.
-pub fn number(server: &testkit::Redis, words: &[&str]) -> i64 {
+pub fn number(server: &testkit::RedisServer, words: &[&str]) -> i64 {
     server.cli(words).unwrap().trim().parse().unwrap()
 }
 
 /// The keys of the server.
-pub fn keys(server: &testkit::Redis) -> Vec<String> {
+pub fn keys(server: &testkit::RedisServer) -> Vec<String> {
     let listed = server.cli(&["keys", "*"]).unwrap();
     let mut keys: Vec<_> = listed.lines().map(str::to_owned).collect();
     keys.retain(|key| !key.is_empty());

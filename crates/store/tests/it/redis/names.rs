@@ -55,7 +55,7 @@ async fn other_groups_escape_their_ids() {
 }
 
 /// A member as an older version leaves it in the store.
-async fn older_in(server: &testkit::Redis, store: &dyn Store, group: &str) -> Session {
+async fn older_in(server: &testkit::RedisServer, store: &dyn Store, group: &str) -> Session {
     let mut wish = super::kit::wish("older");
     wish.group = tenure_core::GroupName::new(group).unwrap();
     let session = super::kit::join_as(store, &wish).await;
@@ -63,12 +63,17 @@ async fn older_in(server: &testkit::Redis, store: &dyn Store, group: &str) -> Se
     session
 }
 
-fn get_field(server: &testkit::Redis, field: &str) -> String {
+fn get_field(server: &testkit::RedisServer, field: &str) -> String {
     server.cli(&["hget", "tenure:store", field]).unwrap().trim().to_owned()
 }
 
 /// What an older version writes when it claims; `false` when its name is taken.
-fn claim_as_older(server: &testkit::Redis, session: &Session, escaped: &str, epoch: u64) -> bool {
+fn claim_as_older(
+    server: &testkit::RedisServer,
+    session: &Session,
+    escaped: &str,
+    epoch: u64,
+) -> bool {
     let lease = format!("poll:lease:{escaped}");
     let taken = ["set", &lease, session.instance.as_str(), "nx", "px", "60000"];
     if server.cli(&taken).unwrap().trim() != "OK" {

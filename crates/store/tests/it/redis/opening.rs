@@ -18,7 +18,7 @@ async fn refusal(url: &str) -> Option<Code> {
 #[tokio::test]
 async fn a_cluster_is_refused() {
     let options = RedisOptions { cluster: true, ..RedisOptions::default() };
-    let server = testkit::Redis::start(options).unwrap();
+    let server = testkit::RedisServer::start(options).unwrap();
     assert_eq!(refusal(&server.url()).await, Some(Code::Cluster));
     assert!(keys(&server).is_empty());
 }
@@ -28,7 +28,7 @@ async fn a_replica_is_refused() {
     let primary = server();
     open(&primary).await;
     let options = RedisOptions { replica_of: Some(primary.port()), ..RedisOptions::default() };
-    let replica = testkit::Redis::start(options).unwrap();
+    let replica = testkit::RedisServer::start(options).unwrap();
     assert_eq!(refusal(&replica.url()).await, Some(Code::ReadOnly));
     // One that takes writes would keep them to itself, and its primary knows nothing of them.
     let writable = ["config", "set", "replica-read-only", "no"];
@@ -54,7 +54,7 @@ async fn a_demoted_primary_refuses_writes() {
 async fn a_wrong_password_is_denied_and_never_shown() {
     let options =
         RedisOptions { password: Some("correct-horse".to_owned()), ..RedisOptions::default() };
-    let server = testkit::Redis::start(options).unwrap();
+    let server = testkit::RedisServer::start(options).unwrap();
     let at = format!("127.0.0.1:{}/0", server.port());
     for user in ["", ":battery-staple@", "nobody:battery-staple@"] {
         let error = try_open(&format!("redis://{user}{at}")).await.unwrap_err();

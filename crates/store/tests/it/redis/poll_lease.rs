@@ -31,7 +31,7 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    pub async fn new(server: &testkit::Redis, id: &str) -> Self {
+    pub async fn new(server: &testkit::RedisServer, id: &str) -> Self {
         let client = redis::Client::open(server.url()).unwrap();
         let raw = client.get_multiplexed_async_connection().await.unwrap();
         let id = id.to_owned();
@@ -62,7 +62,7 @@ impl Foreign {
     }
 }
 
-pub fn get(server: &testkit::Redis, key: &str) -> String {
+pub fn get(server: &testkit::RedisServer, key: &str) -> String {
     server.cli(&["get", key]).unwrap().trim().to_owned()
 }
 

@@ -17,11 +17,12 @@ fn certificates() -> Certificates {
 }
 
 /// A server without a plain port: what comes to it is encrypted or not understood.
-fn encrypted(certificates: &Certificates, ask_clients: bool) -> testkit::Redis {
+fn encrypted(certificates: &Certificates, ask_clients: bool) -> testkit::RedisServer {
     let tls = Some(certificates.for_server(ask_clients));
     let password = Some(PASSWORD.to_owned());
     let server =
-        testkit::Redis::start(RedisOptions { tls, password, ..RedisOptions::default() }).unwrap();
+        testkit::RedisServer::start(RedisOptions { tls, password, ..RedisOptions::default() })
+            .unwrap();
     assert_eq!(server.cli(&["config", "get", "port"]).unwrap(), "port\n0");
     server
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tenure_store::IfAbsent;
 use tenure_switchboard::storage::{InboxQuery, Storage, postgres};
 use tenure_wire::ingest::InboxCursor;
-use testkit::{Postgres, PostgresOptions, wait_until};
+use testkit::{PostgresOptions, PostgresServer, wait_until};
 use tokio::task::JoinSet;
 
 use super::LIMIT;
@@ -20,8 +20,8 @@ fn from(after: impl Into<InboxCursor>) -> InboxQuery {
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_skip_nothing_after_a_failover_that_lost_commits() {
     let (primary, standby) = tokio::task::spawn_blocking(|| {
-        let primary = Postgres::start(PostgresOptions::default()).unwrap();
-        let standby = Postgres::standby_of(&primary).unwrap();
+        let primary = PostgresServer::start(PostgresOptions::default()).unwrap();
+        let standby = PostgresServer::standby_of(&primary).unwrap();
         (primary, standby)
     })
     .await

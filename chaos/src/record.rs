@@ -28,7 +28,7 @@ pub struct Under {
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum InstanceRecord {
     /// The first one: who writes.
     Hello {
         /// The instance.
@@ -76,7 +76,7 @@ pub enum Line {
         /// After it was answered.
         after: u64,
         /// What became of it.
-        outcome: Outcome,
+        outcome: CommitResult,
     },
     /// An effect that nothing but the deadline kept back: looked at the guard at `before`, done at
     /// `after`.
@@ -97,7 +97,7 @@ pub(crate) fn is_grant(change: &str) -> bool {
 
 /// What became of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommitResult {
     /// Stored as this version.
     Saved(u64),
     /// Taken by a resource that compares no epochs: an instance that ignores the fence.
@@ -110,7 +110,7 @@ pub enum Outcome {
     Unknown,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for CommitResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Saved(version) => write!(f, "{version}"),
@@ -128,7 +128,7 @@ impl fmt::Display for Under {
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for InstanceRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hello { instance } => write!(f, "hello {instance}"),
@@ -150,7 +150,7 @@ impl fmt::Display for Line {
     }
 }
 
-impl Line {
+impl InstanceRecord {
     /// When it was written, about, where it says so.
     pub fn time(&self) -> Option<u64> {
         match self {
@@ -197,13 +197,13 @@ impl Line {
     }
 }
 
-fn outcome_of(word: &str) -> Result<Outcome> {
+fn outcome_of(word: &str) -> Result<CommitResult> {
     Ok(match word {
-        "unfenced" => Outcome::Unfenced,
-        "refused" => Outcome::Refused,
-        "held" => Outcome::Held,
-        "unknown" => Outcome::Unknown,
-        version => Outcome::Saved(Version::new(version.parse()?)?.get()),
+        "unfenced" => CommitResult::Unfenced,
+        "refused" => CommitResult::Refused,
+        "held" => CommitResult::Held,
+        "unknown" => CommitResult::Unknown,
+        version => CommitResult::Saved(Version::new(version.parse()?)?.get()),
     })
 }
 
@@ -218,7 +218,7 @@ impl Diary {
     }
 
     /// Appends one line. An instance that cannot tell what it did must not go on.
-    pub(crate) fn write(&self, line: &Line) {
+    pub(crate) fn write(&self, line: &InstanceRecord) {
         let text = format!("{line}\n");
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if file.write_all(text.as_bytes()).is_err() {
@@ -229,14 +229,14 @@ impl Diary {
 
 /// All that one instance wrote.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct InstanceLog {
     /// Who.
     pub instance: String,
     /// What, in its order.
-    pub lines: Vec<Line>,
+    pub lines: Vec<InstanceRecord>,
 }
 
-impl Told {
+impl InstanceLog {
     /// Reads the file of an instance; `None` when it died before its first line.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         let text = match std::fs::read_to_string(path) {
@@ -246,12 +246,12 @@ impl Told {
         };
         // What comes after the last newline was torn by the kill.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let mut lines = whole.lines().map(Line::parse).collect::<Result<Vec<_>>>()?;
+        let mut lines = whole.lines().map(InstanceRecord::parse).collect::<Result<Vec<_>>>()?;
         if lines.is_empty() {
             return Ok(None);
         }
-        ensure!(matches!(lines[0], Line::Hello { .. }), "{} has no head", path.display());
-        let Line::Hello { instance } = lines.remove(0) else { return Ok(None) };
+        ensure!(matches!(lines[0], InstanceRecord::Hello { .. }), "{} has no head", path.display());
+        let InstanceRecord::Hello { instance } = lines.remove(0) else { return Ok(None) };
         Ok(Some(Self { instance, lines }))
     }
 }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::history::{Stored, Written};
-use crate::line::{Line, Outcome, Told, Under, is_grant};
+use crate::history::{FinalState, WrittenVersion};
+use crate::record::{CommitResult, InstanceLog, InstanceRecord, Under, is_grant};
 
 /// How much was told to instances by a primary alone, and is not stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,29 +18,42 @@ pub struct Spared {
 
 /// Takes out what was told within `alone` and is not stored. What is left has to be sound as if no
 /// server had ever failed.
-pub fn spare(told: &[Told], stored: &Stored, alone: &Range<u64>) -> (Vec<Told>, Spared) {
+pub fn spare(
+    told: &[InstanceLog],
+    stored: &FinalState,
+    alone: &Range<u64>,
+) -> (Vec<InstanceLog>, Spared) {
     let mut spared = Spared::default();
     let rest = told.iter().map(|one| {
         let mut lines = Vec::with_capacity(one.lines.len());
         for (at, line) in one.lines.iter().enumerate() {
             let count = match line {
-                Line::Commit { under, event, before, after, outcome: Outcome::Saved(version) } => {
+                InstanceRecord::Commit {
+                    under,
+                    event,
+                    before,
+                    after,
+                    outcome: CommitResult::Saved(version),
+                } => {
                     let instance = one.instance.clone();
                     let (version, epoch, event) = (*version, under.epoch, *event);
-                    let written = Written { version, epoch, instance, event };
+                    let written = WrittenVersion { version, epoch, instance, event };
                     // An answer may be noticed a moment after the one who gave it has died.
                     let lost = *after >= alone.start && *before < alone.end;
                     let lost = lost && !stored.may_have(&under.duty, &written);
                     lost.then_some(&mut spared.commits)
                 }
-                Line::Found { under, version, instance, event } => {
+                InstanceRecord::Found { under, version, instance, event } => {
                     let (version, epoch, event) = (*version, under.epoch, *event);
-                    let written = Written { version, epoch, instance: instance.clone(), event };
+                    let written =
+                        WrittenVersion { version, epoch, instance: instance.clone(), event };
                     let lost = around(&one.lines, at, alone);
                     let lost = lost && !stored.may_have(&under.duty, &written);
                     lost.then_some(&mut spared.reads)
                 }
-                Line::Record { at, under: Some(under), change, .. } if is_grant(change) => {
+                InstanceRecord::Record { at, under: Some(under), change, .. }
+                    if is_grant(change) =>
+                {
                     let lost = alone.contains(at) && !stored.granted(under, &one.instance);
                     lost.then_some(&mut spared.grants)
                 }
@@ -51,21 +64,21 @@ pub fn spare(told: &[Told], stored: &Stored, alone: &Range<u64>) -> (Vec<Told>, 
                 None => lines.push(line.clone()),
             }
         }
-        Told { instance: one.instance.clone(), lines }
+        InstanceLog { instance: one.instance.clone(), lines }
     });
     (rest.collect(), spared)
 }
 
 /// Whether a line without a time of its own may have been written within these times.
-fn around(lines: &[Line], at: usize, times: &Range<u64>) -> bool {
-    let before = lines[..at].iter().rev().find_map(Line::time).unwrap_or(0);
-    let after = lines[at..].iter().find_map(Line::time).unwrap_or(u64::MAX);
+fn around(lines: &[InstanceRecord], at: usize, times: &Range<u64>) -> bool {
+    let before = lines[..at].iter().rev().find_map(InstanceRecord::time).unwrap_or(0);
+    let after = lines[at..].iter().find_map(InstanceRecord::time).unwrap_or(u64::MAX);
     before < times.end && after >= times.start
 }
 
-impl Stored {
+impl FinalState {
     /// Whether this was written, as far as the ring reaches.
-    fn may_have(&self, duty: &str, written: &Written) -> bool {
+    fn may_have(&self, duty: &str, written: &WrittenVersion) -> bool {
         let Some((_, kept)) = self.kept.iter().find(|(name, _)| name == duty) else {
             return false;
         };

@@ -10,16 +10,17 @@ use nix::unistd::Pid;
 use tenure::store::{IfAbsent, StoreUrl};
 use tenure::{Store, process};
 use testkit::{
-    Etcd, EtcdOptions, Patroni, Postgres, PostgresOptions, Redis, RedisOptions, wait_until,
+    EtcdOptions, EtcdServer, Patroni, PostgresOptions, PostgresServer, RedisOptions, RedisServer,
+    wait_until,
 };
 use tokio::sync::Mutex;
 
 use crate::folder::Folder;
-use crate::proxy::{Proxy, Wire};
+use crate::proxy::{DelayProxy, LinkState};
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Kind {
+pub enum ChaosStore {
     /// A file of this machine: no server, no wire.
     Sqlite,
     /// PostgreSQL.
@@ -30,12 +31,12 @@ pub enum Kind {
     Etcd,
 }
 
-impl Kind {
+impl ChaosStore {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Redis, Self::Etcd];
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ChaosStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Sqlite => "sqlite",
@@ -47,22 +48,22 @@ impl fmt::Display for Kind {
 }
 
 #[derive(Debug)]
-enum Server {
+enum StoreServer {
     Sqlite(Folder),
-    Postgres(Postgres),
-    Redis(Redis),
-    Etcd(Etcd),
+    Postgres(PostgresServer),
+    Redis(RedisServer),
+    Etcd(EtcdServer),
     /// A primary and a standby, which becomes the primary when it is told to.
-    Pair(Box<[Postgres; 2]>),
+    Pair(Box<[PostgresServer; 2]>),
     /// The same under Patroni, which tells it to. Its first server is the primary at first.
     Patroni(Box<Patroni>),
 }
 
 /// A store that a run may break.
 #[derive(Debug)]
-pub struct Place {
-    server: Server,
-    proxy: Option<Proxy>,
+pub struct StoreUnderTest {
+    server: StoreServer,
+    proxy: Option<DelayProxy>,
     /// For the instances: through the proxy.
     pub url: String,
     /// For those who look: past it.
@@ -71,14 +72,14 @@ pub struct Place {
     restarting: Mutex<()>,
 }
 
-impl Place {
+impl StoreUnderTest {
     /// Starts the server and the proxy before it.
-    pub async fn start(kind: Kind) -> Result<Arc<Self>> {
-        let server = tokio::task::spawn_blocking(move || Server::start(kind)).await??;
+    pub async fn start(kind: ChaosStore) -> Result<Arc<Self>> {
+        let server = tokio::task::spawn_blocking(move || StoreServer::start(kind)).await??;
         let direct = server.url();
         let (proxy, url) = match server.port() {
             Some(port) => {
-                let proxy = Proxy::start(port).await?;
+                let proxy = DelayProxy::start(port).await?;
                 let (own, other) = (format!("127.0.0.1:{port}"), proxy.port());
                 let url = direct.replace(&own, &format!("127.0.0.1:{other}"));
                 (Some(proxy), url)
@@ -92,9 +93,9 @@ impl Place {
     /// Three members of etcd, with nothing between them and the instances.
     pub(crate) async fn cluster() -> Result<Arc<Self>> {
         let options = EtcdOptions { members: 3, ..EtcdOptions::default() };
-        let etcd = tokio::task::spawn_blocking(move || Etcd::start(options)).await??;
+        let etcd = tokio::task::spawn_blocking(move || EtcdServer::start(options)).await??;
         let url = etcd.url();
-        let (server, restarting) = (Server::Etcd(etcd), Mutex::default());
+        let (server, restarting) = (StoreServer::Etcd(etcd), Mutex::default());
         Ok(Arc::new(Self { server, proxy: None, direct: url.clone(), url, restarting }))
     }
 
@@ -102,12 +103,12 @@ impl Place {
     /// through the proxy, which leads to the primary.
     pub(crate) async fn pair(synchronous: bool, patroni: bool) -> Result<Arc<Self>> {
         let start = move || match patroni {
-            true => Ok(Server::Patroni(Box::new(Patroni::start(synchronous)?))),
+            true => Ok(StoreServer::Patroni(Box::new(Patroni::start(synchronous)?))),
             false => pair(synchronous),
         };
         let server = tokio::task::spawn_blocking(start).await??;
         let port = server.port().context("a server has a port")?;
-        let proxy = Proxy::start(port).await?;
+        let proxy = DelayProxy::start(port).await?;
         let (own, other) = (format!("127.0.0.1:{port}"), proxy.port());
         let url = server.url().replace(&own, &format!("127.0.0.1:{other}"));
         let (proxy, restarting) = (Some(proxy), Mutex::default());
@@ -121,8 +122,8 @@ impl Place {
             // Under Patroni there may be others, who copy what is missing at first.
             let senders = "SELECT pid FROM pg_stat_replication WHERE state = 'streaming'";
             let sender = match &place.server {
-                Server::Pair(pair) => pair[0].sql(senders)?,
-                Server::Patroni(pair) => pair.sql(0, senders)?,
+                StoreServer::Pair(pair) => pair[0].sql(senders)?,
+                StoreServer::Patroni(pair) => pair.sql(0, senders)?,
                 _ => bail!("there is no standby"),
             };
             Ok(kill(Pid::from_raw(sender.trim().parse()?), Signal::SIGSTOP)?)
@@ -138,12 +139,12 @@ impl Place {
                 place.wire(|wire| (wire.target, wire.dropped) = (port, wire.dropped + 1));
             };
             match &place.server {
-                Server::Pair(pair) => {
+                StoreServer::Pair(pair) => {
                     pair[0].kill()?;
                     pair[1].promote()?;
                     lead_to(pair[1].port());
                 }
-                Server::Patroni(pair) => {
+                StoreServer::Patroni(pair) => {
                     pair.kill(0)?;
                     pair.wait_for_takeover(0, TAKEOVER)?;
                     lead_to(pair.port(1));
@@ -160,11 +161,11 @@ impl Place {
     /// Does something to etcd that takes a while; an error where the store is another one.
     pub(crate) async fn with_etcd<T: Send + 'static>(
         self: &Arc<Self>,
-        act: impl FnOnce(&Etcd) -> Result<T> + Send + 'static,
+        act: impl FnOnce(&EtcdServer) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let place = Arc::clone(self);
         let acting = move || match &place.server {
-            Server::Etcd(etcd) => act(etcd),
+            StoreServer::Etcd(etcd) => act(etcd),
             _ => bail!("this is no etcd"),
         };
         tokio::task::spawn_blocking(acting).await?
@@ -176,7 +177,7 @@ impl Place {
     }
 
     /// Changes the wire; nothing to change where there is none.
-    pub(crate) fn wire(&self, change: impl FnOnce(&mut Wire)) {
+    pub(crate) fn wire(&self, change: impl FnOnce(&mut LinkState)) {
         if let Some(proxy) = &self.proxy {
             proxy.change(change);
         }
@@ -195,7 +196,7 @@ impl Place {
     /// Keeps the file locked for a while, as a program does that has forgotten its transaction;
     /// says whether it got the lock.
     pub(crate) async fn lock(self: &Arc<Self>, lasts: Duration) -> Result<bool> {
-        let Server::Sqlite(folder) = &self.server else { return Ok(false) };
+        let StoreServer::Sqlite(folder) = &self.server else { return Ok(false) };
         let file = folder.path().join(FILE);
         let begin = move || -> Result<Option<rusqlite::Connection>> {
             let connection = rusqlite::Connection::open(file)?;
@@ -217,16 +218,16 @@ const FILE: &str = "tenure.db";
 /// stands still that has it.
 const LOCKING: Duration = Duration::from_secs(30);
 
-impl Place {
+impl StoreUnderTest {
     /// The process of the server, if there is one.
     pub(crate) fn pid(&self) -> Option<u32> {
         match &self.server {
-            Server::Sqlite(_) => None,
-            Server::Postgres(server) => server.pid(),
-            Server::Pair(pair) => pair[0].pid(),
-            Server::Patroni(_) => None,
-            Server::Redis(server) => server.pid(),
-            Server::Etcd(server) => server.pid(0),
+            StoreServer::Sqlite(_) => None,
+            StoreServer::Postgres(server) => server.pid(),
+            StoreServer::Pair(pair) => pair[0].pid(),
+            StoreServer::Patroni(_) => None,
+            StoreServer::Redis(server) => server.pid(),
+            StoreServer::Etcd(server) => server.pid(0),
         }
     }
 
@@ -237,17 +238,17 @@ impl Place {
             digits.parse().with_context(|| format!("no number: {text:?}"))
         };
         match &self.server {
-            Server::Sqlite(folder) => {
+            StoreServer::Sqlite(folder) => {
                 let connection = rusqlite::Connection::open(folder.path().join(FILE))?;
                 connection.busy_timeout(Duration::from_secs(10))?;
                 let count = count_all("main.");
                 Ok(connection.query_row(&count, [], |row| row.get::<_, i64>(0))?.try_into()?)
             }
-            Server::Postgres(server) => number(server.sql(&count_all("tenure."))?),
-            Server::Pair(pair) => number(pair[0].sql(&count_all("tenure."))?),
-            Server::Patroni(pair) => number(pair.sql(0, &count_all("tenure."))?),
-            Server::Redis(server) => number(server.cli(&["dbsize"])?),
-            Server::Etcd(server) => {
+            StoreServer::Postgres(server) => number(server.sql(&count_all("tenure."))?),
+            StoreServer::Pair(pair) => number(pair[0].sql(&count_all("tenure."))?),
+            StoreServer::Patroni(pair) => number(pair.sql(0, &count_all("tenure."))?),
+            StoreServer::Redis(server) => number(server.cli(&["dbsize"])?),
+            StoreServer::Etcd(server) => {
                 // It counts all of them, however few it shows.
                 let words = "get  --prefix --keys-only --limit 1 --write-out fields";
                 let fields = server.etcdctl(&words.split(' ').collect::<Vec<_>>())?;
@@ -270,9 +271,9 @@ fn count_all(schema: &str) -> String {
 const TAKEOVER: Duration = Duration::from_secs(60);
 
 /// A primary and a standby that nobody looks after.
-fn pair(synchronous: bool) -> Result<Server> {
-    let primary = Postgres::start(PostgresOptions::default())?;
-    let standby = Postgres::standby_of(&primary)?;
+fn pair(synchronous: bool) -> Result<StoreServer> {
+    let primary = PostgresServer::start(PostgresOptions::default())?;
+    let standby = PostgresServer::standby_of(&primary)?;
     if synchronous {
         // The standby was copied before this: it will wait for nobody.
         primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
@@ -282,23 +283,25 @@ fn pair(synchronous: bool) -> Result<Server> {
     let wanted = if synchronous { "sync" } else { "async" };
     let streams = || primary.sql(states).is_ok_and(|state| state.trim() == wanted);
     wait_until("the standby", TAKEOVER, streams)?;
-    Ok(Server::Pair(Box::new([primary, standby])))
+    Ok(StoreServer::Pair(Box::new([primary, standby])))
 }
 
-impl Server {
-    fn start(kind: Kind) -> Result<Self> {
+impl StoreServer {
+    fn start(kind: ChaosStore) -> Result<Self> {
         Ok(match kind {
-            Kind::Sqlite => Self::Sqlite(Folder::new()?),
-            Kind::Postgres => Self::Postgres(Postgres::start(PostgresOptions::default())?),
-            Kind::Redis => {
+            ChaosStore::Sqlite => Self::Sqlite(Folder::new()?),
+            ChaosStore::Postgres => {
+                Self::Postgres(PostgresServer::start(PostgresOptions::default())?)
+            }
+            ChaosStore::Redis => {
                 // Without its file a restart would lose what was answered, as `doctor` says.
                 let options = RedisOptions { append_only: true, ..RedisOptions::default() };
-                Self::Redis(Redis::start(options)?)
+                Self::Redis(RedisServer::start(options)?)
             }
-            Kind::Etcd => {
+            ChaosStore::Etcd => {
                 // Otherwise a server grows with every write, as `doctor` says.
                 let options = EtcdOptions { is_lean: true, ..EtcdOptions::default() };
-                Self::Etcd(Etcd::start(options)?)
+                Self::Etcd(EtcdServer::start(options)?)
             }
         })
     }
