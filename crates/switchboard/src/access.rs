@@ -20,7 +20,9 @@ use tokio::sync::Semaphore;
 use crate::address;
 use crate::http::response::{ApiError, Rejection};
 use crate::metrics::Metrics;
-use crate::storage::{Admission, Attempt, Decision, Ended, Scope, Storage, Token, Usage};
+use crate::storage::{
+    Admission, Attempt, Decision, SourceScope, Storage, Token, TokenEnd, TokenUsage,
+};
 use crate::token::{self, Role};
 
 /// Maximum age of a cached token. Every commit asks the store again.
@@ -101,7 +103,7 @@ impl Principal {
     }
 
     /// Returns the only source that the caller may read; `None` if it may read everything.
-    pub(crate) fn reads_only(&self) -> Option<&Scope> {
+    pub(crate) fn reads_only(&self) -> Option<&SourceScope> {
         let token = self.token()?;
         let reads_all =
             |role: &String| matches!(Role::parse(role), Some(Role::Admin | Role::Consume));
@@ -192,7 +194,7 @@ pub(crate) struct AccessControl {
     required: AtomicBool,
     known: Mutex<BTreeMap<[u8; 8], CachedToken>>,
     limited: Mutex<BTreeMap<String, LimitedAddress>>,
-    usage: Mutex<BTreeMap<String, Usage>>,
+    usage: Mutex<BTreeMap<String, TokenUsage>>,
     /// Permits for token lookups from addresses that failed too often.
     lookups: Semaphore,
 }
@@ -343,7 +345,7 @@ impl AccessControl {
             (_, None) => Err(ApiError::invalid_token(
                 "a token is required: send it as Authorization: Bearer sw_...",
             )),
-            (Admission::Unknown, Some(_)) => Err(ApiError::token_ended(Ended::Gone)),
+            (Admission::Unknown, Some(_)) => Err(ApiError::token_ended(TokenEnd::Gone)),
         }
     }
 
@@ -402,7 +404,7 @@ impl AccessControl {
     }
 
     /// Counts a use of a token.
-    pub(crate) fn used(&self, token_id: &str, count: impl FnOnce(&mut Usage)) {
+    pub(crate) fn used(&self, token_id: &str, count: impl FnOnce(&mut TokenUsage)) {
         let mut usage = lock(&self.usage);
         match usage.get_mut(token_id) {
             Some(usage) => count(usage),
@@ -411,14 +413,14 @@ impl AccessControl {
     }
 
     /// Takes the uses counted since the last call, as uses on `day`.
-    pub(crate) fn take_usage(&self, day: &str) -> Vec<Usage> {
+    pub(crate) fn take_usage(&self, day: &str) -> Vec<TokenUsage> {
         let taken = std::mem::take(&mut *lock(&self.usage));
         let usages = taken.into_iter();
-        usages.map(|(token_id, it)| Usage { token_id, day: day.to_owned(), ..it }).collect()
+        usages.map(|(token_id, it)| TokenUsage { token_id, day: day.to_owned(), ..it }).collect()
     }
 
     /// Puts back uses that could not be stored.
-    pub(crate) fn put_back(&self, usages: Vec<Usage>) {
+    pub(crate) fn put_back(&self, usages: Vec<TokenUsage>) {
         for it in usages {
             self.used(&it.token_id, |usage| {
                 usage.requests += it.requests;
@@ -472,7 +474,11 @@ fn shown(headers: &HeaderMap) -> Option<[u8; 32]> {
 }
 
 /// Whether connectors of this type belong to a source; also by the channel that its own stands for.
-fn belongs(connector_type: &str, Scope { channel, provider, .. }: &Scope, rules: &Rules) -> bool {
+fn belongs(
+    connector_type: &str,
+    SourceScope { channel, provider, .. }: &SourceScope,
+    rules: &Rules,
+) -> bool {
     [channel, rules.keyed(channel)].iter().any(|channel| fits(connector_type, channel, provider))
 }
 

@@ -16,7 +16,9 @@ use tokio::task::JoinHandle;
 
 use crate::budget::Share;
 use crate::error::SwitchboardError;
-use crate::storage::{BadFence, Ended, Outcome, Settled, Standing, Storage, Submission};
+use crate::storage::{
+    BadFence, EventOutcome, NewestHold, Storage, Submission, SubmissionOutcome, TokenEnd,
+};
 
 /// Limits on a group, and on waiting submissions.
 #[derive(Clone, Copy, Debug)]
@@ -41,13 +43,13 @@ impl Default for CommitLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubmitOutcome {
     /// For each of its events.
-    Stored(Vec<Result<Outcome, Unstored>>),
+    Stored(Vec<Result<EventOutcome, Unstored>>),
     /// See [`Settled::Fenced`].
-    Fenced(Option<Standing>),
+    Fenced(Option<NewestHold>),
     /// See [`Settled::BadFence`].
     BadFence(BadFence),
     /// See [`Settled::TokenEnded`].
-    TokenEnded(Ended),
+    TokenEnded(TokenEnd),
 }
 
 /// Why one event of a submission was not stored, and others may be.
@@ -56,11 +58,11 @@ pub enum Unstored {
     /// The store refuses it for itself.
     Content,
     /// See [`Settled::Fenced`]: the hold was replaced after the events before it were stored.
-    Fenced(Option<Standing>),
+    Fenced(Option<NewestHold>),
     /// See [`Settled::BadFence`], in the same way.
     BadFence(BadFence),
     /// See [`Settled::TokenEnded`], in the same way.
-    TokenEnded(Ended),
+    TokenEnded(TokenEnd),
 }
 
 /// Reason why a submission has no outcome.
@@ -278,17 +280,19 @@ impl GroupCommitter {
                 Submission { items: vec![item], fence: fence.clone(), token_id: token_id.clone() };
             match self.try_commit(&[alone]).await {
                 Ok(mut settled) => match settled.pop() {
-                    Some(Settled::Stored(stored)) => outcomes.extend(stored.into_iter().map(Ok)),
+                    Some(SubmissionOutcome::Stored(stored)) => {
+                        outcomes.extend(stored.into_iter().map(Ok))
+                    }
                     Some(other) if outcomes.iter().all(Result::is_err) => return Ok(other.into()),
-                    Some(Settled::Fenced(newest)) => {
+                    Some(SubmissionOutcome::Fenced(newest)) => {
                         outcomes.extend(vec![Err(Unstored::Fenced(newest)); left]);
                         break;
                     }
-                    Some(Settled::BadFence(bad)) => {
+                    Some(SubmissionOutcome::BadFence(bad)) => {
                         outcomes.extend(vec![Err(Unstored::BadFence(bad)); left]);
                         break;
                     }
-                    Some(Settled::TokenEnded(ended)) => {
+                    Some(SubmissionOutcome::TokenEnded(ended)) => {
                         outcomes.extend(vec![Err(Unstored::TokenEnded(ended)); left]);
                         break;
                     }
@@ -302,7 +306,10 @@ impl GroupCommitter {
         Ok(SubmitOutcome::Stored(outcomes))
     }
 
-    async fn try_commit(&self, group: &[Submission]) -> Result<Vec<Settled>, SwitchboardError> {
+    async fn try_commit(
+        &self,
+        group: &[Submission],
+    ) -> Result<Vec<SubmissionOutcome>, SwitchboardError> {
         let items = group.iter().map(|submission| submission.items.len()).sum();
         let began = BootClock.now();
         let settled = self.storage.commit(group).await;
@@ -311,13 +318,15 @@ impl GroupCommitter {
     }
 }
 
-impl From<Settled> for SubmitOutcome {
-    fn from(settled: Settled) -> Self {
+impl From<SubmissionOutcome> for SubmitOutcome {
+    fn from(settled: SubmissionOutcome) -> Self {
         match settled {
-            Settled::Stored(outcomes) => Self::Stored(outcomes.into_iter().map(Ok).collect()),
-            Settled::Fenced(standing) => Self::Fenced(standing),
-            Settled::BadFence(bad) => Self::BadFence(bad),
-            Settled::TokenEnded(ended) => Self::TokenEnded(ended),
+            SubmissionOutcome::Stored(outcomes) => {
+                Self::Stored(outcomes.into_iter().map(Ok).collect())
+            }
+            SubmissionOutcome::Fenced(standing) => Self::Fenced(standing),
+            SubmissionOutcome::BadFence(bad) => Self::BadFence(bad),
+            SubmissionOutcome::TokenEnded(ended) => Self::TokenEnded(ended),
         }
     }
 }

@@ -8,7 +8,7 @@ use tenure_core::text::counted;
 use uuid::Uuid;
 
 use crate::error::SwitchboardError;
-use crate::storage::{Name, Tidied};
+use crate::storage::{ConnectorKey, HistoryPruneReport};
 
 /// Notice for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub enum ServerNotice {
     /// Statistics could not be counted; it is tried again.
     StatisticsFailed(SwitchboardError),
     /// Data past its retention was deleted.
-    Tidied(Tidied),
+    Tidied(HistoryPruneReport),
 }
 
 /// Change of a connector, seen in a heartbeat.
@@ -114,8 +114,8 @@ const MAX_NAME_CHARS: usize = 100;
 
 impl ConnectorName {
     /// Returns the name of a connector.
-    pub fn of(name: &Name) -> Self {
-        let Name { connector_type, endpoint_identity } = name;
+    pub fn of(name: &ConnectorKey) -> Self {
+        let ConnectorKey { connector_type, endpoint_identity } = name;
         Self(format!("{} {}", cut(connector_type), cut(endpoint_identity)))
     }
 }

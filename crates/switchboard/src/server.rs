@@ -28,7 +28,7 @@ use crate::mcp::{self, Mcp, McpSettings};
 use crate::metrics::Metrics;
 use crate::notice::ServerNotice;
 use crate::statistics::{self, StatisticsSettings};
-use crate::storage::{HistoryKeep, Keep, Storage};
+use crate::storage::{HistoryRetention, InboxRetention, Storage};
 use crate::tls::{ServerTls, TlsFiles};
 use crate::upkeep;
 
@@ -49,7 +49,7 @@ pub struct ServerSettings {
     /// Limits on group commits.
     pub commit: CommitLimits,
     /// Retention of messages and dedupe keys.
-    pub keep: Keep,
+    pub keep: InboxRetention,
     /// Limits on failed attempts.
     pub limiter: Limiter,
     /// Host and port at which other replicas reach this one. Default: the listening address, if it
@@ -69,7 +69,7 @@ pub struct ServerSettings {
     /// Interval at which statistics are counted.
     pub statistics_every: Duration,
     /// Retention of heartbeats and statistics.
-    pub keep_history: HistoryKeep,
+    pub keep_history: HistoryRetention,
     /// Liveness thresholds.
     pub liveness: Policy,
     /// Whether unknown fields of envelopes are rejected or kept.
@@ -97,7 +97,7 @@ impl Default for ServerSettings {
             max_connections_per_address: None,
             memory_budget: 32 << 20,
             commit: CommitLimits::default(),
-            keep: Keep { bodies: days(30), keys: days(45) },
+            keep: InboxRetention { bodies: days(30), keys: days(45) },
             limiter: Limiter::default(),
             advertise: None,
             allowed_hosts: Vec::new(),
@@ -106,7 +106,7 @@ impl Default for ServerSettings {
             drain: Duration::from_secs(20),
             store: None,
             statistics_every: Duration::from_secs(10),
-            keep_history: HistoryKeep::default(),
+            keep_history: HistoryRetention::default(),
             liveness: Policy::default(),
             fields: Fields::default(),
             echo: false,
@@ -239,7 +239,7 @@ async fn start(
         let (every, keep) = (settings.statistics_every, settings.keep_history);
         // As long as a message can be asked for, it is known who took it: told again, that is not
         // counted again.
-        let keep = HistoryKeep { outcomes: keep.outcomes.max(settings.keep.bodies), ..keep };
+        let keep = HistoryRetention { outcomes: keep.outcomes.max(settings.keep.bodies), ..keep };
         tokio::spawn(statistics::run(Arc::clone(&state), StatisticsSettings { store, every, keep }))
     });
     let ServerSettings { lame_duck, drain, .. } = settings;

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use crate::error::SwitchboardError;
 use crate::http::{ServerPhase, ServerState};
 use crate::notice::ServerNotice;
-use crate::storage::{HistoryKeep, Tidied, When};
+use crate::storage::{HistoryPruneReport, HistoryRetention, TimeSource};
 
 /// Group that replicas join, and the duty that one of them holds.
 const GROUP: &str = "tenure-switchboard";
@@ -44,7 +44,7 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) struct StatisticsSettings {
     pub(crate) store: StoreUrl,
     pub(crate) every: Duration,
-    pub(crate) keep: HistoryKeep,
+    pub(crate) keep: HistoryRetention,
 }
 
 /// Counts while this replica holds the duty, until shutdown; then it leaves the group, so that
@@ -192,7 +192,7 @@ async fn may_go_on(guard: &Guard) -> bool {
 async fn roll_up(state: &ServerState, guard: &Guard) -> Result<bool, SwitchboardError> {
     while may_go_on(guard).await {
         let begun = BootClock.now();
-        let rolled = state.storage.roll_up(guard.epoch(), When::Now);
+        let rolled = state.storage.roll_up(guard.epoch(), TimeSource::Now);
         let rolled = timeout(STEP_TIMEOUT, rolled).await.map_err(|_| too_slow())??;
         if rolled.fenced {
             return Ok(false);
@@ -209,16 +209,16 @@ async fn roll_up(state: &ServerState, guard: &Guard) -> Result<bool, Switchboard
 /// Deletes data past its retention, and reports how much.
 async fn tidy(
     state: &ServerState,
-    keep: HistoryKeep,
+    keep: HistoryRetention,
     guard: &Guard,
 ) -> Result<(), SwitchboardError> {
-    let mut all = Tidied::default();
+    let mut all = HistoryPruneReport::default();
     let mut failed = None;
     for _ in 0..MAX_RETENTION_STEPS {
         if !may_go_on(guard).await {
             break;
         }
-        let step = timeout(STEP_TIMEOUT, state.storage.tidy(keep, When::Now)).await;
+        let step = timeout(STEP_TIMEOUT, state.storage.prune_history(keep, TimeSource::Now)).await;
         match step.unwrap_or_else(|_| Err(too_slow())) {
             Ok(step) => add(&mut all, step),
             Err(error) => {
@@ -232,13 +232,13 @@ async fn tidy(
         sleep(STEP_PAUSE).await;
     }
     all.more = false;
-    if all != Tidied::default() {
+    if all != HistoryPruneReport::default() {
         (state.log)(ServerNotice::Tidied(all));
     }
     failed.map_or(Ok(()), Err)
 }
 
-fn add(all: &mut Tidied, step: Tidied) {
+fn add(all: &mut HistoryPruneReport, step: HistoryPruneReport) {
     all.heartbeat_partitions_dropped += step.heartbeat_partitions_dropped;
     all.heartbeat_rows_deleted += step.heartbeat_rows_deleted;
     all.hourly_rows_deleted += step.hourly_rows_deleted;

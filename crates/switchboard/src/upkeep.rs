@@ -12,7 +12,7 @@ use crate::error::SwitchboardError;
 use crate::http::ServerState;
 use crate::notice::ServerNotice;
 use crate::server::NoticeSink;
-use crate::storage::{Keep, Measured, Tick, When};
+use crate::storage::{ClockMeasurement, ClockReading, InboxRetention, TimeSource};
 use crate::tls::ServerTls;
 
 /// Interval at which the store is checked, and whether tokens exist now.
@@ -90,7 +90,7 @@ async fn reload(tls: &Arc<ServerTls>, told: &mut Option<SwitchboardError>, log: 
 }
 
 /// Deletes data past its retention and stores token usage.
-pub(crate) async fn tidy(state: Arc<ServerState>, keep: Keep, log: NoticeSink) {
+pub(crate) async fn tidy(state: Arc<ServerState>, keep: InboxRetention, log: NoticeSink) {
     let mut failed = false;
     let mut ticked = None;
     loop {
@@ -117,20 +117,20 @@ pub(crate) async fn tidy(state: Arc<ServerState>, keep: Keep, log: NoticeSink) {
 /// Moves the clock of retention by what was measured here since the last answer came.
 async fn tick(
     state: &ServerState,
-    ticked: &mut Option<(Tick, LocalInstant)>,
+    ticked: &mut Option<(ClockReading, LocalInstant)>,
 ) -> Result<(), SwitchboardError> {
     let since = ticked.map(|(tick, at)| {
         let elapsed = BootClock.now().since(at).as_micros();
         let elapsed = i64::try_from(elapsed).unwrap_or(i64::MAX);
-        Measured { turn: tick.turn, wall: tick.wall, elapsed }
+        ClockMeasurement { turn: tick.turn, wall: tick.wall, elapsed }
     });
     // What may have moved it meanwhile is learned by the next turn.
-    let tick = state.storage.tick(since, When::Now).await?;
+    let tick = state.storage.tick(since, TimeSource::Now).await?;
     *ticked = Some((tick, BootClock.now()));
     Ok(())
 }
 
-async fn prune(state: &ServerState, keep: Keep) -> Result<(), SwitchboardError> {
+async fn prune(state: &ServerState, keep: InboxRetention) -> Result<(), SwitchboardError> {
     for _ in 0..MAX_RETENTION_STEPS {
         if !state.storage.prune(keep).await?.more {
             break;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tenure_wire::heartbeat::Counters;
 
 use crate::liveness::Policy;
-use crate::storage::{Connector, Instance, Measures, Shown};
+use crate::storage::{Connector, ConnectorDetail, ConnectorInstance, Measures};
 
 /// Formats microseconds since 1970.
 pub fn time(micros: i64) -> String {
@@ -79,8 +79,8 @@ pub fn counters(counters: &Counters) -> Value {
 }
 
 /// Returns the details of a connector.
-pub fn detail(shown: &Shown, policy: Policy) -> Value {
-    let Shown { now, connector, instances } = shown;
+pub fn detail(shown: &ConnectorDetail, policy: Policy) -> Value {
+    let ConnectorDetail { now, connector, instances } = shown;
     let mut detail = summary(connector, *now, policy);
     let more = json!({
         "instance_id": connector.instance_id.map(|id| id.to_string()),
@@ -100,7 +100,7 @@ pub fn detail(shown: &Shown, policy: Policy) -> Value {
     detail
 }
 
-fn instance(instance: &Instance, now: i64, policy: Policy) -> Value {
+fn instance(instance: &ConnectorInstance, now: i64, policy: Policy) -> Value {
     let liveness = policy.judge(now, Some(instance.last_heartbeat_at), instance.interval);
     let capabilities: Option<Value> =
         instance.capabilities.as_deref().and_then(|text| serde_json::from_str(text).ok());

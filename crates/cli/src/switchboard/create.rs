@@ -9,7 +9,7 @@ use tenure_core::text::{counted, span};
 use tenure_core::{Code, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
-use tenure_switchboard::storage::{NewToken, Scope, Storage, Token};
+use tenure_switchboard::storage::{NewToken, SourceScope, Storage, Token};
 use tenure_switchboard::token::{Environment, Minted, Role, mint};
 use tenure_wire::ingest::{Fields, MAX_IDENTITY_BYTES, Rules};
 
@@ -79,7 +79,7 @@ fn roles() -> PossibleValuesParser {
 pub(crate) struct Task {
     environment: Option<Environment>,
     roles: Vec<Role>,
-    scope: Option<Scope>,
+    scope: Option<SourceScope>,
     expires_in: Option<Duration>,
     description: Option<String>,
     replaces: Option<String>,
@@ -160,7 +160,7 @@ impl Task {
 }
 
 /// All three parts or none. Whether channel and provider go together the store says.
-fn scope(args: &Args) -> Result<Option<Scope>, Failure> {
+fn scope(args: &Args) -> Result<Option<SourceScope>, Failure> {
     let (channel, provider, endpoint) = match (&args.channel, &args.provider, &args.endpoint) {
         (None, None, None) => return Ok(None),
         (Some(channel), Some(provider), Some(endpoint)) => (channel, provider, endpoint),
@@ -179,7 +179,7 @@ fn scope(args: &Args) -> Result<Option<Scope>, Failure> {
         let what = format!("--endpoint takes 1 to {MAX_IDENTITY_BYTES} bytes of text, without NUL");
         return Err(Failure::Usage(what));
     }
-    Ok(Some(Scope {
+    Ok(Some(SourceScope {
         channel: channel.clone(),
         provider: provider.clone(),
         endpoint_identity: endpoint_identity.to_owned(),
@@ -190,7 +190,7 @@ fn scope(args: &Args) -> Result<Option<Scope>, Failure> {
 struct Plan {
     environment: Environment,
     roles: Vec<Role>,
-    scope: Option<Scope>,
+    scope: Option<SourceScope>,
     lifetime: Duration,
     description: String,
 }
@@ -284,7 +284,7 @@ async fn foresee(url: &StoreUrl, task: &Task, json: bool) -> Result<String, Fail
 /// Only pairs that an envelope may have: those of the list in the store, or those that a new one
 /// begins with. What is taken over from another token was checked then.
 async fn check_scope(url: &StoreUrl, task: &Task) -> Result<(), Failure> {
-    let Some(Scope { channel, provider, .. }) = &task.scope else { return Ok(()) };
+    let Some(SourceScope { channel, provider, .. }) = &task.scope else { return Ok(()) };
     let rules = match open(url, IfAbsent::Refuse).await {
         Ok(storage) => Rules::new(storage.channels().await?, Fields::Refused),
         Err(error) if error.code() == Code::Absent => Rules::default(),

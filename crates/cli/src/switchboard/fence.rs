@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 use tenure_core::{DutyKey, StoreError};
-use tenure_switchboard::storage::{KnownFence, Scope, Standing, Storage};
+use tenure_switchboard::storage::{KnownFence, NewestHold, SourceScope, Storage};
 
 use super::{at, decision, not_there, scope_shown, scope_value, words};
 use crate::args::name;
@@ -44,7 +44,7 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) enum Task {
     List,
-    Reset { duty: DutyKey, source: Option<Scope>, reason: String, dry_run: bool },
+    Reset { duty: DutyKey, source: Option<SourceScope>, reason: String, dry_run: bool },
 }
 
 impl Task {
@@ -55,7 +55,7 @@ impl Task {
                 duty: name(duty, str::parse)?,
                 source: match (channel.clone(), provider.clone(), endpoint.clone()) {
                     (Some(channel), Some(provider), Some(endpoint_identity)) => {
-                        Some(Scope { channel, provider, endpoint_identity })
+                        Some(SourceScope { channel, provider, endpoint_identity })
                     }
                     _ => None,
                 },
@@ -114,7 +114,7 @@ async fn list(storage: &dyn Storage, json: bool) -> Result<String, Failure> {
         to_stderr("nothing was submitted under a hold yet");
     }
     let row = |KnownFence { source, newest }: &KnownFence| {
-        let Standing { duty, epoch, instance, updated_at } = newest;
+        let NewestHold { duty, epoch, instance, updated_at } = newest;
         let source = source_shown(source.as_ref());
         [shown(duty), source, epoch.to_string(), shown(instance), at(*updated_at)]
     };
@@ -131,7 +131,7 @@ fn value(KnownFence { source, newest }: &KnownFence) -> Value {
     })
 }
 
-fn source_shown(source: Option<&Scope>) -> String {
+fn source_shown(source: Option<&SourceScope>) -> String {
     source.map_or_else(|| "all".to_owned(), |source| scope_shown(Some(source)))
 }
 

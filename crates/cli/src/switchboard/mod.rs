@@ -19,7 +19,7 @@ use tenure_core::{Code, StoreError};
 use tenure_duty::process;
 use tenure_operate::timestamp;
 use tenure_store::{IfAbsent, StoreUrl};
-use tenure_switchboard::storage::{self, Decision, Scope, Storage, Token};
+use tenure_switchboard::storage::{self, Decision, SourceScope, Storage, Token};
 
 use crate::args::{NOT_SHOWN, may_be_secret};
 use crate::env;
@@ -168,16 +168,16 @@ fn time_before(now: i64, micros: i64) -> String {
     }
 }
 
-fn scope_shown(scope: Option<&Scope>) -> String {
+fn scope_shown(scope: Option<&SourceScope>) -> String {
     scope.map_or_else(
         || "-".to_owned(),
-        |Scope { channel, provider, endpoint_identity }| {
+        |SourceScope { channel, provider, endpoint_identity }| {
             shown(&format!("{channel}/{provider}/{endpoint_identity}"))
         },
     )
 }
 
-fn scope_value(scope: Option<&Scope>) -> Value {
+fn scope_value(scope: Option<&SourceScope>) -> Value {
     scope.map_or(Value::Null, |scope| {
         json!({
             "channel": scope.channel,

@@ -17,7 +17,7 @@ use tenure_supervise::member::describe_store;
 use tenure_supervise::observe::{LogFormat, LogLevel};
 use tenure_supervise::{Signal, Signals};
 use tenure_switchboard::liveness::Policy;
-use tenure_switchboard::storage::{self, Keep};
+use tenure_switchboard::storage::{self, InboxRetention};
 use tenure_switchboard::{ClientTimeouts, Limiter, TlsFiles};
 use tenure_wire::ingest::Fields;
 use tokio::sync::oneshot;
@@ -306,7 +306,7 @@ impl Settings {
             max_connections: args.max_connections,
             max_connections_per_address: args.max_connections_per_address,
             memory_budget: args.memory_budget,
-            keep: Keep { bodies: micros(args.keep_bodies), keys: micros(args.keep_keys) },
+            keep: InboxRetention { bodies: micros(args.keep_bodies), keys: micros(args.keep_keys) },
             limiter: Limiter {
                 failures: args.auth_failures,
                 window: args.auth_window,

@@ -44,7 +44,7 @@ impl Usage {
         let since = day(now().saturating_sub(micros(self.since)));
         let usage = storage.usage(self.id.as_deref(), &since).await?;
         if json {
-            let value = |usage: &storage::Usage| {
+            let value = |usage: &storage::TokenUsage| {
                 json!({
                     "token_id": usage.token_id,
                     "day": usage.day,
@@ -60,7 +60,7 @@ impl Usage {
         if usage.is_empty() {
             to_stderr(&format!("nothing was done since {since}"));
         }
-        let row = |usage: &storage::Usage| {
+        let row = |usage: &storage::TokenUsage| {
             [
                 shown(&usage.token_id),
                 usage.day.clone(),

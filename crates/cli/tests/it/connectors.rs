@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::liveness::Policy;
-use tenure_switchboard::storage::{self, Beat, Beaten, Registry, When};
+use tenure_switchboard::storage::{
+    self, HeartbeatOutcome, ReceivedHeartbeat, Registry, TimeSource,
+};
 use tenure_wire::heartbeat::{ConnectorCheckpoint, Counters, Health, Heartbeat};
 use testkit::{TEST_POSTGRES, service};
 use uuid::Uuid;
@@ -65,11 +67,11 @@ impl Place {
         })
     }
 
-    fn beat(&self, heartbeat: Heartbeat, when: When) {
+    fn beat(&self, heartbeat: Heartbeat, when: TimeSource) {
         let longest_interval = Policy::Usual.longest_interval();
-        let beat = Beat { heartbeat, token_id: None, longest_interval };
+        let beat = ReceivedHeartbeat { heartbeat, token_id: None, longest_interval };
         let beaten = self.with(async |registry| registry.beat(&beat, when).await.unwrap());
-        assert!(matches!(beaten, Beaten::Taken(_)), "{beaten:?}");
+        assert!(matches!(beaten, HeartbeatOutcome::Accepted(_)), "{beaten:?}");
     }
 }
 
@@ -113,8 +115,8 @@ fn connectors_are_listed_shown_put_away_and_removed() {
             capabilities: Some(r#"{"role":"standby"}"#.to_owned()),
             ..heartbeat("telegram_bot", NASTY)
         };
-        place.beat(troubled, When::Now);
-        place.beat(heartbeat("gmail", "me@example.org"), When::At(now() - 600 * SECOND));
+        place.beat(troubled, TimeSource::Now);
+        place.beat(heartbeat("gmail", "me@example.org"), TimeSource::At(now() - 600 * SECOND));
         let added = place.json(&["add", "slack", " team "]);
         let slack = json!({ "connector_type": "slack", "endpoint_identity": "team" });
         assert_eq!((&added["added"], &added["endpoint_identity"]), (&json!(true), &json!("team")));
@@ -205,7 +207,7 @@ fn archived_and_back(place: &Place, slack: &Value) {
     let alive = ["connectors", "archive", "telegram_bot", NASTY, "--reason", "x"];
     let ran = place.run(&alive);
     assert!(ran.stderr.contains("its next heartbeat brings it back"), "{ran:?}");
-    place.beat(heartbeat("telegram_bot", NASTY), When::Now);
+    place.beat(heartbeat("telegram_bot", NASTY), TimeSource::Now);
     assert!(place.ls(&["--archived"]).is_empty());
 }
 
@@ -243,7 +245,7 @@ fn all_pages_are_followed() {
         for n in 0..501 {
             let (connector_type, endpoint_identity) =
                 (format!("t{}", n % 3), format!("bot-{n:05}"));
-            let name = storage::Name { connector_type, endpoint_identity };
+            let name = storage::ConnectorKey { connector_type, endpoint_identity };
             assert!(registry.register(&name, "test").await.unwrap());
         }
     });

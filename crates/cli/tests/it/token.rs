@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tenure_core::{DutyKey, Epoch, InstanceId};
 use tenure_store::{IfAbsent, StoreUrl};
-use tenure_switchboard::storage::{self, Fence, Storage, Submission, Usage};
+use tenure_switchboard::storage::{self, IngestFence, Storage, Submission, TokenUsage};
 use testkit::{TEST_POSTGRES, service};
 
 use crate::stores::name;
@@ -64,7 +64,7 @@ impl Place {
             i64::try_from(tenure_duty::process::unix_ms()).unwrap(),
         );
         let day = day.unwrap().strftime("%Y-%m-%d").to_string();
-        let usage = Usage {
+        let usage = TokenUsage {
             token_id: id.to_owned(),
             day,
             requests: 3,
@@ -243,7 +243,7 @@ fn a_fence_is_listed_and_forgotten() {
     let place = Place::sqlite();
     place.run(&["migrate"]).ok();
     assert_eq!(place.run(&["fence", "list", "--json"]).json(), json!({ "fences": [] }));
-    let fence = Fence {
+    let fence = IngestFence {
         duty: DutyKey::new("mail/x", "in box").unwrap(),
         epoch: Epoch::new(7).unwrap(),
         instance: InstanceId::new("api-1").unwrap(),

@@ -3,7 +3,7 @@ use std::pin::Pin;
 use tenure_wire::ingest::{Channel, Fields};
 
 use super::*;
-use crate::storage::{NewToken, Scope};
+use crate::storage::{NewToken, SourceScope};
 use crate::tests as testing;
 use crate::token::{Environment, Minted, mint};
 
@@ -42,7 +42,7 @@ impl Stage {
             hash: minted.secret.digest(),
             environment: "dev".to_owned(),
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
-            scope: Some(Scope {
+            scope: Some(SourceScope {
                 channel: "api".to_owned(),
                 provider: "internal".to_owned(),
                 endpoint_identity: "here".to_owned(),
@@ -100,7 +100,7 @@ async fn who_may_beat_for_a_connector_may_see_it() {
     let caller = stage.access.check(&shown, PEER, INGEST).await.unwrap();
     let mut token = caller.token().unwrap().clone();
     let [channel, provider, endpoint] = ["telegram_bot", "telegram", "bot"].map(str::to_owned);
-    token.scope = Some(Scope {
+    token.scope = Some(SourceScope {
         channel: channel.clone(),
         provider: provider.clone(),
         endpoint_identity: endpoint,

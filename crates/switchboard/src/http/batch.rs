@@ -12,7 +12,7 @@ use super::response::{ApiError, ApiResponse, Rejection, json_value};
 use super::{ApiRequest, content};
 use crate::access::Principal;
 use crate::commit::Unstored;
-use crate::storage::{Fence, Item, Outcome, Submission};
+use crate::storage::{EventOutcome, IngestFence, Submission, SubmittedEvent};
 
 /// The largest batch, in bytes.
 pub(super) const MAX_BATCH_BYTES: usize = 8 << 20;
@@ -59,16 +59,16 @@ impl ApiRequest<'_> {
     }
 }
 
-fn permitted(event: IngestEvent, caller: &Principal) -> Result<Item, Rejection> {
+fn permitted(event: IngestEvent, caller: &Principal) -> Result<SubmittedEvent, Rejection> {
     caller.permits(&event.channel, &event.provider, &event.endpoint_identity)?;
-    Ok(Item { request_id: Uuid::now_v7(), event })
+    Ok(SubmittedEvent { request_id: Uuid::now_v7(), event })
 }
 
 /// Puts the outcomes where no error stands yet.
 fn told(
     results: Vec<Option<Value>>,
-    outcomes: Vec<Result<Outcome, Unstored>>,
-    fence: Option<&Fence>,
+    outcomes: Vec<Result<EventOutcome, Unstored>>,
+    fence: Option<&IngestFence>,
 ) -> Value {
     let (mut accepted, mut duplicates, mut rejected) = (0, 0, 0);
     let mut outcomes = outcomes.into_iter();

@@ -12,7 +12,7 @@ use super::inbox::{JsonPage, reserve};
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
 use super::{ApiRequest, ServerState, query, time};
 use crate::access::Principal;
-use crate::storage::{ConnectorQuery, HistoryQuery, Logged, Name};
+use crate::storage::{ConnectorKey, ConnectorQuery, HistoryEntry, HistoryQuery};
 use crate::view::{self, Summary};
 
 /// Default and maximum number of connectors in a page.
@@ -129,15 +129,15 @@ impl ApiRequest<'_> {
     }
 
     /// Returns the connector in the path. Its parts are decoded one by one: a name may hold a `/`.
-    pub(super) fn name(self) -> Result<Name, Rejection> {
-        Ok(Name {
+    pub(super) fn name(self) -> Result<ConnectorKey, Rejection> {
+        Ok(ConnectorKey {
             connector_type: query::part(self.parameters[0])?,
             endpoint_identity: query::part(self.parameters[1])?,
         })
     }
 
     /// Returns the connector in the path if the caller may see it; else there is none of that name.
-    pub(super) async fn visible_name(self) -> Result<Name, Rejection> {
+    pub(super) async fn visible_name(self) -> Result<ConnectorKey, Rejection> {
         let name = self.name()?;
         let rules = self.state.channels.current().await?;
         let seen = self.caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
@@ -190,7 +190,7 @@ pub(crate) async fn list<'a>(
 pub(crate) async fn show<'a>(
     state: &'a ServerState,
     caller: &Principal,
-    name: &Name,
+    name: &ConnectorKey,
 ) -> Result<JsonPage<'a>, Rejection> {
     let rules = state.channels.current().await?;
     let seen = caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
@@ -228,7 +228,7 @@ fn moment(cursor: &str) -> Result<(i64, i64), Rejection> {
     Ok((at.ok_or_else(bad)?, number(id).ok_or_else(bad)?))
 }
 
-fn logged(beat: &Logged) -> Value {
+fn logged(beat: &HistoryEntry) -> Value {
     json!({
         "instance_id": beat.instance_id.to_string(),
         "state": beat.state,

@@ -9,7 +9,7 @@ use tenure_core::{DutyKey, Epoch, InstanceId};
 
 use super::ingest::error;
 use super::response::{ApiError, Rejection};
-use crate::storage::Fence;
+use crate::storage::IngestFence;
 
 /// Maximum length of a reason.
 pub(super) const MAX_REASON_BYTES: usize = 4096;
@@ -75,7 +75,7 @@ fn form(headers: &HeaderMap) -> Option<BodyFormat> {
 }
 
 /// Reads the hold from the three headers, which come together or not at all.
-pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Rejection> {
+pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<IngestFence>, Rejection> {
     let duty = one(headers, "tenure-duty")?;
     let epoch = one(headers, "tenure-epoch")?;
     let instance = one(headers, "tenure-instance")?;
@@ -94,7 +94,7 @@ pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Rejection> {
     let epoch = number.and_then(|number| Epoch::new(number).ok());
     let epoch = epoch.filter(|epoch| *epoch > Epoch::ZERO).ok_or_else(|| bad("Tenure-Epoch"))?;
     let instance = InstanceId::new(instance).map_err(|_| bad("Tenure-Instance"))?;
-    Ok(Some(Fence { duty, epoch, instance }))
+    Ok(Some(IngestFence { duty, epoch, instance }))
 }
 
 fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Rejection> {

@@ -17,7 +17,8 @@ use super::ingest::{MAX_EVENT_BYTES, count_rejected, invalid_envelope, submit};
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
 use super::{ApiRequest, content, time};
 use crate::storage::{
-    DeadLetter, DeadQuery, Item, KeptLetter, Posted, Resolve, Resolved, Scope, Submission,
+    DeadLetter, LetterQuery, LetterResolution, PostOutcome, ResolveOutcome, SourceScope,
+    StoredLetter, Submission, SubmittedEvent,
 };
 
 /// Maximum size of a letter, and of a corrected envelope.
@@ -54,7 +55,7 @@ pub(super) struct EventSource {
     endpoint_identity: String,
 }
 
-impl From<EventSource> for Scope {
+impl From<EventSource> for SourceScope {
     fn from(EventSource { channel, provider, endpoint_identity }: EventSource) -> Self {
         Self { channel, provider, endpoint_identity }
     }
@@ -95,24 +96,24 @@ impl ApiRequest<'_> {
         let posted =
             self.state.storage.post_letter(&letter, fence.as_ref(), caller.token_id()).await?;
         match posted {
-            Posted::Kept { id, duplicate } => {
+            PostOutcome::Kept { id, duplicate } => {
                 let kept =
                     json!({ "id": id.to_string(), "status": "kept", "duplicate": duplicate });
                 Ok(json_value(StatusCode::ACCEPTED, &kept))
             }
-            Posted::Fenced(newest) => {
+            PostOutcome::Fenced(newest) => {
                 self.state.metrics.fenced.add(1);
                 Err(ApiError::fenced(fence.as_ref(), newest.as_ref()))
             }
-            Posted::BadFence(bad) => Err(ApiError::bad_fence(bad)),
-            Posted::TokenEnded(ended) => Err(self.state.token_ended(caller, ended)),
+            PostOutcome::BadFence(bad) => Err(ApiError::bad_fence(bad)),
+            PostOutcome::TokenEnded(ended) => Err(self.state.token_ended(caller, ended)),
         }
     }
 
     /// `GET /api/switchboard/dead-letters`.
     pub(super) async fn letters(self) -> Result<ApiResponse, Rejection> {
         let mut words = self.query()?;
-        let mut query = DeadQuery {
+        let mut query = LetterQuery {
             after: match words.text("after") {
                 None => None,
                 Some(text) => Some(Uuid::try_parse(&text).map_err(|_| {
@@ -122,7 +123,7 @@ impl ApiRequest<'_> {
             limit: 0,
             state: words.text("state"),
             endpoint_identity: words.text("endpoint"),
-            ..DeadQuery::default()
+            ..LetterQuery::default()
         };
         let limit = words.number("limit", (1, 100))?.unwrap_or(20);
         words.end()?;
@@ -135,7 +136,7 @@ impl ApiRequest<'_> {
             let message = "query parameter endpoint: is empty, or longer than any endpoint's name";
             return Err(ApiError::bad_request(message));
         }
-        let DeadQuery { channel, provider, endpoint_identity, .. } = &mut query;
+        let LetterQuery { channel, provider, endpoint_identity, .. } = &mut query;
         self.caller.narrow([channel, provider, endpoint_identity])?;
         let room = reserve(self.state, MAX_LIST_MEMORY).await?;
         let mut text = String::from("{\"data\":[");
@@ -192,7 +193,7 @@ impl ApiRequest<'_> {
         let envelope = corrected.unwrap_or(&kept.letter.envelope);
         let event = self.state.channels.reading().await?.read(envelope.as_bytes()).await?;
         let event = event.map_err(|invalid| invalid_envelope(&invalid))?;
-        let items = vec![Item { request_id: Uuid::now_v7(), event }];
+        let items = vec![SubmittedEvent { request_id: Uuid::now_v7(), event }];
         let token_id = caller.token_id().map(str::to_owned);
         let submission = Submission { items, fence: None, token_id };
         let outcome = submit(self.state, caller, submission, whole.share).await?.pop();
@@ -223,7 +224,7 @@ impl ApiRequest<'_> {
         why: &str,
         request_id: Option<Uuid>,
     ) -> Result<(), Rejection> {
-        let resolve = Resolve {
+        let resolve = LetterResolution {
             id: self.letter_id()?,
             state,
             decision: self.caller.decides(why),
@@ -244,13 +245,13 @@ impl ApiRequest<'_> {
             }
         };
         match resolved {
-            Resolved::Done => Ok(()),
+            ResolveOutcome::Done => Ok(()),
             // Somebody else was faster, after this one's envelope went in.
-            Resolved::Before if request_id.is_some() => Err(ApiError::conflict(
+            ResolveOutcome::Before if request_id.is_some() => Err(ApiError::conflict(
                 "this dead letter was ended by somebody else meanwhile; its envelope was submitted",
             )),
-            Resolved::Before => Err(already("ended")),
-            Resolved::Nothing => Err(unknown()),
+            ResolveOutcome::Before => Err(already("ended")),
+            ResolveOutcome::Nothing => Err(unknown()),
         }
     }
 
@@ -258,7 +259,7 @@ impl ApiRequest<'_> {
         Uuid::try_parse(self.parameters[0]).map_err(|_| unknown())
     }
 
-    async fn kept(self) -> Result<KeptLetter, Rejection> {
+    async fn kept(self) -> Result<StoredLetter, Rejection> {
         self.state.storage.letter(self.letter_id()?).await?.ok_or_else(unknown)
     }
 }
@@ -341,7 +342,7 @@ fn digest(letter: &NewDeadLetter<'_>) -> [u8; 32] {
 }
 
 /// Writes a letter. The envelope is JSON already and goes out as it is.
-fn write_letter(out: &mut String, kept: &KeptLetter) {
+fn write_letter(out: &mut String, kept: &StoredLetter) {
     let letter = &kept.letter;
     let text = json!({
         "id": letter.id.to_string(),

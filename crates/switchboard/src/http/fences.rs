@@ -11,7 +11,7 @@ use super::dead_letters::EventSource;
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
 use super::{ApiRequest, ServerState, time};
 use crate::access::Principal;
-use crate::storage::{KnownFence, Scope};
+use crate::storage::{KnownFence, SourceScope};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,7 +46,7 @@ impl ApiRequest<'_> {
             reject("reset request", vec![("duty", wrong)])?;
         }
         let (source, decision) =
-            (asked.source.map(Scope::from), self.caller.decides(&asked.reason));
+            (asked.source.map(SourceScope::from), self.caller.decides(&asked.reason));
         let was = self.state.storage.reset_fence(&asked.duty, source.as_ref(), &decision).await?;
         let was = was.map_err(|ended| self.state.token_ended(self.caller, ended))?;
         if was.is_empty() {

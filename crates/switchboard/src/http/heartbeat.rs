@@ -15,7 +15,10 @@ use super::response::{ApiError, ApiResponse, Rejection, json_value};
 use super::{ApiRequest, ServerState, time};
 use crate::access::Principal;
 use crate::notice::{ConnectorEvent, ConnectorName, Drift, ServerNotice};
-use crate::storage::{Beat, Beaten, MAX_CONNECTORS_PER_TOKEN, Name, Taken, When};
+use crate::storage::{
+    AcceptedHeartbeat, ConnectorKey, HeartbeatOutcome, MAX_CONNECTORS_PER_TOKEN, ReceivedHeartbeat,
+    TimeSource,
+};
 
 /// Maximum size of an envelope, with room for messages that are cut to a few thousand bytes.
 pub(crate) const MAX_HEARTBEAT_BYTES: usize = 1 << 20;
@@ -59,17 +62,17 @@ async fn store(
     state: &ServerState,
     caller: &Principal,
     envelope: &[u8],
-) -> Result<(Heartbeat, Taken), Rejection> {
+) -> Result<(Heartbeat, AcceptedHeartbeat), Rejection> {
     let heartbeat = heartbeat::read(envelope).map_err(|invalid| invalid_envelope(&invalid))?;
     let rules = state.channels.current().await?;
     caller.permits_heartbeat(&heartbeat.connector_type, &heartbeat.endpoint_identity, &rules)?;
     let token_id = caller.token_id().map(str::to_owned);
     let longest_interval = state.liveness.longest_interval();
-    let beat = Beat { heartbeat, token_id, longest_interval };
-    match state.storage.beat(&beat, When::Now).await? {
-        Beaten::Taken(taken) => Ok((beat.heartbeat, taken)),
-        Beaten::TokenEnded(ended) => Err(state.token_ended(caller, ended)),
-        Beaten::TooMany => Err(ApiError::forbidden(format!(
+    let beat = ReceivedHeartbeat { heartbeat, token_id, longest_interval };
+    match state.storage.beat(&beat, TimeSource::Now).await? {
+        HeartbeatOutcome::Accepted(taken) => Ok((beat.heartbeat, taken)),
+        HeartbeatOutcome::TokenEnded(ended) => Err(state.token_ended(caller, ended)),
+        HeartbeatOutcome::TooMany => Err(ApiError::forbidden(format!(
             "{MAX_CONNECTORS_PER_TOKEN} connectors were registered with this token, and no more \
              are taken"
         ))),
@@ -87,7 +90,7 @@ fn count_rejected(state: &ServerState, caller: &Principal, error: &ApiError) {
 }
 
 /// Returns warnings for the sender.
-fn warnings(heartbeat: &Heartbeat, taken: &Taken) -> Vec<String> {
+fn warnings(heartbeat: &Heartbeat, taken: &AcceptedHeartbeat) -> Vec<String> {
     let mut warnings = heartbeat::warnings(heartbeat);
     if !taken.late && side(taken.drift) != 0 {
         warnings.push(format!("{}", Drift(taken.drift)));
@@ -110,9 +113,9 @@ fn side(drift: i64) -> i64 {
 }
 
 /// Reports changes to operators.
-fn report(state: &ServerState, heartbeat: &Heartbeat, taken: &Taken) {
+fn report(state: &ServerState, heartbeat: &Heartbeat, taken: &AcceptedHeartbeat) {
     let name = || {
-        ConnectorName::of(&Name {
+        ConnectorName::of(&ConnectorKey {
             connector_type: heartbeat.connector_type.clone(),
             endpoint_identity: heartbeat.endpoint_identity.clone(),
         })

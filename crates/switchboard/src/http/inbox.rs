@@ -20,7 +20,7 @@ use crate::access::Principal;
 use crate::budget::{Share, paid};
 use crate::inbox_watch::InboxFollower;
 use crate::metrics::Overload;
-use crate::storage::{Found, InboxPage, InboxQuery, InboxRead, Message};
+use crate::storage::{InboxMessage, InboxPage, InboxQuery, InboxRead, MessageLookup};
 
 /// Memory reserved for a page: 4 MiB of envelopes and one more, and the response built from them.
 const MAX_PAGE_MEMORY: usize = 9 << 20;
@@ -117,14 +117,14 @@ pub(crate) async fn message<'a>(
     let id = Uuid::try_parse(id).map_err(|_| unknown())?;
     let room = reserve(state, MAX_PAGE_MEMORY / 4).await?;
     match state.storage.message(id).await? {
-        Found::Message(it)
+        MessageLookup::Message(it)
             if !caller.may_read(&it.channel, &it.provider, &it.endpoint_identity) =>
         {
             Err(unknown())
         }
         // Its source is not known any more.
-        Found::Trimmed { .. } if caller.reads_only().is_some() => Err(unknown()),
-        Found::Message(message) => {
+        MessageLookup::Trimmed { .. } if caller.reads_only().is_some() => Err(unknown()),
+        MessageLookup::Message(message) => {
             let (acked, failed) = state.storage.outcomes(id).await?;
             let outcomes =
                 json!({ "request_id": id.to_string(), "acked": acked, "failed": failed });
@@ -135,8 +135,8 @@ pub(crate) async fn message<'a>(
             let _ = write!(text, ",\"dispatch_outcomes\":{outcomes}}}}}");
             Ok(room.with(text))
         }
-        Found::Trimmed { first_seen_at } => Err(ApiError::gone(&time(first_seen_at))),
-        Found::Nothing => Err(unknown()),
+        MessageLookup::Trimmed { first_seen_at } => Err(ApiError::gone(&time(first_seen_at))),
+        MessageLookup::Nothing => Err(unknown()),
     }
 }
 
@@ -244,7 +244,7 @@ fn context_shown(context: Option<&RawValue>) -> String {
 }
 
 /// Writes a message. The envelope is JSON already and goes out as it is.
-fn write_message(out: &mut String, message: &Message) {
+fn write_message(out: &mut String, message: &InboxMessage) {
     let id = message.request_id.as_hyphenated();
     let received_at = time(message.received_at);
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn messages_are_written_as_json() {
-        let message = Message {
+        let message = InboxMessage {
             position: 7,
             request_id: Uuid::from_u128(1),
             received_at: 1_771_151_400_123_456,

@@ -13,7 +13,7 @@ use crate::access::Principal;
 use crate::budget::Share;
 use crate::commit::{SubmitError, SubmitOutcome, Unstored};
 use crate::metrics::Overload;
-use crate::storage::{Fence, Item, Outcome, Submission};
+use crate::storage::{EventOutcome, IngestFence, Submission, SubmittedEvent};
 
 /// Maximum size of an envelope.
 pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
@@ -41,15 +41,15 @@ pub(crate) async fn submit_event(
     state: &ServerState,
     caller: &Principal,
     envelope: Bytes,
-    fence: Option<Fence>,
+    fence: Option<IngestFence>,
     share: Share,
-) -> Result<Outcome, Rejection> {
+) -> Result<EventOutcome, Rejection> {
     let submitted = async {
         let read = state.channels.reading().await?.read(&envelope).await?;
         let event = read.map_err(|invalid| invalid_envelope(&invalid))?;
         drop(envelope);
         caller.permits(&event.channel, &event.provider, &event.endpoint_identity)?;
-        let items = vec![Item { request_id: Uuid::now_v7(), event }];
+        let items = vec![SubmittedEvent { request_id: Uuid::now_v7(), event }];
         let token_id = caller.token_id().map(str::to_owned);
         let submission = Submission { items, fence, token_id };
         // It is the only event, so a hold or token that has ended rejects the submission.
@@ -75,7 +75,7 @@ pub(super) fn count_rejected(
 }
 
 /// Returns the error of one event, while others of its batch may be stored.
-pub(super) fn unstored(fence: Option<&Fence>, why: &Unstored) -> Rejection {
+pub(super) fn unstored(fence: Option<&IngestFence>, why: &Unstored) -> Rejection {
     match why {
         Unstored::Content => ApiError::unstorable(),
         Unstored::Fenced(newest) => ApiError::fenced(fence, newest.as_ref()),
@@ -90,7 +90,7 @@ pub(super) async fn submit(
     caller: &Principal,
     submission: Submission,
     share: Share,
-) -> Result<Vec<Result<Outcome, Unstored>>, Rejection> {
+) -> Result<Vec<Result<EventOutcome, Unstored>>, Rejection> {
     let fence = submission.fence.clone();
     match state.committer.submit_with(submission, Some(share)).await {
         Ok(SubmitOutcome::Stored(outcomes)) => {
@@ -112,7 +112,7 @@ pub(super) async fn submit(
     }
 }
 
-fn count(state: &ServerState, caller: &Principal, outcomes: &[Result<Outcome, Unstored>]) {
+fn count(state: &ServerState, caller: &Principal, outcomes: &[Result<EventOutcome, Unstored>]) {
     match outcomes.last() {
         Some(Err(Unstored::Fenced(_))) => state.metrics.fenced.add(1),
         Some(Err(Unstored::TokenEnded(ended))) => drop(state.token_ended(caller, *ended)),

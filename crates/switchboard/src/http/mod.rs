@@ -55,7 +55,7 @@ use crate::mcp::Mcp;
 use crate::metrics::{Metrics, Overload};
 use crate::notice::ServerNotice;
 use crate::server::NoticeSink;
-use crate::storage::{Ended, Storage};
+use crate::storage::{Storage, TokenEnd};
 use crate::view::time;
 
 /// Pages that are built concurrently; further requests wait.
@@ -111,7 +111,7 @@ impl ServerState {
     }
 
     /// Handles a token that ended before the request was stored.
-    pub(crate) fn token_ended(&self, caller: &Principal, ended: Ended) -> Rejection {
+    pub(crate) fn token_ended(&self, caller: &Principal, ended: TokenEnd) -> Rejection {
         self.access.ended(caller.token_id());
         self.metrics.auth_failures.add(1);
         ApiError::token_ended(ended)

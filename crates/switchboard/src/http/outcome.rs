@@ -11,7 +11,7 @@ use super::content::{check, parse, reject};
 use super::inbox::unknown;
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
 use super::{ApiRequest, time};
-use crate::storage::{Found, Outcomes, When};
+use crate::storage::{MessageLookup, MessageOutcomes, TimeSource};
 
 /// Maximum length of a target's name.
 const MAX_TARGET_BYTES: usize = 128;
@@ -37,13 +37,15 @@ impl ApiRequest<'_> {
         let storage = &self.state.storage;
         let (channel, provider, endpoint_identity) = match storage.message(request_id).await? {
             // The rest of it may be large, and nobody has paid for it.
-            Found::Message(it) => (it.channel, it.provider, it.endpoint_identity),
-            Found::Trimmed { first_seen_at } => return Err(ApiError::gone(&time(first_seen_at))),
-            Found::Nothing => return Err(unknown()),
+            MessageLookup::Message(it) => (it.channel, it.provider, it.endpoint_identity),
+            MessageLookup::Trimmed { first_seen_at } => {
+                return Err(ApiError::gone(&time(first_seen_at)));
+            }
+            MessageLookup::Nothing => return Err(unknown()),
         };
-        let known = storage.types_of(&endpoint_identity).await?;
+        let known = storage.connector_types(&endpoint_identity).await?;
         let rules = self.state.channels.current().await?;
-        let outcomes = Outcomes {
+        let outcomes = MessageOutcomes {
             request_id,
             connector_type: connector_type_of(rules.keyed(&channel), &provider, &known),
             endpoint_identity,
@@ -51,7 +53,7 @@ impl ApiRequest<'_> {
             failed,
             token_id: caller.token_id().map(str::to_owned),
         };
-        let reported = storage.report(&outcomes, When::Now).await?;
+        let reported = storage.report(&outcomes, TimeSource::Now).await?;
         let reported = reported.map_err(|ended| self.state.token_ended(caller, ended))?;
         if !reported.found {
             return Err(unknown());

@@ -16,7 +16,9 @@ use tenure_wire::ingest::InboxCursor;
 use super::response_body::ResponseBody;
 use crate::commit::SubmitError;
 use crate::error::SwitchboardError;
-use crate::storage::{BadFence, Diverged, Ended, Fence, MAX_FENCES_PER_SOURCE, Standing};
+use crate::storage::{
+    BadFence, Diverged, IngestFence, MAX_FENCES_PER_SOURCE, NewestHold, TokenEnd,
+};
 
 /// Response of the HTTP API.
 pub(crate) type ApiResponse = Response<ResponseBody>;
@@ -93,11 +95,11 @@ impl ApiError {
         Self::new(401, "invalid_token", message).header(WWW_AUTHENTICATE, bearer)
     }
 
-    pub(crate) fn token_ended(ended: Ended) -> Rejection {
+    pub(crate) fn token_ended(ended: TokenEnd) -> Rejection {
         Self::invalid_token(match ended {
-            Ended::Revoked => "Token has been revoked",
-            Ended::Expired => "Token has expired",
-            Ended::Gone => "Token is not known",
+            TokenEnd::Revoked => "Token has been revoked",
+            TokenEnd::Expired => "Token has expired",
+            TokenEnd::Gone => "Token is not known",
         })
     }
 
@@ -121,7 +123,7 @@ impl ApiError {
     }
 
     /// `newest` is given if the fence is the caller's own.
-    pub(crate) fn fenced(fence: Option<&Fence>, newest: Option<&Standing>) -> Rejection {
+    pub(crate) fn fenced(fence: Option<&IngestFence>, newest: Option<&NewestHold>) -> Rejection {
         let message = "a newer hold of this duty was seen; this was not stored";
         let mut refusal = Self::new(409, "fenced", message);
         if let Some(fence) = fence {

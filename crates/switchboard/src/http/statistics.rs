@@ -16,7 +16,9 @@ use super::query::Query;
 use super::response::{ApiError, ApiResponse, Rejection};
 use super::{ApiRequest, ServerState, time};
 use crate::liveness::{Liveness, Policy};
-use crate::storage::{Bucket, Fanned, Measures, Period, Shown, Step, Sum};
+use crate::storage::{
+    ConnectorDetail, ConnectorSum, FanoutCount, Measures, Period, SeriesBucket, SeriesStep,
+};
 use crate::view::{error_rate_pct, percent, uptime_pct};
 
 /// Memory reserved for a report on all connectors.
@@ -37,7 +39,9 @@ impl ApiRequest<'_> {
         query.end()?;
         let room = reserve(self.state, MAX_SUMMARY_MEMORY).await?;
         let (now, sums) = self.state.storage.sums(period).await?;
-        let judge = |sum: &Sum| self.state.liveness.judge(now, sum.last_heartbeat_at, sum.interval);
+        let judge = |sum: &ConnectorSum| {
+            self.state.liveness.judge(now, sum.last_heartbeat_at, sum.interval)
+        };
         let data = SummaryTotals::of(period, &sums, judge);
         let text = serde_json::to_string(&DataResponse { data, meta: EmptyMeta {} });
         Ok(room.response(text.map_err(|_| ApiError::internal())?))
@@ -117,7 +121,11 @@ struct ConnectorRow<'a> {
 }
 
 impl<'a> SummaryTotals<'a> {
-    fn of(period: Period, sums: &'a [Sum], judge: impl Fn(&Sum) -> Liveness) -> Self {
+    fn of(
+        period: Period,
+        sums: &'a [ConnectorSum],
+        judge: impl Fn(&ConnectorSum) -> Liveness,
+    ) -> Self {
         let (mut ingested, mut failed) = (0_i64, 0_i64);
         let mut counts = [0; Liveness::ALL.len()];
         let mut by_connector = Vec::with_capacity(sums.len());
@@ -182,14 +190,14 @@ fn first_day(period: Period, now: i64) -> String {
         Period::Week => 7,
         Period::Month => 30,
     };
-    day(now - (days - 1) * Step::Day.micros())
+    day(now - (days - 1) * SeriesStep::Day.micros())
 }
 
 fn day(at: i64) -> String {
     time(at).chars().take("2026-02-15".len()).collect()
 }
 
-fn matrix(period: Period, found: &[Fanned]) -> Value {
+fn matrix(period: Period, found: &[FanoutCount]) -> Value {
     let mut rows: BTreeMap<(&str, &str), BTreeMap<&str, i64>> = BTreeMap::new();
     for it in found {
         let row = rows.entry((&it.connector_type, &it.endpoint_identity)).or_default();
@@ -207,8 +215,8 @@ fn matrix(period: Period, found: &[Fanned]) -> Value {
 }
 
 /// Returns the statistics of a connector in a period that ends now, with every step.
-fn stats(shown: &Shown, period: Period, found: &[Bucket], policy: Policy) -> Value {
-    let Shown { now, connector, .. } = shown;
+fn stats(shown: &ConnectorDetail, period: Period, found: &[SeriesBucket], policy: Policy) -> Value {
+    let ConnectorDetail { now, connector, .. } = shown;
     let (since, step) = (period.since(*now), period.step());
     let mut all = Measures::default();
     let mut series = Vec::new();
@@ -221,7 +229,7 @@ fn stats(shown: &Shown, period: Period, found: &[Bucket], policy: Policy) -> Val
         all.heartbeat_count += it.heartbeat_count;
         all.healthy_count += it.healthy_count;
         series.push(json!({
-            "bucket": if step == Step::Day { day(start) } else { time(start) },
+            "bucket": if step == SeriesStep::Day { day(start) } else { time(start) },
             "messages_ingested": it.messages_ingested,
             "messages_failed": it.messages_failed,
             "healthy_count": it.healthy_count,
@@ -229,7 +237,7 @@ fn stats(shown: &Shown, period: Period, found: &[Bucket], policy: Policy) -> Val
             "error_count": it.error_count,
         }));
     }
-    let hours = (period.steps() * step.micros() / Step::Hour.micros()) as f64;
+    let hours = (period.steps() * step.micros() / SeriesStep::Hour.micros()) as f64;
     let elapsed = (now - since.max(connector.first_seen_at)).max(0);
     let interval = policy.interval(connector.interval).unwrap_or(DEFAULT_INTERVAL_MICROS);
     let expected = elapsed / interval.max(1);

@@ -21,7 +21,7 @@ use crate::http::inbox::JsonPage;
 use crate::http::response::{ApiError, Rejection};
 use crate::http::{connectors, inbox};
 use crate::metrics::Overload;
-use crate::storage::Name;
+use crate::storage::ConnectorKey;
 
 /// Maximum number of listed duties.
 pub(super) const MAX_DUTIES: usize = 1_000;
@@ -92,7 +92,7 @@ struct ConnectorArguments {
 
 pub(super) async fn connector(call: &ToolCall) -> Result<ToolResult, Rejection> {
     let ConnectorArguments { connector_type, endpoint_identity } = arguments(call)?;
-    let name = Name { connector_type, endpoint_identity };
+    let name = ConnectorKey { connector_type, endpoint_identity };
     paged(call, connectors::show(&call.state, &call.caller, &name).await?)
 }
 

@@ -43,7 +43,7 @@ pub struct InboxQuery {
 
 /// A message of the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct InboxMessage {
     /// Its place, in the order of commits.
     pub position: i64,
     /// Its id.
@@ -74,7 +74,7 @@ pub struct Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxPage {
     /// In the order of positions.
-    pub messages: Vec<Message>,
+    pub messages: Vec<InboxMessage>,
     /// Where the next page begins: everything up to here was looked at. It names a message, or
     /// what is left of one, so that the next page can be checked.
     pub next_after: InboxCursor,
@@ -86,9 +86,9 @@ pub struct InboxPage {
 
 /// What is found by a request's id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum MessageLookup {
     /// The message.
-    Message(Box<Message>),
+    Message(Box<InboxMessage>),
     /// It was accepted; its body is past its retention.
     Trimmed {
         /// When its key was seen first, in Unix microseconds.
@@ -144,7 +144,7 @@ impl CursorPlace {
     }
 }
 
-impl FromRow for Message {
+impl FromRow for InboxMessage {
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         Ok(Self {
             position: row.get()?,

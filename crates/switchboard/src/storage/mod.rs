@@ -1,8 +1,8 @@
 //! What the switchboard keeps, and the contract of whoever keeps it.
 
 mod channel;
+mod dead_letter;
 mod inbox;
-mod letter;
 pub mod postgres;
 mod registry;
 mod replica;
@@ -23,11 +23,13 @@ use tenure_wire::ingest::IngestEvent;
 use uuid::Uuid;
 
 pub use channel::ChannelList;
-pub use inbox::{Diverged, Found, InboxPage, InboxQuery, InboxRead, Message};
-pub use letter::{DeadLetter, DeadQuery, KeptLetter, Posted, Resolve, Resolved};
+pub use dead_letter::{
+    DeadLetter, LetterQuery, LetterResolution, PostOutcome, ResolveOutcome, StoredLetter,
+};
+pub use inbox::{Diverged, InboxMessage, InboxPage, InboxQuery, InboxRead, MessageLookup};
 pub use registry::*;
 pub use replica::{REPLICA_EXPIRY, Replicas};
-pub use token::{Admission, Attempt, NewToken, Scope, Token, TokenAudit, Usage};
+pub use token::{Admission, Attempt, NewToken, SourceScope, Token, TokenAudit, TokenUsage};
 
 /// Opens the storage beside a store's tables, and brings its own up to date.
 pub fn open(
@@ -58,16 +60,16 @@ pub fn script(url: &StoreUrl) -> Result<String, SwitchboardError> {
 #[derive(Clone, Debug)]
 pub struct Submission {
     /// May be empty: then it announces an epoch.
-    pub items: Vec<Item>,
+    pub items: Vec<SubmittedEvent>,
     /// Under which hold it was sent.
-    pub fence: Option<Fence>,
+    pub fence: Option<IngestFence>,
     /// The token it was sent with; `None` where the switchboard is open.
     pub token_id: Option<String>,
 }
 
 /// An event and the id that it gets if it is new.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct SubmittedEvent {
     /// Version 7.
     pub request_id: Uuid,
     /// What was read from the envelope.
@@ -76,7 +78,7 @@ pub struct Item {
 
 /// The hold under which something was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fence {
+pub struct IngestFence {
     /// Whose work it is.
     pub duty: DutyKey,
     /// Under which number.
@@ -87,39 +89,39 @@ pub struct Fence {
 
 /// What became of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum SubmissionOutcome {
     /// In the order of its items.
-    Stored(Vec<Outcome>),
+    Stored(Vec<EventOutcome>),
     /// A newer hold was seen, or the same epoch by another instance: nothing was stored. `None`
     /// where that hold was seen outside the token's source, which the token must not learn of.
-    Fenced(Option<Standing>),
+    Fenced(Option<NewestHold>),
     /// Its fence cannot be remembered: nothing was stored.
     BadFence(BadFence),
     /// The token was revoked or has expired since it was looked at: nothing was stored.
-    TokenEnded(Ended),
+    TokenEnded(TokenEnd),
 }
 
 /// Why a submission or a dead letter is not stored.
 #[derive(Clone, Debug)]
-pub(crate) enum Rejection {
-    Fenced(Option<Standing>),
+pub(crate) enum SubmissionRejection {
+    Fenced(Option<NewestHold>),
     BadFence(BadFence),
-    TokenEnded(Ended),
+    TokenEnded(TokenEnd),
 }
 
-impl From<Rejection> for Settled {
-    fn from(rejection: Rejection) -> Self {
+impl From<SubmissionRejection> for SubmissionOutcome {
+    fn from(rejection: SubmissionRejection) -> Self {
         match rejection {
-            Rejection::Fenced(newest) => Self::Fenced(newest),
-            Rejection::BadFence(bad) => Self::BadFence(bad),
-            Rejection::TokenEnded(ended) => Self::TokenEnded(ended),
+            SubmissionRejection::Fenced(newest) => Self::Fenced(newest),
+            SubmissionRejection::BadFence(bad) => Self::BadFence(bad),
+            SubmissionRejection::TokenEnded(ended) => Self::TokenEnded(ended),
         }
     }
 }
 
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct EventOutcome {
     /// Its own, or that of the first one under the same key.
     pub request_id: Uuid,
     /// Whether the key was seen before.
@@ -144,16 +146,16 @@ pub const MAX_FENCES_PER_SOURCE: i64 = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownFence {
     /// The source that it holds for; `None` for every source.
-    pub source: Option<Scope>,
+    pub source: Option<SourceScope>,
     /// The newest hold.
-    pub newest: Standing,
+    pub newest: NewestHold,
 }
 
 impl FromRow for KnownFence {
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        let (duty, source) = (row.get()?, Scope::from_row(row)?);
+        let (duty, source) = (row.get()?, SourceScope::from_row(row)?);
         let newest =
-            Standing { duty, epoch: row.epoch()?, instance: row.get()?, updated_at: row.time()? };
+            NewestHold { duty, epoch: row.epoch()?, instance: row.get()?, updated_at: row.time()? };
         Ok(Self { source: (!source.channel.is_empty()).then_some(source), newest })
     }
 }
@@ -165,7 +167,7 @@ impl KnownFence {
         let duty = &self.newest.duty;
         match &self.source {
             None => duty.clone(),
-            Some(Scope { channel, provider, endpoint_identity }) => {
+            Some(SourceScope { channel, provider, endpoint_identity }) => {
                 format!("{duty} {channel} {provider} {endpoint_identity}")
             }
         }
@@ -173,14 +175,14 @@ impl KnownFence {
 }
 
 /// Duty, channel, provider and endpoint of a [`KnownFence::cursor`].
-fn of_cursor(cursor: &str) -> [&str; 4] {
+fn parse_fence_cursor(cursor: &str) -> [&str; 4] {
     let mut parts = cursor.splitn(4, ' ');
     std::array::from_fn(|_| parts.next().unwrap_or_default())
 }
 
 /// What is known of a duty's holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct NewestHold {
     /// The duty as it is printed.
     pub duty: String,
     /// The newest epoch that was seen.
@@ -193,7 +195,7 @@ pub struct Standing {
 
 /// Why a token does not count any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum TokenEnd {
     /// It was revoked.
     Revoked,
     /// Its time is over.
@@ -214,11 +216,11 @@ pub struct Decision {
 }
 
 /// What was changed; if the token had ended by then, nothing was.
-pub type Permitted<T> = Result<Result<T, Ended>, SwitchboardError>;
+pub type Permitted<T> = Result<Result<T, TokenEnd>, SwitchboardError>;
 
 /// How long things are kept, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct InboxRetention {
     /// Messages of the inbox, and dead letters that ended.
     pub bodies: i64,
     /// Dedupe keys, since they were seen last. Not less than bodies.
@@ -227,7 +229,7 @@ pub struct Keep {
 
 /// What retention took away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneReport {
     /// Messages of the inbox.
     pub messages: u64,
     /// Dedupe keys.
@@ -242,7 +244,7 @@ pub struct Pruned {
 
 /// What a replica has measured since its last [`Storage::tick`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measured {
+pub struct ClockMeasurement {
     /// From its answer.
     pub turn: i64,
     /// From its answer.
@@ -253,7 +255,7 @@ pub struct Measured {
 
 /// Where the clock of retention is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tick {
+pub struct ClockReading {
     /// How often it was moved.
     pub turn: i64,
     /// The store's own clock, in Unix microseconds.
@@ -295,12 +297,15 @@ pub struct Tick {
 #[async_trait]
 pub trait Storage: Registry + Replicas + ChannelList {
     /// Stores what is new, in one transaction; an answer for each submission.
-    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, SwitchboardError>;
+    async fn commit(
+        &self,
+        group: &[Submission],
+    ) -> Result<Vec<SubmissionOutcome>, SwitchboardError>;
 
     /// A page of the inbox. It looks at a bounded number of rows: it may be empty before the end.
     async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, SwitchboardError>;
     /// One message.
-    async fn message(&self, request_id: Uuid) -> Result<Found, SwitchboardError>;
+    async fn message(&self, request_id: Uuid) -> Result<MessageLookup, SwitchboardError>;
     /// The newest position; cheap, for those who wait for more.
     async fn last_position(&self) -> Result<i64, SwitchboardError>;
     /// Takes the inbox over after a restore and notes it: the position above which it goes on.
@@ -316,7 +321,7 @@ pub trait Storage: Registry + Replicas + ChannelList {
     /// this [`KnownFence::cursor`], or from the start.
     async fn fences(
         &self,
-        of: Option<&Scope>,
+        of: Option<&SourceScope>,
         after: &str,
         limit: usize,
     ) -> Result<Vec<KnownFence>, SwitchboardError>;
@@ -325,7 +330,7 @@ pub trait Storage: Registry + Replicas + ChannelList {
     async fn reset_fence(
         &self,
         duty: &str,
-        source: Option<&Scope>,
+        source: Option<&SourceScope>,
         decision: &Decision,
     ) -> Permitted<Vec<KnownFence>>;
 
@@ -333,15 +338,15 @@ pub trait Storage: Registry + Replicas + ChannelList {
     async fn post_letter(
         &self,
         letter: &DeadLetter,
-        fence: Option<&Fence>,
+        fence: Option<&IngestFence>,
         token_id: Option<&str>,
-    ) -> Result<Posted, SwitchboardError>;
+    ) -> Result<PostOutcome, SwitchboardError>;
     /// Dead letters, oldest first.
-    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, SwitchboardError>;
+    async fn letters(&self, query: &LetterQuery) -> Result<Vec<StoredLetter>, SwitchboardError>;
     /// One of them.
-    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, SwitchboardError>;
+    async fn letter(&self, id: Uuid) -> Result<Option<StoredLetter>, SwitchboardError>;
     /// Ends one that is pending.
-    async fn resolve_letter(&self, resolve: &Resolve) -> Permitted<Resolved>;
+    async fn resolve_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome>;
     /// How many are pending.
     async fn pending_letters(&self) -> Result<u64, SwitchboardError>;
 
@@ -361,13 +366,13 @@ pub trait Storage: Registry + Replicas + ChannelList {
         reason: &str,
     ) -> Result<Option<bool>, SwitchboardError>;
     /// Adds to what was done with tokens, and notes that they were used.
-    async fn add_usage(&self, usage: &[Usage]) -> Result<(), SwitchboardError>;
+    async fn add_usage(&self, usage: &[TokenUsage]) -> Result<(), SwitchboardError>;
     /// What was done with a token, or with all, since a day.
     async fn usage(
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<Usage>, SwitchboardError>;
+    ) -> Result<Vec<TokenUsage>, SwitchboardError>;
     /// The audit trail, newest first, of a token or of all.
     async fn audit(
         &self,
@@ -376,9 +381,13 @@ pub trait Storage: Registry + Replicas + ChannelList {
     ) -> Result<Vec<TokenAudit>, SwitchboardError>;
 
     /// Moves the clock of retention, and says where it is.
-    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, SwitchboardError>;
+    async fn tick(
+        &self,
+        since: Option<ClockMeasurement>,
+        when: TimeSource,
+    ) -> Result<ClockReading, SwitchboardError>;
     /// Takes away what is past its retention, a bounded number at a time.
-    async fn prune(&self, keep: Keep) -> Result<Pruned, SwitchboardError>;
+    async fn prune(&self, keep: InboxRetention) -> Result<PruneReport, SwitchboardError>;
     /// Whether the store answers and takes writes.
     async fn ping(&self) -> Result<(), SwitchboardError>;
 }

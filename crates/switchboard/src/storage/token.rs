@@ -1,6 +1,6 @@
 //! Tokens, and who shows them.
 
-use super::Ended;
+use super::TokenEnd;
 use super::row::{DatabaseRow, FromRow, RowReader};
 
 /// A token without its secret.
@@ -13,7 +13,7 @@ pub struct Token {
     /// What may be done with it.
     pub roles: Vec<String>,
     /// For which source it may submit; each part equals that of the envelope.
-    pub scope: Option<Scope>,
+    pub scope: Option<SourceScope>,
     /// In Unix microseconds.
     pub created_at: i64,
     /// By whom.
@@ -36,7 +36,7 @@ pub struct Token {
 
 /// A source: channel, provider and endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Scope {
+pub struct SourceScope {
     /// `source.channel`.
     pub channel: String,
     /// `source.provider`.
@@ -57,7 +57,7 @@ pub struct NewToken {
     /// As in [`Token`].
     pub roles: Vec<String>,
     /// As in [`Token`].
-    pub scope: Option<Scope>,
+    pub scope: Option<SourceScope>,
     /// How long it lasts, in microseconds from now.
     pub lifetime: i64,
     /// Who makes it.
@@ -87,7 +87,7 @@ pub struct TokenAudit {
 
 /// What was done with a token on a day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct TokenUsage {
     /// Which token.
     pub token_id: String,
     /// `2026-02-15`, UTC.
@@ -121,7 +121,7 @@ pub enum Admission {
     /// With this token.
     Token(Box<Token>),
     /// The token is known and does not count any more. Not a failure: nobody guesses those.
-    Ended(Ended),
+    Ended(TokenEnd),
     /// No such token; the failure was counted.
     Unknown,
     /// Too many failures from this address.
@@ -136,7 +136,7 @@ impl FromRow for Token {
         let (token_id, environment, roles): (_, _, String) = (row.get()?, row.get()?, row.get()?);
         let scope = match (row.maybe()?, row.maybe()?, row.maybe()?) {
             (Some(channel), Some(provider), Some(endpoint_identity)) => {
-                Some(Scope { channel, provider, endpoint_identity })
+                Some(SourceScope { channel, provider, endpoint_identity })
             }
             _ => None,
         };
@@ -158,7 +158,7 @@ impl FromRow for Token {
     }
 }
 
-impl FromRow for Scope {
+impl FromRow for SourceScope {
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         Ok(Self { channel: row.get()?, provider: row.get()?, endpoint_identity: row.get()? })
     }
@@ -177,7 +177,7 @@ impl FromRow for TokenAudit {
     }
 }
 
-impl FromRow for Usage {
+impl FromRow for TokenUsage {
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         Ok(Self {
             token_id: row.get()?,

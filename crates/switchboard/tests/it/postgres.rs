@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tenure_core::Code;
 use tenure_store::IfAbsent;
-use tenure_switchboard::storage::{InboxQuery, Settled, Storage, postgres};
+use tenure_switchboard::storage::{InboxQuery, Storage, SubmissionOutcome, postgres};
 use tenure_wire::ingest::InboxCursor;
 use testkit::{Pgbouncer, PostgresOptions, PostgresServer};
 use tokio::task::JoinSet;
@@ -149,7 +149,7 @@ async fn a_stale_holder_is_fenced_under_any_default_isolation() {
             VALUES ('telegram/bot', 6, 'new', clock_timestamp()); COMMIT";
         client.batch_execute(announce).await.unwrap();
         let settled = late.await.unwrap().unwrap();
-        assert!(matches!(&settled[..], [Settled::Fenced(_)]), "{level}: {settled:?}");
+        assert!(matches!(&settled[..], [SubmissionOutcome::Fenced(_)]), "{level}: {settled:?}");
     }
 }
 
@@ -266,16 +266,16 @@ async fn uses_everything(storage: &Arc<dyn Storage>, name: &str) {
         let mut submission = with_token(&token, &[name]);
         submission.fence = Some(fence(name, 1, "one"));
         let settled = commit_one(storage, submission).await;
-        assert!(matches!(settled, Settled::Stored(_)), "{settled:?}");
+        assert!(matches!(settled, SubmissionOutcome::Stored(_)), "{settled:?}");
     }
     for (epoch, passes) in [(1, true), (0, false)] {
         let settled = commit_one(storage, held(fence(name, epoch, "one"), &["x"])).await;
-        assert_eq!(matches!(settled, Settled::Stored(_)), passes, "{settled:?}");
+        assert_eq!(matches!(settled, SubmissionOutcome::Stored(_)), passes, "{settled:?}");
     }
     let letter = letter(name);
     storage.post_letter(&letter, Some(&fence(name, 1, "one")), Some(&token)).await.unwrap();
     assert!(storage.letter(letter.id).await.unwrap().is_some());
-    let resolve = tenure_switchboard::storage::Resolve {
+    let resolve = tenure_switchboard::storage::LetterResolution {
         id: letter.id,
         state: "discarded",
         decision: by_me("spam"),
@@ -283,11 +283,11 @@ async fn uses_everything(storage: &Arc<dyn Storage>, name: &str) {
     };
     storage.resolve_letter(&resolve).await.unwrap().unwrap();
     storage
-        .letters(&tenure_switchboard::storage::DeadQuery { limit: 9, ..Default::default() })
+        .letters(&tenure_switchboard::storage::LetterQuery { limit: 9, ..Default::default() })
         .await
         .unwrap();
     storage.pending_letters().await.unwrap();
-    let usage = tenure_switchboard::storage::Usage {
+    let usage = tenure_switchboard::storage::TokenUsage {
         token_id: token.clone(),
         day: "2026-02-15".to_owned(),
         requests: 1,
@@ -306,7 +306,7 @@ async fn uses_everything(storage: &Arc<dyn Storage>, name: &str) {
     let was = storage.reset_fence(&format!("telegram/{name}"), None, &by_me("wrong")).await;
     assert_eq!(was.unwrap().unwrap().len(), 2, "with the token, and without one");
     storage
-        .prune(tenure_switchboard::storage::Keep { bodies: i64::MAX, keys: i64::MAX })
+        .prune(tenure_switchboard::storage::InboxRetention { bodies: i64::MAX, keys: i64::MAX })
         .await
         .unwrap();
     storage.adopt("me").await.unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tenure_switchboard::liveness::{Liveness, Policy};
-use tenure_switchboard::storage::{Name, Shown, Storage};
+use tenure_switchboard::storage::{ConnectorDetail, ConnectorKey, Storage};
 use tenure_switchboard::view;
 
 use super::super::{decision, operator, words};
@@ -34,7 +34,7 @@ pub(crate) struct ArchiveArgs {
 /// What is to be changed, and why.
 #[derive(Debug)]
 pub(crate) struct Change {
-    name: Name,
+    name: ConnectorKey,
     reason: String,
     dry_run: bool,
 }
@@ -149,7 +149,11 @@ impl Change {
 }
 
 /// Makes a connector known before it beats, so that it is missed if it never does.
-pub(super) async fn add(storage: &dyn Storage, name: &Name, json: bool) -> Result<String, Failure> {
+pub(super) async fn add(
+    storage: &dyn Storage,
+    name: &ConnectorKey,
+    json: bool,
+) -> Result<String, Failure> {
     let added = storage.register(name, &operator()).await?;
     if json {
         return Ok(document(&json!({
@@ -165,13 +169,13 @@ pub(super) async fn add(storage: &dyn Storage, name: &Name, json: bool) -> Resul
     Ok(format!("{} {did}\n", named(name)))
 }
 
-async fn find(storage: &dyn Storage, name: &Name) -> Result<Shown, Failure> {
+async fn find(storage: &dyn Storage, name: &ConnectorKey) -> Result<ConnectorDetail, Failure> {
     storage.connector(name).await?.ok_or_else(|| not_there(name))
 }
 
 /// Whether it is likely to be heard again soon, for a warning.
-fn lives(found: &Shown) -> bool {
-    let Shown { now, connector, .. } = found;
+fn lives(found: &ConnectorDetail) -> bool {
+    let ConnectorDetail { now, connector, .. } = found;
     let judged = Policy::Usual.judge(*now, connector.last_heartbeat_at, connector.interval);
     judged == Liveness::Online
 }

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use tenure_core::{Code, StoreError};
 use tenure_switchboard::liveness::Policy;
-use tenure_switchboard::storage::{Connector, ConnectorQuery, Name, Storage};
+use tenure_switchboard::storage::{Connector, ConnectorKey, ConnectorQuery, Storage};
 use tenure_switchboard::view;
 use tenure_wire::ingest::MAX_IDENTITY_BYTES;
 
@@ -84,11 +84,11 @@ pub(crate) struct Judge {
 #[derive(Debug)]
 pub(crate) enum Task {
     Ls { archived: bool, policy: Policy },
-    Show { name: Name, policy: Policy },
+    Show { name: ConnectorKey, policy: Policy },
     Archive { change: change::Change, archived: bool },
     Delete(change::Change),
     Recount(change::Change),
-    Add { name: Name },
+    Add { name: ConnectorKey },
 }
 
 impl Task {
@@ -124,7 +124,7 @@ pub(super) async fn run(storage: &dyn Storage, task: Task, json: bool) -> Result
 
 impl NameArgs {
     /// Reads a name as heartbeats have it. What is wrong is not repeated: it may be anything.
-    fn read(&self) -> Result<Name, Failure> {
+    fn read(&self) -> Result<ConnectorKey, Failure> {
         let connector_type = trimmed(&self.connector_type);
         let endpoint_identity = trimmed(&self.endpoint_identity);
         let is_type = !connector_type.is_empty()
@@ -145,7 +145,7 @@ impl NameArgs {
                  and no token"
             )));
         }
-        Ok(Name {
+        Ok(ConnectorKey {
             connector_type: connector_type.to_owned(),
             endpoint_identity: endpoint_identity.to_owned(),
         })
@@ -163,17 +163,17 @@ fn hides(name: &str) -> bool {
 }
 
 /// A name for people, as one or two words of a sentence.
-fn named(name: &Name) -> String {
+fn named(name: &ConnectorKey) -> String {
     shown(&plain(name))
 }
 
 /// The same without escapes, for what gets them when it is printed.
-fn plain(name: &Name) -> String {
+fn plain(name: &ConnectorKey) -> String {
     let part = |part| if hides(part) { NOT_SHOWN } else { part };
     format!("{} {}", part(&name.connector_type), part(&name.endpoint_identity))
 }
 
-fn not_there(name: &Name) -> Failure {
+fn not_there(name: &ConnectorKey) -> Failure {
     StoreError::refused(Code::NoSuchConnector, plain(name)).into()
 }
 
@@ -246,7 +246,7 @@ fn row(connector: &Connector, now: i64, policy: Policy) -> [String; 8] {
 mod tests {
     use super::*;
 
-    fn read(connector_type: &str, endpoint_identity: &str) -> Result<Name, Failure> {
+    fn read(connector_type: &str, endpoint_identity: &str) -> Result<ConnectorKey, Failure> {
         let (connector_type, endpoint_identity) =
             (connector_type.to_owned(), endpoint_identity.to_owned());
         NameArgs { connector_type, endpoint_identity }.read()

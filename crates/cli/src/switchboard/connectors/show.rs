@@ -2,7 +2,9 @@
 
 use tenure_core::text;
 use tenure_switchboard::liveness::Policy;
-use tenure_switchboard::storage::{Connector, Instance, Name, Shown, Storage};
+use tenure_switchboard::storage::{
+    Connector, ConnectorDetail, ConnectorInstance, ConnectorKey, Storage,
+};
 use tenure_switchboard::view;
 use tenure_wire::heartbeat::Counters;
 
@@ -14,7 +16,7 @@ use crate::table::{or_dash, table};
 
 pub(super) async fn run(
     storage: &dyn Storage,
-    name: &Name,
+    name: &ConnectorKey,
     policy: Policy,
     json: bool,
 ) -> Result<String, Failure> {
@@ -26,8 +28,8 @@ pub(super) async fn run(
     Ok(format!("{}\n{}", for_people(&found, policy), table(COLUMNS, rows)))
 }
 
-fn for_people(found: &Shown, policy: Policy) -> String {
-    let Shown { now, connector, .. } = found;
+fn for_people(found: &ConnectorDetail, policy: Policy) -> String {
+    let ConnectorDetail { now, connector, .. } = found;
     let Connector { last_heartbeat_at, interval, today, .. } = connector;
     let when = |micros: i64| format!("{} ({})", at(micros), time_before(*now, micros));
     let state = match &connector.error_message {
@@ -112,7 +114,7 @@ const COLUMNS: [&str; 13] = [
     "MESSAGE",
 ];
 
-fn row(instance: &Instance, now: i64, policy: Policy) -> [String; 13] {
+fn row(instance: &ConnectorInstance, now: i64, policy: Policy) -> [String; 13] {
     let heard = instance.last_heartbeat_at;
     let state = match instance.stopped_at {
         Some(_) => "stopped".to_owned(),

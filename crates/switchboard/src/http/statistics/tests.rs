@@ -8,7 +8,7 @@ const SECOND: i64 = 1_000_000;
 const NOW: i64 = 1_771_151_400 * SECOND;
 const USUAL: Policy = Policy::Usual;
 
-fn shown(first_seen_at: i64, interval: Option<i64>) -> Shown {
+fn shown(first_seen_at: i64, interval: Option<i64>) -> ConnectorDetail {
     let connector = Connector {
         connector_type: "telegram_bot".to_owned(),
         endpoint_identity: "a/b".to_owned(),
@@ -28,10 +28,10 @@ fn shown(first_seen_at: i64, interval: Option<i64>) -> Shown {
         drift: None,
         today: Measures::default(),
     };
-    Shown { now: NOW, connector, instances: Vec::new() }
+    ConnectorDetail { now: NOW, connector, instances: Vec::new() }
 }
 
-fn bucket(start: i64, messages_ingested: i64, messages_failed: i64, beats: i64) -> Bucket {
+fn bucket(start: i64, messages_ingested: i64, messages_failed: i64, beats: i64) -> SeriesBucket {
     let measures = Measures {
         messages_ingested,
         messages_failed,
@@ -40,7 +40,7 @@ fn bucket(start: i64, messages_ingested: i64, messages_failed: i64, beats: i64) 
         error_count: 1,
         ..Measures::default()
     };
-    Bucket { start, measures }
+    SeriesBucket { start, measures }
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn coverage_is_of_what_could_have_come() {
 
 #[test]
 fn connectors_are_counted_by_the_same_liveness_as_they_are_shown() {
-    let sum = |last_heartbeat_at, messages_ingested| Sum {
+    let sum = |last_heartbeat_at, messages_ingested| ConnectorSum {
         connector_type: "x".to_owned(),
         endpoint_identity: "y".to_owned(),
         last_heartbeat_at,
@@ -108,7 +108,7 @@ fn connectors_are_counted_by_the_same_liveness_as_they_are_shown() {
         messages_failed: 1,
     };
     let sums = [sum(Some(NOW), 7), sum(Some(NOW - 301 * SECOND), 0), sum(None, 0), sum(Some(0), 1)];
-    let judge = |sum: &Sum| Policy::Usual.judge(NOW, sum.last_heartbeat_at, sum.interval);
+    let judge = |sum: &ConnectorSum| Policy::Usual.judge(NOW, sum.last_heartbeat_at, sum.interval);
     let told = serde_json::to_value(SummaryTotals::of(Period::Week, &sums, judge)).unwrap();
     assert_eq!(told["by_connector"][2]["liveness"], "unknown");
     let mut rest = told;
@@ -123,7 +123,7 @@ fn connectors_are_counted_by_the_same_liveness_as_they_are_shown() {
 
 #[test]
 fn fanout_is_one_row_for_each_connector() {
-    let fanned = |identity: &str, target: &str, messages| Fanned {
+    let fanned = |identity: &str, target: &str, messages| FanoutCount {
         connector_type: "telegram_bot".to_owned(),
         endpoint_identity: identity.to_owned(),
         target: target.to_owned(),

@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use tenure_wire::ingest::Channel;
 use tokio_postgres::types::Type;
 
-use super::{Parameter, Postgres};
+use super::{Parameter, PostgresStorage};
 use crate::error::SwitchboardError;
 use crate::storage::channel::{ChannelList, action, joined};
 
 #[async_trait]
-impl ChannelList for Postgres {
+impl ChannelList for PostgresStorage {
     async fn channels(&self) -> Result<Vec<Channel>, SwitchboardError> {
         self.rows(&self.statements.channel_list, &[]).await
     }

@@ -2,18 +2,18 @@
 
 use tokio_postgres::types::Type;
 
-use super::registry::told;
-use super::value::{column, from_micros, missing, to_micros};
-use super::{Measured, Parameter, Postgres, Tick, When};
+use super::registry::arrival_time;
+use super::row::{column, from_micros, missing, to_micros};
+use super::{ClockMeasurement, ClockReading, Parameter, PostgresStorage, TimeSource};
 use crate::error::SwitchboardError;
 
-impl Postgres {
+impl PostgresStorage {
     pub(super) async fn move_clock(
         &self,
-        since: Option<Measured>,
-        when: When,
-    ) -> Result<Tick, SwitchboardError> {
-        let at = told(when);
+        since: Option<ClockMeasurement>,
+        when: TimeSource,
+    ) -> Result<ClockReading, SwitchboardError> {
+        let at = arrival_time(when);
         let (turn, elapsed) = (since.map(|it| it.turn), since.map(|it| it.elapsed));
         let wall = since.map(|it| from_micros(it.wall));
         let parameters: [Parameter<'_>; 4] = [
@@ -24,7 +24,7 @@ impl Postgres {
         ];
         let rows = self.data.query(&self.statements.clock_tick, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
-        Ok(Tick {
+        Ok(ClockReading {
             turn: column(row, 0)?,
             wall: to_micros(column(row, 1)?),
             reached: to_micros(column(row, 2)?),

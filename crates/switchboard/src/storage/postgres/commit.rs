@@ -8,17 +8,20 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
+use super::row::{column, from_micros, index, to_micros};
 use super::token::ended;
-use super::value::{column, from_micros, index, to_micros};
-use super::{Parameter, Postgres};
+use super::{Parameter, PostgresStorage};
 use crate::error::SwitchboardError;
-use crate::storage::{BadFence, Fence, Item, Outcome, Rejection, Settled, Standing, Submission};
+use crate::storage::{
+    BadFence, EventOutcome, IngestFence, NewestHold, Submission, SubmissionOutcome,
+    SubmissionRejection, SubmittedEvent,
+};
 
-impl Postgres {
+impl PostgresStorage {
     pub(super) async fn commit_group(
         &self,
         group: &[Submission],
-    ) -> Result<Vec<Settled>, SwitchboardError> {
+    ) -> Result<Vec<SubmissionOutcome>, SwitchboardError> {
         if group.is_empty() {
             return Ok(Vec::new());
         }
@@ -66,7 +69,7 @@ pub(super) struct GateColumns<'a> {
 
 impl<'a> GateColumns<'a> {
     pub(super) fn of(
-        submissions: impl Iterator<Item = (Option<&'a str>, Option<&'a Fence>)>,
+        submissions: impl Iterator<Item = (Option<&'a str>, Option<&'a IngestFence>)>,
     ) -> Self {
         let mut gates = Self::default();
         let mut known = BTreeMap::new();
@@ -111,7 +114,7 @@ impl<'a> EventColumns<'a> {
         let mut items = Self { rounds: rounds(group), ..Self::default() };
         items.last_round = items.rounds.iter().max().copied().unwrap_or(-1);
         for (submission, gate) in group.iter().zip(gates) {
-            for Item { request_id, event } in &submission.items {
+            for SubmittedEvent { request_id, event } in &submission.items {
                 // The server counts from 1; a group has far fewer gates than an i32 can say.
                 items.gates.push(i32::try_from(gate + 1).unwrap_or(i32::MAX));
                 items.ids.push(*request_id);
@@ -156,18 +159,18 @@ pub(super) fn closed(
     row: &Row,
     verdict: &str,
     duty: Option<&str>,
-) -> Result<Option<Rejection>, SwitchboardError> {
+) -> Result<Option<SubmissionRejection>, SwitchboardError> {
     Ok(Some(match verdict {
-        "ahead" => Rejection::BadFence(BadFence::EpochAhead),
-        "full" => Rejection::BadFence(BadFence::TooMany),
-        "fenced_by_all" => Rejection::Fenced(None),
-        "fenced" => Rejection::Fenced(Some(Standing {
+        "ahead" => SubmissionRejection::BadFence(BadFence::EpochAhead),
+        "full" => SubmissionRejection::BadFence(BadFence::TooMany),
+        "fenced_by_all" => SubmissionRejection::Fenced(None),
+        "fenced" => SubmissionRejection::Fenced(Some(NewestHold {
             duty: duty.unwrap_or_default().to_owned(),
             epoch: Epoch::from_i64(column(row, 2)?)?,
             instance: column(row, 3)?,
             updated_at: to_micros(column(row, 4)?),
         })),
-        verdict => return Ok(ended(verdict).map(Rejection::TokenEnded)),
+        verdict => return Ok(ended(verdict).map(SubmissionRejection::TokenEnded)),
     }))
 }
 
@@ -175,10 +178,10 @@ fn settle(
     group: &[Submission],
     gates: &GateColumns<'_>,
     rows: &[Row],
-) -> Result<Vec<Settled>, SwitchboardError> {
+) -> Result<Vec<SubmissionOutcome>, SwitchboardError> {
     let odd =
         |what: &str| SwitchboardError::unknown(Code::Damaged, format!("ingest_commit: {what}"));
-    let mut shut: Vec<Option<Settled>> = vec![None; gates.tokens.len()];
+    let mut shut: Vec<Option<SubmissionOutcome>> = vec![None; gates.tokens.len()];
     let mut same: BTreeMap<usize, (Uuid, bool)> = BTreeMap::new();
     let mut stored: Option<i64> = None;
     for row in rows {
@@ -204,16 +207,18 @@ fn settle(
             answers.push(why.clone());
             continue;
         }
-        let outcome = |(place, item): (usize, &Item)| match same.get(&(first + place)) {
+        let outcome = |(place, item): (usize, &SubmittedEvent)| match same.get(&(first + place)) {
             Some((request_id, reused)) => {
-                Outcome { request_id: *request_id, duplicate: true, reused: *reused }
+                EventOutcome { request_id: *request_id, duplicate: true, reused: *reused }
             }
             None => {
                 fresh += 1;
-                Outcome { request_id: item.request_id, duplicate: false, reused: false }
+                EventOutcome { request_id: item.request_id, duplicate: false, reused: false }
             }
         };
-        answers.push(Settled::Stored(submission.items.iter().enumerate().map(outcome).collect()));
+        answers.push(SubmissionOutcome::Stored(
+            submission.items.iter().enumerate().map(outcome).collect(),
+        ));
     }
     // What is not mentioned is new: that has to add up.
     if stored != Some(fresh) {

@@ -2,21 +2,21 @@
 
 use tokio_postgres::types::Type;
 
+use super::row::{count, from_row};
 use super::token::refusal;
-use super::value::{count, from_row};
-use super::{Parameter, Postgres};
+use super::{Parameter, PostgresStorage};
 use crate::error::SwitchboardError;
-use crate::storage::{Decision, KnownFence, Permitted, Scope, of_cursor};
+use crate::storage::{Decision, KnownFence, Permitted, SourceScope, parse_fence_cursor};
 
-impl Postgres {
+impl PostgresStorage {
     pub(super) async fn list_fences(
         &self,
-        of: Option<&Scope>,
+        of: Option<&SourceScope>,
         after: &str,
         limit: usize,
     ) -> Result<Vec<KnownFence>, SwitchboardError> {
         let limit = count(limit);
-        let [duty, channel, provider, endpoint] = of_cursor(after);
+        let [duty, channel, provider, endpoint] = parse_fence_cursor(after);
         let parameters: [Parameter<'_>; 8] = [
             (&duty, Type::TEXT),
             (&channel, Type::TEXT),
@@ -33,7 +33,7 @@ impl Postgres {
     pub(super) async fn forget_fence(
         &self,
         duty: &str,
-        source: Option<&Scope>,
+        source: Option<&SourceScope>,
         Decision { by, reason, token_id }: &Decision,
     ) -> Permitted<Vec<KnownFence>> {
         let parameters: [Parameter<'_>; 7] = [

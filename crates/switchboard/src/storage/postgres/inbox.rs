@@ -7,14 +7,14 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::value::{column, count, from_micros, from_row, missing, to_micros};
-use super::{Parameter, Postgres};
+use super::row::{column, count, from_micros, from_row, missing, to_micros};
+use super::{Parameter, PostgresStorage};
 use crate::error::SwitchboardError;
 use crate::storage::inbox::CursorPlace;
 use crate::storage::row::DatabaseRow as _;
-use crate::storage::{Found, InboxPage, InboxQuery, InboxRead, Message};
+use crate::storage::{InboxMessage, InboxPage, InboxQuery, InboxRead, MessageLookup};
 
-impl Postgres {
+impl PostgresStorage {
     pub(super) async fn read_inbox(
         &self,
         query: &InboxQuery,
@@ -46,16 +46,20 @@ impl Postgres {
         column(rows.first().ok_or_else(missing)?, 0).map_err(SwitchboardError::or_happened)
     }
 
-    pub(super) async fn show_message(&self, request_id: Uuid) -> Result<Found, SwitchboardError> {
+    pub(super) async fn show_message(
+        &self,
+        request_id: Uuid,
+    ) -> Result<MessageLookup, SwitchboardError> {
         let parameters: [Parameter<'_>; 1] = [(&request_id, Type::UUID)];
         let rows = self.data.query(&self.statements.inbox_show, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
         if let Some(message) = message(row)? {
-            return Ok(Found::Message(Box::new(message)));
+            return Ok(MessageLookup::Message(Box::new(message)));
         }
         let first_seen_at: Option<SystemTime> = column(row, 0)?;
-        Ok(first_seen_at
-            .map_or(Found::Nothing, |at| Found::Trimmed { first_seen_at: to_micros(at) }))
+        Ok(first_seen_at.map_or(MessageLookup::Nothing, |at| MessageLookup::Trimmed {
+            first_seen_at: to_micros(at),
+        }))
     }
 }
 
@@ -69,7 +73,7 @@ fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, SwitchboardError>
     }
     let upto = InboxCursor::new(column(row, 2)?, column(row, 18)?);
     let more: Option<bool> = column(row, 3)?;
-    let messages: Vec<Message> =
+    let messages: Vec<InboxMessage> =
         rows.iter().filter_map(|row| message(row).transpose()).collect::<Result<_, _>>()?;
     // A page that is full was cut at its last message; another one looked at everything up to the
     // bound.
@@ -81,6 +85,6 @@ fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, SwitchboardError>
 }
 
 /// Reads the message from the fifth column on, if there is one.
-fn message(row: &Row) -> Result<Option<Message>, SwitchboardError> {
+fn message(row: &Row) -> Result<Option<InboxMessage>, SwitchboardError> {
     row.number(4)?.map(|_| from_row(row, 4)).transpose()
 }

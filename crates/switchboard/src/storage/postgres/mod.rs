@@ -7,14 +7,15 @@
 mod channel;
 mod clock;
 mod commit;
+mod dead_letter;
 mod fence;
 mod inbox;
-mod letter;
 mod registry;
 mod replica;
+mod retention;
+mod row;
 mod statements;
 mod token;
-mod value;
 
 use std::fmt;
 
@@ -26,19 +27,20 @@ use tenure_store::sql::postgres::{
     server_from_url, with_timeout,
 };
 use tenure_store::sql::{self, Migration, MigrationHistory};
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::{
-    Admission, Attempt, DeadLetter, DeadQuery, Decision, Fence, Found, InboxQuery, InboxRead, Keep,
-    KeptLetter, KnownFence, Measured, NewToken, Permitted, Posted, Pruned, Resolve, Resolved,
-    Scope, Settled, Storage, Submission, Tick, Token, TokenAudit, Usage, When,
+    Admission, Attempt, ClockMeasurement, ClockReading, DeadLetter, Decision, InboxQuery,
+    InboxRead, InboxRetention, IngestFence, KnownFence, LetterQuery, LetterResolution,
+    MessageLookup, NewToken, Permitted, PostOutcome, PruneReport, ResolveOutcome, SourceScope,
+    Storage, StoredLetter, Submission, SubmissionOutcome, TimeSource, Token, TokenAudit,
+    TokenUsage,
 };
 use crate::error::SwitchboardError;
 use crate::storage::row::FromRow;
 use registry::ConnectorLocks;
+use row::{column, from_row, missing};
 use statements::Statements;
-use value::{column, from_row, missing};
 
 /// Commits take turns in the server: one works, one waits, one is replaced.
 const COMMIT_CONNECTIONS: usize = 3;
@@ -46,11 +48,6 @@ const COMMIT_CONNECTIONS: usize = 3;
 const BEAT_CONNECTIONS: usize = 4;
 /// Connections for everything else.
 const DATA_CONNECTIONS: usize = 8;
-/// How much [`Storage::prune`] takes of each kind at a time; the statements say the same.
-const STEP: u64 = 1_000;
-/// A thousand years in microseconds: times of the server go back further than that.
-const FOR_EVER: i64 = 1_000 * 365 * 24 * 3_600 * 1_000_000;
-
 /// The functions always belong to the newest migration: whoever adds one moves them to it.
 const HISTORY: MigrationHistory = MigrationHistory {
     table: "switchboard_migration",
@@ -129,7 +126,7 @@ pub fn script(schema: &str) -> Result<String, SwitchboardError> {
 }
 
 /// A switchboard's tables in a PostgreSQL schema.
-pub struct Postgres {
+pub struct PostgresStorage {
     commits: PostgresPool,
     beats: PostgresPool,
     data: PostgresPool,
@@ -138,9 +135,9 @@ pub struct Postgres {
     connector_locks: ConnectorLocks,
 }
 
-impl fmt::Debug for Postgres {
+impl fmt::Debug for PostgresStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Postgres");
+        let mut shown = f.debug_struct("PostgresStorage");
         shown.field("schema", &self.schema).field("direct", &self.data.is_direct());
         shown.finish_non_exhaustive()
     }
@@ -151,7 +148,7 @@ pub async fn open(
     url: &str,
     schema: &str,
     if_absent: IfAbsent,
-) -> Result<Postgres, SwitchboardError> {
+) -> Result<PostgresStorage, SwitchboardError> {
     sql::postgres::check_name(schema)?;
     let mut server = server_from_url(url).await?;
     let named = is_direct(&server).await;
@@ -176,7 +173,7 @@ pub async fn open(
     sql::postgres::migrate(&mut client, schema, &HISTORY, if_absent).await?;
     drop(client);
     primary_only(&mut server);
-    let postgres = Postgres {
+    let postgres = PostgresStorage {
         commits: PostgresPool::new(&server, COMMIT_CONNECTIONS, named)?,
         beats: PostgresPool::new(&server, BEAT_CONNECTIONS, named)?,
         data: PostgresPool::new(&server, DATA_CONNECTIONS, named)?,
@@ -185,14 +182,14 @@ pub async fn open(
         connector_locks: ConnectorLocks::default(),
     };
     // Without a day of its own a beat is kept, too; and it is tried again every minute.
-    let _ = postgres.make_days(When::Now).await;
+    let _ = postgres.make_days(TimeSource::Now).await;
     // A server that does not tell its timeline is taken as it is. Of one that is known to tell it,
     // each commit asks again.
     let _ = postgres.data.query(&postgres.statements.inbox_recognise, &[]).await;
     Ok(postgres)
 }
 
-impl Postgres {
+impl PostgresStorage {
     /// Reads the rows of a statement.
     async fn rows<T: FromRow>(
         &self,
@@ -211,22 +208,14 @@ impl Postgres {
         let rows = self.data.query(sql, &[]).await?;
         column(rows.first().ok_or_else(missing)?, 0)
     }
-
-    /// Takes away what is past its retention, at most [`STEP`] of its kind.
-    async fn take_away(
-        &self,
-        sql: &str,
-        parameters: &[Parameter<'_>],
-    ) -> Result<u64, SwitchboardError> {
-        let rows = self.data.query(sql, parameters).await?;
-        let gone: i64 = column(rows.first().ok_or_else(missing)?, 0)?;
-        Ok(u64::try_from(gone).unwrap_or(0))
-    }
 }
 
 #[async_trait]
-impl Storage for Postgres {
-    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, SwitchboardError> {
+impl Storage for PostgresStorage {
+    async fn commit(
+        &self,
+        group: &[Submission],
+    ) -> Result<Vec<SubmissionOutcome>, SwitchboardError> {
         self.commit_group(group).await
     }
 
@@ -234,7 +223,7 @@ impl Storage for Postgres {
         self.read_inbox(query).await
     }
 
-    async fn message(&self, request_id: Uuid) -> Result<Found, SwitchboardError> {
+    async fn message(&self, request_id: Uuid) -> Result<MessageLookup, SwitchboardError> {
         self.show_message(request_id).await
     }
 
@@ -248,7 +237,7 @@ impl Storage for Postgres {
 
     async fn fences(
         &self,
-        of: Option<&Scope>,
+        of: Option<&SourceScope>,
         after: &str,
         limit: usize,
     ) -> Result<Vec<KnownFence>, SwitchboardError> {
@@ -258,7 +247,7 @@ impl Storage for Postgres {
     async fn reset_fence(
         &self,
         duty: &str,
-        source: Option<&Scope>,
+        source: Option<&SourceScope>,
         decision: &Decision,
     ) -> Permitted<Vec<KnownFence>> {
         self.forget_fence(duty, source, decision).await
@@ -267,21 +256,21 @@ impl Storage for Postgres {
     async fn post_letter(
         &self,
         letter: &DeadLetter,
-        fence: Option<&Fence>,
+        fence: Option<&IngestFence>,
         token_id: Option<&str>,
-    ) -> Result<Posted, SwitchboardError> {
+    ) -> Result<PostOutcome, SwitchboardError> {
         self.keep_letter(letter, fence, token_id).await
     }
 
-    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, SwitchboardError> {
+    async fn letters(&self, query: &LetterQuery) -> Result<Vec<StoredLetter>, SwitchboardError> {
         self.list_letters(query).await
     }
 
-    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, SwitchboardError> {
+    async fn letter(&self, id: Uuid) -> Result<Option<StoredLetter>, SwitchboardError> {
         self.show_letter(id).await
     }
 
-    async fn resolve_letter(&self, resolve: &Resolve) -> Permitted<Resolved> {
+    async fn resolve_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome> {
         self.end_letter(resolve).await
     }
 
@@ -315,7 +304,7 @@ impl Storage for Postgres {
         self.end_token(token_id, by, reason).await
     }
 
-    async fn add_usage(&self, usage: &[Usage]) -> Result<(), SwitchboardError> {
+    async fn add_usage(&self, usage: &[TokenUsage]) -> Result<(), SwitchboardError> {
         self.count_usage(usage).await
     }
 
@@ -323,7 +312,7 @@ impl Storage for Postgres {
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<Usage>, SwitchboardError> {
+    ) -> Result<Vec<TokenUsage>, SwitchboardError> {
         self.read_usage(token_id, since_day).await
     }
 
@@ -335,21 +324,16 @@ impl Storage for Postgres {
         self.read_audit(token_id, limit).await
     }
 
-    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, SwitchboardError> {
+    async fn tick(
+        &self,
+        since: Option<ClockMeasurement>,
+        when: TimeSource,
+    ) -> Result<ClockReading, SwitchboardError> {
         self.move_clock(since, when).await
     }
 
-    async fn prune(&self, keep: Keep) -> Result<Pruned, SwitchboardError> {
-        let statements = &self.statements;
-        let bodies = keep.bodies.min(FOR_EVER);
-        let keys = keep.keys.min(FOR_EVER).max(bodies);
-        let (bodies, keys) = ([(&bodies as _, Type::INT8)], [(&keys as _, Type::INT8)]);
-        let messages = self.take_away(&statements.inbox_prune, &bodies).await?;
-        let keys = self.take_away(&statements.dedupe_prune, &keys).await?;
-        let letters = self.take_away(&statements.letter_prune, &bodies).await?;
-        let addresses = self.take_away(&statements.address_prune, &[]).await?;
-        let more = [messages, keys, letters, addresses].into_iter().any(|gone| gone >= STEP);
-        Ok(Pruned { messages, keys, letters, addresses, more })
+    async fn prune(&self, keep: InboxRetention) -> Result<PruneReport, SwitchboardError> {
+        self.prune_inbox(keep).await
     }
 
     async fn ping(&self) -> Result<(), SwitchboardError> {

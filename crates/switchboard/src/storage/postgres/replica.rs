@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::value::column;
-use super::{Parameter, Postgres};
+use super::row::column;
+use super::{Parameter, PostgresStorage};
 use crate::error::SwitchboardError;
 use crate::storage::{REPLICA_EXPIRY, Replicas};
 
 #[async_trait]
-impl Replicas for Postgres {
+impl Replicas for PostgresStorage {
     async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), SwitchboardError> {
         let parameters: [Parameter<'_>; 3] =
             [(&replica_id, Type::UUID), (&address, Type::TEXT), (&REPLICA_EXPIRY, Type::INT8)];

@@ -4,17 +4,19 @@ use tenure_core::Code;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::value::{column, count, from_row, missing};
-use super::{Parameter, Postgres};
+use super::row::{column, count, from_row, missing};
+use super::{Parameter, PostgresStorage};
 use crate::error::SwitchboardError;
-use crate::storage::{Admission, Attempt, Ended, NewToken, Permitted, Token, TokenAudit, Usage};
+use crate::storage::{
+    Admission, Attempt, NewToken, Permitted, Token, TokenAudit, TokenEnd, TokenUsage,
+};
 
 /// Why a token has ended, as routines say it.
-pub(super) fn ended(verdict: &str) -> Option<Ended> {
+pub(super) fn ended(verdict: &str) -> Option<TokenEnd> {
     match verdict {
-        "gone" => Some(Ended::Gone),
-        "revoked" => Some(Ended::Revoked),
-        "expired" => Some(Ended::Expired),
+        "gone" => Some(TokenEnd::Gone),
+        "revoked" => Some(TokenEnd::Revoked),
+        "expired" => Some(TokenEnd::Expired),
         _ => None,
     }
 }
@@ -24,7 +26,7 @@ fn odd(verdict: &str) -> SwitchboardError {
 }
 
 /// Why a token has ended, if a column says that it has.
-pub(super) fn refusal(row: &Row, index: usize) -> Result<Option<Ended>, SwitchboardError> {
+pub(super) fn refusal(row: &Row, index: usize) -> Result<Option<TokenEnd>, SwitchboardError> {
     let verdict: Option<&str> = column(row, index)?;
     verdict.map(|verdict| ended(verdict).ok_or_else(|| odd(verdict))).transpose()
 }
@@ -41,7 +43,7 @@ pub(super) fn permitted<T>(
     }
 }
 
-impl Postgres {
+impl PostgresStorage {
     pub(super) async fn judge(&self, attempt: &Attempt<'_>) -> Result<Admission, SwitchboardError> {
         let hash = attempt.hash.as_ref().map(<[u8; 32]>::as_slice);
         let parameters: [Parameter<'_>; 4] = [
@@ -103,7 +105,7 @@ impl Postgres {
         Ok(is_there.then_some(done))
     }
 
-    pub(super) async fn count_usage(&self, usage: &[Usage]) -> Result<(), SwitchboardError> {
+    pub(super) async fn count_usage(&self, usage: &[TokenUsage]) -> Result<(), SwitchboardError> {
         let tokens: Vec<&str> = usage.iter().map(|used| used.token_id.as_str()).collect();
         let days: Vec<&str> = usage.iter().map(|used| used.day.as_str()).collect();
         let requests: Vec<i64> = usage.iter().map(|used| used.requests).collect();
@@ -126,7 +128,7 @@ impl Postgres {
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<Usage>, SwitchboardError> {
+    ) -> Result<Vec<TokenUsage>, SwitchboardError> {
         let parameters: [Parameter<'_>; 2] = [(&token_id, Type::TEXT), (&since_day, Type::TEXT)];
         self.rows(&self.statements.usage_list, &parameters).await
     }

@@ -6,7 +6,8 @@
 use tenure_wire::heartbeat::{Counters, Health, Heartbeat};
 
 use super::{
-    Beat, Connector, Instance, Logged, MAX_SILENCE, MAX_SUM, Measures, STOPPING, Taken, is_time,
+    AcceptedHeartbeat, Connector, ConnectorInstance, HistoryEntry, MAX_SILENCE, MAX_SUM, Measures,
+    ReceivedHeartbeat, STOPPING, is_time,
 };
 use crate::storage::row::{DatabaseRow, FromRow, RowReader, StoredField, StoredFields};
 
@@ -29,7 +30,7 @@ pub(in crate::storage) struct ConnectorRows {
 /// The row of an instance: what is shown of it, and what only the next heartbeat needs.
 #[derive(Clone, Debug)]
 pub(in crate::storage) struct InstanceRow {
-    instance: Instance,
+    instance: ConnectorInstance,
     last_sent_at: i64,
     /// Deltas that the history lacks, because it could not be written.
     owed: Counters,
@@ -39,7 +40,7 @@ pub(in crate::storage) struct InstanceRow {
 #[derive(Debug)]
 pub(in crate::storage) struct HeartbeatChanges<'a> {
     heartbeat: &'a Heartbeat,
-    pub(in crate::storage) taken: Taken,
+    pub(in crate::storage) taken: AcceptedHeartbeat,
     instance: InstanceRow,
     /// `None` if the row of the connector stays as it is.
     connector: Option<Connector>,
@@ -50,18 +51,18 @@ pub(in crate::storage) struct HeartbeatChanges<'a> {
 /// Returns the changes that a heartbeat makes. It arrived `at`, by a clock that shows `wall`.
 pub(in crate::storage) fn apply_heartbeat<'a>(
     before: &ConnectorRows,
-    beat: &'a Beat,
+    beat: &'a ReceivedHeartbeat,
     at: i64,
     wall: i64,
 ) -> HeartbeatChanges<'a> {
     let heartbeat = &beat.heartbeat;
     let known = before.instance.as_ref();
     let sent_at = heartbeat.sent_at_micros.min(at.saturating_add(MAX_SENT_AHEAD));
-    let mut taken = Taken {
+    let mut taken = AcceptedHeartbeat {
         received_at: at,
         drift: at.saturating_sub(heartbeat.sent_at_micros),
         drift_before: known.map(|known| known.instance.drift),
-        ..Taken::default()
+        ..AcceptedHeartbeat::default()
     };
     if let Some(known) = known.filter(|known| is_late(known, heartbeat, sent_at)) {
         taken.late = true;
@@ -154,7 +155,7 @@ fn next_instance(
     growth: &Growth,
     interval: Option<i64>,
     at: i64,
-) -> Instance {
+) -> ConnectorInstance {
     let known = known.map(|known| &known.instance);
     // Nothing started before 1970, whatever its uptime says.
     let started_at = at.saturating_sub(heartbeat.uptime_s.saturating_mul(SECOND)).max(0);
@@ -165,7 +166,7 @@ fn next_instance(
         .or_else(|| known.map(|it| (it.checkpoint_cursor.clone(), it.checkpoint_updated_at)))
         .unwrap_or_default();
     let capabilities = heartbeat.capabilities.as_ref();
-    Instance {
+    ConnectorInstance {
         instance_id: heartbeat.instance_id,
         version: heartbeat.version.clone(),
         state: heartbeat.state.as_str().to_owned(),
@@ -195,7 +196,11 @@ fn checkpoint(heartbeat: &Heartbeat) -> Option<(Option<String>, Option<i64>)> {
 }
 
 /// Whether the instance that represents the connector is replaced by another one.
-fn gives_way(current: &Instance, other: &Instance, longest_interval: i64) -> bool {
+fn gives_way(
+    current: &ConnectorInstance,
+    other: &ConnectorInstance,
+    longest_interval: i64,
+) -> bool {
     let interval = current.interval.unwrap_or_default().min(longest_interval);
     other.started_at > current.started_at
         || current.stopped_at.is_some()
@@ -206,7 +211,7 @@ fn gives_way(current: &Instance, other: &Instance, longest_interval: i64) -> boo
 fn next_connector(
     before: &ConnectorRows,
     heartbeat: &Heartbeat,
-    instance: &Instance,
+    instance: &ConnectorInstance,
     deltas: &Counters,
     represents: bool,
 ) -> Connector {
@@ -259,7 +264,7 @@ impl FromRow for Connector {
     }
 }
 
-impl FromRow for Instance {
+impl FromRow for ConnectorInstance {
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         Ok(Self {
             instance_id: row.get()?,
@@ -287,7 +292,7 @@ impl FromRow for Instance {
 
 impl FromRow for InstanceRow {
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        let instance = Instance::from_row(row)?;
+        let instance = ConnectorInstance::from_row(row)?;
         Ok(Self { instance, last_sent_at: row.time()?, owed: Counters::from_row(row)? })
     }
 }
@@ -297,7 +302,7 @@ pub(in crate::storage) fn with_today((connector, today): (Connector, Measures)) 
     Connector { today, ..connector }
 }
 
-impl FromRow for Logged {
+impl FromRow for HistoryEntry {
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         Ok(Self {
             id: row.get()?,

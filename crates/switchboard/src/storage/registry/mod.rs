@@ -10,12 +10,13 @@ use tenure_core::Epoch;
 use tenure_wire::heartbeat::{Counters, Heartbeat};
 use uuid::Uuid;
 
-use super::{Decision, Ended, Permitted};
+use super::{Decision, Permitted, TokenEnd};
 use crate::error::SwitchboardError;
 
 pub(in crate::storage) use heartbeat::with_today;
 pub use statistics::{
-    Bucket, Fanned, HistoryKeep, Measures, Outcomes, Period, Reported, Rolled, Step, Sum, Tidied,
+    ConnectorSum, FanoutCount, HistoryPruneReport, HistoryRetention, Measures, MessageOutcomes,
+    OutcomeReceipt, Period, RollUpReport, SeriesBucket, SeriesStep,
 };
 
 /// So many connectors may be registered with one token.
@@ -45,7 +46,7 @@ pub fn is_time(grown: i64, at: i64) -> bool {
 
 /// Whose clock counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum When {
+pub enum TimeSource {
     /// The store's, at the moment in which it does what it is asked for; for what is stored never
     /// before the clock of retention, and for retention that clock.
     #[default]
@@ -56,7 +57,7 @@ pub enum When {
 
 /// A heartbeat, and with which token it came.
 #[derive(Clone, Debug)]
-pub struct Beat {
+pub struct ReceivedHeartbeat {
     /// What was said.
     pub heartbeat: Heartbeat,
     /// `None` where the switchboard is open.
@@ -67,18 +68,18 @@ pub struct Beat {
 
 /// What became of a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Beaten {
+pub enum HeartbeatOutcome {
     /// It is in the registry.
-    Taken(Taken),
+    Accepted(AcceptedHeartbeat),
     /// The token was revoked or has expired since it was looked at: nothing was stored.
-    TokenEnded(Ended),
+    TokenEnded(TokenEnd),
     /// [`MAX_CONNECTORS_PER_TOKEN`] connectors were registered with this token: nothing was stored.
     TooMany,
 }
 
 /// What a heartbeat changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct AcceptedHeartbeat {
     /// By the store's clock, in Unix microseconds.
     pub received_at: i64,
     /// Nothing was known of this connector before.
@@ -144,7 +145,7 @@ pub struct Connector {
 
 /// What is known of a process of a connector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instance {
+pub struct ConnectorInstance {
     /// Its id.
     pub instance_id: Uuid,
     /// As it said last, and so on.
@@ -187,13 +188,13 @@ pub struct Instance {
 
 /// A connector with its instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ConnectorDetail {
     /// The store's clock, in Unix microseconds.
     pub now: i64,
     /// The connector.
     pub connector: Connector,
     /// Those that were heard last come first; at most a hundred.
-    pub instances: Vec<Instance>,
+    pub instances: Vec<ConnectorInstance>,
 }
 
 /// Which connectors to list.
@@ -211,7 +212,7 @@ pub struct ConnectorQuery {
 
 /// A page of connectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Connectors {
+pub struct ConnectorPage {
     /// The store's clock, in Unix microseconds.
     pub now: i64,
     /// By type and identity, in the order of their bytes.
@@ -220,7 +221,7 @@ pub struct Connectors {
 
 /// One beat of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logged {
+pub struct HistoryEntry {
     /// Its place in the history.
     pub id: i64,
     /// Of which process.
@@ -288,41 +289,55 @@ pub struct HistoryQuery {
 #[async_trait]
 pub trait Registry: Debug + Send + Sync + 'static {
     /// Takes a heartbeat.
-    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, SwitchboardError>;
+    async fn beat(
+        &self,
+        beat: &ReceivedHeartbeat,
+        when: TimeSource,
+    ) -> Result<HeartbeatOutcome, SwitchboardError>;
     /// Makes a connector known that was not heard yet; `false` when it is.
-    async fn register(&self, name: &Name, by: &str) -> Result<bool, SwitchboardError>;
+    async fn register(&self, name: &ConnectorKey, by: &str) -> Result<bool, SwitchboardError>;
     /// A page of connectors.
-    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, SwitchboardError>;
+    async fn connectors(&self, query: &ConnectorQuery) -> Result<ConnectorPage, SwitchboardError>;
     /// One of them.
-    async fn connector(&self, name: &Name) -> Result<Option<Shown>, SwitchboardError>;
+    async fn connector(
+        &self,
+        name: &ConnectorKey,
+    ) -> Result<Option<ConnectorDetail>, SwitchboardError>;
     /// The types of the connectors of an endpoint, by their bytes.
-    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, SwitchboardError>;
+    async fn connector_types(
+        &self,
+        endpoint_identity: &str,
+    ) -> Result<Vec<String>, SwitchboardError>;
     /// The history of a connector, newest first.
     async fn heartbeats(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         query: &HistoryQuery,
-    ) -> Result<Vec<Logged>, SwitchboardError>;
+    ) -> Result<Vec<HistoryEntry>, SwitchboardError>;
     /// Puts a connector away, or takes it back, and notes who did it; `None` when there is none of
     /// that name, `false` when nothing changed.
     async fn archive(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         archived: bool,
         decision: &Decision,
     ) -> Permitted<Option<bool>>;
     /// Removes a connector and all that is known of it, and notes who did it. What became of its
     /// messages stays, and is not counted for it any more.
-    async fn delete(&self, name: &Name, decision: &Decision) -> Permitted<bool>;
+    async fn delete(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<bool>;
 
     /// Counts the hours, days and periods of a connector again, and notes who did it. Only what the
     /// history still has can be counted: what was counted before that day stays. Says which day
     /// that is, in Unix microseconds; `None` when there is no such connector.
-    async fn recount(&self, name: &Name, decision: &Decision) -> Permitted<Option<i64>>;
+    async fn recount(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<Option<i64>>;
 
     /// Notes to whom a message went. A target that has acknowledged stays acknowledged; one that
     /// has failed may acknowledge later.
-    async fn report(&self, outcomes: &Outcomes, when: When) -> Permitted<Reported>;
+    async fn report(
+        &self,
+        outcomes: &MessageOutcomes,
+        when: TimeSource,
+    ) -> Permitted<OutcomeReceipt>;
     /// To whom a message went: acknowledged and failed targets.
     async fn outcomes(
         &self,
@@ -330,33 +345,41 @@ pub trait Registry: Debug + Send + Sync + 'static {
     ) -> Result<(Vec<String>, Vec<String>), SwitchboardError>;
 
     /// Counts the next part of what was stored, a bounded number of it, in periods that end now.
-    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, SwitchboardError>;
+    async fn roll_up(
+        &self,
+        epoch: Epoch,
+        when: TimeSource,
+    ) -> Result<RollUpReport, SwitchboardError>;
     /// What a connector has done since a time, in steps that are not empty, oldest first.
     async fn series(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         since: i64,
-        step: Step,
-    ) -> Result<Vec<Bucket>, SwitchboardError>;
+        step: SeriesStep,
+    ) -> Result<Vec<SeriesBucket>, SwitchboardError>;
     /// Every connector that is not archived, with what it did in a period that ends now.
-    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), SwitchboardError>;
+    async fn sums(&self, period: Period) -> Result<(i64, Vec<ConnectorSum>), SwitchboardError>;
     /// How many messages each target has acknowledged since a day (`2026-02-15`).
-    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, SwitchboardError>;
+    async fn fanout(&self, since_day: &str) -> Result<Vec<FanoutCount>, SwitchboardError>;
     /// Makes room for what will come and takes away a bounded number of what is past its
     /// retention.
-    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, SwitchboardError>;
+    async fn prune_history(
+        &self,
+        keep: HistoryRetention,
+        when: TimeSource,
+    ) -> Result<HistoryPruneReport, SwitchboardError>;
 }
 
 /// A connector's name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name {
+pub struct ConnectorKey {
     /// As in `telegram_bot`.
     pub connector_type: String,
     /// Who it receives for.
     pub endpoint_identity: String,
 }
 
-impl Name {
+impl ConnectorKey {
     /// Type and identity in one line, as the audit trail has them.
     pub fn path(&self) -> String {
         let part = |text| percent_encoding::utf8_percent_encode(text, SEPARATORS);

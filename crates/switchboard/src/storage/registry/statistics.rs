@@ -27,7 +27,7 @@ pub struct Measures {
 
 /// How long a step of a series is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SeriesStep {
     /// From the full hour.
     Hour,
     /// From midnight (UTC).
@@ -36,7 +36,7 @@ pub enum Step {
 
 /// A step of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bucket {
+pub struct SeriesBucket {
     /// When it begins, in Unix microseconds.
     pub start: i64,
     /// What was done in it.
@@ -73,10 +73,10 @@ impl Period {
     }
 
     /// How long its steps are.
-    pub const fn step(self) -> Step {
+    pub const fn step(self) -> SeriesStep {
         match self {
-            Self::Day | Self::Week => Step::Hour,
-            Self::Month => Step::Day,
+            Self::Day | Self::Week => SeriesStep::Hour,
+            Self::Month => SeriesStep::Day,
         }
     }
 
@@ -96,7 +96,7 @@ impl Period {
     }
 }
 
-impl Step {
+impl SeriesStep {
     /// In microseconds.
     pub const fn micros(self) -> i64 {
         match self {
@@ -108,7 +108,7 @@ impl Step {
 
 /// What a connector did in a period, and what its liveness is judged by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sum {
+pub struct ConnectorSum {
     /// As in `telegram_bot`.
     pub connector_type: String,
     /// Who it receives for.
@@ -125,7 +125,7 @@ pub struct Sum {
 
 /// To whom a message went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcomes {
+pub struct MessageOutcomes {
     /// Which message; it is in the inbox.
     pub request_id: Uuid,
     /// The type of the connector that it came by.
@@ -142,7 +142,7 @@ pub struct Outcomes {
 
 /// What became of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reported {
+pub struct OutcomeReceipt {
     /// Targets of which something new was told.
     pub changed: usize,
     /// Whether the message is in the inbox. Without it nothing was noted.
@@ -151,7 +151,7 @@ pub struct Reported {
 
 /// How many messages a target has taken from a connector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fanned {
+pub struct FanoutCount {
     /// As in `telegram_bot`.
     pub connector_type: String,
     /// Who it receives for.
@@ -164,7 +164,7 @@ pub struct Fanned {
 
 /// What a step of counting did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rolled {
+pub struct RollUpReport {
     /// A newer hold has counted: nothing was done.
     pub fenced: bool,
     /// Beats that were counted.
@@ -179,7 +179,7 @@ pub struct Rolled {
 
 /// How long statistics are kept, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HistoryKeep {
+pub struct HistoryRetention {
     /// Beats: whole days.
     pub beats: i64,
     /// Hours.
@@ -190,16 +190,16 @@ pub struct HistoryKeep {
     pub outcomes: i64,
 }
 
-impl Default for HistoryKeep {
+impl Default for HistoryRetention {
     fn default() -> Self {
-        let days = |days: i64| days * Step::Day.micros();
+        let days = |days: i64| days * SeriesStep::Day.micros();
         Self { beats: days(7), hours: days(30), days: days(365), outcomes: days(30) }
     }
 }
 
 /// What was taken away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tidied {
+pub struct HistoryPruneReport {
     /// Whole days of beats (PostgreSQL).
     pub heartbeat_partitions_dropped: u64,
     /// Beats, one by one.
@@ -235,13 +235,13 @@ impl FromRow for Measures {
     }
 }
 
-impl FromRow for Bucket {
+impl FromRow for SeriesBucket {
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         Ok(Self { start: row.time()?, measures: Measures::from_row(row)? })
     }
 }
 
-impl FromRow for Sum {
+impl FromRow for ConnectorSum {
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         Ok(Self {
             connector_type: row.get()?,
@@ -254,7 +254,7 @@ impl FromRow for Sum {
     }
 }
 
-impl FromRow for Fanned {
+impl FromRow for FanoutCount {
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         Ok(Self {
             connector_type: row.get()?,

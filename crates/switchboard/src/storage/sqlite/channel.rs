@@ -6,12 +6,12 @@ use serde_json::json;
 use tenure_wire::ingest::Channel;
 
 use super::row::{all, execute};
-use super::{Sqlite, statements as sql, token};
+use super::{SqliteStorage, statements as sql, token};
 use crate::error::SwitchboardError;
 use crate::storage::channel::{ChannelList, action, joined};
 
 #[async_trait]
-impl ChannelList for Sqlite {
+impl ChannelList for SqliteStorage {
     async fn channels(&self) -> Result<Vec<Channel>, SwitchboardError> {
         self.read(|db, _| all(db, sql::CHANNEL_LIST, [])).await
     }
@@ -48,7 +48,7 @@ fn replace(
         "alias": becomes.and_then(|channel| channel.alias.as_deref()),
     });
     let action = action(was, becomes);
-    let entry = token::AuditEntry { token_id: &named.name, action, by, reason: "", metadata };
+    let entry = token::AuditRecord { token_id: &named.name, action, by, reason: "", metadata };
     token::record(db, &entry, now)?;
     Ok(true)
 }

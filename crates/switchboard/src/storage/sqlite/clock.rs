@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::super::{Measured, Tick};
+use super::super::{ClockMeasurement, ClockReading};
 use super::row::{execute, one};
 use super::statements as sql;
 
@@ -28,7 +28,11 @@ pub(super) fn stamp(db: &Connection, now: i64) -> rusqlite::Result<i64> {
 }
 
 /// Moves it towards the wall clock, by at most twice what was measured since the last turn.
-pub(super) fn tick(db: &Connection, since: Option<Measured>, wall: i64) -> rusqlite::Result<Tick> {
+pub(super) fn tick(
+    db: &Connection,
+    since: Option<ClockMeasurement>,
+    wall: i64,
+) -> rusqlite::Result<ClockReading> {
     if let Some(since) = since {
         execute(db, sql::CLOCK_MOVE, (wall, since.elapsed.saturating_mul(2), since.turn))?;
         let difference = wall.abs_diff(since.wall.saturating_add(since.elapsed));
@@ -40,5 +44,5 @@ pub(super) fn tick(db: &Connection, since: Option<Measured>, wall: i64) -> rusql
         }
     }
     let (turn, reached) = read(db)?;
-    Ok(Tick { turn, wall, reached })
+    Ok(ClockReading { turn, wall, reached })
 }

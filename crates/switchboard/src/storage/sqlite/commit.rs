@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use tenure_wire::ingest::IngestEvent;
 use uuid::Uuid;
 
-use super::super::{Ended, Outcome, Settled, Submission};
+use super::super::{EventOutcome, Submission, SubmissionOutcome, TokenEnd};
 use super::fence::FenceGates;
 use super::row::{execute, first, one};
 use super::{clock, inbox, statements as sql, token};
@@ -18,7 +18,7 @@ pub(super) fn commit(
     db: &Connection,
     group: &[Submission],
     now: i64,
-) -> rusqlite::Result<Vec<Settled>> {
+) -> rusqlite::Result<Vec<SubmissionOutcome>> {
     let ended = ended(db, group.iter().filter_map(|sent| sent.token_id.as_deref()), now)?;
     let ended = |sent: &Submission| {
         sent.token_id.as_deref().and_then(|token_id| ended.get(token_id).copied().flatten())
@@ -33,11 +33,11 @@ pub(super) fn commit(
     let mut settled = Vec::with_capacity(group.len());
     for sent in group {
         settled.push(if let Some(ended) = ended(sent) {
-            Settled::TokenEnded(ended)
+            SubmissionOutcome::TokenEnded(ended)
         } else if let Some(closed) = gates.closed(sent.token_id.as_deref(), sent.fence.as_ref()) {
             closed.into()
         } else {
-            Settled::Stored(store(db, sent, &mut last, stamp)?)
+            SubmissionOutcome::Stored(store(db, sent, &mut last, stamp)?)
         });
     }
     if last > first {
@@ -51,7 +51,7 @@ fn ended<'a>(
     db: &Connection,
     token_ids: impl Iterator<Item = &'a str>,
     now: i64,
-) -> rusqlite::Result<BTreeMap<&'a str, Option<Ended>>> {
+) -> rusqlite::Result<BTreeMap<&'a str, Option<TokenEnd>>> {
     let mut states = BTreeMap::new();
     for token_id in token_ids {
         if !states.contains_key(token_id) {
@@ -66,7 +66,7 @@ fn store(
     sent: &Submission,
     last: &mut i64,
     now: i64,
-) -> rusqlite::Result<Vec<Outcome>> {
+) -> rusqlite::Result<Vec<EventOutcome>> {
     let mut outcomes = Vec::with_capacity(sent.items.len());
     for item in &sent.items {
         let outcome = key(db, item.request_id, &item.event, now)?;
@@ -93,7 +93,7 @@ fn key(
     request_id: Uuid,
     event: &IngestEvent,
     now: i64,
-) -> rusqlite::Result<Outcome> {
+) -> rusqlite::Result<EventOutcome> {
     let mut known = event.dedupe.digest;
     if let Some(previous) = event.dedupe.previous_hour {
         let from = event.observed_at_micros.saturating_sub(HOUR);
@@ -102,8 +102,8 @@ fn key(
     let observed = event.observed_at_micros;
     let row = (known, request_id.as_bytes(), event.payload_digest, observed, now);
     if execute(db, sql::DEDUPE_ADD, row)? == 1 {
-        return Ok(Outcome { request_id, duplicate: false, reused: false });
+        return Ok(EventOutcome { request_id, duplicate: false, reused: false });
     }
     let (request_id, reused) = one(db, sql::DEDUPE_SEE_AGAIN, (known, event.payload_digest, now))?;
-    Ok(Outcome { request_id, duplicate: true, reused })
+    Ok(EventOutcome { request_id, duplicate: true, reused })
 }

@@ -6,8 +6,8 @@ use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 
 use super::super::{
-    BadFence, Decision, Fence, KnownFence, MAX_FENCES_PER_SOURCE, Rejection, Scope, Standing,
-    of_cursor,
+    BadFence, Decision, IngestFence, KnownFence, MAX_FENCES_PER_SOURCE, NewestHold, SourceScope,
+    SubmissionRejection, parse_fence_cursor,
 };
 use super::row::{self, all, execute, first};
 use super::{statements as sql, token};
@@ -16,19 +16,19 @@ use super::{statements as sql, token};
 const MAX_EPOCH_AHEAD: i64 = 24 * 3_600 * 1_000_000;
 
 /// A duty at the source of a token, or at every source.
-type FenceKey = (Option<Scope>, String);
+type FenceKey = (Option<SourceScope>, String);
 
 /// The newest holds that the fences of a group are judged by.
 #[derive(Default)]
 pub(super) struct FenceGates {
-    sources: BTreeMap<String, Option<Scope>>,
+    sources: BTreeMap<String, Option<SourceScope>>,
     newest: BTreeMap<FenceKey, NewestFence>,
     last: i64,
 }
 
 /// The hold that counts for a key.
 struct NewestFence {
-    standing: Standing,
+    standing: NewestHold,
     /// It came with this group, and is to be remembered.
     is_new: bool,
     /// It counts for every source, and the submission has a token.
@@ -41,7 +41,7 @@ impl FenceGates {
     /// known stays, or else the first one.
     pub(super) fn raise<'a>(
         db: &Connection,
-        fences: impl Iterator<Item = (Option<&'a str>, &'a Fence)>,
+        fences: impl Iterator<Item = (Option<&'a str>, &'a IngestFence)>,
         now: i64,
     ) -> rusqlite::Result<Self> {
         let mut gates = Self { last: now.saturating_add(MAX_EPOCH_AHEAD), ..Self::default() };
@@ -60,7 +60,7 @@ impl FenceGates {
             {
                 gates.newest.insert(key.clone(), known);
             }
-            let standing = Standing {
+            let standing = NewestHold {
                 duty: key.1.clone(),
                 epoch: fence.epoch,
                 instance: fence.instance.as_str().to_owned(),
@@ -78,7 +78,7 @@ impl FenceGates {
         Ok(gates)
     }
 
-    fn key(&self, token_id: Option<&str>, fence: &Fence) -> FenceKey {
+    fn key(&self, token_id: Option<&str>, fence: &IngestFence) -> FenceKey {
         let source = token_id.and_then(|token_id| self.sources.get(token_id).cloned().flatten());
         (source, fence.duty.to_string())
     }
@@ -87,26 +87,28 @@ impl FenceGates {
     pub(super) fn closed(
         &self,
         token_id: Option<&str>,
-        fence: Option<&Fence>,
-    ) -> Option<Rejection> {
+        fence: Option<&IngestFence>,
+    ) -> Option<SubmissionRejection> {
         let fence = fence?;
         if fence.epoch.as_i64() > self.last {
-            return Some(Rejection::BadFence(BadFence::EpochAhead));
+            return Some(SubmissionRejection::BadFence(BadFence::EpochAhead));
         }
         let newest = self.newest.get(&self.key(token_id, fence))?;
-        let Standing { epoch, instance, .. } = &newest.standing;
+        let NewestHold { epoch, instance, .. } = &newest.standing;
         match (fence.epoch, fence.instance.as_str()) == (*epoch, instance) {
-            _ if newest.is_full => Some(Rejection::BadFence(BadFence::TooMany)),
+            _ if newest.is_full => Some(SubmissionRejection::BadFence(BadFence::TooMany)),
             true => None,
-            false if newest.is_of_all => Some(Rejection::Fenced(None)),
-            false => Some(Rejection::Fenced(Some(newest.standing.clone()))),
+            false if newest.is_of_all => Some(SubmissionRejection::Fenced(None)),
+            false => Some(SubmissionRejection::Fenced(Some(newest.standing.clone()))),
         }
     }
 }
 
 /// A digest that keeps the three names apart; nothing for every source.
-fn digest(source: Option<&Scope>) -> Vec<u8> {
-    let Some(Scope { channel, provider, endpoint_identity }) = source else { return Vec::new() };
+fn digest(source: Option<&SourceScope>) -> Vec<u8> {
+    let Some(SourceScope { channel, provider, endpoint_identity }) = source else {
+        return Vec::new();
+    };
     let text =
         format!("{} {channel} {} {provider} {endpoint_identity}", channel.len(), provider.len());
     Sha256::digest(text).to_vec()
@@ -124,14 +126,18 @@ fn known(db: &Connection, (source, duty): &FenceKey) -> rusqlite::Result<Option<
 }
 
 /// Stores the newest hold, unless its source has too many.
-fn remember(db: &Connection, source: Option<&Scope>, newest: &Standing) -> rusqlite::Result<bool> {
+fn remember(
+    db: &Connection,
+    source: Option<&SourceScope>,
+    newest: &NewestHold,
+) -> rusqlite::Result<bool> {
     let digest = digest(source);
-    let Standing { duty, epoch, instance, updated_at } = newest;
+    let NewestHold { duty, epoch, instance, updated_at } = newest;
     let raised = (duty, &digest, epoch.as_i64(), instance, updated_at);
     if execute(db, sql::FENCE_RAISE, raised)? > 0 {
         return Ok(true);
     }
-    let name = |of: fn(&Scope) -> &String| source.map_or("", |source| of(source));
+    let name = |of: fn(&SourceScope) -> &String| source.map_or("", |source| of(source));
     let row = (
         duty,
         &digest,
@@ -148,11 +154,11 @@ fn remember(db: &Connection, source: Option<&Scope>, newest: &Standing) -> rusql
 
 pub(super) fn list(
     db: &Connection,
-    of: Option<&Scope>,
+    of: Option<&SourceScope>,
     after: &str,
     limit: usize,
 ) -> rusqlite::Result<Vec<KnownFence>> {
-    let [duty, channel, provider, endpoint] = of_cursor(after);
+    let [duty, channel, provider, endpoint] = parse_fence_cursor(after);
     let of = of.map(|source| digest(Some(source)));
     all(db, sql::FENCE_LIST, (duty, channel, provider, endpoint, row::limit(limit), of))
 }
@@ -160,7 +166,7 @@ pub(super) fn list(
 pub(super) fn reset(
     db: &Connection,
     duty: &str,
-    source: Option<&Scope>,
+    source: Option<&SourceScope>,
     Decision { by, reason, .. }: &Decision,
     now: i64,
 ) -> rusqlite::Result<Vec<KnownFence>> {
@@ -174,7 +180,7 @@ pub(super) fn reset(
             "endpoint_identity": source.as_ref().map(|source| &source.endpoint_identity),
         });
         let action = "fence_reset";
-        let entry = token::AuditEntry { token_id: duty, action, by, reason, metadata };
+        let entry = token::AuditRecord { token_id: duty, action, by, reason, metadata };
         token::record(db, &entry, now)?;
     }
     Ok(gone)

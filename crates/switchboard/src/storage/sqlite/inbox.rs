@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::super::inbox::{CursorPlace, jump};
 use super::super::row::{DatabaseRow, FromRow, RowReader};
-use super::super::{Found, InboxPage, InboxQuery, InboxRead, Message};
+use super::super::{InboxMessage, InboxPage, InboxQuery, InboxRead, MessageLookup};
 use super::row::{execute, first, one};
 use super::{statements as sql, token};
 
@@ -58,7 +58,7 @@ pub(super) fn adopt(db: &Connection, by: &str, now: i64) -> rusqlite::Result<i64
     let metadata = serde_json::json!({ "last": last, "floor": floor });
     let reason = "the store was adopted";
     let (token_id, action) = ("inbox", "inbox_adopt");
-    let entry = token::AuditEntry { token_id, action, by, reason, metadata };
+    let entry = token::AuditRecord { token_id, action, by, reason, metadata };
     token::record(db, &entry, now)?;
     Ok(floor)
 }
@@ -119,7 +119,7 @@ pub(super) fn page(db: &Connection, query: &InboxQuery) -> rusqlite::Result<Inbo
         looked += 1;
         page.next_after = InboxCursor::new(row.get(0)?, row.uuid(1)?);
         if matches(row, query)? {
-            let message = Message::from_row(&mut RowReader::from(row, 0))?;
+            let message = InboxMessage::from_row(&mut RowReader::from(row, 0))?;
             bytes += message.envelope.len();
             page.messages.push(message);
         }
@@ -149,11 +149,12 @@ fn matches(row: &Row<'_>, query: &InboxQuery) -> rusqlite::Result<bool> {
         && query.until.is_none_or(|until| received_at < until))
 }
 
-pub(super) fn message(db: &Connection, request_id: Uuid) -> rusqlite::Result<Found> {
+pub(super) fn message(db: &Connection, request_id: Uuid) -> rusqlite::Result<MessageLookup> {
     let id = request_id.as_bytes();
     if let Some(message) = first(db, sql::INBOX_SHOW, [id])? {
-        return Ok(Found::Message(Box::new(message)));
+        return Ok(MessageLookup::Message(Box::new(message)));
     }
     let trimmed = first(db, sql::DEDUPE_FIRST_SEEN, [id])?;
-    Ok(trimmed.map_or(Found::Nothing, |first_seen_at| Found::Trimmed { first_seen_at }))
+    Ok(trimmed
+        .map_or(MessageLookup::Nothing, |first_seen_at| MessageLookup::Trimmed { first_seen_at }))
 }

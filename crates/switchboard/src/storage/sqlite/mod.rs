@@ -7,9 +7,9 @@
 mod channel;
 mod clock;
 mod commit;
+mod dead_letter;
 mod fence;
 mod inbox;
-mod letter;
 mod registry;
 mod replica;
 mod retention;
@@ -34,9 +34,11 @@ use tenure_store::{BootClock, IfAbsent};
 use uuid::Uuid;
 
 use super::{
-    Admission, Attempt, DeadLetter, DeadQuery, Decision, Fence, Found, InboxQuery, InboxRead, Keep,
-    KeptLetter, KnownFence, Measured, NewToken, Permitted, Posted, Pruned, Resolve, Resolved,
-    Scope, Settled, Storage, Submission, Tick, Token, TokenAudit, Usage, When,
+    Admission, Attempt, ClockMeasurement, ClockReading, DeadLetter, Decision, InboxQuery,
+    InboxRead, InboxRetention, IngestFence, KnownFence, LetterQuery, LetterResolution,
+    MessageLookup, NewToken, Permitted, PostOutcome, PruneReport, ResolveOutcome, SourceScope,
+    Storage, StoredLetter, Submission, SubmissionOutcome, TimeSource, Token, TokenAudit,
+    TokenUsage,
 };
 use crate::error::SwitchboardError;
 use retention::PrunedTable;
@@ -69,14 +71,14 @@ const HISTORY: MigrationHistory = MigrationHistory {
 
 /// A switchboard's storage in a SQLite file, which may be that of a store.
 #[derive(Debug)]
-pub struct Sqlite {
+pub struct SqliteStorage {
     writer: Worker,
     reader: Worker,
     wal: wal::WalCheckpointer,
 }
 
 /// Opens the file, updates its tables and starts the threads.
-pub async fn open(path: PathBuf, if_absent: IfAbsent) -> Result<Sqlite, SwitchboardError> {
+pub async fn open(path: PathBuf, if_absent: IfAbsent) -> Result<SqliteStorage, SwitchboardError> {
     let opened = tokio::task::spawn_blocking(move || open_blocking(&path, if_absent)).await;
     opened.map_err(|error| {
         SwitchboardError::unknown(Code::Failed, error.to_string()).caused_by(error)
@@ -88,7 +90,7 @@ pub fn script() -> String {
     write_script(&HISTORY)
 }
 
-fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> Result<Sqlite, SwitchboardError> {
+fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> Result<SqliteStorage, SwitchboardError> {
     let absent = || SwitchboardError::refused(Code::Absent, path.display().to_string());
     if if_absent == IfAbsent::Refuse && !path.exists() {
         return Err(absent());
@@ -106,7 +108,7 @@ fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> Result<Sqlite, Switchbo
     migrate(&mut writer, &HISTORY)?;
     let reader = owned(connect(path).map_err(statement_error)?);
     let checkpointer = owned(connect(path).map_err(statement_error)?);
-    Ok(Sqlite {
+    Ok(SqliteStorage {
         writer: Worker::start("switch-writer", writer)?,
         reader: Worker::start("switch-reader", reader)?,
         wal: wal::WalCheckpointer::start(checkpointer)?,
@@ -132,7 +134,7 @@ fn failed(error: Error) -> StoreError {
     }
 }
 
-impl Sqlite {
+impl SqliteStorage {
     /// Runs a transaction that may change something. The clock is read once it has begun.
     async fn write<T: Send + 'static>(
         &self,
@@ -171,8 +173,11 @@ impl Sqlite {
 }
 
 #[async_trait]
-impl Storage for Sqlite {
-    async fn commit(&self, group: &[Submission]) -> Result<Vec<Settled>, SwitchboardError> {
+impl Storage for SqliteStorage {
+    async fn commit(
+        &self,
+        group: &[Submission],
+    ) -> Result<Vec<SubmissionOutcome>, SwitchboardError> {
         let group = group.to_vec();
         let settled = self.write(move |db, now| commit::commit(db, &group, now)).await?;
         self.wal.note(wal::added(&settled)).await;
@@ -184,7 +189,7 @@ impl Storage for Sqlite {
         self.read(move |db, _| inbox::page(db, &query)).await
     }
 
-    async fn message(&self, request_id: Uuid) -> Result<Found, SwitchboardError> {
+    async fn message(&self, request_id: Uuid) -> Result<MessageLookup, SwitchboardError> {
         self.read(move |db, _| inbox::message(db, request_id)).await
     }
 
@@ -199,7 +204,7 @@ impl Storage for Sqlite {
 
     async fn fences(
         &self,
-        of: Option<&Scope>,
+        of: Option<&SourceScope>,
         after: &str,
         limit: usize,
     ) -> Result<Vec<KnownFence>, SwitchboardError> {
@@ -210,7 +215,7 @@ impl Storage for Sqlite {
     async fn reset_fence(
         &self,
         duty: &str,
-        source: Option<&Scope>,
+        source: Option<&SourceScope>,
         decision: &Decision,
     ) -> Permitted<Vec<KnownFence>> {
         let (duty, source, why) = (duty.to_owned(), source.cloned(), decision.clone());
@@ -221,29 +226,29 @@ impl Storage for Sqlite {
     async fn post_letter(
         &self,
         letter: &DeadLetter,
-        fence: Option<&Fence>,
+        fence: Option<&IngestFence>,
         token_id: Option<&str>,
-    ) -> Result<Posted, SwitchboardError> {
+    ) -> Result<PostOutcome, SwitchboardError> {
         let letter = letter.clone();
         let (fence, token_id) = (fence.cloned(), token_id.map(str::to_owned));
         let job = move |db: &Connection, now| {
-            letter::post(db, &letter, fence.as_ref(), token_id.as_deref(), now)
+            dead_letter::post(db, &letter, fence.as_ref(), token_id.as_deref(), now)
         };
         self.write(job).await
     }
 
-    async fn letters(&self, query: &DeadQuery) -> Result<Vec<KeptLetter>, SwitchboardError> {
+    async fn letters(&self, query: &LetterQuery) -> Result<Vec<StoredLetter>, SwitchboardError> {
         let query = query.clone();
-        self.read(move |db, _| letter::list(db, &query)).await
+        self.read(move |db, _| dead_letter::list(db, &query)).await
     }
 
-    async fn letter(&self, id: Uuid) -> Result<Option<KeptLetter>, SwitchboardError> {
+    async fn letter(&self, id: Uuid) -> Result<Option<StoredLetter>, SwitchboardError> {
         self.read(move |db, _| row::first(db, sql::LETTER_SHOW, [id.as_bytes()])).await
     }
 
-    async fn resolve_letter(&self, resolve: &Resolve) -> Permitted<Resolved> {
+    async fn resolve_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome> {
         let (token_id, resolve) = (resolve.decision.token_id.as_deref(), resolve.clone());
-        self.write_with(token_id, move |db, now| letter::resolve(db, &resolve, now)).await
+        self.write_with(token_id, move |db, now| dead_letter::resolve(db, &resolve, now)).await
     }
 
     async fn pending_letters(&self) -> Result<u64, SwitchboardError> {
@@ -284,7 +289,7 @@ impl Storage for Sqlite {
         self.write(move |db, now| token::revoke(db, &token_id, &by, &reason, now)).await
     }
 
-    async fn add_usage(&self, usage: &[Usage]) -> Result<(), SwitchboardError> {
+    async fn add_usage(&self, usage: &[TokenUsage]) -> Result<(), SwitchboardError> {
         let usage = usage.to_vec();
         self.write(move |db, now| token::add_usage(db, &usage, now)).await
     }
@@ -293,7 +298,7 @@ impl Storage for Sqlite {
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<Usage>, SwitchboardError> {
+    ) -> Result<Vec<TokenUsage>, SwitchboardError> {
         let (token_id, since_day) = (token_id.map(str::to_owned), since_day.to_owned());
         self.read(move |db, _| row::all(db, sql::USAGE_LIST, (token_id, since_day))).await
     }
@@ -307,14 +312,18 @@ impl Storage for Sqlite {
         self.read(move |db, _| token::audit(db, token_id.as_deref(), limit)).await
     }
 
-    async fn tick(&self, since: Option<Measured>, when: When) -> Result<Tick, SwitchboardError> {
-        let wall = move |now| if let When::At(at) = when { at } else { now };
+    async fn tick(
+        &self,
+        since: Option<ClockMeasurement>,
+        when: TimeSource,
+    ) -> Result<ClockReading, SwitchboardError> {
+        let wall = move |now| if let TimeSource::At(at) = when { at } else { now };
         self.write(move |db, now| clock::tick(db, since, wall(now))).await
     }
 
-    async fn prune(&self, keep: Keep) -> Result<Pruned, SwitchboardError> {
+    async fn prune(&self, keep: InboxRetention) -> Result<PruneReport, SwitchboardError> {
         // A transaction for each table: submissions get in between.
-        let mut pruned = Pruned::default();
+        let mut pruned = PruneReport::default();
         for table in PrunedTable::ALL {
             let deleted = self.write(move |db, _| retention::prune(db, table, keep)).await;
             let deleted = deleted.map_err(SwitchboardError::or_happened)?;

@@ -5,12 +5,12 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::row::{execute, first};
-use super::{Sqlite, statements as sql};
+use super::{SqliteStorage, statements as sql};
 use crate::error::SwitchboardError;
 use crate::storage::{REPLICA_EXPIRY, Replicas};
 
 #[async_trait]
-impl Replicas for Sqlite {
+impl Replicas for SqliteStorage {
     async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), SwitchboardError> {
         let address = address.to_owned();
         self.write(move |db, now| announce(db, replica_id, &address, now)).await

@@ -2,7 +2,9 @@
 
 use rusqlite::Connection;
 
-use super::super::{HistoryKeep, Keep, Period, Pruned, Step, Tidied};
+use super::super::{
+    HistoryPruneReport, HistoryRetention, InboxRetention, Period, PruneReport, SeriesStep,
+};
 use super::registry::progress;
 use super::row::{all, execute};
 use super::{clock, statements as sql};
@@ -29,7 +31,11 @@ impl PrunedTable {
 }
 
 /// Deletes rows of a table and returns how many.
-pub(super) fn prune(db: &Connection, table: PrunedTable, keep: Keep) -> rusqlite::Result<usize> {
+pub(super) fn prune(
+    db: &Connection,
+    table: PrunedTable,
+    keep: InboxRetention,
+) -> rusqlite::Result<usize> {
     let now = clock::reached(db)?;
     let bodies = now.saturating_sub(keep.bodies);
     let keys = now.saturating_sub(keep.keys.max(keep.bodies));
@@ -55,7 +61,7 @@ fn messages(db: &Connection, before: i64, reached: i64) -> rusqlite::Result<usiz
 }
 
 /// Adds deleted rows to the total.
-pub(super) fn add_pruned(pruned: &mut Pruned, table: PrunedTable, deleted: usize) {
+pub(super) fn add_pruned(pruned: &mut PruneReport, table: PrunedTable, deleted: usize) {
     let count = match table {
         PrunedTable::Messages => &mut pruned.messages,
         PrunedTable::Keys => &mut pruned.keys,
@@ -86,28 +92,30 @@ impl HistoryTable {
 pub(super) fn prune_history(
     db: &Connection,
     table: HistoryTable,
-    keep: HistoryKeep,
+    keep: HistoryRetention,
     now: i64,
 ) -> rusqlite::Result<usize> {
     let progress = progress(db)?;
     let before = |keep: i64| now.saturating_sub(keep);
     // Rows that are still in a period will be taken off it: until then they stay.
-    let held = |step: Step| {
+    let held = |step: SeriesStep| {
         let of = Period::ALL.iter().zip(progress.since).filter(|it| it.0.step() == step);
         of.map(|it| it.1).min().unwrap_or(i64::MAX)
     };
     let (sql, before) = match table {
         HistoryTable::Beats => {
-            let day = start_of(Step::Day, before(keep.beats));
+            let day = start_of(SeriesStep::Day, before(keep.beats));
             // Before anything is deleted.
             execute(db, sql::STATISTICS_RAISE_BEATS_SINCE, [day])?;
             (sql::STATISTICS_PRUNE_BEATS, day)
         }
         HistoryTable::Hours => {
-            let hour = start_of(Step::Hour, before(keep.hours).min(held(Step::Hour)));
+            let hour = start_of(SeriesStep::Hour, before(keep.hours).min(held(SeriesStep::Hour)));
             (sql::STATISTICS_PRUNE_HOURS, hour)
         }
-        HistoryTable::Days => (sql::STATISTICS_PRUNE_DAYS, before(keep.days).min(held(Step::Day))),
+        HistoryTable::Days => {
+            (sql::STATISTICS_PRUNE_DAYS, before(keep.days).min(held(SeriesStep::Day)))
+        }
         HistoryTable::Fanout => (sql::STATISTICS_PRUNE_FANOUT, before(keep.days)),
         HistoryTable::Outcomes => (sql::OUTCOME_PRUNE, before(keep.outcomes)),
         HistoryTable::Instances => (sql::REGISTRY_PRUNE_INSTANCES, before(keep.outcomes)),
@@ -115,12 +123,12 @@ pub(super) fn prune_history(
     execute(db, sql, (before, MAX_PRUNED_ROWS))
 }
 
-fn start_of(step: Step, time: i64) -> i64 {
+fn start_of(step: SeriesStep, time: i64) -> i64 {
     time - time.rem_euclid(step.micros())
 }
 
 /// Adds deleted rows to the total.
-pub(super) fn add_tidied(tidied: &mut Tidied, table: HistoryTable, deleted: usize) {
+pub(super) fn add_tidied(tidied: &mut HistoryPruneReport, table: HistoryTable, deleted: usize) {
     let count = match table {
         HistoryTable::Beats => &mut tidied.heartbeat_rows_deleted,
         HistoryTable::Hours => &mut tidied.hourly_rows_deleted,

@@ -3,16 +3,18 @@
 use rusqlite::Connection;
 use serde_json::json;
 
-use super::super::{Admission, Attempt, Ended, NewToken, Scope, Token, TokenAudit, Usage};
+use super::super::{
+    Admission, Attempt, NewToken, SourceScope, Token, TokenAudit, TokenEnd, TokenUsage,
+};
 use super::row::{self, all, execute, first, one};
 use super::statements as sql;
 
 const MINUTE: i64 = 60_000_000;
 
-fn why_ended(is_revoked: bool, expires_at: i64, now: i64) -> Option<Ended> {
+fn why_ended(is_revoked: bool, expires_at: i64, now: i64) -> Option<TokenEnd> {
     match is_revoked {
-        true => Some(Ended::Revoked),
-        false => (expires_at <= now).then_some(Ended::Expired),
+        true => Some(TokenEnd::Revoked),
+        false => (expires_at <= now).then_some(TokenEnd::Expired),
     }
 }
 
@@ -21,16 +23,16 @@ pub(super) fn ended(
     db: &Connection,
     token_id: Option<&str>,
     now: i64,
-) -> rusqlite::Result<Option<Ended>> {
+) -> rusqlite::Result<Option<TokenEnd>> {
     let Some(token_id) = token_id else { return Ok(None) };
     let state: Option<(bool, i64)> = first(db, sql::TOKEN_END, [token_id])?;
-    Ok(state.map_or(Some(Ended::Gone), |(is_revoked, expires_at)| {
+    Ok(state.map_or(Some(TokenEnd::Gone), |(is_revoked, expires_at)| {
         why_ended(is_revoked, expires_at, now)
     }))
 }
 
 /// Reads the source of a token.
-pub(super) fn scope(db: &Connection, token_id: &str) -> rusqlite::Result<Option<Scope>> {
+pub(super) fn scope(db: &Connection, token_id: &str) -> rusqlite::Result<Option<SourceScope>> {
     first(db, sql::TOKEN_SCOPE, [token_id])
 }
 
@@ -121,7 +123,7 @@ pub(super) fn create(db: &Connection, token: &NewToken, now: i64) -> rusqlite::R
         "replaces_token_id": token.replaces,
     });
     let (token_id, reason) = (token.token_id.as_str(), token.description.as_str());
-    record(db, &AuditEntry { token_id, action, by: &token.by, reason, metadata }, now)?;
+    record(db, &AuditRecord { token_id, action, by: &token.by, reason, metadata }, now)?;
     Ok(true)
 }
 
@@ -135,11 +137,11 @@ pub(super) fn revoke(
     if execute(db, sql::TOKEN_REVOKE, (token_id, now, by, reason))? == 0 {
         return Ok(one::<bool>(db, sql::TOKEN_EXISTS, [token_id])?.then_some(false));
     }
-    record(db, &AuditEntry { token_id, action: "revoke", by, reason, metadata: json!({}) }, now)?;
+    record(db, &AuditRecord { token_id, action: "revoke", by, reason, metadata: json!({}) }, now)?;
     Ok(Some(true))
 }
 
-pub(super) fn add_usage(db: &Connection, usage: &[Usage], now: i64) -> rusqlite::Result<()> {
+pub(super) fn add_usage(db: &Connection, usage: &[TokenUsage], now: i64) -> rusqlite::Result<()> {
     let minute = now - now.rem_euclid(MINUTE);
     for it in usage {
         let row = (&it.token_id, &it.day, it.requests, it.accepted, it.duplicates, it.refused);
@@ -150,7 +152,7 @@ pub(super) fn add_usage(db: &Connection, usage: &[Usage], now: i64) -> rusqlite:
 }
 
 /// An entry of the audit trail.
-pub(super) struct AuditEntry<'a> {
+pub(super) struct AuditRecord<'a> {
     pub(super) token_id: &'a str,
     pub(super) action: &'a str,
     pub(super) by: &'a str,
@@ -158,7 +160,7 @@ pub(super) struct AuditEntry<'a> {
     pub(super) metadata: serde_json::Value,
 }
 
-pub(super) fn record(db: &Connection, entry: &AuditEntry<'_>, now: i64) -> rusqlite::Result<()> {
+pub(super) fn record(db: &Connection, entry: &AuditRecord<'_>, now: i64) -> rusqlite::Result<()> {
     let metadata = entry.metadata.to_string();
     let row = (entry.token_id, entry.action, entry.by, entry.reason, now, metadata);
     execute(db, sql::AUDIT_RECORD, row)?;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rusqlite::Connection;
 use tenure_store::sql::sqlite::{SqliteConnection, Worker};
 
-use super::super::Settled;
+use super::super::SubmissionOutcome;
 use crate::error::SwitchboardError;
 
 /// Checkpoint after this many new rows. Each changes a few pages.
@@ -68,9 +68,9 @@ impl WalCheckpointer {
 }
 
 /// Counts the rows that a commit added.
-pub(super) fn added(settled: &[Settled]) -> usize {
-    let new = |settled: &Settled| match settled {
-        Settled::Stored(outcomes) => outcomes.iter().filter(|it| !it.duplicate).count(),
+pub(super) fn added(settled: &[SubmissionOutcome]) -> usize {
+    let new = |settled: &SubmissionOutcome| match settled {
+        SubmissionOutcome::Stored(outcomes) => outcomes.iter().filter(|it| !it.duplicate).count(),
         _ => 0,
     };
     settled.iter().map(new).sum()

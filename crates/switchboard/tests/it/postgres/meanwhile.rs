@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tenure_switchboard::storage::{
-    Beaten, Decision, Ended, Outcomes, Resolve, Settled, Storage, When,
+    Decision, HeartbeatOutcome, LetterResolution, MessageOutcomes, Storage, SubmissionOutcome,
+    TimeSource, TokenEnd,
 };
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -67,7 +68,7 @@ async fn nothing_is_stored_after_a_revocation_was_answered() {
     assert!(!is_answered, "{settled:?}");
     assert_eq!(stored(&settled).len(), 2);
     let late = commit_one(&place.storage, with_token("tok_a", &["c"])).await;
-    assert!(matches!(late, Settled::TokenEnded(_)), "{late:?}");
+    assert!(matches!(late, SubmissionOutcome::TokenEnded(_)), "{late:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,25 +79,28 @@ async fn no_heartbeat_is_taken_after_a_revocation_was_answered() {
     let storage = place.storage.clone();
     let mut beat = beat(1, MIDNIGHT + MINUTE, 120, 2);
     beat.token_id = Some("tok_a".to_owned());
-    let storing = async move { storage.beat(&beat, When::Now).await.unwrap() };
+    let storing = async move { storage.beat(&beat, TimeSource::Now).await.unwrap() };
     let lock = "SELECT FROM connector_instances FOR UPDATE";
     let (is_answered, beaten) =
         revoke_meanwhile(&place, "tok_a", lock, "connector_beat", storing).await;
-    assert!(!is_answered && matches!(beaten, Beaten::Taken(_)), "{is_answered} {beaten:?}");
+    assert!(
+        !is_answered && matches!(beaten, HeartbeatOutcome::Accepted(_)),
+        "{is_answered} {beaten:?}"
+    );
 }
 
 /// What is decided with `tok_a`, by number.
-async fn decide(storage: Arc<dyn Storage>, number: usize, ids: [Uuid; 2]) -> Result<(), Ended> {
+async fn decide(storage: Arc<dyn Storage>, number: usize, ids: [Uuid; 2]) -> Result<(), TokenEnd> {
     let [request_id, id] = ids;
     let token_id = Some("tok_a".to_owned());
     let decision = Decision { token_id: token_id.clone(), ..by_me("x") };
     match number {
         0 => {
-            let outcomes = Outcomes { token_id, ..told_of(request_id, &["health"]) };
-            storage.report(&outcomes, When::Now).await.unwrap().map(drop)
+            let outcomes = MessageOutcomes { token_id, ..told_of(request_id, &["health"]) };
+            storage.report(&outcomes, TimeSource::Now).await.unwrap().map(drop)
         }
         1 => {
-            let resolve = Resolve { id, state: "discarded", decision, request_id: None };
+            let resolve = LetterResolution { id, state: "discarded", decision, request_id: None };
             storage.resolve_letter(&resolve).await.unwrap().map(drop)
         }
         2 => storage.archive(&bot(), true, &decision).await.unwrap().map(drop),

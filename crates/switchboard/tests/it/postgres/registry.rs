@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tenure_core::Code;
 use tenure_store::IfAbsent;
 use tenure_switchboard::storage::{
-    Beat, Beaten, ConnectorQuery, Ended, HistoryKeep, HistoryQuery, Measured, Period, Step,
-    Storage, Tidied, When, postgres,
+    ClockMeasurement, ConnectorQuery, HeartbeatOutcome, HistoryPruneReport, HistoryQuery,
+    HistoryRetention, Period, ReceivedHeartbeat, SeriesStep, Storage, TimeSource, TokenEnd,
+    postgres,
 };
 use tenure_wire::heartbeat::Health;
 use tokio::task::JoinSet;
@@ -48,8 +49,8 @@ async fn has_day(place: &Place, day: &str) -> bool {
     number(place, &sql).await == 1
 }
 
-async fn tidy(storage: &Arc<dyn Storage>, at: i64) -> Tidied {
-    storage.tidy(HistoryKeep::default(), When::At(at)).await.unwrap()
+async fn tidy(storage: &Arc<dyn Storage>, at: i64) -> HistoryPruneReport {
+    storage.prune_history(HistoryRetention::default(), TimeSource::At(at)).await.unwrap()
 }
 
 /// Days that no other case makes: it is the only one in its year.
@@ -59,7 +60,10 @@ async fn days_are_made_ahead_and_dropped_whole_once_counted() {
     let Some(place) = Place::postgres().await else { return };
     let storage = &place.storage;
     // Today has a day when the first beat comes.
-    assert!(matches!(storage.beat(&beat(1, 0, 1, 1), When::Now).await, Ok(Beaten::Taken(_))));
+    assert!(matches!(
+        storage.beat(&beat(1, 0, 1, 1), TimeSource::Now).await,
+        Ok(HeartbeatOutcome::Accepted(_))
+    ));
     assert_eq!(in_default(&place).await, 0);
     // Without one it is kept nevertheless, and that day stays where it is.
     hear(storage, 1, START + HOUR, 60, 10).await;
@@ -90,7 +94,7 @@ async fn days_are_made_ahead_and_dropped_whole_once_counted() {
     assert!(!has_day(&place, "20270216").await && has_day(&place, "20270217").await);
     assert_eq!(history(storage, &bot()).await.len(), 1);
     // What was counted stays.
-    let days = series(storage, &bot(), Step::Day).await;
+    let days = series(storage, &bot(), SeriesStep::Day).await;
     assert_eq!(days[&(START + DAY)], measures(2, [2, 0, 0]));
 }
 
@@ -147,13 +151,13 @@ async fn a_beat_that_is_stuck_is_not_lost() {
     );
     assert_eq!(stuck.query_one(&sql, &[]).await.unwrap().get::<_, &str>(0), "taken");
     let beside = of(&named("slack", "beside"), beat(2, 0, 1, 1));
-    storage.beat(&beside, When::Now).await.unwrap();
+    storage.beat(&beside, TimeSource::Now).await.unwrap();
     // Nobody counts past it, and others are heard.
-    let error = storage.roll_up(epoch(1), When::Now).await.map_err(|error| error.code());
-    storage.beat(&beside, When::Now).await.unwrap();
+    let error = storage.roll_up(epoch(1), TimeSource::Now).await.map_err(|error| error.code());
+    storage.beat(&beside, TimeSource::Now).await.unwrap();
     stuck.batch_execute("COMMIT").await.unwrap();
-    storage.roll_up(epoch(1), When::Now).await.unwrap();
-    let hours: Vec<i64> = series(storage, &bot(), Step::Hour)
+    storage.roll_up(epoch(1), TimeSource::Now).await.unwrap();
+    let hours: Vec<i64> = series(storage, &bot(), SeriesStep::Hour)
         .await
         .into_values()
         .map(|it| it.heartbeat_count)
@@ -175,9 +179,9 @@ async fn a_report_that_is_stuck_is_not_lost() {
             '{{}}', NULL)"
     );
     assert_eq!(stuck.query_one(&sql, &[&request_id]).await.unwrap().get::<_, i64>(0), 1);
-    let error = storage.roll_up(epoch(1), When::Now).await.map_err(|error| error.code());
+    let error = storage.roll_up(epoch(1), TimeSource::Now).await.map_err(|error| error.code());
     stuck.batch_execute("COMMIT").await.unwrap();
-    let rolled = storage.roll_up(epoch(1), When::Now).await.unwrap();
+    let rolled = storage.roll_up(epoch(1), TimeSource::Now).await.unwrap();
     assert_eq!((rolled.outcomes, error.err()), (1, Some(Code::Busy)));
 }
 
@@ -210,13 +214,16 @@ async fn a_connector_that_is_counted_is_deleted_afterwards() {
 async fn a_token_that_ends_while_a_beat_waits_beats_for_nobody() {
     let Some(place) = Place::postgres().await else { return };
     let storage = &place.storage;
-    let known = Beat { token_id: Some("tok_known".to_owned()), ..beat(1, 0, 60, 1) };
+    let known = ReceivedHeartbeat { token_id: Some("tok_known".to_owned()), ..beat(1, 0, 60, 1) };
     let new = of(&named("api", "new"), known.clone());
-    let new = Beat { token_id: Some("tok_new".to_owned()), ..new };
+    let new = ReceivedHeartbeat { token_id: Some("tok_new".to_owned()), ..new };
     for token in ["tok_known", "tok_new"] {
         make_token(storage, token).await;
     }
-    assert!(matches!(storage.beat(&known, When::Now).await, Ok(Beaten::Taken(_))));
+    assert!(matches!(
+        storage.beat(&known, TimeSource::Now).await,
+        Ok(HeartbeatOutcome::Accepted(_))
+    ));
     // One waits for its connector, the other for its token.
     let locks = [
         (known, "SELECT FROM connector_registry FOR UPDATE"),
@@ -226,14 +233,19 @@ async fn a_token_that_ends_while_a_beat_waits_beats_for_nobody() {
         let locked = session(&place).await;
         locked.batch_execute(&format!("BEGIN; {lock}")).await.unwrap();
         let (storage, token) = (storage.clone(), told.token_id.clone().unwrap());
-        let beating = tokio::spawn(async move { storage.beat(&told, When::Now).await.unwrap() });
+        let beating =
+            tokio::spawn(async move { storage.beat(&told, TimeSource::Now).await.unwrap() });
         until_behind(&place, &locked, || beating.is_finished()).await;
         let end = format!(
             "UPDATE connector_tokens SET revoked_at = now(), revoked_by = 'me',
                 revoked_reason = 'over' WHERE token_id = '{token}'; COMMIT"
         );
         locked.batch_execute(&end).await.unwrap();
-        assert_eq!(beating.await.unwrap(), Beaten::TokenEnded(Ended::Revoked), "{lock}");
+        assert_eq!(
+            beating.await.unwrap(),
+            HeartbeatOutcome::TokenEnded(TokenEnd::Revoked),
+            "{lock}"
+        );
     }
     assert_eq!(storage.connector(&named("api", "new")).await.unwrap(), None);
 }
@@ -255,8 +267,8 @@ async fn days_and_hours_are_of_utc() {
     assert_eq!(in_default(&place).await, 0);
     assert_eq!(number(&place, "SELECT count(*) FROM connector_heartbeat_log_p20261011").await, 1);
     count(storage, 1, OCTOBER + DAY + 1).await;
-    let hours = series(storage, &bot(), Step::Hour).await;
-    let days = series(storage, &bot(), Step::Day).await;
+    let hours = series(storage, &bot(), SeriesStep::Hour).await;
+    let days = series(storage, &bot(), SeriesStep::Day).await;
     let (before, after) = (measures(5, [1, 0, 0]), measures(7, [1, 0, 0]));
     assert_eq!(hours, [(OCTOBER + DAY - HOUR, before), (OCTOBER + DAY, after)].into());
     assert_eq!(days, [(OCTOBER, before), (OCTOBER + DAY, after)].into());
@@ -296,27 +308,28 @@ pub async fn uses_everything(storage: &Arc<dyn Storage>, start: i64) {
     let message = inbox(storage).await.pop().unwrap();
     let mut outcomes = told_of(message.request_id, &["health"]);
     outcomes.failed = vec!["general".to_owned()];
-    storage.report(&outcomes, When::At(start)).await.unwrap().unwrap();
+    storage.report(&outcomes, TimeSource::At(start)).await.unwrap().unwrap();
     assert_eq!(storage.outcomes(message.request_id).await.unwrap().0, ["health"]);
     assert!(count(storage, 1, start + HOUR).await.beats > 0);
     let all = ConnectorQuery { limit: 9, ..ConnectorQuery::default() };
     assert_eq!(storage.connectors(&all).await.unwrap().connectors.len(), 1);
     assert_eq!(shown(storage, &bot()).await.instances.len(), 1);
-    assert_eq!(storage.types_of("bot").await.unwrap(), ["telegram_bot"]);
+    assert_eq!(storage.connector_types("bot").await.unwrap(), ["telegram_bot"]);
     let query = HistoryQuery { limit: 9, unhealthy: true, before: None };
     assert_eq!(storage.heartbeats(&bot(), &query).await.unwrap().len(), 1);
-    assert_eq!(series(storage, &bot(), Step::Hour).await.len(), 1);
-    assert_eq!(series(storage, &bot(), Step::Day).await.len(), 1);
+    assert_eq!(series(storage, &bot(), SeriesStep::Hour).await.len(), 1);
+    assert_eq!(series(storage, &bot(), SeriesStep::Day).await.len(), 1);
     assert_eq!(storage.sums(Period::Day).await.unwrap().1.len(), 1);
     assert_eq!(storage.fanout("2026-01-01").await.unwrap().len(), 1);
-    storage.tidy(HistoryKeep::default(), When::At(start)).await.unwrap();
+    storage.prune_history(HistoryRetention::default(), TimeSource::At(start)).await.unwrap();
     count(storage, 1, start + 40 * DAY).await;
-    let tidied = storage.tidy(HistoryKeep::default(), When::At(start + 400 * DAY)).await;
+    let tidied =
+        storage.prune_history(HistoryRetention::default(), TimeSource::At(start + 400 * DAY)).await;
     assert!(tidied.unwrap().heartbeat_partitions_dropped > 0);
     storage.delete(&bot(), &by_me("over")).await.unwrap().unwrap();
-    let tick = storage.tick(None, When::Now).await.unwrap();
-    let since = Measured { turn: tick.turn, wall: tick.wall, elapsed: 0 };
-    assert_eq!(storage.tick(Some(since), When::Now).await.unwrap().turn, tick.turn + 1);
+    let tick = storage.tick(None, TimeSource::Now).await.unwrap();
+    let since = ClockMeasurement { turn: tick.turn, wall: tick.wall, elapsed: 0 };
+    assert_eq!(storage.tick(Some(since), TimeSource::Now).await.unwrap().turn, tick.turn + 1);
     let replica = Uuid::from_u128(7);
     storage.announce(replica, "127.0.0.1:1").await.unwrap();
     assert!(storage.replica(replica).await.unwrap().is_some());

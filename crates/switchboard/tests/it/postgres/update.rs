@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tenure_store::IfAbsent;
-use tenure_switchboard::storage::{InboxQuery, Step, Storage, When, postgres};
+use tenure_switchboard::storage::{InboxQuery, SeriesStep, Storage, TimeSource, postgres};
 use tenure_wire::ingest::InboxCursor;
 use testkit::{TEST_POSTGRES, service};
 use tokio_postgres::Client;
@@ -73,14 +73,14 @@ async fn an_older_store_is_brought_up_to_date() {
     let next = read_page(&one, &query).await.next_after;
     assert_eq!(next, InboxCursor::new(1, Some(message.request_id)));
     let outcomes = told_of(message.request_id, &["health"]);
-    assert_eq!(one.report(&outcomes, When::Now).await.unwrap().unwrap().changed, 1);
+    assert_eq!(one.report(&outcomes, TimeSource::Now).await.unwrap().unwrap().changed, 1);
     commit_one(&one, sent([event("a")])).await;
     assert_eq!(inbox(&other).await.len(), 2);
     hear(&one, 1, MIDNIGHT, 60, 1).await;
     // What was counted before is not counted again, what was not is.
     let rolled = count(&other, 1, MIDNIGHT + DAY).await;
     assert_eq!((rolled.beats, rolled.outcomes), (2, 1));
-    assert_eq!(series(&other, &bot(), Step::Day).await[&MIDNIGHT].messages_ingested, 11);
+    assert_eq!(series(&other, &bot(), SeriesStep::Day).await[&MIDNIGHT].messages_ingested, 11);
     client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
 }
 

@@ -1,6 +1,6 @@
 //! Who is let in, and how often one may guess.
 
-use tenure_switchboard::storage::{Admission, Attempt, Ended};
+use tenure_switchboard::storage::{Admission, Attempt, TokenEnd};
 
 use super::kit::{DAY, HOUR, attempt, make_token, micros};
 use crate::place::Place;
@@ -49,9 +49,9 @@ pub async fn an_ended_token_is_told_and_not_counted(place: Place) {
     place.age("connector_tokens", "expires_at", 91 * DAY, "token_id = 'tok_b'").await;
     for _ in 0..7 {
         let revoked = place.storage.admit(&attempt("tok_a", "::1")).await.unwrap();
-        assert_eq!(revoked, Admission::Ended(Ended::Revoked));
+        assert_eq!(revoked, Admission::Ended(TokenEnd::Revoked));
         let expired = place.storage.admit(&attempt("tok_b", "::1")).await.unwrap();
-        assert_eq!(expired, Admission::Ended(Ended::Expired));
+        assert_eq!(expired, Admission::Ended(TokenEnd::Expired));
     }
     assert_eq!(place.execute("SELECT count(*) FROM auth_failure").await, 0);
 }
@@ -109,7 +109,7 @@ pub async fn failures_never_keep_out_good_tokens_of_the_address(place: Place) {
     // Being let in gives no more guesses, and whoever shows an ended one is told so.
     is_limited(&place.storage.admit(&attempt("nobody", "::1")).await.unwrap());
     let revoked = place.storage.admit(&attempt("tok_b", "::1")).await.unwrap();
-    assert_eq!(revoked, Admission::Ended(Ended::Revoked));
+    assert_eq!(revoked, Admission::Ended(TokenEnd::Revoked));
 }
 
 pub async fn addresses_are_apart(place: Place) {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tenure_core::Code;
 use tenure_switchboard::SwitchboardError;
 use tenure_switchboard::storage::{
-    Beat, Beaten, Decision, HistoryKeep, Name, Outcomes, Period, Step, Storage, When,
+    ConnectorKey, Decision, HeartbeatOutcome, HistoryRetention, MessageOutcomes, Period,
+    ReceivedHeartbeat, SeriesStep, Storage, TimeSource,
 };
 use tokio::task::JoinSet;
 
@@ -17,7 +18,7 @@ use crate::place::Place;
 
 const ROUNDS: i64 = 24;
 
-fn names() -> [Name; 3] {
+fn names() -> [ConnectorKey; 3] {
     ["telegram_bot", "telegram", "api"].map(|kind| named(kind, "bot"))
 }
 
@@ -38,10 +39,11 @@ async fn beats(storage: Arc<dyn Storage>, instance: i64) {
     for round in 1..=ROUNDS {
         for name in &names {
             let told = of(name, beat(instance as u128, round, 1_000 * instance + round, round));
-            let told = Beat { token_id: Some(format!("tok_{}", instance % 2)), ..told };
+            let told =
+                ReceivedHeartbeat { token_id: Some(format!("tok_{}", instance % 2)), ..told };
             loop {
-                match unless_busy(storage.beat(&told, When::Now).await) {
-                    Some(Beaten::Taken(taken)) => {
+                match unless_busy(storage.beat(&told, TimeSource::Now).await) {
+                    Some(HeartbeatOutcome::Accepted(taken)) => {
                         assert_eq!(taken.unwritten, None);
                         break;
                     }
@@ -72,8 +74,8 @@ async fn operates(storage: Arc<dyn Storage>, operator: i64) {
 
 async fn counts(storage: Arc<dyn Storage>) {
     for _ in 0..ROUNDS {
-        unless_busy(storage.roll_up(epoch(1), When::Now).await);
-        unless_busy(storage.tidy(HistoryKeep::default(), When::Now).await);
+        unless_busy(storage.roll_up(epoch(1), TimeSource::Now).await);
+        unless_busy(storage.prune_history(HistoryRetention::default(), TimeSource::Now).await);
     }
 }
 
@@ -83,7 +85,7 @@ async fn reports(storage: Arc<dyn Storage>, messages: Vec<uuid::Uuid>) {
         let is_acked = round % 2 == 0;
         let (acked, failed) = if is_acked { (targets, vec![]) } else { (vec![], targets) };
         for (request_id, name) in messages.iter().zip(names()) {
-            let outcomes = Outcomes {
+            let outcomes = MessageOutcomes {
                 request_id: *request_id,
                 connector_type: name.connector_type,
                 endpoint_identity: name.endpoint_identity,
@@ -91,7 +93,7 @@ async fn reports(storage: Arc<dyn Storage>, messages: Vec<uuid::Uuid>) {
                 failed: failed.clone(),
                 token_id: Some("tok_1".to_owned()),
             };
-            unless_busy(storage.report(&outcomes, When::Now).await);
+            unless_busy(storage.report(&outcomes, TimeSource::Now).await);
         }
     }
 }
@@ -125,7 +127,7 @@ pub async fn everything_at_once(place: Place) {
         let known = shown(storage, &name).await.connector;
         let history = history(storage, &name).await;
         let told: i64 = history.iter().map(|it| it.deltas.messages_failed).sum();
-        let hours = series(storage, &name, Step::Hour).await;
+        let hours = series(storage, &name, SeriesStep::Hour).await;
         let done: i64 = hours.values().map(|it| it.messages_failed).sum();
         let beats: i64 = hours.values().map(|it| it.heartbeat_count).sum();
         let sum = sums.iter().find(|it| it.connector_type == name.connector_type).unwrap();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tenure_switchboard::storage::{
-    Beat, Beaten, Ended, HistoryQuery, MAX_CONNECTORS_PER_TOKEN, MAX_SUM, Storage, Taken, When,
+    AcceptedHeartbeat, HeartbeatOutcome, HistoryQuery, MAX_CONNECTORS_PER_TOKEN, MAX_SUM,
+    ReceivedHeartbeat, Storage, TimeSource, TokenEnd,
 };
 use tenure_wire::heartbeat::{Counters, Health};
 use tokio::task::JoinSet;
@@ -26,7 +27,12 @@ pub async fn the_first_beat_registers(place: Place) {
     first.heartbeat.capabilities = Some("{\"role\":\"active\"}".to_owned());
     let first = saying(Health::Degraded, Some("slow"), first);
     let taken = take(storage, &first, T).await;
-    let expected = Taken { received_at: T, registered: true, drift: SECOND, ..Taken::default() };
+    let expected = AcceptedHeartbeat {
+        received_at: T,
+        registered: true,
+        drift: SECOND,
+        ..AcceptedHeartbeat::default()
+    };
     assert_eq!(taken, expected);
 
     let shown = shown(storage, &bot()).await;
@@ -70,7 +76,11 @@ pub async fn beats_add_what_was_done_since(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 60, 7).await;
     let taken = hear(storage, 1, T + MINUTE, 120, 10).await;
-    let expected = Taken { received_at: T + MINUTE, drift_before: Some(0), ..Taken::default() };
+    let expected = AcceptedHeartbeat {
+        received_at: T + MINUTE,
+        drift_before: Some(0),
+        ..AcceptedHeartbeat::default()
+    };
     assert_eq!(taken, expected);
     // Another one of the same connector, from its own start.
     hear(storage, 2, T + MINUTE, 5, 4).await;
@@ -98,12 +108,18 @@ pub async fn names_are_apart(place: Place) {
 }
 
 /// What is left when a late beat came: it is counted, and in the history.
-async fn is_late(storage: &Arc<dyn Storage>, late: &Beat, at: i64) {
+async fn is_late(storage: &Arc<dyn Storage>, late: &ReceivedHeartbeat, at: i64) {
     let before = shown(storage, &bot()).await;
     let taken = take(storage, late, at).await;
     let drift_before = Some(before.instances[0].drift);
     let drift = at - late.heartbeat.sent_at_micros;
-    let expected = Taken { received_at: at, late: true, drift, drift_before, ..Taken::default() };
+    let expected = AcceptedHeartbeat {
+        received_at: at,
+        late: true,
+        drift,
+        drift_before,
+        ..AcceptedHeartbeat::default()
+    };
     assert_eq!(taken, expected);
     let after = shown(storage, &bot()).await;
     assert_eq!(after.connector, before.connector);
@@ -397,21 +413,21 @@ pub async fn an_ended_token_beats_for_nobody(place: Place) {
         .age("connector_tokens", "expires_at", super::kit::DAY * 100, "token_id = 'tok_expired'")
         .await;
     let ends = [
-        ("tok_revoked", Ended::Revoked),
-        ("tok_expired", Ended::Expired),
-        ("tok_never", Ended::Gone),
+        ("tok_revoked", TokenEnd::Revoked),
+        ("tok_expired", TokenEnd::Expired),
+        ("tok_never", TokenEnd::Gone),
     ];
     for (token_id, ended) in ends {
-        let beat = Beat { token_id: Some(token_id.to_owned()), ..beat(1, T, 60, 1) };
+        let beat = ReceivedHeartbeat { token_id: Some(token_id.to_owned()), ..beat(1, T, 60, 1) };
         // By the store's clock, whatever time is told.
-        for when in [When::Now, When::At(T)] {
+        for when in [TimeSource::Now, TimeSource::At(T)] {
             let beaten = storage.beat(&beat, when).await.unwrap();
-            assert_eq!(beaten, Beaten::TokenEnded(ended));
+            assert_eq!(beaten, HeartbeatOutcome::TokenEnded(ended));
         }
     }
     assert_eq!(storage.connector(&bot()).await.unwrap(), None);
     assert!(history(storage, &bot()).await.is_empty());
-    let good = Beat { token_id: Some("tok_good".to_owned()), ..beat(1, T, 60, 1) };
+    let good = ReceivedHeartbeat { token_id: Some("tok_good".to_owned()), ..beat(1, T, 60, 1) };
     assert!(take(storage, &good, T).await.registered);
 }
 
@@ -421,14 +437,14 @@ pub async fn a_token_registers_a_few(place: Place) {
     make_token(storage, "tok_b").await;
     let with = |token_id: &str, name: &str| {
         let beat = of(&named("api", name), beat(1, T, 60, 1));
-        Beat { token_id: Some(token_id.to_owned()), ..beat }
+        ReceivedHeartbeat { token_id: Some(token_id.to_owned()), ..beat }
     };
     storage.register(&named("api", "known"), "me").await.unwrap();
     for number in 0..MAX_CONNECTORS_PER_TOKEN {
         assert!(take(storage, &with("tok_a", &number.to_string()), T).await.registered);
     }
-    let over = storage.beat(&with("tok_a", "more"), When::At(T)).await.unwrap();
-    assert_eq!(over, Beaten::TooMany);
+    let over = storage.beat(&with("tok_a", "more"), TimeSource::At(T)).await.unwrap();
+    assert_eq!(over, HeartbeatOutcome::TooMany);
     assert_eq!(storage.connector(&named("api", "more")).await.unwrap(), None);
     assert!(history(storage, &named("api", "more")).await.is_empty());
     // Those that are known go on, and others are not affected.
@@ -450,7 +466,7 @@ pub async fn a_token_registers_a_few_at_once(place: Place) {
             for number in 0..6 {
                 let name = named("api", &format!("{handle} {number}"));
                 let told = of(&name, beat(1, T, 60, 1));
-                let told = Beat { token_id: Some("tok_a".to_owned()), ..told };
+                let told = ReceivedHeartbeat { token_id: Some("tok_a".to_owned()), ..told };
                 registered += match take_now(&storage, &told).await {
                     Some(taken) => i64::from(taken.registered),
                     None => 0,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tenure_switchboard::storage::{
-    HistoryKeep, Keep, Measured, Pruned, Storage, Tick, Tidied, When,
+    ClockMeasurement, ClockReading, HistoryPruneReport, HistoryRetention, InboxRetention,
+    PruneReport, Storage, TimeSource,
 };
 
 use super::kit::{DAY, HOUR, commit_one, inbox, micros, named, stored};
@@ -12,19 +13,24 @@ use crate::place::Place;
 
 const YEAR: i64 = 365 * 86_400 * SECOND;
 
-fn keep() -> Keep {
-    Keep { bodies: micros(30 * DAY), keys: micros(45 * DAY) }
+fn keep() -> InboxRetention {
+    InboxRetention { bodies: micros(30 * DAY), keys: micros(45 * DAY) }
 }
 
 /// Moves the clock: so long was measured since a tick, and the store's clock says this.
-async fn moved(storage: &Arc<dyn Storage>, since: Tick, elapsed: i64, wall: i64) -> Tick {
-    let since = Measured { turn: since.turn, wall: since.wall, elapsed };
-    storage.tick(Some(since), When::At(wall)).await.unwrap()
+async fn moved(
+    storage: &Arc<dyn Storage>,
+    since: ClockReading,
+    elapsed: i64,
+    wall: i64,
+) -> ClockReading {
+    let since = ClockMeasurement { turn: since.turn, wall: since.wall, elapsed };
+    storage.tick(Some(since), TimeSource::At(wall)).await.unwrap()
 }
 
 /// The clock of retention as it is, and the store's own.
-async fn learned(storage: &Arc<dyn Storage>) -> Tick {
-    storage.tick(None, When::Now).await.unwrap()
+async fn learned(storage: &Arc<dyn Storage>) -> ClockReading {
+    storage.tick(None, TimeSource::Now).await.unwrap()
 }
 
 pub async fn the_clock_follows_at_twice_the_speed(place: Place) {
@@ -71,18 +77,18 @@ pub async fn the_clock_is_moved_by_one_at_a_time(place: Place) {
 pub async fn a_clock_that_is_ahead_deletes_nothing(place: Place) {
     let storage = &place.storage;
     commit_one(storage, named(&["a"])).await;
-    storage.beat(&beat(1, 0, 60, 1), When::Now).await.unwrap();
-    storage.beat(&beat(2, 0, 90, 1), When::Now).await.unwrap();
+    storage.beat(&beat(1, 0, 60, 1), TimeSource::Now).await.unwrap();
+    storage.beat(&beat(2, 0, 90, 1), TimeSource::Now).await.unwrap();
     let mut tick = learned(storage).await;
     let ahead = tick.wall + YEAR;
     let epoch = super::told::epoch(1);
-    storage.roll_up(epoch, When::At(ahead)).await.unwrap();
+    storage.roll_up(epoch, TimeSource::At(ahead)).await.unwrap();
     for _ in 0..60 {
         tick = moved(storage, tick, 60 * SECOND, ahead).await;
     }
-    assert_eq!(storage.prune(keep()).await.unwrap(), Pruned::default());
-    let tidied = storage.tidy(HistoryKeep::default(), When::Now).await.unwrap();
-    assert_eq!(tidied, Tidied::default());
+    assert_eq!(storage.prune(keep()).await.unwrap(), PruneReport::default());
+    let tidied = storage.prune_history(HistoryRetention::default(), TimeSource::Now).await.unwrap();
+    assert_eq!(tidied, HistoryPruneReport::default());
     assert!(stored(&commit_one(storage, named(&["a"])).await)[0].duplicate);
     assert_eq!(shown(storage, &bot()).await.instances.len(), 2);
 }
@@ -94,16 +100,16 @@ pub async fn what_arrives_under_a_clock_that_is_behind_is_not_old(place: Place) 
     place.set_clock(reached).await;
     commit_one(storage, named(&["a"])).await;
     assert_eq!(inbox(storage).await[0].received_at, reached);
-    storage.beat(&beat(1, 0, 60, 1), When::Now).await.unwrap();
+    storage.beat(&beat(1, 0, 60, 1), TimeSource::Now).await.unwrap();
     assert_eq!(instance(storage, 1).await.last_heartbeat_at, reached);
     // That stays so, and the time until its next beat is no interval.
     let tick = learned(storage).await;
     moved(storage, tick, 60 * SECOND, tick.wall + 60 * SECOND).await;
     assert_eq!(instance(storage, 1).await.last_heartbeat_at, reached);
-    storage.beat(&beat(1, 0, 120, 1), When::Now).await.unwrap();
+    storage.beat(&beat(1, 0, 120, 1), TimeSource::Now).await.unwrap();
     let it = instance(storage, 1).await;
     assert_eq!((it.last_heartbeat_at, it.interval), (reached, None));
-    assert_eq!(storage.prune(keep()).await.unwrap(), Pruned::default());
+    assert_eq!(storage.prune(keep()).await.unwrap(), PruneReport::default());
     assert!(stored(&commit_one(storage, named(&["a"])).await)[0].duplicate);
 }
 
@@ -113,7 +119,7 @@ pub async fn a_clock_that_is_behind_changes_nothing(place: Place) {
     let tick = learned(storage).await;
     place.set_clock(tick.wall).await;
     for number in [1, 2] {
-        storage.beat(&beat(number, tick.wall, 60, 1), When::At(tick.wall)).await.unwrap();
+        storage.beat(&beat(number, tick.wall, 60, 1), TimeSource::At(tick.wall)).await.unwrap();
     }
     let known = async || {
         let shown = shown(storage, &bot()).await;
@@ -123,8 +129,8 @@ pub async fn a_clock_that_is_behind_changes_nothing(place: Place) {
     let behind = moved(storage, tick, 60 * SECOND, 0).await;
     let behind = moved(storage, behind, 60 * SECOND, 60 * SECOND).await;
     assert_eq!((behind.wall, behind.reached), (60 * SECOND, tick.wall));
-    let tidied = storage.tidy(HistoryKeep::default(), When::Now).await.unwrap();
-    assert_eq!(tidied, Tidied::default());
+    let tidied = storage.prune_history(HistoryRetention::default(), TimeSource::Now).await.unwrap();
+    assert_eq!(tidied, HistoryPruneReport::default());
     assert_eq!(known().await, before);
 }
 
@@ -147,7 +153,7 @@ pub async fn a_clock_that_was_ahead_keeps_nobody_alive(place: Place) {
     assert!(storage.register(&unheard, "me").await.unwrap());
     let mut tick = learned(storage).await;
     let at = tick.wall;
-    storage.beat(&beat(1, at, 60, 1), When::At(at + YEAR)).await.unwrap();
+    storage.beat(&beat(1, at, 60, 1), TimeSource::At(at + YEAR)).await.unwrap();
     tick = moved(storage, tick, 60 * SECOND, at + YEAR).await;
     // One reading is not enough, neither of the clock that is ahead nor of the one that is right.
     tick = moved(storage, tick, 60 * SECOND, at + 120 * SECOND).await;

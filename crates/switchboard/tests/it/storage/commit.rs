@@ -1,7 +1,7 @@
 //! Submissions: once, in order, all or nothing.
 
 use tenure_core::Code;
-use tenure_switchboard::storage::{Found, Settled, Submission};
+use tenure_switchboard::storage::{MessageLookup, Submission, SubmissionOutcome};
 
 use super::kit::{commit_one, content, event, held, inbox, item, named, positions, sent, stored};
 use crate::place::Place;
@@ -55,7 +55,7 @@ pub async fn another_handle_recognises_a_key(place: Place) {
     let (one, two) = ([one], [two]);
     let both = tokio::join!(place.storage.commit(&one), other.commit(&two));
     let (one, two) = (both.0.unwrap(), both.1.unwrap());
-    let ids = |settled: &Settled| -> Vec<_> {
+    let ids = |settled: &SubmissionOutcome| -> Vec<_> {
         stored(settled).iter().map(|outcome| outcome.request_id).collect()
     };
     let mut two = ids(&two[0]);
@@ -226,9 +226,9 @@ pub async fn everything_that_text_can_hold(place: Place) {
 
 pub async fn nothing_to_store(place: Place) {
     assert_eq!(place.storage.commit(&[]).await.unwrap(), []);
-    assert_eq!(commit_one(&place.storage, named(&[])).await, Settled::Stored(Vec::new()));
+    assert_eq!(commit_one(&place.storage, named(&[])).await, SubmissionOutcome::Stored(Vec::new()));
     assert_eq!(place.storage.last_position().await.unwrap(), 0);
     let nobody = uuid::Uuid::now_v7();
-    assert_eq!(place.storage.message(nobody).await.unwrap(), Found::Nothing);
+    assert_eq!(place.storage.message(nobody).await.unwrap(), MessageLookup::Nothing);
     place.storage.ping().await.unwrap();
 }

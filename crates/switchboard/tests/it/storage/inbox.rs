@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tenure_switchboard::storage::{Diverged, Found, InboxQuery, Keep};
+use tenure_switchboard::storage::{Diverged, InboxQuery, InboxRetention, MessageLookup};
 use tenure_wire::ingest::{InboxCursor, IngestEvent};
 use uuid::Uuid;
 
@@ -51,7 +51,7 @@ pub async fn a_message_has_everything(place: Place) {
     assert_eq!(message.lifecycle_state, "accepted");
     assert_eq!(message.envelope, event.envelope);
     let found = place.storage.message(message.request_id).await.unwrap();
-    assert_eq!(found, Found::Message(Box::new(message)));
+    assert_eq!(found, MessageLookup::Message(Box::new(message)));
 }
 
 pub async fn pages_lead_to_the_end(place: Place) {
@@ -156,16 +156,18 @@ pub async fn found_trimmed_or_nothing(place: Place) {
     let submission = named(&["a"]);
     let id = submission.items[0].request_id;
     commit_one(&place.storage, submission).await;
-    let Found::Message(message) = place.storage.message(id).await.unwrap() else { panic!() };
-    assert_eq!(place.storage.message(Uuid::now_v7()).await.unwrap(), Found::Nothing);
+    let MessageLookup::Message(message) = place.storage.message(id).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(place.storage.message(Uuid::now_v7()).await.unwrap(), MessageLookup::Nothing);
     place.age("message_inbox", "received_at", 2 * DAY, "position = 1").await;
-    let keep = Keep { bodies: micros(DAY), keys: micros(2 * DAY) };
+    let keep = InboxRetention { bodies: micros(DAY), keys: micros(2 * DAY) };
     place.storage.prune(keep).await.unwrap();
-    let trimmed = Found::Trimmed { first_seen_at: message.received_at };
+    let trimmed = MessageLookup::Trimmed { first_seen_at: message.received_at };
     assert_eq!(place.storage.message(id).await.unwrap(), trimmed);
     place.age("ingest_dedupe", "last_seen_at", 3 * DAY, "seen = 1").await;
     place.storage.prune(keep).await.unwrap();
-    assert_eq!(place.storage.message(id).await.unwrap(), Found::Nothing);
+    assert_eq!(place.storage.message(id).await.unwrap(), MessageLookup::Nothing);
 }
 
 /// Whoever follows sees 1, 2, 3 and so on while two handles write: nothing appears behind them.
@@ -238,7 +240,7 @@ pub async fn a_cursor_outlives_its_message(place: Place) {
     let (first, last) = (InboxCursor::new(1, Some(read.messages[0].request_id)), read.next_after);
     let wrong = InboxCursor { position: 3, ..first };
     place.age("message_inbox", "received_at", 2 * DAY, "position > 0").await;
-    let keep = Keep { bodies: micros(DAY), keys: micros(2 * DAY) };
+    let keep = InboxRetention { bodies: micros(DAY), keys: micros(2 * DAY) };
     place.storage.prune(keep).await.unwrap();
     for new in [vec![], vec![4]] {
         if !new.is_empty() {
@@ -323,7 +325,11 @@ pub async fn an_adopted_inbox_goes_on_far_above(place: Place) {
     let nobody = InboxQuery { sender_identity: text("nobody"), ..query(10) };
     assert_eq!(follow(&place.storage, nobody).await, []);
     place.age("message_inbox", "received_at", 2 * DAY, "position <= 3").await;
-    place.storage.prune(Keep { bodies: micros(DAY), keys: micros(2 * DAY) }).await.unwrap();
+    place
+        .storage
+        .prune(InboxRetention { bodies: micros(DAY), keys: micros(2 * DAY) })
+        .await
+        .unwrap();
     let rest = read_page(&place.storage, &from(third)).await;
     assert_eq!((positions(&rest.messages), rest.trimmed), (new.to_vec(), 3));
     assert!(place.storage.adopt("me").await.unwrap() >= floor + 1_000_000);

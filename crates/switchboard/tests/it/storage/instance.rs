@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tenure_core::Code;
 use tenure_switchboard::liveness::Policy;
-use tenure_switchboard::storage::{Beat, Beaten, MAX_SILENCE, STOPPING, Storage, Taken, When};
+use tenure_switchboard::storage::{
+    AcceptedHeartbeat, HeartbeatOutcome, MAX_SILENCE, ReceivedHeartbeat, STOPPING, Storage,
+    TimeSource,
+};
 use tenure_wire::heartbeat::Health;
 use tokio::task::JoinSet;
 
@@ -92,7 +95,7 @@ pub async fn a_slow_instance_may_be_silent_for_longer(place: Place) {
         let name = named("api", &format!("{gap} {policy:?}"));
         let tell = |instance, sent, uptime| {
             let longest_interval = policy.longest_interval();
-            Beat { longest_interval, ..of(&name, beat(instance, sent, uptime, 1)) }
+            ReceivedHeartbeat { longest_interval, ..of(&name, beat(instance, sent, uptime, 1)) }
         };
         let last = T + gap;
         take(storage, &tell(1, T, 60), T).await;
@@ -159,7 +162,7 @@ pub async fn ten_instances_at_once(place: Place) {
             });
         }
     }
-    let taken: Vec<Taken> = beating.join_all().await.into_iter().flatten().collect();
+    let taken: Vec<AcceptedHeartbeat> = beating.join_all().await.into_iter().flatten().collect();
     let all = 10 * (BEATS + BEATS / 4);
     assert_eq!(taken.len() as i64, all);
     assert_eq!(taken.iter().filter(|it| it.registered).count(), 1);
@@ -195,17 +198,20 @@ pub async fn ten_instances_at_once(place: Place) {
     }
 }
 
-fn is_of(logged: &tenure_switchboard::storage::Logged, instance: u128, sent_at: i64) -> bool {
+fn is_of(logged: &tenure_switchboard::storage::HistoryEntry, instance: u128, sent_at: i64) -> bool {
     logged.instance_id == id(instance) && logged.sent_at == sent_at
 }
 
 /// Ten writers may be too many at once for a file: who is told so sends again. `None` when too many
 /// were registered.
-pub async fn take_now(storage: &Arc<dyn Storage>, beat: &Beat) -> Option<Taken> {
+pub async fn take_now(
+    storage: &Arc<dyn Storage>,
+    beat: &ReceivedHeartbeat,
+) -> Option<AcceptedHeartbeat> {
     loop {
-        match storage.beat(beat, When::Now).await {
-            Ok(Beaten::Taken(taken)) => return Some(taken),
-            Ok(Beaten::TooMany) => return None,
+        match storage.beat(beat, TimeSource::Now).await {
+            Ok(HeartbeatOutcome::Accepted(taken)) => return Some(taken),
+            Ok(HeartbeatOutcome::TooMany) => return None,
             Err(error) if error.code() == Code::Busy && !error.is_unknown() => {}
             other => panic!("{other:?}"),
         }

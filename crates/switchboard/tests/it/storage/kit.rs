@@ -6,8 +6,9 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tenure_core::{DutyKey, Epoch, InstanceId};
 use tenure_switchboard::storage::{
-    Attempt, DeadLetter, Decision, Diverged, Fence, InboxPage, InboxQuery, InboxRead, Item,
-    Message, NewToken, Outcome, Scope, Settled, Storage, Submission,
+    Attempt, DeadLetter, Decision, Diverged, EventOutcome, InboxMessage, InboxPage, InboxQuery,
+    InboxRead, IngestFence, NewToken, SourceScope, Storage, Submission, SubmissionOutcome,
+    SubmittedEvent,
 };
 use tenure_wire::ingest::{Dedupe, IngestEvent};
 use uuid::Uuid;
@@ -48,8 +49,8 @@ pub fn content(text: &str, hour: i64, minute: i64) -> IngestEvent {
     IngestEvent { dedupe, observed_at_micros, ..event(text) }
 }
 
-pub fn item(event: IngestEvent) -> Item {
-    Item { request_id: Uuid::now_v7(), event }
+pub fn item(event: IngestEvent) -> SubmittedEvent {
+    SubmittedEvent { request_id: Uuid::now_v7(), event }
 }
 
 /// A submission of these events, without fence and token.
@@ -61,8 +62,8 @@ pub fn named(names: &[&str]) -> Submission {
     sent(names.iter().map(|name| event(name)))
 }
 
-pub fn fence(duty: &str, epoch: u64, instance: &str) -> Fence {
-    Fence {
+pub fn fence(duty: &str, epoch: u64, instance: &str) -> IngestFence {
+    IngestFence {
         duty: DutyKey::new("telegram", duty).unwrap(),
         epoch: Epoch::new(epoch).unwrap(),
         instance: InstanceId::new(instance).unwrap(),
@@ -70,7 +71,7 @@ pub fn fence(duty: &str, epoch: u64, instance: &str) -> Fence {
 }
 
 /// A submission under a hold.
-pub fn held(fence: Fence, names: &[&str]) -> Submission {
+pub fn held(fence: IngestFence, names: &[&str]) -> Submission {
     Submission { fence: Some(fence), ..named(names) }
 }
 
@@ -78,24 +79,24 @@ pub fn with_token(token_id: &str, names: &[&str]) -> Submission {
     Submission { token_id: Some(token_id.to_owned()), ..named(names) }
 }
 
-pub async fn commit_one(storage: &Arc<dyn Storage>, sent: Submission) -> Settled {
+pub async fn commit_one(storage: &Arc<dyn Storage>, sent: Submission) -> SubmissionOutcome {
     let mut settled = storage.commit(&[sent]).await.unwrap();
     assert_eq!(settled.len(), 1);
     settled.remove(0)
 }
 
 #[track_caller]
-pub fn stored(settled: &Settled) -> &[Outcome] {
+pub fn stored(settled: &SubmissionOutcome) -> &[EventOutcome] {
     match settled {
-        Settled::Stored(outcomes) => outcomes,
+        SubmissionOutcome::Stored(outcomes) => outcomes,
         other => panic!("{other:?}"),
     }
 }
 
 #[track_caller]
-pub fn is_fenced(settled: &Settled, epoch: u64, instance: &str) {
+pub fn is_fenced(settled: &SubmissionOutcome, epoch: u64, instance: &str) {
     match settled {
-        Settled::Fenced(Some(standing)) => {
+        SubmissionOutcome::Fenced(Some(standing)) => {
             assert_eq!((standing.epoch.get(), standing.instance.as_str()), (epoch, instance));
         }
         other => panic!("{other:?}"),
@@ -124,12 +125,12 @@ pub async fn diverged(storage: &Arc<dyn Storage>, query: &InboxQuery) -> Diverge
 }
 
 /// Everything in the inbox.
-pub async fn inbox(storage: &Arc<dyn Storage>) -> Vec<Message> {
+pub async fn inbox(storage: &Arc<dyn Storage>) -> Vec<InboxMessage> {
     follow(storage, InboxQuery { limit: 1000, ..InboxQuery::default() }).await
 }
 
 /// Reads page after page until the end.
-pub async fn follow(storage: &Arc<dyn Storage>, mut query: InboxQuery) -> Vec<Message> {
+pub async fn follow(storage: &Arc<dyn Storage>, mut query: InboxQuery) -> Vec<InboxMessage> {
     let mut messages = Vec::new();
     loop {
         let page = read_page(storage, &query).await;
@@ -144,7 +145,7 @@ pub async fn follow(storage: &Arc<dyn Storage>, mut query: InboxQuery) -> Vec<Me
     }
 }
 
-pub fn positions(messages: &[Message]) -> Vec<i64> {
+pub fn positions(messages: &[InboxMessage]) -> Vec<i64> {
     messages.iter().map(|message| message.position).collect()
 }
 
@@ -154,7 +155,7 @@ pub fn new_token(token_id: &str) -> NewToken {
         hash: sha(token_id),
         environment: "live".to_owned(),
         roles: vec!["ingest".to_owned(), "read".to_owned()],
-        scope: Some(Scope {
+        scope: Some(SourceScope {
             channel: "telegram".to_owned(),
             provider: "telegram".to_owned(),
             endpoint_identity: "bot".to_owned(),

@@ -1,6 +1,8 @@
 //! Dead letters.
 
-use tenure_switchboard::storage::{DeadQuery, Ended, KeptLetter, Posted, Resolve, Resolved};
+use tenure_switchboard::storage::{
+    LetterQuery, LetterResolution, PostOutcome, ResolveOutcome, StoredLetter, TokenEnd,
+};
 use uuid::Uuid;
 
 use super::kit::{by_me, commit_one, fence, held, is_fenced, letter, make_token};
@@ -9,14 +11,14 @@ use crate::place::Place;
 async fn post(place: &Place, name: &str) -> Uuid {
     let letter = letter(name);
     let posted = place.storage.post_letter(&letter, None, None).await.unwrap();
-    assert_eq!(posted, Posted::Kept { id: letter.id, duplicate: false });
+    assert_eq!(posted, PostOutcome::Kept { id: letter.id, duplicate: false });
     letter.id
 }
 
 pub async fn a_letter_is_kept_once(place: Place) {
     let id = post(&place, "a").await;
     let again = place.open().await.post_letter(&letter("a"), None, None).await.unwrap();
-    assert_eq!(again, Posted::Kept { id, duplicate: true });
+    assert_eq!(again, PostOutcome::Kept { id, duplicate: true });
     assert_eq!(place.execute("SELECT count(*) FROM dead_letter").await, 1);
     post(&place, "b").await;
 }
@@ -29,7 +31,7 @@ pub async fn a_letter_as_it_was_posted(place: Place) {
     place.storage.post_letter(&posted, Some(&fence), Some("tok_a")).await.unwrap();
     let kept = place.storage.letter(posted.id).await.unwrap().unwrap();
     assert!(kept.posted_at > 0);
-    let expected = KeptLetter {
+    let expected = StoredLetter {
         letter: posted,
         posted_at: kept.posted_at,
         duty: Some(fence.duty.to_string()),
@@ -47,11 +49,11 @@ pub async fn a_letter_as_it_was_posted(place: Place) {
 pub async fn a_letter_needs_its_token(place: Place) {
     make_token(&place.storage, "tok_a").await;
     place.storage.revoke_token("tok_a", "me", "why").await.unwrap();
-    let ended = [("tok_a", Ended::Revoked), ("tok_b", Ended::Gone)];
+    let ended = [("tok_a", TokenEnd::Revoked), ("tok_b", TokenEnd::Gone)];
     for (token_id, ended) in ended {
         let fence = fence("bot", 9, "i");
         let posted = place.storage.post_letter(&letter("a"), Some(&fence), Some(token_id)).await;
-        assert_eq!(posted.unwrap(), Posted::TokenEnded(ended));
+        assert_eq!(posted.unwrap(), PostOutcome::TokenEnded(ended));
     }
     assert_eq!(place.storage.pending_letters().await.unwrap(), 0);
     assert!(place.storage.fences(None, "", 10).await.unwrap().is_empty());
@@ -61,7 +63,7 @@ pub async fn a_letter_needs_its_fence(place: Place) {
     commit_one(&place.storage, held(fence("bot", 7, "new"), &[])).await;
     for old in [fence("bot", 6, "old"), fence("bot", 7, "old")] {
         let posted = place.storage.post_letter(&letter("a"), Some(&old), None).await.unwrap();
-        let Posted::Fenced(Some(standing)) = posted else { panic!("{posted:?}") };
+        let PostOutcome::Fenced(Some(standing)) = posted else { panic!("{posted:?}") };
         assert_eq!((standing.epoch.get(), standing.instance.as_str()), (7, "new"));
     }
     assert_eq!(place.storage.pending_letters().await.unwrap(), 0);
@@ -76,18 +78,31 @@ pub async fn a_letter_remembers_its_fence(place: Place) {
 
 pub async fn a_letter_ends_once(place: Place) {
     let id = post(&place, "a").await;
-    let replayed = Resolve {
+    let replayed = LetterResolution {
         id,
         state: "replayed",
         decision: by_me("it works now"),
         request_id: Some(Uuid::now_v7()),
     };
-    assert_eq!(place.storage.resolve_letter(&replayed).await.unwrap().unwrap(), Resolved::Done);
-    let discarded =
-        Resolve { state: "discarded", decision: by_me("no"), request_id: None, ..replayed.clone() };
-    assert_eq!(place.storage.resolve_letter(&discarded).await.unwrap().unwrap(), Resolved::Before);
-    let nobody = Resolve { id: Uuid::now_v7(), ..discarded };
-    assert_eq!(place.storage.resolve_letter(&nobody).await.unwrap().unwrap(), Resolved::Nothing);
+    assert_eq!(
+        place.storage.resolve_letter(&replayed).await.unwrap().unwrap(),
+        ResolveOutcome::Done
+    );
+    let discarded = LetterResolution {
+        state: "discarded",
+        decision: by_me("no"),
+        request_id: None,
+        ..replayed.clone()
+    };
+    assert_eq!(
+        place.storage.resolve_letter(&discarded).await.unwrap().unwrap(),
+        ResolveOutcome::Before
+    );
+    let nobody = LetterResolution { id: Uuid::now_v7(), ..discarded };
+    assert_eq!(
+        place.storage.resolve_letter(&nobody).await.unwrap().unwrap(),
+        ResolveOutcome::Nothing
+    );
     let kept = place.storage.letter(id).await.unwrap().unwrap();
     assert_eq!((kept.state.as_str(), kept.request_id), ("replayed", replayed.request_id));
     assert_eq!(kept.resolved_by.as_deref(), Some("me"));
@@ -95,7 +110,7 @@ pub async fn a_letter_ends_once(place: Place) {
     assert!(kept.resolved_at.is_some_and(|at| at >= kept.posted_at));
     // Posting it again does not bring it back.
     let again = place.storage.post_letter(&letter("a"), None, None).await.unwrap();
-    assert_eq!(again, Posted::Kept { id, duplicate: true });
+    assert_eq!(again, PostOutcome::Kept { id, duplicate: true });
     assert_eq!(place.storage.pending_letters().await.unwrap(), 0);
 }
 
@@ -107,27 +122,31 @@ pub async fn letters_are_listed_oldest_first(place: Place) {
     let mut other = letter("e");
     other.endpoint_identity = "other".to_owned();
     place.storage.post_letter(&other, None, None).await.unwrap();
-    let resolve =
-        Resolve { id: ids[1], state: "discarded", decision: by_me("spam"), request_id: None };
+    let resolve = LetterResolution {
+        id: ids[1],
+        state: "discarded",
+        decision: by_me("spam"),
+        request_id: None,
+    };
     place.storage.resolve_letter(&resolve).await.unwrap().unwrap();
-    let list = |query: DeadQuery| {
+    let list = |query: LetterQuery| {
         let storage = place.storage.clone();
         async move {
             let letters = storage.letters(&query).await.unwrap();
             letters.into_iter().map(|it| it.letter.id).collect::<Vec<_>>()
         }
     };
-    let ten = DeadQuery { limit: 10, ..DeadQuery::default() };
+    let ten = LetterQuery { limit: 10, ..LetterQuery::default() };
     assert_eq!(list(ten.clone()).await, [ids[0], ids[1], ids[2], ids[3], other.id]);
-    assert_eq!(list(DeadQuery { limit: 2, ..ten.clone() }).await, ids[..2]);
-    let after = DeadQuery { after: Some(ids[1]), limit: 2, ..ten.clone() };
+    assert_eq!(list(LetterQuery { limit: 2, ..ten.clone() }).await, ids[..2]);
+    let after = LetterQuery { after: Some(ids[1]), limit: 2, ..ten.clone() };
     assert_eq!(list(after).await, ids[2..]);
-    let pending = DeadQuery { state: Some("pending".to_owned()), ..ten.clone() };
+    let pending = LetterQuery { state: Some("pending".to_owned()), ..ten.clone() };
     assert_eq!(list(pending.clone()).await, [ids[0], ids[2], ids[3], other.id]);
-    let discarded = DeadQuery { state: Some("discarded".to_owned()), ..ten.clone() };
+    let discarded = LetterQuery { state: Some("discarded".to_owned()), ..ten.clone() };
     assert_eq!(list(discarded).await, [ids[1]]);
     let endpoint = Some("other".to_owned());
-    let of_other = DeadQuery { endpoint_identity: endpoint, ..pending.clone() };
+    let of_other = LetterQuery { endpoint_identity: endpoint, ..pending.clone() };
     assert_eq!(list(of_other).await, [other.id]);
 }
 
@@ -150,13 +169,13 @@ pub async fn letters_of_one_source(place: Place) {
     }
     let text = |text: &str| Some(text.to_owned());
     for state in [None, text("pending")] {
-        let query = DeadQuery {
+        let query = LetterQuery {
             limit: 2,
             state,
             channel: text("telegram"),
             provider: text("telegram"),
             endpoint_identity: text("bot"),
-            ..DeadQuery::default()
+            ..LetterQuery::default()
         };
         let found = place.storage.letters(&query).await.unwrap();
         assert_eq!(found.iter().map(|it| it.letter.id).collect::<Vec<_>>(), [ids[0], ids[4]]);

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tenure_switchboard::storage::{Found, Outcomes, Reported, Storage, When};
+use tenure_switchboard::storage::{
+    MessageLookup, MessageOutcomes, OutcomeReceipt, Storage, TimeSource,
+};
 use uuid::Uuid;
 
 use super::kit::{by_me, commit_one, named as submitted, stored};
@@ -22,14 +24,14 @@ pub async fn report(
     acked: &[&str],
     failed: &[&str],
     at: i64,
-) -> Reported {
+) -> OutcomeReceipt {
     let mut outcomes = told_of(request_id, acked);
     outcomes.failed = failed.iter().map(|it| (*it).to_owned()).collect();
-    storage.report(&outcomes, When::At(at)).await.unwrap().unwrap()
+    storage.report(&outcomes, TimeSource::At(at)).await.unwrap().unwrap()
 }
 
-pub fn told_of(request_id: Uuid, acked: &[&str]) -> Outcomes {
-    Outcomes {
+pub fn told_of(request_id: Uuid, acked: &[&str]) -> MessageOutcomes {
+    MessageOutcomes {
         request_id,
         connector_type: "telegram_bot".to_owned(),
         endpoint_identity: "bot".to_owned(),
@@ -41,7 +43,7 @@ pub fn told_of(request_id: Uuid, acked: &[&str]) -> Outcomes {
 
 async fn state(storage: &Arc<dyn Storage>, request_id: Uuid) -> String {
     match storage.message(request_id).await.unwrap() {
-        Found::Message(message) => message.lifecycle_state,
+        MessageLookup::Message(message) => message.lifecycle_state,
         other => panic!("{other:?}"),
     }
 }
@@ -57,7 +59,7 @@ pub fn of_two(a: &str, b: &str) -> (String, String) {
 
 pub async fn outcomes_are_noted_once(place: Place) {
     let storage = &place.storage;
-    let told = |changed| Reported { changed, found: true };
+    let told = |changed| OutcomeReceipt { changed, found: true };
     let (one, two) = (message(storage, "a").await, message(storage, "b").await);
     assert_eq!(state(storage, one).await, "accepted");
     assert_eq!(outcomes(storage, one).await, of_two("", ""));
@@ -84,7 +86,7 @@ pub async fn outcomes_are_noted_once(place: Place) {
     );
     // Of what is not in the inbox nothing is noted.
     let nobody = id(7);
-    assert_eq!(report(storage, nobody, &["a"], &["b"], T).await, Reported::default());
+    assert_eq!(report(storage, nobody, &["a"], &["b"], T).await, OutcomeReceipt::default());
     assert_eq!(outcomes(storage, nobody).await, of_two("", ""));
 }
 
@@ -127,7 +129,7 @@ pub async fn a_deleted_connector_fans_out_no_more(place: Place) {
     report(storage, two, &["health"], &[], T + MINUTE).await;
     let mut other = told_of(one, &["other"]);
     other.endpoint_identity = "bot2".to_owned();
-    storage.report(&other, When::At(T + MINUTE)).await.unwrap().unwrap();
+    storage.report(&other, TimeSource::At(T + MINUTE)).await.unwrap().unwrap();
     assert!(storage.delete(&bot(), &by_me("over")).await.unwrap().unwrap());
     assert_eq!(outcomes(storage, two).await, of_two("health", ""));
     // From now on it counts again.
@@ -144,14 +146,14 @@ pub async fn outcomes_alone_are_counted(place: Place) {
     let one = message(storage, "a").await;
     report(storage, one, &["health"], &[], T).await;
     hear(storage, 1, T + 10 * MINUTE, 60, 1).await;
-    let step = storage.roll_up(epoch(1), When::At(T + HOUR)).await.unwrap();
+    let step = storage.roll_up(epoch(1), TimeSource::At(T + HOUR)).await.unwrap();
     assert_eq!((step.beats, step.outcomes, step.more), (1, 1, false));
     let two = message(storage, "b").await;
     report(storage, one, &["general"], &[], T + 20 * MINUTE).await;
     report(storage, two, &["health"], &[], T + 20 * MINUTE).await;
     // It is not told again.
     report(storage, two, &["health"], &[], T + 21 * MINUTE).await;
-    let step = storage.roll_up(epoch(1), When::At(T + HOUR)).await.unwrap();
+    let step = storage.roll_up(epoch(1), TimeSource::At(T + HOUR)).await.unwrap();
     assert_eq!((step.beats, step.outcomes, step.more), (0, 2, false));
     // A day is what all its steps counted.
     let fanout = storage.fanout("2026-01-01").await.unwrap();

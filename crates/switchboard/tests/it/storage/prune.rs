@@ -1,6 +1,6 @@
 //! Retention.
 
-use tenure_switchboard::storage::{InboxQuery, Keep, Pruned, Resolve};
+use tenure_switchboard::storage::{InboxQuery, InboxRetention, LetterResolution, PruneReport};
 
 use super::kit::{
     DAY, HOUR, attempt, by_me, commit_one, event, inbox, letter, micros, named, positions,
@@ -8,8 +8,8 @@ use super::kit::{
 };
 use crate::place::Place;
 
-fn keep() -> Keep {
-    Keep { bodies: micros(30 * DAY), keys: micros(45 * DAY) }
+fn keep() -> InboxRetention {
+    InboxRetention { bodies: micros(30 * DAY), keys: micros(45 * DAY) }
 }
 
 pub async fn bodies_and_keys_apart(place: Place) {
@@ -17,7 +17,7 @@ pub async fn bodies_and_keys_apart(place: Place) {
     place.age("message_inbox", "received_at", 31 * DAY, "position <= 3").await;
     place.age("ingest_dedupe", "last_seen_at", 31 * DAY, "seen = 1").await;
     let pruned = place.storage.prune(keep()).await.unwrap();
-    assert_eq!(pruned, Pruned { messages: 3, ..Pruned::default() });
+    assert_eq!(pruned, PruneReport { messages: 3, ..PruneReport::default() });
     let page = read_page(&place.storage, &InboxQuery { limit: 9, ..InboxQuery::default() }).await;
     assert_eq!((positions(&page.messages), page.trimmed), (vec![4], 3));
     // Whoever was accepted is still recognised.
@@ -25,7 +25,7 @@ pub async fn bodies_and_keys_apart(place: Place) {
     assert!(stored(&again)[0].duplicate);
     place.age("ingest_dedupe", "last_seen_at", 15 * DAY, "seen = 1").await;
     let pruned = place.storage.prune(keep()).await.unwrap();
-    assert_eq!(pruned, Pruned { keys: 3, ..Pruned::default() });
+    assert_eq!(pruned, PruneReport { keys: 3, ..PruneReport::default() });
     assert_eq!(inbox(&place.storage).await.len(), 1);
 }
 
@@ -69,8 +69,8 @@ pub async fn a_key_past_its_retention_is_new(place: Place) {
 pub async fn a_key_outlives_its_message(place: Place) {
     commit_one(&place.storage, named(&["a"])).await;
     place.age("ingest_dedupe", "last_seen_at", 20 * DAY, "seen = 1").await;
-    let short = Keep { keys: micros(DAY), ..keep() };
-    assert_eq!(place.storage.prune(short).await.unwrap(), Pruned::default());
+    let short = InboxRetention { keys: micros(DAY), ..keep() };
+    assert_eq!(place.storage.prune(short).await.unwrap(), PruneReport::default());
     assert!(stored(&commit_one(&place.storage, named(&["a"])).await)[0].duplicate);
 }
 
@@ -80,7 +80,7 @@ pub async fn only_letters_that_ended(place: Place) {
         place.storage.post_letter(letter, None, None).await.unwrap();
     }
     for letter in &letters[..2] {
-        let resolve = Resolve {
+        let resolve = LetterResolution {
             id: letter.id,
             state: "discarded",
             decision: by_me("spam"),
@@ -119,6 +119,6 @@ pub async fn a_step_is_bounded(place: Place) {
 
 pub async fn nothing_to_take(place: Place) {
     commit_one(&place.storage, named(&["a"])).await;
-    assert_eq!(place.storage.prune(keep()).await.unwrap(), Pruned::default());
+    assert_eq!(place.storage.prune(keep()).await.unwrap(), PruneReport::default());
     assert_eq!(inbox(&place.storage).await.len(), 1);
 }

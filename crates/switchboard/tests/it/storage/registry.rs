@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tenure_switchboard::storage::{ConnectorQuery, Measures, Name, Period, Step, Storage};
+use tenure_switchboard::storage::{
+    ConnectorKey, ConnectorQuery, Measures, Period, SeriesStep, Storage,
+};
 
 use super::kit::by_me;
 use super::told::{
@@ -162,9 +164,9 @@ pub async fn a_deleted_connector_leaves_nothing(place: Place) {
     // What it does from now on is all that it did.
     assert!(hear(storage, 1, T + HOUR, 3660, 8).await.registered);
     count(storage, 1, T + 2 * HOUR).await;
-    let hours = series(storage, &bot(), Step::Hour).await;
+    let hours = series(storage, &bot(), SeriesStep::Hour).await;
     assert_eq!(hours.into_iter().collect::<Vec<_>>(), [(T + HOUR, measures(8, [1, 0, 0]))]);
-    let hours = series(storage, &names[1], Step::Hour).await;
+    let hours = series(storage, &names[1], SeriesStep::Hour).await;
     assert_eq!(hours[&T], measures(11, [2, 0, 0]));
     assert_eq!(hours[&(T + HOUR)], measures(2, [1, 0, 0]));
 }
@@ -187,14 +189,14 @@ pub async fn the_types_of_an_endpoint(place: Place) {
     }
     storage.register(&named("gmail", "bot2"), "me").await.unwrap();
     let expected = ["Telegram", "slack", "telegram_bot", "telegram_user_client"];
-    assert_eq!(storage.types_of("bot").await.unwrap(), expected);
-    assert!(storage.types_of("nobody").await.unwrap().is_empty());
+    assert_eq!(storage.connector_types("bot").await.unwrap(), expected);
+    assert!(storage.connector_types("nobody").await.unwrap().is_empty());
 }
 
 /// What was done today is told with the connector.
 pub async fn today_is_of_the_stores_clock(place: Place) {
     let storage = &place.storage;
-    let listed = |name: Name| async move {
+    let listed = |name: ConnectorKey| async move {
         let query = ConnectorQuery { limit: 9, ..ConnectorQuery::default() };
         let page = storage.connectors(&query).await.unwrap();
         let find = |it: &&tenure_switchboard::storage::Connector| {

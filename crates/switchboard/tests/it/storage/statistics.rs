@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tenure_switchboard::storage::{HistoryKeep, MAX_SUM, Measures, Period, Step, Storage, When};
+use tenure_switchboard::storage::{
+    HistoryRetention, MAX_SUM, Measures, Period, SeriesStep, Storage, TimeSource,
+};
 use tenure_wire::heartbeat::Health;
 
 use super::kit::by_me;
@@ -26,7 +28,7 @@ pub async fn the_first_interval_of_an_hour_counts(place: Place) {
         hear(storage, 1, at, 60 + number * 120, number * 10).await;
     }
     count(storage, 1, T + 4 * HOUR).await;
-    let hours = series(storage, &bot(), Step::Hour).await;
+    let hours = series(storage, &bot(), SeriesStep::Hour).await;
     assert_eq!(hours.len(), 4);
     for hour in [T, T + HOUR, T + 2 * HOUR] {
         assert_eq!(hours[&hour], measures(300, [30, 0, 0]));
@@ -43,7 +45,7 @@ pub async fn a_restart_never_gives_a_negative_hour(place: Place) {
     hear(storage, 2, T + 30 * MINUTE, 605, 7).await;
     hear(storage, 2, T + 40 * MINUTE, 5, 2).await;
     count(storage, 1, T + HOUR).await;
-    let hours = series(storage, &bot(), Step::Hour).await;
+    let hours = series(storage, &bot(), SeriesStep::Hour).await;
     assert_eq!(hours[&T], measures(10_050 + 7 + 2, [5, 0, 0]));
 }
 
@@ -62,18 +64,18 @@ pub async fn hours_and_days_by_arrival(place: Place) {
     let rolled = count(storage, 1, evening + HOUR).await;
     assert_eq!((rolled.beats, rolled.outcomes, rolled.behind), (8, 0, 0));
     let (before, after) = (measures(10, [1, 1, 0]), measures(10, [1, 0, 1]));
-    let hours = series(storage, &bot(), Step::Hour).await;
+    let hours = series(storage, &bot(), SeriesStep::Hour).await;
     let expected = [(MIDNIGHT + 23 * HOUR, before), (MIDNIGHT + DAY, after)];
     assert_eq!(hours.into_iter().collect::<Vec<_>>(), expected);
-    let days = series(storage, &bot(), Step::Day).await;
+    let days = series(storage, &bot(), SeriesStep::Day).await;
     let expected = [(MIDNIGHT, before), (MIDNIGHT + DAY, after)];
     assert_eq!(days.into_iter().collect::<Vec<_>>(), expected);
     // Only since a time.
-    let since = storage.series(&bot(), MIDNIGHT + DAY, Step::Day).await.unwrap();
+    let since = storage.series(&bot(), MIDNIGHT + DAY, SeriesStep::Day).await.unwrap();
     assert_eq!(since.iter().map(|it| it.start).collect::<Vec<_>>(), [MIDNIGHT + DAY]);
-    let since = storage.series(&bot(), MIDNIGHT + DAY, Step::Hour).await.unwrap();
+    let since = storage.series(&bot(), MIDNIGHT + DAY, SeriesStep::Hour).await.unwrap();
     assert_eq!(since.iter().map(|it| it.start).collect::<Vec<_>>(), [MIDNIGHT + DAY]);
-    assert!(series(storage, &named("api", "nobody"), Step::Day).await.is_empty());
+    assert!(series(storage, &named("api", "nobody"), SeriesStep::Day).await.is_empty());
 }
 
 pub async fn late_beats_count_nowhere(place: Place) {
@@ -82,9 +84,9 @@ pub async fn late_beats_count_nowhere(place: Place) {
     assert!(hear(storage, 1, T - MINUTE, 30, 5).await.late);
     take(storage, &beat(1, T - MINUTE, 30, 5), T + MINUTE).await;
     count(storage, 1, T + HOUR).await;
-    let hours = series(storage, &bot(), Step::Hour).await;
+    let hours = series(storage, &bot(), SeriesStep::Hour).await;
     assert_eq!(hours.into_iter().collect::<Vec<_>>(), [(T, measures(10, [1, 0, 0]))]);
-    assert_eq!(series(storage, &bot(), Step::Day).await[&MIDNIGHT], measures(10, [1, 0, 0]));
+    assert_eq!(series(storage, &bot(), SeriesStep::Day).await[&MIDNIGHT], measures(10, [1, 0, 0]));
 }
 
 /// How much of a day was healthy, to two digits.
@@ -113,7 +115,7 @@ pub async fn each_beat_counts_once(place: Place) {
         hear(storage, 1, T + number * MINUTE, 60 + number * 60, number + 1).await;
     }
     assert_eq!(count(storage, 1, T).await.beats, 2);
-    assert_eq!(series(storage, &bot(), Step::Hour).await[&T], measures(2, [2, 0, 0]));
+    assert_eq!(series(storage, &bot(), SeriesStep::Hour).await[&T], measures(2, [2, 0, 0]));
     assert_eq!(count(storage, 1, T + 2 * MINUTE).await.beats, 0);
     for number in 2..4 {
         hear(storage, 1, T + number * MINUTE, 60 + number * 60, number + 1).await;
@@ -121,8 +123,8 @@ pub async fn each_beat_counts_once(place: Place) {
     let other = place.open().await;
     assert_eq!(count(&other, 2, T + 3 * MINUTE + 1).await.beats, 2);
     assert_eq!(count(storage, 2, T + HOUR).await.beats, 0);
-    assert_eq!(series(storage, &bot(), Step::Hour).await[&T], measures(4, [4, 0, 0]));
-    assert_eq!(series(storage, &bot(), Step::Day).await[&MIDNIGHT], measures(4, [4, 0, 0]));
+    assert_eq!(series(storage, &bot(), SeriesStep::Hour).await[&T], measures(4, [4, 0, 0]));
+    assert_eq!(series(storage, &bot(), SeriesStep::Day).await[&MIDNIGHT], measures(4, [4, 0, 0]));
 }
 
 /// After a downtime it catches up, ten thousand at a time, and says how far behind it is.
@@ -132,11 +134,11 @@ pub async fn a_step_of_counting_is_bounded(place: Place) {
     place.skip_numbers(10_000).await;
     hear(storage, 1, T + MINUTE, 120, 2).await;
     let now = T + DAY;
-    let first = storage.roll_up(epoch(1), When::At(now)).await.unwrap();
+    let first = storage.roll_up(epoch(1), TimeSource::At(now)).await.unwrap();
     assert_eq!((first.beats, first.behind, first.more), (1, DAY, true));
-    let second = storage.roll_up(epoch(1), When::At(now)).await.unwrap();
+    let second = storage.roll_up(epoch(1), TimeSource::At(now)).await.unwrap();
     assert_eq!((second.beats, second.behind, second.more), (1, 0, false));
-    assert_eq!(series(storage, &bot(), Step::Hour).await[&T], measures(2, [2, 0, 0]));
+    assert_eq!(series(storage, &bot(), SeriesStep::Hour).await[&T], measures(2, [2, 0, 0]));
 }
 
 pub async fn an_older_epoch_counts_nothing(place: Place) {
@@ -144,12 +146,12 @@ pub async fn an_older_epoch_counts_nothing(place: Place) {
     hear(storage, 1, T, 60, 1).await;
     count(storage, 7, T + MINUTE).await;
     hear(storage, 1, T + MINUTE, 120, 2).await;
-    let fenced = place.open().await.roll_up(epoch(6), When::At(T + HOUR)).await.unwrap();
+    let fenced = place.open().await.roll_up(epoch(6), TimeSource::At(T + HOUR)).await.unwrap();
     assert!(fenced.fenced && !fenced.more && fenced.beats == 0, "{fenced:?}");
-    assert_eq!(series(storage, &bot(), Step::Hour).await[&T], measures(1, [1, 0, 0]));
+    assert_eq!(series(storage, &bot(), SeriesStep::Hour).await[&T], measures(1, [1, 0, 0]));
     assert_eq!(count(storage, 7, T + HOUR).await.beats, 1);
     assert_eq!(count(storage, 8, T + 2 * HOUR).await.beats, 0);
-    assert!(storage.roll_up(epoch(7), When::At(T + 3 * HOUR)).await.unwrap().fenced);
+    assert!(storage.roll_up(epoch(7), TimeSource::At(T + 3 * HOUR)).await.unwrap().fenced);
 }
 
 /// The store's clock is a year ahead for a moment, then an hour behind: counting goes on, each
@@ -167,7 +169,7 @@ pub async fn a_clock_that_steps_freezes_nothing(place: Place) {
     assert_eq!((back.received_at, back.drift), (T + 2 * MINUTE, 0));
     let rolled = count(storage, 1, T + 3 * MINUTE).await;
     assert_eq!((rolled.beats, rolled.behind), (1, 0));
-    assert_eq!(series(storage, &bot(), Step::Hour).await[&T], measures(3, [2, 0, 0]));
+    assert_eq!(series(storage, &bot(), SeriesStep::Hour).await[&T], measures(3, [2, 0, 0]));
     // What came under the clock that was ahead has come, too.
     assert_eq!(sums(storage).await, [(13, 26); 3]);
     let request_id = message(storage, "a").await;
@@ -175,7 +177,7 @@ pub async fn a_clock_that_steps_freezes_nothing(place: Place) {
     assert_eq!(hear(storage, 1, T - HOUR, 240, 4).await.received_at, T - HOUR);
     let rolled = count(storage, 1, T - HOUR).await;
     assert_eq!((rolled.beats, rolled.outcomes), (1, 1));
-    let hours = series(storage, &bot(), Step::Hour).await;
+    let hours = series(storage, &bot(), SeriesStep::Hour).await;
     assert_eq!(hours[&(T - HOUR)], measures(1, [1, 0, 0]));
     assert_eq!(sums(storage).await, [(14, 28); 3]);
 }
@@ -269,7 +271,7 @@ pub async fn counting_does_not_overflow(place: Place) {
             delta_dedupe_accepted = 9223372036854775807";
         assert_eq!(place.execute(all).await, 4 * round);
         assert_eq!(count(storage, 1, T + (round + 1) * MINUTE).await.beats, 4);
-        for step in [Step::Hour, Step::Day] {
+        for step in [SeriesStep::Hour, SeriesStep::Day] {
             let series = series(storage, &bot(), step).await;
             let done = |it: &Measures| {
                 let done = [it.messages_ingested, it.messages_failed];
@@ -297,8 +299,8 @@ pub async fn a_connector_is_counted_again(place: Place) {
     }
     let now = T + 2 * DAY + MINUTE;
     count(storage, 1, now).await;
-    let keep = HistoryKeep { beats: DAY, ..HistoryKeep::default() };
-    storage.tidy(keep, When::At(now)).await.unwrap();
+    let keep = HistoryRetention { beats: DAY, ..HistoryRetention::default() };
+    storage.prune_history(keep, TimeSource::At(now)).await.unwrap();
     // As an earlier version counted it, with a jump.
     let all = ["connector_type = 'telegram_bot'", "1771151400"];
     for table in ["connector_stats_hourly", "connector_stats_daily", "connector_stats_window"] {
@@ -321,7 +323,7 @@ pub async fn a_connector_is_counted_again(place: Place) {
     assert_eq!(since, Some(MIDNIGHT + DAY));
     let mut recounted = measures(1, [1, 0, 0]);
     recounted.messages_failed = 0;
-    for (step, start) in [(Step::Hour, T), (Step::Day, MIDNIGHT)] {
+    for (step, start) in [(SeriesStep::Hour, T), (SeriesStep::Day, MIDNIGHT)] {
         let found = series(storage, &bot(), step).await;
         let mut kept = measures(1, [1, 0, 0]);
         kept.messages_ingested += 1_771_151_400;
@@ -333,7 +335,7 @@ pub async fn a_connector_is_counted_again(place: Place) {
     assert_eq!(found, [(0, 0), (1, 0)]);
     let (_, month) = storage.sums(Period::Month).await.unwrap();
     assert_eq!((month[0].messages_ingested, month[1].messages_ingested), (7, 1_771_151_403));
-    assert_eq!(series(storage, &other, Step::Day).await[&MIDNIGHT], measures(7, [1, 0, 0]));
+    assert_eq!(series(storage, &other, SeriesStep::Day).await[&MIDNIGHT], measures(7, [1, 0, 0]));
     // Again: nothing changes any more.
     let known = connector(storage).await;
     assert_eq!((known.counters.messages_ingested, known.counters.messages_failed), (0, 2));
@@ -354,7 +356,7 @@ pub async fn two_count_at_once(place: Place) {
             let handle = handle.await;
             let mut beats = 0;
             for _ in 0..8 {
-                let step = handle.roll_up(epoch(number), When::At(T + HOUR)).await.unwrap();
+                let step = handle.roll_up(epoch(number), TimeSource::At(T + HOUR)).await.unwrap();
                 beats += step.beats;
             }
             beats
@@ -362,8 +364,8 @@ pub async fn two_count_at_once(place: Place) {
     };
     let (one, two) = tokio::join!(counting(4), counting(5));
     assert_eq!(one + two, 60);
-    let hours = series(storage, &bot(), Step::Hour).await;
+    let hours = series(storage, &bot(), SeriesStep::Hour).await;
     assert_eq!(hours.into_iter().collect::<Vec<_>>(), [(T, measures(60, [60, 0, 0]))]);
-    assert_eq!(series(storage, &bot(), Step::Day).await[&MIDNIGHT], measures(60, [60, 0, 0]));
+    assert_eq!(series(storage, &bot(), SeriesStep::Day).await[&MIDNIGHT], measures(60, [60, 0, 0]));
     assert_eq!(sums(storage).await, [(60, 120); 3]);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_switchboard::storage::{HistoryKeep, Step, Storage, When};
+use tenure_switchboard::storage::{HistoryRetention, SeriesStep, Storage, TimeSource};
 
 use super::outcome::{message, of_two, outcomes, report};
 use super::statistics::sums;
@@ -14,10 +14,10 @@ use crate::place::Place;
 
 const T: i64 = MIDNIGHT + 10 * HOUR;
 
-const NOTHING: HistoryKeep = HistoryKeep { beats: 0, hours: 0, days: 0, outcomes: 0 };
+const NOTHING: HistoryRetention = HistoryRetention { beats: 0, hours: 0, days: 0, outcomes: 0 };
 
-async fn tidy(storage: &Arc<dyn Storage>, keep: HistoryKeep, at: i64) {
-    while storage.tidy(keep, When::At(at)).await.unwrap().more {}
+async fn tidy(storage: &Arc<dyn Storage>, keep: HistoryRetention, at: i64) {
+    while storage.prune_history(keep, TimeSource::At(at)).await.unwrap().more {}
 }
 
 pub async fn what_is_not_counted_is_kept(place: Place) {
@@ -39,7 +39,7 @@ pub async fn what_is_not_counted_is_kept(place: Place) {
     assert_eq!(history(storage, &bot()).await.len(), 2);
     assert_eq!(outcomes(storage, one).await, of_two("health", ""));
     count(storage, 1, now).await;
-    let days = series(storage, &bot(), Step::Day).await;
+    let days = series(storage, &bot(), SeriesStep::Day).await;
     assert_eq!(days.values().map(|it| it.messages_ingested).sum::<i64>(), 5);
     tidy(storage, NOTHING, now).await;
     assert!(history(storage, &bot()).await.is_empty());
@@ -57,7 +57,7 @@ pub async fn beats_are_kept_for_whole_days(place: Place) {
     }
     let now = MIDNIGHT + 9 * DAY + 23 * HOUR + 1;
     count(storage, 1, now).await;
-    let keep = HistoryKeep { beats: 7 * DAY, ..HistoryKeep::default() };
+    let keep = HistoryRetention { beats: 7 * DAY, ..HistoryRetention::default() };
     tidy(storage, keep, now).await;
     // Two days have ended seven days ago, and a part of the third is as old.
     let first = history(storage, &bot()).await[0].received_at;
@@ -74,13 +74,13 @@ pub async fn hours_days_and_the_rest_have_their_time(place: Place) {
     report(storage, one, &["health"], &[], T).await;
     hear(storage, 1, T, 60, 1).await;
     hear(storage, 2, T, 30, 1).await;
-    let keep = HistoryKeep { beats: DAY, hours: 20 * DAY, days: 60 * DAY, outcomes: 40 * DAY };
+    let keep = HistoryRetention { beats: DAY, hours: 20 * DAY, days: 60 * DAY, outcomes: 40 * DAY };
     let left = |at: i64| async move {
         count(storage, 1, at).await;
-        let tidied = storage.tidy(keep, When::At(at)).await.unwrap();
+        let tidied = storage.prune_history(keep, TimeSource::At(at)).await.unwrap();
         assert!(!tidied.more, "{tidied:?}");
-        let hours = series(storage, &bot(), Step::Hour).await.len();
-        let days = series(storage, &bot(), Step::Day).await.len();
+        let hours = series(storage, &bot(), SeriesStep::Hour).await.len();
+        let days = series(storage, &bot(), SeriesStep::Day).await.len();
         let fanout = storage.fanout("2026-01-01").await.unwrap().len();
         let acked = storage.outcomes(one).await.unwrap().0.len();
         let known = shown(storage, &bot()).await;
@@ -113,9 +113,9 @@ pub async fn an_outcome_is_as_old_as_its_last_news(place: Place) {
     // No news.
     report(storage, one, &["health"], &["general"], T + 25 * DAY).await;
     count(storage, 1, T + 45 * DAY).await;
-    tidy(storage, HistoryKeep::default(), T + 45 * DAY).await;
+    tidy(storage, HistoryRetention::default(), T + 45 * DAY).await;
     assert_eq!(outcomes(storage, one).await, of_two("health", ""));
-    tidy(storage, HistoryKeep::default(), T + 51 * DAY).await;
+    tidy(storage, HistoryRetention::default(), T + 51 * DAY).await;
     assert_eq!(outcomes(storage, one).await, of_two("", ""));
 }
 
@@ -148,9 +148,14 @@ pub async fn a_step_of_tidying_is_bounded(place: Place) {
         )
         .await;
     let now = T + 900 * DAY;
-    let step = storage.tidy(HistoryKeep::default(), When::At(now)).await.unwrap();
+    let step =
+        storage.prune_history(HistoryRetention::default(), TimeSource::At(now)).await.unwrap();
     assert_eq!((step.fanout_rows_deleted, step.more), (1000, true));
-    let step = storage.tidy(HistoryKeep::default(), When::At(now)).await.unwrap();
+    let step =
+        storage.prune_history(HistoryRetention::default(), TimeSource::At(now)).await.unwrap();
     assert_eq!((step.fanout_rows_deleted, step.more), (500, false));
-    assert_eq!(storage.tidy(NOTHING, When::At(now)).await.unwrap().fanout_rows_deleted, 0);
+    assert_eq!(
+        storage.prune_history(NOTHING, TimeSource::At(now)).await.unwrap().fanout_rows_deleted,
+        0
+    );
 }

@@ -2,7 +2,8 @@
 
 use tenure_core::Code;
 use tenure_switchboard::storage::{
-    Decision, Ended, NewToken, Outcomes, Resolve, Settled, Token, TokenAudit, Usage, When,
+    Decision, LetterResolution, MessageOutcomes, NewToken, SubmissionOutcome, TimeSource, Token,
+    TokenAudit, TokenEnd, TokenUsage,
 };
 
 use super::kit::{
@@ -103,12 +104,13 @@ pub async fn an_ended_token_stores_nothing(place: Place) {
     stored(&commit_one(&place.storage, with_token("tok_a", &["a"])).await);
     place.storage.revoke_token("tok_a", "me", "why").await.unwrap();
     place.age("connector_tokens", "expires_at", 91 * DAY, "token_id = 'tok_b'").await;
-    let ended = [("tok_a", Ended::Revoked), ("tok_b", Ended::Expired), ("tok_c", Ended::Gone)];
+    let ended =
+        [("tok_a", TokenEnd::Revoked), ("tok_b", TokenEnd::Expired), ("tok_c", TokenEnd::Gone)];
     for (token_id, ended) in ended {
         let settled = commit_one(&place.storage, with_token(token_id, &["a", "b"])).await;
-        assert_eq!(settled, Settled::TokenEnded(ended));
+        assert_eq!(settled, SubmissionOutcome::TokenEnded(ended));
         let nothing = commit_one(&place.storage, with_token(token_id, &[])).await;
-        assert_eq!(nothing, Settled::TokenEnded(ended));
+        assert_eq!(nothing, SubmissionOutcome::TokenEnded(ended));
     }
     assert_eq!(inbox(&place.storage).await.len(), 1);
     assert_eq!(place.execute("SELECT seen FROM ingest_dedupe").await, 1);
@@ -122,7 +124,7 @@ pub async fn an_ended_token_moves_no_fence(place: Place) {
     let mut holder = named(&["b"]);
     holder.fence = Some(fence("bot", 7, "holder"));
     let settled = place.storage.commit(&[ended, holder]).await.unwrap();
-    assert_eq!(settled[0], Settled::TokenEnded(Ended::Revoked));
+    assert_eq!(settled[0], SubmissionOutcome::TokenEnded(TokenEnd::Revoked));
     assert_eq!(stored(&settled[1]).len(), 1);
     let standing = place.storage.fences(None, "", 10).await.unwrap().remove(0).newest;
     assert_eq!((standing.epoch.get(), standing.instance.as_str()), (7, "holder"));
@@ -139,14 +141,14 @@ pub async fn an_ended_token_decides_nothing(place: Place) {
     make_token(storage, "tok_a").await;
     storage.revoke_token("tok_a", "me", "why").await.unwrap();
     let trail = storage.audit(None, 99).await.unwrap();
-    for (token_id, ended) in [("tok_a", Ended::Revoked), ("tok_x", Ended::Gone)] {
+    for (token_id, ended) in [("tok_a", TokenEnd::Revoked), ("tok_x", TokenEnd::Gone)] {
         let token_id = Some(token_id.to_owned());
         let decision = Decision { token_id: token_id.clone(), ..by_me("x") };
-        let outcomes = Outcomes { token_id, ..told_of(request_id, &["health"]) };
-        assert_eq!(storage.report(&outcomes, When::Now).await.unwrap(), Err(ended));
+        let outcomes = MessageOutcomes { token_id, ..told_of(request_id, &["health"]) };
+        assert_eq!(storage.report(&outcomes, TimeSource::Now).await.unwrap(), Err(ended));
         let state = "discarded";
         let resolve =
-            Resolve { id: letter.id, state, decision: decision.clone(), request_id: None };
+            LetterResolution { id: letter.id, state, decision: decision.clone(), request_id: None };
         assert_eq!(storage.resolve_letter(&resolve).await.unwrap(), Err(ended));
         let reset = storage.reset_fence("telegram/bot", None, &decision).await;
         assert_eq!(reset.unwrap(), Err(ended));
@@ -165,7 +167,7 @@ pub async fn an_ended_token_keeps_nobody_else_out(place: Place) {
     make_token(&place.storage, "tok_a").await;
     let group = [with_token("tok_x", &["a"]), with_token("tok_a", &["a"]), named(&["b"])];
     let settled = place.storage.commit(&group).await.unwrap();
-    assert_eq!(settled[0], Settled::TokenEnded(Ended::Gone));
+    assert_eq!(settled[0], SubmissionOutcome::TokenEnded(TokenEnd::Gone));
     assert!(!stored(&settled[1])[0].duplicate && !stored(&settled[2])[0].duplicate);
     let tokens: Vec<_> = inbox(&place.storage).await.into_iter().map(|it| it.token_id).collect();
     assert_eq!(tokens, [Some("tok_a".to_owned()), None]);
@@ -173,7 +175,7 @@ pub async fn an_ended_token_keeps_nobody_else_out(place: Place) {
 
 pub async fn usage_adds_up(place: Place) {
     make_token(&place.storage, "tok_a").await;
-    let used = |token_id: &str, day: &str, requests| Usage {
+    let used = |token_id: &str, day: &str, requests| TokenUsage {
         token_id: token_id.to_owned(),
         day: day.to_owned(),
         requests,
@@ -238,5 +240,5 @@ pub async fn another_handle_sees_tokens_at_once(place: Place) {
     stored(&commit_one(&other, with_token("tok_a", &["a"])).await);
     place.storage.revoke_token("tok_a", "me", "why").await.unwrap();
     let settled = commit_one(&other, with_token("tok_a", &["b"])).await;
-    assert_eq!(settled, Settled::TokenEnded(Ended::Revoked));
+    assert_eq!(settled, SubmissionOutcome::TokenEnded(TokenEnd::Revoked));
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use tenure_core::Epoch;
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{
-    Beat, Beaten, Connector, HistoryQuery, Instance, Logged, Measures, Name, Rolled, Shown, Step,
-    Storage, Taken, When,
+    AcceptedHeartbeat, Connector, ConnectorDetail, ConnectorInstance, ConnectorKey,
+    HeartbeatOutcome, HistoryEntry, HistoryQuery, Measures, ReceivedHeartbeat, RollUpReport,
+    SeriesStep, Storage, TimeSource,
 };
 use tenure_wire::heartbeat::{ConnectorCheckpoint, Counters, Health, Heartbeat};
 use uuid::Uuid;
@@ -19,15 +20,15 @@ pub const DAY: i64 = 24 * HOUR;
 /// 2026-02-15T00:00:00Z.
 pub const MIDNIGHT: i64 = 1_771_113_600 * SECOND;
 
-pub fn named(connector_type: &str, endpoint_identity: &str) -> Name {
-    Name {
+pub fn named(connector_type: &str, endpoint_identity: &str) -> ConnectorKey {
+    ConnectorKey {
         connector_type: connector_type.to_owned(),
         endpoint_identity: endpoint_identity.to_owned(),
     }
 }
 
 /// The connector of [`beat`].
-pub fn bot() -> Name {
+pub fn bot() -> ConnectorKey {
     named("telegram_bot", "bot")
 }
 
@@ -47,7 +48,7 @@ pub fn counters(n: i64) -> Counters {
 }
 
 /// A healthy beat of an instance of [`bot`].
-pub fn beat(instance: u128, sent_at: i64, uptime_s: i64, done: i64) -> Beat {
+pub fn beat(instance: u128, sent_at: i64, uptime_s: i64, done: i64) -> ReceivedHeartbeat {
     let heartbeat = Heartbeat {
         connector_type: "telegram_bot".to_owned(),
         endpoint_identity: "bot".to_owned(),
@@ -63,31 +64,43 @@ pub fn beat(instance: u128, sent_at: i64, uptime_s: i64, done: i64) -> Beat {
         mended: Vec::new(),
     };
     let longest_interval = Policy::Usual.longest_interval();
-    Beat { heartbeat, token_id: None, longest_interval }
+    ReceivedHeartbeat { heartbeat, token_id: None, longest_interval }
 }
 
-pub fn of(name: &Name, mut beat: Beat) -> Beat {
+pub fn of(name: &ConnectorKey, mut beat: ReceivedHeartbeat) -> ReceivedHeartbeat {
     beat.heartbeat.connector_type = name.connector_type.clone();
     beat.heartbeat.endpoint_identity = name.endpoint_identity.clone();
     beat
 }
 
-pub fn saying(state: Health, message: Option<&str>, mut beat: Beat) -> Beat {
+pub fn saying(
+    state: Health,
+    message: Option<&str>,
+    mut beat: ReceivedHeartbeat,
+) -> ReceivedHeartbeat {
     beat.heartbeat.state = state;
     beat.heartbeat.error_message = message.map(str::to_owned);
     beat
 }
 
-pub fn at_cursor(cursor: Option<&str>, updated_at_micros: Option<i64>, mut beat: Beat) -> Beat {
+pub fn at_cursor(
+    cursor: Option<&str>,
+    updated_at_micros: Option<i64>,
+    mut beat: ReceivedHeartbeat,
+) -> ReceivedHeartbeat {
     let cursor = cursor.map(str::to_owned);
     beat.heartbeat.checkpoint = Some(ConnectorCheckpoint { cursor, updated_at_micros });
     beat
 }
 
 /// Sends a beat that has to be taken, at a time of its own.
-pub async fn take(storage: &Arc<dyn Storage>, beat: &Beat, at: i64) -> Taken {
-    match storage.beat(beat, When::At(at)).await.unwrap() {
-        Beaten::Taken(taken) => taken,
+pub async fn take(
+    storage: &Arc<dyn Storage>,
+    beat: &ReceivedHeartbeat,
+    at: i64,
+) -> AcceptedHeartbeat {
+    match storage.beat(beat, TimeSource::At(at)).await.unwrap() {
+        HeartbeatOutcome::Accepted(taken) => taken,
         other => panic!("{other:?}"),
     }
 }
@@ -99,11 +112,11 @@ pub async fn hear(
     at: i64,
     uptime_s: i64,
     done: i64,
-) -> Taken {
+) -> AcceptedHeartbeat {
     take(storage, &beat(instance, at, uptime_s, done), at).await
 }
 
-pub async fn shown(storage: &Arc<dyn Storage>, name: &Name) -> Shown {
+pub async fn shown(storage: &Arc<dyn Storage>, name: &ConnectorKey) -> ConnectorDetail {
     storage.connector(name).await.unwrap().unwrap()
 }
 
@@ -111,14 +124,14 @@ pub async fn connector(storage: &Arc<dyn Storage>) -> Connector {
     shown(storage, &bot()).await.connector
 }
 
-pub async fn instance(storage: &Arc<dyn Storage>, instance: u128) -> Instance {
+pub async fn instance(storage: &Arc<dyn Storage>, instance: u128) -> ConnectorInstance {
     let shown = shown(storage, &bot()).await;
     shown.instances.into_iter().find(|it| it.instance_id == id(instance)).unwrap()
 }
 
 /// The whole history of a connector, oldest first, page after page.
-pub async fn history(storage: &Arc<dyn Storage>, name: &Name) -> Vec<Logged> {
-    let mut history: Vec<Logged> = Vec::new();
+pub async fn history(storage: &Arc<dyn Storage>, name: &ConnectorKey) -> Vec<HistoryEntry> {
+    let mut history: Vec<HistoryEntry> = Vec::new();
     loop {
         let before = history.last().map(|it| (it.received_at, it.id));
         let query = HistoryQuery { before, limit: 50, unhealthy: false };
@@ -127,7 +140,7 @@ pub async fn history(storage: &Arc<dyn Storage>, name: &Name) -> Vec<Logged> {
             break;
         }
         history.extend(page);
-        let place = |it: &Logged| (it.received_at, it.id);
+        let place = |it: &HistoryEntry| (it.received_at, it.id);
         assert!(history.is_sorted_by(|a, b| place(a) > place(b)), "{history:?}");
     }
     history.reverse();
@@ -139,12 +152,12 @@ pub fn epoch(number: u64) -> Epoch {
 }
 
 /// Counts everything that was received before a time; the last step with the sums of all.
-pub async fn count(storage: &Arc<dyn Storage>, number: u64, at: i64) -> Rolled {
-    let mut all = Rolled::default();
+pub async fn count(storage: &Arc<dyn Storage>, number: u64, at: i64) -> RollUpReport {
+    let mut all = RollUpReport::default();
     loop {
-        let step = storage.roll_up(epoch(number), When::At(at)).await.unwrap();
+        let step = storage.roll_up(epoch(number), TimeSource::At(at)).await.unwrap();
         assert!(!step.fenced, "{step:?}");
-        all = Rolled {
+        all = RollUpReport {
             beats: all.beats + step.beats,
             outcomes: all.outcomes + step.outcomes,
             ..step
@@ -158,8 +171,8 @@ pub async fn count(storage: &Arc<dyn Storage>, number: u64, at: i64) -> Rolled {
 /// What a connector did, by the start of its hours or days.
 pub async fn series(
     storage: &Arc<dyn Storage>,
-    name: &Name,
-    step: Step,
+    name: &ConnectorKey,
+    step: SeriesStep,
 ) -> BTreeMap<i64, Measures> {
     let series = storage.series(name, 0, step).await.unwrap();
     assert!(series.is_sorted_by(|a, b| a.start < b.start), "{series:?}");

@@ -10,14 +10,14 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
+use super::super::row::{column, from_row, missing, to_json, to_micros};
 use super::super::token::ended;
-use super::super::value::{column, from_row, missing, to_json, to_micros};
-use super::super::{Parameter, Postgres};
-use super::told;
+use super::super::{Parameter, PostgresStorage};
+use super::arrival_time;
 use crate::error::SwitchboardError;
 use crate::storage::registry::heartbeat::{ConnectorRows, apply_heartbeat};
 use crate::storage::row::DatabaseRow as _;
-use crate::storage::{Beat, Beaten, MAX_CONNECTORS_PER_TOKEN, When};
+use crate::storage::{HeartbeatOutcome, MAX_CONNECTORS_PER_TOKEN, ReceivedHeartbeat, TimeSource};
 
 /// How often rows are read again that another replica has changed meanwhile.
 const MAX_ATTEMPTS: usize = 16;
@@ -58,12 +58,12 @@ struct HeartbeatState {
     wall: i64,
 }
 
-impl Postgres {
+impl PostgresStorage {
     pub(super) async fn take_beat(
         &self,
-        beat: &Beat,
-        when: When,
-    ) -> Result<Beaten, SwitchboardError> {
+        beat: &ReceivedHeartbeat,
+        when: TimeSource,
+    ) -> Result<HeartbeatOutcome, SwitchboardError> {
         let _lock = self.connector_locks.lock(&beat.heartbeat).await?;
         for _ in 0..MAX_ATTEMPTS {
             let state = self.read_state(&beat.heartbeat, when).await?;
@@ -77,9 +77,9 @@ impl Postgres {
     async fn read_state(
         &self,
         heartbeat: &Heartbeat,
-        when: When,
+        when: TimeSource,
     ) -> Result<HeartbeatState, SwitchboardError> {
-        let at = told(when);
+        let at = arrival_time(when);
         let parameters: [Parameter<'_>; 4] = [
             (&heartbeat.connector_type, Type::TEXT),
             (&heartbeat.endpoint_identity, Type::TEXT),
@@ -105,17 +105,17 @@ impl Postgres {
     /// Returns `None` if the rows have changed since they were read.
     async fn apply_beat(
         &self,
-        beat: &Beat,
+        beat: &ReceivedHeartbeat,
         state: &HeartbeatState,
-        when: When,
-    ) -> Result<Option<Beaten>, SwitchboardError> {
+        when: TimeSource,
+    ) -> Result<Option<HeartbeatOutcome>, SwitchboardError> {
         let mut changes = apply_heartbeat(&state.before, beat, state.at, state.wall);
         let connector = changes.connector_fields().map(to_json);
         let parameters: [Parameter<'_>; 7] = [
             (&beat.token_id, Type::TEXT),
             (&MAX_CONNECTORS_PER_TOKEN, Type::INT8),
             (&state.version, Type::INT8),
-            (&(when != When::Now), Type::BOOL),
+            (&(when != TimeSource::Now), Type::BOOL),
             (&to_json(changes.instance_fields()), Type::TEXT),
             (&connector, Type::TEXT),
             (&to_json(changes.history_fields()), Type::TEXT),
@@ -126,13 +126,13 @@ impl Postgres {
         let verdict: &str = column(row, 0).map_err(SwitchboardError::or_happened)?;
         Ok(Some(match verdict {
             "changed" => return Ok(None),
-            "too_many" => Beaten::TooMany,
+            "too_many" => HeartbeatOutcome::TooMany,
             "taken" => {
                 let unwritten = column(row, 1).map_err(SwitchboardError::or_happened)?;
                 changes.taken.unwritten = unwritten;
-                Beaten::Taken(changes.taken)
+                HeartbeatOutcome::Accepted(changes.taken)
             }
-            other => ended(other).map(Beaten::TokenEnded).ok_or_else(|| {
+            other => ended(other).map(HeartbeatOutcome::TokenEnded).ok_or_else(|| {
                 let detail = format!("connector_beat_apply answered {other:?}");
                 SwitchboardError::unknown(Code::Damaged, detail)
             })?,

@@ -5,15 +5,17 @@ use std::time::SystemTime;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
+use super::super::row::{column, missing, to_micros};
 use super::super::token::permitted;
-use super::super::value::{column, missing, to_micros};
-use super::super::{Parameter, Postgres};
-use super::told;
+use super::super::{Parameter, PostgresStorage};
+use super::arrival_time;
 use crate::error::SwitchboardError;
-use crate::storage::{Decision, Name, Outcomes, Permitted, Reported, When};
+use crate::storage::{
+    ConnectorKey, Decision, MessageOutcomes, OutcomeReceipt, Permitted, TimeSource,
+};
 
 /// The first parameters of whatever is decided of a connector.
-fn of<'a>(name: &'a Name, path: &'a String, decision: &'a Decision) -> [Parameter<'a>; 6] {
+fn of<'a>(name: &'a ConnectorKey, path: &'a String, decision: &'a Decision) -> [Parameter<'a>; 6] {
     let Decision { by, reason, token_id } = decision;
     [
         (&name.connector_type, Type::TEXT),
@@ -25,8 +27,12 @@ fn of<'a>(name: &'a Name, path: &'a String, decision: &'a Decision) -> [Paramete
     ]
 }
 
-impl Postgres {
-    pub(super) async fn make_known(&self, name: &Name, by: &str) -> Result<bool, SwitchboardError> {
+impl PostgresStorage {
+    pub(super) async fn make_known(
+        &self,
+        name: &ConnectorKey,
+        by: &str,
+    ) -> Result<bool, SwitchboardError> {
         let path = name.path();
         let parameters: [Parameter<'_>; 4] = [
             (&name.connector_type, Type::TEXT),
@@ -40,7 +46,7 @@ impl Postgres {
 
     pub(super) async fn put_away(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         archived: bool,
         decision: &Decision,
     ) -> Permitted<Option<bool>> {
@@ -54,7 +60,7 @@ impl Postgres {
         })
     }
 
-    pub(super) async fn remove(&self, name: &Name, decision: &Decision) -> Permitted<bool> {
+    pub(super) async fn remove(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<bool> {
         let path = name.path();
         let parameters = of(name, &path, decision);
         let rows = self.data.query(&self.statements.registry_delete, &parameters).await?;
@@ -63,7 +69,7 @@ impl Postgres {
 
     pub(super) async fn count_again(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         decision: &Decision,
     ) -> Permitted<Option<i64>> {
         let path = name.path();
@@ -74,10 +80,10 @@ impl Postgres {
 
     pub(super) async fn note_outcomes(
         &self,
-        outcomes: &Outcomes,
-        when: When,
-    ) -> Permitted<Reported> {
-        let at = told(when);
+        outcomes: &MessageOutcomes,
+        when: TimeSource,
+    ) -> Permitted<OutcomeReceipt> {
+        let at = arrival_time(when);
         let parameters: [Parameter<'_>; 7] = [
             (&at, Type::TIMESTAMPTZ),
             (&outcomes.request_id, Type::UUID),
@@ -90,7 +96,7 @@ impl Postgres {
         let rows = self.data.query(&self.statements.outcome_report, &parameters).await?;
         permitted(&rows, |row| {
             let changed = usize::try_from(column::<i64>(row, 1)?).unwrap_or(0);
-            Ok(Reported { changed, found: column(row, 2)? })
+            Ok(OutcomeReceipt { changed, found: column(row, 2)? })
         })
     }
 

@@ -4,7 +4,6 @@ mod beat;
 mod change;
 mod read;
 mod statistics;
-mod tidy;
 
 use std::time::SystemTime;
 
@@ -14,71 +13,86 @@ use uuid::Uuid;
 
 pub(super) use beat::ConnectorLocks;
 
-use super::Postgres;
-use super::value::from_micros;
+use super::PostgresStorage;
+use super::row::from_micros;
 use crate::error::SwitchboardError;
 use crate::storage::{
-    Beat, Beaten, Bucket, ConnectorQuery, Connectors, Decision, Fanned, HistoryKeep, HistoryQuery,
-    Logged, Name, Outcomes, Period, Permitted, Registry, Reported, Rolled, Shown, Step, Sum,
-    Tidied, When,
+    ConnectorDetail, ConnectorKey, ConnectorPage, ConnectorQuery, ConnectorSum, Decision,
+    FanoutCount, HeartbeatOutcome, HistoryEntry, HistoryPruneReport, HistoryQuery,
+    HistoryRetention, MessageOutcomes, OutcomeReceipt, Period, Permitted, ReceivedHeartbeat,
+    Registry, RollUpReport, SeriesBucket, SeriesStep, TimeSource,
 };
 
 /// A time that is told; the server's own clock where there is none.
-pub(super) fn told(when: When) -> Option<SystemTime> {
+pub(super) fn arrival_time(when: TimeSource) -> Option<SystemTime> {
     match when {
-        When::Now => None,
-        When::At(at) => Some(from_micros(at)),
+        TimeSource::Now => None,
+        TimeSource::At(at) => Some(from_micros(at)),
     }
 }
 
 #[async_trait]
-impl Registry for Postgres {
-    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, SwitchboardError> {
+impl Registry for PostgresStorage {
+    async fn beat(
+        &self,
+        beat: &ReceivedHeartbeat,
+        when: TimeSource,
+    ) -> Result<HeartbeatOutcome, SwitchboardError> {
         self.take_beat(beat, when).await
     }
 
-    async fn register(&self, name: &Name, by: &str) -> Result<bool, SwitchboardError> {
+    async fn register(&self, name: &ConnectorKey, by: &str) -> Result<bool, SwitchboardError> {
         self.make_known(name, by).await
     }
 
-    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, SwitchboardError> {
+    async fn connectors(&self, query: &ConnectorQuery) -> Result<ConnectorPage, SwitchboardError> {
         self.list_connectors(query).await
     }
 
-    async fn connector(&self, name: &Name) -> Result<Option<Shown>, SwitchboardError> {
+    async fn connector(
+        &self,
+        name: &ConnectorKey,
+    ) -> Result<Option<ConnectorDetail>, SwitchboardError> {
         self.show_connector(name).await
     }
 
-    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, SwitchboardError> {
+    async fn connector_types(
+        &self,
+        endpoint_identity: &str,
+    ) -> Result<Vec<String>, SwitchboardError> {
         self.list_types(endpoint_identity).await
     }
 
     async fn heartbeats(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         query: &HistoryQuery,
-    ) -> Result<Vec<Logged>, SwitchboardError> {
+    ) -> Result<Vec<HistoryEntry>, SwitchboardError> {
         self.read_history(name, query).await
     }
 
     async fn archive(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         archived: bool,
         decision: &Decision,
     ) -> Permitted<Option<bool>> {
         self.put_away(name, archived, decision).await
     }
 
-    async fn delete(&self, name: &Name, decision: &Decision) -> Permitted<bool> {
+    async fn delete(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<bool> {
         self.remove(name, decision).await
     }
 
-    async fn recount(&self, name: &Name, decision: &Decision) -> Permitted<Option<i64>> {
+    async fn recount(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<Option<i64>> {
         self.count_again(name, decision).await
     }
 
-    async fn report(&self, outcomes: &Outcomes, when: When) -> Permitted<Reported> {
+    async fn report(
+        &self,
+        outcomes: &MessageOutcomes,
+        when: TimeSource,
+    ) -> Permitted<OutcomeReceipt> {
         self.note_outcomes(outcomes, when).await
     }
 
@@ -89,28 +103,36 @@ impl Registry for Postgres {
         self.list_outcomes(request_id).await
     }
 
-    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, SwitchboardError> {
+    async fn roll_up(
+        &self,
+        epoch: Epoch,
+        when: TimeSource,
+    ) -> Result<RollUpReport, SwitchboardError> {
         self.count(epoch, when).await
     }
 
     async fn series(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         since: i64,
-        step: Step,
-    ) -> Result<Vec<Bucket>, SwitchboardError> {
+        step: SeriesStep,
+    ) -> Result<Vec<SeriesBucket>, SwitchboardError> {
         self.read_series(name, since, step).await
     }
 
-    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), SwitchboardError> {
+    async fn sums(&self, period: Period) -> Result<(i64, Vec<ConnectorSum>), SwitchboardError> {
         self.read_sums(period).await
     }
 
-    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, SwitchboardError> {
+    async fn fanout(&self, since_day: &str) -> Result<Vec<FanoutCount>, SwitchboardError> {
         self.read_fanout(since_day).await
     }
 
-    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, SwitchboardError> {
-        self.take_away_history(keep, when).await
+    async fn prune_history(
+        &self,
+        keep: HistoryRetention,
+        when: TimeSource,
+    ) -> Result<HistoryPruneReport, SwitchboardError> {
+        self.prune_days(keep, when).await
     }
 }

@@ -3,20 +3,21 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::super::value::{column, count, from_micros, from_row, missing, to_micros};
-use super::super::{Parameter, Postgres};
+use super::super::row::{column, count, from_micros, from_row, missing, to_micros};
+use super::super::{Parameter, PostgresStorage};
 use crate::error::SwitchboardError;
 use crate::storage::registry::with_today;
 use crate::storage::row::DatabaseRow as _;
 use crate::storage::{
-    Connector, ConnectorQuery, Connectors, HistoryQuery, Instance, Logged, Name, Shown,
+    Connector, ConnectorDetail, ConnectorInstance, ConnectorKey, ConnectorPage, ConnectorQuery,
+    HistoryEntry, HistoryQuery,
 };
 
-impl Postgres {
+impl PostgresStorage {
     pub(super) async fn list_connectors(
         &self,
         query: &ConnectorQuery,
-    ) -> Result<Connectors, SwitchboardError> {
+    ) -> Result<ConnectorPage, SwitchboardError> {
         // No name is empty.
         let (after_type, after) =
             query.after.as_ref().map_or(("", ""), |(kind, identity)| (kind, identity));
@@ -32,13 +33,13 @@ impl Postgres {
         let now = to_micros(column(rows.first().ok_or_else(missing)?, 0)?);
         let connectors =
             rows.iter().filter_map(|row| connector(row).transpose()).collect::<Result<_, _>>()?;
-        Ok(Connectors { now, connectors })
+        Ok(ConnectorPage { now, connectors })
     }
 
     pub(super) async fn show_connector(
         &self,
-        name: &Name,
-    ) -> Result<Option<Shown>, SwitchboardError> {
+        name: &ConnectorKey,
+    ) -> Result<Option<ConnectorDetail>, SwitchboardError> {
         let parameters: [Parameter<'_>; 2] =
             [(&name.connector_type, Type::TEXT), (&name.endpoint_identity, Type::TEXT)];
         let rows = self.data.query(&self.statements.registry_show, &parameters).await?;
@@ -46,7 +47,7 @@ impl Postgres {
         let Some(connector) = connector(row)? else { return Ok(None) };
         let instances =
             rows.iter().filter_map(|row| instance(row).transpose()).collect::<Result<_, _>>()?;
-        Ok(Some(Shown { now: to_micros(column(row, 0)?), connector, instances }))
+        Ok(Some(ConnectorDetail { now: to_micros(column(row, 0)?), connector, instances }))
     }
 
     pub(super) async fn list_types(
@@ -59,9 +60,9 @@ impl Postgres {
 
     pub(super) async fn read_history(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         query: &HistoryQuery,
-    ) -> Result<Vec<Logged>, SwitchboardError> {
+    ) -> Result<Vec<HistoryEntry>, SwitchboardError> {
         let (before, before_id) = query.before.unwrap_or((i64::MAX, i64::MAX));
         let (before, limit) = (from_micros(before), count(query.limit));
         let parameters: [Parameter<'_>; 6] = [
@@ -82,6 +83,6 @@ fn connector(row: &Row) -> Result<Option<Connector>, SwitchboardError> {
 }
 
 /// Reads the instance, after the connector.
-fn instance(row: &Row) -> Result<Option<Instance>, SwitchboardError> {
+fn instance(row: &Row) -> Result<Option<ConnectorInstance>, SwitchboardError> {
     row.uuid(29)?.map(|_| from_row(row, 29)).transpose()
 }

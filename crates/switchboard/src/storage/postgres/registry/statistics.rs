@@ -4,16 +4,23 @@ use tenure_core::Epoch;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::super::value::{column, from_micros, from_row, missing, to_micros};
-use super::super::{Parameter, Postgres};
-use super::told;
+use super::super::row::{column, from_micros, from_row, missing, to_micros};
+use super::super::{Parameter, PostgresStorage};
+use super::arrival_time;
 use crate::error::SwitchboardError;
 use crate::storage::row::DatabaseRow as _;
-use crate::storage::{Bucket, Fanned, Name, Period, Rolled, Step, Sum, When};
+use crate::storage::{
+    ConnectorKey, ConnectorSum, FanoutCount, Period, RollUpReport, SeriesBucket, SeriesStep,
+    TimeSource,
+};
 
-impl Postgres {
-    pub(super) async fn count(&self, epoch: Epoch, when: When) -> Result<Rolled, SwitchboardError> {
-        let (epoch, at) = (epoch.as_i64(), told(when));
+impl PostgresStorage {
+    pub(super) async fn count(
+        &self,
+        epoch: Epoch,
+        when: TimeSource,
+    ) -> Result<RollUpReport, SwitchboardError> {
+        let (epoch, at) = (epoch.as_i64(), arrival_time(when));
         // By itself: the step is to see what was committed before the bound.
         let parameters: [Parameter<'_>; 1] = [(&epoch, Type::INT8)];
         self.data.query(&self.statements.statistics_bound, &parameters).await?;
@@ -24,10 +31,10 @@ impl Postgres {
 
     pub(super) async fn read_series(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         since: i64,
-        step: Step,
-    ) -> Result<Vec<Bucket>, SwitchboardError> {
+        step: SeriesStep,
+    ) -> Result<Vec<SeriesBucket>, SwitchboardError> {
         let since = from_micros(since);
         let parameters: [Parameter<'_>; 3] = [
             (&name.connector_type, Type::TEXT),
@@ -35,8 +42,8 @@ impl Postgres {
             (&since, Type::TIMESTAMPTZ),
         ];
         let statement = match step {
-            Step::Hour => &self.statements.registry_hours,
-            Step::Day => &self.statements.registry_days,
+            SeriesStep::Hour => &self.statements.registry_hours,
+            SeriesStep::Day => &self.statements.registry_days,
         };
         self.rows(statement, &parameters).await
     }
@@ -44,13 +51,13 @@ impl Postgres {
     pub(super) async fn read_sums(
         &self,
         period: Period,
-    ) -> Result<(i64, Vec<Sum>), SwitchboardError> {
+    ) -> Result<(i64, Vec<ConnectorSum>), SwitchboardError> {
         let period = period.as_str();
         let parameters: [Parameter<'_>; 1] = [(&period, Type::TEXT)];
         let rows = self.data.query(&self.statements.registry_sums, &parameters).await?;
         let now = to_micros(column(rows.first().ok_or_else(missing)?, 0)?);
         let found = rows.iter().filter_map(|row| sum(row).transpose());
-        let mut sums = found.collect::<Result<Vec<Sum>, _>>()?;
+        let mut sums = found.collect::<Result<Vec<ConnectorSum>, _>>()?;
         sums.sort_unstable_by(|one, other| {
             let name = (&one.connector_type, &one.endpoint_identity);
             name.cmp(&(&other.connector_type, &other.endpoint_identity))
@@ -61,14 +68,14 @@ impl Postgres {
     pub(super) async fn read_fanout(
         &self,
         since_day: &str,
-    ) -> Result<Vec<Fanned>, SwitchboardError> {
+    ) -> Result<Vec<FanoutCount>, SwitchboardError> {
         let parameters: [Parameter<'_>; 1] = [(&since_day, Type::TEXT)];
         self.rows(&self.statements.registry_fanout, &parameters).await
     }
 }
 
-fn rolled(row: &Row) -> Result<Rolled, SwitchboardError> {
-    Ok(Rolled {
+fn rolled(row: &Row) -> Result<RollUpReport, SwitchboardError> {
+    Ok(RollUpReport {
         fenced: column(row, 0)?,
         beats: column(row, 1)?,
         outcomes: column(row, 2)?,
@@ -78,6 +85,6 @@ fn rolled(row: &Row) -> Result<Rolled, SwitchboardError> {
 }
 
 /// Reads the sum of a connector, after the clock.
-fn sum(row: &Row) -> Result<Option<Sum>, SwitchboardError> {
+fn sum(row: &Row) -> Result<Option<ConnectorSum>, SwitchboardError> {
     row.text(1)?.map(|_| from_row(row, 1)).transpose()
 }

@@ -5,29 +5,36 @@ use uuid::Uuid;
 
 use super::super::row::{execute, first, one, store};
 use super::super::{failed, statements as sql, token};
-use super::told;
+use super::arrival_time;
 use crate::storage::registry::heartbeat::{
     ConnectorRows, HeartbeatChanges, InstanceRow, apply_heartbeat,
 };
-use crate::storage::{Beat, Beaten, Connector, MAX_CONNECTORS_PER_TOKEN, When};
+use crate::storage::{
+    Connector, HeartbeatOutcome, MAX_CONNECTORS_PER_TOKEN, ReceivedHeartbeat, TimeSource,
+};
 
 /// Takes a heartbeat. `now` is the wall clock, by which tokens end.
-pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, when: When) -> rusqlite::Result<Beaten> {
-    let at = told(db, when, now)?;
+pub(super) fn beat(
+    db: &Connection,
+    beat: &ReceivedHeartbeat,
+    now: i64,
+    when: TimeSource,
+) -> rusqlite::Result<HeartbeatOutcome> {
+    let at = arrival_time(db, when, now)?;
     let token_id = beat.token_id.as_deref();
     if let Some(ended) = token::ended(db, token_id, now)? {
-        return Ok(Beaten::TokenEnded(ended));
+        return Ok(HeartbeatOutcome::TokenEnded(ended));
     }
     let before = read(db, beat)?;
     if before.connector.is_none() {
         let registered: i64 = one(db, sql::REGISTRY_COUNT_OF_TOKEN, [token_id])?;
         if registered >= MAX_CONNECTORS_PER_TOKEN {
-            return Ok(Beaten::TooMany);
+            return Ok(HeartbeatOutcome::TooMany);
         }
         let name = (&beat.heartbeat.connector_type, &beat.heartbeat.endpoint_identity);
         execute(db, sql::REGISTRY_JOIN, (name.0, name.1, at, token_id))?;
     }
-    let wall = if when == When::Now { now } else { at };
+    let wall = if when == TimeSource::Now { now } else { at };
     let mut changes = apply_heartbeat(&before, beat, at, wall);
     changes.taken.unwritten = append_history(db, &changes)?;
     if changes.taken.unwritten.is_some() {
@@ -37,10 +44,10 @@ pub(super) fn beat(db: &Connection, beat: &Beat, now: i64, when: When) -> rusqli
     if let Some(connector) = changes.connector_fields() {
         store(db, sql::REGISTRY_PUT_CONNECTOR, &connector)?;
     }
-    Ok(Beaten::Taken(changes.taken))
+    Ok(HeartbeatOutcome::Accepted(changes.taken))
 }
 
-fn read(db: &Connection, beat: &Beat) -> rusqlite::Result<ConnectorRows> {
+fn read(db: &Connection, beat: &ReceivedHeartbeat) -> rusqlite::Result<ConnectorRows> {
     let heartbeat = &beat.heartbeat;
     let name = (&heartbeat.connector_type, &heartbeat.endpoint_identity);
     let find = |id: Uuid| -> rusqlite::Result<Option<InstanceRow>> {

@@ -7,11 +7,11 @@ use uuid::Uuid;
 use super::super::row::{all, execute, execute_all, first, one};
 use super::super::{statements as sql, token};
 use super::statistics::progress;
-use crate::storage::{Decision, Name, Outcomes, Reported};
+use crate::storage::{ConnectorKey, Decision, MessageOutcomes, OutcomeReceipt};
 
 pub(super) fn record(
     db: &Connection,
-    name: &Name,
+    name: &ConnectorKey,
     (action, by, reason): (&str, &str, &str),
     now: i64,
 ) -> rusqlite::Result<()> {
@@ -19,11 +19,16 @@ pub(super) fn record(
         "connector_type": name.connector_type,
         "endpoint_identity": name.endpoint_identity,
     });
-    let entry = token::AuditEntry { token_id: &name.path(), action, by, reason, metadata };
+    let entry = token::AuditRecord { token_id: &name.path(), action, by, reason, metadata };
     token::record(db, &entry, now)
 }
 
-pub(super) fn register(db: &Connection, name: &Name, by: &str, now: i64) -> rusqlite::Result<bool> {
+pub(super) fn register(
+    db: &Connection,
+    name: &ConnectorKey,
+    by: &str,
+    now: i64,
+) -> rusqlite::Result<bool> {
     let row = (&name.connector_type, &name.endpoint_identity, now);
     let is_new = execute(db, sql::REGISTRY_REGISTER, row)? == 1;
     if is_new {
@@ -34,7 +39,7 @@ pub(super) fn register(db: &Connection, name: &Name, by: &str, now: i64) -> rusq
 
 pub(super) fn archive(
     db: &Connection,
-    name: &Name,
+    name: &ConnectorKey,
     archived: bool,
     Decision { by, reason, .. }: &Decision,
     now: i64,
@@ -52,7 +57,7 @@ pub(super) fn archive(
 
 pub(super) fn delete(
     db: &Connection,
-    name: &Name,
+    name: &ConnectorKey,
     Decision { by, reason, .. }: &Decision,
     now: i64,
 ) -> rusqlite::Result<bool> {
@@ -67,10 +72,14 @@ pub(super) fn delete(
     Ok(true)
 }
 
-pub(super) fn report(db: &Connection, outcomes: &Outcomes, at: i64) -> rusqlite::Result<Reported> {
+pub(super) fn report(
+    db: &Connection,
+    outcomes: &MessageOutcomes,
+    at: i64,
+) -> rusqlite::Result<OutcomeReceipt> {
     let id = outcomes.request_id.as_bytes();
     if !one::<bool>(db, sql::INBOX_EXISTS, [id])? {
-        return Ok(Reported::default());
+        return Ok(OutcomeReceipt::default());
     }
     let (of, endpoint) = (&outcomes.connector_type, &outcomes.endpoint_identity);
     let mut changed = 0;
@@ -85,7 +94,7 @@ pub(super) fn report(db: &Connection, outcomes: &Outcomes, at: i64) -> rusqlite:
     if changed > 0 {
         execute(db, sql::INBOX_JUDGE, [id])?;
     }
-    Ok(Reported { changed, found: true })
+    Ok(OutcomeReceipt { changed, found: true })
 }
 
 /// Lists the targets that have acknowledged a message, and those that have failed.

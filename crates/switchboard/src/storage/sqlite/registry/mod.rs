@@ -13,25 +13,30 @@ use uuid::Uuid;
 pub(super) use statistics::progress;
 
 use super::retention::{self, HistoryTable};
-use super::{Sqlite, clock, row, statements as sql};
+use super::{SqliteStorage, clock, row, statements as sql};
 use crate::error::SwitchboardError;
 use crate::storage::{
-    Beat, Beaten, Bucket, ConnectorQuery, Connectors, Decision, Fanned, HistoryKeep, HistoryQuery,
-    Logged, Name, Outcomes, Period, Permitted, Registry, Reported, Rolled, Shown, Step, Sum,
-    Tidied, When,
+    ConnectorDetail, ConnectorKey, ConnectorPage, ConnectorQuery, ConnectorSum, Decision,
+    FanoutCount, HeartbeatOutcome, HistoryEntry, HistoryPruneReport, HistoryQuery,
+    HistoryRetention, MessageOutcomes, OutcomeReceipt, Period, Permitted, ReceivedHeartbeat,
+    Registry, RollUpReport, SeriesBucket, SeriesStep, TimeSource,
 };
 
 /// Returns the time of an arrival.
-fn told(db: &Connection, when: When, now: i64) -> rusqlite::Result<i64> {
+fn arrival_time(db: &Connection, when: TimeSource, now: i64) -> rusqlite::Result<i64> {
     match when {
-        When::Now => clock::stamp(db, now),
-        When::At(at) => Ok(at),
+        TimeSource::Now => clock::stamp(db, now),
+        TimeSource::At(at) => Ok(at),
     }
 }
 
 #[async_trait]
-impl Registry for Sqlite {
-    async fn beat(&self, beat: &Beat, when: When) -> Result<Beaten, SwitchboardError> {
+impl Registry for SqliteStorage {
+    async fn beat(
+        &self,
+        beat: &ReceivedHeartbeat,
+        when: TimeSource,
+    ) -> Result<HeartbeatOutcome, SwitchboardError> {
         let beat = beat.clone();
         let job = move |db: &_, now| beat::beat(db, &beat, now, when);
         let beaten = self.write(job).await?;
@@ -39,38 +44,44 @@ impl Registry for Sqlite {
         Ok(beaten)
     }
 
-    async fn register(&self, name: &Name, by: &str) -> Result<bool, SwitchboardError> {
+    async fn register(&self, name: &ConnectorKey, by: &str) -> Result<bool, SwitchboardError> {
         let (name, by) = (name.clone(), by.to_owned());
         self.write(move |db, now| change::register(db, &name, &by, now)).await
     }
 
-    async fn connectors(&self, query: &ConnectorQuery) -> Result<Connectors, SwitchboardError> {
+    async fn connectors(&self, query: &ConnectorQuery) -> Result<ConnectorPage, SwitchboardError> {
         let query = query.clone();
         self.read(move |db, now| read::list(db, &query, now)).await
     }
 
-    async fn connector(&self, name: &Name) -> Result<Option<Shown>, SwitchboardError> {
+    async fn connector(
+        &self,
+        name: &ConnectorKey,
+    ) -> Result<Option<ConnectorDetail>, SwitchboardError> {
         let name = name.clone();
         self.read(move |db, now| read::show(db, &name, now)).await
     }
 
-    async fn types_of(&self, endpoint_identity: &str) -> Result<Vec<String>, SwitchboardError> {
+    async fn connector_types(
+        &self,
+        endpoint_identity: &str,
+    ) -> Result<Vec<String>, SwitchboardError> {
         let endpoint_identity = endpoint_identity.to_owned();
         self.read(move |db, _| row::all(db, sql::REGISTRY_TYPES, [endpoint_identity])).await
     }
 
     async fn heartbeats(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         query: &HistoryQuery,
-    ) -> Result<Vec<Logged>, SwitchboardError> {
+    ) -> Result<Vec<HistoryEntry>, SwitchboardError> {
         let (name, query) = (name.clone(), query.clone());
         self.read(move |db, _| read::history(db, &name, &query)).await
     }
 
     async fn archive(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         archived: bool,
         decision: &Decision,
     ) -> Permitted<Option<bool>> {
@@ -79,21 +90,25 @@ impl Registry for Sqlite {
         self.write_with(decision.token_id.as_deref(), job).await
     }
 
-    async fn delete(&self, name: &Name, decision: &Decision) -> Permitted<bool> {
+    async fn delete(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<bool> {
         let (name, why) = (name.clone(), decision.clone());
         let job = move |db: &_, now| change::delete(db, &name, &why, now);
         self.write_with(decision.token_id.as_deref(), job).await
     }
 
-    async fn recount(&self, name: &Name, decision: &Decision) -> Permitted<Option<i64>> {
+    async fn recount(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<Option<i64>> {
         let (name, why) = (name.clone(), decision.clone());
         let job = move |db: &_, now| statistics::recount(db, &name, &why, now);
         self.write_with(decision.token_id.as_deref(), job).await
     }
 
-    async fn report(&self, outcomes: &Outcomes, when: When) -> Permitted<Reported> {
+    async fn report(
+        &self,
+        outcomes: &MessageOutcomes,
+        when: TimeSource,
+    ) -> Permitted<OutcomeReceipt> {
         let (token_id, outcomes) = (outcomes.token_id.as_deref(), outcomes.clone());
-        let job = move |db: &_, now| change::report(db, &outcomes, told(db, when, now)?);
+        let job = move |db: &_, now| change::report(db, &outcomes, arrival_time(db, when, now)?);
         self.write_with(token_id, job).await
     }
 
@@ -104,37 +119,45 @@ impl Registry for Sqlite {
         self.read(move |db, _| change::outcomes(db, request_id)).await
     }
 
-    async fn roll_up(&self, epoch: Epoch, when: When) -> Result<Rolled, SwitchboardError> {
-        let job = move |db: &_, now| statistics::roll_up(db, epoch, told(db, when, now)?);
+    async fn roll_up(
+        &self,
+        epoch: Epoch,
+        when: TimeSource,
+    ) -> Result<RollUpReport, SwitchboardError> {
+        let job = move |db: &_, now| statistics::roll_up(db, epoch, arrival_time(db, when, now)?);
         self.write(job).await
     }
 
     async fn series(
         &self,
-        name: &Name,
+        name: &ConnectorKey,
         since: i64,
-        step: Step,
-    ) -> Result<Vec<Bucket>, SwitchboardError> {
+        step: SeriesStep,
+    ) -> Result<Vec<SeriesBucket>, SwitchboardError> {
         let name = name.clone();
         self.read(move |db, _| statistics::series(db, &name, since, step)).await
     }
 
-    async fn sums(&self, period: Period) -> Result<(i64, Vec<Sum>), SwitchboardError> {
+    async fn sums(&self, period: Period) -> Result<(i64, Vec<ConnectorSum>), SwitchboardError> {
         self.read(move |db, now| Ok((now, row::all(db, sql::REGISTRY_SUMS, [period.as_str()])?)))
             .await
     }
 
-    async fn fanout(&self, since_day: &str) -> Result<Vec<Fanned>, SwitchboardError> {
+    async fn fanout(&self, since_day: &str) -> Result<Vec<FanoutCount>, SwitchboardError> {
         let since_day = since_day.to_owned();
         self.read(move |db, _| row::all(db, sql::REGISTRY_FANOUT, [since_day])).await
     }
 
-    async fn tidy(&self, keep: HistoryKeep, when: When) -> Result<Tidied, SwitchboardError> {
+    async fn prune_history(
+        &self,
+        keep: HistoryRetention,
+        when: TimeSource,
+    ) -> Result<HistoryPruneReport, SwitchboardError> {
         // A transaction for each table: heartbeats get in between.
-        let mut tidied = Tidied::default();
+        let mut tidied = HistoryPruneReport::default();
         for table in HistoryTable::ALL {
             let step = move |db: &_, _| {
-                let now = if let When::At(at) = when { at } else { clock::reached(db)? };
+                let now = if let TimeSource::At(at) = when { at } else { clock::reached(db)? };
                 retention::prune_history(db, table, keep, now)
             };
             let deleted = self.write(step).await.map_err(SwitchboardError::or_happened)?;

@@ -7,7 +7,7 @@ use super::super::row::{all, execute, execute_all, first, one};
 use super::super::statements as sql;
 use super::change::record;
 use crate::storage::row::{DatabaseRow, FromRow, RowReader};
-use crate::storage::{Bucket, Decision, Name, Period, Rolled, Step};
+use crate::storage::{ConnectorKey, Decision, Period, RollUpReport, SeriesBucket, SeriesStep};
 
 /// A step counts at most this many heartbeats, and as many acknowledgements.
 const MAX_STEP_ROWS: i64 = 10_000;
@@ -49,10 +49,10 @@ pub(in super::super) fn progress(db: &Connection) -> rusqlite::Result<CountingPr
 }
 
 /// Counts a step, in periods that end now.
-pub(super) fn roll_up(db: &Connection, epoch: Epoch, now: i64) -> rusqlite::Result<Rolled> {
+pub(super) fn roll_up(db: &Connection, epoch: Epoch, now: i64) -> rusqlite::Result<RollUpReport> {
     let was = progress(db)?;
     if epoch.as_i64() < was.epoch {
-        return Ok(Rolled { fenced: true, ..Rolled::default() });
+        return Ok(RollUpReport { fenced: true, ..RollUpReport::default() });
     }
     let (last_beat, last_ack) = (was.last_beat, was.last_ack);
     let upto = |last: i64, counted: i64| last.clamp(counted, counted + MAX_STEP_ROWS);
@@ -62,7 +62,7 @@ pub(super) fn roll_up(db: &Connection, epoch: Epoch, now: i64) -> rusqlite::Resu
     // Before anything is added: a period loses only what was in it.
     move_periods(db, &was, &since)?;
     let range = CountedRange { after: was.counted_beat, upto: beats, name: None, from: i64::MIN };
-    let rolled = Rolled {
+    let rolled = RollUpReport {
         fenced: false,
         beats: count_beats(db, &range, &since)?,
         outcomes: count_outcomes(db, (was.counted_ack, acks))?,
@@ -99,7 +99,7 @@ fn fill_window(
     db: &Connection,
     period: Period,
     since: i64,
-    name: Option<&Name>,
+    name: Option<&ConnectorKey>,
 ) -> rusqlite::Result<()> {
     let (of, endpoint) = name.map(|it| (&it.connector_type, &it.endpoint_identity)).unzip();
     let values = (period.as_str(), since, END_OF_TIME, of, endpoint);
@@ -111,7 +111,7 @@ fn fill_window(
 struct CountedRange<'a> {
     after: i64,
     upto: i64,
-    name: Option<&'a Name>,
+    name: Option<&'a ConnectorKey>,
     from: i64,
 }
 
@@ -146,7 +146,7 @@ fn count_outcomes(db: &Connection, range: (i64, i64)) -> rusqlite::Result<i64> {
 /// Counts a connector again, from the first day on of which the history has every heartbeat.
 pub(super) fn recount(
     db: &Connection,
-    name: &Name,
+    name: &ConnectorKey,
     Decision { by, reason, .. }: &Decision,
     now: i64,
 ) -> rusqlite::Result<Option<i64>> {
@@ -175,13 +175,13 @@ pub(super) fn recount(
 
 pub(super) fn series(
     db: &Connection,
-    name: &Name,
+    name: &ConnectorKey,
     since: i64,
-    step: Step,
-) -> rusqlite::Result<Vec<Bucket>> {
+    step: SeriesStep,
+) -> rusqlite::Result<Vec<SeriesBucket>> {
     let sql = match step {
-        Step::Hour => sql::REGISTRY_HOURS,
-        Step::Day => sql::REGISTRY_DAYS,
+        SeriesStep::Hour => sql::REGISTRY_HOURS,
+        SeriesStep::Day => sql::REGISTRY_DAYS,
     };
     all(db, sql, (&name.connector_type, &name.endpoint_identity, since))
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use proptest::test_runner::{Config, TestRunner};
 use tenure_switchboard::storage::{
-    Beat, HistoryKeep, Name, Outcomes, Period, STOPPING, Step, Storage, Taken, When,
+    AcceptedHeartbeat, ConnectorKey, HistoryRetention, MessageOutcomes, Period, ReceivedHeartbeat,
+    STOPPING, SeriesStep, Storage, TimeSource,
 };
 use tenure_wire::heartbeat::{Counters, Health};
 use tokio::runtime::Handle;
@@ -46,23 +47,23 @@ struct World<'a> {
     epoch: u64,
     ids: u128,
     processes: Vec<Process>,
-    under_way: Vec<Beat>,
+    under_way: Vec<ReceivedHeartbeat>,
     heard: Vec<Heard>,
     messages: Vec<Uuid>,
     /// Whether it was counted that a target acknowledged a message; not when its connector was
     /// deleted before.
     acked: BTreeMap<(usize, usize), Option<bool>>,
-    archived: BTreeSet<Name>,
+    archived: BTreeSet<ConnectorKey>,
     tidies: bool,
     /// Clocks and counters only go on, and nothing starts again under its id. Some clocks are off.
     goes_on: bool,
 }
 
-fn name_of(who: usize) -> Name {
+fn name_of(who: usize) -> ConnectorKey {
     named(["telegram_bot", "gmail", "api"][who % CONNECTORS], "bot")
 }
 
-fn heartbeat(who: usize, process: &Process, state: usize, now: i64) -> Beat {
+fn heartbeat(who: usize, process: &Process, state: usize, now: i64) -> ReceivedHeartbeat {
     let uptime = ((now - process.started) / SECOND).max(0);
     let mut told = beat(process.id, now + process.ahead * SECOND, uptime, 0);
     let [ingested, failed, calls, saves, dedupe] = process.counters;
@@ -127,9 +128,9 @@ impl World<'_> {
                 // Only what may go without changing what is still to be told.
                 let ages = 4_000 * DAY;
                 let (hours, days) = (8 * DAY, 31 * DAY);
-                let keep = HistoryKeep { beats: 0, hours, days, outcomes: ages };
+                let keep = HistoryRetention { beats: 0, hours, days, outcomes: ages };
                 if self.tidies {
-                    self.storage().tidy(keep, When::At(self.now)).await.unwrap();
+                    self.storage().prune_history(keep, TimeSource::At(self.now)).await.unwrap();
                 }
             }
             Event::Archive { who, archived } => self.archives(name_of(*who), *archived).await,
@@ -139,7 +140,7 @@ impl World<'_> {
 
     /// What the instances of a connector have done, as far as it was heard: the most that each told
     /// of each counter. For this nothing needs to be known of which beat is late.
-    fn done(&self, name: &Name) -> [i64; 5] {
+    fn done(&self, name: &ConnectorKey) -> [i64; 5] {
         let mut most: BTreeMap<Uuid, [i64; 5]> = BTreeMap::new();
         for it in self.heard.iter().filter(|it| it.name() == *name) {
             let of = most.entry(it.beat.heartbeat.instance_id).or_default();
@@ -151,11 +152,11 @@ impl World<'_> {
         done
     }
 
-    fn is_heard(&self, name: &Name) -> bool {
+    fn is_heard(&self, name: &ConnectorKey) -> bool {
         self.heard.iter().any(|it| it.name() == *name)
     }
 
-    async fn archives(&mut self, name: Name, archived: bool) {
+    async fn archives(&mut self, name: ConnectorKey, archived: bool) {
         let changes = self.is_heard(&name).then_some(self.archived.contains(&name) != archived);
         let changed = self.storage().archive(&name, archived, &by_me("so")).await.unwrap().unwrap();
         assert_eq!(changed, changes);
@@ -166,7 +167,7 @@ impl World<'_> {
         };
     }
 
-    async fn deletes(&mut self, name: Name) {
+    async fn deletes(&mut self, name: ConnectorKey) {
         let deleted = self.storage().delete(&name, &by_me("so")).await.unwrap().unwrap();
         assert_eq!(deleted, self.is_heard(&name));
         if deleted {
@@ -177,7 +178,7 @@ impl World<'_> {
         }
     }
 
-    async fn sends(&mut self, beat: Beat, fate: Fate) {
+    async fn sends(&mut self, beat: ReceivedHeartbeat, fate: Fate) {
         match fate {
             Fate::Arrives => self.arrives(beat, true).await,
             Fate::ArrivesTwice => {
@@ -196,7 +197,7 @@ impl World<'_> {
         }
     }
 
-    async fn arrives(&mut self, beat: Beat, written: bool) {
+    async fn arrives(&mut self, beat: ReceivedHeartbeat, written: bool) {
         let taken = take(self.storage(), &beat, self.now).await;
         let at = self.now;
         assert_eq!(taken.received_at, at);
@@ -206,7 +207,7 @@ impl World<'_> {
         let revived = !taken.late && self.archived.remove(&heard.name());
         assert_eq!(taken.revived, revived);
         self.heard.push(heard);
-        let Taken { late, reset, registered, replaced, .. } = taken;
+        let AcceptedHeartbeat { late, reset, registered, replaced, .. } = taken;
         let recount = Recount::of(&self.heard);
         assert_eq!(Last { late, reset, registered, replaced }, recount.last);
     }
@@ -218,7 +219,7 @@ impl World<'_> {
             Hold::Older => self.epoch - 1,
         };
         let is_older = matches!(hold, Hold::Older);
-        let step = self.storage().roll_up(epoch(number), When::At(self.now)).await.unwrap();
+        let step = self.storage().roll_up(epoch(number), TimeSource::At(self.now)).await.unwrap();
         assert_eq!((step.fenced, step.more), (is_older, false));
         let mut counted = (0, 0);
         if !is_older {
@@ -241,7 +242,7 @@ impl World<'_> {
         let targets = vec![TARGETS[target].to_owned()];
         let none = Vec::new;
         let (acks, fails) = if acked { (targets, none()) } else { (none(), targets) };
-        let outcomes = Outcomes {
+        let outcomes = MessageOutcomes {
             request_id: self.messages[message],
             connector_type: name.connector_type,
             endpoint_identity: name.endpoint_identity,
@@ -249,7 +250,7 @@ impl World<'_> {
             failed: fails,
             token_id: None,
         };
-        self.storage().report(&outcomes, When::At(self.now)).await.unwrap().unwrap();
+        self.storage().report(&outcomes, TimeSource::At(self.now)).await.unwrap().unwrap();
         if acked {
             self.acked.entry((message, target)).or_insert(Some(false));
         }
@@ -259,14 +260,14 @@ impl World<'_> {
     async fn is_right(&self) {
         let recount = Recount::of(&self.heard);
         let now = self.counted_at;
-        let kept = |step: Step| match (self.tidies, step) {
+        let kept = |step: SeriesStep| match (self.tidies, step) {
             (false, _) => 0,
-            (true, Step::Hour) => Period::Week.since(now),
-            (true, Step::Day) => Period::Month.since(now),
+            (true, SeriesStep::Hour) => Period::Week.since(now),
+            (true, SeriesStep::Day) => Period::Month.since(now),
         };
         for connector in 0..CONNECTORS {
             let name = name_of(connector);
-            for step in [Step::Hour, Step::Day] {
+            for step in [SeriesStep::Hour, SeriesStep::Day] {
                 let since = kept(step);
                 let found = self.storage().series(&name, since, step).await.unwrap();
                 let found: Vec<_> = found.iter().map(|it| (it.start, it.measures)).collect();
@@ -276,7 +277,7 @@ impl World<'_> {
         }
         for period in Period::ALL {
             let (_, found) = self.storage().sums(period).await.unwrap();
-            let known: BTreeSet<Name> = self.heard.iter().map(Heard::name).collect();
+            let known: BTreeSet<ConnectorKey> = self.heard.iter().map(Heard::name).collect();
             assert_eq!(found.len(), known.difference(&self.archived).count());
             for it in found {
                 let name = named(&it.connector_type, &it.endpoint_identity);
@@ -301,7 +302,7 @@ impl World<'_> {
     /// The registry and the history are what a recount gives.
     async fn is_known(&self) {
         let recount = Recount::of(&self.heard);
-        let names: BTreeSet<Name> = recount.names();
+        let names: BTreeSet<ConnectorKey> = recount.names();
         for name in names {
             let known = shown(self.storage(), &name).await;
             let mut total = [0; 5];

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_switchboard::storage::{Beat, Measures, Name, Step};
+use tenure_switchboard::storage::{ConnectorKey, Measures, ReceivedHeartbeat, SeriesStep};
 use tenure_wire::heartbeat::{Counters, Health, Heartbeat};
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ use super::super::told::{DAY, HOUR, MINUTE, SECOND, named};
 
 /// A beat that arrived.
 pub(super) struct Heard {
-    pub(super) beat: Beat,
+    pub(super) beat: ReceivedHeartbeat,
     pub(super) at: i64,
     pub(super) written: bool,
     pub(super) late: bool,
@@ -18,7 +18,7 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    pub(super) fn name(&self) -> Name {
+    pub(super) fn name(&self) -> ConnectorKey {
         named(&self.beat.heartbeat.connector_type, &self.beat.heartbeat.endpoint_identity)
     }
 }
@@ -35,7 +35,7 @@ pub(super) fn list(counters: &Counters) -> [i64; 5] {
 
 /// What a beat is worth.
 pub(super) struct Entry {
-    pub(super) name: Name,
+    pub(super) name: ConnectorKey,
     pub(super) at: i64,
     pub(super) state: Health,
     pub(super) late: bool,
@@ -107,8 +107,8 @@ pub(super) struct Last {
 /// All that was heard, from the first beat on.
 pub(super) struct Recount {
     pub(super) entries: Vec<Entry>,
-    pub(super) instances: BTreeMap<(Name, Uuid), Worth>,
-    pub(super) standing: BTreeMap<Name, Stands>,
+    pub(super) instances: BTreeMap<(ConnectorKey, Uuid), Worth>,
+    pub(super) standing: BTreeMap<ConnectorKey, Stands>,
     pub(super) last: Last,
 }
 
@@ -169,7 +169,7 @@ impl Recount {
     }
 
     /// A beat that is not late may put its instance in the place of another.
-    fn stands(&mut self, name: &Name, told: &Heartbeat, started: i64, at: i64) {
+    fn stands(&mut self, name: &ConnectorKey, told: &Heartbeat, started: i64, at: i64) {
         let before = self.standing.get(name).map(|it| it.id);
         self.last.registered = before.is_none();
         if let Some(other) = before.filter(|id| *id != told.instance_id) {
@@ -182,20 +182,25 @@ impl Recount {
         self.standing.insert(name.clone(), Stands { id, state, uptime_s });
     }
 
-    pub(super) fn names(&self) -> BTreeSet<Name> {
+    pub(super) fn names(&self) -> BTreeSet<ConnectorKey> {
         self.entries.iter().map(|it| it.name.clone()).collect()
     }
 
     /// What counts of a connector since a time.
-    pub(super) fn counted(&self, name: &Name, since: i64) -> impl Iterator<Item = &Entry> {
+    pub(super) fn counted(&self, name: &ConnectorKey, since: i64) -> impl Iterator<Item = &Entry> {
         let counts = move |it: &&Entry| it.counted && !it.late && it.at >= since;
         self.entries.iter().filter(move |it| it.name == *name && counts(it))
     }
 
-    pub(super) fn series(&self, name: &Name, step: Step, since: i64) -> Vec<(i64, Measures)> {
+    pub(super) fn series(
+        &self,
+        name: &ConnectorKey,
+        step: SeriesStep,
+        since: i64,
+    ) -> Vec<(i64, Measures)> {
         let length = match step {
-            Step::Hour => HOUR,
-            Step::Day => DAY,
+            SeriesStep::Hour => HOUR,
+            SeriesStep::Day => DAY,
         };
         let mut series: BTreeMap<i64, Measures> = BTreeMap::new();
         for it in self.counted(name, since) {
@@ -215,7 +220,7 @@ impl Recount {
         series.into_iter().collect()
     }
 
-    pub(super) fn sum(&self, name: &Name, since: i64) -> (i64, i64) {
+    pub(super) fn sum(&self, name: &ConnectorKey, since: i64) -> (i64, i64) {
         let told = self.counted(name, since).map(|it| (it.told[0], it.told[1]));
         told.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
     }

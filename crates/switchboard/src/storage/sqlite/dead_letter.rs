@@ -3,7 +3,10 @@
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::super::{DeadLetter, DeadQuery, Decision, Fence, KeptLetter, Posted, Resolve, Resolved};
+use super::super::{
+    DeadLetter, Decision, IngestFence, LetterQuery, LetterResolution, PostOutcome, ResolveOutcome,
+    StoredLetter,
+};
 use super::fence::FenceGates;
 use super::row::{all, execute, limit, one};
 use super::{clock, statements as sql, token};
@@ -11,12 +14,12 @@ use super::{clock, statements as sql, token};
 pub(super) fn post(
     db: &Connection,
     letter: &DeadLetter,
-    fence: Option<&Fence>,
+    fence: Option<&IngestFence>,
     token_id: Option<&str>,
     now: i64,
-) -> rusqlite::Result<Posted> {
+) -> rusqlite::Result<PostOutcome> {
     if let Some(ended) = token::ended(db, token_id, now)? {
-        return Ok(Posted::TokenEnded(ended));
+        return Ok(PostOutcome::TokenEnded(ended));
     }
     let gates = FenceGates::raise(db, fence.into_iter().map(|fence| (token_id, fence)), now)?;
     if let Some(closed) = gates.closed(token_id, fence) {
@@ -38,13 +41,13 @@ pub(super) fn post(
         &letter.envelope,
     );
     if execute(db, sql::LETTER_ADD, row)? == 1 {
-        return Ok(Posted::Kept { id: letter.id, duplicate: false });
+        return Ok(PostOutcome::Kept { id: letter.id, duplicate: false });
     }
-    Ok(Posted::Kept { id: one(db, sql::LETTER_FIND, [letter.digest])?, duplicate: true })
+    Ok(PostOutcome::Kept { id: one(db, sql::LETTER_FIND, [letter.digest])?, duplicate: true })
 }
 
-pub(super) fn list(db: &Connection, query: &DeadQuery) -> rusqlite::Result<Vec<KeptLetter>> {
-    let DeadQuery { channel, provider, endpoint_identity, .. } = query;
+pub(super) fn list(db: &Connection, query: &LetterQuery) -> rusqlite::Result<Vec<StoredLetter>> {
+    let LetterQuery { channel, provider, endpoint_identity, .. } = query;
     let (after, limit) = (query.after.unwrap_or(Uuid::nil()), limit(query.limit));
     let after = after.as_bytes();
     match &query.state {
@@ -59,14 +62,22 @@ pub(super) fn list(db: &Connection, query: &DeadQuery) -> rusqlite::Result<Vec<K
     }
 }
 
-pub(super) fn resolve(db: &Connection, resolve: &Resolve, now: i64) -> rusqlite::Result<Resolved> {
+pub(super) fn resolve(
+    db: &Connection,
+    resolve: &LetterResolution,
+    now: i64,
+) -> rusqlite::Result<ResolveOutcome> {
     let now = clock::stamp(db, now)?;
     let request_id = resolve.request_id.map(Uuid::into_bytes);
     let id = resolve.id.as_bytes();
     let Decision { by, reason, .. } = &resolve.decision;
     let row = (id, resolve.state, now, by, reason, request_id);
     if execute(db, sql::LETTER_RESOLVE, row)? == 1 {
-        return Ok(Resolved::Done);
+        return Ok(ResolveOutcome::Done);
     }
-    Ok(if one(db, sql::LETTER_EXISTS, [id])? { Resolved::Before } else { Resolved::Nothing })
+    Ok(if one(db, sql::LETTER_EXISTS, [id])? {
+        ResolveOutcome::Before
+    } else {
+        ResolveOutcome::Nothing
+    })
 }

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::row::{DatabaseRow, FromRow, RowReader};
-use super::{BadFence, Decision, Ended, Rejection, Standing};
+use super::{BadFence, Decision, NewestHold, SubmissionRejection, TokenEnd};
 
 /// What a connector gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct DeadLetter {
 
 /// A dead letter as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptLetter {
+pub struct StoredLetter {
     /// What was posted.
     pub letter: DeadLetter,
     /// In Unix microseconds.
@@ -55,7 +55,7 @@ pub struct KeptLetter {
 
 /// What became of a dead letter that was posted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Posted {
+pub enum PostOutcome {
     /// It is kept under this id.
     Kept {
         /// Its own, or that of the first one.
@@ -64,16 +64,16 @@ pub enum Posted {
         duplicate: bool,
     },
     /// As for submissions.
-    Fenced(Option<Standing>),
+    Fenced(Option<NewestHold>),
     /// As for submissions.
     BadFence(BadFence),
     /// As for submissions.
-    TokenEnded(Ended),
+    TokenEnded(TokenEnd),
 }
 
 /// Which dead letters to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeadQuery {
+pub struct LetterQuery {
     /// Only those that come after this id.
     pub after: Option<Uuid>,
     /// At most so many.
@@ -90,7 +90,7 @@ pub struct DeadQuery {
 
 /// How a dead letter ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolve {
+pub struct LetterResolution {
     /// Which one.
     pub id: Uuid,
     /// `replayed` or `discarded`.
@@ -103,7 +103,7 @@ pub struct Resolve {
 
 /// Whether a dead letter ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resolved {
+pub enum ResolveOutcome {
     /// It did, now.
     Done,
     /// It had ended before; nothing was changed.
@@ -112,17 +112,17 @@ pub enum Resolved {
     Nothing,
 }
 
-impl From<Rejection> for Posted {
-    fn from(rejection: Rejection) -> Self {
+impl From<SubmissionRejection> for PostOutcome {
+    fn from(rejection: SubmissionRejection) -> Self {
         match rejection {
-            Rejection::Fenced(newest) => Self::Fenced(newest),
-            Rejection::BadFence(bad) => Self::BadFence(bad),
-            Rejection::TokenEnded(ended) => Self::TokenEnded(ended),
+            SubmissionRejection::Fenced(newest) => Self::Fenced(newest),
+            SubmissionRejection::BadFence(bad) => Self::BadFence(bad),
+            SubmissionRejection::TokenEnded(ended) => Self::TokenEnded(ended),
         }
     }
 }
 
-impl FromRow for KeptLetter {
+impl FromRow for StoredLetter {
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         let (id, digest, posted_at) = (row.get()?, row.get()?, row.time()?);
         let (channel, provider, endpoint_identity) = (row.get()?, row.get()?, row.get()?);

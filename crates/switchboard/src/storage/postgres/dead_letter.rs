@@ -6,21 +6,22 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::commit::closed;
+use super::row::{column, count, missing};
 use super::token::permitted;
-use super::value::{column, count, missing};
-use super::{Parameter, Postgres};
+use super::{Parameter, PostgresStorage};
 use crate::error::SwitchboardError;
 use crate::storage::{
-    DeadLetter, DeadQuery, Decision, Fence, KeptLetter, Permitted, Posted, Resolve, Resolved,
+    DeadLetter, Decision, IngestFence, LetterQuery, LetterResolution, Permitted, PostOutcome,
+    ResolveOutcome, StoredLetter,
 };
 
-impl Postgres {
+impl PostgresStorage {
     pub(super) async fn keep_letter(
         &self,
         letter: &DeadLetter,
-        fence: Option<&Fence>,
+        fence: Option<&IngestFence>,
         token_id: Option<&str>,
-    ) -> Result<Posted, SwitchboardError> {
+    ) -> Result<PostOutcome, SwitchboardError> {
         let duty = fence.map(|fence| fence.duty.to_string());
         let epoch = fence.map(|fence| fence.epoch.as_i64());
         let instance = fence.map(|fence| fence.instance.as_str());
@@ -48,8 +49,8 @@ impl Postgres {
 
     pub(super) async fn list_letters(
         &self,
-        query: &DeadQuery,
-    ) -> Result<Vec<KeptLetter>, SwitchboardError> {
+        query: &LetterQuery,
+    ) -> Result<Vec<StoredLetter>, SwitchboardError> {
         let after = query.after.unwrap_or(Uuid::nil());
         let limit = count(query.limit);
         let mut parameters: Vec<Parameter<'_>> = vec![
@@ -70,11 +71,11 @@ impl Postgres {
     pub(super) async fn show_letter(
         &self,
         id: Uuid,
-    ) -> Result<Option<KeptLetter>, SwitchboardError> {
+    ) -> Result<Option<StoredLetter>, SwitchboardError> {
         Ok(self.rows(&self.statements.letter_show, &[(&id, Type::UUID)]).await?.pop())
     }
 
-    pub(super) async fn end_letter(&self, resolve: &Resolve) -> Permitted<Resolved> {
+    pub(super) async fn end_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome> {
         let Decision { by, reason, token_id } = &resolve.decision;
         let parameters: [Parameter<'_>; 6] = [
             (&resolve.id, Type::UUID),
@@ -87,18 +88,18 @@ impl Postgres {
         let rows = self.data.query(&self.statements.letter_resolve, &parameters).await?;
         permitted(&rows, |row| {
             Ok(match (column(row, 1)?, column(row, 2)?) {
-                (true, _) => Resolved::Done,
-                (false, true) => Resolved::Before,
-                (false, false) => Resolved::Nothing,
+                (true, _) => ResolveOutcome::Done,
+                (false, true) => ResolveOutcome::Before,
+                (false, false) => ResolveOutcome::Nothing,
             })
         })
     }
 }
 
-fn posted(row: &Row, duty: Option<&str>) -> Result<Posted, SwitchboardError> {
+fn posted(row: &Row, duty: Option<&str>) -> Result<PostOutcome, SwitchboardError> {
     let verdict: &str = column(row, 1)?;
     if verdict == "kept" {
-        return Ok(Posted::Kept { id: column(row, 5)?, duplicate: column(row, 6)? });
+        return Ok(PostOutcome::Kept { id: column(row, 5)?, duplicate: column(row, 6)? });
     }
     let odd =
         || SwitchboardError::unknown(Code::Damaged, format!("letter_post answered {verdict:?}"));
