@@ -1,4 +1,6 @@
 //! `tenure store`: what is done to a store as a whole.
+//!
+//! Why: docs/decisions/0014-epochs-after-a-restore.md
 
 use clap::Subcommand;
 use serde_json::json;

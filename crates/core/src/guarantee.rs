@@ -2,6 +2,8 @@
 //!
 //! A store says what its settings are ([`Survey`]); one table says what each of them allows at most
 //! ([`TABLE`]); [`judge`] puts both together. `docs/reference/guarantees.md` publishes the table.
+//!
+//! Why: docs/decisions/0012-one-guarantee-table.md
 
 mod judge;
 mod table;

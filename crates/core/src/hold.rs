@@ -4,6 +4,7 @@ use crate::{DutyKey, Epoch, GroupName, InstanceId, Nonce, Ttl};
 
 /// An instance's liveness in one group: one record with a TTL in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+// Why: docs/decisions/0001-session-belongs-to-one-group.md
 pub struct Session {
     /// The group whose member this makes the instance.
     pub group: GroupName,

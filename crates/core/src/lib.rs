@@ -45,4 +45,5 @@ pub use target::{Listing, Target, Targets};
 
 /// A future in a box. The crate that makes it has compiled it; a plain one is compiled by each
 /// crate that awaits it, with all that it calls.
+// Why: docs/decisions/0045-boxed-futures-at-crate-boundaries.md
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

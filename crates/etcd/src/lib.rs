@@ -5,6 +5,8 @@
 //! the caller's, too: a connection is made over any stream of bytes.
 //!
 //! The messages are written by hand from etcd's `rpc.proto`, so that a build needs no `protoc`.
+//!
+//! Why: docs/decisions/0025-etcd-own-client.md
 
 mod grpc;
 mod message;

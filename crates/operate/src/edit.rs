@@ -1,4 +1,6 @@
 //! Changes of a group's document by compare-and-set.
+//!
+//! Why: docs/decisions/0011-operators-write-to-the-group-document.md
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

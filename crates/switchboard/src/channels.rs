@@ -1,4 +1,6 @@
 //! Cached list of channels.
+//!
+//! Why: docs/decisions/0042-channels-are-reread-before-refusing.md
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

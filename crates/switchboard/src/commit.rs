@@ -3,6 +3,8 @@
 //! A commit costs a flush to disk, whatever its size. Submissions that arrive during a commit
 //! go into the next one: a single request does not wait, and many requests share the cost of a
 //! flush. A submission is answered after its group is durable.
+//!
+//! Why: docs/decisions/0029-one-inbox-commit-at-a-time.md
 
 use std::collections::VecDeque;
 use std::fmt;

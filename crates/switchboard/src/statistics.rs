@@ -3,6 +3,8 @@
 //! The replica that holds the duty counts under the epoch of its hold: the store rejects a step
 //! under an older one. Each step is one transaction that also stores its progress, so a replica
 //! may die at any time.
+//!
+//! Why: docs/decisions/0036-statistics-follow-sequence-numbers.md
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

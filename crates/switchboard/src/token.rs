@@ -3,6 +3,8 @@
 //! A token is `sw_live_` and 32 characters of base62, more than 190 random bits. Only its SHA-256
 //! is stored: a digest of so many bits cannot be guessed back, so it needs no salt, and a token is
 //! found by it.
+//!
+//! Why: docs/decisions/0040-tokens-are-checked-in-the-commit.md
 
 use std::fmt;
 use std::time::Duration;

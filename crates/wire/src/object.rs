@@ -1,4 +1,6 @@
 //! A JSON object as somebody wrote it: what is not changed stays as it is, byte for byte.
+//!
+//! Why: docs/decisions/0043-config-and-state-are-edited-as-text.md
 
 use std::fmt;
 use std::ops::Range;

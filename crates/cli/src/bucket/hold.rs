@@ -1,4 +1,6 @@
 //! Rotation under a hold: a bucket for each run of the command.
+//!
+//! Why: docs/decisions/0044-a-rotation-record-is-a-checkpoint.md
 
 use std::ffi::OsString;
 use std::fs::File;

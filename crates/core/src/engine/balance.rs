@@ -78,6 +78,7 @@ impl Engine {
 
     /// Plans, and does this member's part of the plan. `fresh`: the group was read just now; what
     /// was seen a while ago is good enough to claim what is free, not to give something away.
+    // Why: docs/decisions/0005-release-needs-a-fresh-look.md
     pub(super) fn balance(&mut self, fresh: bool, now: LocalInstant) {
         self.fallback = None;
         if self.live.is_none() {
@@ -126,6 +127,7 @@ impl Engine {
     }
 
     /// Equal for members that see the same members and duties.
+    // Why: docs/decisions/0003-members-compare-views.md
     fn view_number(&self, table: &OwnRoster) -> u64 {
         let mut hash = Fnv::new();
         for seat in table.seats() {
@@ -194,6 +196,7 @@ impl Engine {
 
     /// Gives away what is beyond this member's share: only when all see the same (R20), not what
     /// has just come (R19) unless a pinned duty finds no room otherwise, and not all at once (R25).
+    // Why: docs/decisions/0008-no-rebalancing-between-revisions.md
     fn shed(
         &mut self,
         charges: &[RosterDuty],
@@ -305,6 +308,7 @@ impl Engine {
 
     /// Plans the claims: the duties that the plan gives to this member, and those that stayed free
     /// although it gives them to another. A free duty may always be claimed.
+    // Why: docs/decisions/0007-minimum-residence-after-a-move.md
     fn plan_claims(
         &mut self,
         charges: &[RosterDuty],
@@ -360,6 +364,7 @@ impl Engine {
 
     /// When this member may try for a duty that the plan gives to another. `full`: that one has to
     /// make room first.
+    // Why: docs/decisions/0009-standbys-claim-immediately.md
     fn turn_of(
         &self,
         duty: &DutyId,

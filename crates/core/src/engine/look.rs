@@ -166,6 +166,7 @@ impl Engine {
         first.map_or(every, |first| first.max(soonest).min(every))
     }
 
+    // Why: docs/decisions/0006-responses-match-requests.md
     fn take_view(&mut self, view: GroupView, asked: Ticket, now: LocalInstant) {
         let group = match self.agree_on(&view.document, now) {
             Some(group) => group,

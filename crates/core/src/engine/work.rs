@@ -123,6 +123,7 @@ impl Engine {
     }
 
     /// Something of a hold is due then.
+    // Why: docs/decisions/0010-step-cost-independent-of-holds.md
     pub(super) fn due_at(&mut self, at: Option<LocalInstant>) {
         self.due = at.map_or(self.due, |at| at.min(self.due));
     }

@@ -4,6 +4,8 @@
 //! Its answer is advice. A member sheds only its own surplus and claims only what is free, so
 //! members that see different things for a moment never wait for each other's room; the store
 //! alone grants.
+//!
+//! Why: docs/decisions/0004-roster-is-advice.md
 
 mod draft;
 mod explain;

@@ -323,6 +323,7 @@ impl EtcdCluster {
     /// the database by the writes of its first level: one that it does not see there passes whether
     /// or not there is room. So the transaction is wrapped into one without compares, whose second
     /// branch, which is never taken, has a write that etcd sees.
+    // Why: docs/decisions/0027-etcd-quota-visibility.md
     pub(super) async fn weighed(
         &self,
         call: &CallTracker,

@@ -47,6 +47,8 @@
 //! the session, with one nested transaction per item: so each item has an outcome of its own. The
 //! compares make sure that a transaction takes effect once, so it is repeated when its answer is
 //! lost, with another server if there is one; what the second answer cannot tell is read again.
+//!
+//! Why: docs/decisions/0026-etcd-no-key-per-hold.md
 
 mod audit;
 mod checkpoint;

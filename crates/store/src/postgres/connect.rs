@@ -203,6 +203,7 @@ impl Drop for PooledClient {
 /// A transaction pooler hands each statement to another server connection, where a prepared
 /// statement of the same name may be somebody else's. So statements are given names only when two
 /// connections of ours are seen as they are.
+// Why: docs/decisions/0020-postgres-named-statements.md
 pub async fn is_direct(server: &PostgresServer) -> bool {
     for _ in 0..2 {
         let seen = tokio::time::timeout(CONNECT_TIMEOUT, sees_our_port(server)).await;
@@ -216,6 +217,7 @@ pub async fn is_direct(server: &PostgresServer) -> bool {
 /// Our statements look rows up by key, so one plan fits all values and is kept. One from the time
 /// when a table was small would read it whole when it is not, so that is made the last choice. And
 /// locks are given up in the server, before we give up waiting for its answer.
+// Why: docs/decisions/0019-postgres-lookups-by-key.md
 pub fn prefer_index_plans(server: &mut PostgresServer) {
     let config = &mut server.config;
     let given = config.get_options().unwrap_or_default();
@@ -228,6 +230,7 @@ pub fn prefer_index_plans(server: &mut PostgresServer) {
 /// Makes every transaction read committed: a routine locks and then looks, and must see what was
 /// committed while it waited. Where a role or database has another default and a pooler keeps us
 /// from setting our own for the session, each statement begins its own transaction.
+// Why: docs/decisions/0021-postgres-read-committed.md
 pub async fn read_committed(
     server: &mut PostgresServer,
     client: &Client,

@@ -4,6 +4,8 @@
 //! statements could block a takeover for ever. What needs several steps is a function in the
 //! database, so it still is one round trip. Locks are taken in one order everywhere: holds by key,
 //! sessions by instance, checkpoints by key, floors by group. Time is `clock_timestamp()`.
+//!
+//! Why: docs/decisions/0017-postgres-one-statement-per-change.md
 
 mod commit;
 pub(crate) mod connect;
@@ -286,6 +288,7 @@ impl Store for Postgres {
         Ok(KeptAlive::Kept { mark, holds: self.look_at(session, holds, common, mark).await })
     }
 
+    // Why: docs/decisions/0018-postgres-claim-locking.md
     async fn claim(
         &self,
         session: &Session,

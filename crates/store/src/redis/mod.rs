@@ -44,6 +44,9 @@
 //! means that the last second of grants may be missing. In both cases epochs go on above the
 //! server's microseconds, which is above everything that was ever granted, unless its clock was set
 //! back; then above every epoch that the handle has seen.
+//!
+//! Why: docs/decisions/0002-only-sessions-have-a-ttl.md
+//! Why: docs/decisions/0024-redis-epochs-start-from-the-clock.md
 
 mod checkpoint;
 mod client;

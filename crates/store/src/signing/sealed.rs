@@ -1,4 +1,6 @@
 //! A store around a store: seals are put on and taken off here.
+//!
+//! Why: docs/decisions/0015-seals-outside-the-backends.md
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -4,6 +4,8 @@
 //! boot and one time namespace, and nothing to anybody else. A file remembers whose time it is in.
 //! Every open store holds a shared lock on `PATH-boot`; a process from another boot may take the
 //! file over only while nobody holds that lock, and then every session of before has ended.
+//!
+//! Why: docs/decisions/0023-sqlite-time-since-boot.md
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;

@@ -3,6 +3,8 @@
 //! SQLite has one writer at a time and blocks, so each connection lives on a thread of its own and
 //! takes jobs. How it waits for its turn is ours: SQLite's own busy handler backs off up to a
 //! tenth of a second at a time, and a busy neighbour then starves it for seconds.
+//!
+//! Why: docs/decisions/0022-sqlite-own-retry.md
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;

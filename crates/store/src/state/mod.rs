@@ -2,6 +2,8 @@
 //!
 //! The memory store is this and a lock; the file store writes the durable part down after each
 //! step.
+//!
+//! Why: docs/decisions/0028-cursor-file-shares-memory-rules.md
 
 mod checkpoint;
 #[cfg(feature = "file")]

@@ -13,6 +13,8 @@
 //!
 //! Between any two steps a checkpoint is good on one side only, or marked as moving on the old
 //! side. Running the same move again finds what is there and goes on.
+//!
+//! Why: docs/decisions/0016-a-move-holds-both-sides.md
 
 mod moves;
 mod operator;

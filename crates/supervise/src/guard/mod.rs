@@ -7,6 +7,8 @@
 //! the command leaves behind become its children and are ended with the command, so everything
 //! below a guard belongs to one command. When the guard is killed, the kernel kills the command;
 //! with isolation, also everything that the command has started.
+//!
+//! Why: docs/decisions/0013-a-guard-process-starts-commands.md
 
 mod channel;
 mod client;

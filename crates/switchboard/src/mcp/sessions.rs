@@ -2,6 +2,8 @@
 //!
 //! A posted message is answered like any other; the answer is sent on the event stream that the
 //! client holds open. A session is the sending end of that stream, and ends with it.
+//!
+//! Why: docs/decisions/0039-sse-sessions-are-stateless.md
 
 use std::collections::BTreeMap;
 use std::fmt;

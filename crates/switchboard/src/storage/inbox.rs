@@ -1,4 +1,6 @@
 //! The inbox: what is read, and whether a reader's cursor still belongs to it.
+//!
+//! Why: docs/decisions/0031-inbox-cursor-names-its-message.md
 
 use tenure_wire::ingest::{InboxCursor, Tag};
 use uuid::Uuid;

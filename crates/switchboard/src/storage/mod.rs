@@ -1,4 +1,6 @@
 //! What the switchboard keeps, and the contract of whoever keeps it.
+//!
+//! Why: docs/decisions/0032-envelopes-are-stored-as-text.md
 
 mod channel;
 mod dead_letter;

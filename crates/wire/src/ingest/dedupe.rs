@@ -1,4 +1,6 @@
 //! What makes an event the same as another one, and what it said.
+//!
+//! Why: docs/decisions/0033-dedupe-keys-are-digests.md
 
 use sha2::{Digest, Sha256};
 

@@ -1,4 +1,6 @@
 //! The clock of retention.
+//!
+//! Why: docs/decisions/0037-deletion-follows-a-slow-clock.md
 
 use tokio_postgres::types::Type;
 

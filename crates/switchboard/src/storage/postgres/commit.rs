@@ -1,4 +1,6 @@
 //! Submissions as arrays for one statement, and its answer.
+//!
+//! Why: docs/decisions/0030-one-call-per-commit.md
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;

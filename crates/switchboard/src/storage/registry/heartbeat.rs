@@ -2,6 +2,9 @@
 //!
 //! Both databases use it. It reads no clock and no database: they hand in the rows, and store what
 //! it returns if the rows are still the same.
+//!
+//! Why: docs/decisions/0034-connector-rows-sum-instances.md
+//! Why: docs/decisions/0035-heartbeats-store-their-deltas.md
 
 use tenure_wire::heartbeat::{Counters, Health, Heartbeat};
 

@@ -1,4 +1,6 @@
 //! What was counted, and from what.
+//!
+//! Why: docs/decisions/0038-running-period-sums.md
 
 use uuid::Uuid;
 

@@ -1,4 +1,6 @@
 //! Fences: the newest hold of each duty, by the source of its token.
+//!
+//! Why: docs/decisions/0041-fences-belong-to-a-source.md
 
 use std::collections::BTreeMap;
 
