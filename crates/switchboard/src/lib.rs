@@ -28,6 +28,8 @@ pub mod view;
 
 pub use access::Limiter;
 pub use error::SwitchboardError;
-pub use notice::{ConnectorEvent, ConnectorName, ServerNotice};
-pub use server::{ClientTimeouts, NoticeSink, ServerHandle, ServerSettings, serve};
+pub use notice::{
+    ConnectorEvent, ConnectorName, NoticeLevel, NoticeSink, ServerNotice, tracing_sink,
+};
+pub use server::{ClientTimeouts, ServerHandle, ServerSettings, serve};
 pub use tls::TlsFiles;

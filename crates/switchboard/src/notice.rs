@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tenure_core::Code;
 use tenure_core::text::counted;
@@ -133,7 +134,80 @@ impl fmt::Display for ConnectorName {
     }
 }
 
+/// Severity of a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeLevel {
+    /// Nothing to do.
+    Info,
+    /// Something may need attention.
+    Warn,
+    /// Requests fail.
+    Error,
+}
+
+/// Receives notices for operators; must not block.
+pub type NoticeSink = Arc<dyn Fn(ServerNotice) + Send + Sync>;
+
+/// Returns the default sink: it emits each notice as a `tracing` event with the fields `event`
+/// (as in the log of `tenure serve`) and `code`.
+pub fn tracing_sink() -> NoticeSink {
+    Arc::new(|notice| {
+        let (event, code) = (notice.event(), notice.code().map(Code::as_str));
+        match notice.level() {
+            NoticeLevel::Info => tracing::info!(event, code, "{notice}"),
+            NoticeLevel::Warn => tracing::warn!(event, code, "{notice}"),
+            NoticeLevel::Error => tracing::error!(event, code, "{notice}"),
+        }
+    })
+}
+
 impl ServerNotice {
+    /// Returns the severity.
+    pub fn level(&self) -> NoticeLevel {
+        self.classify().0
+    }
+
+    /// Returns the stable name of the event.
+    pub fn event(&self) -> &'static str {
+        self.classify().1
+    }
+
+    fn classify(&self) -> (NoticeLevel, &'static str) {
+        match self {
+            Self::Listening { .. } => (NoticeLevel::Info, "listening"),
+            Self::Open => (NoticeLevel::Warn, "open"),
+            Self::TokensRequired => (NoticeLevel::Info, "tokens_required"),
+            Self::Draining => (NoticeLevel::Info, "draining"),
+            Self::CutOff => (NoticeLevel::Warn, "cut_off"),
+            Self::Stopped => (NoticeLevel::Info, "stopped"),
+            Self::AddressFull { .. } => (NoticeLevel::Warn, "address_full"),
+            Self::StoreLost(_) => (NoticeLevel::Error, "store_lost"),
+            Self::StoreFull(_) => (NoticeLevel::Error, "store_full"),
+            Self::StoreFound => (NoticeLevel::Info, "store_found"),
+            Self::UpkeepFailed(_) => (NoticeLevel::Warn, "upkeep_failed"),
+            Self::Unadvertised => (NoticeLevel::Info, "unadvertised"),
+            Self::NotAnnounced(_) => (NoticeLevel::Warn, "not_announced"),
+            Self::CertificateChanged => (NoticeLevel::Info, "certificate_changed"),
+            Self::CertificateUnusable(_) => (NoticeLevel::Warn, "certificate_unusable"),
+            Self::Connector { news, .. } => match news {
+                ConnectorEvent::Registered => (NoticeLevel::Info, "connector_registered"),
+                ConnectorEvent::Revived => (NoticeLevel::Info, "connector_revived"),
+                ConnectorEvent::Replaced { .. } => {
+                    (NoticeLevel::Info, "connector_instance_changed")
+                }
+                ConnectorEvent::CountersReset => (NoticeLevel::Warn, "connector_counters_reset"),
+                ConnectorEvent::CounterJumped => (NoticeLevel::Warn, "connector_counter_jumped"),
+                ConnectorEvent::ClockOff(_) => (NoticeLevel::Warn, "connector_clock_off"),
+                ConnectorEvent::ClockRight => (NoticeLevel::Info, "connector_clock_right"),
+            },
+            Self::HistoryUnwritten { .. } => (NoticeLevel::Warn, "history_unwritten"),
+            Self::Counting { .. } => (NoticeLevel::Info, "statistics_here"),
+            Self::NotCounting => (NoticeLevel::Warn, "statistics_not_here"),
+            Self::StatisticsFailed(_) => (NoticeLevel::Warn, "statistics_failed"),
+            Self::Tidied(_) => (NoticeLevel::Info, "statistics_tidied"),
+        }
+    }
+
     /// Returns the error code, if the notice is about an error.
     pub fn code(&self) -> Option<Code> {
         match self {
@@ -244,5 +318,62 @@ impl fmt::Display for Drift {
             0.. => write!(f, "its clock is {seconds:.1} s behind, or the heartbeat was on its way"),
             _ => write!(f, "its clock is {seconds:.1} s ahead"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+    use std::sync::Mutex;
+
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
+
+    use super::*;
+    use crate::error::SwitchboardError;
+
+    /// Collects level and fields of events.
+    #[derive(Clone, Default)]
+    struct Collector(Arc<Mutex<Vec<(Level, Vec<String>)>>>);
+
+    impl Visit for Collector {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            let text = format!("{field}={value:?}");
+            self.0.lock().unwrap().last_mut().unwrap().1.push(text);
+        }
+    }
+
+    impl Subscriber for Collector {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &Event<'_>) {
+            self.0.lock().unwrap().push((*event.metadata().level(), Vec::new()));
+            event.record(&mut self.clone());
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn without_a_sink_notices_are_tracing_events() {
+        let collector = Collector::default();
+        let log = crate::ServerSettings::default().log;
+        tracing::subscriber::with_default(collector.clone(), || {
+            log(ServerNotice::Draining);
+            log(ServerNotice::StoreFull(SwitchboardError::refused(Code::Full, "disk")));
+        });
+        let events = std::mem::take(&mut *collector.0.lock().unwrap());
+        let levels: Vec<_> = events.iter().map(|(level, _)| *level).collect();
+        assert_eq!(levels, [Level::INFO, Level::ERROR]);
+        let message = format!("message={}", ServerNotice::Draining);
+        assert_eq!(events[0].1, [message, "event=\"draining\"".to_owned()]);
+        assert!(events[1].1.contains(&"code=\"ST008\"".to_owned()), "{events:?}");
     }
 }

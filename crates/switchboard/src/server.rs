@@ -26,7 +26,7 @@ use crate::listener::Listener;
 use crate::liveness::Policy;
 use crate::mcp::{self, Mcp, McpSettings};
 use crate::metrics::Metrics;
-use crate::notice::ServerNotice;
+use crate::notice::{NoticeSink, ServerNotice, tracing_sink};
 use crate::statistics::{self, StatisticsSettings};
 use crate::storage::{HistoryRetention, InboxRetention, Storage};
 use crate::tls::{ServerTls, TlsFiles};
@@ -76,12 +76,9 @@ pub struct ServerSettings {
     pub fields: Fields,
     /// Enables a route that returns the request body, for benchmarks.
     pub echo: bool,
-    /// Sink for notices.
+    /// Sink for notices. Default: `tracing` events.
     pub log: NoticeSink,
 }
-
-/// Receives notices for operators; must not block.
-pub type NoticeSink = Arc<dyn Fn(ServerNotice) + Send + Sync>;
 
 /// Days in microseconds.
 const fn days(days: i64) -> i64 {
@@ -110,7 +107,7 @@ impl Default for ServerSettings {
             liveness: Policy::default(),
             fields: Fields::default(),
             echo: false,
-            log: Arc::new(|_| {}),
+            log: tracing_sink(),
         }
     }
 }

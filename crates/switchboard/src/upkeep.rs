@@ -10,8 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::SwitchboardError;
 use crate::http::ServerState;
-use crate::notice::ServerNotice;
-use crate::server::NoticeSink;
+use crate::notice::{NoticeSink, ServerNotice};
 use crate::storage::{ClockMeasurement, ClockReading, InboxRetention, TimeSource};
 use crate::tls::ServerTls;
 

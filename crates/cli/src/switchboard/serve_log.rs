@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tenure_supervise::observe::{LogEvent, LogFormat, LogLevel, json_line};
-use tenure_switchboard::{ConnectorEvent, NoticeSink, ServerNotice};
+use tenure_switchboard::{NoticeLevel, NoticeSink};
 
 use crate::failure::Failure;
 use crate::output::{shown, to_stderr};
@@ -59,43 +59,12 @@ impl ServeLog {
     pub(super) fn sink(&self) -> NoticeSink {
         let log = self.clone();
         Arc::new(move |notice| {
-            let (level, event) = classify(&notice);
-            log.write(level, event, notice.to_string());
+            let level = match notice.level() {
+                NoticeLevel::Info => LogLevel::Info,
+                NoticeLevel::Warn => LogLevel::Warn,
+                NoticeLevel::Error => LogLevel::Error,
+            };
+            log.write(level, notice.event(), notice.to_string());
         })
-    }
-}
-
-/// Returns level and event name of a notice.
-fn classify(notice: &ServerNotice) -> (LogLevel, &'static str) {
-    match notice {
-        ServerNotice::Listening { .. } => (LogLevel::Info, "listening"),
-        ServerNotice::Open => (LogLevel::Warn, "open"),
-        ServerNotice::TokensRequired => (LogLevel::Info, "tokens_required"),
-        ServerNotice::Draining => (LogLevel::Info, "draining"),
-        ServerNotice::CutOff => (LogLevel::Warn, "cut_off"),
-        ServerNotice::Stopped => (LogLevel::Info, "stopped"),
-        ServerNotice::AddressFull { .. } => (LogLevel::Warn, "address_full"),
-        ServerNotice::StoreLost(_) => (LogLevel::Error, "store_lost"),
-        ServerNotice::StoreFull(_) => (LogLevel::Error, "store_full"),
-        ServerNotice::StoreFound => (LogLevel::Info, "store_found"),
-        ServerNotice::UpkeepFailed(_) => (LogLevel::Warn, "upkeep_failed"),
-        ServerNotice::Unadvertised => (LogLevel::Info, "unadvertised"),
-        ServerNotice::NotAnnounced(_) => (LogLevel::Warn, "not_announced"),
-        ServerNotice::CertificateChanged => (LogLevel::Info, "certificate_changed"),
-        ServerNotice::CertificateUnusable(_) => (LogLevel::Warn, "certificate_unusable"),
-        ServerNotice::Connector { news, .. } => match news {
-            ConnectorEvent::Registered => (LogLevel::Info, "connector_registered"),
-            ConnectorEvent::Revived => (LogLevel::Info, "connector_revived"),
-            ConnectorEvent::Replaced { .. } => (LogLevel::Info, "connector_instance_changed"),
-            ConnectorEvent::CountersReset => (LogLevel::Warn, "connector_counters_reset"),
-            ConnectorEvent::CounterJumped => (LogLevel::Warn, "connector_counter_jumped"),
-            ConnectorEvent::ClockOff(_) => (LogLevel::Warn, "connector_clock_off"),
-            ConnectorEvent::ClockRight => (LogLevel::Info, "connector_clock_right"),
-        },
-        ServerNotice::HistoryUnwritten { .. } => (LogLevel::Warn, "history_unwritten"),
-        ServerNotice::Counting { .. } => (LogLevel::Info, "statistics_here"),
-        ServerNotice::NotCounting => (LogLevel::Warn, "statistics_not_here"),
-        ServerNotice::StatisticsFailed(_) => (LogLevel::Warn, "statistics_failed"),
-        ServerNotice::Tidied(_) => (LogLevel::Info, "statistics_tidied"),
     }
 }

@@ -53,8 +53,7 @@ use crate::inbox_watch::InboxWatch;
 use crate::liveness::Policy;
 use crate::mcp::Mcp;
 use crate::metrics::{Metrics, Overload};
-use crate::notice::ServerNotice;
-use crate::server::NoticeSink;
+use crate::notice::{NoticeSink, ServerNotice};
 use crate::storage::{Storage, TokenEnd};
 use crate::view::time;
 

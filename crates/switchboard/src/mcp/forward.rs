@@ -17,8 +17,7 @@ use super::{McpReply, no_session};
 use crate::error::SwitchboardError;
 use crate::http::ServerState;
 use crate::http::response::{ApiError, Rejection};
-use crate::notice::ServerNotice;
-use crate::server::NoticeSink;
+use crate::notice::{NoticeSink, ServerNotice};
 
 /// Set by a replica that forwards a message, so that it is forwarded once only.
 pub(crate) const FORWARDED_HEADER: &str = "tenure-forwarded";
