@@ -76,7 +76,7 @@ impl Principal {
     }
 
     /// Returns a decision of this caller, for the audit log.
-    pub(crate) fn decides(&self, reason: &str) -> Decision {
+    pub(crate) fn decision(&self, reason: &str) -> Decision {
         let token_id = self.token_id().map(str::to_owned);
         let by = token_id.clone().unwrap_or_else(|| "open".to_owned());
         Decision { by, reason: reason.to_owned(), token_id }
@@ -252,14 +252,14 @@ impl AccessControl {
         need: Requirement,
     ) -> Result<Principal, Rejection> {
         if self.is_open() {
-            only_from_here(headers)?;
+            check_local(headers)?;
             return Ok(Principal::Open);
         }
-        let digest = shown(headers);
-        // Whatever is submitted is judged once more when it is committed; the rest is not.
+        let digest = presented_digest(headers);
+        // A commit checks the token of a submission again; nothing checks other requests again.
         let known = match need {
             Requirement::RecentToken | Requirement::Role(Role::Ingest) => {
-                digest.and_then(|digest| self.recall(&digest))
+                digest.and_then(|digest| self.cached(&digest))
             }
             _ => None,
         };
@@ -295,7 +295,9 @@ impl AccessControl {
     ) -> Result<(), Rejection> {
         match caller {
             Principal::Open => Ok(()),
-            Principal::Token(_) => self.admit(shown(headers), headers, peer).await.map(drop),
+            Principal::Token(_) => {
+                self.admit(presented_digest(headers), headers, peer).await.map(drop)
+            }
         }
     }
 
@@ -313,9 +315,9 @@ impl AccessControl {
             self.metrics.auth_failures.add(1);
             return Err(ApiError::too_many_attempts(whole_seconds(left)));
         }
-        // What may be a token is looked up, however often its address has failed: many share one.
-        // Those that nobody has seen to be good wait for each other, so that guesses of one
-        // address take no more than a few lookups at a time from all others.
+        // Well-formed tokens are looked up however often their address failed: many clients share
+        // one. Tokens that were never valid here share a few permits, so that guesses from one
+        // address do not slow down all others.
         let known = digest.is_some_and(|digest| self.is_recognised(&digest));
         let _turn = match limited {
             Some(_) if !known => self.lookups.acquire().await.ok(),
@@ -350,7 +352,7 @@ impl AccessControl {
     }
 
     /// Returns the token if it was valid recently.
-    fn recall(&self, digest: &[u8; 32]) -> Option<Arc<Token>> {
+    fn cached(&self, digest: &[u8; 32]) -> Option<Arc<Token>> {
         let known = lock(&self.known);
         let found = known.get(&prefix(digest)).filter(|found| is_same(&found.digest, digest))?;
         let age = BootClock.now().since(found.seen);
@@ -434,7 +436,7 @@ impl AccessControl {
 
 /// Without tokens only this machine is let in. A proxy on it makes everybody look like that, so
 /// what shows signs of one is refused; and so is a page that a browser has from somewhere else.
-fn only_from_here(headers: &HeaderMap) -> Result<(), Rejection> {
+fn check_local(headers: &HeaderMap) -> Result<(), Rejection> {
     let through_proxy = ["forwarded", "x-forwarded-for", "x-real-ip"];
     if through_proxy.iter().any(|name| headers.contains_key(*name)) {
         let message = "there are no tokens, and this came through a proxy: make a token";
@@ -455,7 +457,7 @@ fn only_from_here(headers: &HeaderMap) -> Result<(), Rejection> {
 
 /// The digest of the token that was shown, if that could be one: as a bearer token, or as the
 /// password of a client that can only be given a URL. The user name there means nothing.
-fn shown(headers: &HeaderMap) -> Option<[u8; 32]> {
+fn presented_digest(headers: &HeaderMap) -> Option<[u8; 32]> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let line = lines.next()?.to_str().ok()?;
     if lines.next().is_some() {
@@ -473,7 +475,7 @@ fn shown(headers: &HeaderMap) -> Option<[u8; 32]> {
     token::digest(password)
 }
 
-/// Whether connectors of this type belong to a source; also by the channel that its own stands for.
+/// Returns whether connectors of this type belong to a source, also by its alias channel.
 fn belongs(
     connector_type: &str,
     SourceScope { channel, provider, .. }: &SourceScope,

@@ -7,7 +7,7 @@ use hyper::HeaderMap;
 /// Returns the address that failures are counted by: without port, and the /64 network of IPv6.
 ///
 /// Behind `hops` proxies it is the one that the outermost of them saw: each adds the address it
-/// sees to the right end of `X-Forwarded-For`, and what stands further left anybody can write. What
+/// sees to the right end of `X-Forwarded-For`; anybody can write what is further left. What
 /// is missing or cannot be read counts as the peer itself.
 pub(crate) fn of_client(peer: IpAddr, headers: &HeaderMap, hops: usize) -> String {
     let told = match hops {

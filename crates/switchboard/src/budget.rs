@@ -31,8 +31,8 @@ impl Budget {
     }
 
     /// Reserves bytes if they are available.
-    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Share> {
-        self.add(bytes).then(|| Share { budget: Arc::clone(self), bytes })
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<MemoryShare> {
+        self.add(bytes).then(|| MemoryShare { budget: Arc::clone(self), bytes })
     }
 
     fn add(&self, bytes: usize) -> bool {
@@ -43,12 +43,12 @@ impl Budget {
 
 /// Reserved bytes; released on drop.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct MemoryShare {
     budget: Arc<Budget>,
     bytes: usize,
 }
 
-impl Share {
+impl MemoryShare {
     /// Reserves more, if available.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let grown = self.budget.add(bytes);
@@ -65,14 +65,14 @@ impl Share {
 }
 
 /// Turns text into bytes that release their share when they are dropped.
-pub(crate) fn paid(text: String, mut share: Share) -> Bytes {
+pub(crate) fn paid(text: String, mut share: MemoryShare) -> Bytes {
     share.shrink(text.len());
     Bytes::from_owner(Paid { text, _share: share })
 }
 
 struct Paid {
     text: String,
-    _share: Share,
+    _share: MemoryShare,
 }
 
 impl AsRef<[u8]> for Paid {
@@ -81,7 +81,7 @@ impl AsRef<[u8]> for Paid {
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.shrink(0);
     }

@@ -22,7 +22,7 @@ pub(crate) struct Channels {
     storage: Arc<dyn Storage>,
     fields: Fields,
     known: RwLock<Option<CachedRules>>,
-    /// One asks the store, and the others wait for its answer.
+    /// Held by the request that asks the store, while the others wait.
     asking: Mutex<()>,
 }
 
@@ -47,16 +47,16 @@ impl Channels {
     /// Returns the list, at most [`MAX_RULES_AGE`] old.
     pub(crate) async fn current(&self) -> Result<Arc<Rules>, SwitchboardError> {
         let is_fresh = |asked| BootClock.now().since(asked) <= MAX_RULES_AGE;
-        self.asked_when(is_fresh).await
+        self.rules_if(is_fresh).await
     }
 
-    async fn asked_when(
+    async fn rules_if(
         &self,
-        will_do: impl Fn(LocalInstant) -> bool,
+        is_current: impl Fn(LocalInstant) -> bool,
     ) -> Result<Arc<Rules>, SwitchboardError> {
         let known = || {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();
-            known.filter(|known| will_do(known.asked)).map(|known| known.rules)
+            known.filter(|known| is_current(known.asked)).map(|known| known.rules)
         };
         if let Some(rules) = known() {
             return Ok(rules);
@@ -73,7 +73,7 @@ impl Channels {
     }
 
     /// Returns a reader for the envelopes of one request.
-    pub(crate) async fn reading(&self) -> Result<EnvelopeReader<'_>, SwitchboardError> {
+    pub(crate) async fn reader(&self) -> Result<EnvelopeReader<'_>, SwitchboardError> {
         let began = BootClock.now();
         Ok(EnvelopeReader { channels: self, rules: self.current().await?, began })
     }
@@ -88,7 +88,7 @@ pub(crate) struct EnvelopeReader<'a> {
 
 impl EnvelopeReader<'_> {
     /// Reads an envelope. One is refused for its source only by a list that is not older than its
-    /// request: a channel that was added before is taken by every replica.
+    /// request: every replica accepts a channel that was added before.
     pub(crate) async fn read(
         &mut self,
         bytes: &[u8],
@@ -99,7 +99,7 @@ impl EnvelopeReader<'_> {
             _ => return Ok(read),
         }
         let began = self.began;
-        let newer = self.channels.asked_when(|asked| asked >= began).await?;
+        let newer = self.channels.rules_if(|asked| asked >= began).await?;
         if newer == self.rules {
             return Ok(read);
         }

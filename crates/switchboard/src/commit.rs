@@ -16,7 +16,7 @@ use tenure_store::BootClock;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::budget::Share;
+use crate::budget::MemoryShare;
 use crate::error::SwitchboardError;
 use crate::storage::{
     BadFence, EventOutcome, NewestHold, Storage, Submission, SubmissionOutcome, TokenEnd,
@@ -74,7 +74,7 @@ pub enum SubmitError {
     Full,
     /// The switchboard is shutting down; nothing was stored.
     Closed,
-    /// The store failed; the error says whether it may be stored. Submitting it again is right.
+    /// The store failed; the error says whether the events may be stored. Submit them again.
     Store(SwitchboardError),
 }
 
@@ -99,7 +99,7 @@ impl fmt::Debug for Committer {
 struct PendingSubmission {
     submission: Submission,
     answer: oneshot::Sender<Result<SubmitOutcome, SubmitError>>,
-    share: Option<Share>,
+    share: Option<MemoryShare>,
 }
 
 impl Committer {
@@ -127,7 +127,7 @@ impl Committer {
     pub(crate) async fn submit_with(
         &self,
         submission: Submission,
-        share: Option<Share>,
+        share: Option<MemoryShare>,
     ) -> Result<SubmitOutcome, SubmitError> {
         let (answer, settled) = oneshot::channel();
         self.queue.try_send(PendingSubmission { submission, answer, share }).map_err(|error| {
@@ -263,9 +263,8 @@ impl GroupCommitter {
         answers
     }
 
-    /// The events of one submission by themselves, under the same fence and token. When one of
-    /// those ends meanwhile, what is left is refused for it, one by one: what was stored before was
-    /// stored in its time, and is told as such.
+    /// Commits the events of one submission one by one, under the same fence and token. If one of
+    /// those ends meanwhile, the remaining events are rejected; the stored ones stay accepted.
     async fn one_by_one(
         &self,
         submission: Submission,

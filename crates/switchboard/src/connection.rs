@@ -47,7 +47,7 @@ impl ConnectionActivity {
     }
 
     /// Returns a guard for a streamed response: the request ends when it is dropped.
-    pub(crate) fn hand_over(self: &Arc<Self>) -> StreamingRequest {
+    pub(crate) fn begin_stream(self: &Arc<Self>) -> StreamingRequest {
         self.streams.store(true, Ordering::Relaxed);
         StreamingRequest(Arc::clone(self))
     }
@@ -188,14 +188,14 @@ impl StallDetector {
         self.transitions = transitions;
         let idle = transitions.is_multiple_of(2);
         let heading = activity.head.load(Ordering::Relaxed);
-        count(&mut self.resting, idle && unchanged && !heading);
-        count(&mut self.heading, idle && unchanged && heading);
+        count_ticks(&mut self.resting, idle && unchanged && !heading);
+        count_ticks(&mut self.heading, idle && unchanged && heading);
         let written = activity.written.load(Ordering::Relaxed);
         let blocked = activity.blocked.load(Ordering::Relaxed);
-        count(&mut self.stuck, blocked && written == self.written);
-        count(&mut self.blocked, blocked && !activity.streams.load(Ordering::Relaxed));
+        count_ticks(&mut self.stuck, blocked && written == self.written);
+        count_ticks(&mut self.blocked, blocked && !activity.streams.load(Ordering::Relaxed));
         self.written = written;
-        count(&mut self.lingering, activity.lingers.load(Ordering::Relaxed));
+        count_ticks(&mut self.lingering, activity.lingers.load(Ordering::Relaxed));
         let ticks = |time: std::time::Duration| {
             let ticks = time.as_nanos().div_ceil(timeouts.tick.as_nanos().max(1));
             u32::try_from(ticks).unwrap_or(u32::MAX)
@@ -211,7 +211,7 @@ impl StallDetector {
     }
 }
 
-fn count(times: &mut u32, again: bool) {
+fn count_ticks(times: &mut u32, again: bool) {
     *times = if again { *times + 1 } else { 0 };
 }
 

@@ -24,26 +24,26 @@ struct StoreRecord {
 impl StoreHealth {
     /// Returns the code of the current problem.
     pub(crate) fn trouble(&self) -> Option<Code> {
-        self.known().trouble
+        self.lock().trouble
     }
 
     /// Records that the store refused a write; returns whether that is new.
-    pub(crate) fn refused(&self, code: Code) -> bool {
-        let mut known = self.known();
+    pub(crate) fn record_failure(&self, code: Code) -> bool {
+        let mut known = self.lock();
         known.full = Some(BootClock.now());
         known.trouble.replace(code) != Some(code)
     }
 
     /// Records the result of a check. Returns the problem before and now.
-    pub(crate) fn looked(&self, answer: Option<Code>) -> (Option<Code>, Option<Code>) {
-        let mut known = self.known();
+    pub(crate) fn record_check(&self, answer: Option<Code>) -> (Option<Code>, Option<Code>) {
+        let mut known = self.lock();
         let full = known.full.filter(|full| BootClock.now().since(*full) < FULL_FOR);
         let before = known.trouble;
         known.trouble = answer.or(full.map(|_| Code::Full));
         (before, known.trouble)
     }
 
-    fn known(&self) -> MutexGuard<'_, StoreRecord> {
+    fn lock(&self) -> MutexGuard<'_, StoreRecord> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

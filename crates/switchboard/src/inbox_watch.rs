@@ -34,7 +34,7 @@ impl InboxWatch {
     }
 
     /// Reports that this replica committed something.
-    pub(crate) fn nudge(&self) {
+    pub(crate) fn notify(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.nudge.notify_one();
         }
@@ -72,12 +72,12 @@ pub(crate) struct InboxFollower<'a> {
 
 impl InboxFollower<'_> {
     /// Returns the newest known position.
-    pub(crate) fn look(&mut self) -> i64 {
+    pub(crate) fn current(&mut self) -> i64 {
         *self.newest.borrow_and_update()
     }
 
     /// Waits until the position differs from `seen`.
-    pub(crate) async fn moved(&mut self, seen: i64) {
+    pub(crate) async fn changed(&mut self, seen: i64) {
         // The sender lives as long as this does.
         let _ = self.newest.wait_for(|newest| *newest != seen).await;
     }

@@ -1,5 +1,5 @@
-//! The switchboard: a server that takes events in. What is submitted twice takes effect once, and
-//! what a replaced holder still sends is refused.
+//! The switchboard: a server that ingests events exactly once and tracks connectors. It rejects
+//! submissions under a hold that was replaced.
 
 mod access;
 mod address;

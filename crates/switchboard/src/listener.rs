@@ -30,7 +30,7 @@ use crate::connection::{ConnectionActivity, StallDetector, TrackedStream};
 use crate::http::{self, ConnectionInfo, ResponseBody, ServerPhase, ServerState};
 use crate::metrics::Overload;
 use crate::notice::ServerNotice;
-use crate::tls::ServerTls;
+use crate::tls::ServerCertificate;
 
 /// Maximum size of a request head, and of one read.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -47,9 +47,9 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Listening socket and its limits.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct HttpListener {
     pub(crate) socket: TcpListener,
-    pub(crate) tls: Option<Arc<ServerTls>>,
+    pub(crate) tls: Option<Arc<ServerCertificate>>,
     pub(crate) max_connections: usize,
     pub(crate) max_per_address: usize,
 }
@@ -94,7 +94,7 @@ impl Drop for AddressSlot {
     }
 }
 
-impl Listener {
+impl HttpListener {
     /// Accepts connections until the server drains, and waits until they are closed.
     pub(crate) async fn run(self, state: Arc<ServerState>) {
         let Self { socket, tls, max_connections, max_per_address } = self;
@@ -152,7 +152,7 @@ struct ServerConnection {
 }
 
 impl ServerConnection {
-    async fn run(self, socket: TcpStream, tls: Option<Arc<ServerTls>>) {
+    async fn run(self, socket: TcpStream, tls: Option<Arc<ServerCertificate>>) {
         // A response is one write; there is nothing to wait for.
         let _ = socket.set_nodelay(true);
         let connections = &self.state.metrics.connections;
@@ -164,7 +164,7 @@ impl ServerConnection {
         connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    async fn handshake(&self, socket: TcpStream, tls: Option<Arc<ServerTls>>) {
+    async fn handshake(&self, socket: TcpStream, tls: Option<Arc<ServerCertificate>>) {
         let Some(tls) = tls else { return self.serve(socket).await };
         let mut phase = self.state.phase.subscribe();
         let accept = timeout(self.state.timeouts.handshake, tls.acceptor().accept(socket));
@@ -189,7 +189,7 @@ impl ServerConnection {
                 let has_body = !request.body().is_end_stream();
                 let mut answer = http::serve(state, self.info, request).await;
                 match answer.body_mut() {
-                    ResponseBody::Stream(stream) => stream.keep(activity.hand_over()),
+                    ResponseBody::Stream(stream) => stream.hold_request(activity.begin_stream()),
                     // The body of a rejected request may be unread.
                     ResponseBody::Complete(_) => {
                         activity.end(has_body && answer.status().as_u16() >= 400)

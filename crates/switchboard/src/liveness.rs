@@ -51,11 +51,11 @@ pub enum Policy {
     /// Online below two minutes, stale up to four, as the protocol says literally. A connector that
     /// beats every two minutes is then stale for a moment before most of its beats.
     Spec5,
-    /// Online up to so many microseconds, and stale up to so many.
+    /// Fixed limits in microseconds.
     Fixed {
-        /// Up to here it is online.
+        /// Online up to this age.
         online: i64,
-        /// Up to here it is stale.
+        /// Stale up to this age.
         stale: i64,
     },
 }

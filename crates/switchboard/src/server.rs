@@ -22,14 +22,14 @@ use crate::health::StoreHealth;
 use crate::http::heartbeat::NoticeThrottle;
 use crate::http::{MAX_CONCURRENT_PAGES, ServerPhase, ServerState};
 use crate::inbox_watch::InboxWatch;
-use crate::listener::Listener;
+use crate::listener::HttpListener;
 use crate::liveness::Policy;
 use crate::mcp::{self, Mcp, McpSettings};
 use crate::metrics::Metrics;
 use crate::notice::{NoticeSink, ServerNotice, tracing_sink};
 use crate::statistics::{self, StatisticsSettings};
 use crate::storage::{HistoryRetention, InboxRetention, Storage};
-use crate::tls::{ServerTls, TlsFiles};
+use crate::tls::{ServerCertificate, TlsFiles};
 use crate::upkeep;
 
 /// Settings of a switchboard.
@@ -199,7 +199,7 @@ async fn start(
         let detail = format!("{at} can be reached from other machines, and there is no token");
         return Err(SwitchboardError::refused(Code::OpenToAll, detail));
     }
-    let tls = settings.tls.clone().map(ServerTls::load).transpose()?.map(Arc::new);
+    let tls = settings.tls.clone().map(ServerCertificate::load).transpose()?.map(Arc::new);
     let unusable = |error: std::io::Error| {
         let detail = format!("cannot listen on {}: {error}", settings.listen);
         SwitchboardError::refused(Code::Machine, detail)
@@ -219,7 +219,7 @@ async fn start(
     if state.mcp.advertised.is_none() {
         log(ServerNotice::Unadvertised);
     }
-    let listener = Listener {
+    let listener = HttpListener {
         socket: listener,
         tls: tls.clone(),
         max_connections: settings.max_connections,
@@ -229,12 +229,12 @@ async fn start(
         tokio::spawn(upkeep::watch(Arc::clone(&state), tls, Arc::clone(&log))),
         tokio::spawn(upkeep::tidy(Arc::clone(&state), settings.keep, Arc::clone(&log))),
         tokio::spawn(follow(Arc::clone(&state))),
-        tokio::spawn(mcp::announce_on(Arc::clone(&state), announced, Arc::clone(&log))),
+        tokio::spawn(mcp::keep_announced(Arc::clone(&state), announced, Arc::clone(&log))),
     ];
     let accepting = tokio::spawn(listener.run(Arc::clone(&state)));
     let counting = settings.store.map(|store| {
         let (every, keep) = (settings.statistics_every, settings.keep_history);
-        // As long as a message can be asked for, it is known who took it: told again, that is not
+        // Outcomes are kept as long as their messages: one that is reported again must not be
         // counted again.
         let keep = HistoryRetention { outcomes: keep.outcomes.max(settings.keep.bodies), ..keep };
         tokio::spawn(statistics::run(Arc::clone(&state), StatisticsSettings { store, every, keep }))
@@ -258,7 +258,11 @@ fn max_per_address(settings: &ServerSettings) -> usize {
     }
 }
 
-fn build_mcp(settings: &ServerSettings, address: SocketAddr, tls: Option<Arc<ServerTls>>) -> Mcp {
+fn build_mcp(
+    settings: &ServerSettings,
+    address: SocketAddr,
+    tls: Option<Arc<ServerCertificate>>,
+) -> Mcp {
     let address = (!address.ip().is_unspecified()).then(|| address.to_string());
     Mcp::new(McpSettings {
         max_sessions: (settings.max_connections / 2).max(1),
@@ -298,8 +302,8 @@ fn build_state(
         echo: settings.echo,
         liveness: settings.liveness,
         log: Arc::clone(&settings.log),
-        history_said: NoticeThrottle::default(),
-        lively: Mutex::default(),
+        history_notice: NoticeThrottle::default(),
+        liveness_counts: Mutex::default(),
         counted: std::sync::Mutex::default(),
         mcp,
         storage,
@@ -344,7 +348,7 @@ impl Shutdown {
         if let Some(counting) = counting {
             let _ = timeout(FINAL_TIMEOUT, counting).await;
         }
-        // Nobody can tell whether it went well; others forget it after a while anyway.
+        // Best effort: other replicas forget this one after a while anyway.
         let _ = timeout(FINAL_TIMEOUT, state.storage.withdraw(state.mcp.replica)).await;
         let _ = timeout(FINAL_TIMEOUT, state.committer.close()).await;
         if let Ok(Err(error)) = timeout(FINAL_TIMEOUT, upkeep::flush(&state)).await {

@@ -56,7 +56,7 @@ pub(crate) async fn run(state: Arc<ServerState>, counting: StatisticsSettings) {
     loop {
         let joined = tokio::select! {
             joined = join(&counting) => joined,
-            () = told_to_end(&state) => return,
+            () = shutdown_begun(&state) => return,
         };
         let worked = match joined {
             Ok(membership) => {
@@ -66,16 +66,16 @@ pub(crate) async fn run(state: Arc<ServerState>, counting: StatisticsSettings) {
             Err(error) => Err(error),
         };
         if let Err(error) = worked {
-            complain(&state, &mut failed, error);
+            report_error(&state, &mut failed, error);
         }
         tokio::select! {
             () = sleep(REJOIN_DELAY) => {}
-            () = told_to_end(&state) => return,
+            () = shutdown_begun(&state) => return,
         }
     }
 }
 
-async fn told_to_end(state: &ServerState) {
+async fn shutdown_begun(state: &ServerState) {
     // The state has the sender: it cannot close.
     let _ = state.phase.subscribe().wait_for(|phase| *phase != ServerPhase::Running).await;
 }
@@ -106,7 +106,7 @@ async fn work(
     let mut working = std::pin::pin!(working);
     tokio::select! {
         ended = &mut working => return Ok(ended?),
-        () = told_to_end(state) => {}
+        () = shutdown_begun(state) => {}
     }
     leaver.leave();
     // Whether it was in time or not: the server ends.
@@ -115,7 +115,7 @@ async fn work(
 }
 
 /// Reports an error, unless it was the same before.
-fn complain(state: &ServerState, failed: &mut Option<Code>, error: SwitchboardError) {
+fn report_error(state: &ServerState, failed: &mut Option<Code>, error: SwitchboardError) {
     if failed.replace(error.code()) != Some(error.code()) {
         (state.log)(ServerNotice::StatisticsFailed(error));
     }
@@ -137,16 +137,16 @@ async fn count(
         let due = tidied.is_none_or(|at| BootClock.now().since(at) >= RETENTION_INTERVAL);
         if matches!(done, Ok(true)) && due {
             tidied = Some(BootClock.now());
-            done = tidy(state, counting.keep, guard).await.map(|()| true);
+            done = apply_retention(state, counting.keep, guard).await.map(|()| true);
         }
         match done {
             Ok(true) => failed = None,
             Ok(false) => {
                 let newer = SwitchboardError::refused(Code::Fenced, "a newer hold has counted");
-                complain(state, &mut failed, newer);
+                report_error(state, &mut failed, newer);
                 return Err(HoldLost::Revoked);
             }
-            Err(error) => complain(state, &mut failed, error),
+            Err(error) => report_error(state, &mut failed, error),
         }
         tokio::select! {
             () = sleep(counting.every) => {}
@@ -161,7 +161,7 @@ struct CountingGuard<'a>(&'a ServerState);
 
 impl Drop for CountingGuard<'_> {
     fn drop(&mut self) {
-        counted(self.0, None);
+        record_lag(self.0, None);
         if !self.0.is_leaving() {
             (self.0.log)(ServerNotice::NotCounting);
         }
@@ -169,7 +169,7 @@ impl Drop for CountingGuard<'_> {
 }
 
 /// Records the time and the lag of the last step.
-fn counted(state: &ServerState, when: Option<(LocalInstant, i64)>) {
+fn record_lag(state: &ServerState, when: Option<(LocalInstant, i64)>) {
     // A panic cannot leave this value half-written.
     *state.counted.lock().unwrap_or_else(PoisonError::into_inner) = when;
 }
@@ -199,7 +199,7 @@ async fn roll_up(state: &ServerState, guard: &Guard) -> Result<bool, Switchboard
         if rolled.fenced {
             return Ok(false);
         }
-        counted(state, Some((begun, rolled.behind)));
+        record_lag(state, Some((begun, rolled.behind)));
         if !rolled.more {
             break;
         }
@@ -209,7 +209,7 @@ async fn roll_up(state: &ServerState, guard: &Guard) -> Result<bool, Switchboard
 }
 
 /// Deletes data past its retention, and reports how much.
-async fn tidy(
+async fn apply_retention(
     state: &ServerState,
     keep: HistoryRetention,
     guard: &Guard,

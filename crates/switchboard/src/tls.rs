@@ -25,7 +25,7 @@ pub struct TlsFiles {
 
 /// Certificate and key, reloaded when the files change.
 #[derive(Debug)]
-pub(crate) struct ServerTls {
+pub(crate) struct ServerCertificate {
     files: TlsFiles,
     now: Mutex<Loaded>,
 }
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Loaded {
     }
 }
 
-impl ServerTls {
+impl ServerCertificate {
     pub(crate) fn load(files: TlsFiles) -> Result<Self, SwitchboardError> {
         let now = read(&files).and_then(|text| build(&files, text))?;
         Ok(Self { files, now: Mutex::new(now) })

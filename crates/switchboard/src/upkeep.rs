@@ -12,7 +12,7 @@ use crate::error::SwitchboardError;
 use crate::http::ServerState;
 use crate::notice::{NoticeSink, ServerNotice};
 use crate::storage::{ClockMeasurement, ClockReading, InboxRetention, TimeSource};
-use crate::tls::ServerTls;
+use crate::tls::ServerCertificate;
 
 /// Interval at which the store is checked, and whether tokens exist now.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
@@ -28,16 +28,21 @@ const STEP_PAUSE: Duration = Duration::from_millis(50);
 const MAX_RETENTION_STEPS: usize = 1_000;
 
 /// Checks whether the store answers, whether tokens exist, and whether certificates changed.
-pub(crate) async fn watch(state: Arc<ServerState>, tls: Option<Arc<ServerTls>>, log: NoticeSink) {
-    let mut told = None;
+pub(crate) async fn watch(
+    state: Arc<ServerState>,
+    tls: Option<Arc<ServerCertificate>>,
+    log: NoticeSink,
+) {
+    let mut reported = None;
     loop {
         sleep(WATCH_INTERVAL).await;
         let answer = timeout(STORE_TIMEOUT, state.storage.ping()).await;
         let late = |_| Err(SwitchboardError::refused(Code::Lost, "it did not answer in 5 seconds"));
         let answer = answer.unwrap_or_else(late);
-        let (before, now) = state.store.looked(answer.as_ref().err().map(SwitchboardError::code));
-        if let Some(news) = news(before, now, answer) {
-            log(news);
+        let (before, now) =
+            state.store.record_check(answer.as_ref().err().map(SwitchboardError::code));
+        if let Some(notice) = health_notice(before, now, answer) {
+            log(notice);
         }
         if state.access.is_open()
             && let Ok(Ok(true)) = timeout(STORE_TIMEOUT, state.storage.has_tokens()).await
@@ -46,13 +51,13 @@ pub(crate) async fn watch(state: Arc<ServerState>, tls: Option<Arc<ServerTls>>, 
             log(ServerNotice::TokensRequired);
         }
         if let Some(tls) = &tls {
-            reload(tls, &mut told, &log).await;
+            reload(tls, &mut reported, &log).await;
         }
     }
 }
 
 /// Returns a notice if the health of the store changed.
-fn news(
+fn health_notice(
     before: Option<Code>,
     now: Option<Code>,
     answer: Result<(), SwitchboardError>,
@@ -70,18 +75,22 @@ fn news(
 }
 
 /// Reloads certificates; reports an error once.
-async fn reload(tls: &Arc<ServerTls>, told: &mut Option<SwitchboardError>, log: &NoticeSink) {
+async fn reload(
+    tls: &Arc<ServerCertificate>,
+    reported: &mut Option<SwitchboardError>,
+    log: &NoticeSink,
+) {
     let files = Arc::clone(tls);
     let Ok(loaded) = tokio::task::spawn_blocking(move || files.reload()).await else { return };
     match loaded {
         Ok(new) => {
-            *told = None;
+            *reported = None;
             if new {
                 log(ServerNotice::CertificateChanged);
             }
         }
-        Err(error) if told.as_ref() != Some(&error) => {
-            *told = Some(error.clone());
+        Err(error) if reported.as_ref() != Some(&error) => {
+            *reported = Some(error.clone());
             log(ServerNotice::CertificateUnusable(error));
         }
         Err(_) => {}
@@ -181,9 +190,9 @@ mod tests {
             (lost, None, found),
         ] {
             let answer = now.map_or(Ok(()), |code| Err(error(code)));
-            assert_eq!(news(before, now, answer), expected, "{before:?} {now:?}");
+            assert_eq!(health_notice(before, now, answer), expected, "{before:?} {now:?}");
         }
         // It answers, but has just refused something for want of room.
-        assert_eq!(news(full, full, Ok(())), None);
+        assert_eq!(health_notice(full, full, Ok(())), None);
     }
 }

@@ -139,7 +139,7 @@ pub fn uptime_pct(measures: &Measures) -> Option<f64> {
     percent(measures.healthy_count, measures.heartbeat_count, 2)
 }
 
-/// Returns a share in percent, to so many digits; `None` of nothing.
+/// Returns a share in percent, rounded to `digits`; `None` of nothing.
 pub fn percent(part: i64, whole: i64, digits: i32) -> Option<f64> {
     let scale = 10_f64.powi(digits);
     (whole > 0).then(|| (part as f64 / whole as f64 * 100.0 * scale).round() / scale)

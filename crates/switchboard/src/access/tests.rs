@@ -59,7 +59,7 @@ impl Stage {
     async fn status(&self, headers: &HeaderMap, need: Requirement) -> u16 {
         match self.access.check(headers, PEER, need).await {
             Ok(_) => 200,
-            Err(refusal) => refusal.status.as_u16(),
+            Err(error) => error.status.as_u16(),
         }
     }
 }
@@ -83,8 +83,8 @@ async fn roles_and_scope_are_kept_apart() {
     for (channel, provider, endpoint) in
         [("mcp", "internal", "here"), ("api", "slack", "here"), ("api", "internal", "there")]
     {
-        let refusal = caller.permits(channel, provider, endpoint).unwrap_err();
-        assert_eq!(refusal.status.as_u16(), 403);
+        let error = caller.permits(channel, provider, endpoint).unwrap_err();
+        assert_eq!(error.status.as_u16(), 403);
     }
     let usage = stage.access.take_usage("2026-02-15");
     let of_ingest = usage.iter().find(|it| it.token_id == ingest.token_id).unwrap();
@@ -149,9 +149,9 @@ async fn failures_are_limited_and_good_tokens_are_not() {
         assert_eq!(stage.status(&bad, INGEST).await, 401);
     }
     for bad in [HeaderMap::new(), bearer("x"), bearer(unknown.secret.reveal())] {
-        let refusal = stage.access.check(&bad, PEER, INGEST).await.unwrap_err();
+        let error = stage.access.check(&bad, PEER, INGEST).await.unwrap_err();
         // Also where the store was not asked, the whole window is told.
-        let answer = refusal.response();
+        let answer = error.response();
         assert_eq!(answer.status().as_u16(), 429);
         let left: u64 = answer.headers()["retry-after"].to_str().unwrap().parse().unwrap();
         assert!((600..=900).contains(&left), "{left}");
@@ -165,8 +165,8 @@ async fn failures_are_limited_and_good_tokens_are_not() {
     let told = tokio::join!(guessing(), guessing(), guessing(), stage.status(&fresh, INGEST));
     assert_eq!(told, (429, 429, 429, 200));
     let other: IpAddr = "192.0.2.1".parse().unwrap();
-    let refusal = stage.access.check(&HeaderMap::new(), other, INGEST).await.unwrap_err();
-    assert_eq!(refusal.status.as_u16(), 401);
+    let error = stage.access.check(&HeaderMap::new(), other, INGEST).await.unwrap_err();
+    assert_eq!(error.status.as_u16(), 401);
 }
 
 async fn is_pending(future: Pin<&mut impl Future>) -> bool {
@@ -201,12 +201,13 @@ async fn guesses_take_a_few_lookups_at_a_time() {
 fn only_bearer_tokens_of_the_right_form_are_looked_up() {
     let token = mint(Environment::Live, || 7);
     let text = token.secret.reveal();
-    assert_eq!(shown(&bearer(text)), Some(token.secret.digest()));
+    assert_eq!(presented_digest(&bearer(text)), Some(token.secret.digest()));
     let lower = headers(&[("authorization", &format!("bearer  {text}"))]);
-    assert_eq!(shown(&lower), Some(token.secret.digest()));
+    assert_eq!(presented_digest(&lower), Some(token.secret.digest()));
     let basic = |login: &str| format!("Basic {}", STANDARD.encode(login));
     for user in ["", "x", "sw_live_x"] {
-        let shown = shown(&headers(&[("authorization", &basic(&format!("{user}:{text}")))]));
+        let shown =
+            presented_digest(&headers(&[("authorization", &basic(&format!("{user}:{text}")))]));
         assert_eq!(shown, Some(token.secret.digest()), "{user}");
     }
     let bad =
@@ -214,19 +215,22 @@ fn only_bearer_tokens_of_the_right_form_are_looked_up() {
     let bad_logins =
         [text.to_owned(), format!("{text}:"), format!("{text}:x"), format!("x:y:{text}")];
     for bad in bad.into_iter().chain(bad_logins.iter().map(|login| basic(login))) {
-        assert_eq!(shown(&headers(&[("authorization", &bad)])), None, "{bad}");
+        assert_eq!(presented_digest(&headers(&[("authorization", &bad)])), None, "{bad}");
     }
     let line = format!("Bearer {text}");
-    assert_eq!(shown(&headers(&[("authorization", &line), ("authorization", &line)])), None);
+    assert_eq!(
+        presented_digest(&headers(&[("authorization", &line), ("authorization", &line)])),
+        None
+    );
 }
 
 #[test]
 fn an_open_switchboard_is_for_this_machine() {
-    assert!(only_from_here(&headers(&[("host", "127.0.0.1:8420")])).is_ok());
-    assert!(only_from_here(&headers(&[("host", "localhost")])).is_ok());
-    assert!(only_from_here(&headers(&[])).is_ok());
+    assert!(check_local(&headers(&[("host", "127.0.0.1:8420")])).is_ok());
+    assert!(check_local(&headers(&[("host", "localhost")])).is_ok());
+    assert!(check_local(&headers(&[])).is_ok());
     let origin = ("origin", "http://localhost:3000");
-    assert!(only_from_here(&headers(&[("host", "[::1]:8420"), origin])).is_ok());
+    assert!(check_local(&headers(&[("host", "[::1]:8420"), origin])).is_ok());
     for sign in [
         ("host", "switchboard.example.com"),
         ("host", "10.0.0.1:8420"),
@@ -236,7 +240,7 @@ fn an_open_switchboard_is_for_this_machine() {
         ("x-forwarded-for", "127.0.0.1"),
         ("x-real-ip", "127.0.0.1"),
     ] {
-        let refusal = only_from_here(&headers(&[sign])).unwrap_err();
-        assert_eq!(refusal.status.as_u16(), 401, "{sign:?}");
+        let error = check_local(&headers(&[sign])).unwrap_err();
+        assert_eq!(error.status.as_u16(), 401, "{sign:?}");
     }
 }

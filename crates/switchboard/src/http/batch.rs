@@ -29,7 +29,7 @@ impl ApiRequest<'_> {
         let parts = split(&whole.bytes, form)?;
         let mut results = Vec::with_capacity(parts.len());
         let mut items = Vec::with_capacity(parts.len());
-        let mut reading = self.state.channels.reading().await?;
+        let mut reading = self.state.channels.reader().await?;
         for (index, part) in parts.iter().enumerate() {
             let read = match part.len() > MAX_EVENT_BYTES {
                 true => Err(ApiError::too_large(MAX_EVENT_BYTES)),
@@ -40,9 +40,9 @@ impl ApiRequest<'_> {
                     items.push(item);
                     results.push(None);
                 }
-                Err(refusal) => {
-                    count_rejected(self.state, self.caller, &refusal, 1);
-                    results.push(Some(refusal.item(index)));
+                Err(error) => {
+                    count_rejected(self.state, self.caller, &error, 1);
+                    results.push(Some(error.item(index)));
                 }
             }
         }
@@ -55,7 +55,7 @@ impl ApiRequest<'_> {
                 submit(self.state, self.caller, submission, whole.share).await?
             }
         };
-        Ok(json_value(StatusCode::ACCEPTED, &told(results, outcomes, fence.as_ref())))
+        Ok(json_value(StatusCode::ACCEPTED, &combine(results, outcomes, fence.as_ref())))
     }
 }
 
@@ -64,22 +64,22 @@ fn permitted(event: IngestEvent, caller: &Principal) -> Result<SubmittedEvent, R
     Ok(SubmittedEvent { request_id: Uuid::now_v7(), event })
 }
 
-/// Puts the outcomes where no error stands yet.
-fn told(
+/// Returns the response: errors found before, and outcomes of the rest.
+fn combine(
     results: Vec<Option<Value>>,
     outcomes: Vec<Result<EventOutcome, Unstored>>,
     fence: Option<&IngestFence>,
 ) -> Value {
     let (mut accepted, mut duplicates, mut rejected) = (0, 0, 0);
     let mut outcomes = outcomes.into_iter();
-    let mut told = Vec::with_capacity(results.len());
+    let mut combined = Vec::with_capacity(results.len());
     for (index, result) in results.into_iter().enumerate() {
         let result = result.or_else(|| match outcomes.next().unwrap_or(Err(Unstored::Content)) {
             Err(why) => Some(unstored(fence, &why).item(index)),
             Ok(outcome) => {
                 accepted += usize::from(!outcome.duplicate);
                 duplicates += usize::from(outcome.duplicate);
-                told.push(json!({
+                combined.push(json!({
                     "index": index,
                     "status": "accepted",
                     "request_id": outcome.request_id.to_string(),
@@ -90,11 +90,11 @@ fn told(
         });
         if let Some(error) = result {
             rejected += 1;
-            told.push(error);
+            combined.push(error);
         }
     }
     json!({
-        "results": told,
+        "results": combined,
         "accepted": accepted,
         "duplicates": duplicates,
         "rejected": rejected,

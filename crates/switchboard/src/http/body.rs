@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::ServerState;
 use super::response::{ApiError, Rejection};
-use crate::budget::Share;
+use crate::budget::MemoryShare;
 use crate::metrics::Overload;
 
 /// Memory for a body, as a multiple of its size: itself, the parsed event, and the stored row.
@@ -23,7 +23,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
-    pub(crate) share: Share,
+    pub(crate) share: MemoryShare,
 }
 
 /// Reads a body of at most `limit` bytes. Memory is reserved before anything is read.
@@ -65,7 +65,7 @@ pub(crate) async fn read(
         if told == Some(length) {
             break;
         }
-        // Only where nobody said how long it is.
+        // Only for a body without a length.
         while told.is_none() && length + CHUNK_BYTES > paid && paid < limit {
             if !share.grow(CHUNK_BYTES * MEMORY_FACTOR) {
                 return Err(full(state));

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::content::Command;
+use super::content::OperatorRequest;
 use super::inbox::{JsonPage, reserve};
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
 use super::{ApiRequest, ServerState, query, time};
@@ -41,13 +41,13 @@ struct ReasonRequest {
     reason: String,
 }
 
-impl Command for ArchiveRequest {
+impl OperatorRequest for ArchiveRequest {
     fn reason(&self) -> &str {
         &self.reason
     }
 }
 
-impl Command for ReasonRequest {
+impl OperatorRequest for ReasonRequest {
     fn reason(&self) -> &str {
         &self.reason
     }
@@ -74,7 +74,7 @@ impl ApiRequest<'_> {
     pub(super) async fn heartbeats(self) -> Result<ApiResponse, Rejection> {
         let mut query = self.query()?;
         let asked = HistoryQuery {
-            before: query.text("before").map(|text| moment(&text)).transpose()?,
+            before: query.text("before").map(|text| parse_history_cursor(&text)).transpose()?,
             unhealthy: query.flag("unhealthy")?,
             limit: query.number("limit", (1, MAX_HEARTBEATS))?.unwrap_or(DEFAULT_HEARTBEATS),
         };
@@ -83,11 +83,11 @@ impl ApiRequest<'_> {
         let room = reserve(self.state, MAX_PAGE_MEMORY).await?;
         let beats = self.state.storage.heartbeats(&name, &asked).await?;
         if beats.is_empty() && self.state.storage.connector(&name).await?.is_none() {
-            return Err(unknown());
+            return Err(not_found());
         }
         let next = beats.last().filter(|_| beats.len() == asked.limit);
         let next = next.map(|last| format!("{}.{}", last.received_at, last.id));
-        let data: Vec<_> = beats.iter().map(logged).collect();
+        let data: Vec<_> = beats.iter().map(heartbeat_json).collect();
         let answer = json!({ "data": data, "meta": { "next_before": next } });
         Ok(room.response(answer.to_string()))
     }
@@ -95,10 +95,10 @@ impl ApiRequest<'_> {
     /// `POST /api/connectors/{type}/{identity}/archive`.
     pub(super) async fn archive(self, body: Incoming) -> Result<ApiResponse, Rejection> {
         let asked: ArchiveRequest = self.command(body, "archive request").await?;
-        let (archived, decision) = (asked.archived, self.caller.decides(&asked.reason));
+        let (archived, decision) = (asked.archived, self.caller.decision(&asked.reason));
         let done = self.state.storage.archive(&self.name()?, archived, &decision).await?;
         let done = done.map_err(|ended| self.state.token_ended(self.caller, ended))?;
-        let changed = done.ok_or_else(unknown)?;
+        let changed = done.ok_or_else(not_found)?;
         let answer = json!({ "data": { "archived": archived, "changed": changed }, "meta": {} });
         Ok(json_value(StatusCode::OK, &answer))
     }
@@ -106,10 +106,10 @@ impl ApiRequest<'_> {
     /// `POST /api/connectors/{type}/{identity}/recount`.
     pub(super) async fn recount(self, body: Incoming) -> Result<ApiResponse, Rejection> {
         let asked: ReasonRequest = self.command(body, "recount request").await?;
-        let decision = self.caller.decides(&asked.reason);
+        let decision = self.caller.decision(&asked.reason);
         let since = self.state.storage.recount(&self.name()?, &decision).await?;
         let since = since.map_err(|ended| self.state.token_ended(self.caller, ended))?;
-        let since = time(since.ok_or_else(unknown)?);
+        let since = time(since.ok_or_else(not_found)?);
         let answer = json!({ "data": { "recounted": true, "since": since }, "meta": {} });
         Ok(json_value(StatusCode::OK, &answer))
     }
@@ -117,14 +117,14 @@ impl ApiRequest<'_> {
     /// `DELETE /api/connectors/{type}/{identity}`.
     pub(super) async fn delete_connector(self, body: Incoming) -> Result<ApiResponse, Rejection> {
         let asked: ReasonRequest = self.command(body, "delete request").await?;
-        let decision = self.caller.decides(&asked.reason);
+        let decision = self.caller.decision(&asked.reason);
         let deleted = self.state.storage.delete(&self.name()?, &decision).await?;
         match deleted.map_err(|ended| self.state.token_ended(self.caller, ended))? {
             true => {
                 let answer = json!({ "data": { "deleted": true }, "meta": {} });
                 Ok(json_value(StatusCode::OK, &answer))
             }
-            false => Err(unknown()),
+            false => Err(not_found()),
         }
     }
 
@@ -141,11 +141,11 @@ impl ApiRequest<'_> {
         let name = self.name()?;
         let rules = self.state.channels.current().await?;
         let seen = self.caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
-        seen.then_some(name).ok_or_else(unknown)
+        seen.then_some(name).ok_or_else(not_found)
     }
 }
 
-pub(super) fn unknown() -> Rejection {
+pub(super) fn not_found() -> Rejection {
     ApiError::not_found("there is no connector of this type and identity")
 }
 
@@ -159,7 +159,7 @@ pub(crate) async fn list<'a>(
     archived: bool,
 ) -> Result<JsonPage<'a>, Rejection> {
     let endpoint_identity = caller.reads_only().map(|scope| scope.endpoint_identity.clone());
-    let after = after.map(place).transpose()?;
+    let after = after.map(parse_cursor).transpose()?;
     let mut query = ConnectorQuery { after, limit: 0, archived, endpoint_identity };
     let rules = state.channels.current().await?;
     let room = reserve(state, MAX_PAGE_MEMORY).await?;
@@ -195,7 +195,7 @@ pub(crate) async fn show<'a>(
     let rules = state.channels.current().await?;
     let seen = caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
     let room = reserve(state, MAX_PAGE_MEMORY / 4).await?;
-    let shown = state.storage.connector(name).await?.filter(|_| seen).ok_or_else(unknown)?;
+    let shown = state.storage.connector(name).await?.filter(|_| seen).ok_or_else(not_found)?;
     let answer = json!({ "data": view::detail(&shown, state.liveness), "meta": {} });
     Ok(room.with(answer.to_string()))
 }
@@ -205,7 +205,7 @@ fn cursor(connector_type: &str, endpoint_identity: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{connector_type}\0{endpoint_identity}"))
 }
 
-fn place(cursor: &str) -> Result<(String, String), Rejection> {
+fn parse_cursor(cursor: &str) -> Result<(String, String), Rejection> {
     let bad = || ApiError::bad_request("query parameter after: is not what a list has told");
     let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| bad())?;
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
@@ -217,7 +217,7 @@ fn place(cursor: &str) -> Result<(String, String), Rejection> {
 }
 
 /// Reads a position in the history: a time and an id.
-fn moment(cursor: &str) -> Result<(i64, i64), Rejection> {
+fn parse_history_cursor(cursor: &str) -> Result<(i64, i64), Rejection> {
     let bad = || ApiError::bad_request("query parameter before: is not what a list has told");
     let (at, id) = cursor.split_once('.').ok_or_else(bad)?;
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -228,7 +228,7 @@ fn moment(cursor: &str) -> Result<(i64, i64), Rejection> {
     Ok((at.ok_or_else(bad)?, number(id).ok_or_else(bad)?))
 }
 
-fn logged(beat: &HistoryEntry) -> Value {
+fn heartbeat_json(beat: &HistoryEntry) -> Value {
     json!({
         "instance_id": beat.instance_id.to_string(),
         "state": beat.state,
@@ -249,15 +249,15 @@ mod tests {
     #[test]
     fn cursors_lead_back() {
         for (kind, identity) in [("telegram_bot", "a/b:c@d"), ("x", ""), ("ä", "<b>\n")] {
-            let found = place(&cursor(kind, identity)).unwrap();
+            let found = parse_cursor(&cursor(kind, identity)).unwrap();
             assert_eq!(found, (kind.to_owned(), identity.to_owned()));
         }
         for bad in ["", "!", "YQ", "YQBiAGM", "_w"] {
-            assert_eq!(place(bad).unwrap_err().status, 400, "{bad}");
+            assert_eq!(parse_cursor(bad).unwrap_err().status, 400, "{bad}");
         }
-        assert_eq!(moment("1771151400123456.7").unwrap(), (1_771_151_400_123_456, 7));
+        assert_eq!(parse_history_cursor("1771151400123456.7").unwrap(), (1_771_151_400_123_456, 7));
         for bad in ["", "1", "1.", ".1", "-1.1", "1.1.1", "9223372036854775807.1", "1.+1"] {
-            assert_eq!(moment(bad).unwrap_err().status, 400, "{bad}");
+            assert_eq!(parse_history_cursor(bad).unwrap_err().status, 400, "{bad}");
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) const MAX_REASON_BYTES: usize = 4096;
 const MAX_ERROR_CHARS: usize = 300;
 
 /// Request of an operator, with a reason for the audit log.
-pub(super) trait Command: DeserializeOwned {
+pub(super) trait OperatorRequest: DeserializeOwned {
     /// Returns the reason.
     fn reason(&self) -> &str;
 }

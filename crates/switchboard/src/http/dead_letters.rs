@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tenure_wire::ingest;
 use uuid::Uuid;
 
-use super::content::{Command, MAX_REASON_BYTES, check, parse, reject};
+use super::content::{MAX_REASON_BYTES, OperatorRequest, check, parse, reject};
 use super::inbox::reserve;
 use super::ingest::{MAX_EVENT_BYTES, count_rejected, invalid_envelope, submit};
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
@@ -74,7 +74,7 @@ struct DiscardRequest {
     reason: String,
 }
 
-impl Command for DiscardRequest {
+impl OperatorRequest for DiscardRequest {
     fn reason(&self) -> &str {
         &self.reason
     }
@@ -89,9 +89,9 @@ impl ApiRequest<'_> {
         let letter = read(&whole.bytes)?;
         let permitted =
             caller.permits(&letter.channel, &letter.provider, &letter.endpoint_identity);
-        if let Err(refusal) = permitted {
-            count_rejected(self.state, caller, &refusal, 1);
-            return Err(refusal);
+        if let Err(error) = permitted {
+            count_rejected(self.state, caller, &error, 1);
+            return Err(error);
         }
         let posted =
             self.state.storage.post_letter(&letter, fence.as_ref(), caller.token_id()).await?;
@@ -169,7 +169,7 @@ impl ApiRequest<'_> {
         let kept = self.kept().await?;
         let of = &kept.letter;
         if !caller.may_read(&of.channel, &of.provider, &of.endpoint_identity) {
-            return Err(unknown());
+            return Err(not_found());
         }
         let mut text = String::from("{\"data\":");
         write_letter(&mut text, &kept);
@@ -191,7 +191,7 @@ impl ApiRequest<'_> {
         }
         let corrected = corrected(&whole.bytes)?;
         let envelope = corrected.unwrap_or(&kept.letter.envelope);
-        let event = self.state.channels.reading().await?.read(envelope.as_bytes()).await?;
+        let event = self.state.channels.reader().await?.read(envelope.as_bytes()).await?;
         let event = event.map_err(|invalid| invalid_envelope(&invalid))?;
         let items = vec![SubmittedEvent { request_id: Uuid::now_v7(), event }];
         let token_id = caller.token_id().map(str::to_owned);
@@ -227,7 +227,7 @@ impl ApiRequest<'_> {
         let resolve = LetterResolution {
             id: self.letter_id()?,
             state,
-            decision: self.caller.decides(why),
+            decision: self.caller.decision(why),
             request_id,
         };
         let resolved = self.state.storage.resolve_letter(&resolve).await?;
@@ -251,20 +251,20 @@ impl ApiRequest<'_> {
                 "this dead letter was ended by somebody else meanwhile; its envelope was submitted",
             )),
             ResolveOutcome::Before => Err(already("ended")),
-            ResolveOutcome::Nothing => Err(unknown()),
+            ResolveOutcome::Nothing => Err(not_found()),
         }
     }
 
     fn letter_id(self) -> Result<Uuid, Rejection> {
-        Uuid::try_parse(self.parameters[0]).map_err(|_| unknown())
+        Uuid::try_parse(self.parameters[0]).map_err(|_| not_found())
     }
 
     async fn kept(self) -> Result<StoredLetter, Rejection> {
-        self.state.storage.letter(self.letter_id()?).await?.ok_or_else(unknown)
+        self.state.storage.letter(self.letter_id()?).await?.ok_or_else(not_found)
     }
 }
 
-fn unknown() -> Rejection {
+fn not_found() -> Rejection {
     ApiError::not_found("there is no dead letter of this id")
 }
 
@@ -412,8 +412,8 @@ mod tests {
             GOOD.replace(",\"envelope\":{\"a\":\"\\ud800\"}", ""),
         ];
         for text in bad {
-            let refusal = read(text.as_bytes()).unwrap_err();
-            assert_eq!(refusal.status, StatusCode::UNPROCESSABLE_ENTITY, "{text}");
+            let error = read(text.as_bytes()).unwrap_err();
+            assert_eq!(error.status, StatusCode::UNPROCESSABLE_ENTITY, "{text}");
         }
         let long = GOOD.replace("\"reason\"", &format!("\"{}\"", "\\u0001".repeat(100_000)));
         let told = read(long.as_bytes()).unwrap_err().item(0).to_string();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_core::DutyKey;
 
-use super::content::{Command, reject};
+use super::content::{OperatorRequest, reject};
 use super::dead_letters::EventSource;
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
 use super::{ApiRequest, ServerState, time};
@@ -21,7 +21,7 @@ struct ResetRequest {
     reason: String,
 }
 
-impl Command for ResetRequest {
+impl OperatorRequest for ResetRequest {
     fn reason(&self) -> &str {
         &self.reason
     }
@@ -46,7 +46,7 @@ impl ApiRequest<'_> {
             reject("reset request", vec![("duty", wrong)])?;
         }
         let (source, decision) =
-            (asked.source.map(SourceScope::from), self.caller.decides(&asked.reason));
+            (asked.source.map(SourceScope::from), self.caller.decision(&asked.reason));
         let was = self.state.storage.reset_fence(&asked.duty, source.as_ref(), &decision).await?;
         let was = was.map_err(|ended| self.state.token_ended(self.caller, ended))?;
         if was.is_empty() {

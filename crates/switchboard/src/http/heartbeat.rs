@@ -92,7 +92,7 @@ fn count_rejected(state: &ServerState, caller: &Principal, error: &ApiError) {
 /// Returns warnings for the sender.
 fn warnings(heartbeat: &Heartbeat, taken: &AcceptedHeartbeat) -> Vec<String> {
     let mut warnings = heartbeat::warnings(heartbeat);
-    if !taken.late && side(taken.drift) != 0 {
+    if !taken.late && drift_sign(taken.drift) != 0 {
         warnings.push(format!("{}", Drift(taken.drift)));
     }
     if taken.jumped {
@@ -108,7 +108,7 @@ fn warnings(heartbeat: &Heartbeat, taken: &AcceptedHeartbeat) -> Vec<String> {
 
 /// Returns the sign of a clock drift (received minus sent), 0 if it is small. A late heartbeat says
 /// nothing about clocks and is not judged.
-fn side(drift: i64) -> i64 {
+fn drift_sign(drift: i64) -> i64 {
     if drift.saturating_abs() > MAX_CLOCK_DRIFT_MICROS { drift.signum() } else { 0 }
 }
 
@@ -136,8 +136,8 @@ fn report(state: &ServerState, heartbeat: &Heartbeat, taken: &AcceptedHeartbeat)
     if taken.jumped {
         say(ConnectorEvent::CounterJumped);
     }
-    let was = taken.drift_before.map_or(0, side);
-    match side(taken.drift) {
+    let was = taken.drift_before.map_or(0, drift_sign);
+    match drift_sign(taken.drift) {
         _ if taken.late => {}
         now if now == was => {}
         0 => say(ConnectorEvent::ClockRight),
@@ -145,7 +145,7 @@ fn report(state: &ServerState, heartbeat: &Heartbeat, taken: &AcceptedHeartbeat)
     }
     if let Some(why) = &taken.unwritten {
         state.metrics.history_lost.add(1);
-        if let Some(besides) = state.history_said.due() {
+        if let Some(besides) = state.history_notice.due() {
             (state.log)(ServerNotice::HistoryUnwritten {
                 connector: name(),
                 why: why.clone(),
@@ -188,7 +188,10 @@ mod tests {
 
     #[test]
     fn a_clock_is_right_within_five_seconds() {
-        assert_eq!([side(5_000_000), side(-5_000_000), side(0)], [0, 0, 0]);
-        assert_eq!([side(5_000_001), side(-5_000_001), side(i64::MIN)], [1, -1, -1]);
+        assert_eq!([drift_sign(5_000_000), drift_sign(-5_000_000), drift_sign(0)], [0, 0, 0]);
+        assert_eq!(
+            [drift_sign(5_000_001), drift_sign(-5_000_001), drift_sign(i64::MIN)],
+            [1, -1, -1]
+        );
     }
 }

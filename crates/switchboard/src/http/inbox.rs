@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::response::{ApiError, ApiResponse, Rejection, json_text};
 use super::{ApiRequest, ServerPhase, ServerState, time};
 use crate::access::Principal;
-use crate::budget::{Share, paid};
+use crate::budget::{MemoryShare, paid};
 use crate::inbox_watch::InboxFollower;
 use crate::metrics::Overload;
 use crate::storage::{InboxMessage, InboxPage, InboxQuery, InboxRead, MessageLookup};
@@ -32,7 +32,7 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 impl ApiRequest<'_> {
     /// `GET /api/switchboard/inbox`.
     pub(super) async fn inbox(self) -> Result<ApiResponse, Rejection> {
-        let (mut asked, wait) = asked(self.head.uri.query().unwrap_or_default())?;
+        let (mut asked, wait) = parse_query(self.head.uri.query().unwrap_or_default())?;
         narrow(&mut asked, self.caller)?;
         Ok(page(self.state, asked, wait).await?.response())
     }
@@ -45,7 +45,7 @@ impl ApiRequest<'_> {
 }
 
 /// Reads a query of the inbox, and how long to wait for messages.
-pub(crate) fn asked(query: &str) -> Result<(InboxQuery, Duration), Rejection> {
+pub(crate) fn parse_query(query: &str) -> Result<(InboxQuery, Duration), Rejection> {
     let words = ingest::inbox_query(query);
     let words = words.map_err(|bad| ApiError::bad_request(bad.to_string()))?;
     let asked = InboxQuery {
@@ -79,7 +79,7 @@ pub(crate) async fn page(
     let mut follower = (wait > Duration::ZERO).then(|| state.follow.start());
     loop {
         // Noted before looking: what comes after is not missed.
-        let seen = follower.as_mut().map(InboxFollower::look);
+        let seen = follower.as_mut().map(InboxFollower::current);
         let room = reserve(state, MAX_PAGE_MEMORY).await?;
         let page = match state.storage.inbox(&query).await? {
             InboxRead::Page(page) => page,
@@ -90,7 +90,7 @@ pub(crate) async fn page(
         let left = ends.since(BootClock.now());
         let over = left.is_zero() || state.is_leaving();
         if !page.messages.is_empty() || over {
-            return Ok(room.with(written(page)));
+            return Ok(room.with(page_json(page)));
         }
         drop(room);
         query.after = page.next_after;
@@ -99,7 +99,7 @@ pub(crate) async fn page(
         {
             let mut phase = state.phase.subscribe();
             tokio::select! {
-                () = follower.moved(seen) => {}
+                () = follower.changed(seen) => {}
                 () = tokio::time::sleep(left) => {}
                 // Not `changed`: it may have changed since it was looked at above.
                 _ = phase.wait_for(|phase| *phase != ServerPhase::Running) => {}
@@ -114,16 +114,16 @@ pub(crate) async fn message<'a>(
     caller: &Principal,
     id: &str,
 ) -> Result<JsonPage<'a>, Rejection> {
-    let id = Uuid::try_parse(id).map_err(|_| unknown())?;
+    let id = Uuid::try_parse(id).map_err(|_| not_found())?;
     let room = reserve(state, MAX_PAGE_MEMORY / 4).await?;
     match state.storage.message(id).await? {
         MessageLookup::Message(it)
             if !caller.may_read(&it.channel, &it.provider, &it.endpoint_identity) =>
         {
-            Err(unknown())
+            Err(not_found())
         }
         // Its source is not known any more.
-        MessageLookup::Trimmed { .. } if caller.reads_only().is_some() => Err(unknown()),
+        MessageLookup::Trimmed { .. } if caller.reads_only().is_some() => Err(not_found()),
         MessageLookup::Message(message) => {
             let (acked, failed) = state.storage.outcomes(id).await?;
             let outcomes =
@@ -136,11 +136,11 @@ pub(crate) async fn message<'a>(
             Ok(room.with(text))
         }
         MessageLookup::Trimmed { first_seen_at } => Err(ApiError::gone(&time(first_seen_at))),
-        MessageLookup::Nothing => Err(unknown()),
+        MessageLookup::Nothing => Err(not_found()),
     }
 }
 
-pub(super) fn unknown() -> Rejection {
+pub(super) fn not_found() -> Rejection {
     ApiError::not_found("there is no message of this id")
 }
 
@@ -158,7 +158,7 @@ impl JsonPage<'_> {
     }
 
     /// Returns the text and its memory.
-    pub(crate) fn into_parts(self) -> (String, Share) {
+    pub(crate) fn into_parts(self) -> (String, MemoryShare) {
         let Self { text, mut room } = self;
         room.share.shrink(text.len());
         (text, room.share)
@@ -167,7 +167,7 @@ impl JsonPage<'_> {
 
 /// Permission to build a page: memory, and one of the few permits.
 pub(super) struct PageReservation<'a> {
-    share: Share,
+    share: MemoryShare,
     _place: SemaphorePermit<'a>,
 }
 
@@ -198,7 +198,7 @@ impl<'a> PageReservation<'a> {
     }
 }
 
-fn written(page: InboxPage) -> String {
+fn page_json(page: InboxPage) -> String {
     let size = page.messages.iter().map(|message| message.envelope.len() + 1024).sum();
     let mut text = String::with_capacity(size);
     text.push_str("{\"data\":[");
@@ -238,7 +238,7 @@ fn control(envelope: &str) -> Control<'_> {
 }
 
 /// Returns the trace context, `null` if it is large: a page must not become twice as long by it.
-fn context_shown(context: Option<&RawValue>) -> String {
+fn shown_context(context: Option<&RawValue>) -> String {
     let context = context.map_or("{}", RawValue::get);
     if context.len() > MAX_CONTEXT_BYTES { "null" } else { context }.to_owned()
 }
@@ -259,7 +259,7 @@ fn write_message(out: &mut String, message: &InboxMessage) {
         ("source_sender_identity", quoted(&message.sender_identity)),
         ("source_thread_identity", or_null(&message.thread_identity)),
         ("idempotency_key", or_null(&idempotency_key)),
-        ("trace_context", context_shown(trace_context)),
+        ("trace_context", shown_context(trace_context)),
         ("dedupe_key", quoted(&message.dedupe_key)),
         ("dedupe_strategy", "\"connector_api\"".to_owned()),
         ("authenticated_token_id", or_null(&message.token_id)),
@@ -309,7 +309,7 @@ mod tests {
             at_end: true,
             trimmed: 3,
         };
-        let text = written(page);
+        let text = page_json(page);
         // A number and a surrogate that a reader may not take: they are as they came.
         assert!(text.contains(r#""envelope":{"x":1e400,"y":"\ud800","#));
         assert!(text.contains(r#""trace_context":{"a": 1e400},"dedupe_key""#));

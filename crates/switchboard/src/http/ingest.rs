@@ -10,7 +10,7 @@ use super::body::RequestBody;
 use super::response::{ApiError, ApiResponse, Rejection, json_text};
 use super::{ApiRequest, ServerState, content};
 use crate::access::Principal;
-use crate::budget::Share;
+use crate::budget::MemoryShare;
 use crate::commit::{SubmitError, SubmitOutcome, Unstored};
 use crate::metrics::Overload;
 use crate::storage::{EventOutcome, IngestFence, Submission, SubmittedEvent};
@@ -42,10 +42,10 @@ pub(crate) async fn submit_event(
     caller: &Principal,
     envelope: Bytes,
     fence: Option<IngestFence>,
-    share: Share,
+    share: MemoryShare,
 ) -> Result<EventOutcome, Rejection> {
     let submitted = async {
-        let read = state.channels.reading().await?.read(&envelope).await?;
+        let read = state.channels.reader().await?.read(&envelope).await?;
         let event = read.map_err(|invalid| invalid_envelope(&invalid))?;
         drop(envelope);
         caller.permits(&event.channel, &event.provider, &event.endpoint_identity)?;
@@ -89,7 +89,7 @@ pub(super) async fn submit(
     state: &ServerState,
     caller: &Principal,
     submission: Submission,
-    share: Share,
+    share: MemoryShare,
 ) -> Result<Vec<Result<EventOutcome, Unstored>>, Rejection> {
     let fence = submission.fence.clone();
     match state.committer.submit_with(submission, Some(share)).await {
@@ -127,7 +127,7 @@ fn count(state: &ServerState, caller: &Principal, outcomes: &[Result<EventOutcom
     state.metrics.reused.add(reused);
     state.metrics.rejected.add(outcomes.len() - stored);
     if accepted > 0 {
-        state.follow.nudge();
+        state.follow.notify();
     }
     if let Some(token_id) = caller.token_id() {
         state.access.used(token_id, |usage| {

@@ -16,7 +16,7 @@ impl ApiRequest<'_> {
         Ok(response(mcp::answer(self.state, self.origin(), whole).await?))
     }
 
-    /// `GET` or `DELETE /mcp`: there is no session to listen to, and none to end.
+    /// `GET` or `DELETE /mcp`: not allowed, because the transport has no sessions.
     pub(super) async fn mcp_other(self) -> Result<ApiResponse, Rejection> {
         Err(ApiError::method_not_allowed("POST"))
     }
@@ -41,9 +41,9 @@ impl ApiRequest<'_> {
         let session = query.text("session_id").unwrap_or_default();
         query.end()?;
         content::json(&self.head.headers)?;
-        let way = mcp::way(self.state, &session)?;
+        let route = mcp::session_route(self.state, &session)?;
         let whole = self.body(body).await?;
-        let reply = match way {
+        let reply = match route {
             SessionRoute::Here(number) => {
                 mcp::post(self.state, number, self.origin(), whole).await?
             }

@@ -38,7 +38,7 @@ use tenure_store::BootClock;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 use self::body::RequestBody;
-use self::content::Command;
+use self::content::OperatorRequest;
 use self::query::Query;
 use self::response::{ApiError, ApiResponse, Rejection};
 pub(crate) use self::response_body::ResponseBody;
@@ -82,9 +82,9 @@ pub(crate) struct ServerState {
     pub(crate) liveness: Policy,
     pub(crate) log: NoticeSink,
     /// Throttle for the notice that the history cannot be written.
-    pub(crate) history_said: heartbeat::NoticeThrottle,
+    pub(crate) history_notice: heartbeat::NoticeThrottle,
     /// Connectors by liveness, and when they were counted.
-    pub(crate) lively: Mutex<Option<(LocalInstant, [u64; 4])>>,
+    pub(crate) liveness_counts: Mutex<Option<(LocalInstant, [u64; 4])>>,
     /// Time of the last statistics step and its lag then, in microseconds; `None`
     /// if another replica counts.
     pub(crate) counted: std::sync::Mutex<Option<(LocalInstant, i64)>>,
@@ -117,9 +117,9 @@ impl ServerState {
     }
 
     /// Reports a full store to operators.
-    pub(crate) fn report_failure(&self, refusal: &ApiError) {
-        if let Some(cause) = &refusal.cause
-            && self.store.refused(cause.code())
+    pub(crate) fn report_failure(&self, error: &ApiError) {
+        if let Some(cause) = &error.cause
+            && self.store.record_failure(cause.code())
         {
             (self.log)(ServerNotice::StoreFull(cause.clone()));
         }
@@ -168,7 +168,7 @@ pub(crate) async fn serve(
     let mut response = served.unwrap_or_else(|error| {
         state.report_failure(&error);
         match is_dashboard(head.uri.path()) {
-            true => error.wrapped(),
+            true => error.dashboard_response(),
             false => error.response(),
         }
     });
@@ -279,7 +279,7 @@ impl ApiRequest<'_> {
     }
 
     /// Reads the command of an operator.
-    async fn command<T: Command>(self, body: Incoming, what: &str) -> Result<T, Rejection> {
+    async fn command<T: OperatorRequest>(self, body: Incoming, what: &str) -> Result<T, Rejection> {
         let command: T = content::parse(&self.json(body).await?.bytes, what)?;
         let mut wrong = Vec::new();
         content::check(&mut wrong, "reason", command.reason(), content::MAX_REASON_BYTES);

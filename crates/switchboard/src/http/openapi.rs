@@ -11,7 +11,7 @@ use hyper::body::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::is_dashboard;
-use super::route::{Operation, ROUTES, Route};
+use super::route::{OpenApiOperation, ROUTES, Route};
 use crate::access::Requirement;
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| build().to_string().into());
@@ -66,7 +66,7 @@ fn path_item(path: &str, document: &Value) -> Value {
     }
 }
 
-fn describe(route: &Route, operation: &Operation) -> Value {
+fn describe(route: &Route, operation: &OpenApiOperation) -> Value {
     let content =
         |schema| json!({ "application/json": { "schema": reference("schemas", schema) } });
     let mut responses = Map::new();

@@ -8,7 +8,7 @@ use tenure_wire::heartbeat::connector_type_of;
 use uuid::Uuid;
 
 use super::content::{check, parse, reject};
-use super::inbox::unknown;
+use super::inbox::not_found;
 use super::response::{ApiError, ApiResponse, Rejection, json_value};
 use super::{ApiRequest, time};
 use crate::storage::{MessageLookup, MessageOutcomes, TimeSource};
@@ -33,15 +33,15 @@ impl ApiRequest<'_> {
         let caller = self.caller;
         let whole = self.json(body).await?;
         let OutcomeReport { acked, failed } = read(&whole.bytes)?;
-        let request_id = Uuid::try_parse(self.parameters[0]).map_err(|_| unknown())?;
+        let request_id = Uuid::try_parse(self.parameters[0]).map_err(|_| not_found())?;
         let storage = &self.state.storage;
         let (channel, provider, endpoint_identity) = match storage.message(request_id).await? {
-            // The rest of it may be large, and nobody has paid for it.
+            // The envelope may be large and no memory is reserved for it: drop it at once.
             MessageLookup::Message(it) => (it.channel, it.provider, it.endpoint_identity),
             MessageLookup::Trimmed { first_seen_at } => {
                 return Err(ApiError::gone(&time(first_seen_at)));
             }
-            MessageLookup::Nothing => return Err(unknown()),
+            MessageLookup::Nothing => return Err(not_found()),
         };
         let known = storage.connector_types(&endpoint_identity).await?;
         let rules = self.state.channels.current().await?;
@@ -56,7 +56,7 @@ impl ApiRequest<'_> {
         let reported = storage.report(&outcomes, TimeSource::Now).await?;
         let reported = reported.map_err(|ended| self.state.token_ended(caller, ended))?;
         if !reported.found {
-            return Err(unknown());
+            return Err(not_found());
         }
         let (acked, failed) = storage.outcomes(request_id).await?;
         let answer = json!({

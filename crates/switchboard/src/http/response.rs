@@ -125,17 +125,17 @@ impl ApiError {
     /// `newest` is given if the fence is the caller's own.
     pub(crate) fn fenced(fence: Option<&IngestFence>, newest: Option<&NewestHold>) -> Rejection {
         let message = "a newer hold of this duty was seen; this was not stored";
-        let mut refusal = Self::new(409, "fenced", message);
+        let mut error = Self::new(409, "fenced", message);
         if let Some(fence) = fence {
-            refusal = refusal.with("duty", fence.duty.to_string());
-            refusal = refusal.with("epoch", fence.epoch.get());
-            refusal = refusal.with("instance", fence.instance.as_str());
+            error = error.with("duty", fence.duty.to_string());
+            error = error.with("epoch", fence.epoch.get());
+            error = error.with("instance", fence.instance.as_str());
         }
         if let Some(newest) = newest {
-            refusal = refusal.with("newest_epoch", newest.epoch.get());
-            refusal = refusal.with("newest_instance", newest.instance.as_str());
+            error = error.with("newest_epoch", newest.epoch.get());
+            error = error.with("newest_instance", newest.instance.as_str());
         }
-        refusal
+        error
     }
 
     pub(crate) fn bad_fence(bad: BadFence) -> Rejection {
@@ -225,11 +225,11 @@ impl ApiError {
     }
 
     /// Nothing is lost, but an operator has to free space.
-    pub(crate) fn store_full(error: SwitchboardError) -> Rejection {
+    pub(crate) fn store_full(cause: SwitchboardError) -> Rejection {
         let message = "the store has no room left (ST008); submit it again once there is room";
-        let mut refusal = Self::new(503, "store_full", message).with("code", Code::Full.as_str());
-        refusal.cause = Some(error);
-        refusal.retry_after(10)
+        let mut error = Self::new(503, "store_full", message).with("code", Code::Full.as_str());
+        error.cause = Some(cause);
+        error.retry_after(10)
     }
 
     pub(crate) fn too_many_sessions() -> Rejection {
@@ -265,11 +265,11 @@ impl ApiError {
         if let Value::Object(fields) = &mut body {
             fields.extend(std::mem::take(&mut self.more));
         }
-        self.written(&body)
+        self.build(&body)
     }
 
     /// Returns the response in the format that dashboards use.
-    pub(crate) fn wrapped(mut self) -> ApiResponse {
+    pub(crate) fn dashboard_response(mut self) -> ApiResponse {
         let details = match std::mem::take(&mut self.more) {
             more if more.is_empty() => Value::Null,
             more => more.into(),
@@ -280,10 +280,10 @@ impl ApiError {
             "butler": "switchboard",
             "details": details,
         });
-        self.written(&json!({ "error": error }))
+        self.build(&json!({ "error": error }))
     }
 
-    fn written(self, body: &Value) -> ApiResponse {
+    fn build(self, body: &Value) -> ApiResponse {
         let mut answer = json_value(self.status, body);
         if let Some((name, value)) = self.header {
             answer.headers_mut().insert(name, value);

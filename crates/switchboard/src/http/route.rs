@@ -28,13 +28,13 @@ pub(crate) struct Route {
     /// Limit on the body, and its schema.
     pub(super) body: Option<(usize, &'static str)>,
     /// Description in the OpenAPI document; `None` for what is not described there.
-    pub(super) operation: Option<Operation>,
+    pub(super) operation: Option<OpenApiOperation>,
     /// Served on surplus connections, too.
     pub(super) for_monitoring: bool,
 }
 
 /// Description of an endpoint. Texts, parameters and examples are in `openapi/operations.json`.
-pub(super) struct Operation {
+pub(super) struct OpenApiOperation {
     pub(super) id: &'static str,
     pub(super) status: &'static str,
     /// Schema of the response.
@@ -75,7 +75,7 @@ impl Route {
     }
 
     const fn doc(self, id: &'static str, status: &'static str, response: &'static str) -> Self {
-        Self { operation: Some(Operation { id, status, response }), ..self }
+        Self { operation: Some(OpenApiOperation { id, status, response }), ..self }
     }
 
     const fn for_monitoring(self) -> Self {

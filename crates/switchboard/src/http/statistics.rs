@@ -10,7 +10,7 @@ use tenure_core::Clock;
 use tenure_duty::process;
 use tenure_store::BootClock;
 
-use super::connectors::unknown;
+use super::connectors::not_found;
 use super::inbox::reserve;
 use super::query::Query;
 use super::response::{ApiError, ApiResponse, Rejection};
@@ -68,7 +68,7 @@ impl ApiRequest<'_> {
         let name = self.visible_name().await?;
         let room = reserve(self.state, MAX_STATS_MEMORY).await?;
         let storage = &self.state.storage;
-        let shown = storage.connector(&name).await?.ok_or_else(unknown)?;
+        let shown = storage.connector(&name).await?.ok_or_else(not_found)?;
         let found = storage.series(&name, period.since(shown.now), period.step()).await?;
         let answer = json!({
             "data": stats(&shown, period, &found, self.state.liveness),
@@ -159,8 +159,8 @@ impl<'a> SummaryTotals<'a> {
 }
 
 /// Returns the number of online, stale, offline and unknown connectors.
-pub(super) async fn lively(state: &ServerState) -> Option<[u64; 4]> {
-    let mut known = state.lively.lock().await;
+pub(super) async fn liveness_counts(state: &ServerState) -> Option<[u64; 4]> {
+    let mut known = state.liveness_counts.lock().await;
     if let Some((found, counts)) = *known
         && BootClock.now().since(found) < LIVENESS_CACHE_AGE
     {

@@ -56,7 +56,10 @@ impl ApiRequest<'_> {
             budget: self.state.budget.taken(),
             budget_size: self.state.budget.size(),
             pending_letters: pending.ok().and_then(Result::ok),
-            connectors: timeout(STORE_TIMEOUT, statistics::lively(self.state)).await.ok().flatten(),
+            connectors: timeout(STORE_TIMEOUT, statistics::liveness_counts(self.state))
+                .await
+                .ok()
+                .flatten(),
             lag: statistics::lag(self.state),
             sse_sessions: self.state.mcp.sessions.count(),
         });

@@ -29,7 +29,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout for its response: a message may wait 30 seconds for the inbox.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(40);
-/// The answer goes down its own stream; the response itself is small.
+/// Maximum size of a response: the answer is sent on the event stream.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 /// Headers of one connection, or set by the client that forwards.
 const HOP_HEADERS: [&str; 9] = [
@@ -53,7 +53,7 @@ pub(crate) async fn announce(state: &ServerState) -> Result<(), SwitchboardError
 }
 
 /// Announces the address again at an interval.
-pub(crate) async fn announce_on(
+pub(crate) async fn keep_announced(
     state: Arc<ServerState>,
     mut last: Result<(), SwitchboardError>,
     log: NoticeSink,

@@ -37,8 +37,8 @@ impl ToolServer {
         self.put(call, ToolResult::new(text, None))
     }
 
-    fn put(&self, call: &ToolCall, told: ToolResult) -> CallToolResult {
-        *call.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(told);
+    fn put(&self, call: &ToolCall, result: ToolResult) -> CallToolResult {
+        *call.result.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(result);
         let mut result = CallToolResult::success(vec![ContentBlock::text(&*self.mark)]);
         result.structured_content = Some((*self.mark).into());
         result
@@ -46,10 +46,10 @@ impl ToolServer {
 
     /// Invalid input is a normal result, so that clients read it. A forbidden or failed call is an
     /// error.
-    fn refused(&self, call: &ToolCall, refusal: &ApiError) -> CallToolResult {
-        call.state.report_failure(refusal);
-        let says = refusal.message();
-        match refusal.error {
+    fn error_result(&self, call: &ToolCall, error: &ApiError) -> CallToolResult {
+        call.state.report_failure(error);
+        let says = error.message();
+        match error.error {
             "validation_error" | "bad_request" | "too_large" => {
                 self.result(call, json!({ "status": "error", "error": says }).to_string())
             }
@@ -102,8 +102,8 @@ impl ServerHandler for ToolServer {
             }
         };
         let result = match done {
-            Ok(told) => self.put(&call, told),
-            Err(refusal) => self.refused(&call, &refusal),
+            Ok(result) => self.put(&call, result),
+            Err(error) => self.error_result(&call, &error),
         };
         Ok(result.into())
     }

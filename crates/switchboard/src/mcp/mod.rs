@@ -32,13 +32,13 @@ use self::read::DutyStore;
 use self::result::ToolResult;
 use self::sessions::{SendOutcome, SessionId, SseEvent, SseSessions};
 use crate::access::Principal;
-use crate::budget::Share;
+use crate::budget::MemoryShare;
 use crate::http::ServerState;
 use crate::http::body::RequestBody;
 use crate::http::response::{ApiError, Rejection};
-use crate::tls::ServerTls;
+use crate::tls::ServerCertificate;
 
-pub(crate) use self::forward::{announce, announce_on};
+pub(crate) use self::forward::{announce, keep_announced};
 pub(crate) use self::sessions::SseStream;
 
 /// Maximum size of a message: an envelope and its wrapper.
@@ -59,7 +59,7 @@ pub(crate) struct Mcp {
     pub(crate) replica: Uuid,
     /// Address at which other replicas reach this one.
     pub(crate) advertised: Option<String>,
-    tls: Option<Arc<ServerTls>>,
+    tls: Option<Arc<ServerCertificate>>,
 }
 
 /// Settings of the MCP service.
@@ -68,14 +68,14 @@ pub(crate) struct McpSettings {
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) store: Option<StoreUrl>,
     pub(crate) advertised: Option<String>,
-    pub(crate) tls: Option<Arc<ServerTls>>,
+    pub(crate) tls: Option<Arc<ServerCertificate>>,
 }
 
 impl Mcp {
     pub(crate) fn new(parts: McpSettings) -> Self {
         let mark: Arc<str> = Uuid::new_v4().to_string().into();
         let tools = ToolServer::new(Arc::clone(&mark));
-        // Hosts are judged before, and for both transports.
+        // Hosts are checked before, for both transports.
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
@@ -113,8 +113,8 @@ pub(crate) struct ToolCall {
     peer: IpAddr,
     arguments: Option<Bytes>,
     /// Memory of the message, until the tool takes it over.
-    share: Mutex<Option<Share>>,
-    told: Mutex<Option<ToolResult>>,
+    share: Mutex<Option<MemoryShare>>,
+    result: Mutex<Option<ToolResult>>,
 }
 
 fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
@@ -194,7 +194,7 @@ pub(crate) async fn answer(
         peer: from.peer,
         arguments: message.arguments,
         share: Mutex::new(Some(whole.share)),
-        told: Mutex::default(),
+        result: Mutex::default(),
     });
     let request = request(&call, message.text);
     let response = state.mcp.service.handle(request).await;
@@ -219,9 +219,9 @@ pub(crate) async fn answer(
         return Ok(McpReply::bad_params(head.status, &message.id));
     }
     let addressed = message.id != "null";
-    let body = match take(&call.told) {
+    let body = match take(&call.result) {
         None => body,
-        Some(told) => told.put_into(&body, &state.mcp.mark).ok_or_else(ApiError::internal)?,
+        Some(result) => result.put_into(&body, &state.mcp.mark).ok_or_else(ApiError::internal)?,
     };
     Ok(McpReply { status: head.status, body, addressed })
 }
@@ -260,7 +260,10 @@ pub(crate) enum SessionRoute {
 }
 
 /// Returns the replica of a session id.
-pub(crate) fn way(state: &ServerState, session_id: &str) -> Result<SessionRoute, Rejection> {
+pub(crate) fn session_route(
+    state: &ServerState,
+    session_id: &str,
+) -> Result<SessionRoute, Rejection> {
     let id = SessionId::parse(session_id).ok_or_else(no_session)?;
     Ok(if id.replica == state.mcp.replica {
         SessionRoute::Here(id.number)

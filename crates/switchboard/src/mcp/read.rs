@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use super::result::{self, ToolResult};
-use super::tools::said;
+use super::tools::small_result;
 use super::{ToolCall, take};
 use crate::error::SwitchboardError;
 use crate::http::inbox::JsonPage;
@@ -41,13 +41,13 @@ fn arguments<'a, T: Deserialize<'a>>(call: &'a ToolCall) -> Result<T, Rejection>
 }
 
 fn invalid(says: &str) -> Rejection {
-    // What a reader says may repeat much of what was sent.
+    // The parser's message may repeat much of the input.
     let says: String = says.chars().take(300).collect();
     ApiError::bad_request(format!("Invalid arguments: {says}"))
 }
 
 /// Returns a page as a result. It is sent twice: as text and as structured content.
-fn paged(call: &ToolCall, page: JsonPage<'_>) -> Result<ToolResult, Rejection> {
+fn page_result(call: &ToolCall, page: JsonPage<'_>) -> Result<ToolResult, Rejection> {
     let overloaded = || {
         call.state.metrics.overloaded(Overload::Memory);
         ApiError::overloaded("too much is being read; ask for less at a time")
@@ -56,7 +56,7 @@ fn paged(call: &ToolCall, page: JsonPage<'_>) -> Result<ToolResult, Rejection> {
     if !share.grow(text.len() * 2) {
         return Err(overloaded());
     }
-    // What was sent is small, and was read.
+    // The arguments are small and no longer needed.
     drop(take(&call.share));
     Ok(ToolResult::new(result::readable(text), Some(share)))
 }
@@ -72,12 +72,16 @@ struct ConnectorsArguments {
 
 pub(super) async fn connectors(call: &ToolCall) -> Result<ToolResult, Rejection> {
     let which: ConnectorsArguments = arguments(call)?;
-    let limit = limited(which.limit, connectors::DEFAULT_PAGE_ROWS, connectors::MAX_PAGE_ROWS)?;
+    let limit =
+        checked_limit(which.limit, connectors::DEFAULT_PAGE_ROWS, connectors::MAX_PAGE_ROWS)?;
     let after = which.after.as_deref();
-    paged(call, connectors::list(&call.state, &call.caller, after, limit, which.archived).await?)
+    page_result(
+        call,
+        connectors::list(&call.state, &call.caller, after, limit, which.archived).await?,
+    )
 }
 
-fn limited(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Rejection> {
+fn checked_limit(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Rejection> {
     let limit = asked.unwrap_or(usual);
     let wrong = || invalid(&format!("limit is not a number from 1 to {most}"));
     (1..=most).contains(&limit).then_some(limit).ok_or_else(wrong)
@@ -93,7 +97,7 @@ struct ConnectorArguments {
 pub(super) async fn connector(call: &ToolCall) -> Result<ToolResult, Rejection> {
     let ConnectorArguments { connector_type, endpoint_identity } = arguments(call)?;
     let name = ConnectorKey { connector_type, endpoint_identity };
-    paged(call, connectors::show(&call.state, &call.caller, &name).await?)
+    page_result(call, connectors::show(&call.state, &call.caller, &name).await?)
 }
 
 /// Takes the same parameters as the query of the inbox, with the same rules.
@@ -110,10 +114,10 @@ pub(super) async fn inbox(call: &ToolCall) -> Result<ToolResult, Rejection> {
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         query.push_str(&format!("&{}={}", encoded(name), encoded(&value)));
     }
-    let asked = inbox::asked(&query).map_err(|refusal| invalid(refusal.message()));
+    let asked = inbox::parse_query(&query).map_err(|error| invalid(error.message()));
     let (mut query, wait) = asked?;
     inbox::narrow(&mut query, &call.caller)?;
-    paged(call, inbox::page(&call.state, query, wait).await?)
+    page_result(call, inbox::page(&call.state, query, wait).await?)
 }
 
 #[derive(Deserialize)]
@@ -124,7 +128,7 @@ struct MessageArguments {
 
 pub(super) async fn message(call: &ToolCall) -> Result<ToolResult, Rejection> {
     let MessageArguments { request_id } = arguments(call)?;
-    paged(call, inbox::message(&call.state, &call.caller, &request_id).await?)
+    page_result(call, inbox::message(&call.state, &call.caller, &request_id).await?)
 }
 
 /// Store of duties, opened by the first call.
@@ -159,14 +163,14 @@ pub(super) async fn duties(call: &ToolCall) -> Result<ToolResult, Rejection> {
     // DutyStore belong to no endpoint.
     call.caller.permits_overview()?;
     let DutiesArguments { group, limit } = arguments(call)?;
-    let limit = limited(limit, DEFAULT_DUTIES, MAX_DUTIES)?;
+    let limit = checked_limit(limit, DEFAULT_DUTIES, MAX_DUTIES)?;
     let only = group.map(|group| GroupName::unescape(&group)).transpose();
     let only = only.map_err(|_| invalid("group is not the name of a group"))?;
     let late = |_| SwitchboardError::refused(Code::Lost, "duties were not listed in time");
-    timeout(LIST_TIMEOUT, listed(&call.state.mcp.duties, only, limit)).await.map_err(late)?
+    timeout(LIST_TIMEOUT, list_duties(&call.state.mcp.duties, only, limit)).await.map_err(late)?
 }
 
-async fn listed(
+async fn list_duties(
     duties: &DutyStore,
     only: Option<GroupName>,
     limit: usize,
@@ -187,7 +191,7 @@ async fn listed(
         let left = limit - data.len();
         data.extend(found.iter().take(left).map(|duty| duty_value(&group, duty)));
     }
-    Ok(said(&json!({ "data": data, "meta": { "more": more } })))
+    Ok(small_result(&json!({ "data": data, "meta": { "more": more } })))
 }
 
 fn duty_value(group: &GroupName, duty: &Holder) -> Value {

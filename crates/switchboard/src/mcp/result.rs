@@ -8,18 +8,18 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::budget::{Share, paid};
+use crate::budget::{MemoryShare, paid};
 
 /// Result of a tool: a JSON object on one line.
 #[derive(Debug)]
 pub(super) struct ToolResult {
     text: String,
     /// Reserved memory of a large result.
-    share: Option<Share>,
+    share: Option<MemoryShare>,
 }
 
 impl ToolResult {
-    pub(super) fn new(text: String, share: Option<Share>) -> Self {
+    pub(super) fn new(text: String, share: Option<MemoryShare>) -> Self {
         // Between the parts of JSON a new line is a space; within a text it is not there as such.
         let text = if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text };
         Self { text, share }
@@ -54,7 +54,7 @@ pub(super) fn readable(text: String) -> String {
         return text;
     }
     match serde_json::from_str::<ResultPage<'_>>(&text) {
-        Ok(page) => page.written(),
+        Ok(page) => page.to_json(),
         Err(_) => text,
     }
 }
@@ -79,15 +79,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawData<'a> {
 type RawMessage<'a> = std::collections::BTreeMap<std::borrow::Cow<'a, str>, &'a RawValue>;
 
 impl ResultPage<'_> {
-    fn written(&self) -> String {
+    fn to_json(&self) -> String {
         let data = self.data.0.get();
         let many: Option<Vec<RawMessage<'_>>> = serde_json::from_str(data).ok();
         let data = match many {
             Some(many) => {
-                let many: Vec<String> = many.iter().map(written).collect();
+                let many: Vec<String> = many.iter().map(message_json).collect();
                 format!("[{}]", many.join(","))
             }
-            None => serde_json::from_str(data).map_or("null".to_owned(), |it| written(&it)),
+            None => serde_json::from_str(data).map_or("null".to_owned(), |it| message_json(&it)),
         };
         match self.meta {
             Some(meta) => format!("{{\"data\":{data},\"meta\":{meta}}}"),
@@ -96,7 +96,7 @@ impl ResultPage<'_> {
     }
 }
 
-fn written(message: &RawMessage<'_>) -> String {
+fn message_json(message: &RawMessage<'_>) -> String {
     let fields = message.iter().map(|(name, value)| {
         let value = value.get();
         let name = Value::from(name.as_ref());

@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::ClientTimeouts;
 use crate::access::Principal;
-use crate::budget::{Budget, Share};
+use crate::budget::{Budget, MemoryShare};
 use crate::connection::StreamingRequest;
 use crate::http::ServerPhase;
 
@@ -157,7 +157,7 @@ impl SseSessions {
             read: Arc::default(),
         });
         let mut open = lock(&self.open);
-        if open.len() >= self.most && !self.make_room(&mut open) {
+        if open.len() >= self.most && !self.evict_idle(&mut open) {
             return None;
         }
         open.insert(id.number, Arc::clone(&session));
@@ -182,7 +182,7 @@ impl SseSessions {
     }
 
     /// Evicts the session that was unused for the longest, if that is long enough.
-    fn make_room(&self, open: &mut OpenSessions) -> bool {
+    fn evict_idle(&self, open: &mut OpenSessions) -> bool {
         let first = open.iter().map(|(number, session)| (*lock(&session.posted), *number)).min();
         let spare = first.filter(|(posted, _)| BootClock.now().since(*posted) >= self.spare);
         spare.is_some_and(|(_, number)| open.remove(&number).is_some())
@@ -231,8 +231,8 @@ impl SseSessions {
 #[derive(Debug)]
 pub(super) struct SseEvent {
     text: String,
-    _share: Share,
-    room: Option<Share>,
+    _share: MemoryShare,
+    room: Option<MemoryShare>,
     /// Notified when the event leaves the queue.
     read: Option<Arc<Notify>>,
 }
@@ -296,7 +296,7 @@ impl fmt::Debug for SseStream {
 
 impl SseStream {
     /// Marks the connection as busy for as long as the stream lives.
-    pub(crate) fn keep(&mut self, request: StreamingRequest) {
+    pub(crate) fn hold_request(&mut self, request: StreamingRequest) {
         self.request = Some(request);
     }
 

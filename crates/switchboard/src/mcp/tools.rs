@@ -1,5 +1,6 @@
 //! Table of tools: name, role, description, arguments and function.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use hyper::body::Bytes;
@@ -13,54 +14,45 @@ use crate::http::{content, heartbeat, ingest};
 use crate::token::Role;
 
 /// Instructions for clients.
-pub(super) const INSTRUCTIONS: &str = "A switchboard takes events in: each takes effect once. \
-    Submit with `ingest`, report with `connector.heartbeat`, and look with the other tools. A \
-    result with status \"error\" says what is wrong with what was sent.";
+pub(super) const INSTRUCTIONS: &str = "The switchboard ingests events exactly once and tracks \
+    connectors. Submit events with `ingest`, send heartbeats with `connector.heartbeat`, and read \
+    with the other tools. A result with status \"error\" says what is wrong with the arguments.";
+
+type ToolFuture<'a> = Pin<Box<dyn Future<Output = Result<ToolResult, Rejection>> + Send + 'a>>;
 
 /// A tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ToolName {
-    Ingest,
-    Heartbeat,
-    Connectors,
-    Connector,
-    Inbox,
-    Message,
-    Duties,
-}
-
-struct ToolSpec {
-    name: ToolName,
-    text: &'static str,
+pub(super) struct ToolSpec {
+    name: &'static str,
     role: Role,
-    says: &'static str,
+    description: &'static str,
     /// JSON schema of the arguments, for clients. The envelope readers validate.
-    takes: fn() -> Value,
+    schema: fn() -> Value,
+    run: for<'a> fn(&'a ToolCall) -> ToolFuture<'a>,
 }
 
 const TOOLS: [ToolSpec; 7] = [
     ToolSpec {
-        name: ToolName::Ingest,
-        text: "ingest",
+        name: "ingest",
+        run: |call| Box::pin(ingest_event(call)),
         role: Role::Ingest,
-        says: "Submits one event, an ingest.v1 envelope. The same event again is recognised: it \
-               has the request_id of the first, and duplicate is true.",
-        takes: envelope,
+        description: "Submits one event (an ingest.v1 envelope). A duplicate is recognised: it \
+                      returns the request_id of the first one, and duplicate is true.",
+        schema: envelope_schema,
     },
     ToolSpec {
-        name: ToolName::Heartbeat,
-        text: "connector.heartbeat",
+        name: "connector.heartbeat",
+        run: |call| Box::pin(record_heartbeat(call)),
         role: Role::Ingest,
-        says: "Reports that a connector lives, and its counters: a connector.heartbeat.v1 \
-               envelope.",
-        takes: beat,
+        description: "Sends a heartbeat of a connector, with its counters (a \
+                      connector.heartbeat.v1 envelope).",
+        schema: heartbeat_schema,
     },
     ToolSpec {
-        name: ToolName::Connectors,
-        text: "connectors.list",
+        name: "connectors.list",
+        run: |call| Box::pin(read::connectors(call)),
         role: Role::Read,
-        says: "The connectors that are known, with their liveness.",
-        takes: || {
+        description: "Lists connectors with their liveness.",
+        schema: || {
             object(
                 json!({
                     "limit": { "type": "integer", "minimum": 1, "maximum": 10000 },
@@ -72,11 +64,11 @@ const TOOLS: [ToolSpec; 7] = [
         },
     },
     ToolSpec {
-        name: ToolName::Connector,
-        text: "connectors.show",
+        name: "connectors.show",
+        run: |call| Box::pin(read::connector(call)),
         role: Role::Read,
-        says: "Everything that is known of one connector.",
-        takes: || {
+        description: "Shows the details of one connector.",
+        schema: || {
             let fields = ["connector_type", "endpoint_identity"];
             object(
                 json!({ fields[0]: { "type": "string" }, fields[1]: { "type": "string" } }),
@@ -85,25 +77,25 @@ const TOOLS: [ToolSpec; 7] = [
         },
     },
     ToolSpec {
-        name: ToolName::Inbox,
-        text: "inbox.list",
+        name: "inbox.list",
+        run: |call| Box::pin(read::inbox(call)),
         role: Role::Read,
-        says: "Messages of the inbox in the order in which they were stored, after a cursor.",
-        takes: inbox,
+        description: "Lists messages of the inbox after a cursor, in the order of storage.",
+        schema: inbox_schema,
     },
     ToolSpec {
-        name: ToolName::Message,
-        text: "inbox.show",
+        name: "inbox.show",
+        run: |call| Box::pin(read::message(call)),
         role: Role::Read,
-        says: "One message of the inbox, and to whom it went.",
-        takes: || object(json!({ "request_id": { "type": "string" } }), &["request_id"]),
+        description: "Shows one message of the inbox with its outcomes.",
+        schema: || object(json!({ "request_id": { "type": "string" } }), &["request_id"]),
     },
     ToolSpec {
-        name: ToolName::Duties,
-        text: "duties.list",
+        name: "duties.list",
+        run: |call| Box::pin(read::duties(call)),
         role: Role::Read,
-        says: "Duties of a group, or of all, with their holder and epoch.",
-        takes: || {
+        description: "Lists the duties of one group or of all groups, with holder and epoch.",
+        schema: || {
             object(
                 json!({
                     "group": { "type": "string" },
@@ -124,7 +116,7 @@ fn object(properties: Value, required: &[&str]) -> Value {
     })
 }
 
-fn envelope() -> Value {
+fn envelope_schema() -> Value {
     let part = |says: &str| json!({ "type": "object", "description": says });
     object(
         json!({
@@ -139,7 +131,7 @@ fn envelope() -> Value {
     )
 }
 
-fn beat() -> Value {
+fn heartbeat_schema() -> Value {
     let part = |says: &str| json!({ "type": "object", "description": says });
     let maybe = |says: &str| json!({ "type": ["object", "null"], "description": says });
     object(
@@ -157,7 +149,7 @@ fn beat() -> Value {
     )
 }
 
-fn inbox() -> Value {
+fn inbox_schema() -> Value {
     let text = json!({ "type": "string" });
     let time = json!({ "type": "string", "format": "date-time" });
     object(
@@ -188,10 +180,11 @@ pub(super) fn all() -> Vec<Tool> {
         _ => JsonObject::new(),
     };
     let open = Arc::new(schema(json!({ "type": "object", "additionalProperties": true })));
-    let tool = |kind: &ToolSpec| {
-        let mut tool = Tool::new(kind.text, kind.says, Arc::new(schema((kind.takes)())));
+    let tool = |spec: &ToolSpec| {
+        let schema = Arc::new(schema((spec.schema)()));
+        let mut tool = Tool::new(spec.name, spec.description, schema);
         tool.output_schema = Some(Arc::clone(&open));
-        let annotations = match kind.role {
+        let annotations = match spec.role {
             Role::Read => ToolAnnotations::new().read_only(true),
             _ => ToolAnnotations::new().destructive(false).idempotent(true),
         };
@@ -201,28 +194,20 @@ pub(super) fn all() -> Vec<Tool> {
     TOOLS.iter().map(tool).collect()
 }
 
-pub(super) fn find(text: &str) -> Option<ToolName> {
-    TOOLS.iter().find(|kind| kind.text == text).map(|kind| kind.name)
+/// Finds a tool by its name.
+pub(super) fn find(name: &str) -> Option<&'static ToolSpec> {
+    TOOLS.iter().find(|tool| tool.name == name)
 }
 
 /// Runs a tool.
-pub(super) async fn run(call: &ToolCall, name: ToolName) -> Result<ToolResult, Rejection> {
+pub(super) async fn run(call: &ToolCall, tool: &ToolSpec) -> Result<ToolResult, Rejection> {
     let ToolCall { state, caller, .. } = call;
-    let role = TOOLS.iter().find(|kind| kind.name == name).map_or(Role::Admin, |kind| kind.role);
     // The store checks the token of a submission again; reads are checked here.
-    if role != Role::Ingest {
+    if tool.role != Role::Ingest {
         state.access.check_again(caller, &call.headers, call.peer).await?;
     }
-    state.access.check_role(caller, role)?;
-    match name {
-        ToolName::Ingest => submit(call).await,
-        ToolName::Heartbeat => report(call).await,
-        ToolName::Connectors => read::connectors(call).await,
-        ToolName::Connector => read::connector(call).await,
-        ToolName::Inbox => read::inbox(call).await,
-        ToolName::Message => read::message(call).await,
-        ToolName::Duties => read::duties(call).await,
-    }
+    state.access.check_role(caller, tool.role)?;
+    (tool.run)(call).await
 }
 
 fn envelope_of(call: &ToolCall, limit: usize) -> Result<Bytes, Rejection> {
@@ -230,24 +215,24 @@ fn envelope_of(call: &ToolCall, limit: usize) -> Result<Bytes, Rejection> {
     if envelope.len() > limit { Err(ApiError::too_large(limit)) } else { Ok(envelope) }
 }
 
-async fn submit(call: &ToolCall) -> Result<ToolResult, Rejection> {
+async fn ingest_event(call: &ToolCall) -> Result<ToolResult, Rejection> {
     let envelope = envelope_of(call, ingest::MAX_EVENT_BYTES)?;
     let fence = content::fence(&call.headers)?;
     let share = take(&call.share).ok_or_else(ApiError::internal)?;
     let outcome = ingest::submit_event(&call.state, &call.caller, envelope, fence, share).await?;
-    Ok(said(&json!({
+    Ok(small_result(&json!({
         "request_id": outcome.request_id.to_string(),
         "status": "accepted",
         "duplicate": outcome.duplicate,
     })))
 }
 
-async fn report(call: &ToolCall) -> Result<ToolResult, Rejection> {
+async fn record_heartbeat(call: &ToolCall) -> Result<ToolResult, Rejection> {
     let envelope = envelope_of(call, heartbeat::MAX_HEARTBEAT_BYTES)?;
-    Ok(said(&heartbeat::record(&call.state, &call.caller, &envelope).await?))
+    Ok(small_result(&heartbeat::record(&call.state, &call.caller, &envelope).await?))
 }
 
 /// Returns a small result.
-pub(super) fn said(value: &Value) -> ToolResult {
+pub(super) fn small_result(value: &Value) -> ToolResult {
     ToolResult::new(value.to_string(), None)
 }
