@@ -71,7 +71,7 @@ pub async fn run(wanted: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What a bar is held against.
+/// Quantile that is compared with the bar.
 #[derive(Clone, Copy)]
 enum JudgedQuantile {
     P99,

@@ -25,15 +25,15 @@ const BEAT: &str = "/api/switchboard/heartbeat";
 const ECHO: &str = "/api/switchboard/echo";
 /// Connections of the clients.
 const CONNECTIONS: u32 = 16;
-/// What a replica may take of a core.
+/// Largest share of a core for a replica.
 const CORES: f64 = 0.25;
-/// What a page may take, in milliseconds.
+/// Time limit of a page, in milliseconds.
 const MAX_PAGE_MS: f64 = 50.0;
 
 /// Ten pages in one answer: measured, without a bar.
 const WHOLE_LIST: &str = "/api/connectors?limit=10000";
 
-/// How much is measured.
+/// Scale of the measurement.
 #[derive(Clone, Copy)]
 struct Size {
     connectors: u32,
@@ -165,7 +165,7 @@ impl CpuTimes {
     }
 }
 
-/// What the server of a connection took so far, all its processes together.
+/// Returns the CPU seconds of the server of a connection, over all its processes.
 async fn server_cpu(client: &Client) -> Result<f64> {
     let backend: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
     let server = CpuTimes::of(u32::try_from(backend)?)?.parent;
@@ -182,7 +182,7 @@ async fn server_cpu(client: &Client) -> Result<f64> {
     Ok(all)
 }
 
-/// What came of sending at a steady rate: cores of the replica and of the server, latencies.
+/// Result of sending at a steady rate: cores of the replica and of the server, latencies.
 struct Steady {
     replica: f64,
     server: f64,
@@ -245,7 +245,7 @@ struct Paced {
 }
 
 impl Paced {
-    /// How long each took, from the moment at which it was due; sorted.
+    /// Returns the sorted latencies, each from the moment at which its request was due.
     async fn send(
         self,
         at: SocketAddr,
@@ -318,7 +318,7 @@ async fn fill(client: &Client, size: Size) -> Result<()> {
     Ok(())
 }
 
-/// How long pages take, one after another on one connection; says how many bars were missed.
+/// Measures pages one after another on one connection; returns the number of missed bars.
 async fn pages(replica: &Replica, size: Size) -> Result<usize> {
     println!("\n| page | bytes | p50 | p99 | bar |\n|---|---:|---:|---:|---|");
     let mut connection = LoadConnection::open(replica.at).await?;

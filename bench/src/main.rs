@@ -34,7 +34,7 @@ mod sqlite;
 
 use anyhow::{Result, bail};
 
-/// How many holds an instance has.
+/// Holds per instance.
 const SIZES: [usize; 3] = [1, 100, 10_000];
 
 const USAGE: &str = "usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd] \

@@ -68,10 +68,10 @@ impl fmt::Display for OperationRow {
     }
 }
 
-/// How often a keep-alive is repeated, whatever the number of holds.
+/// Repetitions of a keep-alive, for any number of holds.
 pub const KEEP_ALIVES: usize = 120;
 
-/// How often another operation on so many holds is repeated.
+/// Returns the repetitions of another operation on this many holds.
 pub fn rounds(holds: usize) -> usize {
     match holds {
         0..=1 => 400,

@@ -15,7 +15,7 @@ use tenure_store::{IfAbsent, StoreUrl};
 
 use crate::measure::timed;
 
-/// What a cursor usually takes.
+/// A document of the usual size of a cursor.
 pub const DOCUMENT: [u8; 100] = [b'x'; 100];
 
 /// A member with as many holds as the row of the table says.

@@ -12,7 +12,7 @@ use crate::measure::{JudgedRow, conclude};
 
 const DUTIES: usize = 1_000_000;
 const MEMBERS: usize = 100;
-/// How often each plan is made.
+/// Repetitions of each plan.
 const PLAN_ROUNDS: usize = 7;
 
 const HEADING: &str = "\
@@ -23,7 +23,7 @@ const HEADING: &str = "\
 struct PlanRow {
     plan: &'static str,
     members: usize,
-    /// How many duties get a new holder.
+    /// Duties that get a new holder.
     moved: usize,
     median: Duration,
     worst: Duration,

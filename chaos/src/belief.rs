@@ -1,11 +1,11 @@
-//! Who believed when that it may act: measured, not judged. A store that ends sessions early, as
-//! one does that was restarted, makes two believe; the fence is for that.
+//! Overlapping beliefs to hold a duty: measured, not judged. A store that ends sessions early, for
+//! example after a restart, makes two instances believe; fencing covers that.
 
 use std::collections::BTreeMap;
 
 use crate::record::{InstanceLog, InstanceRecord, Under};
 
-/// What was measured.
+/// Measured beliefs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Belief {
     /// Nanoseconds during which two instances believed that they may act on one duty, in all.
@@ -67,7 +67,7 @@ pub fn measure(told: &[InstanceLog]) -> Belief {
     belief
 }
 
-/// What one instance believed, by what it wrote when its holds changed.
+/// Returns the beliefs of one instance, from its records of changed holds.
 fn spans_of(lines: &[InstanceRecord]) -> Vec<(Under, BeliefSpan)> {
     let mut open: BTreeMap<&Under, BeliefSpan> = BTreeMap::new();
     let mut spans = Vec::new();

@@ -29,7 +29,7 @@ struct Sample {
     rows: u64,
 }
 
-/// What churn came to.
+/// Report of a churn run.
 #[derive(Debug)]
 pub struct Churned {
     samples: Vec<Sample>,
@@ -39,15 +39,14 @@ pub struct Churned {
     pub report: ChaosReport,
 }
 
-/// How often is looked, however long it takes.
+/// Samples per run, for any length.
 const LOOKS: u32 = 60;
 /// Between two who come or go.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(1_500);
 /// The audit trail is kept so short that it is full before the first third is over.
 const AUDIT: usize = 1_000;
-/// What an instance that came and went may leave behind for a week: its session, so that it never
-/// comes back.
-const SESSION_BYTES: u64 = 4;
+/// Rows that an instance may leave behind for a week: its session, so that it never returns.
+const MAX_LEFT_ROWS: u64 = 4;
 
 impl Churned {
     /// One value over the first or the last third: the mean.
@@ -60,13 +59,13 @@ impl Churned {
         part.iter().map(value).sum::<u64>() / (part.len() as u64).max(1)
     }
 
-    /// What is measured, how much it was in the first third and in the last, and its limit.
+    /// Returns name, value in the first third, value in the last third, and limit of each measure.
     fn rows(&self) -> [(&'static str, u64, u64, u64); 4] {
         let row = |name, value: fn(&Sample) -> u64, limit: fn(u64) -> u64, more: u64| {
             let first = self.third(false, value);
             (name, first, self.third(true, value), limit(first) + more)
         };
-        let left_behind = self.came as u64 * SESSION_BYTES + AUDIT as u64 / 2;
+        let left_behind = self.came as u64 * MAX_LEFT_ROWS + AUDIT as u64 / 2;
         [
             row("memory, KiB", |one| one.memory, |first| first + first / 5, 4_096),
             row("handles", |one| one.handles, |first| first, 4),
@@ -75,7 +74,7 @@ impl Churned {
         ]
     }
 
-    /// What is wrong, with what has grown.
+    /// Returns a finding for each measure that has grown.
     pub fn wrong(&self) -> Vec<String> {
         let grown = self.rows().into_iter().filter(|(_, _, last, limit)| last > limit);
         let grown = grown.map(|(name, first, last, limit)| {
@@ -168,7 +167,7 @@ async fn sample(world: &Arc<ChaosRun>) -> Result<Sample> {
     tokio::task::spawn_blocking(looking).await?
 }
 
-/// What a process keeps in memory, in KiB.
+/// Returns the resident memory of a process in KiB.
 fn memory(process: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -18,26 +18,26 @@ use crate::report::ChaosReport;
 use crate::run::{ChaosOptions, ChaosRun, judge};
 use crate::store::StoreUnderTest;
 
-/// What a failover came to.
+/// Report of a failover.
 #[derive(Debug)]
 pub struct FailedOver {
     /// Whether the standby had all that was answered.
     pub synchronous: bool,
-    /// What `tenure doctor` said before.
+    /// Guarantee that `tenure doctor` reported before.
     pub level: Level,
     /// Commits that were answered, and that the new primary does not have.
     pub lost: usize,
     /// Of these, commits that were answered while the standby was still told everything.
     pub lost_before: usize,
-    /// What the old primary told after the cut and the new one does not have. With asynchronous
-    /// replication that may be so, and the rest is judged; otherwise there is none.
+    /// Responses of the old primary after the cut that the new one does not have. Asynchronous
+    /// replication allows them, and the rest is judged; otherwise there are none.
     pub spared: Spared,
     /// Everything else.
     pub report: ChaosReport,
 }
 
 impl FailedOver {
-    /// What is not as `tenure doctor` said.
+    /// Returns a finding for each violation of the reported guarantee.
     pub fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let said = if self.synchronous { Level::ExclusiveEffects } else { Level::AtLeastOnce };

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::folder::Folder;
 use crate::record::InstanceLog;
 
-/// What each instance is started with.
+/// Settings of every instance.
 #[derive(Clone, Debug)]
 pub struct Crew {
     /// The program that is an instance: this crate's own binary.
@@ -25,7 +25,7 @@ pub struct Crew {
     pub url: String,
     /// The group.
     pub group: String,
-    /// How many duties.
+    /// Number of duties.
     pub duties: u32,
     /// The TTL.
     pub ttl: Duration,
@@ -54,7 +54,7 @@ struct Running {
     number: usize,
 }
 
-/// What went wrong with processes: they ended although nobody asked them to, or not as they should.
+/// Process failures: ends that nobody asked for, and disorderly ends.
 #[derive(Clone, Debug, Default)]
 struct Problems(Arc<Mutex<Vec<String>>>);
 
@@ -64,9 +64,9 @@ impl Problems {
     }
 }
 
-/// How long an instance may take to leave, also while the store is away for a TTL or two.
+/// Time limit for leaving, also while the store is away for a TTL or two.
 const LEAVING: Duration = Duration::from_secs(30);
-/// How many lines of what an instance wrote as errors are shown.
+/// Shown lines of an instance's standard error.
 const LINES: usize = 10;
 
 /// The end of what an instance wrote as errors.
@@ -174,7 +174,7 @@ impl Fleet {
         (0..self.started).filter_map(read).collect()
     }
 
-    /// What went wrong with processes. One may leave in order although its work has panicked.
+    /// Returns process failures. An instance may leave in order although its work has panicked.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.problems.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for number in 0..self.started {
@@ -186,7 +186,7 @@ impl Fleet {
         problems
     }
 
-    /// Where all of this is, and stays from now on.
+    /// Keeps the folder after the run, and returns its path.
     pub(crate) fn keep(&mut self) -> &Path {
         self.folder.keep()
     }
@@ -224,7 +224,7 @@ impl Leaving {
         Ok(())
     }
 
-    /// What is wrong with the way in which it ended.
+    /// Returns the fault in the way an instance ended.
     fn disorder(&self, status: ExitStatus) -> Result<Option<String>> {
         if !self.asked || status.success() {
             return Ok(None);

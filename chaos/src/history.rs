@@ -14,12 +14,12 @@ use tenure::{DutyKey, Epoch, GroupName, InstanceId, Store, Version};
 use crate::instance::event_of;
 use crate::record::{CommitResult, InstanceLog, InstanceRecord, Under, is_grant};
 
-/// What the store says at the end.
+/// Contents of the store at the end.
 #[derive(Debug, Default)]
 pub struct FinalState {
     /// Every grant, as the duty, the epoch and the instance, in the store's order.
     pub grants: Vec<(String, u64, String)>,
-    /// What is left of the history of each duty.
+    /// Remaining history of each duty.
     pub kept: Vec<(String, Vec<WrittenVersion>)>,
 }
 
@@ -47,7 +47,7 @@ struct AcceptedEffect {
     after: u64,
 }
 
-/// What the files and the store say together.
+/// Merged history of all files and the store.
 #[derive(Debug, Default)]
 pub struct RunHistory {
     group: String,
@@ -183,7 +183,7 @@ impl RunHistory {
         Ok(wrong)
     }
 
-    /// How many accepted effects overlapped those of a newer epoch.
+    /// Returns the number of accepted effects that overlapped those of a newer epoch.
     pub fn overlapping(&self) -> usize {
         self.out_of_time().len()
     }
@@ -304,7 +304,7 @@ impl RunHistory {
         lost
     }
 
-    /// How often a duty was granted to another instance than before.
+    /// Returns the number of grants to another instance than before.
     pub fn moves(&self) -> usize {
         let mut holders = BTreeMap::new();
         let moved = |(duty, _, instance): &&(String, u64, String)| {
@@ -313,7 +313,7 @@ impl RunHistory {
         self.grants.iter().filter(moved).count()
     }
 
-    /// How many effects were accepted.
+    /// Returns the number of accepted effects.
     pub fn effects_accepted(&self) -> usize {
         self.accepted.values().map(Vec::len).sum()
     }

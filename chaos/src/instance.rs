@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 
 use crate::record::{CommitResult, Diary, InstanceRecord, Under, now};
 
-/// What an instance is told.
+/// Arguments of an instance.
 #[derive(Clone, Debug, clap::Args)]
 pub struct InstanceSettings {
     /// The store, through the proxy if there is one.
@@ -26,7 +26,7 @@ pub struct InstanceSettings {
     /// The group.
     #[arg(long)]
     pub group: String,
-    /// How many duties the group has.
+    /// Number of duties of the group.
     #[arg(long)]
     pub duties: u32,
     /// The TTL.
@@ -35,10 +35,10 @@ pub struct InstanceSettings {
     /// Between two events of a duty.
     #[arg(long)]
     pub pace_ms: u64,
-    /// Where it writes what it did.
+    /// File for its records.
     #[arg(long)]
     pub file: PathBuf,
-    /// What it was deployed as.
+    /// Revision that it was deployed as.
     #[arg(long)]
     pub revision: Option<String>,
     /// Acts without asking its guard or the store: the one that the checkers must catch.
@@ -237,7 +237,7 @@ impl Player {
     }
 }
 
-/// How often a commit is tried under a hold that is over.
+/// Attempts to commit under a hold that is over.
 const LATE_TRIES: usize = 3;
 
 impl Observer for Player {

@@ -12,7 +12,7 @@ use crate::report::ChaosReport;
 use crate::run::{ChaosOptions, ChaosRun, judge, say};
 use crate::store::StoreUnderTest;
 
-/// How long the members may take to agree on a leader.
+/// Time limit for electing a leader.
 const ELECTION: Duration = Duration::from_secs(30);
 
 /// Kills whoever leads, `rounds` times, and judges as after any other faults. Everybody acts again

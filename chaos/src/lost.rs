@@ -1,11 +1,11 @@
-//! What a standby that was cut off cannot have: answers that a primary gave alone.
+//! Responses that a primary gave alone, which a standby that was cut off cannot have.
 
 use std::ops::Range;
 
 use crate::history::{FinalState, WrittenVersion};
 use crate::record::{CommitResult, InstanceLog, InstanceRecord, Under, is_grant};
 
-/// How much was told to instances by a primary alone, and is not stored.
+/// Responses of a primary alone that are not stored, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spared {
     /// Commits that were answered.

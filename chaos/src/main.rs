@@ -25,7 +25,7 @@ enum ChaosCommand {
     Run(RunArgs),
     /// Three members of etcd lose their leader, again and again.
     Leader {
-        /// How often.
+        /// Number of repetitions.
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
@@ -34,10 +34,10 @@ enum ChaosCommand {
         /// Which store.
         #[arg(long)]
         store: ChaosStore,
-        /// How many instances.
+        /// Number of instances.
         #[arg(long, default_value_t = 5)]
         instances: usize,
-        /// How many duties.
+        /// Number of duties.
         #[arg(long, default_value_t = 100)]
         duties: u32,
     },
@@ -72,10 +72,10 @@ struct RunArgs {
     /// Decides what fails when; drawn and printed when absent.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many instances.
+    /// Number of instances.
     #[arg(long, default_value_t = 4)]
     instances: usize,
-    /// How many duties.
+    /// Number of duties.
     #[arg(long, default_value_t = 8)]
     duties: u32,
     /// Prints the schedule and does nothing.

@@ -10,11 +10,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How the wire is now.
+/// Current state of the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkState {
-    /// What goes to the server is held back until this ends, as by a network that loses packets
-    /// and a system that sends them again: it arrives late, also from somebody who is gone.
+    /// Requests are held back until this ends, as by a network that loses packets and a sender that
+    /// retransmits: they arrive late, also from a client that is gone.
     pub(crate) hole_requests: bool,
     /// The same for what comes back.
     pub(crate) hole_replies: bool,

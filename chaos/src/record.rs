@@ -1,4 +1,4 @@
-//! What an instance writes into its own file: one line for each thing that it did or was told.
+//! Records of an instance: one line in its own file for each action and each response.
 //!
 //! A line is one `write`, so `kill -9` leaves whole lines, or at most one torn one at the end.
 
@@ -60,7 +60,7 @@ pub enum InstanceRecord {
         under: Under,
         /// Its version.
         version: u64,
-        /// Who wrote it.
+        /// Instance that wrote it.
         instance: String,
         /// The event.
         event: u64,
@@ -75,7 +75,7 @@ pub enum InstanceRecord {
         before: u64,
         /// After it was answered.
         after: u64,
-        /// What became of it.
+        /// Result of the commit.
         outcome: CommitResult,
     },
     /// An effect that nothing but the deadline kept back: looked at the guard at `before`, done at
@@ -95,7 +95,7 @@ pub(crate) fn is_grant(change: &str) -> bool {
     change == "acquired" || change == "taken_over"
 }
 
-/// What became of a commit.
+/// Result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitResult {
     /// Stored as this version.
@@ -230,9 +230,9 @@ impl Diary {
 /// All that one instance wrote.
 #[derive(Clone, Debug)]
 pub struct InstanceLog {
-    /// Who.
+    /// Instance that wrote the records.
     pub instance: String,
-    /// What, in its order.
+    /// Records in their order.
     pub lines: Vec<InstanceRecord>,
 }
 

@@ -1,4 +1,4 @@
-//! What a run came to.
+//! Report of a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,23 +12,23 @@ use crate::store::ChaosStore;
 pub struct ChaosReport {
     /// The store.
     pub kind: ChaosStore,
-    /// What decided the faults.
+    /// Seed of the faults.
     pub seed: u64,
-    /// How long faults went on.
+    /// Length of the phase with faults.
     pub lasted: Duration,
-    /// How often each fault really happened.
+    /// Occurrences of each fault.
     pub faults: BTreeMap<&'static str, usize>,
     /// Instances that were started.
     pub instances: usize,
     /// Effects that were accepted.
     pub effects: usize,
-    /// How often a duty went to another instance.
+    /// Duties that went to another instance.
     pub moves: usize,
     /// The longest time without an effect, for each duty.
     pub gaps: Vec<(String, Duration)>,
     /// Accepted effects that overlapped those of a newer epoch.
     pub overlapping: usize,
-    /// What the deadline alone would have given.
+    /// Overlap that the deadline alone would have allowed.
     pub belief: Belief,
     /// Commits under an older epoch that the store refused.
     pub refused: usize,
@@ -37,7 +37,7 @@ pub struct ChaosReport {
     /// From the end of the faults until every duty was held and acted on again, where that was
     /// measured.
     pub recovered: Option<Duration>,
-    /// What is wrong; empty when nothing is.
+    /// Findings; empty for a good run.
     pub wrong: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl ChaosReport {
     }
 }
 
-/// How many findings are shown.
+/// Shown findings.
 const MAX_SHOWN_FINDINGS: usize = 20;
 
 impl fmt::Display for ChaosReport {

@@ -15,7 +15,7 @@ use crate::report::ChaosReport;
 use crate::run::{ChaosOptions, ChaosRun, SURVEY_INTERVAL, judge};
 use crate::store::StoreUnderTest;
 
-/// What a rolling restart came to.
+/// Report of a rolling restart.
 #[derive(Debug)]
 pub struct RollingReport {
     /// Whether the newer one was there before the older one left.
@@ -26,9 +26,9 @@ pub struct RollingReport {
     pub most: usize,
     /// Grants that a busy machine may have added.
     pub detours: usize,
-    /// How many of these are allowed: with more of them the other limits say nothing.
+    /// Allowed detours; with more of them the other limits say nothing.
     pub most_detours: usize,
-    /// How many grants are allowed without detours.
+    /// Allowed grants without detours.
     pub allowed: usize,
     /// The longest gap that is allowed.
     pub bar: Duration,
@@ -37,7 +37,7 @@ pub struct RollingReport {
 }
 
 impl RollingReport {
-    /// What is wrong, with the bounds of a restart.
+    /// Returns a finding for each bound of a restart that was exceeded.
     pub fn wrong(&self) -> Vec<String> {
         let Self { moves, most, detours, most_detours, allowed, bar, .. } = self;
         let mut wrong = self.report.wrong.clone();
@@ -81,10 +81,10 @@ impl fmt::Display for RollingReport {
     }
 }
 
-/// How long a planned handover of many duties at once may take, beside the time between two events:
-/// the bar of the slowest store, in `docs/benchmarks.md`.
+/// Time limit for a planned handover of many duties, beside the time between two events: the bar of
+/// the slowest store, in `docs/benchmarks.md`.
 const HANDOVER: Duration = Duration::from_secs(1);
-/// How long shares may take to become even, before a detour is taken for the reason.
+/// Time limit for shares to become even, before a detour counts as the reason.
 const EVEN: Duration = Duration::from_secs(20);
 
 /// Replaces every instance, one after another.

@@ -21,26 +21,26 @@ use crate::report::ChaosReport;
 use crate::schedule::{ChaosFault, PlannedFault, schedule};
 use crate::store::{ChaosStore, StoreUnderTest};
 
-/// How a run goes.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct ChaosOptions {
     /// The program that is an instance.
     pub program: PathBuf,
     /// The store.
     pub kind: ChaosStore,
-    /// What decides the faults.
+    /// Seed of the faults.
     pub seed: u64,
-    /// How long faults go on.
+    /// Length of the phase with faults.
     pub length: Duration,
-    /// How many instances.
+    /// Number of instances.
     pub instances: usize,
-    /// How many duties.
+    /// Number of duties.
     pub duties: u32,
     /// The TTL.
     pub ttl: Duration,
     /// Between two events of a duty.
     pub pace: Duration,
-    /// How long the group may take to recover.
+    /// Time limit for the group to recover.
     pub patience: Duration,
     /// Whether the instances ignore their guards and the fence.
     pub careless: bool,
@@ -74,7 +74,7 @@ impl ChaosOptions {
 /// Between two looks at something that others do.
 pub(crate) const SURVEY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What faults act on.
+/// Instances and store that faults act on.
 #[derive(Debug)]
 pub(crate) struct ChaosRun {
     pub(crate) place: Arc<StoreUnderTest>,

@@ -1,4 +1,4 @@
-//! What goes wrong when: decided by a seed, before anything runs.
+//! Schedule of faults, decided by a seed before anything runs.
 
 use std::fmt;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub enum ChaosFault {
     Lock,
 }
 
-/// What a fault needs for itself while it lasts.
+/// Part of the system that a fault needs for itself while it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FaultScope {
     Slot(usize),
@@ -85,9 +85,9 @@ impl ChaosFault {
 pub struct PlannedFault {
     /// After the start.
     pub at: Duration,
-    /// How long it lasts.
+    /// Duration of the fault.
     pub lasts: Duration,
-    /// What it is.
+    /// The fault.
     pub fault: ChaosFault,
 }
 

@@ -68,7 +68,7 @@ pub struct StoreUnderTest {
     pub url: String,
     /// For those who look: past it.
     direct: String,
-    /// Who restarts the server. A start may take longer than the time until the next one is due.
+    /// Held while the server restarts: the next restart may be due before a start has ended.
     restarting: Mutex<()>,
 }
 
@@ -115,7 +115,7 @@ impl StoreUnderTest {
         Ok(Arc::new(Self { server, proxy, direct: url.clone(), url, restarting }))
     }
 
-    /// What the primary answers from now on does not reach the standby.
+    /// Keeps later writes of the primary from the standby.
     pub(crate) async fn cut_replication(self: &Arc<Self>) -> Result<()> {
         let place = Arc::clone(self);
         let cutting = move || -> Result<()> {
@@ -214,8 +214,7 @@ impl StoreUnderTest {
 }
 
 const FILE: &str = "tenure.db";
-/// How long the lock is waited for, in the middle of everybody else's writes, and while an instance
-/// stands still that has it.
+/// Time limit for the lock, among the writes of all others and while a stopped instance has it.
 const LOCKING: Duration = Duration::from_secs(30);
 
 impl StoreUnderTest {
@@ -231,7 +230,7 @@ impl StoreUnderTest {
         }
     }
 
-    /// How many rows or keys the store has. Waits for others: not for the runtime's own threads.
+    /// Returns the number of rows or keys. Blocks: not for the runtime's own threads.
     pub(crate) fn rows(&self) -> Result<u64> {
         let number = |text: String| -> Result<u64> {
             let digits: String = text.chars().filter(char::is_ascii_digit).collect();
@@ -267,7 +266,7 @@ fn count_all(schema: &str) -> String {
     format!("SELECT {}", counts.join(" + "))
 }
 
-/// How long a standby may take to connect, and Patroni to see that the primary is gone.
+/// Time limit for a standby to connect, and for Patroni to see that the primary is gone.
 const TAKEOVER: Duration = Duration::from_secs(60);
 
 /// A primary and a standby that nobody looks after.

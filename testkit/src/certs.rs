@@ -10,7 +10,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-/// How [`Certificates`] differ from good ones.
+/// Faults of [`Certificates`].
 #[derive(Debug, Clone)]
 pub struct CertificateOptions {
     /// The names and addresses that the server's certificate is made out to.
@@ -28,9 +28,9 @@ impl Default for CertificateOptions {
     }
 }
 
-/// What a server needs to speak TLS.
+/// Files that a server needs for TLS.
 #[derive(Debug, Clone)]
-pub struct TlsFiles {
+pub struct CertificateFiles {
     authority: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
@@ -40,7 +40,7 @@ pub struct TlsFiles {
     pub(crate) ask_clients: bool,
 }
 
-impl TlsFiles {
+impl CertificateFiles {
     /// Copies the files into the server's folder, where they stay as long as it does and belong to
     /// whom it belongs to: PostgreSQL reads no key that others may read.
     pub(crate) fn moved_to(&self, folder: &Path) -> Result<Self> {
@@ -149,10 +149,10 @@ impl Certificates {
 
     /// For a server that shows this certificate, and may ask its clients for one.
     #[must_use]
-    pub fn for_server(&self, ask_clients: bool) -> TlsFiles {
+    pub fn for_server(&self, ask_clients: bool) -> CertificateFiles {
         let (certificate, key) = self.server();
         let (authority, client) = (self.authority(), self.client());
-        TlsFiles { authority, certificate, key, client, ask_clients }
+        CertificateFiles { authority, certificate, key, client, ask_clients }
     }
 
     fn write(&self, name: &str, pem: &str) -> Result<()> {

@@ -12,10 +12,10 @@ use crate::guard::{ServerGuard, output};
 use crate::ports::{free_port, random};
 use crate::proxy::Proxy;
 
-/// How an [`EtcdServer`] differs from a plain one: one member, no password, no encryption.
+/// Options of an [`EtcdServer`]. The default has one member, no password and no encryption.
 #[derive(Debug, Default)]
 pub struct EtcdOptions<'a> {
-    /// How many members; zero counts as one.
+    /// Number of members; zero counts as one.
     pub members: usize,
     /// Members reach each other through proxies, for [`EtcdServer::cut_peers`].
     pub proxied_peers: bool,
@@ -41,7 +41,7 @@ pub struct EtcdServer {
     token: String,
     quota_bytes: Option<u64>,
     is_lean: bool,
-    tls: Option<EtcdTls>,
+    tls: Option<EtcdTlsArguments>,
     password: Option<String>,
 }
 
@@ -55,19 +55,20 @@ struct EtcdMember {
 
 /// The files by name, as the servers and `etcdctl` are told them.
 #[derive(Debug)]
-struct EtcdTls {
+struct EtcdTlsArguments {
     server: Vec<String>,
     client: Vec<String>,
 }
 
-/// How often a start is tried: another process may take a port between our look and our use.
+/// Attempts to start: another process may take a port between the check and the use.
 const START_ATTEMPTS: usize = 3;
 
 impl EtcdServer {
     /// Starts an empty cluster and waits until it takes writes.
     pub fn start(options: EtcdOptions<'_>) -> Result<Self> {
-        let tls =
-            options.tls.map(|certificates| EtcdTls::of(certificates, options.client_certificates));
+        let tls = options
+            .tls
+            .map(|certificates| EtcdTlsArguments::of(certificates, options.client_certificates));
         let mut server = Self {
             members: Vec::new(),
             token: format!("testkit-{:x}", random()),
@@ -269,14 +270,14 @@ impl EtcdMember {
         Ok(Self { guard, client, peer, proxy })
     }
 
-    /// Where the other members find it.
+    /// Returns the URL at which the other members find it.
     fn peer_url(&self) -> String {
         let port = self.proxy.as_ref().map_or(self.peer, Proxy::port);
         format!("http://127.0.0.1:{port}")
     }
 }
 
-impl EtcdTls {
+impl EtcdTlsArguments {
     fn of(certificates: &Certificates, client_certificates: bool) -> Self {
         let flag = |name: &str, path: PathBuf| format!("--{name}={}", path.display());
         let (server, client) = (certificates.server(), certificates.client());

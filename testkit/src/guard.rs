@@ -179,10 +179,10 @@ impl Drop for Shell {
     }
 }
 
-/// How long a server may take to come up on a busy machine.
+/// Time limit for a server to start on a busy machine.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a server may take to end.
+/// Time limit for a server to end.
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 /// Makes `words` run as the user `postgres` when this process is root.

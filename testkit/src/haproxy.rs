@@ -35,7 +35,7 @@ impl Haproxy {
         Ok(Self { _guard: guard, port })
     }
 
-    /// Where it listens.
+    /// Returns the port on which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))

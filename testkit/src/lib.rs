@@ -25,7 +25,7 @@ mod redis;
 mod service;
 mod wait;
 
-pub use certs::{CertificateOptions, Certificates, TlsFiles};
+pub use certs::{CertificateFiles, CertificateOptions, Certificates};
 pub use etcd::{EtcdOptions, EtcdServer};
 pub use haproxy::Haproxy;
 pub use patroni::Patroni;

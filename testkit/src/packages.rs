@@ -1,4 +1,4 @@
-//! What the tests need installed.
+//! Packages that the tests need.
 
 use std::env;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A program, and the Debian package that brings it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Requirement {
+pub struct PackageRequirement {
     /// The program to look for.
     pub binary: &'static str,
     /// The package to install when it is absent.
@@ -14,37 +14,37 @@ pub struct Requirement {
 }
 
 /// Everything that `cargo xtask test` needs beside a Rust toolchain.
-pub const NEEDS: &[Requirement] = &[
-    Requirement { binary: "postgres", package: "postgresql" },
-    Requirement { binary: "redis-server", package: "redis-server" },
-    Requirement { binary: "faketime", package: "faketime" },
-    Requirement { binary: "pgbouncer", package: "pgbouncer" },
-    Requirement { binary: "curl", package: "curl" },
-    Requirement { binary: "ps", package: "procps" },
-    Requirement { binary: "haproxy", package: "haproxy" },
-    Requirement { binary: "etcd", package: "etcd-server" },
-    Requirement { binary: "etcdctl", package: "etcd-client" },
+pub const NEEDS: &[PackageRequirement] = &[
+    PackageRequirement { binary: "postgres", package: "postgresql" },
+    PackageRequirement { binary: "redis-server", package: "redis-server" },
+    PackageRequirement { binary: "faketime", package: "faketime" },
+    PackageRequirement { binary: "pgbouncer", package: "pgbouncer" },
+    PackageRequirement { binary: "curl", package: "curl" },
+    PackageRequirement { binary: "ps", package: "procps" },
+    PackageRequirement { binary: "haproxy", package: "haproxy" },
+    PackageRequirement { binary: "etcd", package: "etcd-server" },
+    PackageRequirement { binary: "etcdctl", package: "etcd-client" },
     // SQLite is compiled from its source.
-    Requirement { binary: "cc", package: "build-essential" },
+    PackageRequirement { binary: "cc", package: "build-essential" },
 ];
 
-/// What a failover under Patroni needs besides.
-pub const PATRONI: &[Requirement] = &[
-    Requirement { binary: "patroni", package: "patroni" },
+/// Additional packages for a failover under Patroni.
+pub const PATRONI: &[PackageRequirement] = &[
+    PackageRequirement { binary: "patroni", package: "patroni" },
     // It brings no program of its own; the one above is useless here without it.
-    Requirement { binary: "patroni", package: "python3-etcd" },
+    PackageRequirement { binary: "patroni", package: "python3-etcd" },
 ];
 
-/// What buckets are measured beside.
-pub const BUCKETS: &[Requirement] = &[
-    Requirement { binary: "node", package: "nodejs" },
-    Requirement { binary: "python3", package: "python3" },
+/// Programs that buckets are compared with.
+pub const BUCKETS: &[PackageRequirement] = &[
+    PackageRequirement { binary: "node", package: "nodejs" },
+    PackageRequirement { binary: "python3", package: "python3" },
 ];
 
-/// What a minimal Debian is made and looked at with.
-pub const FRESH_DEBIAN: &[Requirement] = &[
-    Requirement { binary: "debootstrap", package: "debootstrap" },
-    Requirement { binary: "curl", package: "curl" },
+/// Programs that create and inspect a minimal Debian.
+pub const FRESH_DEBIAN: &[PackageRequirement] = &[
+    PackageRequirement { binary: "debootstrap", package: "debootstrap" },
+    PackageRequirement { binary: "curl", package: "curl" },
 ];
 
 /// The packages to install before the tests can run.
@@ -55,11 +55,11 @@ pub fn missing() -> Vec<&'static str> {
 
 /// The packages to install for these.
 #[must_use]
-pub fn missing_of(needs: &[Requirement]) -> Vec<&'static str> {
+pub fn missing_of(needs: &[PackageRequirement]) -> Vec<&'static str> {
     needs.iter().filter(|need| find(need.binary).is_none()).map(|need| need.package).collect()
 }
 
-/// Where a program is: the newest PostgreSQL first, then `PATH`, then the administrator's folder.
+/// Finds a program: in the newest PostgreSQL, in `PATH`, then in the administrator's folder.
 #[must_use]
 pub(crate) fn find(binary: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();

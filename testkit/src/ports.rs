@@ -33,7 +33,7 @@ fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// How often a start is tried: another process may take a port between our look and our use.
+/// Attempts to start: another process may take a port between the check and the use.
 const PORT_ATTEMPTS: usize = 3;
 
 /// Calls `start` with a free port, and on failure with another; returns the port that worked.

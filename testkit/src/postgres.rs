@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::certs::TlsFiles;
+use crate::certs::CertificateFiles;
 use crate::clock::{self, FakedClock};
 use crate::guard::{START_LIMIT, STOP_LIMIT, ServerGuard, output, unprivileged};
 use crate::packages;
@@ -15,7 +15,7 @@ use crate::ports::{on_a_free_port, random};
 const USER: &str = "tenure";
 const DATABASE: &str = "postgres";
 
-/// How a [`PostgresServer`] differs from a plain one.
+/// Options of a [`PostgresServer`].
 #[derive(Debug, Default, Clone)]
 pub struct PostgresOptions {
     /// Settings as in `postgresql.conf`, by name and value.
@@ -23,7 +23,7 @@ pub struct PostgresOptions {
     /// Whether the wall clock can be moved by [`PostgresServer::step_clock`].
     pub faked_clock: bool,
     /// Takes encrypted connections alone, with a password, and a certificate if it asks for one.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<CertificateFiles>,
 }
 
 /// A PostgreSQL server of one's own; gone when dropped, or when this process ends in any way.
@@ -34,7 +34,7 @@ pub struct PostgresServer {
     password: String,
     settings: Vec<(String, String)>,
     clock: Option<FakedClock>,
-    tls: Option<TlsFiles>,
+    tls: Option<CertificateFiles>,
 }
 
 impl PostgresServer {
@@ -211,8 +211,8 @@ impl PostgresServer {
     }
 }
 
-/// Who may connect to a server with certificates.
-fn encrypted_only(tls: &TlsFiles) -> String {
+/// Access rules of a server with certificates.
+fn encrypted_only(tls: &CertificateFiles) -> String {
     let certificate = if tls.ask_clients { "clientcert=verify-full" } else { "" };
     format!(
         "local all all scram-sha-256\n\

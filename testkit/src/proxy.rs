@@ -19,7 +19,7 @@ pub struct Proxy {
     listening: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the threads share.
+/// State that the threads share.
 #[derive(Debug)]
 struct ProxyLink {
     target: u16,
@@ -89,7 +89,7 @@ impl Proxy {
         self.wire.swallowing.store(true, SeqCst);
     }
 
-    /// How many bytes of replies were discarded so far.
+    /// Returns the number of discarded reply bytes so far.
     #[must_use]
     pub fn swallowed(&self) -> u64 {
         self.wire.swallowed.load(SeqCst)

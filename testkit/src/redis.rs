@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::certs::TlsFiles;
+use crate::certs::CertificateFiles;
 use crate::clock::{self, FakedClock};
 use crate::guard::{ServerGuard, output};
 use crate::ports::on_a_free_port;
 
-/// How a [`RedisServer`] differs from a plain one, which keeps nothing on disk.
+/// Options of a [`RedisServer`]. The default keeps nothing on disk.
 #[derive(Debug, Default, Clone)]
 pub struct RedisOptions {
     /// Whether each write is on disk before it is answered.
@@ -30,7 +30,7 @@ pub struct RedisOptions {
     /// RDB file to begin with.
     pub snapshot: Option<PathBuf>,
     /// Takes encrypted connections alone, with a certificate if it asks for one.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<CertificateFiles>,
 }
 
 /// A Redis server of one's own; gone when dropped, or when this process ends in any way.

@@ -1,4 +1,4 @@
-//! What was typed, and what it starts.
+//! Arguments of `cargo xtask`, and the tasks that they start.
 
 use anyhow::Result;
 
@@ -12,7 +12,7 @@ use crate::soak;
 use crate::test::{self, TestStep};
 use crate::tidy;
 
-/// Shown when the words make no command.
+/// Usage text.
 pub(crate) const USAGE: &str = "\
 usage: cargo xtask <command>
 
@@ -52,7 +52,7 @@ usage: cargo xtask <command>
 
 /// One task.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Task {
+pub(crate) enum XtaskCommand {
     /// All steps, or one; with words for `cargo test`.
     Test {
         only: Option<TestStep>,
@@ -84,7 +84,7 @@ pub(crate) enum Task {
     },
 }
 
-impl Task {
+impl XtaskCommand {
     /// Reads the words after `cargo xtask`; `None` when they make no command.
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
         let (name, rest) = words.split_first()?;
@@ -157,7 +157,7 @@ pub(crate) fn chaos(words: &[String]) -> Result<()> {
     cargo(&["run", "--package", "tenure-chaos", "--"], words, &[])
 }
 
-fn parse_test(words: &[String]) -> Option<Task> {
+fn parse_test(words: &[String]) -> Option<XtaskCommand> {
     let (only, rest) = match words {
         [flag, name, rest @ ..] if flag == "--only" => (Some(TestStep::named(name)?), rest),
         rest => (None, rest),
@@ -167,7 +167,7 @@ fn parse_test(words: &[String]) -> Option<Task> {
         [dashes, words @ ..] if dashes == "--" => words,
         _ => return None,
     };
-    Some(Task::Test { only, words: words.to_vec() })
+    Some(XtaskCommand::Test { only, words: words.to_vec() })
 }
 
 /// The store is what there is to measure, unless another subject is named.
@@ -188,8 +188,8 @@ fn chaos_words(words: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Option<Task> {
-        Task::parse(&words(line))
+    fn parse(line: &str) -> Option<XtaskCommand> {
+        XtaskCommand::parse(&words(line))
     }
 
     fn words(line: &str) -> Vec<String> {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn test_takes_a_step_and_words() {
-        let test = |only, given| Some(Task::Test { only, words: words(given) });
+        let test = |only, given| Some(XtaskCommand::Test { only, words: words(given) });
         assert_eq!(parse("test"), test(None, ""));
         assert_eq!(parse("test --only fmt"), test(Some(TestStep::Fmt), ""));
         assert_eq!(parse("test --only tests -- -p a b"), test(Some(TestStep::Tests), "-p a b"));
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn bench_measures_the_store_by_default() {
-        let bench = |given| Some(Task::Bench { words: words(given) });
+        let bench = |given| Some(XtaskCommand::Bench { words: words(given) });
         assert_eq!(parse("bench"), bench("store"));
         assert_eq!(parse("bench --rounds 3"), bench("store --rounds 3"));
         assert_eq!(parse("bench store --rounds 3"), bench("store --rounds 3"));
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn chaos_runs_faults_by_default() {
-        let chaos = |given| Some(Task::Chaos { words: words(given) });
+        let chaos = |given| Some(XtaskCommand::Chaos { words: words(given) });
         assert_eq!(parse("chaos --store redis"), chaos("run --store redis"));
         assert_eq!(parse("chaos run --store redis"), chaos("run --store redis"));
         assert_eq!(parse("chaos leader"), chaos("leader"));

@@ -12,10 +12,10 @@ use testkit::packages::{self, FRESH_DEBIAN};
 use crate::run::output;
 use crate::servers;
 
-/// Where Debian comes from when this machine's own sources do not say.
+/// Debian mirror where this machine's own sources name none.
 const MIRROR: &str = "http://deb.debian.org/debian";
 
-/// What of this machine's environment goes along: how to reach the registries.
+/// Prefixes of the environment variables that tell how to reach the registries.
 const KEPT: &[&str] = &["PIP_", "SSL_CERT", "REQUESTS_CA", "CURL_CA", "CARGO_HTTP", "CARGO_NET"];
 const PROXIES: &[&str] = &["http_proxy", "https_proxy", "no_proxy"];
 
@@ -118,7 +118,7 @@ fn cargo_home() -> OsString {
     env::var_os("CARGO_HOME").unwrap_or_else(home)
 }
 
-/// Where this machine has Debian from, if it is the same Debian.
+/// Returns the Debian mirror of this machine, if it has the same Debian.
 fn mirror() -> String {
     let format =
         ["indextargets", "--format", "$(REPO_URI)", "Codename: bookworm", "Origin: Debian"];

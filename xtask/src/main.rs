@@ -22,11 +22,11 @@ mod tidy;
 use std::env;
 use std::process::ExitCode;
 
-use crate::command::{Task, USAGE};
+use crate::command::{USAGE, XtaskCommand};
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
-    let Some(command) = Task::parse(&words) else {
+    let Some(command) = XtaskCommand::parse(&words) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };

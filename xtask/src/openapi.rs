@@ -14,7 +14,7 @@ use crate::servers::Servers;
 
 /// As it was tried; it comes from PyPI.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
-/// What must hold of every answer.
+/// Checks of every response.
 ///
 /// Not `positive_data_acceptance`: that three headers come together, that a dead letter has not
 /// ended, and that a token's scope allows an endpoint cannot be said in the document.

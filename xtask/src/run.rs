@@ -15,8 +15,8 @@ pub(crate) fn step(name: &str, repeat: &str, work: impl FnOnce() -> Result<()>) 
     Ok(())
 }
 
-/// What nohup(1) and shells without job control leave ignored, programs inherit; tests of signals
-/// need them as they usually are.
+/// Restores signals that nohup(1) and shells without job control leave ignored: programs inherit
+/// that, and tests of signals need the defaults.
 const USUAL_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,TERM,USR1,USR2";
 
 /// Runs cargo with `fixed` and then `words`, under extra environment variables.

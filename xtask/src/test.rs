@@ -93,7 +93,7 @@ fn tests(words: &[String]) -> Result<()> {
     cargo(&test_command(words), words, &variables)
 }
 
-/// How many tests of a binary run at a time, where it is not said by `--test-threads`.
+/// Variable with the number of concurrent tests of a binary, where `--test-threads` is not given.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// Two for each core: most tests wait, for servers, for deadlines, for the disk.

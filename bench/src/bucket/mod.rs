@@ -25,9 +25,9 @@ const LINES: usize = 5_000_000;
 const PART: usize = 1_000_000;
 const BUCKET_ROUNDS: usize = 7;
 
-/// How many times as fast as Node a prepared key is to be.
+/// Required speed of a prepared key, as a multiple of Node's.
 const NODE_BAR: f64 = 10.0;
-/// What a filter is to do in a second; it may do less if it is so many times as fast as Python.
+/// Required lines per second of a filter, unless it is `PYTHON_BAR` times as fast as Python.
 const LINES_BAR: f64 = 2e6;
 const PYTHON_BAR: f64 = 10.0;
 
@@ -38,7 +38,7 @@ const HEADING: &str = "\
 /// One line of the table.
 struct BucketRow {
     what: String,
-    /// What one of them takes, in nanoseconds.
+    /// Nanoseconds per entity.
     each: f64,
     /// The same of what it is compared with.
     other: f64,
@@ -141,14 +141,14 @@ fn hashes(folder: &Path) -> Result<Vec<BucketRow>> {
     Ok(vec![node, row("`bucket`, the key anew each time", one_by_one), prepared])
 }
 
-/// How long the buckets of all of them take, and their sum.
+/// Returns the time to compute the buckets of all entities, and the sum of the buckets.
 fn timed(entities: &[String], bucket: impl Fn(&str) -> u32) -> (Duration, u64) {
     let before = Instant::now();
     let sum = black_box(entities.iter().map(|data| u64::from(bucket(data))).sum());
     (before.elapsed(), sum)
 }
 
-/// What one of so many takes, in nanoseconds.
+/// Returns the median nanoseconds per entity.
 fn each(times: Vec<Duration>, count: usize) -> f64 {
     median(times).as_secs_f64() * 1e9 / count as f64
 }
@@ -248,7 +248,7 @@ fn filters(folder: &Path) -> Result<Vec<BucketRow>> {
     Ok(vec![python, ours])
 }
 
-/// How long a filter takes, from its start to its end.
+/// Returns the run time of a filter, from its start to its end.
 fn through(mut filter: Command, from: &Path, to: &Path) -> Result<Duration> {
     filter.stdin(File::open(from)?).stdout(File::create(to)?);
     let before = Instant::now();

@@ -11,10 +11,10 @@ use tokio::net::TcpStream;
 
 use super::events::Bodies;
 
-/// How long one measurement takes, after a warm-up of a fifth of it.
+/// Length of one measurement, after a warm-up of a fifth of it.
 const MEASURED: Duration = Duration::from_secs(5);
 
-/// What every connection sends.
+/// Requests of a connection.
 #[derive(Clone, Copy)]
 pub struct RequestShape {
     pub path: &'static str,
@@ -80,7 +80,7 @@ impl LoadConnection {
     }
 }
 
-/// Where the body starts and how long it is, when the head is whole.
+/// Returns offset and length of the body once the head is complete.
 fn head_of(answer: &[u8]) -> Result<Option<(usize, usize)>> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&answer[..end])?;
@@ -125,8 +125,8 @@ pub fn saturate(at: SocketAddr, shape: RequestShape, bodies: &Arc<Bodies>) -> Re
     })
 }
 
-/// How long acknowledgements take at a steady rate of single events, from the moment at which each
-/// was due: a server that stalls is charged for what it kept waiting. The 50th and 99th percentile.
+/// Returns the 50th and 99th percentile of acknowledgements at a steady rate of single events. Each
+/// is timed from the moment at which it was due, so a stalled server is charged for the queue.
 pub fn paced(
     at: SocketAddr,
     shape: RequestShape,

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use client::{RequestShape, paced, saturate};
 use events::Bodies;
 
-/// How often everything is measured.
+/// Repetitions of every measurement.
 const MEASURED_ROUNDS: usize = 3;
 /// Events that the raw ways store in a round.
 const RAW: usize = 100_000;
@@ -56,7 +56,7 @@ pub fn run(wanted: &[String]) -> Result<()> {
     table.judge_all()
 }
 
-/// Where everything is stored, ours and the raw rows apart.
+/// Stores of the measurement: one for Tenure, one for raw rows.
 struct IngestStores {
     name: &'static str,
     ours: String,
@@ -165,7 +165,7 @@ impl<'a> RawIngest<'a> {
     }
 }
 
-/// What came of the rounds.
+/// Results of the rounds.
 #[derive(Default)]
 struct IngestRounds {
     batch: Vec<f64>,

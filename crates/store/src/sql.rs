@@ -31,8 +31,8 @@ pub mod sqlite {
 #[cfg(feature = "postgres")]
 pub mod postgres {
     pub use crate::postgres::connect::{
-        Parameter, PostgresPool, PostgresServer, is_direct, prefer_index_plans, primary_only,
-        read_committed, server_from_url, with_timeout,
+        Parameter, PostgresConnectConfig, PostgresPool, is_direct, prefer_index_plans,
+        primary_only, read_committed, server_from_url, with_timeout,
     };
     pub use crate::postgres::error::statement_error;
     pub use crate::postgres::schema::{check_name, in_schema, migrate, script};

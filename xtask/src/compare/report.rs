@@ -14,7 +14,7 @@ use super::system::{LockFault, LockSystem};
 use super::trial::Programs;
 use crate::run::output;
 
-const PAGE: &str = "docs/comparison.md";
+const COMPARISON_PAGE: &str = "docs/comparison.md";
 const BEGIN: &str = "<!-- compare -->\n";
 const END: &str = "<!-- /compare -->";
 /// Interval of the lines in seconds.
@@ -149,7 +149,7 @@ pub(crate) fn machine(programs: &Programs) -> Result<String> {
 
 /// Replaces the measured part of the page.
 pub(crate) fn write(root: &Path, machine: &str, tables: &str) -> Result<()> {
-    let path = root.join(PAGE);
+    let path = root.join(COMPARISON_PAGE);
     let page = fs::read_to_string(&path)?;
     let (before, rest) = page.split_once(BEGIN).context("the page has no begin mark")?;
     let (_, after) = rest.split_once(END).context("the page has no end mark")?;

@@ -1,13 +1,13 @@
-//! Who judges what the simulator cannot, and which rules have nothing to break.
+//! Tests for rules that the simulator cannot judge, and rules that have nothing to break.
 
-/// Where a named test is.
+/// Package of a named test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suite {
     /// The unit tests of `tenure-core`.
     Core,
     /// The suite that every store runs.
     Conformance,
-    /// What is true of one store only.
+    /// Properties of one store only.
     Store,
     /// The binary.
     Cli,
@@ -86,5 +86,5 @@ pub(super) const WITHOUT: &[(u32, &str)] = &[
     ),
 ];
 
-/// How many rules there are.
+/// Number of rules.
 pub(super) const RULES: u32 = 26;

@@ -26,7 +26,7 @@ const VARIABLE: &str = "TENURE_TEST_MUTANT";
 /// Simulations at a time.
 const THREADS: usize = 2;
 
-/// What to try, and what to do with the table.
+/// Arguments of `cargo xtask kill-table`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KillOptions {
     /// Only this rule, as a number; then nothing is written.

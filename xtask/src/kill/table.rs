@@ -6,12 +6,12 @@ use anyhow::{Context, Result};
 
 use super::judges::{RULES, WITHOUT};
 
-/// Where it stands.
+/// Page with the table.
 pub(super) const DOCUMENT: &str = "docs/reference/guarantees.md";
 const BEGIN: &str = "<!-- kill-table:begin -->";
 const END: &str = "<!-- kill-table:end -->";
 
-/// Who noticed that a rule was switched off.
+/// Checks that noticed a rule being switched off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Noticed {
     /// Checkers of the simulation, with so many seeds.
@@ -32,7 +32,7 @@ impl fmt::Display for Noticed {
     }
 }
 
-/// What became of one mutant.
+/// Result of one mutant.
 #[derive(Clone, Debug)]
 pub(super) struct MutantRow {
     pub(super) name: String,

@@ -1,5 +1,4 @@
-//! What may break a rule, by name and with a reason. The list only shrinks by itself: an exception
-//! that excuses nothing is a finding.
+//! Exceptions to rules, by name and with a reason. An exception that excuses nothing is a finding.
 
 use super::TidyFinding;
 

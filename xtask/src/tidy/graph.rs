@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::TidyFinding;
 use super::metadata::Metadata;
 
-/// Where the graph is written down.
+/// Page with the graph.
 pub(crate) const DOCUMENT: &str = "ARCHITECTURE.md";
 
 /// Packages that ship, and packages that must not ship with them.

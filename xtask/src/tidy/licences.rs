@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::TidyFinding;
 use super::metadata::Metadata;
 
-/// Where the allowed licences are listed.
+/// File with the allowed licences.
 pub(crate) const POLICY: &str = "deny.toml";
 
 pub(crate) fn check(metadata: &Metadata, policy: Option<&str>) -> Vec<TidyFinding> {

@@ -1,4 +1,4 @@
-//! What cargo knows about the packages.
+//! Packages and dependencies, as Cargo reports them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

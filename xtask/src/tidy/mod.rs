@@ -1,4 +1,4 @@
-//! Style as a test: every check runs over the tracked files, and every finding is told.
+//! Style checks: every check runs over the tracked files, and every finding is printed.
 
 mod banned;
 mod documents;
@@ -59,12 +59,12 @@ impl File {
     }
 }
 
-/// Something to put right.
+/// A violated rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TidyFinding {
     path: String,
     line: usize,
-    /// What an exception names: a function, a banned call, a rule.
+    /// Subject that an exception names: a function, a banned call, a rule.
     subject: String,
     what: String,
     instead: String,

@@ -1,4 +1,4 @@
-//! What breaks rules on purpose is asked for by name, and never a part of something else.
+//! The feature `mutants` is only enabled by name, never as part of another feature.
 
 use super::{File, TidyFinding};
 

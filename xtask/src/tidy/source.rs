@@ -59,7 +59,7 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Where `needle` stands in `text` as whole words: `print!` is not found in `eprint!`.
+/// Returns the offsets of `needle` in `text` as whole words: `print!` is not found in `eprint!`.
 pub(crate) fn find_words<'a>(text: &'a str, needle: &'a str) -> impl Iterator<Item = usize> + 'a {
     let starts_word = needle.starts_with(is_word);
     let ends_word = needle.ends_with(is_word);

@@ -36,14 +36,14 @@ pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// Whom to connect to, and how: the same for every connection.
 #[derive(Clone)]
-pub struct PostgresServer {
+pub struct PostgresConnectConfig {
     pub(super) config: Config,
     tls: PostgresTlsConnector,
     /// Whether each statement runs in a transaction that names its isolation level.
     begins: bool,
 }
 
-impl PostgresServer {
+impl PostgresConnectConfig {
     /// For one connection.
     pub(super) fn tls(&self) -> PostgresTlsConnector {
         Clone::clone(&self.tls)
@@ -51,11 +51,11 @@ impl PostgresServer {
 }
 
 /// Reads the URL, and the files that it names. The driver's words for a bad one never repeat it.
-pub async fn server_from_url(url: &str) -> Result<PostgresServer, StoreError> {
+pub async fn server_from_url(url: &str) -> Result<PostgresConnectConfig, StoreError> {
     let (url, wanted) = tls::read(url)?;
     let mut config = config(&url)?;
     let tls = wanted.prepare(&mut config).await?;
-    Ok(PostgresServer { config, tls, begins: false })
+    Ok(PostgresConnectConfig { config, tls, begins: false })
 }
 
 /// One connection by itself, driven until its client is dropped.
@@ -99,7 +99,11 @@ pub struct PostgresPool {
 
 impl PostgresPool {
     /// At most `size` connections; `named` as [`is_direct`] has found.
-    pub fn new(server: &PostgresServer, size: usize, named: bool) -> Result<Self, StoreError> {
+    pub fn new(
+        server: &PostgresConnectConfig,
+        size: usize,
+        named: bool,
+    ) -> Result<Self, StoreError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(server.config.clone(), server.tls(), recycling);
         let timeouts = Timeouts {
@@ -204,7 +208,7 @@ impl Drop for PooledClient {
 /// statement of the same name may be somebody else's. So statements are given names only when two
 /// connections of ours are seen as they are.
 // Why: docs/decisions/0020-postgres-named-statements.md
-pub async fn is_direct(server: &PostgresServer) -> bool {
+pub async fn is_direct(server: &PostgresConnectConfig) -> bool {
     for _ in 0..2 {
         let seen = tokio::time::timeout(CONNECT_TIMEOUT, sees_our_port(server)).await;
         if !matches!(seen, Ok(Some(true))) {
@@ -218,7 +222,7 @@ pub async fn is_direct(server: &PostgresServer) -> bool {
 /// when a table was small would read it whole when it is not, so that is made the last choice. And
 /// locks are given up in the server, before we give up waiting for its answer.
 // Why: docs/decisions/0019-postgres-lookups-by-key.md
-pub fn prefer_index_plans(server: &mut PostgresServer) {
+pub fn prefer_index_plans(server: &mut PostgresConnectConfig) {
     let config = &mut server.config;
     let given = config.get_options().unwrap_or_default();
     // A last choice counts as expensive, and what is expensive would be compiled each time.
@@ -232,7 +236,7 @@ pub fn prefer_index_plans(server: &mut PostgresServer) {
 /// from setting our own for the session, each statement begins its own transaction.
 // Why: docs/decisions/0021-postgres-read-committed.md
 pub async fn read_committed(
-    server: &mut PostgresServer,
+    server: &mut PostgresConnectConfig,
     client: &Client,
 ) -> Result<(), StoreError> {
     let rows = with_timeout(client.query_typed(ISOLATION_SQL, &[])).await?;
@@ -242,11 +246,11 @@ pub async fn read_committed(
 }
 
 /// From now on connections are made to a primary only, also after a failover.
-pub fn primary_only(server: &mut PostgresServer) {
+pub fn primary_only(server: &mut PostgresConnectConfig) {
     server.config.target_session_attrs(TargetSessionAttrs::ReadWrite);
 }
 
-async fn sees_our_port(server: &PostgresServer) -> Option<bool> {
+async fn sees_our_port(server: &PostgresConnectConfig) -> Option<bool> {
     let config = &server.config;
     // With several hosts the one that answers may be another one each time.
     let ([Host::Tcp(host)], ports) = (config.get_hosts(), config.get_ports()) else { return None };

@@ -41,7 +41,7 @@ use tokio_postgres::types::Type;
 
 use crate::{CLAIMS_PER_TRIM, IfAbsent, fates_by_mark};
 pub(crate) use connect::connect_once;
-use connect::{Parameter, PostgresPool, PostgresServer};
+use connect::{Parameter, PostgresConnectConfig, PostgresPool};
 use read::column;
 use statements::Statements;
 use watch::NotificationListener;
@@ -75,7 +75,7 @@ impl fmt::Debug for PostgresSettings {
 pub struct Postgres {
     data: PostgresPool,
     keep_alive_pool: PostgresPool,
-    target: PostgresServer,
+    target: PostgresConnectConfig,
     schema: String,
     statements: Statements,
     listener: OnceCell<Arc<NotificationListener>>,

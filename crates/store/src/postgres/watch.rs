@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client};
 
-use super::connect::{CONNECT_TIMEOUT, PostgresServer, with_timeout};
+use super::connect::{CONNECT_TIMEOUT, PostgresConnectConfig, with_timeout};
 use super::error;
 
 /// Between attempts to get the connection back.
@@ -30,7 +30,10 @@ pub(super) struct NotificationListener {
 
 impl NotificationListener {
     /// Returns once the server has confirmed that it will tell.
-    pub(super) async fn start(target: PostgresServer, channel: String) -> Result<Self, StoreError> {
+    pub(super) async fn start(
+        target: PostgresConnectConfig,
+        channel: String,
+    ) -> Result<Self, StoreError> {
         let groups = Arc::new(GroupSenders::default());
         let line = ListenConnection::open(&target, &channel, groups.clone()).await?;
         let task = tokio::spawn(listen(target, channel, groups.clone(), line));
@@ -65,7 +68,7 @@ impl Drop for ListenConnection {
 
 impl ListenConnection {
     async fn open(
-        target: &PostgresServer,
+        target: &PostgresConnectConfig,
         channel: &str,
         groups: Arc<GroupSenders>,
     ) -> Result<Self, StoreError> {
@@ -97,7 +100,7 @@ impl ListenConnection {
 
 /// Keeps a line open. What happened while it was down is unknown, so everybody gets one hint.
 async fn listen(
-    target: PostgresServer,
+    target: PostgresConnectConfig,
     channel: String,
     groups: Arc<GroupSenders>,
     mut line: ListenConnection,
