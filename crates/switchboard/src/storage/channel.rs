@@ -1,17 +1,17 @@
-//! The list of channels.
+//! Channel list.
 
 use super::row::{DatabaseRow, FromRow, RowReader};
 use crate::error::SwitchboardError;
 use async_trait::async_trait;
 use tenure_wire::ingest::Channel;
 
-/// Where the list of channels is kept: one for all replicas.
+/// The channel list: one for all replicas.
 #[async_trait]
 pub trait ChannelList {
     /// All channels, by name.
     async fn channels(&self) -> Result<Vec<Channel>, SwitchboardError>;
-    /// Replaces a channel, adds it where it was not (`was` is `None`), or removes it (`becomes` is
-    /// `None`), and notes who did. Whether it was as is said.
+    /// Replaces a channel, adds it (`was` is `None`) or removes it (`becomes` is `None`), and
+    /// records it in the audit trail. Returns `false` if the channel is not as `was` has it.
     async fn replace_channel(
         &self,
         was: Option<&Channel>,
@@ -33,7 +33,7 @@ impl FromRow for Channel {
     }
 }
 
-/// What a change is called in the audit trail.
+/// Name of a change in the audit trail.
 pub(super) fn action(was: Option<&Channel>, becomes: Option<&Channel>) -> &'static str {
     match (was, becomes) {
         (None, _) => "channel_add",

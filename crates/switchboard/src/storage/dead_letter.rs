@@ -5,35 +5,35 @@ use uuid::Uuid;
 use super::row::{DatabaseRow, FromRow, RowReader};
 use super::{BadFence, Decision, NewestHold, SubmissionRejection, TokenEnd};
 
-/// What a connector gave up.
+/// An event that a connector gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     /// Minted by the server, version 7.
     pub id: Uuid,
     /// SHA-256 of what was posted.
     pub digest: [u8; 32],
-    /// Where the event came from.
+    /// Channel of the event.
     pub channel: String,
-    /// Where the event came from.
+    /// Provider of the event.
     pub provider: String,
-    /// Where the event came from.
+    /// Endpoint of the event.
     pub endpoint_identity: String,
     /// The source's own id of the event.
     pub external_event_id: Option<String>,
     /// `validation_error`, `timeout` and so on.
     pub error_class: String,
-    /// Why it was given up.
+    /// Reason for giving it up.
     pub reason: String,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: i64,
-    /// JSON text: what should have been submitted.
+    /// The event that should have been submitted, as JSON text.
     pub envelope: String,
 }
 
 /// A dead letter as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLetter {
-    /// What was posted.
+    /// The letter as it was posted.
     pub letter: DeadLetter,
     /// In Unix microseconds.
     pub posted_at: i64,
@@ -49,11 +49,11 @@ pub struct StoredLetter {
     pub resolved_by: Option<String>,
     /// Why.
     pub resolution: Option<String>,
-    /// What the replay got.
+    /// The id that the replay got.
     pub request_id: Option<Uuid>,
 }
 
-/// What became of a dead letter that was posted.
+/// Outcome of posting a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PostOutcome {
     /// It is kept under this id.
@@ -88,7 +88,7 @@ pub struct LetterQuery {
     pub endpoint_identity: Option<String>,
 }
 
-/// How a dead letter ended.
+/// The end of a pending dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterResolution {
     /// Which one.
@@ -97,18 +97,18 @@ pub struct LetterResolution {
     pub state: &'static str,
     /// By whom and why.
     pub decision: Decision,
-    /// What the replay got.
+    /// The id that the replay got.
     pub request_id: Option<Uuid>,
 }
 
-/// Whether a dead letter ended.
+/// Outcome of ending a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolveOutcome {
-    /// It did, now.
+    /// It ended now.
     Done,
     /// It had ended before; nothing was changed.
     Before,
-    /// There is none of that id.
+    /// No dead letter has that id.
     Nothing,
 }
 

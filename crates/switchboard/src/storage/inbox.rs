@@ -1,4 +1,4 @@
-//! The inbox: what is read, and whether a reader's cursor still belongs to it.
+//! Inbox: queries, messages, and the check of a reader's cursor.
 //!
 //! Why: docs/decisions/0031-inbox-cursor-names-its-message.md
 
@@ -62,9 +62,9 @@ pub struct InboxMessage {
     pub sender_identity: String,
     /// From the envelope.
     pub thread_identity: Option<String>,
-    /// What made it this event.
+    /// Dedupe key of the event.
     pub dedupe_key: String,
-    /// With which token it came.
+    /// Id of the token that it was submitted with.
     pub token_id: Option<String>,
     /// `accepted`.
     pub lifecycle_state: String,
@@ -77,16 +77,16 @@ pub struct InboxMessage {
 pub struct InboxPage {
     /// In the order of positions.
     pub messages: Vec<InboxMessage>,
-    /// Where the next page begins: everything up to here was looked at. It names a message, or
-    /// what is left of one, so that the next page can be checked.
+    /// Cursor of the next page: everything up to here was read. It names a message, or what is
+    /// left of one, so that the next page can be checked.
     pub next_after: InboxCursor,
-    /// Whether there was nothing behind it.
+    /// Whether this is the last page.
     pub at_end: bool,
-    /// Up to this position messages may be gone by retention.
+    /// Retention may have deleted messages up to this position.
     pub trimmed: i64,
 }
 
-/// What is found by a request's id.
+/// Result of a lookup by request id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageLookup {
     /// The message.
@@ -100,7 +100,7 @@ pub enum MessageLookup {
     Nothing,
 }
 
-/// What a reader gets.
+/// Result of reading the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InboxRead {
     /// A part of the inbox.
@@ -114,18 +114,18 @@ pub enum InboxRead {
 pub struct Diverged {
     /// The position of the newest message.
     pub last: i64,
-    /// Up to this position messages may be gone by retention.
+    /// Retention may have deleted messages up to this position.
     pub trimmed: i64,
 }
 
-/// What a store knows about the place of a cursor.
+/// State of the inbox at the position of a cursor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CursorPlace {
     /// The position of the newest message.
     pub(crate) last: i64,
     /// The newest incarnation goes on above this.
     pub(crate) floor: i64,
-    /// Up to this position messages may be gone by retention.
+    /// Retention may have deleted messages up to this position.
     pub(crate) trimmed: i64,
     /// The message at the cursor's position.
     pub(crate) at: Option<Uuid>,
@@ -134,9 +134,9 @@ pub(crate) struct CursorPlace {
 impl CursorPlace {
     /// Whether a reader that came so far has read this inbox and no other.
     ///
-    /// What retention has taken cannot be compared; below `trimmed` the reader is told that it
-    /// missed something in any case. A bare position above `last` and up to `floor` is of a message
-    /// that was lost: everything new is above it.
+    /// A message that retention has deleted cannot be compared; below `trimmed` the reader learns
+    /// anyway that it missed something. A bare position above `last` and up to `floor` is of a
+    /// message that was lost: everything new is above it.
     pub(crate) fn check(self, cursor: InboxCursor) -> Result<(), Diverged> {
         let Self { last, floor, trimmed, at } = self;
         let agrees = |tag: Tag| at.map_or(cursor.position <= trimmed, |id| Tag::of(id) == tag);

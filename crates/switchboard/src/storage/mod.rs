@@ -1,4 +1,4 @@
-//! What the switchboard keeps, and the contract of whoever keeps it.
+//! Storage of the switchboard: its contract, and the databases that implement it.
 //!
 //! Why: docs/decisions/0032-envelopes-are-stored-as-text.md
 
@@ -33,7 +33,7 @@ pub use registry::*;
 pub use replica::{REPLICA_EXPIRY, Replicas};
 pub use token::{Admission, Attempt, NewToken, SourceScope, Token, TokenAudit, TokenUsage};
 
-/// Opens the storage beside a store's tables, and brings its own up to date.
+/// Opens the storage in a store's database and updates its tables.
 pub fn open(
     url: &StoreUrl,
     if_absent: IfAbsent,
@@ -50,7 +50,7 @@ pub fn open(
     })
 }
 
-/// The statements that make or update its tables, for those who may not run them through us.
+/// Returns the statements that create or update its tables, for an administrator.
 pub fn script(url: &StoreUrl) -> Result<String, SwitchboardError> {
     match url.tables()? {
         Database::Sqlite(_) => Ok(sqlite::script()),
@@ -63,7 +63,7 @@ pub fn script(url: &StoreUrl) -> Result<String, SwitchboardError> {
 pub struct Submission {
     /// May be empty: then it announces an epoch.
     pub items: Vec<SubmittedEvent>,
-    /// Under which hold it was sent.
+    /// The hold under which it was sent.
     pub fence: Option<IngestFence>,
     /// The token it was sent with; `None` where the switchboard is open.
     pub token_id: Option<String>,
@@ -74,22 +74,22 @@ pub struct Submission {
 pub struct SubmittedEvent {
     /// Version 7.
     pub request_id: Uuid,
-    /// What was read from the envelope.
+    /// Content of the envelope.
     pub event: IngestEvent,
 }
 
 /// The hold under which something was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngestFence {
-    /// Whose work it is.
+    /// The duty.
     pub duty: DutyKey,
-    /// Under which number.
+    /// Epoch of the hold.
     pub epoch: Epoch,
-    /// By whom.
+    /// The holder.
     pub instance: InstanceId,
 }
 
-/// What became of a submission.
+/// Outcome of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubmissionOutcome {
     /// In the order of its items.
@@ -97,7 +97,7 @@ pub enum SubmissionOutcome {
     /// A newer hold was seen, or the same epoch by another instance: nothing was stored. `None`
     /// where that hold was seen outside the token's source, which the token must not learn of.
     Fenced(Option<NewestHold>),
-    /// Its fence cannot be remembered: nothing was stored.
+    /// Its fence cannot be stored: nothing was stored.
     BadFence(BadFence),
     /// The token was revoked or has expired since it was looked at: nothing was stored.
     TokenEnded(TokenEnd),
@@ -121,7 +121,7 @@ impl From<SubmissionRejection> for SubmissionOutcome {
     }
 }
 
-/// What became of an event.
+/// Outcome of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventOutcome {
     /// Its own, or that of the first one under the same key.
@@ -132,7 +132,7 @@ pub struct EventOutcome {
     pub reused: bool,
 }
 
-/// Why a fence cannot be remembered.
+/// Reason why a fence cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadFence {
     /// The epoch is more than a day above the Unix microseconds of the store: no store grants it.
@@ -141,13 +141,13 @@ pub enum BadFence {
     TooMany,
 }
 
-/// The most fences of a source. The statements for PostgreSQL say the same.
+/// Maximum number of fences of a source. The statements for PostgreSQL say the same.
 pub const MAX_FENCES_PER_SOURCE: i64 = 10_000;
 
-/// A fence, and whose it is.
+/// A fence and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownFence {
-    /// The source that it holds for; `None` for every source.
+    /// The source that it applies to; `None` for every source.
     pub source: Option<SourceScope>,
     /// The newest hold.
     pub newest: NewestHold,
@@ -182,45 +182,45 @@ fn parse_fence_cursor(cursor: &str) -> [&str; 4] {
     std::array::from_fn(|_| parts.next().unwrap_or_default())
 }
 
-/// What is known of a duty's holds.
+/// The newest hold of a duty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewestHold {
     /// The duty as it is printed.
     pub duty: String,
     /// The newest epoch that was seen.
     pub epoch: Epoch,
-    /// Whose it is.
+    /// The holder.
     pub instance: String,
-    /// When it was seen first, in Unix microseconds.
+    /// Time when it was first seen, in Unix microseconds.
     pub updated_at: i64,
 }
 
-/// Why a token does not count any more.
+/// Reason why a token is no longer valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenEnd {
     /// It was revoked.
     Revoked,
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// There is none of that id.
+    /// No token has that id.
     Gone,
 }
 
-/// What somebody changes by hand: by whom and why, as the audit trail notes it.
+/// Author and reason of a change, for the audit trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The id of a token, or the name of an operator.
     pub by: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// With which token it came.
+    /// Id of the token that was used.
     pub token_id: Option<String>,
 }
 
-/// What was changed; if the token had ended by then, nothing was.
+/// Result of a change that needs a valid token. If the token has ended, nothing was changed.
 pub type Permitted<T> = Result<Result<T, TokenEnd>, SwitchboardError>;
 
-/// How long things are kept, in microseconds.
+/// Retention of the inbox, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxRetention {
     /// Messages of the inbox, and dead letters that ended.
@@ -229,7 +229,7 @@ pub struct InboxRetention {
     pub keys: i64,
 }
 
-/// What retention took away.
+/// Rows that retention deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PruneReport {
     /// Messages of the inbox.
@@ -240,25 +240,25 @@ pub struct PruneReport {
     pub letters: u64,
     /// Addresses whose window was over.
     pub addresses: u64,
-    /// Whether there may be more: a step takes a bounded number.
+    /// Whether there may be more: a step deletes a bounded number of rows.
     pub more: bool,
 }
 
-/// What a replica has measured since its last [`Storage::tick`].
+/// Time that a replica has measured since its last [`Storage::tick`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockMeasurement {
     /// From its answer.
     pub turn: i64,
     /// From its answer.
     pub wall: i64,
-    /// How long ago that answer came, in microseconds of a clock that nobody can set.
+    /// Time since that answer, in microseconds of a monotonic clock.
     pub elapsed: i64,
 }
 
-/// Where the clock of retention is.
+/// A reading of the clock of retention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
-    /// How often it was moved.
+    /// Number of times that it was moved.
     pub turn: i64,
     /// The store's own clock, in Unix microseconds.
     pub wall: i64,
@@ -266,7 +266,7 @@ pub struct ClockReading {
     pub reached: i64,
 }
 
-/// Where a switchboard keeps everything: SQLite or PostgreSQL.
+/// The storage of a switchboard: SQLite or PostgreSQL.
 ///
 /// # Contract
 /// 1. [`Storage::commit`] is one transaction for all submissions: when it answers, everything it
@@ -327,8 +327,8 @@ pub trait Storage: Registry + Replicas + ChannelList {
         after: &str,
         limit: usize,
     ) -> Result<Vec<KnownFence>, SwitchboardError>;
-    /// Forgets the fences of a duty, at one source or at all, notes who did it, and says what they
-    /// were.
+    /// Deletes the fences of a duty, at one source or at all, records it in the audit trail, and
+    /// returns them.
     async fn reset_fence(
         &self,
         duty: &str,
@@ -349,27 +349,27 @@ pub trait Storage: Registry + Replicas + ChannelList {
     async fn letter(&self, id: Uuid) -> Result<Option<StoredLetter>, SwitchboardError>;
     /// Ends one that is pending.
     async fn resolve_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome>;
-    /// How many are pending.
+    /// Counts the pending ones.
     async fn pending_letters(&self) -> Result<u64, SwitchboardError>;
 
     /// Judges an attempt in one atomic statement and counts it if it failed.
     async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, SwitchboardError>;
-    /// Whether a token was ever made. That all have ended opens nothing.
+    /// Whether a token was ever created, even if all have ended.
     async fn has_tokens(&self) -> Result<bool, SwitchboardError>;
-    /// Makes a token. `false` when the token that it replaces is not there.
+    /// Creates a token. Returns `false` if the token that it replaces does not exist.
     async fn create_token(&self, token: &NewToken) -> Result<bool, SwitchboardError>;
     /// All tokens, oldest first.
     async fn tokens(&self) -> Result<Vec<Token>, SwitchboardError>;
-    /// Ends a token at once; `None` when there is none of that id, `false` when it had ended.
+    /// Ends a token at once. Returns `None` if there is none of that id, `false` if it had ended.
     async fn revoke_token(
         &self,
         token_id: &str,
         by: &str,
         reason: &str,
     ) -> Result<Option<bool>, SwitchboardError>;
-    /// Adds to what was done with tokens, and notes that they were used.
+    /// Adds to the usage of tokens and records the time of their use.
     async fn add_usage(&self, usage: &[TokenUsage]) -> Result<(), SwitchboardError>;
-    /// What was done with a token, or with all, since a day.
+    /// Usage of a token, or of all, since a day.
     async fn usage(
         &self,
         token_id: Option<&str>,
@@ -382,13 +382,13 @@ pub trait Storage: Registry + Replicas + ChannelList {
         limit: usize,
     ) -> Result<Vec<TokenAudit>, SwitchboardError>;
 
-    /// Moves the clock of retention, and says where it is.
+    /// Moves the clock of retention and reads it.
     async fn tick(
         &self,
         since: Option<ClockMeasurement>,
         when: TimeSource,
     ) -> Result<ClockReading, SwitchboardError>;
-    /// Takes away what is past its retention, a bounded number at a time.
+    /// Deletes what is past its retention, a bounded number of rows at a time.
     async fn prune(&self, keep: InboxRetention) -> Result<PruneReport, SwitchboardError>;
     /// Whether the store answers and takes writes.
     async fn ping(&self) -> Result<(), SwitchboardError>;

@@ -1,4 +1,4 @@
-//! Tokens, and who shows them.
+//! Tokens and attempts to use them.
 
 use super::TokenEnd;
 use super::row::{DatabaseRow, FromRow, RowReader};
@@ -10,7 +10,7 @@ pub struct Token {
     pub token_id: String,
     /// `live`, `staging` or `dev`.
     pub environment: String,
-    /// What may be done with it.
+    /// Its roles.
     pub roles: Vec<String>,
     /// For which source it may submit; each part equals that of the envelope.
     pub scope: Option<SourceScope>,
@@ -45,7 +45,7 @@ pub struct SourceScope {
     pub endpoint_identity: String,
 }
 
-/// A token to be made.
+/// A token to be created.
 #[derive(Clone, Debug)]
 pub struct NewToken {
     /// `tok_...`.
@@ -58,9 +58,9 @@ pub struct NewToken {
     pub roles: Vec<String>,
     /// As in [`Token`].
     pub scope: Option<SourceScope>,
-    /// How long it lasts, in microseconds from now.
+    /// Lifetime in microseconds from now.
     pub lifetime: i64,
-    /// Who makes it.
+    /// The operator who creates it.
     pub by: String,
     /// For people.
     pub description: String,
@@ -85,7 +85,7 @@ pub struct TokenAudit {
     pub metadata: String,
 }
 
-/// What was done with a token on a day.
+/// Usage of a token on a day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenUsage {
     /// Which token.
@@ -102,20 +102,20 @@ pub struct TokenUsage {
     pub refused: i64,
 }
 
-/// Somebody wants in.
+/// An attempt to use the API.
 #[derive(Clone, Debug)]
 pub struct Attempt<'a> {
     /// SHA-256 of what was shown; `None` when nothing was, or nothing that could be a token.
     pub hash: Option<[u8; 32]>,
-    /// From where: an address without port, or the first half of one (IPv6).
+    /// Address without port, or the first half of one (IPv6).
     pub address: &'a str,
-    /// How many failures an address has within a window.
+    /// Maximum number of failures of an address within a window.
     pub limit: i64,
-    /// How long a window is, in microseconds, from its first failure.
+    /// Length of a window in microseconds, from its first failure.
     pub window: i64,
 }
 
-/// Whether somebody may come in.
+/// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// With this token.

@@ -1,4 +1,4 @@
-//! PostgreSQL: several replicas as one.
+//! The switchboard on PostgreSQL: several replicas as one.
 //!
 //! Each change is one statement that commits by itself: nobody waits for a client that is paused
 //! between two. Ingest takes turns: whoever commits locks the one row of `inbox_position` first, so
@@ -48,7 +48,7 @@ const COMMIT_CONNECTIONS: usize = 3;
 const BEAT_CONNECTIONS: usize = 4;
 /// Connections for everything else.
 const DATA_CONNECTIONS: usize = 8;
-/// The functions always belong to the newest migration: whoever adds one moves them to it.
+/// Functions belong to the newest migration: a new one takes them over.
 const HISTORY: MigrationHistory = MigrationHistory {
     table: "switchboard_migration",
     migrations: &[

@@ -1,4 +1,4 @@
-//! Connectors: who they are, when they were heard last, and what they have done.
+//! Connector registry: connectors, their instances, liveness and counters.
 
 pub(in crate::storage) mod heartbeat;
 mod statistics;
@@ -19,46 +19,45 @@ pub use statistics::{
     OutcomeReceipt, Period, RollUpReport, SeriesBucket, SeriesStep,
 };
 
-/// So many connectors may be registered with one token.
+/// Maximum number of connectors that are registered with one token.
 pub const MAX_CONNECTORS_PER_TOKEN: i64 = 16;
 /// An instance that was silent for so long, in microseconds, or for five of its intervals if that
 /// is longer ([`Beat::longest_interval`]), does not stand in the way of one that started before it.
 pub const MAX_SILENCE: i64 = 900 * 1_000_000;
 /// The message of a beat in state `degraded` by which an instance says that it ends.
 pub const STOPPING: &str = "stopping";
-/// No sum grows beyond this, the largest number that every reader of JSON can tell from its
-/// neighbours.
+/// Maximum of every sum: the largest integer that every JSON reader represents exactly.
 pub const MAX_SUM: i64 = (1 << 53) - 1;
 
 /// Whether a counter that grew by so much until a time (Unix microseconds) grew by one or a few
 /// Unix times. Some clients add the times at which counters were made to what they count: with
 /// each label that is new, a counter jumps by the Unix time of that moment.
 pub fn is_time(grown: i64, at: i64) -> bool {
-    const LEAST: i64 = 1_000_000_000;
+    const MIN_UNIX_TIME: i64 = 1_000_000_000;
     const YEAR: i64 = 366 * 24 * 3_600;
     let now = at / 1_000_000;
-    if grown < LEAST || now < LEAST {
+    if grown < MIN_UNIX_TIME || now < MIN_UNIX_TIME {
         return false;
     }
     let times = grown / now + i64::from(grown % now * 2 >= now);
     (1..=16).contains(&times) && grown.abs_diff(times * now) <= (times * YEAR) as u64
 }
 
-/// Whose clock counts.
+/// Clock that an operation uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeSource {
     /// The store's, at the moment in which it does what it is asked for; for what is stored never
     /// before the clock of retention, and for retention that clock.
     #[default]
     Now,
-    /// This one, in Unix microseconds: for histories that are told, not lived through.
+    /// This time, in Unix microseconds: for replayed histories.
     At(i64),
 }
 
-/// A heartbeat, and with which token it came.
+/// A heartbeat and the token that it came with.
 #[derive(Clone, Debug)]
 pub struct ReceivedHeartbeat {
-    /// What was said.
+    /// The heartbeat.
     pub heartbeat: Heartbeat,
     /// `None` where the switchboard is open.
     pub token_id: Option<String>,
@@ -66,10 +65,10 @@ pub struct ReceivedHeartbeat {
     pub longest_interval: i64,
 }
 
-/// What became of a heartbeat.
+/// Outcome of a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeartbeatOutcome {
-    /// It is in the registry.
+    /// It was stored.
     Accepted(AcceptedHeartbeat),
     /// The token was revoked or has expired since it was looked at: nothing was stored.
     TokenEnded(TokenEnd),
@@ -77,7 +76,7 @@ pub enum HeartbeatOutcome {
     TooMany,
 }
 
-/// What a heartbeat changed.
+/// Changes made by a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AcceptedHeartbeat {
     /// By the store's clock, in Unix microseconds.
@@ -104,12 +103,12 @@ pub struct AcceptedHeartbeat {
     pub unwritten: Option<String>,
 }
 
-/// What is known of a connector.
+/// A connector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connector {
     /// As in `telegram_bot`.
     pub connector_type: String,
-    /// Who it receives for.
+    /// The endpoint that it receives for.
     pub endpoint_identity: String,
     /// The instance that stands for it; `None` before the first beat.
     pub instance_id: Option<Uuid>,
@@ -117,7 +116,7 @@ pub struct Connector {
     pub version: Option<String>,
     /// `healthy`, `degraded`, `error`; `unknown` before the first beat.
     pub state: String,
-    /// What is wrong.
+    /// Error message.
     pub error_message: Option<String>,
     /// In seconds.
     pub uptime_s: Option<i64>,
@@ -127,7 +126,7 @@ pub struct Connector {
     pub first_seen_at: i64,
     /// `self` or `operator`.
     pub registered_via: String,
-    /// What all its instances have done since it is known.
+    /// Sum of the counters of all its instances.
     pub counters: Counters,
     /// The newest that was told.
     pub checkpoint_cursor: Option<String>,
@@ -135,15 +134,15 @@ pub struct Connector {
     pub checkpoint_updated_at: Option<i64>,
     /// When it was put away, in Unix microseconds.
     pub archived_at: Option<i64>,
-    /// How far its beats are apart, in microseconds, as far as was seen.
+    /// Observed interval between its heartbeats, in microseconds.
     pub interval: Option<i64>,
     /// Received minus sent, in microseconds, of the newest beat.
     pub drift: Option<i64>,
-    /// What it has done today (UTC), as far as was counted.
+    /// Counts of today (UTC), as far as they were counted.
     pub today: Measures,
 }
 
-/// What is known of a process of a connector.
+/// A process of a connector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectorInstance {
     /// Its id.
@@ -152,7 +151,7 @@ pub struct ConnectorInstance {
     pub version: Option<String>,
     /// `healthy`, `degraded` or `error`.
     pub state: String,
-    /// What is wrong.
+    /// Error message.
     pub error_message: Option<String>,
     /// In seconds.
     pub uptime_s: i64,
@@ -172,17 +171,17 @@ pub struct ConnectorInstance {
     pub checkpoint_updated_at: Option<i64>,
     /// JSON text.
     pub capabilities: Option<String>,
-    /// How far its beats are apart, in microseconds, as far as was seen.
+    /// Observed interval between its heartbeats, in microseconds.
     pub interval: Option<i64>,
     /// Received minus sent, in microseconds.
     pub drift: i64,
-    /// How many of its beats came.
+    /// Number of its heartbeats.
     pub beats: i64,
-    /// How many of them came after a newer one.
+    /// Number of heartbeats that came after a newer one.
     pub late: i64,
-    /// How often its counters went down.
+    /// Number of times that its counters went down.
     pub resets: i64,
-    /// How often a counter jumped by the size of a Unix time, which was left out.
+    /// Number of times that a counter jumped by the size of a Unix time, which does not count.
     pub jumps: i64,
 }
 
@@ -193,7 +192,7 @@ pub struct ConnectorDetail {
     pub now: i64,
     /// The connector.
     pub connector: Connector,
-    /// Those that were heard last come first; at most a hundred.
+    /// At most a hundred, the last heard first.
     pub instances: Vec<ConnectorInstance>,
 }
 
@@ -219,22 +218,22 @@ pub struct ConnectorPage {
     pub connectors: Vec<Connector>,
 }
 
-/// One beat of the history.
+/// A heartbeat of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
     /// Its place in the history.
     pub id: i64,
-    /// Of which process.
+    /// The process.
     pub instance_id: Uuid,
     /// `healthy`, `degraded` or `error`.
     pub state: String,
-    /// What is wrong.
+    /// Error message.
     pub error_message: Option<String>,
     /// In seconds.
     pub uptime_s: i64,
     /// As it was sent.
     pub counters: Counters,
-    /// What was done since the instance's beat before.
+    /// Growth since the instance's heartbeat before.
     pub deltas: Counters,
     /// Whether a newer one had come before.
     pub late: bool,
@@ -255,7 +254,7 @@ pub struct HistoryQuery {
     pub limit: usize,
 }
 
-/// Keeps what connectors tell of themselves.
+/// Storage of connectors.
 ///
 /// # Contract
 /// 1. [`Registry::beat`] is one transaction: when it answers, the registry is durable. Beats of one
@@ -288,17 +287,17 @@ pub struct HistoryQuery {
 /// 7. The history is kept until it is counted, whatever its retention.
 #[async_trait]
 pub trait Registry: Debug + Send + Sync + 'static {
-    /// Takes a heartbeat.
+    /// Stores a heartbeat.
     async fn beat(
         &self,
         beat: &ReceivedHeartbeat,
         when: TimeSource,
     ) -> Result<HeartbeatOutcome, SwitchboardError>;
-    /// Makes a connector known that was not heard yet; `false` when it is.
+    /// Registers a connector before its first heartbeat. Returns `false` if it is known.
     async fn register(&self, name: &ConnectorKey, by: &str) -> Result<bool, SwitchboardError>;
     /// A page of connectors.
     async fn connectors(&self, query: &ConnectorQuery) -> Result<ConnectorPage, SwitchboardError>;
-    /// One of them.
+    /// Reads a connector.
     async fn connector(
         &self,
         name: &ConnectorKey,
@@ -350,7 +349,7 @@ pub trait Registry: Debug + Send + Sync + 'static {
         epoch: Epoch,
         when: TimeSource,
     ) -> Result<RollUpReport, SwitchboardError>;
-    /// What a connector has done since a time, in steps that are not empty, oldest first.
+    /// Returns the counts of a connector since a time, in steps that are not empty, oldest first.
     async fn series(
         &self,
         name: &ConnectorKey,
@@ -359,9 +358,9 @@ pub trait Registry: Debug + Send + Sync + 'static {
     ) -> Result<Vec<SeriesBucket>, SwitchboardError>;
     /// Every connector that is not archived, with what it did in a period that ends now.
     async fn sums(&self, period: Period) -> Result<(i64, Vec<ConnectorSum>), SwitchboardError>;
-    /// How many messages each target has acknowledged since a day (`2026-02-15`).
+    /// Counts the messages that each target has acknowledged since a day (`2026-02-15`).
     async fn fanout(&self, since_day: &str) -> Result<Vec<FanoutCount>, SwitchboardError>;
-    /// Makes room for what will come and takes away a bounded number of what is past its
+    /// Prepares for the days to come, and deletes a bounded number of rows that are past their
     /// retention.
     async fn prune_history(
         &self,
@@ -375,7 +374,7 @@ pub trait Registry: Debug + Send + Sync + 'static {
 pub struct ConnectorKey {
     /// As in `telegram_bot`.
     pub connector_type: String,
-    /// Who it receives for.
+    /// The endpoint that it receives for.
     pub endpoint_identity: String,
 }
 
@@ -387,7 +386,7 @@ impl ConnectorKey {
     }
 }
 
-/// What would blur where a part of a path ends.
+/// Characters that would make the end of a part of a path ambiguous.
 const SEPARATORS: &percent_encoding::AsciiSet =
     &percent_encoding::CONTROLS.add(b'/').add(b'%').add(b' ');
 

@@ -1,4 +1,4 @@
-//! What was counted, and from what.
+//! Statistics of connectors, and the outcomes they are counted from.
 //!
 //! Why: docs/decisions/0038-running-period-sums.md
 
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::storage::row::{DatabaseRow, FromRow, RowReader};
 
-/// What a connector has done in some time.
+/// Counts of a connector in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measures {
     /// Messages that were new.
@@ -27,7 +27,7 @@ pub struct Measures {
     pub error_count: i64,
 }
 
-/// How long a step of a series is.
+/// Length of a step of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeriesStep {
     /// From the full hour.
@@ -41,7 +41,7 @@ pub enum SeriesStep {
 pub struct SeriesBucket {
     /// When it begins, in Unix microseconds.
     pub start: i64,
-    /// What was done in it.
+    /// The counts.
     pub measures: Measures,
 }
 
@@ -74,7 +74,7 @@ impl Period {
         Self::ALL.into_iter().find(|period| period.as_str() == text)
     }
 
-    /// How long its steps are.
+    /// Length of its steps.
     pub const fn step(self) -> SeriesStep {
         match self {
             Self::Day | Self::Week => SeriesStep::Hour,
@@ -82,7 +82,7 @@ impl Period {
         }
     }
 
-    /// How many steps it has.
+    /// Number of its steps.
     pub const fn steps(self) -> i64 {
         match self {
             Self::Day => 24,
@@ -108,12 +108,12 @@ impl SeriesStep {
     }
 }
 
-/// What a connector did in a period, and what its liveness is judged by.
+/// Counts of a connector in a period, and what its liveness is judged by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectorSum {
     /// As in `telegram_bot`.
     pub connector_type: String,
-    /// Who it receives for.
+    /// The endpoint that it receives for.
     pub endpoint_identity: String,
     /// In Unix microseconds.
     pub last_heartbeat_at: Option<i64>,
@@ -134,15 +134,15 @@ pub struct MessageOutcomes {
     pub connector_type: String,
     /// Its endpoint.
     pub endpoint_identity: String,
-    /// Who has taken it.
+    /// Targets that have acknowledged it.
     pub acked: Vec<String>,
-    /// Who has not.
+    /// Targets that have failed.
     pub failed: Vec<String>,
     /// `None` where the switchboard is open.
     pub token_id: Option<String>,
 }
 
-/// What became of a report.
+/// Effect of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeReceipt {
     /// Targets of which something new was told.
@@ -151,20 +151,20 @@ pub struct OutcomeReceipt {
     pub found: bool,
 }
 
-/// How many messages a target has taken from a connector.
+/// Number of messages that a target has acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FanoutCount {
     /// As in `telegram_bot`.
     pub connector_type: String,
-    /// Who it receives for.
+    /// The endpoint that it receives for.
     pub endpoint_identity: String,
-    /// Who took them.
+    /// The target.
     pub target: String,
-    /// How many.
+    /// Number of messages.
     pub messages: i64,
 }
 
-/// What a step of counting did.
+/// Result of a step of counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RollUpReport {
     /// A newer hold has counted: nothing was done.
@@ -173,13 +173,13 @@ pub struct RollUpReport {
     pub beats: i64,
     /// Acknowledged outcomes that were counted.
     pub outcomes: i64,
-    /// How old the newest beat of this step is, in microseconds, if there is more to count.
+    /// Age of the newest heartbeat of this step in microseconds, if there is more to count.
     pub behind: i64,
     /// Whether there is more to count now.
     pub more: bool,
 }
 
-/// How long statistics are kept, in microseconds.
+/// Retention of the history, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRetention {
     /// Beats: whole days.
@@ -199,7 +199,7 @@ impl Default for HistoryRetention {
     }
 }
 
-/// What was taken away.
+/// Rows and partitions that were deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistoryPruneReport {
     /// Whole days of beats (PostgreSQL).

@@ -48,7 +48,7 @@ fn replace(
         "alias": becomes.and_then(|channel| channel.alias.as_deref()),
     });
     let action = action(was, becomes);
-    let entry = token::AuditRecord { token_id: &named.name, action, by, reason: "", metadata };
+    let entry = token::TokenAuditRecord { token_id: &named.name, action, by, reason: "", metadata };
     token::record(db, &entry, now)?;
     Ok(true)
 }

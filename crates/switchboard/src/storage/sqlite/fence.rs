@@ -182,7 +182,7 @@ pub(super) fn reset(
             "endpoint_identity": source.as_ref().map(|source| &source.endpoint_identity),
         });
         let action = "fence_reset";
-        let entry = token::AuditRecord { token_id: duty, action, by, reason, metadata };
+        let entry = token::TokenAuditRecord { token_id: duty, action, by, reason, metadata };
         token::record(db, &entry, now)?;
     }
     Ok(gone)

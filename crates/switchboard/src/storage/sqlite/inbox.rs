@@ -58,7 +58,7 @@ pub(super) fn adopt(db: &Connection, by: &str, now: i64) -> rusqlite::Result<i64
     let metadata = serde_json::json!({ "last": last, "floor": floor });
     let reason = "the store was adopted";
     let (token_id, action) = ("inbox", "inbox_adopt");
-    let entry = token::AuditRecord { token_id, action, by, reason, metadata };
+    let entry = token::TokenAuditRecord { token_id, action, by, reason, metadata };
     token::record(db, &entry, now)?;
     Ok(floor)
 }

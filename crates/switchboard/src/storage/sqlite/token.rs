@@ -123,7 +123,7 @@ pub(super) fn create(db: &Connection, token: &NewToken, now: i64) -> rusqlite::R
         "replaces_token_id": token.replaces,
     });
     let (token_id, reason) = (token.token_id.as_str(), token.description.as_str());
-    record(db, &AuditRecord { token_id, action, by: &token.by, reason, metadata }, now)?;
+    record(db, &TokenAuditRecord { token_id, action, by: &token.by, reason, metadata }, now)?;
     Ok(true)
 }
 
@@ -137,7 +137,11 @@ pub(super) fn revoke(
     if execute(db, sql::TOKEN_REVOKE, (token_id, now, by, reason))? == 0 {
         return Ok(one::<bool>(db, sql::TOKEN_EXISTS, [token_id])?.then_some(false));
     }
-    record(db, &AuditRecord { token_id, action: "revoke", by, reason, metadata: json!({}) }, now)?;
+    record(
+        db,
+        &TokenAuditRecord { token_id, action: "revoke", by, reason, metadata: json!({}) },
+        now,
+    )?;
     Ok(Some(true))
 }
 
@@ -152,7 +156,7 @@ pub(super) fn add_usage(db: &Connection, usage: &[TokenUsage], now: i64) -> rusq
 }
 
 /// An entry of the audit trail.
-pub(super) struct AuditRecord<'a> {
+pub(super) struct TokenAuditRecord<'a> {
     pub(super) token_id: &'a str,
     pub(super) action: &'a str,
     pub(super) by: &'a str,
@@ -160,7 +164,11 @@ pub(super) struct AuditRecord<'a> {
     pub(super) metadata: serde_json::Value,
 }
 
-pub(super) fn record(db: &Connection, entry: &AuditRecord<'_>, now: i64) -> rusqlite::Result<()> {
+pub(super) fn record(
+    db: &Connection,
+    entry: &TokenAuditRecord<'_>,
+    now: i64,
+) -> rusqlite::Result<()> {
     let metadata = entry.metadata.to_string();
     let row = (entry.token_id, entry.action, entry.by, entry.reason, now, metadata);
     execute(db, sql::AUDIT_RECORD, row)?;

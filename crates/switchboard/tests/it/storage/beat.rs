@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tenure_switchboard::storage::{
-    AcceptedHeartbeat, HeartbeatOutcome, HistoryQuery, MAX_CONNECTORS_PER_TOKEN, MAX_SUM,
-    ReceivedHeartbeat, Storage, TimeSource, TokenEnd,
+    AcceptedHeartbeat, HeartbeatOutcome, MAX_CONNECTORS_PER_TOKEN, MAX_SUM, ReceivedHeartbeat,
+    Storage, TimeSource, TokenEnd,
 };
 use tenure_wire::heartbeat::{Counters, Health};
 use tokio::task::JoinSet;
@@ -478,34 +478,4 @@ pub async fn a_token_registers_a_few_at_once(place: Place) {
     assert_eq!(beating.join_all().await.into_iter().sum::<i64>(), MAX_CONNECTORS_PER_TOKEN);
     let known = place.execute("SELECT count(*) FROM connector_registry").await;
     assert_eq!(known, MAX_CONNECTORS_PER_TOKEN);
-}
-
-pub async fn the_history_page_by_page(place: Place) {
-    let storage = &place.storage;
-    // Three at the same moment, and one that is not healthy.
-    for (number, at) in [T, T + 1, T + 1, T + 1, T + 2].into_iter().enumerate() {
-        let state = if number == 2 { Health::Degraded } else { Health::Healthy };
-        let uptime = 60 + number as i64;
-        let told = saying(state, None, beat(1, T + uptime, uptime, number as i64));
-        take(storage, &told, at).await;
-    }
-    take(storage, &of(&named("api", "bot"), beat(1, T, 1, 1)), T + 3).await;
-    let page = |before, limit, unhealthy| {
-        let query = HistoryQuery { before, unhealthy, limit };
-        async move { storage.heartbeats(&bot(), &query).await.unwrap() }
-    };
-    let all = page(None, 9, false).await;
-    let order: Vec<_> = all.iter().map(|it| (it.received_at, it.uptime_s)).collect();
-    assert_eq!(order, [(T + 2, 64), (T + 1, 63), (T + 1, 62), (T + 1, 61), (T, 60)]);
-    let (mut read, mut before) = (Vec::new(), None);
-    loop {
-        let page = page(before, 2, false).await;
-        let Some(last) = page.last() else { break };
-        before = Some((last.received_at, last.id));
-        assert!(page.len() <= 2);
-        read.extend(page);
-    }
-    assert_eq!(read, all);
-    let unhealthy = page(None, 9, true).await;
-    assert_eq!(unhealthy.iter().map(|it| it.uptime_s).collect::<Vec<_>>(), [62]);
 }

@@ -168,7 +168,6 @@ cases! {
         an_ended_token_beats_for_nobody
         a_token_registers_a_few
         a_token_registers_a_few_at_once
-        the_history_page_by_page
     }
     instance {
         the_one_that_started_later_stands
@@ -183,6 +182,7 @@ cases! {
         everything_at_once
     }
     registry {
+        the_history_page_by_page
         an_operator_registers
         pages_are_in_the_order_of_bytes
         connectors_of_one_endpoint

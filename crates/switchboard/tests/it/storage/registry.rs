@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use tenure_switchboard::storage::{
-    ConnectorKey, ConnectorQuery, Measures, Period, SeriesStep, Storage,
+    ConnectorKey, ConnectorQuery, HistoryQuery, Measures, Period, SeriesStep, Storage,
 };
+use tenure_wire::heartbeat::Health;
 
 use super::kit::by_me;
 use super::told::{
     HOUR, MIDNIGHT, MINUTE, beat, bot, connector, count, counters, hear, history, id, measures,
-    named, of, series, shown, take,
+    named, of, saying, series, shown, take,
 };
 use crate::place::Place;
 
@@ -235,4 +236,34 @@ pub async fn a_hundred_instances_are_shown(place: Place) {
     let order: Vec<_> = known.instances.iter().map(|it| it.instance_id).collect();
     assert_eq!(order, expected);
     assert_eq!(known.connector.counters, counters(103));
+}
+
+pub async fn the_history_page_by_page(place: Place) {
+    let storage = &place.storage;
+    // Three at the same moment, and one that is not healthy.
+    for (number, at) in [T, T + 1, T + 1, T + 1, T + 2].into_iter().enumerate() {
+        let state = if number == 2 { Health::Degraded } else { Health::Healthy };
+        let uptime = 60 + number as i64;
+        let told = saying(state, None, beat(1, T + uptime, uptime, number as i64));
+        take(storage, &told, at).await;
+    }
+    take(storage, &of(&named("api", "bot"), beat(1, T, 1, 1)), T + 3).await;
+    let page = |before, limit, unhealthy| {
+        let query = HistoryQuery { before, unhealthy, limit };
+        async move { storage.heartbeats(&bot(), &query).await.unwrap() }
+    };
+    let all = page(None, 9, false).await;
+    let order: Vec<_> = all.iter().map(|it| (it.received_at, it.uptime_s)).collect();
+    assert_eq!(order, [(T + 2, 64), (T + 1, 63), (T + 1, 62), (T + 1, 61), (T, 60)]);
+    let (mut read, mut before) = (Vec::new(), None);
+    loop {
+        let page = page(before, 2, false).await;
+        let Some(last) = page.last() else { break };
+        before = Some((last.received_at, last.id));
+        assert!(page.len() <= 2);
+        read.extend(page);
+    }
+    assert_eq!(read, all);
+    let unhealthy = page(None, 9, true).await;
+    assert_eq!(unhealthy.iter().map(|it| it.uptime_s).collect::<Vec<_>>(), [62]);
 }

@@ -19,12 +19,12 @@ use crate::storage::registry::heartbeat::{ConnectorRows, apply_heartbeat};
 use crate::storage::row::DatabaseRow as _;
 use crate::storage::{HeartbeatOutcome, MAX_CONNECTORS_PER_TOKEN, ReceivedHeartbeat, TimeSource};
 
-/// How often rows are read again that another replica has changed meanwhile.
+/// Maximum number of attempts if other replicas change the rows meanwhile.
 const MAX_ATTEMPTS: usize = 16;
 const LOCKS: usize = 64;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the columns of each row begin in `state.sql`.
+/// First column of each row in `state.sql`.
 const CONNECTOR_COLUMN: usize = 3;
 const INSTANCE_COLUMN: usize = 23;
 const REPRESENTATIVE_COLUMN: usize = 52;

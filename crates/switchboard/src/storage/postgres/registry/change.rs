@@ -1,4 +1,4 @@
-//! What operators and consumers change.
+//! Changes by operators and consumers.
 
 use std::time::SystemTime;
 

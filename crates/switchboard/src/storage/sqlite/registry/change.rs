@@ -19,7 +19,7 @@ pub(super) fn record(
         "connector_type": name.connector_type,
         "endpoint_identity": name.endpoint_identity,
     });
-    let entry = token::AuditRecord { token_id: &name.path(), action, by, reason, metadata };
+    let entry = token::TokenAuditRecord { token_id: &name.path(), action, by, reason, metadata };
     token::record(db, &entry, now)
 }
 

@@ -22,7 +22,7 @@ pub(in super::super) struct CountingProgress {
     pub(super) counted_ack: i64,
     /// Epoch of the hold under which the last step was counted.
     epoch: i64,
-    /// Where the periods began when they were counted last, in the order of `Period::ALL`.
+    /// Starts of the periods when they were counted last, in the order of `Period::ALL`.
     pub(in super::super) since: [i64; 3],
     /// From this day on the history has every heartbeat.
     beats_since: i64,
