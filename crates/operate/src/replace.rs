@@ -8,8 +8,8 @@ use std::path::Path;
 /// Mode of a new file, before the umask.
 const NEW_FILE_MODE: u32 = 0o666;
 
-/// Replaces or creates a file. When this returns, the new content is on the disk; a reader finds the
-/// old content or the new one, whatever happens meanwhile.
+/// Replaces or creates a file. When this returns, the new content is on the disk; a reader finds
+/// the old content or the new one, whatever happens meanwhile.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     // A link is followed; a device or a pipe is written to, not replaced.
     let path = match path.canonicalize() {

@@ -54,6 +54,14 @@ struct EntryJson<'a> {
     reason: &'a str,
 }
 
+pub(crate) struct AuditEntries<'a>(pub(crate) &'a [AuditEntry]);
+
+impl Serialize for AuditEntries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Serialized<S> {
+        entries(self.0, serializer)
+    }
+}
+
 pub(crate) fn entries<S: Serializer>(entries: &[AuditEntry], serializer: S) -> Serialized<S> {
     serializer.collect_seq(entries.iter().map(|entry| EntryJson {
         unix_ms: entry.unix_ms,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
 use tenure_core::engine::Layout;
 use tenure_core::store::{AuditEntry, AuditKind};
 use tenure_core::{Code, GroupName, InstanceId, Label, Store, StoreError};
@@ -10,7 +11,7 @@ use tenure_duty::process;
 
 use crate::audit::AuditTrail;
 use crate::group::GroupState;
-use crate::serialize::{ErrorSummary, entries, millis, optional_text, text};
+use crate::serialize::{AuditEntries, ErrorSummary, millis, optional_text, text};
 
 /// Age up to which audit entries are reported.
 const RECENT_MS: u64 = 60_000;
@@ -23,52 +24,44 @@ pub struct Monitor {
 }
 
 /// A group at a moment, or why it cannot be read.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub enum GroupReport {
-    /// The group was read.
-    Read(GroupStatus),
-    /// The group could not be read.
-    Failed(FailedGroup),
-}
-
-/// A group that could not be read.
-#[derive(Debug, Serialize)]
-pub struct FailedGroup {
+#[derive(Debug)]
+pub struct GroupReport {
     /// Name of the group.
-    #[serde(serialize_with = "text")]
     pub group: GroupName,
-    /// Error.
-    pub error: ErrorSummary,
-    /// Error with its code and sentence.
-    #[serde(skip)]
-    pub cause: StoreError,
-    layout: (),
-    duties: (),
-    members: (),
-    last_minute: (),
+    /// State of the group.
+    pub status: Result<GroupStatus, StoreError>,
 }
 
-/// A group that was read.
-#[derive(Debug, Serialize)]
+/// State of a group.
+#[derive(Debug)]
 pub struct GroupStatus {
-    /// Name of the group.
-    #[serde(serialize_with = "text")]
-    pub group: GroupName,
-    error: (),
     /// Layout.
-    #[serde(serialize_with = "optional_text")]
     pub layout: Option<Layout>,
     /// Number of duties by state.
     pub duties: DutyCounts,
     /// Members.
     pub members: Vec<MonitoredMember>,
     /// Audit entries of the last minute.
-    #[serde(rename = "last_minute", serialize_with = "entries")]
     pub recent: Vec<AuditEntry>,
     /// The duties come from a list outside the store.
-    #[serde(skip)]
     pub has_targets: bool,
+}
+
+/// A report has the same keys whether or not the group could be read.
+impl Serialize for GroupReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let status = self.status.as_ref().ok();
+        let recent = status.map(|status| AuditEntries(&status.recent));
+        let mut report = serializer.serialize_struct("GroupReport", 6)?;
+        report.serialize_field("group", &self.group.to_string())?;
+        report.serialize_field("error", &self.status.as_ref().err().map(ErrorSummary::from))?;
+        let layout = status.and_then(|status| status.layout);
+        report.serialize_field("layout", &layout.map(|layout| layout.to_string()))?;
+        report.serialize_field("duties", &status.map(|status| status.duties))?;
+        report.serialize_field("members", &status.map(|status| &status.members))?;
+        report.serialize_field("last_minute", &recent)?;
+        report.end()
+    }
 }
 
 /// Number of duties by state.
@@ -125,13 +118,13 @@ impl Monitor {
         let mut reports = Vec::with_capacity(groups.len());
         for group in groups {
             match self.read_group(store, &group).await {
-                Ok(status) => reports.push(GroupReport::Read(status)),
+                Ok(status) => reports.push(GroupReport { group, status: Ok(status) }),
                 Err(error) if self.only.is_some() => return Err(error),
                 Err(error) => match error.code() {
                     // Gone since it was listed.
                     Code::NotThere => {}
                     Code::Damaged | Code::BadInput => {
-                        reports.push(GroupReport::Failed(FailedGroup::new(group, error)));
+                        reports.push(GroupReport { group, status: Err(error) });
                     }
                     _ => return Err(error),
                 },
@@ -176,13 +169,6 @@ impl RecentTrail {
     }
 }
 
-impl FailedGroup {
-    fn new(group: GroupName, cause: StoreError) -> Self {
-        let (error, none) = (ErrorSummary::from(&cause), ());
-        Self { group, error, cause, layout: none, duties: none, members: none, last_minute: none }
-    }
-}
-
 impl GroupStatus {
     fn new(group: &GroupState, recent: Vec<AuditEntry>) -> Self {
         let (known, held) = (group.known_duties(), group.held());
@@ -208,8 +194,6 @@ impl GroupStatus {
             }
         });
         Self {
-            group: group.name.clone(),
-            error: (),
             layout: group.layout(),
             duties,
             members: members.collect(),

@@ -57,38 +57,28 @@ pub(crate) async fn run(
     operation: GroupOperation,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let store = async || url.open(IfAbsent::Refuse, process::entropy()).await;
     let text = match operation {
+        GroupOperation::Drain(options, timeout) => {
+            return drain::run(&*store().await?, options, timeout, json).await;
+        }
         GroupOperation::Apply { file, dry_run } => apply::run(url, &file, dry_run, json).await?,
         GroupOperation::Forget { duties, dry_run } => {
             forget::run(url, duties, dry_run, json).await?
         }
-        GroupOperation::Top(options) => {
-            top::run(url, options, json).await?;
-            return Ok(ExitCode::SUCCESS);
+        GroupOperation::Top(options) => top::run(url, options, json).await?,
+        GroupOperation::Evict(options) => evict::run(&*store().await?, options, json).await?,
+        GroupOperation::Explain { duty, at } => {
+            explain::run(&*store().await?, duty, at, json).await?
         }
-        operation => {
-            let store = url.open(IfAbsent::Refuse, process::entropy()).await?;
-            let store = &*store;
-            match operation {
-                GroupOperation::Drain(options, timeout) => {
-                    return drain::run(store, options, timeout, json).await;
-                }
-                GroupOperation::Evict(options) => evict::run(store, options, json).await?,
-                GroupOperation::Explain { duty, at } => explain::run(store, duty, at, json).await?,
-                GroupOperation::List(only) => ls::run(store, url, only, json).await?,
-                GroupOperation::ListPins(group) => pin::list(store, &group, json).await?,
-                GroupOperation::Pause(options) => pause::run(store, &options, json).await?,
-                GroupOperation::Pin(options) => pin::run(store, options, json).await?,
-                GroupOperation::Plan { group, changes, out } => {
-                    plan::run(store, url, (&group, changes), out, json).await?
-                }
-                GroupOperation::Share(options) => share::run(store, &options, json).await?,
-                // Above.
-                GroupOperation::Apply { .. }
-                | GroupOperation::Forget { .. }
-                | GroupOperation::Top(_) => String::new(),
-            }
+        GroupOperation::List(only) => ls::run(&*store().await?, url, only, json).await?,
+        GroupOperation::ListPins(group) => pin::list(&*store().await?, &group, json).await?,
+        GroupOperation::Pause(options) => pause::run(&*store().await?, &options, json).await?,
+        GroupOperation::Pin(options) => pin::run(&*store().await?, options, json).await?,
+        GroupOperation::Plan { group, changes, out } => {
+            plan::run(&*store().await?, url, (&group, changes), out, json).await?
         }
+        GroupOperation::Share(options) => share::run(&*store().await?, &options, json).await?,
     };
     to_stdout(&text).context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
@@ -124,6 +114,15 @@ fn note_edit(edit: &EditSummary) {
     }
     if edit.dry_run {
         to_stderr(DRY_RUN);
+    }
+}
+
+/// Picks the text for a document that was as wanted, for a change, or for a dry run of it.
+fn by_outcome<T>(edit: &EditSummary, unchanged: T, changed: T, dry_run: T) -> T {
+    match (edit.changed, edit.dry_run) {
+        (false, _) => unchanged,
+        (true, false) => changed,
+        (true, true) => dry_run,
     }
 }
 

@@ -3,7 +3,7 @@
 use tenure_core::Store;
 use tenure_operate::pause::{PauseOptions, PauseReport, Scope, pause};
 
-use super::{GroupOperation, duties, note_edit, scope, some_of};
+use super::{GroupOperation, by_outcome, duties, note_edit, scope, some_of};
 use crate::failure::Failure;
 use crate::output::{report, to_stderr};
 use crate::table::or_dash;
@@ -42,13 +42,11 @@ pub(super) async fn run(
         Scope::Group(group) => format!("group {group}"),
         Scope::Duty(duty) => duty.to_string(),
     };
-    let word = if options.pause { "paused" } else { "resumed" };
-    let did = match (paused.edit.changed, options.dry_run, options.pause) {
-        (true, false, _) => format!("{what} is {word}\n"),
-        (true, true, _) => format!("{what} would be {word}\n"),
-        (false, _, true) => format!("{what} was paused before\n"),
-        (false, _, false) => format!("{what} was not paused\n"),
+    let [before, is, would] = match options.pause {
+        true => ["was paused before", "is paused", "would be paused"],
+        false => ["was not paused", "is resumed", "would be resumed"],
     };
+    let did = format!("{what} {}\n", by_outcome(&paused.edit, before, is, would));
     Ok(did + &if options.pause { stopped(&paused) } else { still_paused(&paused) })
 }
 

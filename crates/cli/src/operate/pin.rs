@@ -5,7 +5,7 @@ use tenure_core::{GroupName, InstanceId, Label, Store};
 use tenure_operate::pause::Scope;
 use tenure_operate::pin::{self, PinEntry, PinOptions, PinReport};
 
-use super::{GroupOperation, note_edit, scope};
+use super::{GroupOperation, by_outcome, note_edit, scope};
 use crate::args::name;
 use crate::failure::Failure;
 use crate::output::report;
@@ -102,17 +102,13 @@ pub(super) async fn run(
 fn sentences(pinned: &PinReport) -> String {
     let PinReport { duty, edit, .. } = pinned;
     let Some(pin) = &pinned.to else {
-        return match (edit.changed, edit.dry_run) {
-            (false, _) => format!("{duty} is not pinned\n"),
-            (true, false) => format!("{duty} is not pinned any more; it stays where it is\n"),
-            (true, true) => format!("{duty} would not be pinned any more\n"),
-        };
+        let after = "is not pinned any more; it stays where it is";
+        let what = by_outcome(edit, "is not pinned", after, "would not be pinned any more");
+        return format!("{duty} {what}\n");
     };
-    let text = match (edit.changed, edit.dry_run) {
-        (false, _) => format!("{duty} was pinned to {pin} before\n"),
-        (true, false) => format!("{duty} is pinned to {pin}\n"),
-        (true, true) => format!("{duty} would be pinned to {pin}\n"),
-    };
+    let is = by_outcome(edit, "was", "is", "would be");
+    let before = if edit.changed { "" } else { " before" };
+    let text = format!("{duty} {is} pinned to {pin}{before}\n");
     let next = match &pinned.holder {
         _ if !pinned.reachable => {
             "nobody there takes duties now: until then anybody may do it\n".to_owned()

@@ -3,7 +3,7 @@
 use tenure_core::Store;
 use tenure_operate::share::{Share, ShareChange, ShareOptions, ShareReport, set_share};
 
-use super::{GroupOperation, InstanceArgs, note_edit};
+use super::{GroupOperation, InstanceArgs, by_outcome, note_edit};
 use crate::failure::Failure;
 use crate::output::{report, to_stderr};
 
@@ -92,28 +92,27 @@ pub(super) async fn run(
 
 fn sentence(report: &ShareReport) -> String {
     let ShareReport { edit, instance, change, .. } = report;
-    let would = if edit.dry_run { "would have" } else { "has" };
-    let own = |before: &Option<u32>| before.map_or("its own".to_owned(), |n| n.to_string());
-    let what = match (change, edit.changed, edit.dry_run) {
-        (ShareChange::Cordon { cordoned: true, .. }, false, _) => "was cordoned before".to_owned(),
-        (ShareChange::Cordon { cordoned: true, .. }, true, false) => {
-            "is cordoned: it keeps what it has and gets nothing more".to_owned()
+    let pick = |unchanged: &str, changed: &str, dry_run: &str| {
+        by_outcome(edit, unchanged, changed, dry_run).to_owned()
+    };
+    let what = match change {
+        ShareChange::Cordon { cordoned: true, .. } => pick(
+            "was cordoned before",
+            "is cordoned: it keeps what it has and gets nothing more",
+            "would be cordoned: it would keep what it has and get nothing more",
+        ),
+        ShareChange::Cordon { .. } => {
+            pick("is not cordoned", "is not cordoned any more", "would not be cordoned any more")
         }
-        (ShareChange::Cordon { cordoned: true, .. }, true, true) => {
-            "would be cordoned: it would keep what it has and get nothing more".to_owned()
-        }
-        (ShareChange::Cordon { .. }, false, _) => "is not cordoned".to_owned(),
-        (ShareChange::Cordon { .. }, true, false) => "is not cordoned any more".to_owned(),
-        (ShareChange::Cordon { .. }, true, true) => "would not be cordoned any more".to_owned(),
-        (ShareChange::Weight { weight: Some(weight), .. }, false, _) => {
-            format!("had weight {weight} before")
-        }
-        (ShareChange::Weight { weight: None, .. }, false, _) => "was not given a weight".to_owned(),
-        (ShareChange::Weight { weight: Some(weight), before }, true, _) => {
-            format!("{would} weight {weight}; before it had {}", own(before))
-        }
-        (ShareChange::Weight { weight: None, before }, true, _) => {
-            format!("{would} its own weight again; before it had {}", own(before))
+        ShareChange::Weight { weight, before } => {
+            let would = if edit.dry_run { "would have" } else { "has" };
+            let before = before.map_or("its own".to_owned(), |before| before.to_string());
+            match weight {
+                Some(weight) if !edit.changed => format!("had weight {weight} before"),
+                None if !edit.changed => "was not given a weight".to_owned(),
+                Some(weight) => format!("{would} weight {weight}; before it had {before}"),
+                None => format!("{would} its own weight again; before it had {before}"),
+            }
         }
     };
     format!("{instance} of {} {what}\n", edit.group)

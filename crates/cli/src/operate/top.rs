@@ -61,7 +61,12 @@ impl TopArgs {
     }
 }
 
-pub(super) async fn run(url: &StoreUrl, options: TopOptions, json: bool) -> Result<(), Failure> {
+/// Prints frames until a signal or a closed pipe; returns no further text.
+pub(super) async fn run(
+    url: &StoreUrl,
+    options: TopOptions,
+    json: bool,
+) -> Result<String, Failure> {
     let TopOptions { group, every, once } = options;
     let mut signals = Signals::listen().map_err(anyhow::Error::from)?;
     let repaint = !json && !once && io::stdout().is_terminal();
@@ -75,11 +80,11 @@ pub(super) async fn run(url: &StoreUrl, options: TopOptions, json: bool) -> Resu
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            _ = end_signal(&mut signals) => return Ok(()),
+            _ = end_signal(&mut signals) => return Ok(String::new()),
         }
         let read = tokio::select! {
             read = read(url, &mut store, &mut monitor) => read,
-            _ = end_signal(&mut signals) => return Ok(()),
+            _ = end_signal(&mut signals) => return Ok(String::new()),
         };
         let read = match read {
             Err(error) if once || (!succeeded && !is_away(&error)) => return Err(error.into()),
@@ -97,7 +102,7 @@ pub(super) async fn run(url: &StoreUrl, options: TopOptions, json: bool) -> Resu
             (false, false) => format!("{}\n", frame.text()),
         };
         if !print(&text)? || once {
-            return Ok(());
+            return Ok(String::new());
         }
     }
 }
@@ -203,10 +208,10 @@ impl Frame {
 
 fn group_text(report: &GroupReport) -> String {
     let status = match report {
-        GroupReport::Read(status) => status,
-        GroupReport::Failed(failed) => {
-            let what = shown(&failed.cause.problem().to_string());
-            return format!("\ngroup {}  cannot be read: {what}\n", failed.group);
+        GroupReport { status: Ok(status), .. } => status,
+        GroupReport { group, status: Err(error) } => {
+            let what = shown(&error.problem().to_string());
+            return format!("\ngroup {group}  cannot be read: {what}\n");
         }
     };
     let DutyCounts { known, held, free, paused } = status.duties;
@@ -218,7 +223,7 @@ fn group_text(report: &GroupReport) -> String {
     format!(
         "\ngroup {}  layout {}\n{}: {held} held, {free} free{gone}, {paused} paused\n\
          last minute: {}\n\n{members}{}",
-        status.group,
+        report.group,
         or_dash(status.layout),
         duties(known),
         counts.join(", "),
