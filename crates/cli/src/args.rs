@@ -121,7 +121,7 @@ pub(crate) enum Command {
     /// Take events in over HTTP: each takes effect once
     Serve(serve::Args),
     /// Say that a connector lives: one heartbeat, or one again and again
-    Beat(beat::Args),
+    Beat(beat::BeatArgs),
     /// Make, look at and revoke the tokens of the switchboard
     #[command(subcommand)]
     Token(token::Command),

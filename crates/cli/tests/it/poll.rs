@@ -225,7 +225,7 @@ fn no_poll_begins_that_could_outlast_its_hold() {
     let writer = rusqlite::Connection::open(tenure.path("tenure.db")).unwrap();
     writer.execute_batch("BEGIN IMMEDIATE").unwrap();
     tenure.said(&running, "too little time is left: ");
-    tenure.said(&running, "this is said once per outage");
+    tenure.said(&running, "logged once per outage");
     let begun = tenure.lines("began", 1).len();
     tenure.said(&running, "\"event\":\"expired\"");
     assert_eq!(tenure.lines("began", 1).len(), begun);

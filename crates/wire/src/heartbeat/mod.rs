@@ -17,6 +17,9 @@ pub use names::{connector_type_of, fits};
 /// What stands in `schema_version`.
 pub const SCHEMA_VERSION: &str = "connector.heartbeat.v1";
 
+/// The `error_message` of a last heartbeat, in state `degraded`, of an instance that ends.
+pub const STOPPING: &str = "stopping";
+
 /// The longest `connector.connector_type`, in bytes.
 pub const MAX_TYPE_BYTES: usize = 128;
 

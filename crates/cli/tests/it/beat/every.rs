@@ -90,7 +90,7 @@ fn it_ends_with_the_script_that_it_beats_for() {
     assert_eq!(last.body()["status"]["error_message"], "stopping");
     assert_eq!(last.instance(), first.instance());
     wait_until("it ends", LIMIT, || all_gone(&pid)).unwrap();
-    assert!(tenure.text("script.err").contains("the process that this beats for is gone"));
+    assert!(tenure.text("script.err").contains("the calling process has ended"));
 }
 
 #[test]

@@ -273,10 +273,10 @@ fn a_switchboard_that_does_not_take_it_is_told_of() {
         // A redirect would take the token to somebody else.
         (Reply::Answer(307, String::new()), "SW006", 1, "307 Temporary Redirect"),
         (Reply::Answer(200, "<html>".into()), "SW006", 1, "200 OK without a reason"),
-        (Reply::Answer(200, "x".repeat(70_000)), "SW005", 3, "too long"),
+        (Reply::Answer(200, "x".repeat(70_000)), "SW005", 3, "has more than 65536 bytes"),
         (Reply::Answer(503, r#"{"message":"later"}"#.into()), "SW006", 3, "503"),
-        (Reply::Nothing, "SW005", 3, "broke before the answer came"),
-        (Reply::Silence, "SW005", 3, "no answer within 200ms"),
+        (Reply::Nothing, "SW005", 3, "broke off before the response"),
+        (Reply::Silence, "SW005", 3, "no response within 200ms"),
     ] {
         let listener = Listener::start(vec![reply.clone()]);
         let patience = if let Reply::Silence = reply { "200ms" } else { "60s" };

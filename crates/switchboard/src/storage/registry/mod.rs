@@ -14,6 +14,7 @@ use super::{Decision, Permitted, TokenEnd};
 use crate::error::SwitchboardError;
 
 pub(in crate::storage) use heartbeat::with_today;
+pub use tenure_wire::heartbeat::STOPPING;
 pub use statistics::{
     ConnectorSum, FanoutCount, HistoryPruneReport, HistoryRetention, Measures, MessageOutcomes,
     OutcomeReceipt, Period, RollUpReport, SeriesBucket, SeriesStep,
@@ -24,8 +25,6 @@ pub const MAX_CONNECTORS_PER_TOKEN: i64 = 16;
 /// An instance that was silent for so long, in microseconds, or for five of its intervals if that
 /// is longer ([`Beat::longest_interval`]), does not stand in the way of one that started before it.
 pub const MAX_SILENCE: i64 = 900 * 1_000_000;
-/// The message of a beat in state `degraded` by which an instance says that it ends.
-pub const STOPPING: &str = "stopping";
 /// Maximum of every sum: the largest integer that every JSON reader represents exactly.
 pub const MAX_SUM: i64 = (1 << 53) - 1;
 

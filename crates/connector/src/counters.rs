@@ -1,4 +1,4 @@
-//! What a connector has done, from options or a file.
+//! Counters of a connector, from fixed values or a file.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -6,52 +6,32 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use tenure_core::{Code, StoreError};
 use tenure_wire::heartbeat::Counters;
 
-/// As in a heartbeat.
-const LARGEST: u64 = (1 << 53) - 1;
-/// No file with five numbers is larger.
-const LONGEST: u64 = 64 << 10;
+use crate::ConnectorError;
 
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Messages that were submitted and accepted as new, since the connector started
-    #[arg(long, value_name = "N", value_parser = number())]
-    ingested: Option<u64>,
-    /// Messages that were given up
-    #[arg(long, value_name = "N", value_parser = number())]
-    failed: Option<u64>,
-    /// Calls to the source
-    #[arg(long, value_name = "N", value_parser = number())]
-    api_calls: Option<u64>,
-    /// Checkpoints that were stored
-    #[arg(long, value_name = "N", value_parser = number())]
-    checkpoint_saves: Option<u64>,
-    /// Messages that were accepted as seen before
-    #[arg(long, value_name = "N", value_parser = number())]
-    duplicates: Option<u64>,
-    /// A file with counters, a JSON object or lines NAME=N; - is standard input. Options win
-    #[arg(long, value_name = "PATH")]
-    counters: Option<PathBuf>,
-}
+/// The largest value of a counter.
+pub const MAX_COUNT: u64 = (1 << 53) - 1;
+/// Size of a file with counters.
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
-fn number() -> clap::builder::RangedU64ValueParser {
-    clap::value_parser!(u64).range(0..=LARGEST)
-}
-
-/// Counters that somebody gave; what is missing was not told.
+/// Counters since the connector started; a missing one is zero, or comes from a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Told {
-    messages_ingested: Option<u64>,
-    messages_failed: Option<u64>,
-    source_api_calls: Option<u64>,
-    checkpoint_saves: Option<u64>,
-    dedupe_accepted: Option<u64>,
+pub struct CounterValues {
+    /// Messages accepted as new.
+    pub messages_ingested: Option<u64>,
+    /// Messages given up.
+    pub messages_failed: Option<u64>,
+    /// Calls to the source.
+    pub source_api_calls: Option<u64>,
+    /// Checkpoints stored.
+    pub checkpoint_saves: Option<u64>,
+    /// Messages accepted as duplicates.
+    pub dedupe_accepted: Option<u64>,
 }
 
-const NAMES: [&str; 5] = [
+const COUNTER_NAMES: [&str; 5] = [
     "messages_ingested",
     "messages_failed",
     "source_api_calls",
@@ -59,7 +39,7 @@ const NAMES: [&str; 5] = [
     "dedupe_accepted",
 ];
 
-impl Told {
+impl CounterValues {
     fn all(&mut self) -> [&mut Option<u64>; 5] {
         [
             &mut self.messages_ingested,
@@ -70,7 +50,7 @@ impl Told {
         ]
     }
 
-    /// These, and where nothing was told, those.
+    /// Fills missing values from `other`.
     fn or(mut self, mut other: Self) -> Self {
         for (mine, other) in self.all().into_iter().zip(other.all()) {
             *mine = mine.or(*other);
@@ -79,8 +59,8 @@ impl Told {
     }
 
     fn counters(self) -> Counters {
-        // None is larger than LARGEST.
-        let count = |told: Option<u64>| i64::try_from(told.unwrap_or(0)).unwrap_or(i64::MAX);
+        // None is larger than MAX_COUNT.
+        let count = |value: Option<u64>| i64::try_from(value.unwrap_or(0)).unwrap_or(i64::MAX);
         Counters {
             messages_ingested: count(self.messages_ingested),
             messages_failed: count(self.messages_failed),
@@ -91,77 +71,70 @@ impl Told {
     }
 }
 
-/// Where the counters come from: what was typed wins over what a file has.
-#[derive(Clone, Debug)]
-pub(super) struct Source {
-    typed: Told,
-    file: Option<PathBuf>,
+/// Source of the counters. Fixed values take precedence over the file.
+#[derive(Clone, Debug, Default)]
+pub struct CounterSource {
+    /// Fixed values.
+    pub values: CounterValues,
+    /// A file with a JSON object or lines `NAME=N`; `-` is standard input.
+    pub file: Option<PathBuf>,
 }
 
-impl Source {
-    pub(super) fn new(options: &Options) -> Self {
-        let typed = Told {
-            messages_ingested: options.ingested,
-            messages_failed: options.failed,
-            source_api_calls: options.api_calls,
-            checkpoint_saves: options.checkpoint_saves,
-            dedupe_accepted: options.duplicates,
-        };
-        Self { typed, file: options.counters.clone() }
-    }
-
-    /// Whether they can be read once only.
-    pub(super) fn is_stdin(&self) -> bool {
+impl CounterSource {
+    /// Whether the counters can be read only once.
+    pub fn is_stdin(&self) -> bool {
         self.file.as_deref() == Some(Path::new("-"))
     }
 
-    /// What there is to tell now. A file that is read again and again must be one: a pipe could
-    /// make this wait for ever.
-    pub(super) fn read(&self, again: bool) -> Result<Counters, StoreError> {
-        let Some(path) = &self.file else { return Ok(self.typed.counters()) };
-        let shown = if self.is_stdin() { "standard input".into() } else { path.to_string_lossy() };
-        let bad =
-            |what: &dyn Display| StoreError::refused(Code::BadCounters, format!("{shown}: {what}"));
-        let text = self.text(path, again).map_err(|error| bad(&error))?;
-        let told = parse(&text).map_err(|what| bad(&what))?;
-        Ok(self.typed.or(told).counters())
+    /// Reads the counters. A source that is read repeatedly must be a regular file: a pipe could
+    /// block for ever.
+    pub(crate) fn read(&self, repeatedly: bool) -> Result<Counters, ConnectorError> {
+        let Some(path) = &self.file else { return Ok(self.values.counters()) };
+        let input = if self.is_stdin() { "standard input".into() } else { path.to_string_lossy() };
+        let bad = |problem: &dyn Display| ConnectorError::Counters {
+            input: input.to_string(),
+            problem: problem.to_string(),
+        };
+        let text = self.text(path, repeatedly).map_err(|error| bad(&error))?;
+        let values = parse(&text).map_err(|problem| bad(&problem))?;
+        Ok(self.values.or(values).counters())
     }
 
-    fn text(&self, path: &Path, again: bool) -> io::Result<String> {
+    fn text(&self, path: &Path, repeatedly: bool) -> io::Result<String> {
         let mut text = String::new();
         let size = match self.is_stdin() {
-            true => io::stdin().lock().take(LONGEST + 1).read_to_string(&mut text)?,
+            true => io::stdin().lock().take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?,
             false => {
-                if again && !fs::metadata(path)?.is_file() {
+                if repeatedly && !fs::metadata(path)?.is_file() {
                     return Err(io::Error::other("not a file, and it has to be read again"));
                 }
-                File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?
+                File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?
             }
         };
-        if size as u64 > LONGEST {
-            return Err(io::Error::other(format!("it has more than {LONGEST} bytes")));
+        if size as u64 > MAX_FILE_BYTES {
+            return Err(io::Error::other(format!("it has more than {MAX_FILE_BYTES} bytes")));
         }
         Ok(text)
     }
 }
 
-/// Reads a JSON object, or lines.
-fn parse(text: &str) -> Result<Told, String> {
-    let mut told = match text.trim_start().starts_with('{') {
+/// Parses a JSON object, or lines.
+fn parse(text: &str) -> Result<CounterValues, String> {
+    let mut values = match text.trim_start().starts_with('{') {
         true => serde_json::from_str(text).map_err(|error| error.to_string())?,
         false => parse_lines(text)?,
     };
-    for (name, count) in NAMES.iter().zip(told.all()) {
-        if count.is_some_and(|count| count > LARGEST) {
-            return Err(format!("{name} is more than {LARGEST}"));
+    for (name, count) in COUNTER_NAMES.iter().zip(values.all()) {
+        if count.is_some_and(|count| count > MAX_COUNT) {
+            return Err(format!("{name} is more than {MAX_COUNT}"));
         }
     }
-    Ok(told)
+    Ok(values)
 }
 
-/// Reads `NAME N` or `NAME=N`, one on a line; `#` begins a remark.
-fn parse_lines(text: &str) -> Result<Told, String> {
-    let mut told = Told::default();
+/// Parses `NAME N` or `NAME=N`, one per line; `#` begins a comment.
+fn parse_lines(text: &str) -> Result<CounterValues, String> {
+    let mut values = CounterValues::default();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default().trim();
         if line.is_empty() {
@@ -170,22 +143,22 @@ fn parse_lines(text: &str) -> Result<Told, String> {
         let wrong = |what: String| format!("line {number}: {what}");
         let parts = line.split_once('=').or_else(|| line.split_once(char::is_whitespace));
         let (name, value) = parts.map_or((line, ""), |(name, value)| (name.trim(), value.trim()));
-        let Some(place) = NAMES.iter().position(|known| *known == name) else {
-            let names = NAMES.join(", ");
+        let Some(index) = COUNTER_NAMES.iter().position(|known| *known == name) else {
+            let names = COUNTER_NAMES.join(", ");
             return Err(wrong(format!("{name:?} is no counter; there are {names}")));
         };
         let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         let count = value.parse().ok().filter(|_| digits);
         let count: u64 = count.ok_or_else(|| wrong(format!("{value:?} is not a whole number")))?;
-        let all = told.all();
-        if all[place].replace(count).is_some() {
+        let all = values.all();
+        if all[index].replace(count).is_some() {
             return Err(wrong(format!("{name} is there twice")));
         }
     }
-    // An empty file may be one that is being written: it does not say that all began anew.
-    match told == Told::default() {
+    // An empty file may be one that is being written: it does not reset the counters.
+    match values == CounterValues::default() {
         true => Err("there is no counter in it".to_owned()),
-        false => Ok(told),
+        false => Ok(values),
     }
 }
 
@@ -193,8 +166,12 @@ fn parse_lines(text: &str) -> Result<Told, String> {
 mod tests {
     use super::*;
 
-    fn some(ingested: u64, failed: u64) -> Told {
-        Told { messages_ingested: Some(ingested), messages_failed: Some(failed), ..Told::default() }
+    fn some(ingested: u64, failed: u64) -> CounterValues {
+        CounterValues {
+            messages_ingested: Some(ingested),
+            messages_failed: Some(failed),
+            ..CounterValues::default()
+        }
     }
 
     #[test]
@@ -207,10 +184,10 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(some(7, 0)), "{text}");
         }
-        assert_eq!(parse("{}"), Ok(Told::default()));
+        assert_eq!(parse("{}"), Ok(CounterValues::default()));
         assert_eq!(
             parse("dedupe_accepted 9007199254740991").unwrap().dedupe_accepted,
-            Some(LARGEST)
+            Some(MAX_COUNT)
         );
     }
 
@@ -245,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_was_typed_wins() {
-        let typed = Told { messages_ingested: Some(1), ..Told::default() };
+        let typed = CounterValues { messages_ingested: Some(1), ..CounterValues::default() };
         assert_eq!(typed.or(some(7, 8)), some(1, 8));
     }
 }

@@ -1,0 +1,454 @@
+//! `tenure beat`: sends heartbeats of a connector.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::builder::PossibleValuesParser;
+use serde_json::{Value, json};
+use tenure_connector::{
+    ConnectorError, ConnectorStatus, CounterSource, CounterValues, DEFAULT_INTERVAL,
+    HeartbeatAccepted, HeartbeatClient, HeartbeatCommand, HeartbeatReport, HeartbeatSender,
+    MAX_COUNT, MAX_INTERVAL, MIN_INTERVAL, SwitchboardUrl,
+};
+use tenure_core::StoreError;
+use tenure_supervise::{Caller, Signal, Signals, is_stop};
+use tenure_wire::heartbeat::Health;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::MICROS;
+use crate::args::{self, NOT_SHOWN, duration, may_be_token, path};
+use crate::env;
+use crate::failure::Failure;
+use crate::limits::check_time;
+use crate::output::{document, shown, to_stderr, to_stdout};
+
+/// Clock difference from which a warning is printed, in microseconds.
+const MAX_CLOCK_DRIFT: i64 = 5 * MICROS;
+
+#[derive(clap::Args)]
+pub(crate) struct BeatArgs {
+    /// The switchboard: http://HOST:PORT or https://HOST
+    #[arg(long, value_name = "URL", env = env::SWITCHBOARD_URL, hide_env_values = true)]
+    url: Option<String>,
+    /// A file with the token, if it does not stand in SWITCHBOARD_API_TOKEN
+    #[arg(long, value_name = "PATH")]
+    token_file: Option<PathBuf>,
+    /// A file with the authorities to trust, in PEM, instead of those of the system
+    #[arg(long, value_name = "PATH")]
+    cacert: Option<PathBuf>,
+    /// How long the connection may take, and then the answer
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = args::duration)]
+    timeout: Duration,
+    /// The type of the connector, as in telegram_bot
+    #[arg(long = "type", value_name = "TYPE", env = env::CONNECTOR_TYPE, hide_env_values = true)]
+    kind: Option<String>,
+    /// Whom it receives for: the endpoint that its token is for
+    #[arg(
+        long,
+        value_name = "IDENTITY",
+        env = env::CONNECTOR_ENDPOINT,
+        hide_env_values = true
+    )]
+    endpoint: Option<String>,
+    /// The process that counts [default: made from the process that calls this command]
+    #[arg(long, value_name = "UUID", env = env::CONNECTOR_INSTANCE, hide_env_values = true)]
+    instance: Option<String>,
+    /// How it is
+    #[arg(long, default_value = "healthy", value_parser = states())]
+    state: String,
+    /// What the trouble is, for people
+    #[arg(long, value_name = "TEXT")]
+    message: Option<String>,
+    /// The version of the connector
+    #[arg(long = "version", value_name = "TEXT")]
+    software: Option<String>,
+    /// How long it runs, in seconds or as in 2h [default: since the calling process started]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    uptime: Option<Duration>,
+    #[command(flatten)]
+    counters: CounterArgs,
+    /// The checkpoint that it has come to
+    #[arg(long, value_name = "TEXT")]
+    cursor: Option<String>,
+    /// When it got there, as in 2026-02-15T10:30:00Z
+    #[arg(long, value_name = "TIME", requires = "cursor")]
+    cursor_at: Option<String>,
+    /// Go on until a signal comes: a heartbeat now and every TIME, 30s to 300s [default:
+    /// CONNECTOR_HEARTBEAT_INTERVAL_S, or 120s]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, value_parser = seconds)]
+    every: Option<Option<Duration>>,
+}
+
+fn states() -> PossibleValuesParser {
+    PossibleValuesParser::new(Health::ALL.map(Health::as_str))
+}
+
+/// Parses `90`, `90s` or `2h`.
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_secs).or_else(|_| duration(text))
+}
+
+#[derive(clap::Args)]
+struct CounterArgs {
+    /// Messages that were submitted and accepted as new, since the connector started
+    #[arg(long, value_name = "N", value_parser = number())]
+    ingested: Option<u64>,
+    /// Messages that were given up
+    #[arg(long, value_name = "N", value_parser = number())]
+    failed: Option<u64>,
+    /// Calls to the source
+    #[arg(long, value_name = "N", value_parser = number())]
+    api_calls: Option<u64>,
+    /// Checkpoints that were stored
+    #[arg(long, value_name = "N", value_parser = number())]
+    checkpoint_saves: Option<u64>,
+    /// Messages that were accepted as seen before
+    #[arg(long, value_name = "N", value_parser = number())]
+    duplicates: Option<u64>,
+    /// A file with counters, a JSON object or lines NAME=N; - is standard input. Options win
+    #[arg(long, value_name = "PATH")]
+    counters: Option<PathBuf>,
+}
+
+fn number() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(0..=MAX_COUNT)
+}
+
+/// A heartbeat that was checked, as far as possible before it is sent.
+#[derive(Debug)]
+pub(crate) enum BeatTask {
+    /// Heartbeats are switched off.
+    Off,
+    Send {
+        sender: Box<HeartbeatSender>,
+        /// Interval and process of the connector, with `--every`.
+        every: Option<(Duration, Option<Caller>)>,
+    },
+}
+
+impl BeatTask {
+    pub(crate) fn new(args: &BeatArgs) -> Result<Self, Failure> {
+        if is_off(std::env::var(env::HEARTBEAT_ENABLED).ok().as_deref()) {
+            return Ok(Self::Off);
+        }
+        let caller = Caller::find();
+        let sender = HeartbeatSender {
+            client: client(args)?,
+            status: status(args, caller)?,
+            counters: args.counters.source(),
+        };
+        if args.every.is_some() && sender.counters.is_stdin() {
+            let what = "--counters - can be read once only: with --every, give a file";
+            return Err(Failure::Usage(what.to_owned()));
+        }
+        let every = match args.every {
+            Some(given) => {
+                let variable = std::env::var(env::HEARTBEAT_INTERVAL).ok();
+                let (interval, warning) = interval(given, variable.as_deref())?;
+                if let Some(warning) = warning {
+                    to_stderr(&warning);
+                }
+                Some((interval, caller.filter(|_| args.instance().is_none())))
+            }
+            None => None,
+        };
+        let checked = sender.status.check();
+        checked.map_err(|invalid| Failure::Usage(shown(&invalid.to_string())))?;
+        Ok(Self::Send { sender: Box::new(sender), every })
+    }
+}
+
+impl BeatArgs {
+    fn instance(&self) -> Option<&str> {
+        self.instance.as_deref().filter(|text| !text.is_empty())
+    }
+}
+
+impl CounterArgs {
+    fn source(&self) -> CounterSource {
+        let values = CounterValues {
+            messages_ingested: self.ingested,
+            messages_failed: self.failed,
+            source_api_calls: self.api_calls,
+            checkpoint_saves: self.checkpoint_saves,
+            dedupe_accepted: self.duplicates,
+        };
+        CounterSource { values, file: self.counters.clone() }
+    }
+}
+
+fn client(args: &BeatArgs) -> Result<HeartbeatClient, Failure> {
+    let url = needed(args.url.as_deref(), "--url", env::SWITCHBOARD_URL)?;
+    let url = SwitchboardUrl::parse(url).map_err(|error| {
+        let what = match error {
+            ConnectorError::Url(what) => what.to_owned(),
+            other => other.to_string(),
+        };
+        let variable = env::SWITCHBOARD_URL;
+        Failure::Usage(format!("--url ({variable}) {what}: it is http://HOST:PORT or https://HOST"))
+    })?;
+    check_time("--timeout", args.timeout, Duration::from_millis(100), Duration::from_secs(300))?;
+    let mut client = HeartbeatClient::new(url, args.timeout);
+    if let Some(token) = token(args.token_file.as_deref())? {
+        client = client.with_token(&token).map_err(|_| {
+            let what = "the token cannot stand in a header: it is one word, as in sw_live_...";
+            Failure::Usage(what.to_owned())
+        })?;
+    }
+    if let Some(file) = &args.cacert {
+        let file = path(file)?.into_os_string().into_string();
+        let file = file.map_err(|_| Failure::Usage("--cacert takes a name in UTF-8".to_owned()))?;
+        client = client.with_ca_file(file);
+    }
+    Ok(client)
+}
+
+fn status(args: &BeatArgs, caller: Option<Caller>) -> Result<ConnectorStatus, Failure> {
+    let instance = match args.instance() {
+        Some(text) => Uuid::try_parse(text.trim()).map_err(|_| {
+            let name = env::CONNECTOR_INSTANCE;
+            Failure::Usage(format!("--instance ({name}) is not a UUID"))
+        })?,
+        None => caller.and_then(Caller::instance).ok_or_else(|| {
+            let what = "cannot see which process calls this: give --instance UUID, the same for as \
+                        long as the counters go on";
+            Failure::Usage(what.to_owned())
+        })?,
+    };
+    let kind = needed(args.kind.as_deref(), "--type", env::CONNECTOR_TYPE)?;
+    let endpoint = needed(args.endpoint.as_deref(), "--endpoint", env::CONNECTOR_ENDPOINT)?;
+    let mut status = ConnectorStatus::new(kind, endpoint, instance);
+    status.version.clone_from(&args.software);
+    status.state = Health::parse(&args.state).unwrap_or(Health::Healthy);
+    status.message.clone_from(&args.message);
+    status.cursor.clone_from(&args.cursor);
+    status.cursor_at.clone_from(&args.cursor_at);
+    let since_start = || caller.or_else(Caller::this).map(Caller::uptime);
+    status.set_uptime(args.uptime.or_else(since_start).unwrap_or_default());
+    Ok(status)
+}
+
+/// Returns a required value that is given by an option or a variable.
+fn needed<'a>(given: Option<&'a str>, option: &str, variable: &str) -> Result<&'a str, Failure> {
+    let missing = || Failure::Usage(format!("{option} is missing; {variable} can say it, too"));
+    given.filter(|text| !text.trim().is_empty()).ok_or_else(missing)
+}
+
+fn is_off(enabled: Option<&str>) -> bool {
+    let word = enabled.unwrap_or_default().trim().to_ascii_lowercase();
+    ["false", "0", "no", "off"].contains(&word.as_str())
+}
+
+/// Reads the token from the file, else from the variable.
+fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
+    let token = match file {
+        Some(file) if may_be_token(&file.to_string_lossy()) => {
+            let what = format!("--token-file takes the name of a file; {NOT_SHOWN} is a token");
+            return Err(Failure::Usage(what));
+        }
+        Some(file) => {
+            let file = path(file)?;
+            let text = fs::read_to_string(&file);
+            let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+            if text.trim().is_empty() {
+                return Err(Failure::Usage(format!("{} is empty", shown(&file.to_string_lossy()))));
+            }
+            Some(text)
+        }
+        None => std::env::var(env::SWITCHBOARD_TOKEN).ok(),
+    };
+    let token = token.as_deref().map(str::trim).filter(|token| !token.is_empty());
+    Ok(token.map(str::to_owned))
+}
+
+/// Returns the interval of `--every` or the variable, brought into its limits with a warning.
+fn interval(
+    given: Option<Duration>,
+    variable: Option<&str>,
+) -> Result<(Duration, Option<String>), Failure> {
+    let name = env::HEARTBEAT_INTERVAL;
+    let variable = variable.map(str::trim).filter(|text| !text.is_empty());
+    let (given, from) = match (given, variable) {
+        (Some(time), _) => (time, "--every"),
+        (None, None) => (DEFAULT_INTERVAL, ""),
+        (None, Some(text)) => {
+            let seconds: i64 = text.parse().map_err(|_| {
+                Failure::Usage(format!("{name} is not a whole number of seconds, as in 120"))
+            })?;
+            (Duration::from_secs(u64::try_from(seconds).unwrap_or(0)), name)
+        }
+    };
+    let time = given.clamp(MIN_INTERVAL, MAX_INTERVAL);
+    let warning = (time != given).then(|| {
+        let (least, most) = (MIN_INTERVAL.as_secs(), MAX_INTERVAL.as_secs());
+        format!("warning: {from} is taken as {} s: it is {least} to {most} s", time.as_secs())
+    });
+    Ok((time, warning))
+}
+
+pub(crate) async fn run(task: BeatTask, json: bool) -> Result<ExitCode, Failure> {
+    match task {
+        BeatTask::Off => {
+            let name = env::HEARTBEAT_ENABLED;
+            print(&match json {
+                true => document(&json!({ "status": "off" })),
+                false => format!("heartbeats are switched off by {name}: nothing was sent\n"),
+            })?;
+        }
+        BeatTask::Send { sender, every: None } => {
+            let accepted = sender.send().await.map_err(failure)?;
+            print(&describe(&sender.status, &accepted, json, document))?;
+        }
+        BeatTask::Send { sender, every: Some((interval, caller)) } => {
+            repeat(&sender, interval, caller, json).await?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends heartbeats until a signal comes, or until the connector has ended.
+async fn repeat(
+    sender: &HeartbeatSender,
+    interval: Duration,
+    caller: Option<Caller>,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut signals = Signals::listen().context("cannot listen to signals")?;
+    let (commands, mut received) = mpsc::channel(1);
+    tokio::spawn(async move {
+        loop {
+            let command = match signals.next().await {
+                // Something has changed that should be known at once.
+                Signal::USR1 => HeartbeatCommand::SendNow,
+                signal if is_stop(signal) => HeartbeatCommand::Stop,
+                _ => continue,
+            };
+            if commands.send(command).await.is_err() {
+                break;
+            }
+        }
+    });
+    let is_alive = || caller.is_none_or(Caller::is_alive);
+    let mut report = |report| {
+        match report {
+            HeartbeatReport::Accepted(accepted) => {
+                let line = |value: &Value| format!("{value}\n");
+                to_stdout(&describe(&sender.status, &accepted, json, line))?;
+            }
+            HeartbeatReport::Failed(error) => {
+                let error = StoreError::from(error);
+                to_stderr(&format!("warning: {}", shown(&error.problem().to_string())));
+            }
+            HeartbeatReport::ConnectorGone => {
+                to_stderr("the calling process has ended: heartbeats end, too");
+            }
+        }
+        Ok(())
+    };
+    let sent = sender.repeat(interval, &mut received, &is_alive, &mut report).await;
+    Ok(sent.context("cannot write to standard output")?)
+}
+
+/// A heartbeat whose outcome is unknown needs no check: the next one repeats the counters.
+fn failure(error: ConnectorError) -> Failure {
+    let error = StoreError::from(error);
+    match error.is_unknown() {
+        true => Failure::Kept { error, kept: "it may have been taken; the next one tells it all" },
+        false => Failure::Store(error),
+    }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    Ok(to_stdout(text).context("cannot write to standard output")?)
+}
+
+/// Describes a response; prints its warnings to standard error.
+fn describe(
+    status: &ConnectorStatus,
+    accepted: &HeartbeatAccepted,
+    json: bool,
+    document: fn(&Value) -> String,
+) -> String {
+    let HeartbeatAccepted { server_time, warnings, .. } = accepted;
+    for warning in warnings {
+        to_stderr(&format!("warning: {}", shown(warning)));
+    }
+    let drift = accepted.drift_micros();
+    // The switchboard may have noticed it, too.
+    if let Some(drift) = drift
+        && drift.abs() > MAX_CLOCK_DRIFT
+        && !warnings.iter().any(|warning| warning.contains("clock"))
+    {
+        let (seconds, side) = (drift.abs() / MICROS, if drift > 0 { "behind" } else { "ahead of" });
+        let what = format!("the clock of this machine is {seconds} s {side} the switchboard's");
+        to_stderr(&format!("warning: {what}"));
+    }
+    let ConnectorStatus { connector_type, endpoint_identity, instance_id, .. } = status;
+    if !json {
+        let name = shown(&format!("{connector_type} {endpoint_identity}"));
+        let time = shown(server_time);
+        return format!("accepted: {name} at {time}, instance {instance_id}\n");
+    }
+    document(&json!({
+        "status": "accepted",
+        "server_time": server_time,
+        "warnings": warnings,
+        "instance_id": instance_id.to_string(),
+        "drift_ms": drift.map(|drift| drift / 1000),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_are_switched_off_by_a_few_words() {
+        for word in ["false", "0", "no", "off", "OFF", " False "] {
+            assert!(is_off(Some(word)), "{word}");
+        }
+        for word in [None, Some(""), Some("true"), Some("1"), Some("yes"), Some("on"), Some("2")] {
+            assert!(!is_off(word), "{word:?}");
+        }
+    }
+
+    #[test]
+    fn times_may_be_seconds() {
+        assert_eq!(seconds("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(seconds("2h"), Ok(Duration::from_secs(7_200)));
+        assert!(seconds("-1").is_err() && seconds("soon").is_err());
+    }
+
+    #[test]
+    fn times_are_brought_into_their_limits() {
+        let second = Duration::from_secs;
+        let read = |typed: Option<u64>, variable| {
+            let (time, warning) = interval(typed.map(second), variable).unwrap();
+            (time.as_secs(), warning.unwrap_or_default())
+        };
+        let quiet = |time: u64| (time, String::new());
+        assert_eq!(read(None, None), quiet(120));
+        assert_eq!(read(None, Some("")), quiet(120));
+        assert_eq!(read(None, Some(" 30 ")), quiet(30));
+        assert_eq!(read(None, Some("300")), quiet(300));
+        assert_eq!(read(Some(45), Some("60")), quiet(45));
+        assert_eq!(read(Some(45), Some("soon")), quiet(45));
+        for (given, taken) in [("29", 30), ("0", 30), ("-5", 30), ("301", 300), ("86400", 300)] {
+            let (time, warning) = read(None, Some(given));
+            assert_eq!(time, taken);
+            let says = format!(
+                "warning: CONNECTOR_HEARTBEAT_INTERVAL_S is taken as {taken} s: it is 30 to 300 s"
+            );
+            assert_eq!(warning, says);
+        }
+        assert!(read(Some(1), None).1.starts_with("warning: --every is taken as 30 s"));
+        for text in ["soon", "120s", "1.5", "2m", "99999999999999999999"] {
+            let Err(Failure::Usage(what)) = interval(None, Some(text)) else { panic!("{text}") };
+            assert!(what.starts_with("CONNECTOR_HEARTBEAT_INTERVAL_S") && !what.contains(text));
+        }
+    }
+}

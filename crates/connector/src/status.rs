@@ -1,0 +1,95 @@
+//! Connector status, and its heartbeat envelope.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tenure_core::{Clock, LocalInstant};
+use tenure_duty::process;
+use tenure_store::BootClock;
+use tenure_wire::heartbeat::{self, Counters, Health, Invalid, SCHEMA_VERSION};
+use uuid::Uuid;
+
+/// Identity and state of a connector.
+#[derive(Clone, Debug)]
+pub struct ConnectorStatus {
+    /// Type, as in `telegram_bot`.
+    pub connector_type: String,
+    /// Endpoint that it receives for.
+    pub endpoint_identity: String,
+    /// The process that counts: the same for as long as the counters go on.
+    pub instance_id: Uuid,
+    /// Version of the connector.
+    pub version: Option<String>,
+    /// Health.
+    pub state: Health,
+    /// Description of a problem, for people.
+    pub message: Option<String>,
+    /// Checkpoint that it has reached.
+    pub cursor: Option<String>,
+    /// Time of that checkpoint, RFC 3339.
+    pub cursor_at: Option<String>,
+    /// Uptime at an instant.
+    uptime: (Duration, LocalInstant),
+}
+
+impl ConnectorStatus {
+    /// A healthy connector that has just started.
+    pub fn new(connector_type: &str, endpoint_identity: &str, instance_id: Uuid) -> Self {
+        Self {
+            connector_type: connector_type.to_owned(),
+            endpoint_identity: endpoint_identity.to_owned(),
+            instance_id,
+            version: None,
+            state: Health::Healthy,
+            message: None,
+            cursor: None,
+            cursor_at: None,
+            uptime: (Duration::ZERO, BootClock.now()),
+        }
+    }
+
+    /// Sets the uptime as of now.
+    pub fn set_uptime(&mut self, uptime: Duration) {
+        self.uptime = (uptime, BootClock.now());
+    }
+
+    /// Checks the heartbeat by the rules of the switchboard, before anything is sent.
+    pub fn check(&self) -> Result<(), Invalid> {
+        heartbeat::read(self.envelope(Counters::default()).as_bytes()).map(drop)
+    }
+
+    /// The heartbeat as of now.
+    pub(crate) fn envelope(&self, counters: Counters) -> String {
+        let (uptime, at) = self.uptime;
+        let uptime = uptime.saturating_add(BootClock.now().since(at));
+        let cursor = self.cursor.as_ref();
+        let checkpoint =
+            cursor.map(|cursor| json!({ "cursor": cursor, "updated_at": self.cursor_at }));
+        let now = i64::try_from(process::unix_ms()).unwrap_or(i64::MAX);
+        let sent_at = jiff::Timestamp::from_millisecond(now).unwrap_or_default();
+        let envelope = json!({
+            "schema_version": SCHEMA_VERSION,
+            "connector": {
+                "connector_type": self.connector_type,
+                "endpoint_identity": self.endpoint_identity,
+                "instance_id": self.instance_id.to_string(),
+                "version": self.version,
+            },
+            "status": {
+                "state": self.state.as_str(),
+                "error_message": self.message,
+                "uptime_s": uptime.as_secs(),
+            },
+            "counters": {
+                "messages_ingested": counters.messages_ingested,
+                "messages_failed": counters.messages_failed,
+                "source_api_calls": counters.source_api_calls,
+                "checkpoint_saves": counters.checkpoint_saves,
+                "dedupe_accepted": counters.dedupe_accepted,
+            },
+            "checkpoint": checkpoint,
+            "sent_at": format!("{sent_at:.3}"),
+        });
+        envelope.to_string()
+    }
+}
