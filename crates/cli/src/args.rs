@@ -1,4 +1,4 @@
-//! What was typed.
+//! Command-line arguments.
 //!
 //! Nothing here derives `Debug`: the store URL may carry a password.
 
@@ -47,14 +47,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) global: Global,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: TenureCommand,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(clap::Args)]
 pub(crate) struct Global {
     /// The store: file:PATH, sqlite:PATH, postgres://..., redis://... or etcd://...
-    // Taken as text and judged later: clap would repeat what it cannot read.
+    // Text, parsed later: clap would repeat an invalid URL, which may hold a password.
     #[arg(
         long,
         global = true,
@@ -64,7 +64,7 @@ pub(crate) struct Global {
         default_value = DEFAULT_STORE
     )]
     pub(crate) store: String,
-    /// The store was typed: it is no default, and not of the environment.
+    /// Whether the store was given on the command line.
     #[arg(skip)]
     pub(crate) store_given: bool,
     /// Print one JSON document; errors too, to standard error
@@ -73,7 +73,7 @@ pub(crate) struct Global {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum TenureCommand {
     /// Show groups: their duties, who holds them, and their members
     Ls {
         /// Only this group, as it is printed
@@ -89,9 +89,9 @@ pub(crate) enum Command {
     Apply(apply::ApplyArgs),
     /// Hold a duty around any program: wait for it, run the command, end it in time
     #[command(after_help = RUN_EXIT_CODES)]
-    Run(Run),
+    Run(RunCommandArgs),
     /// Run a command once per target and interval, each target on one instance
-    Poll(Poll),
+    Poll(PollArgs),
     /// Say which bucket an entity is in, or which bucket comes next
     Bucket(bucket::BucketArgs),
     /// Take the duties of an instance to the others, and wait until it holds nothing
@@ -119,24 +119,24 @@ pub(crate) enum Command {
         dry_run: bool,
     },
     /// Take events in over HTTP: each takes effect once
-    Serve(serve::Args),
+    Serve(Box<serve::ServeArgs>),
     /// Say that a connector lives: one heartbeat, or one again and again
     Beat(beat::BeatArgs),
     /// Make, look at and revoke the tokens of the switchboard
     #[command(subcommand)]
-    Token(token::Command),
+    Token(token::TokenCommand),
     /// Look at what the switchboard knows of holds, or forget it
     #[command(subcommand)]
-    Fence(fence::Command),
+    Fence(fence::FenceCommand),
     /// List, add and remove the channels that the switchboard takes events from
     #[command(subcommand)]
-    Channel(channel::Command),
+    Channel(channel::ChannelCommand),
     /// Look at connectors and whether they live; put one away, or remove it
     #[command(subcommand)]
-    Connectors(connectors::Command),
+    Connectors(connectors::ConnectorCommand),
     /// Take a store over, or say how much it keeps
     #[command(subcommand)]
-    Store(crate::store::Command),
+    Store(crate::store::StoreCommand),
     /// Make the store, or update its schema
     Migrate {
         /// Print the script instead; needs no connection and changes nothing
@@ -146,9 +146,9 @@ pub(crate) enum Command {
     /// Look at checkpoints, take one back, or take them to another store
     Checkpoint {
         #[command(flatten)]
-        signing: Signing,
+        signing: SigningArgs,
         #[command(subcommand)]
-        command: Checkpoint,
+        command: CheckpointCommand,
     },
     /// Say what the store can promise with its live settings, and what to change
     Doctor {
@@ -178,7 +178,7 @@ pub(crate) enum Command {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct Run {
+pub(crate) struct RunCommandArgs {
     /// The duty, as GROUP/NAME
     #[arg(long, value_name = "GROUP/NAME")]
     pub(crate) duty: String,
@@ -186,16 +186,16 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) no_wait: bool,
     #[command(flatten)]
-    pub(crate) member: Member,
+    pub(crate) member: MemberArgs,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
 #[derive(clap::Args)]
-pub(crate) struct Poll {
+pub(crate) struct PollArgs {
     /// The targets: redis://..., postgres://..., sqlite:..., http://..., file:... or list:...
-    // Taken as text and judged later: it may hold a password.
+    // Text, parsed later: clap would repeat an invalid URL, which may hold a password.
     #[arg(long, value_name = "URL", env = env::TARGETS, hide_env_values = true)]
     pub(crate) targets: String,
     /// The group of instances that share the targets
@@ -214,15 +214,15 @@ pub(crate) struct Poll {
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) jobs: usize,
     #[command(flatten)]
-    pub(crate) member: Member,
+    pub(crate) member: MemberArgs,
     /// The command and its arguments; {} in them is the target
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// What every member of a group takes.
+/// Options of a member of a group.
 #[derive(clap::Args)]
-pub(crate) struct Member {
+pub(crate) struct MemberArgs {
     /// How long the store keeps the duty for a process that it does not hear from
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) ttl: Duration,
@@ -252,12 +252,12 @@ pub(crate) struct Member {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) weight: u32,
     #[command(flatten)]
-    pub(crate) signing: Signing,
+    pub(crate) signing: SigningArgs,
     #[command(flatten)]
     pub(crate) watch: ObserveArgs,
 }
 
-/// Reads `500ms`, `30s`, `1m30s`, `2h`, `1d`; a day has 24 hours.
+/// Parses `500ms`, `30s`, `1m30s`, `2h`, `1d`; a day has 24 hours.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let days = jiff::SpanRelativeTo::days_are_24_hours();
     let span = text.parse::<jiff::Span>().and_then(|span| span.to_duration(days));
@@ -267,9 +267,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     time.try_into().map_err(|_| "a time is not negative".to_owned())
 }
 
-/// How checkpoints are signed.
+/// Signing of checkpoints.
 #[derive(clap::Args)]
-pub(crate) struct Signing {
+pub(crate) struct SigningArgs {
     /// Whether checkpoints are signed and verified
     #[arg(long, global = true, value_enum, env = env::SIGNING, default_value = "off")]
     pub(crate) signing: SigningMode,
@@ -289,7 +289,7 @@ pub(crate) enum SigningMode {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Checkpoint {
+pub(crate) enum CheckpointCommand {
     /// Print the newest checkpoint, byte for byte
     Get {
         /// The duty as GROUP/ID; with --schema shards the GROUP
@@ -323,7 +323,7 @@ pub(crate) enum Checkpoint {
         dry_run: bool,
     },
     /// Take checkpoints to another store; run it again if it was interrupted
-    Move(Move),
+    Move(MoveArgs),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -337,7 +337,7 @@ pub(crate) enum Schema {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct Move {
+pub(crate) struct MoveArgs {
     /// The store to move from
     #[arg(value_name = "FROM")]
     pub(crate) from: String,
@@ -371,8 +371,8 @@ pub(crate) fn levels() -> PossibleValuesParser {
     PossibleValuesParser::new(Level::ALL.map(Level::as_str))
 }
 
-/// Reads the arguments of this process. Usage errors come without what may hold a password.
-pub(crate) fn parse() -> Result<Args, Usage> {
+/// Parses the arguments of this process. Usage errors do not repeat possible passwords.
+pub(crate) fn parse() -> Result<Args, UsageError> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let parse = || {
         let matches = Args::command().try_get_matches_from(&words)?;
@@ -380,16 +380,16 @@ pub(crate) fn parse() -> Result<Args, Usage> {
         args.global.store_given = matches.value_source("store") == Some(ValueSource::CommandLine);
         Ok(args)
     };
-    parse().map_err(|error: clap::Error| Usage::new(&error, &words))
+    parse().map_err(|error: clap::Error| UsageError::new(&error, &words))
 }
 
-/// What clap has to say: help, version, or what is wrong.
-pub(crate) struct Usage {
+/// Output of clap: help, version, or a usage error.
+pub(crate) struct UsageError {
     pub(crate) text: String,
     pub(crate) is_error: bool,
 }
 
-impl Usage {
+impl UsageError {
     fn new(error: &clap::Error, words: &[OsString]) -> Self {
         let mut text = error.render().to_string();
         if error.use_stderr() {
@@ -413,16 +413,16 @@ impl Usage {
     }
 }
 
-/// A value as clap quotes it; without its quotes only where no other word can be meant.
+/// Hides a value as clap quotes it; without quotes only if it can be no other word.
 fn hide_value(text: &str, value: &str) -> String {
     let text = text.replace(&format!("'{value}'"), NOT_SHOWN);
     if may_be_secret(value) { text.replace(value, NOT_SHOWN) } else { text }
 }
 
-/// What stands in the place of a word that may be secret.
+/// Replaces a word that may be secret.
 pub(crate) const NOT_SHOWN: &str = "(not shown)";
 
-/// So many hexadecimal digits in a row may be a key.
+/// Hexadecimal digits in a row that may be a key.
 const KEY_DIGITS: usize = 32;
 
 /// Whether a word may hold a password or a key.
@@ -441,10 +441,10 @@ pub(crate) fn may_be_key(word: &str) -> bool {
     word.split(|c: char| !c.is_ascii_hexdigit()).any(|digits| digits.len() >= KEY_DIGITS)
 }
 
-/// Reads the name of a group or a duty. A URL in its place is refused before anybody repeats it.
+/// Parses the name of a group or a duty. A URL in its place is refused and not repeated.
 ///
 /// An `@` is fine in a duty's id, which may be an account's address. In the name of a group,
-/// behind a colon, it looks like `USER:PASSWORD@HOST`; who means a group writes `%40`.
+/// behind a colon, it looks like `USER:PASSWORD@HOST`; there `@` is written `%40`.
 pub(crate) fn name<T, E: Into<Failure>>(
     text: &str,
     read: impl FnOnce(&str) -> Result<T, E>,
@@ -461,7 +461,7 @@ pub(crate) fn name<T, E: Into<Failure>>(
     read(text).map_err(Into::into)
 }
 
-/// Reads the name of a group where no duty is meant.
+/// Parses the name of a group, and refuses a duty.
 pub(crate) fn group_name(text: &str) -> Result<GroupName, Failure> {
     let group = name(text, GroupName::unescape)?;
     match text.contains('/') {
@@ -473,7 +473,7 @@ pub(crate) fn group_name(text: &str) -> Result<GroupName, Failure> {
     }
 }
 
-/// Takes the path of a file. A URL in its place is refused before anybody repeats it.
+/// Checks the path of a file. A URL in its place is refused and not repeated.
 pub(crate) fn path(given: &Path) -> Result<PathBuf, Failure> {
     if given.to_string_lossy().contains("://") {
         return Err(Failure::Usage(format!("{NOT_SHOWN} is no file; it looks like a URL")));
@@ -506,7 +506,7 @@ mod tests {
         ] {
             let words: Vec<OsString> = words.iter().map(Into::into).collect();
             let error = Args::try_parse_from(&words).err().expect("bad usage");
-            let usage = Usage::new(&error, &words);
+            let usage = UsageError::new(&error, &words);
             assert!(usage.is_error);
             assert!(!usage.text.contains("s3cret"), "{}", usage.text);
         }

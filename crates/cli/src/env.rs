@@ -1,6 +1,6 @@
-//! Every environment variable that the command reads.
+//! Environment variables.
 
-/// The store's URL, where `--store` is not given.
+/// Default of `--store`.
 pub(crate) const STORE: &str = "TENURE_STORE";
 
 /// Whether checkpoints are signed: `off`, `write` or `require`.
@@ -12,26 +12,26 @@ pub(crate) const SIGNING_KEYS: &str = "TENURE_SIGNING_KEYS";
 /// A file with the signing keys.
 pub(crate) const SIGNING_KEYS_FILE: &str = "TENURE_SIGNING_KEYS_FILE";
 
-/// Where a long-running command serves `/health` and `/metrics`, where `--listen` is not given.
+/// Default of `--listen` of long-running commands.
 pub(crate) const HEALTH_PORT: &str = "CONNECTOR_HEALTH_PORT";
 
-/// Where the targets of `poll` come from, where `--targets` is not given.
+/// Default of `--targets` of `poll`.
 pub(crate) const TARGETS: &str = "TENURE_TARGETS";
 
-/// Where the switchboard is, and who `beat` beats for: connectors read the same ones.
+/// Switchboard and connector of `beat`: connectors read the same variables.
 pub(crate) const SWITCHBOARD_URL: &str = "SWITCHBOARD_API_BASE_URL";
 pub(crate) const CONNECTOR_TYPE: &str = "CONNECTOR_PROVIDER";
 pub(crate) const CONNECTOR_ENDPOINT: &str = "CONNECTOR_ENDPOINT_IDENTITY";
 pub(crate) const CONNECTOR_INSTANCE: &str = "CONNECTOR_INSTANCE_ID";
 
-/// All of `beat` that stand for options.
+/// Variables that stand for options of `beat`.
 pub(crate) const BEAT: [&str; 4] =
     [SWITCHBOARD_URL, CONNECTOR_TYPE, CONNECTOR_ENDPOINT, CONNECTOR_INSTANCE];
 
-/// The token of a connector. Commands that this one starts get it: they are connectors.
+/// Token of a connector. Commands that Tenure starts get it: they are connectors.
 pub(crate) const SWITCHBOARD_TOKEN: &str = "SWITCHBOARD_API_TOKEN";
 
-/// How often `beat --every` beats, in seconds, and whether `beat` does so at all.
+/// Interval of `beat --every` in seconds, and whether `beat` sends anything.
 pub(crate) const HEARTBEAT_INTERVAL: &str = "CONNECTOR_HEARTBEAT_INTERVAL_S";
 pub(crate) const HEARTBEAT_ENABLED: &str = "CONNECTOR_HEARTBEAT_ENABLED";
 
@@ -41,13 +41,13 @@ pub(crate) const BUCKET_TOTAL: &str = "TENURE_BUCKET_TOTAL";
 /// Files with the config and the state of that run.
 pub(crate) const BUCKET_CONFIG: &str = "TENURE_BUCKET_CONFIG";
 pub(crate) const BUCKET_STATE: &str = "TENURE_BUCKET_STATE";
-/// All of `bucket` that stand for options.
+/// Variables that stand for options of `bucket`.
 pub(crate) const BUCKET: [&str; 2] = [BUCKET_ID, BUCKET_TOTAL];
 
-/// Who runs this command, for audit trails; else the user and the host.
+/// Name of the operator in audit trails; by default user and host.
 pub(crate) const OPERATOR: &str = "TENURE_OPERATOR";
 
-/// Where `serve` listens, and so on: one for each of its options.
+/// Defaults of the options of `serve`.
 pub(crate) const LISTEN: &str = "TENURE_LISTEN";
 pub(crate) const TLS_CERT: &str = "TENURE_TLS_CERT";
 pub(crate) const TLS_KEY: &str = "TENURE_TLS_KEY";
@@ -63,12 +63,12 @@ pub(crate) const MAX_CONNECTIONS_PER_ADDRESS: &str = "TENURE_MAX_CONNECTIONS_PER
 pub(crate) const MEMORY_BUDGET: &str = "TENURE_MEMORY_BUDGET";
 pub(crate) const CLIENT_TIMEOUT: &str = "TENURE_CLIENT_TIMEOUT";
 pub(crate) const DRAIN: &str = "TENURE_DRAIN";
-/// How long a connector may be silent; also for `connectors`.
+/// Default of `--liveness` of `serve` and `connectors`.
 pub(crate) const LIVENESS: &str = "TENURE_LIVENESS";
 pub(crate) const STATISTICS_EVERY: &str = "TENURE_STATISTICS_EVERY";
 pub(crate) const FIELDS: &str = "TENURE_FIELDS";
 
-/// All of `serve`.
+/// All variables of `serve`.
 pub(crate) const SERVE: [&str; 18] = [
     LISTEN,
     TLS_CERT,
@@ -90,6 +90,6 @@ pub(crate) const SERVE: [&str; 18] = [
     FIELDS,
 ];
 
-/// What commands that this one starts do not get: secrets that are tenure's own. The store's URL
-/// is not among them, because a command may use the store, too.
+/// Secrets of Tenure that the commands it starts do not get. The store's URL is not among them: a
+/// command may use the store, too.
 pub(crate) const SECRETS: [&str; 3] = [SIGNING_KEYS, TARGETS, tenure_targets::TOKEN];

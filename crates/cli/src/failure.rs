@@ -7,7 +7,7 @@ use tenure_core::{Code, StoreError};
 use tenure_operate::OperateError;
 use tenure_switchboard::SwitchboardError;
 
-use crate::args::Usage;
+use crate::args::UsageError;
 use crate::hints;
 use crate::output::{document, shown, to_stderr, to_stdout};
 
@@ -160,7 +160,7 @@ fn for_programs(error: &StoreError, kept: &str, hint: &str) -> String {
 }
 
 /// Prints help and version to standard output, usage errors to standard error.
-pub(crate) fn of_usage(usage: &Usage) -> ExitCode {
+pub(crate) fn of_usage(usage: &UsageError) -> ExitCode {
     if usage.is_error {
         to_stderr(&usage.text);
         return ExitCode::from(BAD_USAGE);

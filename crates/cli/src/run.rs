@@ -1,23 +1,23 @@
-//! `tenure run`, `tenure poll`: arguments become settings, errors become exit codes.
+//! `tenure run` and `tenure poll`: settings from arguments, exit codes from errors.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::guarantee::Level;
-use tenure_core::{Code, GroupName, Label, Ttl};
+use tenure_core::{Code, GroupName, Label, StoreError, Ttl};
 use tenure_store::StoreUrl;
 use tenure_supervise::SuperviseError;
-use tenure_supervise::member::{MIN_TTL, MemberSettings, StoreSettings};
-use tenure_supervise::poll::PollSettings;
-use tenure_supervise::run::{RunSettings, Work, run as supervise};
+use tenure_supervise::member::{MIN_TTL, StoreSettings, SupervisorSettings};
+use tenure_supervise::poll::{PollSettings, poll};
+use tenure_supervise::run::{AssignedWork, RunSettings, run as supervise};
 use tenure_targets::TargetsUrl;
 
 use crate::args::{self, name};
 use crate::env;
 use crate::failure::Failure;
 use crate::limits::{check_count, check_time};
-use crate::signing;
+use crate::{signing, wait_for};
 
 /// Exit code of a failure of Tenure itself, as other programs that run a program use it.
 const TENURE_FAILED: u8 = 125;
@@ -31,19 +31,19 @@ const MAX_INTERVAL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Each poll has a process of its own, and a guard.
 const MAX_JOBS: usize = 10_000;
 
-impl args::Member {
-    pub(crate) fn settings(&self, store: StoreUrl) -> Result<MemberSettings, Failure> {
+impl args::MemberArgs {
+    pub(crate) fn settings(&self, store: StoreUrl) -> Result<SupervisorSettings, Failure> {
         check_time("--ttl", self.ttl, MIN_TTL, Ttl::MAX_TTL)?;
         let label = |text: &Option<String>| {
             text.as_deref().map(|text| name(text, Label::unescape)).transpose()
         };
-        let signing = signing::Settings::new(&self.signing)?;
+        let signing = signing::SigningSettings::new(&self.signing)?;
         let store = StoreSettings {
             url: store,
             signing: Arc::new(move || signing.signing()),
             require: self.require.as_deref().and_then(Level::parse),
         };
-        let settings = MemberSettings {
+        let settings = SupervisorSettings {
             grace: self.grace,
             drain: self.drain,
             isolate: self.isolate,
@@ -53,14 +53,14 @@ impl args::Member {
             revision: label(&self.revision)?,
             weight: self.weight,
             observe: (&self.watch).into(),
-            ..MemberSettings::new(store, Ttl::new(self.ttl)?)
+            ..SupervisorSettings::new(store, Ttl::new(self.ttl)?)
         };
         settings.check()?;
         Ok(settings)
     }
 }
 
-impl args::Run {
+impl args::RunCommandArgs {
     pub(crate) fn settings(&self, store: StoreUrl) -> Result<RunSettings, Failure> {
         Ok(RunSettings {
             duty: name(&self.duty, str::parse)?,
@@ -71,7 +71,7 @@ impl args::Run {
     }
 }
 
-impl args::Poll {
+impl args::PollArgs {
     pub(crate) fn settings(&self, store: StoreUrl) -> Result<PollSettings, Failure> {
         let member = self.member.settings(store)?;
         check_time("--every", self.every, MIN_INTERVAL, MAX_INTERVAL)?;
@@ -94,10 +94,30 @@ impl args::Poll {
     }
 }
 
+/// Runs `tenure run`.
+pub(crate) fn run_command(
+    args: &args::RunCommandArgs,
+    store: Result<StoreUrl, StoreError>,
+) -> Result<ExitCode, Failure> {
+    let settings = store.map_err(Failure::from).and_then(|store| args.settings(store));
+    wait_for(run(settings.map_err(bad_usage)?, None)).map_err(around)
+}
+
+/// Runs `tenure poll`.
+pub(crate) fn poll_targets(
+    args: &args::PollArgs,
+    store: Result<StoreUrl, StoreError>,
+) -> Result<ExitCode, Failure> {
+    let settings = store.map_err(Failure::from).and_then(|store| args.settings(store));
+    let settings = settings.map_err(bad_usage)?;
+    wait_for(async { Ok(poll(settings).await?) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Waits for the duty, runs the command, and returns its exit code.
 pub(crate) async fn run(
     settings: RunSettings,
-    work: Option<Box<dyn Work>>,
+    work: Option<Box<dyn AssignedWork>>,
 ) -> Result<ExitCode, Failure> {
     // Without a command its exit codes need not be told from Tenure's.
     let has_command = !settings.command.is_empty();

@@ -1,4 +1,4 @@
-//! `tenure completions` and `tenure man`: made from the same definition that arguments are read by.
+//! `tenure completions` and `tenure man`: generated from the definition of the arguments.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,9 @@ use crate::args::{Args, Global};
 use crate::failure::Failure;
 use crate::output::{document, shown};
 
-/// A script that a shell loads.
+/// Returns the completion script of a shell.
 pub(crate) fn completions(shell: Shell, json: bool) -> Result<String, Failure> {
-    // Scripts would offer what is hidden, too.
+    // Scripts would offer hidden commands, too.
     let whole = Args::command();
     let seen = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let bare = Command::new("tenure").version(env!("CARGO_PKG_VERSION"));
@@ -29,7 +29,7 @@ pub(crate) fn completions(shell: Shell, json: bool) -> Result<String, Failure> {
     })
 }
 
-/// The page of the command; or, in a folder, one for every command.
+/// Returns the manual page; or writes one for every command into a folder.
 pub(crate) fn manual(folder: Option<&Path>, json: bool) -> Result<String, Failure> {
     if let Some(folder) = folder {
         return write_pages(folder, json);

@@ -1,4 +1,4 @@
-//! Signing keys: from a file or the environment.
+//! Signing keys of checkpoints, from a file or a variable.
 
 use std::path::Path;
 
@@ -8,23 +8,23 @@ use tenure_store::signing::{Keyring, Signing};
 use crate::args::{self, NOT_SHOWN, SigningMode, may_be_key};
 use crate::env;
 
-/// Signing mode and keys, as text: each store gets a keyring of its own.
-pub(crate) struct Settings {
+/// Signing mode, with the keys as text: each store gets a key ring of its own.
+pub(crate) struct SigningSettings {
     mode: SigningMode,
     /// `None` where no keys were given.
     keys: Option<String>,
 }
 
-/// Never the keys.
-impl std::fmt::Debug for Settings {
+/// The keys are not printed.
+impl std::fmt::Debug for SigningSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("signing::Settings")
+        f.write_str("SigningSettings")
     }
 }
 
-impl Settings {
+impl SigningSettings {
     /// Reads the file, or the variable where no file is named.
-    pub(crate) fn new(args: &args::Signing) -> Result<Self, StoreError> {
+    pub(crate) fn new(args: &args::SigningArgs) -> Result<Self, StoreError> {
         let keys = match &args.signing_keys_file {
             Some(path) => Some(read(path)?),
             None => std::env::var(env::SIGNING_KEYS).ok().filter(|keys| !keys.is_empty()),
@@ -34,7 +34,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Signing as it was asked for.
+    /// Returns the signing of a store.
     pub(crate) fn signing(&self) -> Result<Signing, StoreError> {
         Ok(match self.mode {
             SigningMode::Off => Signing::Off,
@@ -43,7 +43,7 @@ impl Settings {
         })
     }
 
-    /// The keys, whatever the mode.
+    /// Returns the keys, whatever the mode.
     pub(crate) fn keys(&self) -> Result<Keyring, StoreError> {
         let missing = || {
             let detail = format!("none in {} or {}", env::SIGNING_KEYS_FILE, env::SIGNING_KEYS);
@@ -60,7 +60,7 @@ impl Settings {
 
 fn read(path: &Path) -> Result<String, StoreError> {
     std::fs::read_to_string(path).map_err(|error| {
-        // The keys themselves may stand where their file should.
+        // The keys may have been given instead of their file.
         let mut shown = path.display().to_string();
         if shown.contains(char::is_whitespace) || may_be_key(&shown) {
             NOT_SHOWN.clone_into(&mut shown);

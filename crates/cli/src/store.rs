@@ -1,4 +1,4 @@
-//! `tenure store`: what is done to a store as a whole.
+//! `tenure store`: operations on a whole store.
 //!
 //! Why: docs/decisions/0014-epochs-after-a-restore.md
 
@@ -15,7 +15,7 @@ use crate::output::{DRY_RUN, document, shown, to_stderr};
 use crate::switchboard::adopt_inbox;
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum StoreCommand {
     /// Take the store over after a restore: end every session, raise every epoch and position
     Adopt {
         /// Grant only above this epoch; the Unix time in microseconds when not given
@@ -39,13 +39,7 @@ pub(crate) enum Command {
     },
 }
 
-/// A command that was read and checked.
-#[derive(Debug)]
-pub(crate) enum Task {
-    Adopt { floor: Option<Epoch>, consent: Consent },
-    Retention { history: Option<usize>, audit: Option<usize> },
-}
-
+/// Consent of the user to a change that cannot be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Consent {
     Yes,
@@ -53,37 +47,35 @@ pub(crate) enum Consent {
     Missing,
 }
 
-impl Task {
-    pub(crate) fn new(command: &Command) -> Result<Self, Failure> {
-        Ok(match *command {
-            Command::Adopt { floor, dry_run, yes } => {
-                let consent = match (yes, dry_run) {
-                    (true, _) => Consent::Yes,
-                    (false, true) => Consent::DryRun,
-                    (false, false) => Consent::Missing,
-                };
-                Self::Adopt { floor: floor.map(Epoch::new).transpose()?, consent }
-            }
-            Command::Retention { history, audit } => Self::Retention { history, audit },
-        })
+pub(crate) async fn run(
+    url: &StoreUrl,
+    command: StoreCommand,
+    json: bool,
+) -> Result<String, Failure> {
+    let open = || url.open(IfAbsent::Refuse, process::entropy());
+    match command {
+        StoreCommand::Adopt { floor, dry_run, yes } => {
+            let consent = match (yes, dry_run) {
+                (true, _) => Consent::Yes,
+                (false, true) => Consent::DryRun,
+                (false, false) => Consent::Missing,
+            };
+            let floor = floor.map(Epoch::new).transpose()?;
+            adopt(&*open().await?, url, floor, consent, json).await
+        }
+        StoreCommand::Retention { history, audit } => {
+            retention(&*open().await?, url, (history, audit), json).await
+        }
     }
 }
 
-pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String, Failure> {
-    let store = url.open(IfAbsent::Refuse, process::entropy()).await?;
-    match task {
-        Task::Adopt { floor, consent } => adopt(&*store, url, floor, consent, json).await,
-        Task::Retention { history, audit } => retention(&*store, url, (history, audit), json).await,
-    }
-}
-
-/// What a restored store has forgotten nobody knows. No duty is granted once in a microsecond, so
-/// above the wall clock no epoch comes back, whoever granted it before.
+/// Returns the wall clock as a floor: no duty is granted once per microsecond, so no epoch that a
+/// restored store has lost is above it.
 fn wall_clock_floor() -> Result<Epoch, StoreError> {
     Epoch::new(process::unix_micros())
 }
 
-/// A floor cannot be taken back, so none is set that only a mistake or a wrong clock can explain.
+/// Refuses a floor that only a mistake or a wrong clock can explain: it cannot be undone.
 async fn check_floor(store: &dyn Store, floor: Epoch) -> Result<(), StoreError> {
     let now_ms = store.survey().await?.unix_ms.unwrap_or_else(process::unix_ms);
     let last = now_ms.saturating_add(24 * 60 * 60 * 1000).saturating_mul(1000);
@@ -106,11 +98,11 @@ async fn adopt(
 ) -> Result<String, Failure> {
     let floor = floor.map_or_else(wall_clock_floor, Ok)?;
     check_floor(store, floor).await?;
-    // First: nobody is hurt by it, so the command can be given again if the rest fails.
+    // First: it does no harm, so the command can be repeated if the rest fails.
     let inbox = adopt_inbox(url, consent).await?;
     if consent == Consent::Yes {
         let adopted = store.adopt(&Adopt { entropy: process::entropy(), floor }).await?;
-        let found = Found {
+        let found = Adoption {
             sessions: adopted.sessions,
             duties: adopted.duties,
             floor: adopted.floor,
@@ -119,7 +111,7 @@ async fn adopt(
         };
         return Ok(found.text(url, json));
     }
-    let found = Found::look(store, floor, inbox).await?.text(url, json);
+    let found = Adoption::foresee(store, floor, inbox).await?.text(url, json);
     match consent {
         Consent::Missing => Err(Failure::Unconfirmed { shown: found }),
         _ => {
@@ -131,18 +123,22 @@ async fn adopt(
     }
 }
 
-/// What an adoption did, or would do.
-struct Found {
+/// Result of an adoption, or its forecast.
+struct Adoption {
     sessions: u64,
     duties: u64,
     floor: Epoch,
     incarnation: Option<String>,
-    /// Above which position the inbox of a switchboard goes on.
+    /// Position above which the inbox of a switchboard continues.
     inbox: Option<i64>,
 }
 
-impl Found {
-    async fn look(store: &dyn Store, floor: Epoch, inbox: Option<i64>) -> Result<Self, StoreError> {
+impl Adoption {
+    async fn foresee(
+        store: &dyn Store,
+        floor: Epoch,
+        inbox: Option<i64>,
+    ) -> Result<Self, StoreError> {
         let mut found = Self { sessions: 0, duties: 0, floor, incarnation: None, inbox };
         for group in store.groups().await? {
             found.sessions += store.members(&group).await?.len() as u64;

@@ -6,7 +6,7 @@ use serde_json::json;
 use tenure_core::{Clock, LocalInstant};
 use tenure_duty::process;
 use tenure_store::BootClock;
-use tenure_wire::heartbeat::{self, Counters, Health, Invalid, SCHEMA_VERSION};
+use tenure_wire::heartbeat::{self, Counters, Health, InvalidEnvelope, SCHEMA_VERSION};
 use uuid::Uuid;
 
 /// Identity and state of a connector.
@@ -54,7 +54,7 @@ impl ConnectorStatus {
     }
 
     /// Checks the heartbeat by the rules of the switchboard, before anything is sent.
-    pub fn check(&self) -> Result<(), Invalid> {
+    pub fn check(&self) -> Result<(), InvalidEnvelope> {
         heartbeat::read(self.envelope(Counters::default()).as_bytes()).map(drop)
     }
 

@@ -13,12 +13,12 @@
 //! use std::time::Duration;
 //! use tenure_core::Ttl;
 //! use tenure_store::StoreUrl;
-//! use tenure_supervise::member::{MemberSettings, StoreSettings};
+//! use tenure_supervise::member::{SupervisorSettings, StoreSettings};
 //! use tenure_supervise::run::{RunSettings, run};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = StoreSettings::new(StoreUrl::parse("sqlite:tenure.db")?);
-//! let member = MemberSettings::new(store, Ttl::new(Duration::from_secs(30))?);
+//! let member = SupervisorSettings::new(store, Ttl::new(Duration::from_secs(30))?);
 //! let command = ["./ingest", "--all"].map(Into::into).to_vec();
 //! let exit_code = run(RunSettings::new("mail/inbox".parse()?, member, command), None).await?;
 //! # Ok(())

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure_core::guarantee::{Level, judge};
+use tenure_core::guarantee::Level;
 use tenure_core::text::span;
 use tenure_core::{Code, GroupName, Label, Store, StoreError, Ttl};
 use tenure_duty::{Duties, Join, Membership, Opener, opener, process};
+use tenure_operate::doctor;
 use tenure_store::signing::Signing;
 use tenure_store::{BootClock, IfAbsent, StoreUrl};
 use tokio::time::timeout;
@@ -62,7 +63,7 @@ impl fmt::Debug for StoreSettings {
 
 /// Settings of a member that runs commands.
 #[derive(Clone, Debug)]
-pub struct MemberSettings {
+pub struct SupervisorSettings {
     /// Its store.
     pub store: StoreSettings,
     /// TTL of its session.
@@ -88,7 +89,7 @@ pub struct MemberSettings {
     pub observe: ObserveSettings,
 }
 
-impl MemberSettings {
+impl SupervisorSettings {
     /// Default settings.
     pub fn new(store: StoreSettings, ttl: Ttl) -> Self {
         Self {
@@ -192,17 +193,6 @@ pub fn describe_store(store: &StoreUrl) -> String {
     format!("{store}{}", if store.is_local() { local } else { "" })
 }
 
-/// Refuses a guarantee below the required one.
-fn check_guarantee(level: Level, require: Option<Level>) -> Result<(), StoreError> {
-    match require {
-        Some(required) if level < required => {
-            let detail = format!("required is {required}, and the store gives {level}");
-            Err(StoreError::refused(Code::BelowLevel, detail))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Result of [`start`].
 pub(crate) enum Joined {
     Member(Membership),
@@ -262,10 +252,10 @@ fn store_opener(store: StoreSettings, recorder: Recorder, waits: bool) -> Opener
 async fn open(store: &StoreSettings, recorder: &Recorder) -> Result<Arc<dyn Store>, StoreError> {
     let signing = (store.signing)()?;
     let opened = store.url.open_signed(IfAbsent::Create, process::entropy(), signing).await?;
-    let level = judge(&opened.survey().await?).level;
+    let level = doctor::level(&*opened).await?;
     let reason = format!("{level} (see `tenure doctor`)");
     recorder.log_instance(LogLevel::Info, "guarantee", reason);
-    check_guarantee(level, store.require)?;
+    doctor::check(level, store.require)?;
     Ok(opened)
 }
 
@@ -278,7 +268,10 @@ mod tests {
         let seconds = Duration::from_secs;
         let member = |ttl, grace| {
             let store = StoreSettings::new(StoreUrl::parse("sqlite:x").unwrap());
-            MemberSettings { grace, ..MemberSettings::new(store, Ttl::new(seconds(ttl)).unwrap()) }
+            SupervisorSettings {
+                grace,
+                ..SupervisorSettings::new(store, Ttl::new(seconds(ttl)).unwrap())
+            }
         };
         assert_eq!(member(30, None).grace(), seconds(5));
         assert_eq!(member(6, None).grace(), seconds(1));

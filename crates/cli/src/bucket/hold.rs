@@ -14,7 +14,7 @@ use tenure_operate::bucket::{Rotation, RotationStep};
 use tenure_supervise::SuperviseError;
 use tenure_supervise::guard::ExitStatus;
 use tenure_supervise::observe::LogLevel;
-use tenure_supervise::run::{Assignment, RunOutcome, Work};
+use tenure_supervise::run::{AssignedWork, Assignment, RunOutcome};
 
 use super::next::{StepOutput, print_step};
 use crate::env;
@@ -31,7 +31,7 @@ pub(crate) struct RotationWork {
     pub(super) output: Option<StepOutput>,
 }
 
-impl Work for RotationWork {
+impl AssignedWork for RotationWork {
     fn work<'a>(&'a self, assignment: &'a mut Assignment<'_>) -> BoxFuture<'a, RunOutcome> {
         Box::pin(async move {
             let step = match self.rotation.step_under(assignment.hold()).await {

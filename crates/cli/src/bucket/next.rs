@@ -15,7 +15,7 @@ use tenure_supervise::run::RunSettings;
 use tenure_wire::bucket::CommitTiming;
 
 use super::hold::RotationWork;
-use crate::args::{Global, Member, name, path};
+use crate::args::{Global, MemberArgs, name, path};
 use crate::failure::Failure;
 use crate::output::{shown, to_stderr, to_stdout};
 use crate::{run as runner, wait_for};
@@ -53,7 +53,7 @@ pub(crate) struct BucketNextArgs {
     #[arg(long, requires = "duty")]
     no_wait: bool,
     #[command(flatten)]
-    member: Member,
+    member: MemberArgs,
     /// A command to run with the bucket, and its arguments; needs --duty
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -169,7 +169,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Refuses options that have no effect without a duty.
 fn without_duty(args: &BucketNextArgs, global: &Global) -> Result<(), Failure> {
-    let Member { ttl, grace, drain, require, zone, name, revision, weight, .. } = &args.member;
+    let MemberArgs { ttl, grace, drain, require, zone, name, revision, weight, .. } = &args.member;
     let options = [
         ("--store", global.store_given),
         ("--ttl", *ttl != Duration::from_secs(30)),

@@ -17,13 +17,16 @@ use crate::failure::Failure;
 use crate::output::{bytes_to_stdout, document, report, shown, to_stderr, value};
 use crate::signing;
 
-async fn open(url: &StoreUrl, signing: &signing::Settings) -> Result<Arc<dyn Store>, StoreError> {
+async fn open(
+    url: &StoreUrl,
+    signing: &signing::SigningSettings,
+) -> Result<Arc<dyn Store>, StoreError> {
     url.open_signed(IfAbsent::Refuse, process::entropy(), signing.signing()?).await
 }
 
 pub(super) async fn run(
     url: &StoreUrl,
-    signing: &signing::Settings,
+    signing: &signing::SigningSettings,
     duty: &DutyKey,
     lease: bool,
     json: bool,
@@ -52,7 +55,7 @@ pub(super) async fn run(
 
 pub(super) async fn shards(
     url: &StoreUrl,
-    signing: &signing::Settings,
+    signing: &signing::SigningSettings,
     group: &GroupName,
     json: bool,
 ) -> Result<String, Failure> {

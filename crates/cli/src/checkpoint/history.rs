@@ -16,7 +16,7 @@ use crate::table::table;
 
 pub(super) async fn run(
     url: &StoreUrl,
-    signing: &signing::Settings,
+    signing: &signing::SigningSettings,
     duty: &DutyKey,
     json: bool,
 ) -> Result<String, Failure> {

@@ -14,7 +14,7 @@ use tenure_operate::checkpoint::RewindOptions;
 use tenure_operate::pause::Scope;
 use tenure_store::{IfAbsent, StoreUrl};
 
-use crate::args::{Checkpoint as CheckpointCommand, Schema, name};
+use crate::args::{CheckpointCommand, Schema, name};
 use crate::failure::Failure;
 use crate::operate::scope;
 use crate::signing;
@@ -22,7 +22,7 @@ use crate::signing;
 /// A command with checked arguments.
 #[derive(Debug)]
 pub(crate) struct CheckpointTask {
-    signing: signing::Settings,
+    signing: signing::SigningSettings,
     action: CheckpointAction,
 }
 
@@ -39,7 +39,7 @@ enum CheckpointAction {
 impl CheckpointTask {
     pub(crate) fn new(
         command: &CheckpointCommand,
-        signing: signing::Settings,
+        signing: signing::SigningSettings,
         store: &str,
     ) -> Result<Self, Failure> {
         let duty_of = |text: &str| name(text, str::parse::<DutyKey>);

@@ -28,7 +28,7 @@ pub(crate) struct MoveTask {
 }
 
 impl MoveTask {
-    pub(super) fn new(given: &args::Move) -> Result<Self, Failure> {
+    pub(super) fn new(given: &args::MoveArgs) -> Result<Self, Failure> {
         let scopes = scopes(&given.names)?;
         let (from, to) = (StoreUrl::parse(&given.from)?, StoreUrl::parse(&given.to)?);
         let rename = given.rename.as_deref().map(|text| match given.schema {
@@ -42,7 +42,7 @@ impl MoveTask {
         if given.merge && given.schema != Schema::Plain {
             return Err(Failure::Usage("--merge takes cursors, not other documents".to_owned()));
         }
-        let args::Move { merge, force, dry_run, .. } = *given;
+        let args::MoveArgs { merge, force, dry_run, .. } = *given;
         let format = match given.schema {
             Schema::Plain => MoveFormat::Plain,
             Schema::Lease => MoveFormat::Lease,
@@ -55,7 +55,7 @@ impl MoveTask {
 }
 
 pub(super) async fn run(
-    signing: &signing::Settings,
+    signing: &signing::SigningSettings,
     task: MoveTask,
     json: bool,
 ) -> Result<String, Failure> {

@@ -12,7 +12,7 @@ use crate::signing;
 
 pub(super) async fn run(
     url: &StoreUrl,
-    signing: &signing::Settings,
+    signing: &signing::SigningSettings,
     options: RewindOptions,
     json: bool,
 ) -> Result<String, Failure> {

@@ -16,7 +16,7 @@ use crate::table::{or_dash, table};
 
 pub(super) async fn run(
     url: &StoreUrl,
-    signing: &signing::Settings,
+    signing: &signing::SigningSettings,
     scopes: &[Scope],
     json: bool,
 ) -> Result<String, Failure> {

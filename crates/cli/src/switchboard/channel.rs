@@ -3,32 +3,32 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 use tenure_core::{Code, StoreError};
-use tenure_switchboard::storage::Storage;
+use tenure_store::StoreUrl;
 use tenure_wire::ingest::{Channel, MAX_NAME_BYTES, is_name};
 
-use super::operator;
+use super::{change, list, open, operator};
 use crate::failure::Failure;
-use crate::output::{DRY_RUN, document, to_stderr};
-use crate::table::table;
+use crate::output::to_stderr;
+use crate::table::or_dash;
 
-/// The most channels, and the most providers of one: every replica has the whole list in memory.
-const MOST_CHANNELS: usize = 256;
-const MOST_PROVIDERS: usize = 64;
+/// Channels, and providers of one: every replica has the whole list in memory.
+const MAX_CHANNELS: usize = 256;
+const MAX_PROVIDERS: usize = 64;
 
-#[derive(Clone, Debug, Subcommand)]
-pub(crate) enum Command {
+#[derive(Subcommand)]
+pub(crate) enum ChannelCommand {
     /// List channels, the providers of each, and whose dedupe keys they have
     Ls,
     /// Add a channel, or providers to a channel
     Add {
         /// Name of the channel, as in `source.channel`
-        #[arg(value_parser = plain)]
+        #[arg(value_parser = plain_name)]
         channel: String,
         /// Provider that goes with it, as in `source.provider`; any number of times
-        #[arg(long = "provider", value_name = "NAME", required = true, value_parser = plain)]
+        #[arg(long = "provider", value_name = "NAME", required = true, value_parser = plain_name)]
         providers: Vec<String>,
         /// Channel whose name stands in the dedupe keys: what came by either is the same event
-        #[arg(long, value_name = "CHANNEL", value_parser = plain)]
+        #[arg(long, value_name = "CHANNEL", value_parser = plain_name)]
         alias: Option<String>,
         /// Say what would happen and change nothing
         #[arg(long)]
@@ -37,10 +37,10 @@ pub(crate) enum Command {
     /// Remove a channel, or a provider of it: its events are refused, those that are stored stay
     Rm {
         /// Name of the channel
-        #[arg(value_parser = plain)]
+        #[arg(value_parser = plain_name)]
         channel: String,
         /// Remove only this provider
-        #[arg(long, value_name = "NAME", value_parser = plain)]
+        #[arg(long, value_name = "NAME", value_parser = plain_name)]
         provider: Option<String>,
         /// Say what would happen and change nothing
         #[arg(long)]
@@ -48,8 +48,8 @@ pub(crate) enum Command {
     },
 }
 
-/// Reads the name of a channel or provider.
-pub(super) fn plain(text: &str) -> Result<String, String> {
+/// Parses the name of a channel or provider.
+pub(super) fn plain_name(text: &str) -> Result<String, String> {
     match is_name(text) {
         true => Ok(text.to_owned()),
         false => Err(format!("a name is 1 to {MAX_NAME_BYTES} of a-z, 0-9 and _")),
@@ -57,21 +57,22 @@ pub(super) fn plain(text: &str) -> Result<String, String> {
 }
 
 pub(super) async fn run(
-    storage: &dyn Storage,
-    command: Command,
+    url: &StoreUrl,
+    command: ChannelCommand,
     json: bool,
 ) -> Result<String, Failure> {
+    let storage = open(url).await?;
     let known = storage.channels().await?;
     let find = |name: &str| known.iter().find(|channel| channel.name == name);
     let (was, becomes, dry_run) = match command {
-        Command::Ls => return Ok(list(&known, json)),
-        Command::Add { channel, providers, alias, dry_run } => {
+        ChannelCommand::Ls => return Ok(print(&known, json)),
+        ChannelCommand::Add { channel, providers, alias, dry_run } => {
             let was = find(&channel);
             let becomes = added(&known, was, Channel { name: channel, providers, alias })?;
             (was, Some(becomes), dry_run)
         }
-        Command::Rm { channel, provider, dry_run } => {
-            let was = find(&channel).ok_or_else(|| not_there(&channel))?;
+        ChannelCommand::Rm { channel, provider, dry_run } => {
+            let was = find(&channel).ok_or_else(|| no_such_channel(&channel))?;
             (Some(was), removed(was, provider.as_deref())?, dry_run)
         }
     };
@@ -79,13 +80,13 @@ pub(super) async fn run(
         && was != becomes.as_ref()
         && !storage.replace_channel(was, becomes.as_ref(), &operator()).await?
     {
-        let detail = "somebody else has changed the channel meanwhile: look at it, and try again";
+        let detail = "another operator has changed the channel meanwhile: check it, and try again";
         return Err(conflict(detail.to_owned()));
     }
-    Ok(told(was, becomes.as_ref(), dry_run, json))
+    Ok(describe(was, becomes.as_ref(), dry_run, json))
 }
 
-/// The channel with what is added to it.
+/// Returns the channel with the additions.
 fn added(known: &[Channel], was: Option<&Channel>, new: Channel) -> Result<Channel, Failure> {
     let Channel { name, providers, alias } = new;
     let mut becomes = match was {
@@ -101,7 +102,7 @@ fn added(known: &[Channel], was: Option<&Channel>, new: Channel) -> Result<Chann
     };
     if let (None, Some(alias)) = (was, &becomes.alias) {
         let target = known.iter().find(|channel| channel.name == *alias);
-        if target.ok_or_else(|| not_there(alias))?.alias.is_some() {
+        if target.ok_or_else(|| no_such_channel(alias))?.alias.is_some() {
             return Err(conflict(format!(
                 "{alias} is an alias itself: name the channel behind it"
             )));
@@ -112,26 +113,26 @@ fn added(known: &[Channel], was: Option<&Channel>, new: Channel) -> Result<Chann
             becomes.providers.push(provider);
         }
     }
-    if becomes.providers.len() > MOST_PROVIDERS || known.len() >= MOST_CHANNELS && was.is_none() {
+    if becomes.providers.len() > MAX_PROVIDERS || known.len() >= MAX_CHANNELS && was.is_none() {
         return Err(conflict(format!(
-            "there may be {MOST_CHANNELS} channels with {MOST_PROVIDERS} providers each"
+            "there may be {MAX_CHANNELS} channels with {MAX_PROVIDERS} providers each"
         )));
     }
     Ok(becomes)
 }
 
-/// The channel without a provider; nothing without its last one.
+/// Returns the channel without a provider; `None` without its last one.
 fn removed(was: &Channel, provider: Option<&str>) -> Result<Option<Channel>, Failure> {
     let Some(provider) = provider else { return Ok(None) };
     if !was.providers.iter().any(|known| known == provider) {
-        return Err(not_there(&format!("{} with provider {provider}", was.name)));
+        return Err(no_such_channel(&format!("{} with provider {provider}", was.name)));
     }
     let mut becomes = was.clone();
     becomes.providers.retain(|known| known != provider);
     Ok((!becomes.providers.is_empty()).then_some(becomes))
 }
 
-pub(super) fn not_there(name: &str) -> Failure {
+pub(super) fn no_such_channel(name: &str) -> Failure {
     StoreError::refused(Code::NoSuchChannel, name).into()
 }
 
@@ -139,37 +140,28 @@ fn conflict(detail: String) -> Failure {
     StoreError::refused(Code::ChannelConflict, detail).into()
 }
 
-const COLUMNS: [&str; 3] = ["CHANNEL", "PROVIDERS", "ALIAS"];
-
-fn list(known: &[Channel], json: bool) -> String {
-    if json {
-        let channels: Vec<Value> = known.iter().map(value).collect();
-        return document(&json!({ "channels": channels }));
-    }
+fn print(known: &[Channel], json: bool) -> String {
     let row = |Channel { name, providers, alias }: &Channel| {
-        [name.clone(), providers.join(","), alias.clone().unwrap_or_else(|| "-".to_owned())]
+        [name.clone(), providers.join(","), or_dash(alias.as_deref())]
     };
-    table(COLUMNS, known.iter().map(row))
+    list(json, "channels", known, value, (["CHANNEL", "PROVIDERS", "ALIAS"], row), "")
 }
 
 fn value(Channel { name, providers, alias }: &Channel) -> Value {
     json!({ "channel": name, "providers": providers, "alias": alias })
 }
 
-fn told(was: Option<&Channel>, becomes: Option<&Channel>, dry_run: bool, json: bool) -> String {
-    if json {
-        let (was, is) = (was.map(value), becomes.map(value));
-        return document(&json!({ "dry_run": dry_run, "was": was, "is": is }));
+fn describe(was: Option<&Channel>, becomes: Option<&Channel>, dry_run: bool, json: bool) -> String {
+    let text = match becomes {
+        Some(becomes) => print(std::slice::from_ref(becomes), false),
+        None => {
+            let did = if dry_run { "would be removed" } else { "is removed" };
+            format!("channel {} {did}\n", was.map_or("", |was| was.name.as_str()))
+        }
+    };
+    if !json && !dry_run && becomes.is_none() {
+        to_stderr("running replicas refuse its events within 5 seconds");
     }
-    if dry_run {
-        to_stderr(DRY_RUN);
-    }
-    if let Some(becomes) = becomes {
-        return list(std::slice::from_ref(becomes), false);
-    }
-    if !dry_run {
-        to_stderr("replicas that run refuse its events within 5 seconds");
-    }
-    let did = if dry_run { "would be removed" } else { "is removed" };
-    format!("channel {} {did}\n", was.map_or("", |was| was.name.as_str()))
+    let (was, is) = (was.map(value), becomes.map(value));
+    change(json, dry_run, &json!({ "dry_run": dry_run, "was": was, "is": is }), text)
 }

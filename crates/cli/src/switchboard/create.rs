@@ -1,4 +1,4 @@
-//! `tenure token create`: a token, and how to replace one with it.
+//! `tenure token create`: creates a token, or a replacement for one.
 
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use tenure_core::text::{counted, span};
 use tenure_core::{Code, StoreError};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
-use tenure_switchboard::storage::{NewToken, SourceScope, Storage, Token};
+use tenure_switchboard::storage::{NewToken, SourceScope, Token};
 use tenure_switchboard::token::{Environment, Minted, Role, mint};
 use tenure_wire::ingest::{Fields, MAX_IDENTITY_BYTES, Rules};
 
-use super::token::{State, micros};
+use super::token::{TokenState, micros};
 use super::{
-    at, channel, find, not_there, open, operator, scope_shown, scope_value, token_id, words,
+    at, channel, check_text, find_token, no_such_token, open, open_or, operator, scope_shown,
+    scope_value, token_id,
 };
 use crate::args::duration;
 use crate::failure::Failure;
@@ -25,18 +26,18 @@ use crate::output::{self, DRY_RUN, document, to_stderr};
 const MIN_LIFETIME: Duration = Duration::from_secs(60);
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CreateArgs {
     /// Whom it is for: a connector gets one of live, development one of dev
     #[arg(long = "type", value_enum)]
-    kind: Option<Kind>,
+    kind: Option<TokenKind>,
     /// The environment: how long it lasts by itself (90, 30 or 7 days), and a part of the token
     #[arg(long, value_name = "ENV", value_parser = environments())]
     env: Option<String>,
     /// Channel that it may submit for, one of `tenure channel ls`
-    #[arg(long, value_name = "NAME", value_parser = channel::plain)]
+    #[arg(long, value_name = "NAME", value_parser = channel::plain_name)]
     channel: Option<String>,
     /// Provider that it may submit for
-    #[arg(long, value_name = "NAME", value_parser = channel::plain)]
+    #[arg(long, value_name = "NAME", value_parser = channel::plain_name)]
     provider: Option<String>,
     /// The endpoint that it may submit for: one, exactly as in the envelope
     #[arg(long, value_name = "IDENTITY")]
@@ -59,7 +60,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Kind {
+enum TokenKind {
     /// A program that submits events
     Connector,
     /// Somebody who tries things out
@@ -74,9 +75,8 @@ fn roles() -> PossibleValuesParser {
     PossibleValuesParser::new(Role::ALL.map(Role::as_str))
 }
 
-/// A token to be made, as far as it was said.
-#[derive(Debug)]
-pub(crate) struct Task {
+/// Checked arguments. Missing values come from the token that is replaced.
+struct TokenRequest {
     environment: Option<Environment>,
     roles: Vec<Role>,
     scope: Option<SourceScope>,
@@ -86,11 +86,11 @@ pub(crate) struct Task {
     dry_run: bool,
 }
 
-impl Task {
-    pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
+impl TokenRequest {
+    fn new(args: &CreateArgs) -> Result<Self, Failure> {
         let of_kind = args.kind.map(|kind| match kind {
-            Kind::Connector => Environment::Live,
-            Kind::Development => Environment::Dev,
+            TokenKind::Connector => Environment::Live,
+            TokenKind::Development => Environment::Dev,
         });
         let mut roles: Vec<Role> = args.roles.iter().filter_map(|role| Role::parse(role)).collect();
         roles.sort_unstable();
@@ -98,8 +98,8 @@ impl Task {
         if let Some(time) = args.expires_in {
             check_time("--expires-in", time, MIN_LIFETIME, MAX_AGE)?;
         }
-        let description = args.description.as_deref().map(|text| words("--description", text));
-        let task = Self {
+        let description = args.description.as_deref().map(|text| check_text("--description", text));
+        let request = Self {
             environment: args.env.as_deref().and_then(Environment::parse).or(of_kind),
             roles,
             scope: scope(args)?,
@@ -108,15 +108,15 @@ impl Task {
             replaces: args.replaces.as_deref().map(token_id).transpose()?,
             dry_run: args.dry_run,
         };
-        // What a token inherits is known later.
-        if task.replaces.is_none() {
-            task.plan(None)?;
+        // Inherited values are known later.
+        if request.replaces.is_none() {
+            request.plan(None)?;
         }
-        Ok(task)
+        Ok(request)
     }
 
-    /// What is to be made, with what it inherits.
-    fn plan(&self, replaced: Option<&Token>) -> Result<Plan, Failure> {
+    /// Adds the values that the token inherits.
+    fn plan(&self, replaced: Option<&Token>) -> Result<PlannedToken, Failure> {
         let inherited = replaced.map(|token| {
             let roles = token.roles.iter().filter_map(|role| Role::parse(role)).collect::<Vec<_>>();
             (Environment::parse(&token.environment), roles)
@@ -149,7 +149,7 @@ impl Task {
             (None, false) => None,
         };
         let description = replaced.map(|token| token.description.clone()).unwrap_or_default();
-        Ok(Plan {
+        Ok(PlannedToken {
             environment,
             roles,
             scope,
@@ -159,8 +159,8 @@ impl Task {
     }
 }
 
-/// All three parts or none. Whether channel and provider go together the store says.
-fn scope(args: &Args) -> Result<Option<SourceScope>, Failure> {
+/// Parses the scope: all three parts or none. The store knows which channels and providers exist.
+fn scope(args: &CreateArgs) -> Result<Option<SourceScope>, Failure> {
     let (channel, provider, endpoint) = match (&args.channel, &args.provider, &args.endpoint) {
         (None, None, None) => return Ok(None),
         (Some(channel), Some(provider), Some(endpoint)) => (channel, provider, endpoint),
@@ -169,7 +169,7 @@ fn scope(args: &Args) -> Result<Option<SourceScope>, Failure> {
             return Err(Failure::Usage(what.to_owned()));
         }
     };
-    // As envelopes are trimmed: with the four separators of ASCII.
+    // Trimmed as envelopes are: with the four separators of ASCII.
     let blank = |c: char| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}');
     let endpoint_identity = endpoint.trim_matches(blank);
     if endpoint_identity.is_empty()
@@ -186,8 +186,8 @@ fn scope(args: &Args) -> Result<Option<SourceScope>, Failure> {
     }))
 }
 
-/// What is to be made.
-struct Plan {
+/// A token to be created.
+struct PlannedToken {
     environment: Environment,
     roles: Vec<Role>,
     scope: Option<SourceScope>,
@@ -195,15 +195,19 @@ struct Plan {
     description: String,
 }
 
-pub(super) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String, Failure> {
-    if task.dry_run {
-        return foresee(url, &task, json).await;
+pub(super) async fn run(url: &StoreUrl, args: &CreateArgs, json: bool) -> Result<String, Failure> {
+    let request = TokenRequest::new(args)?;
+    if request.dry_run {
+        return foresee(url, &request, json).await;
     }
-    check_scope(url, &task).await?;
-    // Made if it is not there: a switchboard that others can reach has to have a token first.
-    let storage = open(url, IfAbsent::Create).await?;
-    let replaced = replaced(&*storage, &task).await?;
-    let plan = task.plan(replaced.as_ref())?;
+    check_scope(url, &request).await?;
+    // Created if it does not exist: a switchboard that others can reach needs a token first.
+    let storage = open_or(url, IfAbsent::Create).await?;
+    let replaced = match &request.replaces {
+        Some(id) => Some(find_token(&*storage, id).await?),
+        None => None,
+    };
+    let plan = request.plan(replaced.as_ref())?;
     let Minted { token_id, secret } = mint(plan.environment, process::entropy);
     let new = NewToken {
         token_id: token_id.clone(),
@@ -214,7 +218,7 @@ pub(super) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
         lifetime: micros(plan.lifetime),
         by: operator(),
         description: plan.description.clone(),
-        replaces: task.replaces.clone(),
+        replaces: request.replaces.clone(),
     };
     let made = storage.create_token(&new).await.map_err(|error| match error.is_unknown() {
         false => Failure::from(error),
@@ -225,17 +229,17 @@ pub(super) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
         },
     })?;
     if !made {
-        return Err(not_there(task.replaces.as_deref().unwrap_or_default()));
+        return Err(no_such_token(request.replaces.as_deref().unwrap_or_default()));
     }
-    let token = find(&*storage, &token_id).await?;
+    let token = find_token(&*storage, &token_id).await?;
     let next = replaced.as_ref().map(|old| next_steps(old, &token_id)).unwrap_or_default();
     if json {
-        let mut value = plan.value(&task);
+        let mut value = plan.value(&request);
         value["token"] = secret.reveal().into();
         value["token_id"] = token_id.as_str().into();
         value["expires_at"] = at(token.expires_at).into();
         value["next"] = next.into();
-        return hand_over(&document(&value), &token_id);
+        return print_secret(&document(&value), &token_id);
     }
     to_stderr(&format!("{token_id}: {}, until {}", plan.sentence(), at(token.expires_at)));
     to_stderr("the token is shown this once: only its digest is stored");
@@ -243,11 +247,11 @@ pub(super) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String
         let steps = next.iter().zip(1..).map(|(step, number)| format!("  {number}. {step}\n"));
         to_stderr(&format!("next:\n{}", steps.collect::<String>()));
     }
-    hand_over(&format!("{}\n", secret.reveal()), &token_id)
+    print_secret(&format!("{}\n", secret.reveal()), &token_id)
 }
 
-/// Prints the token. Nobody can do so a second time, so a reader that is gone is an error here.
-fn hand_over(text: &str, token_id: &str) -> Result<String, Failure> {
+/// Prints the token. It cannot be printed again, so a closed pipe is an error here.
+fn print_secret(text: &str, token_id: &str) -> Result<String, Failure> {
     let written = output::all_to_stdout(text.as_bytes());
     written.map(|()| String::new()).map_err(|error| Failure::Kept {
         error: StoreError::refused(
@@ -261,17 +265,18 @@ fn hand_over(text: &str, token_id: &str) -> Result<String, Failure> {
     })
 }
 
-/// What would be made. A store that is not there would be made, too.
-async fn foresee(url: &StoreUrl, task: &Task, json: bool) -> Result<String, Failure> {
-    check_scope(url, task).await?;
-    let replaced = match open(url, IfAbsent::Refuse).await {
-        Ok(storage) => replaced(&*storage, task).await?,
-        Err(error) if error.code() == Code::Absent && task.replaces.is_none() => None,
-        Err(error) => return Err(error.into()),
+/// Prints the token that would be created. A missing store would be created, too.
+async fn foresee(url: &StoreUrl, request: &TokenRequest, json: bool) -> Result<String, Failure> {
+    check_scope(url, request).await?;
+    let replaced = match (open(url).await, &request.replaces) {
+        (Ok(storage), Some(id)) => Some(find_token(&*storage, id).await?),
+        (Ok(_), None) => None,
+        (Err(error), None) if error.code() == Code::Absent => None,
+        (Err(error), _) => return Err(error.into()),
     };
-    let plan = task.plan(replaced.as_ref())?;
+    let plan = request.plan(replaced.as_ref())?;
     if json {
-        return Ok(document(&plan.value(task)));
+        return Ok(document(&plan.value(request)));
     }
     to_stderr(DRY_RUN);
     let lifetime = match (plan.lifetime.as_secs() / 86_400, plan.lifetime.as_secs() % 86_400) {
@@ -281,33 +286,26 @@ async fn foresee(url: &StoreUrl, task: &Task, json: bool) -> Result<String, Fail
     Ok(format!("a token would be made: {}, for {lifetime}\n", plan.sentence()))
 }
 
-/// Only pairs that an envelope may have: those of the list in the store, or those that a new one
-/// begins with. What is taken over from another token was checked then.
-async fn check_scope(url: &StoreUrl, task: &Task) -> Result<(), Failure> {
-    let Some(SourceScope { channel, provider, .. }) = &task.scope else { return Ok(()) };
-    let rules = match open(url, IfAbsent::Refuse).await {
+/// Checks channel and provider against the list in the store, or that of a new store. An inherited
+/// scope was checked before.
+async fn check_scope(url: &StoreUrl, request: &TokenRequest) -> Result<(), Failure> {
+    let Some(SourceScope { channel, provider, .. }) = &request.scope else { return Ok(()) };
+    let rules = match open(url).await {
         Ok(storage) => Rules::new(storage.channels().await?, Fields::Refused),
         Err(error) if error.code() == Code::Absent => Rules::default(),
         Err(error) => return Err(error.into()),
     };
-    let known = rules.channel(channel).ok_or_else(|| channel::not_there(channel))?;
+    let known = rules.channel(channel).ok_or_else(|| channel::no_such_channel(channel))?;
     match known.providers.contains(provider) {
         true => Ok(()),
-        false => Err(channel::not_there(&format!(
+        false => Err(channel::no_such_channel(&format!(
             "{channel} with provider {provider}; it goes with {}",
             known.providers.join(" or ")
         ))),
     }
 }
 
-async fn replaced(storage: &dyn Storage, task: &Task) -> Result<Option<Token>, Failure> {
-    match &task.replaces {
-        Some(id) => find(storage, id).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-/// How the old token goes out of use without anybody being shut out.
+/// Lists the steps that replace the old token without an outage.
 fn next_steps(old: &Token, new: &str) -> Vec<String> {
     let old_id = &old.token_id;
     let mut steps = vec![
@@ -315,7 +313,7 @@ fn next_steps(old: &Token, new: &str) -> Vec<String> {
         "restart the user, or let it read the token again".to_owned(),
         format!("see that the new one is used: tenure token show {new}"),
     ];
-    if State::of(old) == State::Good {
+    if TokenState::of(old) == TokenState::Good {
         steps.push(format!(
             "see that the old one, which is good meanwhile, is not, for a day: tenure token usage \
              {old_id}"
@@ -326,7 +324,7 @@ fn next_steps(old: &Token, new: &str) -> Vec<String> {
     steps
 }
 
-impl Plan {
+impl PlannedToken {
     fn role_names(&self) -> Vec<String> {
         self.roles.iter().map(|role| role.as_str().to_owned()).collect()
     }
@@ -339,9 +337,9 @@ impl Plan {
         }
     }
 
-    fn value(&self, task: &Task) -> serde_json::Value {
+    fn value(&self, request: &TokenRequest) -> serde_json::Value {
         json!({
-            "dry_run": task.dry_run,
+            "dry_run": request.dry_run,
             "token": null,
             "token_id": null,
             "environment": self.environment.as_str(),
@@ -350,7 +348,7 @@ impl Plan {
             "expires_in_seconds": self.lifetime.as_secs(),
             "expires_at": null,
             "description": self.description,
-            "replaces": task.replaces,
+            "replaces": request.replaces,
             "next": [],
         })
     }

@@ -1,4 +1,4 @@
-//! The switchboard: the server, and what operators do beside it, on its store.
+//! The switchboard: the server, and commands of its operators.
 
 pub(crate) mod beat;
 pub(crate) mod channel;
@@ -6,7 +6,6 @@ pub(crate) mod connectors;
 mod create;
 pub(crate) mod fence;
 pub(crate) mod liveness;
-mod revoke;
 pub(crate) mod serve;
 mod serve_log;
 pub(crate) mod token;
@@ -24,39 +23,40 @@ use tenure_switchboard::storage::{self, Decision, SourceScope, Storage, Token};
 use crate::args::{NOT_SHOWN, may_be_secret};
 use crate::env;
 use crate::failure::Failure;
-use crate::output::shown;
+use crate::output::{DRY_RUN, document, shown, to_stderr};
 use crate::store::Consent;
+use crate::table::table;
 
-/// The longest text that an operator gives: a reason, a description, a name.
-const LONGEST: usize = 1024;
+/// The longest text of an operator: a reason, a description, a name.
+const MAX_TEXT_BYTES: usize = 1024;
 /// The longest name of an operator.
-const LONGEST_NAME: usize = 256;
+const MAX_OPERATOR_BYTES: usize = 256;
 const MICROS: i64 = 1_000_000;
-pub(crate) const DAY: i64 = 24 * 60 * 60 * MICROS;
+const DAY_MICROS: i64 = 24 * 60 * 60 * MICROS;
 
-/// A command that was read and checked.
-#[derive(Debug)]
-pub(crate) enum Task {
-    Token(token::Task),
-    Fence(fence::Task),
-    Channel(channel::Command),
-    Connectors(connectors::Task),
+/// A command on the storage of a switchboard.
+pub(crate) enum SwitchboardCommand {
+    Token(token::TokenCommand),
+    Fence(fence::FenceCommand),
+    Channel(channel::ChannelCommand),
+    Connectors(connectors::ConnectorCommand),
 }
 
-pub(crate) async fn run(url: &StoreUrl, task: Task, json: bool) -> Result<String, Failure> {
-    match task {
-        Task::Token(token::Task::Create(task)) => create::run(url, task, json).await,
-        Task::Token(task) => token::run(&*open(url, IfAbsent::Refuse).await?, task, json).await,
-        Task::Fence(task) => fence::run(&*open(url, IfAbsent::Refuse).await?, task, json).await,
-        Task::Channel(task) => channel::run(&*open(url, IfAbsent::Refuse).await?, task, json).await,
-        Task::Connectors(task) => {
-            connectors::run(&*open(url, IfAbsent::Refuse).await?, task, json).await
-        }
+pub(crate) async fn run(
+    url: &StoreUrl,
+    command: SwitchboardCommand,
+    json: bool,
+) -> Result<String, Failure> {
+    match command {
+        SwitchboardCommand::Token(command) => token::run(url, command, json).await,
+        SwitchboardCommand::Fence(command) => fence::run(url, command, json).await,
+        SwitchboardCommand::Channel(command) => channel::run(url, command, json).await,
+        SwitchboardCommand::Connectors(command) => connectors::run(url, command, json).await,
     }
 }
 
-/// Takes the inbox over with its store, or only says what would happen: the position above which it
-/// goes on. `None` where no switchboard keeps anything.
+/// Adopts the inbox with its store, or, without consent, foresees it. Returns the position above
+/// which it continues; `None` where there is no switchboard.
 pub(crate) async fn adopt_inbox(
     url: &StoreUrl,
     consent: Consent,
@@ -72,26 +72,66 @@ pub(crate) async fn adopt_inbox(
     }
 }
 
-/// Opens what the switchboard keeps, in a store of ours.
-async fn open(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Storage>, StoreError> {
-    // Before anything is made: not every store has tables.
+/// Opens the storage of a switchboard that exists.
+async fn open(url: &StoreUrl) -> Result<Arc<dyn Storage>, StoreError> {
+    open_or(url, IfAbsent::Refuse).await
+}
+
+async fn open_or(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Storage>, StoreError> {
+    // Checked before anything is created: not every store has tables.
     url.tables()?;
     url.open(if_absent, process::entropy()).await?;
-    // Where there is a store, tables that are not there yet are the switchboard's own affair.
+    // In a store that exists, the switchboard creates its own tables.
     Ok(storage::open(url, IfAbsent::Create).await?)
 }
 
-/// The token of that id, which has to be there.
-async fn find(storage: &dyn Storage, id: &str) -> Result<Token, Failure> {
-    let found = storage.tokens().await?.into_iter().find(|token| token.token_id == id);
-    found.ok_or_else(|| not_there(id))
+/// Prints a list: a JSON document, or a table. `empty` goes to standard error for an empty table.
+fn list<T, const N: usize>(
+    json: bool,
+    key: &str,
+    items: &[T],
+    value: impl Fn(&T) -> Value,
+    (heads, row): ([&str; N], impl Fn(&T) -> [String; N]),
+    empty: &str,
+) -> String {
+    if json {
+        let items: Vec<Value> = items.iter().map(value).collect();
+        return document(&json!({ key: items }));
+    }
+    if items.is_empty() && !empty.is_empty() {
+        to_stderr(empty);
+    }
+    table(heads, items.iter().map(row))
 }
 
-fn not_there(name: &str) -> Failure {
+/// Prints the result of a change: a JSON document, or text, with a note for a dry run.
+fn change(json: bool, dry_run: bool, value: &Value, text: String) -> String {
+    if json {
+        return document(value);
+    }
+    if dry_run {
+        to_stderr(DRY_RUN);
+    }
+    text
+}
+
+/// Prints named values, one per line; leaves out those that are missing.
+fn fields<'a>(fields: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
+    let fields = fields.into_iter();
+    fields.filter_map(|(name, value)| Some(format!("{name}: {}\n", value?))).collect()
+}
+
+/// Finds a token by its id.
+async fn find_token(storage: &dyn Storage, id: &str) -> Result<Token, Failure> {
+    let found = storage.tokens().await?.into_iter().find(|token| token.token_id == id);
+    found.ok_or_else(|| no_such_token(id))
+}
+
+fn no_such_token(name: &str) -> Failure {
     StoreError::refused(Code::NoSuchToken, name).into()
 }
 
-/// Reads the id of a token. The token itself in its place is not repeated.
+/// Parses the id of a token. A token in its place is not repeated.
 fn token_id(text: &str) -> Result<String, Failure> {
     if tenure_switchboard::token::is_id(text) {
         return Ok(text.to_owned());
@@ -103,22 +143,22 @@ fn token_id(text: &str) -> Result<String, Failure> {
     )))
 }
 
-/// Reads what an operator wrote for people to read.
-fn words(option: &str, text: &str) -> Result<String, Failure> {
+/// Checks the text of an operator.
+fn check_text(option: &str, text: &str) -> Result<String, Failure> {
     let text = text.trim();
-    if text.is_empty() || text.len() > LONGEST || text.contains('\0') {
-        let what = format!("{option} takes 1 to {LONGEST} bytes of text, without NUL");
+    if text.is_empty() || text.len() > MAX_TEXT_BYTES || text.contains('\0') {
+        let what = format!("{option} takes 1 to {MAX_TEXT_BYTES} bytes of text, without NUL");
         return Err(Failure::Usage(what));
     }
     Ok(text.to_owned())
 }
 
-/// What whoever runs this command decides, for the audit trail. No token can end meanwhile.
+/// A decision of the operator who runs this command, for the audit trail.
 fn decision(reason: &str) -> Decision {
     Decision { by: operator(), reason: reason.to_owned(), token_id: None }
 }
 
-/// Who runs this command, for the audit trail.
+/// The operator who runs this command, for the audit trail.
 fn operator() -> String {
     let given = std::env::var(env::OPERATOR).ok().filter(|name| !name.trim().is_empty());
     let name = given.unwrap_or_else(|| {
@@ -130,19 +170,18 @@ fn operator() -> String {
     bounded(&shown(name.trim()))
 }
 
-/// As much of a name as is kept.
+/// Cuts a name to the length that is kept.
 fn bounded(name: &str) -> String {
-    let most = (0..=LONGEST_NAME).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+    let most = (0..=MAX_OPERATOR_BYTES).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
     name.get(..most).unwrap_or(name).to_owned()
 }
 
-/// The wall clock in microseconds: what people are told is judged by it. Whether a token counts is
-/// not.
+/// The wall clock in microseconds, for messages. The validity of a token is not judged by it.
 fn now() -> i64 {
     i64::try_from(process::unix_micros()).unwrap_or(i64::MAX)
 }
 
-/// Microseconds since 1970, for people.
+/// Formats microseconds since 1970.
 fn at(micros: i64) -> String {
     timestamp(u64::try_from(micros / 1000).unwrap_or(0))
 }
@@ -151,12 +190,12 @@ fn at_or_null(micros: Option<i64>) -> Value {
     micros.map_or(Value::Null, |micros| at(micros).into())
 }
 
-/// How long ago something was, in the unit that fits.
+/// Formats a time as its age by the clock of this machine.
 fn ago(micros: i64) -> String {
     time_before(now(), micros)
 }
 
-/// The same, by another clock than that of this machine.
+/// Formats a time as its age at `now`, in a fitting unit.
 fn time_before(now: i64, micros: i64) -> String {
     let seconds = now.saturating_sub(micros).max(0) / MICROS;
     match seconds {
@@ -194,10 +233,13 @@ mod tests {
     #[test]
     fn the_name_of_an_operator_is_bounded_and_escaped() {
         let name = operator();
-        assert!(!name.is_empty() && name.len() <= LONGEST_NAME, "{name}");
+        assert!(!name.is_empty() && name.len() <= MAX_OPERATOR_BYTES, "{name}");
         assert_eq!(bounded("me@host"), "me@host");
-        assert_eq!(bounded(&"é".repeat(LONGEST_NAME)).len(), LONGEST_NAME);
-        assert_eq!(bounded(&format!("a{}", "é".repeat(LONGEST_NAME))).len(), LONGEST_NAME - 1);
+        assert_eq!(bounded(&"é".repeat(MAX_OPERATOR_BYTES)).len(), MAX_OPERATOR_BYTES);
+        assert_eq!(
+            bounded(&format!("a{}", "é".repeat(MAX_OPERATOR_BYTES))).len(),
+            MAX_OPERATOR_BYTES - 1
+        );
     }
 
     #[test]
@@ -217,6 +259,6 @@ mod tests {
         assert_eq!(second(150), "2 minutes ago");
         assert_eq!(second(3 * 3600 + 1), "3 hours ago");
         assert_eq!(second(9 * 86_400 + 1), "9 days ago");
-        assert_eq!(ago(now() + DAY), "0 seconds ago");
+        assert_eq!(ago(now() + DAY_MICROS), "0 seconds ago");
     }
 }

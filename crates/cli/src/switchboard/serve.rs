@@ -1,4 +1,4 @@
-//! `tenure serve`: the switchboard itself.
+//! `tenure serve`: runs the switchboard.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ServeArgs {
     /// Where to listen; a port alone is one of this host only
     #[arg(
         long,
@@ -226,7 +226,7 @@ fn fields(text: &str) -> Result<Fields, String> {
     }
 }
 
-/// A host and a port, to be connected to.
+/// Parses a host and a port.
 fn reachable(text: &str) -> Result<String, String> {
     let (name, port) = text.rsplit_once(':').unwrap_or((text, ""));
     let port = port.parse::<u16>().ok().filter(|port| *port > 0);
@@ -236,7 +236,7 @@ fn reachable(text: &str) -> Result<String, String> {
     }
 }
 
-/// A host, perhaps with a port, as it stands in a URL.
+/// Parses a host, perhaps with a port.
 fn host(text: &str) -> Result<String, String> {
     let known = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
     match !text.is_empty() && text.chars().all(known) {
@@ -245,7 +245,7 @@ fn host(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads `32MiB`, `500KiB`, `1GiB` or a number of bytes.
+/// Parses `32MiB`, `500KiB`, `1GiB` or a number of bytes.
 fn bytes(text: &str) -> Result<usize, String> {
     let wrong = || "a number of bytes, as in 32MiB, 500KiB, 1GiB or 1048576".to_owned();
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -260,18 +260,18 @@ fn bytes(text: &str) -> Result<usize, String> {
     number.checked_mul(unit).ok_or_else(wrong)
 }
 
-/// What the switchboard is to be, read and checked.
+/// Checked settings of the switchboard.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct ServeSettings {
     store: StoreUrl,
     require: Option<Promise>,
     log: LogFormat,
     server: tenure_switchboard::ServerSettings,
 }
 
-impl Settings {
-    pub(crate) fn new(args: &Args, store: StoreUrl) -> Result<Self, Failure> {
-        // Said before anything is opened or made.
+impl ServeSettings {
+    pub(crate) fn new(args: &ServeArgs, store: StoreUrl) -> Result<Self, Failure> {
+        // Checked before anything is opened or created.
         store.tables()?;
         check_time("--keep-bodies", args.keep_bodies, HOUR, MAX_AGE)?;
         check_time("--keep-keys", args.keep_keys, HOUR, MAX_AGE)?;
@@ -327,7 +327,7 @@ impl Settings {
     }
 }
 
-/// What clients get, when they may take so long for each step.
+/// Returns the limits of clients that may take `step` for each step.
 fn timeouts(step: Duration) -> ClientTimeouts {
     let usual = ClientTimeouts::default();
     ClientTimeouts {
@@ -342,30 +342,30 @@ fn timeouts(step: Duration) -> ClientTimeouts {
     }
 }
 
-/// The switchboard until a signal asks it to end, on as many threads as there are cores.
-pub(crate) fn main(settings: Settings) -> Result<ExitCode, Failure> {
+/// Runs the switchboard until a signal asks it to end, with one thread per core.
+pub(crate) fn main(settings: ServeSettings) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let (log, flushed) = ServeLog::start(settings.log)?;
     let ended = runtime.block_on(run(settings, log));
-    // What is still under way has had its time.
+    // Requests still running have had their time.
     runtime.shutdown_background();
     flushed.wait();
     ended
 }
 
-async fn run(settings: Settings, log: ServeLog) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::listen().context("cannot hear signals")?;
-    let Settings { store, require, log: format, mut server } = settings;
+async fn run(settings: ServeSettings, log: ServeLog) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen().context("cannot listen to signals")?;
+    let ServeSettings { store, require, log: format, mut server } = settings;
     server.log = log.sink();
     let is_encrypted = server.tls.is_some();
     let opening = async {
-        let promise = judge(&store, require).await?;
+        let promise = check_guarantee(&store, require).await?;
         Ok::<_, StoreError>((storage::open(&store, IfAbsent::Create).await?, promise))
     };
     let (storage, promise) = tokio::select! {
         opened = opening => opened?,
-        signal = end(&mut signals) => return Ok(ended_by(signal)),
+        signal = stop_signal(&mut signals) => return Ok(ended_by(signal)),
     };
     let has_tokens = storage.has_tokens().await?;
     let (ask, asked) = oneshot::channel::<()>();
@@ -374,7 +374,7 @@ async fn run(settings: Settings, log: ServeLog) -> Result<ExitCode, Failure> {
     });
     let started = tenure_switchboard::serve(server, storage, asked).await;
     let handle = started.map_err(|error| match error.code() {
-        // The store was made, or its tables, if they were not there.
+        // The store or its tables may have been created.
         Code::OpenToAll => Failure::Kept { error: error.into(), kept: "nothing listens" },
         _ => Failure::from(error),
     })?;
@@ -390,26 +390,26 @@ async fn run(settings: Settings, log: ServeLog) -> Result<ExitCode, Failure> {
     let mut finished = std::pin::pin!(handle.finished());
     tokio::select! {
         () = &mut finished => return Ok(ExitCode::SUCCESS),
-        _ = end(&mut signals) => {}
+        _ = stop_signal(&mut signals) => {}
     }
     let _ = ask.send(());
     tokio::select! {
         () = &mut finished => Ok(ExitCode::SUCCESS),
-        signal = end(&mut signals) => Ok(ended_by(signal)),
+        signal = stop_signal(&mut signals) => Ok(ended_by(signal)),
     }
 }
 
-/// What the store can promise; refuses one that promises too little. The tables of the switchboard
+/// Returns the guarantee of the store; refuses one below `require`. The tables of the switchboard
 /// are in the same database or file.
-async fn judge(url: &StoreUrl, require: Option<Promise>) -> Result<Promise, StoreError> {
+async fn check_guarantee(url: &StoreUrl, require: Option<Promise>) -> Result<Promise, StoreError> {
     let store = url.open(IfAbsent::Create, process::entropy()).await?;
     let promise = doctor::level(&*store).await?;
     doctor::check(promise, require)?;
     Ok(promise)
 }
 
-/// The next signal that asks this process to end.
-async fn end(signals: &mut Signals) -> Signal {
+/// Waits for a signal that asks this process to end.
+async fn stop_signal(signals: &mut Signals) -> Signal {
     loop {
         let signal = signals.next().await;
         if [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(&signal) {
@@ -422,7 +422,7 @@ fn ended_by(signal: Signal) -> ExitCode {
     ExitCode::from(128 + u8::try_from(signal.as_raw()).unwrap_or(0))
 }
 
-/// A line that submits something, to be copied.
+/// Returns a command that submits an event, to be copied.
 fn first_event(url: &str, has_tokens: bool) -> String {
     let token = if has_tokens { " -H \"Authorization: Bearer $TOKEN\"" } else { "" };
     let json = "-H 'Content-Type: application/json'";

@@ -1,22 +1,27 @@
-//! `tenure token`: its words, and what only looks.
+//! `tenure token`: lists, shows and revokes tokens.
 
 use std::time::Duration;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 use tenure_core::text::counted;
-use tenure_switchboard::storage::{Storage, Token};
+use tenure_core::{Code, StoreError};
+use tenure_store::StoreUrl;
+use tenure_switchboard::storage::Token;
 
-use super::{DAY, at, at_or_null, create, find, now, revoke, scope_shown, scope_value, trail};
+use super::{
+    DAY_MICROS, ago, at, at_or_null, change, check_text, create, fields, find_token, list,
+    no_such_token, now, open, operator, scope_shown, scope_value, token_id, trail,
+};
 use crate::args::duration;
 use crate::failure::Failure;
-use crate::output::{document, shown, to_stderr};
-use crate::table::{or_dash, table};
+use crate::output::{document, shown};
+use crate::table::or_dash;
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum TokenCommand {
     /// Make a token, and print it: this once, for only its digest is stored
-    Create(create::Args),
+    Create(create::CreateArgs),
     /// List tokens, oldest first
     List {
         /// Only those that are good and expire within this time
@@ -32,61 +37,59 @@ pub(crate) enum Command {
         id: String,
     },
     /// End a token at once
-    Revoke(revoke::Args),
+    Revoke(RevokeArgs),
     /// Say what was done with tokens, day by day
     Usage(trail::UsageArgs),
     /// Say who made, replaced and revoked tokens, reset fences, and changed connectors
     Audit(trail::AuditArgs),
 }
 
-/// A command that was read and checked.
-#[derive(Debug)]
-pub(crate) enum Task {
-    Create(create::Task),
-    List { expires_within: Option<Duration>, unused_since: Option<Duration> },
-    Show { id: String },
-    Revoke(revoke::Task),
-    Usage(trail::Usage),
-    Audit(trail::Audit),
+#[derive(clap::Args)]
+pub(crate) struct RevokeArgs {
+    /// The token, as `tenure token list` shows it
+    id: String,
+    /// Why, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Also if it was used within the last day
+    #[arg(long)]
+    force: bool,
+    /// Say what would happen and change nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
-impl Task {
-    pub(crate) fn new(command: &Command) -> Result<Self, Failure> {
-        Ok(match command {
-            Command::Create(args) => Self::Create(create::Task::new(args)?),
-            Command::List { expires_within, unused_since } => {
-                Self::List { expires_within: *expires_within, unused_since: *unused_since }
-            }
-            Command::Show { id } => Self::Show { id: super::token_id(id)? },
-            Command::Revoke(args) => Self::Revoke(revoke::Task::new(args)?),
-            Command::Usage(args) => Self::Usage(trail::Usage::new(args)?),
-            Command::Audit(args) => Self::Audit(trail::Audit::new(args)?),
-        })
-    }
-}
-
-pub(super) async fn run(storage: &dyn Storage, task: Task, json: bool) -> Result<String, Failure> {
-    match task {
-        Task::Create(_) => Ok(String::new()),
-        Task::List { expires_within, unused_since } => {
-            list(storage, expires_within, unused_since, json).await
+pub(super) async fn run(
+    url: &StoreUrl,
+    command: TokenCommand,
+    json: bool,
+) -> Result<String, Failure> {
+    match command {
+        TokenCommand::Create(args) => create::run(url, &args, json).await,
+        TokenCommand::List { expires_within, unused_since } => {
+            let mut tokens = open(url).await?.tokens().await?;
+            tokens.retain(|token| is_listed(token, expires_within, unused_since));
+            Ok(print(&tokens, json))
         }
-        Task::Show { id } => show(&find(storage, &id).await?, json),
-        Task::Revoke(task) => revoke::run(storage, &task, json).await,
-        Task::Usage(task) => task.run(storage, json).await,
-        Task::Audit(task) => task.run(storage, json).await,
+        TokenCommand::Show { id } => {
+            let id = token_id(&id)?;
+            Ok(show(&find_token(&*open(url).await?, &id).await?, json))
+        }
+        TokenCommand::Revoke(args) => revoke(url, &args, json).await,
+        TokenCommand::Usage(args) => trail::usage(url, &args, json).await,
+        TokenCommand::Audit(args) => trail::audit(url, &args, json).await,
     }
 }
 
-/// Whether a token counts, as far as the clock of this machine is right.
+/// Validity of a token, as far as the clock of this machine is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum TokenState {
     Good,
     Expired,
     Revoked,
 }
 
-impl State {
+impl TokenState {
     pub(super) fn of(token: &Token) -> Self {
         match token {
             Token { revoked_at: Some(_), .. } => Self::Revoked,
@@ -104,35 +107,25 @@ impl State {
     }
 }
 
-const COLUMNS: [&str; 8] =
-    ["TOKEN", "STATE", "ENV", "ROLES", "SCOPE", "EXPIRES", "LAST_USED", "DESCRIPTION"];
-
-async fn list(
-    storage: &dyn Storage,
+fn is_listed(
+    token: &Token,
     expires_within: Option<Duration>,
     unused_since: Option<Duration>,
-    json: bool,
-) -> Result<String, Failure> {
-    let mut tokens = storage.tokens().await?;
-    tokens.retain(|token| {
-        let is_good = || State::of(token) == State::Good;
-        let soon = |within| is_good() && token.expires_at <= now().saturating_add(micros(within));
-        // One that is new may still be on its way to whoever will use it.
-        let last = token.last_used_at.unwrap_or(token.created_at);
-        let unused = |since| is_good() && last <= now().saturating_sub(micros(since));
-        expires_within.is_none_or(soon) && unused_since.is_none_or(unused)
-    });
-    if json {
-        let tokens: Vec<Value> = tokens.iter().map(value).collect();
-        return Ok(document(&json!({ "tokens": tokens })));
-    }
-    if tokens.is_empty() {
-        to_stderr("there is no such token; `tenure token create` makes one");
-    }
+) -> bool {
+    let is_good = || TokenState::of(token) == TokenState::Good;
+    let soon = |within| is_good() && token.expires_at <= now().saturating_add(micros(within));
+    // A new token may still be on its way to its user.
+    let last = token.last_used_at.unwrap_or(token.created_at);
+    let unused = |since| is_good() && last <= now().saturating_sub(micros(since));
+    expires_within.is_none_or(soon) && unused_since.is_none_or(unused)
+}
+
+fn print(tokens: &[Token], json: bool) -> String {
+    let heads = ["TOKEN", "STATE", "ENV", "ROLES", "SCOPE", "EXPIRES", "LAST_USED", "DESCRIPTION"];
     let row = |token: &Token| {
         [
             token.token_id.clone(),
-            State::of(token).as_str().to_owned(),
+            TokenState::of(token).as_str().to_owned(),
             shown(&token.environment),
             shown(&token.roles.join(",")),
             scope_shown(token.scope.as_ref()),
@@ -141,17 +134,18 @@ async fn list(
             shown(&token.description),
         ]
     };
-    Ok(table(COLUMNS, tokens.iter().map(row)))
+    let empty = "there is no such token; `tenure token create` makes one";
+    list(json, "tokens", tokens, value, (heads, row), empty)
 }
 
-fn show(token: &Token, json: bool) -> Result<String, Failure> {
+fn show(token: &Token, json: bool) -> String {
     if json {
-        return Ok(document(&value(token)));
+        return document(&value(token));
     }
     let mut text = format!(
         "token: {}\nstate: {}\nenvironment: {}\nroles: {}\nscope: {}\n",
         token.token_id,
-        State::of(token).as_str(),
+        TokenState::of(token).as_str(),
         shown(&token.environment),
         shown(&token.roles.join(", ")),
         scope_shown(token.scope.as_ref()),
@@ -162,31 +156,70 @@ fn show(token: &Token, json: bool) -> Result<String, Failure> {
         let (by, why) = (by.unwrap_or("-"), why.unwrap_or("-"));
         format!("{} by {}: {}", at(revoked), shown(by), shown(why))
     });
-    let left = (token.expires_at - now()) / DAY;
-    let expires = match State::of(token) {
-        State::Good => format!("{} ({} left)", at(token.expires_at), counted(left, "day", "days")),
+    let left = (token.expires_at - now()) / DAY_MICROS;
+    let expires = match TokenState::of(token) {
+        TokenState::Good => {
+            format!("{} ({} left)", at(token.expires_at), counted(left, "day", "days"))
+        }
         _ => at(token.expires_at),
     };
-    for (name, value) in [
+    text += &fields([
         ("created", Some(created)),
         ("expires", Some(expires)),
         ("revoked", revoked),
         ("last used", Some(token.last_used_at.map_or_else(|| "never".to_owned(), at))),
         ("replaces", token.replaces_token_id.clone()),
         ("description", Some(shown(&token.description)).filter(|text| !text.is_empty())),
-    ] {
-        if let Some(value) = value {
-            text.push_str(&format!("{name}: {value}\n"));
-        }
-    }
-    Ok(text)
+    ]);
+    text
 }
 
-/// A token for programs.
+/// Refuses to revoke a token that was used within the last day by mistake.
+fn check_unused(token: &Token, force: bool) -> Result<(), Failure> {
+    match token.last_used_at {
+        Some(used)
+            if TokenState::of(token) == TokenState::Good && !force && now() - used < DAY_MICROS =>
+        {
+            let what = format!("{} was last used {}, {}", token.token_id, at(used), ago(used));
+            Err(StoreError::refused(Code::TokenInUse, what).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn revoke(url: &StoreUrl, args: &RevokeArgs, json: bool) -> Result<String, Failure> {
+    let RevokeArgs { force, dry_run, .. } = *args;
+    let (id, reason) = (token_id(&args.id)?, check_text("--reason", &args.reason)?);
+    let storage = open(url).await?;
+    let token = find_token(&*storage, &id).await?;
+    check_unused(&token, force)?;
+    let changed = match dry_run {
+        true => TokenState::of(&token) == TokenState::Good,
+        false => {
+            let revoked = storage.revoke_token(&id, &operator(), &reason).await?;
+            revoked.ok_or_else(|| no_such_token(&id))?
+        }
+    };
+    let value = json!({
+        "dry_run": dry_run,
+        "token_id": id,
+        "changed": changed,
+        "last_used_at": at_or_null(token.last_used_at),
+    });
+    let did = match (changed, dry_run) {
+        (false, _) => "had ended before",
+        (true, true) => "would be revoked",
+        (true, false) => "is revoked: requests with it get 401 from now on",
+    };
+    let used = token.last_used_at.map_or_else(|| "never".to_owned(), at);
+    Ok(change(json, dry_run, &value, format!("{id} {did}\nlast used: {used}\n")))
+}
+
+/// A token as JSON.
 fn value(token: &Token) -> Value {
     json!({
         "token_id": token.token_id,
-        "state": State::of(token).as_str(),
+        "state": TokenState::of(token).as_str(),
         "environment": token.environment,
         "roles": token.roles,
         "scope": scope_value(token.scope.as_ref()),
@@ -202,7 +235,7 @@ fn value(token: &Token) -> Value {
     })
 }
 
-/// More than fits is for ever.
+/// Converts a time; more than fits is for ever.
 pub(super) fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }

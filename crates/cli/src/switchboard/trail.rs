@@ -1,18 +1,18 @@
-//! `tenure token usage` and `tenure token audit`: what was done with tokens, and to them.
+//! `tenure token usage` and `tenure token audit`.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_core::DutyKey;
-use tenure_switchboard::storage::{self, Storage, TokenAudit};
+use tenure_store::StoreUrl;
+use tenure_switchboard::storage::{TokenAudit, TokenUsage};
 
 use super::token::micros;
-use super::{at, find, now, token_id};
+use super::{at, find_token, list, now, open, token_id};
 use crate::args::{duration, name};
 use crate::failure::Failure;
 use crate::limits::{MAX_AGE, check_count, check_time};
-use crate::output::{document, shown, to_stderr};
-use crate::table::table;
+use crate::output::{document, shown};
 
 #[derive(clap::Args)]
 pub(crate) struct UsageArgs {
@@ -21,63 +21,6 @@ pub(crate) struct UsageArgs {
     /// Since how long; whole days, UTC
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     since: Duration,
-}
-
-#[derive(Debug)]
-pub(crate) struct Usage {
-    id: Option<String>,
-    since: Duration,
-}
-
-const USAGE: [&str; 6] = ["TOKEN", "DAY", ">REQUESTS", ">ACCEPTED", ">DUPLICATES", ">REFUSED"];
-
-impl Usage {
-    pub(crate) fn new(args: &UsageArgs) -> Result<Self, Failure> {
-        check_time("--since", args.since, Duration::ZERO, MAX_AGE)?;
-        Ok(Self { id: args.id.as_deref().map(token_id).transpose()?, since: args.since })
-    }
-
-    pub(crate) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
-        if let Some(id) = &self.id {
-            find(storage, id).await?;
-        }
-        let since = day(now().saturating_sub(micros(self.since)));
-        let usage = storage.usage(self.id.as_deref(), &since).await?;
-        if json {
-            let value = |usage: &storage::TokenUsage| {
-                json!({
-                    "token_id": usage.token_id,
-                    "day": usage.day,
-                    "requests": usage.requests,
-                    "accepted": usage.accepted,
-                    "duplicates": usage.duplicates,
-                    "refused": usage.refused,
-                })
-            };
-            let usage: Vec<Value> = usage.iter().map(value).collect();
-            return Ok(document(&json!({ "since": since, "usage": usage })));
-        }
-        if usage.is_empty() {
-            to_stderr(&format!("nothing was done since {since}"));
-        }
-        let row = |usage: &storage::TokenUsage| {
-            [
-                shown(&usage.token_id),
-                usage.day.clone(),
-                usage.requests.to_string(),
-                usage.accepted.to_string(),
-                usage.duplicates.to_string(),
-                usage.refused.to_string(),
-            ]
-        };
-        Ok(table(USAGE, usage.iter().map(row)))
-    }
-}
-
-/// The day of a time, UTC.
-fn day(micros: i64) -> String {
-    let time = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
-    time.strftime("%Y-%m-%d").to_string()
 }
 
 #[derive(clap::Args)]
@@ -90,73 +33,82 @@ pub(crate) struct AuditArgs {
     limit: usize,
 }
 
-#[derive(Debug)]
-pub(crate) struct Audit {
-    /// What was typed may be meant in one of these forms; nothing is all.
-    ids: Vec<String>,
-    limit: usize,
+pub(super) async fn usage(url: &StoreUrl, args: &UsageArgs, json: bool) -> Result<String, Failure> {
+    check_time("--since", args.since, Duration::ZERO, MAX_AGE)?;
+    let id = args.id.as_deref().map(token_id).transpose()?;
+    let storage = open(url).await?;
+    if let Some(id) = &id {
+        find_token(&*storage, id).await?;
+    }
+    let since = day(now().saturating_sub(micros(args.since)));
+    let usage = storage.usage(id.as_deref(), &since).await?;
+    let value = |usage: &TokenUsage| {
+        json!({
+            "token_id": usage.token_id,
+            "day": usage.day,
+            "requests": usage.requests,
+            "accepted": usage.accepted,
+            "duplicates": usage.duplicates,
+            "refused": usage.refused,
+        })
+    };
+    if json {
+        let usage: Vec<Value> = usage.iter().map(value).collect();
+        return Ok(document(&json!({ "since": since, "usage": usage })));
+    }
+    let row = |usage: &TokenUsage| {
+        let TokenUsage { requests, accepted, duplicates, refused, .. } = usage;
+        let [requests, accepted, duplicates, refused] =
+            [requests, accepted, duplicates, refused].map(ToString::to_string);
+        [shown(&usage.token_id), usage.day.clone(), requests, accepted, duplicates, refused]
+    };
+    let heads = ["TOKEN", "DAY", ">REQUESTS", ">ACCEPTED", ">DUPLICATES", ">REFUSED"];
+    let empty = format!("there was no request since {since}");
+    Ok(list(false, "usage", &usage, value, (heads, row), &empty))
 }
 
-const AUDIT: [&str; 5] = ["AT", "ACTION", "ON", "BY", "REASON"];
+/// Formats the day of a time, UTC.
+fn day(micros: i64) -> String {
+    let time = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
+    time.strftime("%Y-%m-%d").to_string()
+}
 
-impl Audit {
-    pub(crate) fn new(args: &AuditArgs) -> Result<Self, Failure> {
-        check_count("--limit", args.limit, 1, 10_000)?;
-        let ids = match args.id.as_deref() {
-            None => Vec::new(),
-            Some(id) if id.contains('/') => {
-                // Of a duty every way to write it will do; a connector is none, and need not fit.
-                let typed = name(id, |id| Ok::<_, Failure>(id.to_owned()))?;
-                let duty = typed.parse::<DutyKey>().ok().map(|duty| duty.to_string());
-                duty.into_iter().chain([typed]).collect()
-            }
-            Some(id) => vec![token_id(id)?],
-        };
-        Ok(Self { ids, limit: args.limit })
-    }
-
-    pub(crate) async fn run(&self, storage: &dyn Storage, json: bool) -> Result<String, Failure> {
-        let entries = self.entries(storage).await?;
-        if json {
-            let value = |entry: &TokenAudit| {
-                let metadata = serde_json::from_str::<Value>(&entry.metadata).ok();
-                json!({
-                    "on": entry.token_id,
-                    "action": entry.action_type,
-                    "by": entry.operator_identity,
-                    "reason": entry.reason,
-                    "at": at(entry.performed_at),
-                    "metadata": metadata,
-                })
-            };
-            let entries: Vec<Value> = entries.iter().map(value).collect();
-            return Ok(document(&json!({ "audit": entries })));
+pub(super) async fn audit(url: &StoreUrl, args: &AuditArgs, json: bool) -> Result<String, Failure> {
+    check_count("--limit", args.limit, 1, 10_000)?;
+    // Ids that may be meant; none stands for all entries.
+    let ids = match args.id.as_deref() {
+        None => vec![None],
+        Some(id) if id.contains('/') => {
+            // A duty may be spelt in several ways; a connector is found as it is printed.
+            let given = name(id, |id| Ok::<_, Failure>(id.to_owned()))?;
+            let duty = given.parse::<DutyKey>().ok().map(|duty| duty.to_string());
+            duty.into_iter().chain([given]).map(Some).collect()
         }
+        Some(id) => vec![Some(token_id(id)?)],
+    };
+    let storage = open(url).await?;
+    let mut entries = Vec::new();
+    for id in ids {
         if entries.is_empty() {
-            to_stderr("the audit trail has no such entry");
+            entries = storage.audit(id.as_deref(), args.limit).await?;
         }
-        let row = |entry: &TokenAudit| {
-            [
-                at(entry.performed_at),
-                shown(&entry.action_type),
-                shown(&entry.token_id),
-                shown(&entry.operator_identity),
-                shown(&entry.reason),
-            ]
-        };
-        Ok(table(AUDIT, entries.iter().map(row)))
     }
-
-    async fn entries(&self, storage: &dyn Storage) -> Result<Vec<TokenAudit>, Failure> {
-        if self.ids.is_empty() {
-            return Ok(storage.audit(None, self.limit).await?);
-        }
-        let mut entries = Vec::new();
-        for id in &self.ids {
-            if entries.is_empty() {
-                entries = storage.audit(Some(id), self.limit).await?;
-            }
-        }
-        Ok(entries)
-    }
+    let value = |entry: &TokenAudit| {
+        json!({
+            "on": entry.token_id,
+            "action": entry.action_type,
+            "by": entry.operator_identity,
+            "reason": entry.reason,
+            "at": at(entry.performed_at),
+            "metadata": serde_json::from_str::<Value>(&entry.metadata).ok(),
+        })
+    };
+    let row = |entry: &TokenAudit| {
+        let text = [&entry.action_type, &entry.token_id, &entry.operator_identity, &entry.reason];
+        let [action, on, by, reason] = text.map(|text| shown(text));
+        [at(entry.performed_at), action, on, by, reason]
+    };
+    let heads = ["AT", "ACTION", "ON", "BY", "REASON"];
+    let empty = "the audit trail has no such entry";
+    Ok(list(json, "audit", &entries, value, (heads, row), empty))
 }

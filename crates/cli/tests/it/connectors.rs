@@ -222,7 +222,7 @@ fn deleted(place: &Place) {
     assert_eq!(place.ls(&[]).len(), 2);
     let alive = ["connectors", "delete", "telegram_bot", NASTY, "--reason", "x"];
     let ran = place.run(&alive);
-    assert!(ran.stderr.contains("its next heartbeat registers it anew"), "{ran:?}");
+    assert!(ran.stderr.contains("its next heartbeat registers it again"), "{ran:?}");
 
     // Who did it is on the trail, under a name that can be given back as it is printed.
     let trail = place.run(&["token", "audit", "--json"]).json()["audit"].clone();

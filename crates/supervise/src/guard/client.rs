@@ -31,7 +31,7 @@ const ISOLATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Standard input of the commands of a guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CommandInput {
-    /// That of this process.
+    /// The standard input of this process.
     Inherit,
     /// `/dev/null`.
     Null,

@@ -37,7 +37,7 @@ use crate::process_tree::{Reaped, reap};
 /// Capabilities of a guard that is the first process of a PID namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Init {
-    /// Those of the user who started it.
+    /// The capabilities of the user who started it.
     Own,
     /// One that was granted for its setup, and that it has to drop.
     Lent,

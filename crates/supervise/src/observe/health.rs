@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 use tenure_core::LocalInstant;
+use tenure_operate::timestamp;
 
+use super::ObservedInstance;
 use super::counters::InstanceCounters;
-use super::{ObservedInstance, timestamp};
 
 /// Response body of `/health`.
 #[derive(Debug, PartialEq, Eq, Serialize)]

@@ -14,8 +14,9 @@ use serde::Serialize;
 use tenure_core::text::{counted, escaped};
 use tenure_core::{Change, DutyId, DutyKey, Epoch, GroupName, InstanceId, Record, Severity};
 use tenure_duty::process;
+use tenure_operate::timestamp;
 
-use super::{lock, timestamp};
+use super::lock;
 use crate::error::{SuperviseError, SystemContext as _};
 
 /// Lines that wait to be written: several for each of the 10,000 duties of an instance, which may

@@ -209,12 +209,5 @@ impl Observer for InstanceObserver {
     }
 }
 
-/// Formats milliseconds since 1970 as `2026-02-15T10:00:00.123Z`.
-pub fn timestamp(unix_ms: u64) -> String {
-    let ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
-    let time = jiff::Timestamp::from_millisecond(ms);
-    time.map_or_else(|_| format!("{unix_ms} ms"), |time| format!("{time:.3}"))
-}
-
 #[cfg(test)]
 mod tests;

@@ -146,12 +146,6 @@ fn read_metrics(text: &str) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn a_time_is_written_as_iso_8601() {
-    assert_eq!(timestamp(NOON), "2026-02-15T10:00:00.123Z");
-    assert_eq!(timestamp(u64::MAX), format!("{} ms", u64::MAX));
-}
-
-#[test]
 fn a_port_that_is_taken_is_an_error() {
     let taken = TcpListener::bind(FREE).unwrap();
     let at = taken.local_addr().unwrap();

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::error::{SuperviseError, SystemContext as _};
 use crate::guard::{CommandInput, GuardOptions};
-use crate::member::{self, Joined, MemberSettings};
+use crate::member::{self, Joined, SupervisorSettings};
 use crate::observe::{Observation, Recorder};
 use crate::process_tree::reap_all;
 use crate::signals::{Signals, is_stop};
@@ -36,7 +36,7 @@ pub struct PollSettings {
     /// Group of the instances that share the targets.
     pub group: GroupName,
     /// Membership in the group.
-    pub member: MemberSettings,
+    pub member: SupervisorSettings,
     /// Interval between polls of one target.
     pub every: Duration,
     /// Time that a poll may take.

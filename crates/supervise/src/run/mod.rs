@@ -15,7 +15,7 @@ use tenure_duty::{Duties, Guard, Membership, MembershipEvent, WorkOutcome};
 
 use crate::error::{SuperviseError, SystemContext as _};
 use crate::guard::{CommandInput, ExitStatus, GuardOptions, GuardProcess};
-use crate::member::{self, Joined, MemberSettings};
+use crate::member::{self, Joined, SupervisorSettings};
 use crate::observe::{LogEvent, LogLevel, Observation, Recorder};
 use crate::process_tree::reap_all;
 use crate::signals::{Signals, is_stop};
@@ -29,8 +29,8 @@ pub struct RunSettings {
     /// The duty.
     pub duty: DutyKey,
     /// Membership in the group of the duty.
-    pub member: MemberSettings,
-    /// The program and its arguments. May be empty if [`Work`] runs nothing.
+    pub member: SupervisorSettings,
+    /// The program and its arguments. May be empty if [`AssignedWork`] runs nothing.
     pub command: Vec<OsString>,
     /// Whether to fail if the store is unreachable or another instance holds the duty.
     pub no_wait: bool,
@@ -38,7 +38,7 @@ pub struct RunSettings {
 
 impl RunSettings {
     /// Settings that wait for the duty.
-    pub fn new(duty: DutyKey, member: MemberSettings, command: Vec<OsString>) -> Self {
+    pub fn new(duty: DutyKey, member: SupervisorSettings, command: Vec<OsString>) -> Self {
         Self { duty, member, command, no_wait: false }
     }
 }
@@ -47,7 +47,7 @@ impl RunSettings {
 pub type Variables = [(String, OsString)];
 
 /// Work done each time the duty is assigned, in place of only running the command.
-pub trait Work: Send + Sync {
+pub trait AssignedWork: Send + Sync {
     /// Works under the hold of an assignment. Usually calls [`Assignment::run`].
     fn work<'a>(&'a self, assignment: &'a mut Assignment<'_>) -> BoxFuture<'a, RunOutcome>;
 }
@@ -107,7 +107,7 @@ impl Assignment<'_> {
 /// command's own, or 128 and the number of the signal that ended this process or the command.
 pub fn run(
     settings: RunSettings,
-    work: Option<Box<dyn Work>>,
+    work: Option<Box<dyn AssignedWork>>,
 ) -> BoxFuture<'static, Result<u8, SuperviseError>> {
     Box::pin(async move {
         let observation = settings.member.observe(&settings.duty.group)?;
@@ -185,7 +185,7 @@ impl Runner {
     }
 
     /// Returns the exit code.
-    async fn run(mut self, work: Option<&dyn Work>) -> Result<u8, SuperviseError> {
+    async fn run(mut self, work: Option<&dyn AssignedWork>) -> Result<u8, SuperviseError> {
         loop {
             let event = tokio::select! {
                 biased;

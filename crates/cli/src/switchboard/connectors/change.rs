@@ -1,19 +1,20 @@
-//! `tenure connectors archive`, `delete`, `recount` and `add`: what operators change.
+//! `tenure connectors archive`, `delete`, `recount` and `add`.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tenure_store::StoreUrl;
 use tenure_switchboard::liveness::{Liveness, Policy};
-use tenure_switchboard::storage::{ConnectorDetail, ConnectorKey, Storage};
+use tenure_switchboard::storage::{ConnectorDetail, ConnectorKey, Decision, Storage};
 use tenure_switchboard::view;
 
-use super::super::{decision, operator, words};
-use super::{NameArgs, named, not_there};
+use super::super::{change, check_text, decision, open, operator};
+use super::{ConnectorArgs, named, no_such_connector};
 use crate::failure::Failure;
-use crate::output::{DRY_RUN, document, to_stderr};
+use crate::output::to_stderr;
 
 #[derive(clap::Args)]
 pub(crate) struct ChangeArgs {
     #[command(flatten)]
-    name: NameArgs,
+    name: ConnectorArgs,
     /// Why, for the audit trail
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -31,150 +32,117 @@ pub(crate) struct ArchiveArgs {
     pub(super) undo: bool,
 }
 
-/// What is to be changed, and why.
-#[derive(Debug)]
-pub(crate) struct Change {
-    name: ConnectorKey,
-    reason: String,
-    dry_run: bool,
-}
-
-impl Change {
-    pub(super) fn new(args: &ChangeArgs) -> Result<Self, Failure> {
-        let reason = words("--reason", &args.reason)?;
-        Ok(Self { name: args.name.read()?, reason, dry_run: args.dry_run })
-    }
-
-    pub(super) async fn archive(
-        &self,
-        archived: bool,
-        storage: &dyn Storage,
-        json: bool,
-    ) -> Result<String, Failure> {
-        let Self { name, reason, dry_run } = self;
-        let found = find(storage, name).await?;
-        let changed = match dry_run {
-            true => found.connector.archived_at.is_some() != archived,
-            false => {
-                let changed = storage.archive(name, archived, &decision(reason)).await?;
-                changed.unwrap_or_default().ok_or_else(|| not_there(name))?
-            }
-        };
-        if json {
-            return Ok(document(&json!({
-                "dry_run": dry_run,
-                "connector_type": name.connector_type,
-                "endpoint_identity": name.endpoint_identity,
-                "archived": archived,
-                "changed": changed,
-            })));
-        }
-        if *dry_run {
-            to_stderr(DRY_RUN);
-        }
-        if changed && archived && lives(&found) {
-            to_stderr("it lives: its next heartbeat brings it back");
-        }
-        let did = match (changed, archived, dry_run) {
-            (false, true, _) => "was archived before",
-            (false, false, _) => "is not archived",
-            (true, true, false) => "is archived: lists and sums leave it out, its history stays",
-            (true, true, true) => "would be archived",
-            (true, false, false) => "is no longer archived",
-            (true, false, true) => "would be taken back",
-        };
-        Ok(format!("{} {did}\n", named(name)))
-    }
-
-    pub(super) async fn delete(
-        &self,
-        storage: &dyn Storage,
-        json: bool,
-    ) -> Result<String, Failure> {
-        let Self { name, reason, dry_run } = self;
-        let found = find(storage, name).await?;
-        if !*dry_run && !storage.delete(name, &decision(reason)).await?.unwrap_or_default() {
-            return Err(not_there(name));
-        }
-        if json {
-            return Ok(document(&json!({
-                "dry_run": dry_run,
-                "connector_type": name.connector_type,
-                "endpoint_identity": name.endpoint_identity,
-                "deleted": !dry_run,
-            })));
-        }
-        if *dry_run {
-            to_stderr(DRY_RUN);
-        }
-        if lives(&found) {
-            to_stderr("it lives: its next heartbeat registers it anew");
-        }
-        let did = if *dry_run { "would be deleted" } else { "is deleted" };
-        Ok(format!("{} {did}, with its history and its statistics\n", named(name)))
-    }
-
-    pub(super) async fn recount(
-        &self,
-        storage: &dyn Storage,
-        json: bool,
-    ) -> Result<String, Failure> {
-        let Self { name, reason, dry_run } = self;
-        let since = match dry_run {
-            true => find(storage, name).await.map(|_| None)?,
-            false => {
-                let since = storage.recount(name, &decision(reason)).await?.unwrap_or_default();
-                Some(view::time(since.ok_or_else(|| not_there(name))?))
-            }
-        };
-        if json {
-            return Ok(document(&json!({
-                "dry_run": dry_run,
-                "connector_type": name.connector_type,
-                "endpoint_identity": name.endpoint_identity,
-                "recounted": !dry_run,
-                "since": since,
-            })));
-        }
-        let kept = "what was counted before stays, because its heartbeats are gone";
-        Ok(match since {
-            Some(since) => format!("{} is counted again from {since} on; {kept}\n", named(name)),
-            None => {
-                to_stderr(DRY_RUN);
-                let from = "from the first day of which the history has every heartbeat";
-                format!("{} would be counted again {from}; {kept}\n", named(name))
-            }
-        })
+impl ChangeArgs {
+    fn checked(&self) -> Result<(ConnectorKey, Decision), Failure> {
+        let reason = check_text("--reason", &self.reason)?;
+        Ok((self.name.parse()?, decision(&reason)))
     }
 }
 
-/// Makes a connector known before it beats, so that it is missed if it never does.
+/// A JSON object that begins with the name of a connector.
+fn value(name: &ConnectorKey, more: Value) -> Value {
+    let mut value = more;
+    value["connector_type"] = name.connector_type.as_str().into();
+    value["endpoint_identity"] = name.endpoint_identity.as_str().into();
+    value
+}
+
+pub(super) async fn archive(
+    url: &StoreUrl,
+    args: &ArchiveArgs,
+    json: bool,
+) -> Result<String, Failure> {
+    let ArchiveArgs { change: ChangeArgs { dry_run, .. }, undo } = *args;
+    let ((name, decision), archived) = (args.change.checked()?, !undo);
+    let storage = open(url).await?;
+    let found = find(&*storage, &name).await?;
+    let changed = match dry_run {
+        true => found.connector.archived_at.is_some() != archived,
+        false => {
+            let changed = storage.archive(&name, archived, &decision).await?;
+            changed.unwrap_or_default().ok_or_else(|| no_such_connector(&name))?
+        }
+    };
+    if !json && changed && archived && is_online(&found) {
+        to_stderr("it is online: its next heartbeat brings it back");
+    }
+    let did = match (changed, archived, dry_run) {
+        (false, true, _) => "was archived before",
+        (false, false, _) => "is not archived",
+        (true, true, false) => "is archived: lists and sums leave it out, its history stays",
+        (true, true, true) => "would be archived",
+        (true, false, false) => "is no longer archived",
+        (true, false, true) => "would be taken back",
+    };
+    let more = json!({ "dry_run": dry_run, "archived": archived, "changed": changed });
+    Ok(change(json, dry_run, &value(&name, more), format!("{} {did}\n", named(&name))))
+}
+
+pub(super) async fn delete(
+    url: &StoreUrl,
+    args: &ChangeArgs,
+    json: bool,
+) -> Result<String, Failure> {
+    let ((name, decision), dry_run) = (args.checked()?, args.dry_run);
+    let storage = open(url).await?;
+    let found = find(&*storage, &name).await?;
+    if !dry_run && !storage.delete(&name, &decision).await?.unwrap_or_default() {
+        return Err(no_such_connector(&name));
+    }
+    if !json && is_online(&found) {
+        to_stderr("it is online: its next heartbeat registers it again");
+    }
+    let did = if dry_run { "would be deleted" } else { "is deleted" };
+    let text = format!("{} {did}, with its history and its statistics\n", named(&name));
+    let more = json!({ "dry_run": dry_run, "deleted": !dry_run });
+    Ok(change(json, dry_run, &value(&name, more), text))
+}
+
+pub(super) async fn recount(
+    url: &StoreUrl,
+    args: &ChangeArgs,
+    json: bool,
+) -> Result<String, Failure> {
+    let ((name, decision), dry_run) = (args.checked()?, args.dry_run);
+    let storage = open(url).await?;
+    let since = match dry_run {
+        true => find(&*storage, &name).await.map(|_| None)?,
+        false => {
+            let since = storage.recount(&name, &decision).await?.unwrap_or_default();
+            Some(view::time(since.ok_or_else(|| no_such_connector(&name))?))
+        }
+    };
+    let did = match &since {
+        Some(since) => format!("is counted again from {since} on"),
+        None => "would be counted again from the first day with a complete history".to_owned(),
+    };
+    let kept = "earlier counts stay, because their heartbeats are gone";
+    let more = json!({ "dry_run": dry_run, "recounted": !dry_run, "since": since });
+    let text = format!("{} {did}; {kept}\n", named(&name));
+    Ok(change(json, dry_run, &value(&name, more), text))
+}
+
+/// Registers a connector before its first heartbeat, so that it is missed if none comes.
 pub(super) async fn add(
-    storage: &dyn Storage,
+    url: &StoreUrl,
     name: &ConnectorKey,
     json: bool,
 ) -> Result<String, Failure> {
-    let added = storage.register(name, &operator()).await?;
-    if json {
-        return Ok(document(&json!({
-            "connector_type": name.connector_type,
-            "endpoint_identity": name.endpoint_identity,
-            "added": added,
-        })));
-    }
+    let added = open(url).await?.register(name, &operator()).await?;
     let did = match added {
-        true => "is known now; its liveness is unknown until it is heard",
+        true => "is known now; its liveness is unknown until its first heartbeat",
         false => "was known before",
     };
-    Ok(format!("{} {did}\n", named(name)))
+    let text = format!("{} {did}\n", named(name));
+    Ok(change(json, false, &value(name, json!({ "added": added })), text))
 }
 
 async fn find(storage: &dyn Storage, name: &ConnectorKey) -> Result<ConnectorDetail, Failure> {
-    storage.connector(name).await?.ok_or_else(|| not_there(name))
+    storage.connector(name).await?.ok_or_else(|| no_such_connector(name))
 }
 
-/// Whether it is likely to be heard again soon, for a warning.
-fn lives(found: &ConnectorDetail) -> bool {
+/// Whether it is likely to send a heartbeat soon.
+fn is_online(found: &ConnectorDetail) -> bool {
     let ConnectorDetail { now, connector, .. } = found;
     let judged = Policy::Usual.judge(*now, connector.last_heartbeat_at, connector.interval);
     judged == Liveness::Online

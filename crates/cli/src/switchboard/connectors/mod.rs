@@ -1,4 +1,4 @@
-//! `tenure connectors`: who beats, who does not, and what operators do about it.
+//! `tenure connectors`: lists, shows and changes connectors.
 
 mod change;
 mod show;
@@ -6,40 +6,40 @@ mod show;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use tenure_core::{Code, StoreError};
+use tenure_store::StoreUrl;
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{Connector, ConnectorKey, ConnectorQuery, Storage};
 use tenure_switchboard::view;
+use tenure_wire::heartbeat::MAX_TYPE_BYTES;
 use tenure_wire::ingest::MAX_IDENTITY_BYTES;
 
 use super::liveness::{WORDS, policy};
-use super::time_before;
+use super::{open, time_before};
 use crate::args::{NOT_SHOWN, may_be_token};
 use crate::env;
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
 use crate::table::{or_dash, table};
 
-/// How many are read at a time.
-const PAGE: usize = 500;
-/// The longest name of a type.
-const LONGEST_TYPE: usize = 128;
+/// Connectors per read.
+const PAGE_ROWS: usize = 500;
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum ConnectorCommand {
     /// List connectors: whether they live, how they are, and what they did today (UTC)
     Ls {
         /// Those that were put away, instead of those that were not
         #[arg(long)]
         archived: bool,
         #[command(flatten)]
-        judge: Judge,
+        liveness: LivenessArgs,
     },
     /// Show everything that is known of a connector, and its instances
     Show {
         #[command(flatten)]
-        name: NameArgs,
+        name: ConnectorArgs,
         #[command(flatten)]
-        judge: Judge,
+        liveness: LivenessArgs,
     },
     /// Put a connector away that is gone for good; its next beat would bring it back
     Archive(change::ArchiveArgs),
@@ -50,13 +50,13 @@ pub(crate) enum Command {
     /// Make a connector known that has not been heard yet: it is listed as unknown
     Add {
         #[command(flatten)]
-        name: NameArgs,
+        name: ConnectorArgs,
     },
 }
 
-/// Which connector.
+/// ConnectorKey of a connector.
 #[derive(clap::Args)]
-pub(crate) struct NameArgs {
+pub(crate) struct ConnectorArgs {
     /// Its type, as in telegram_bot
     #[arg(value_name = "TYPE")]
     connector_type: String,
@@ -65,9 +65,9 @@ pub(crate) struct NameArgs {
     endpoint_identity: String,
 }
 
-/// What liveness is judged by.
+/// Liveness thresholds.
 #[derive(clap::Args)]
-pub(crate) struct Judge {
+pub(crate) struct LivenessArgs {
     /// How long a connector may be silent
     #[arg(
         long,
@@ -80,59 +80,36 @@ pub(crate) struct Judge {
     liveness: Policy,
 }
 
-/// A command that was read and checked.
-#[derive(Debug)]
-pub(crate) enum Task {
-    Ls { archived: bool, policy: Policy },
-    Show { name: ConnectorKey, policy: Policy },
-    Archive { change: change::Change, archived: bool },
-    Delete(change::Change),
-    Recount(change::Change),
-    Add { name: ConnectorKey },
-}
-
-impl Task {
-    pub(crate) fn new(command: &Command) -> Result<Self, Failure> {
-        Ok(match command {
-            Command::Ls { archived, judge } => {
-                Self::Ls { archived: *archived, policy: judge.liveness }
-            }
-            Command::Show { name, judge } => {
-                Self::Show { name: name.read()?, policy: judge.liveness }
-            }
-            Command::Archive(args) => {
-                let change = change::Change::new(&args.change)?;
-                Self::Archive { change, archived: !args.undo }
-            }
-            Command::Delete(args) => Self::Delete(change::Change::new(args)?),
-            Command::Recount(args) => Self::Recount(change::Change::new(args)?),
-            Command::Add { name } => Self::Add { name: name.read()? },
-        })
+pub(super) async fn run(
+    url: &StoreUrl,
+    command: ConnectorCommand,
+    json: bool,
+) -> Result<String, Failure> {
+    match command {
+        ConnectorCommand::Ls { archived, liveness } => {
+            list(&*open(url).await?, archived, liveness.liveness, json).await
+        }
+        ConnectorCommand::Show { name, liveness } => {
+            show::run(url, &name.parse()?, liveness.liveness, json).await
+        }
+        ConnectorCommand::Archive(args) => change::archive(url, &args, json).await,
+        ConnectorCommand::Delete(args) => change::delete(url, &args, json).await,
+        ConnectorCommand::Recount(args) => change::recount(url, &args, json).await,
+        ConnectorCommand::Add { name } => change::add(url, &name.parse()?, json).await,
     }
 }
 
-pub(super) async fn run(storage: &dyn Storage, task: Task, json: bool) -> Result<String, Failure> {
-    match task {
-        Task::Ls { archived, policy } => list(storage, archived, policy, json).await,
-        Task::Show { name, policy } => show::run(storage, &name, policy, json).await,
-        Task::Archive { change, archived } => change.archive(archived, storage, json).await,
-        Task::Delete(change) => change.delete(storage, json).await,
-        Task::Recount(change) => change.recount(storage, json).await,
-        Task::Add { name } => change::add(storage, &name, json).await,
-    }
-}
-
-impl NameArgs {
-    /// Reads a name as heartbeats have it. What is wrong is not repeated: it may be anything.
-    fn read(&self) -> Result<ConnectorKey, Failure> {
+impl ConnectorArgs {
+    /// Parses a name by the rules of heartbeats. A wrong one is not repeated: it may be a secret.
+    fn parse(&self) -> Result<ConnectorKey, Failure> {
         let connector_type = trimmed(&self.connector_type);
         let endpoint_identity = trimmed(&self.endpoint_identity);
         let is_type = !connector_type.is_empty()
-            && connector_type.len() <= LONGEST_TYPE
+            && connector_type.len() <= MAX_TYPE_BYTES
             && !connector_type.chars().any(char::is_control);
         if !is_type || hides(connector_type) {
             return Err(Failure::Usage(format!(
-                "TYPE is 1 to {LONGEST_TYPE} bytes of text without control characters, as in \
+                "TYPE is 1 to {MAX_TYPE_BYTES} bytes of text without control characters, as in \
                  telegram_bot"
             )));
         }
@@ -152,7 +129,7 @@ impl NameArgs {
     }
 }
 
-/// As envelopes are trimmed: with the four separators of ASCII.
+/// Trims as envelopes are trimmed: with the four separators of ASCII.
 fn trimmed(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}'))
 }
@@ -162,22 +139,22 @@ fn hides(name: &str) -> bool {
     name.contains("://") && name.contains('@') || may_be_token(name)
 }
 
-/// A name for people, as one or two words of a sentence.
+/// Formats a name for a terminal.
 fn named(name: &ConnectorKey) -> String {
     shown(&plain(name))
 }
 
-/// The same without escapes, for what gets them when it is printed.
+/// Formats a name without escapes, for text that is escaped when it is printed.
 fn plain(name: &ConnectorKey) -> String {
     let part = |part| if hides(part) { NOT_SHOWN } else { part };
     format!("{} {}", part(&name.connector_type), part(&name.endpoint_identity))
 }
 
-fn not_there(name: &ConnectorKey) -> Failure {
+fn no_such_connector(name: &ConnectorKey) -> Failure {
     StoreError::refused(Code::NoSuchConnector, plain(name)).into()
 }
 
-const COLUMNS: [&str; 8] = [
+const HEADS: [&str; 8] = [
     "TYPE",
     "IDENTITY",
     "LIVENESS",
@@ -188,17 +165,17 @@ const COLUMNS: [&str; 8] = [
     "VERSION",
 ];
 
-/// Every page, each with the time at which the store read it.
+/// Reads all pages, each with the time at which the store read it.
 async fn all(
     storage: &dyn Storage,
     archived: bool,
     mut each: impl FnMut(i64, &Connector),
 ) -> Result<(), StoreError> {
-    let mut query = ConnectorQuery { limit: PAGE, archived, ..ConnectorQuery::default() };
+    let mut query = ConnectorQuery { limit: PAGE_ROWS, archived, ..ConnectorQuery::default() };
     loop {
         let page = storage.connectors(&query).await?;
         page.connectors.iter().for_each(|connector| each(page.now, connector));
-        match page.connectors.into_iter().nth(PAGE - 1) {
+        match page.connectors.into_iter().nth(PAGE_ROWS - 1) {
             Some(last) => query.after = Some((last.connector_type, last.endpoint_identity)),
             None => return Ok(()),
         }
@@ -224,7 +201,7 @@ async fn list(
             false => "no connector was heard yet; `tenure beat` sends a heartbeat",
         });
     }
-    Ok(table(COLUMNS, rows))
+    Ok(table(HEADS, rows))
 }
 
 fn row(connector: &Connector, now: i64, policy: Policy) -> [String; 8] {
@@ -249,7 +226,7 @@ mod tests {
     fn read(connector_type: &str, endpoint_identity: &str) -> Result<ConnectorKey, Failure> {
         let (connector_type, endpoint_identity) =
             (connector_type.to_owned(), endpoint_identity.to_owned());
-        NameArgs { connector_type, endpoint_identity }.read()
+        ConnectorArgs { connector_type, endpoint_identity }.parse()
     }
 
     #[test]

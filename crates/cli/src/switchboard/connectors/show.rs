@@ -1,34 +1,34 @@
-//! `tenure connectors show`: everything that is known of one.
+//! `tenure connectors show`: one connector and its instances.
 
 use tenure_core::text;
+use tenure_store::StoreUrl;
 use tenure_switchboard::liveness::Policy;
-use tenure_switchboard::storage::{
-    Connector, ConnectorDetail, ConnectorInstance, ConnectorKey, Storage,
-};
+use tenure_switchboard::storage::{Connector, ConnectorDetail, ConnectorInstance, ConnectorKey};
 use tenure_switchboard::view;
 use tenure_wire::heartbeat::Counters;
 
-use super::super::{MICROS, at, time_before};
-use super::not_there;
+use super::super::{MICROS, at, fields, open, time_before};
+use super::no_such_connector;
 use crate::failure::Failure;
 use crate::output::{document, shown};
 use crate::table::{or_dash, table};
 
 pub(super) async fn run(
-    storage: &dyn Storage,
+    url: &StoreUrl,
     name: &ConnectorKey,
     policy: Policy,
     json: bool,
 ) -> Result<String, Failure> {
-    let found = storage.connector(name).await?.ok_or_else(|| not_there(name))?;
+    let found = open(url).await?.connector(name).await?;
+    let found = found.ok_or_else(|| no_such_connector(name))?;
     if json {
         return Ok(document(&view::detail(&found, policy)));
     }
-    let rows: Vec<_> = found.instances.iter().map(|it| row(it, found.now, policy)).collect();
-    Ok(format!("{}\n{}", for_people(&found, policy), table(COLUMNS, rows)))
+    let rows = found.instances.iter().map(|instance| row(instance, found.now, policy));
+    Ok(format!("{}\n{}", describe(&found, policy), table(HEADS, rows)))
 }
 
-fn for_people(found: &ConnectorDetail, policy: Policy) -> String {
+fn describe(found: &ConnectorDetail, policy: Policy) -> String {
     let ConnectorDetail { now, connector, .. } = found;
     let Connector { last_heartbeat_at, interval, today, .. } = connector;
     let when = |micros: i64| format!("{} ({})", at(micros), time_before(*now, micros));
@@ -48,8 +48,7 @@ fn for_people(found: &ConnectorDetail, policy: Policy) -> String {
         today.messages_failed,
         uptime.unwrap_or_default()
     );
-    let mut text = String::new();
-    for (name, value) in [
+    fields([
         ("type", Some(shown(&connector.connector_type))),
         ("identity", Some(shown(&connector.endpoint_identity))),
         ("liveness", Some(policy.judge(*now, *last_heartbeat_at, *interval).to_string())),
@@ -66,12 +65,7 @@ fn for_people(found: &ConnectorDetail, policy: Policy) -> String {
         ("checkpoint", checkpoint),
         ("counters", Some(counted(&connector.counters))),
         ("today (UTC)", Some(today)),
-    ] {
-        if let Some(value) = value {
-            text.push_str(&format!("{name}: {value}\n"));
-        }
-    }
-    text
+    ])
 }
 
 fn registered(via: &str) -> String {
@@ -93,12 +87,12 @@ fn counted(counters: &Counters) -> String {
     )
 }
 
-/// To the tenth, which is as exact as a clock over a network is.
+/// Formats to a tenth of a second: no clock over a network is more exact.
 fn seconds(micros: i64) -> String {
     format!("{:.1} s", micros as f64 / MICROS as f64)
 }
 
-const COLUMNS: [&str; 13] = [
+const HEADS: [&str; 13] = [
     "INSTANCE",
     "LIVENESS",
     "STATE",

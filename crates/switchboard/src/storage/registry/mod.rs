@@ -14,11 +14,11 @@ use super::{Decision, Permitted, TokenEnd};
 use crate::error::SwitchboardError;
 
 pub(in crate::storage) use heartbeat::with_today;
-pub use tenure_wire::heartbeat::STOPPING;
 pub use statistics::{
     ConnectorSum, FanoutCount, HistoryPruneReport, HistoryRetention, Measures, MessageOutcomes,
     OutcomeReceipt, Period, RollUpReport, SeriesBucket, SeriesStep,
 };
+pub use tenure_wire::heartbeat::STOPPING;
 
 /// Maximum number of connectors that are registered with one token.
 pub const MAX_CONNECTORS_PER_TOKEN: i64 = 16;
