@@ -18,7 +18,7 @@ use tenure_wire::ingest::Rules;
 use tokio::sync::Semaphore;
 
 use crate::address;
-use crate::http::response::{ApiError, Rejection};
+use crate::http::response::{ApiError, ApiResult};
 use crate::metrics::Metrics;
 use crate::storage::{
     Admission, Attempt, Decision, SourceScope, Storage, Token, TokenEnd, TokenUsage,
@@ -83,12 +83,7 @@ impl Principal {
     }
 
     /// Checks that the caller may submit events of this source.
-    pub(crate) fn permits(
-        &self,
-        channel: &str,
-        provider: &str,
-        endpoint: &str,
-    ) -> Result<(), Rejection> {
+    pub(crate) fn permits(&self, channel: &str, provider: &str, endpoint: &str) -> ApiResult<()> {
         let Some(token) = self.token() else { return Ok(()) };
         let fits = token.scope.as_ref().is_some_and(|scope| {
             scope.channel == channel
@@ -127,7 +122,7 @@ impl Principal {
     }
 
     /// Restricts a query to the channel, provider and endpoint that the caller may read.
-    pub(crate) fn narrow(&self, asked: [&mut Option<String>; 3]) -> Result<(), Rejection> {
+    pub(crate) fn narrow(&self, asked: [&mut Option<String>; 3]) -> ApiResult<()> {
         let Some(scope) = self.reads_only() else { return Ok(()) };
         let own = [&scope.channel, &scope.provider, &scope.endpoint_identity];
         for (asked, own) in asked.into_iter().zip(own) {
@@ -140,7 +135,7 @@ impl Principal {
     }
 
     /// Checks that the caller may read reports across all endpoints.
-    pub(crate) fn permits_overview(&self) -> Result<(), Rejection> {
+    pub(crate) fn permits_overview(&self) -> ApiResult<()> {
         match self.reads_only() {
             None => Ok(()),
             Some(scope) => {
@@ -157,7 +152,7 @@ impl Principal {
         connector_type: &str,
         endpoint: &str,
         rules: &Rules,
-    ) -> Result<(), Rejection> {
+    ) -> ApiResult<()> {
         let Some(token) = self.token() else { return Ok(()) };
         let scope = token.scope.as_ref().filter(|scope| scope.endpoint_identity == endpoint);
         let about = match scope {
@@ -250,7 +245,7 @@ impl AccessControl {
         headers: &HeaderMap,
         peer: IpAddr,
         need: Requirement,
-    ) -> Result<Principal, Rejection> {
+    ) -> ApiResult<Principal> {
         if self.is_open() {
             check_local(headers)?;
             return Ok(Principal::Open);
@@ -276,7 +271,7 @@ impl AccessControl {
     }
 
     /// Checks that an authenticated caller has the role.
-    pub(crate) fn check_role(&self, caller: &Principal, role: Role) -> Result<(), Rejection> {
+    pub(crate) fn check_role(&self, caller: &Principal, role: Role) -> ApiResult<()> {
         let Some(token) = caller.token() else { return Ok(()) };
         if token::allowed(&token.roles, role) {
             return Ok(());
@@ -292,7 +287,7 @@ impl AccessControl {
         caller: &Principal,
         headers: &HeaderMap,
         peer: IpAddr,
-    ) -> Result<(), Rejection> {
+    ) -> ApiResult<()> {
         match caller {
             Principal::Open => Ok(()),
             Principal::Token(_) => {
@@ -306,7 +301,7 @@ impl AccessControl {
         digest: Option<[u8; 32]>,
         headers: &HeaderMap,
         peer: IpAddr,
-    ) -> Result<Arc<Token>, Rejection> {
+    ) -> ApiResult<Arc<Token>> {
         let address = address::of_client(peer, headers, self.limiter.trusted_proxies);
         let limited = self.limited_for(&address);
         if digest.is_none()
@@ -436,7 +431,7 @@ impl AccessControl {
 
 /// Without tokens only this machine is let in. A proxy on it makes everybody look like that, so
 /// what shows signs of one is refused; and so is a page that a browser has from somewhere else.
-fn check_local(headers: &HeaderMap) -> Result<(), Rejection> {
+fn check_local(headers: &HeaderMap) -> ApiResult<()> {
     let through_proxy = ["forwarded", "x-forwarded-for", "x-real-ip"];
     if through_proxy.iter().any(|name| headers.contains_key(*name)) {
         let message = "there are no tokens, and this came through a proxy: make a token";

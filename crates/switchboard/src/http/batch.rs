@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::content::BodyFormat;
 use super::ingest::{MAX_EVENT_BYTES, count_rejected, invalid_envelope, submit, unstored};
-use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::response::{ApiError, ApiResult, json_value};
 use super::{ApiRequest, content};
 use crate::access::Principal;
 use crate::commit::Unstored;
@@ -21,7 +21,7 @@ const MAX_BATCH_EVENTS: usize = 1_000;
 
 impl ApiRequest<'_> {
     /// `POST /api/switchboard/ingest/batch`.
-    pub(super) async fn batch(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn batch(self, body: Incoming) -> ApiResult {
         self.no_query()?;
         let fence = content::fence(&self.head.headers)?;
         let form = content::batch(&self.head.headers)?;
@@ -59,7 +59,7 @@ impl ApiRequest<'_> {
     }
 }
 
-fn permitted(event: IngestEvent, caller: &Principal) -> Result<SubmittedEvent, Rejection> {
+fn permitted(event: IngestEvent, caller: &Principal) -> ApiResult<SubmittedEvent> {
     caller.permits(&event.channel, &event.provider, &event.endpoint_identity)?;
     Ok(SubmittedEvent { request_id: Uuid::now_v7(), event })
 }
@@ -102,7 +102,7 @@ fn combine(
 }
 
 /// The envelopes of a batch, not read yet.
-fn split(bytes: &[u8], form: BodyFormat) -> Result<Vec<&[u8]>, Rejection> {
+fn split(bytes: &[u8], form: BodyFormat) -> ApiResult<Vec<&[u8]>> {
     let parts = match form {
         BodyFormat::Json => ingest::split_array(bytes, MAX_BATCH_EVENTS),
         BodyFormat::Lines => ingest::split_lines(bytes, MAX_BATCH_EVENTS),

@@ -10,7 +10,7 @@ use tenure_store::BootClock;
 use tokio::time::timeout;
 
 use super::ServerState;
-use super::response::{ApiError, Rejection};
+use super::response::{ApiError, ApiResult, Rejection};
 use crate::budget::MemoryShare;
 use crate::metrics::Overload;
 
@@ -31,7 +31,7 @@ pub(crate) async fn read(
     state: &ServerState,
     mut body: Incoming,
     limit: usize,
-) -> Result<RequestBody, Rejection> {
+) -> ApiResult<RequestBody> {
     let told = body.size_hint().exact().map(|told| usize::try_from(told).unwrap_or(usize::MAX));
     if told.is_some_and(|told| told > limit) {
         return Err(ApiError::too_large(limit));
@@ -84,7 +84,7 @@ fn full(state: &ServerState) -> Rejection {
 }
 
 /// Returns the next part; `None` at the end.
-async fn next(body: &mut Incoming, left: Duration) -> Result<Option<Bytes>, Rejection> {
+async fn next(body: &mut Incoming, left: Duration) -> ApiResult<Option<Bytes>> {
     match timeout(left, NextData(body)).await {
         Ok(Ok(data)) => Ok(data),
         Ok(Err(_)) => Err(ApiError::bad_request("the body broke off").closing()),

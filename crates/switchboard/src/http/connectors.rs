@@ -7,9 +7,8 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::content::OperatorRequest;
 use super::inbox::{JsonPage, reserve};
-use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::response::{ApiError, ApiResult, Rejection, json_value};
 use super::{ApiRequest, ServerState, query, time};
 use crate::access::Principal;
 use crate::storage::{ConnectorKey, ConnectorQuery, HistoryEntry, HistoryQuery};
@@ -41,21 +40,9 @@ struct ReasonRequest {
     reason: String,
 }
 
-impl OperatorRequest for ArchiveRequest {
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-}
-
-impl OperatorRequest for ReasonRequest {
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-}
-
 impl ApiRequest<'_> {
     /// `GET /api/connectors`.
-    pub(super) async fn connectors(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn connectors(self) -> ApiResult {
         let mut query = self.query()?;
         let after = query.text("after");
         let limit = query.number("limit", (1, MAX_PAGE_ROWS))?.unwrap_or(DEFAULT_PAGE_ROWS);
@@ -65,13 +52,13 @@ impl ApiRequest<'_> {
     }
 
     /// `GET /api/connectors/{type}/{identity}`.
-    pub(super) async fn connector(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn connector(self) -> ApiResult {
         self.no_query()?;
         Ok(show(self.state, self.caller, &self.name()?).await?.response())
     }
 
     /// `GET /api/connectors/{type}/{identity}/heartbeats`.
-    pub(super) async fn heartbeats(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn heartbeats(self) -> ApiResult {
         let mut query = self.query()?;
         let asked = HistoryQuery {
             before: query.text("before").map(|text| parse_history_cursor(&text)).transpose()?,
@@ -93,8 +80,8 @@ impl ApiRequest<'_> {
     }
 
     /// `POST /api/connectors/{type}/{identity}/archive`.
-    pub(super) async fn archive(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let asked: ArchiveRequest = self.command(body, "archive request").await?;
+    pub(super) async fn archive(self, body: Incoming) -> ApiResult {
+        let asked = self.command(body, "archive request", |it: &ArchiveRequest| &it.reason).await?;
         let (archived, decision) = (asked.archived, self.caller.decision(&asked.reason));
         let done = self.state.storage.archive(&self.name()?, archived, &decision).await?;
         let done = done.map_err(|ended| self.state.token_ended(self.caller, ended))?;
@@ -104,8 +91,8 @@ impl ApiRequest<'_> {
     }
 
     /// `POST /api/connectors/{type}/{identity}/recount`.
-    pub(super) async fn recount(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let asked: ReasonRequest = self.command(body, "recount request").await?;
+    pub(super) async fn recount(self, body: Incoming) -> ApiResult {
+        let asked = self.command(body, "recount request", |it: &ReasonRequest| &it.reason).await?;
         let decision = self.caller.decision(&asked.reason);
         let since = self.state.storage.recount(&self.name()?, &decision).await?;
         let since = since.map_err(|ended| self.state.token_ended(self.caller, ended))?;
@@ -115,8 +102,8 @@ impl ApiRequest<'_> {
     }
 
     /// `DELETE /api/connectors/{type}/{identity}`.
-    pub(super) async fn delete_connector(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let asked: ReasonRequest = self.command(body, "delete request").await?;
+    pub(super) async fn delete_connector(self, body: Incoming) -> ApiResult {
+        let asked = self.command(body, "delete request", |it: &ReasonRequest| &it.reason).await?;
         let decision = self.caller.decision(&asked.reason);
         let deleted = self.state.storage.delete(&self.name()?, &decision).await?;
         match deleted.map_err(|ended| self.state.token_ended(self.caller, ended))? {
@@ -129,7 +116,7 @@ impl ApiRequest<'_> {
     }
 
     /// Returns the connector in the path. Its parts are decoded one by one: a name may hold a `/`.
-    pub(super) fn name(self) -> Result<ConnectorKey, Rejection> {
+    pub(super) fn name(self) -> ApiResult<ConnectorKey> {
         Ok(ConnectorKey {
             connector_type: query::part(self.parameters[0])?,
             endpoint_identity: query::part(self.parameters[1])?,
@@ -137,7 +124,7 @@ impl ApiRequest<'_> {
     }
 
     /// Returns the connector in the path if the caller may see it; else there is none of that name.
-    pub(super) async fn visible_name(self) -> Result<ConnectorKey, Rejection> {
+    pub(super) async fn visible_name(self) -> ApiResult<ConnectorKey> {
         let name = self.name()?;
         let rules = self.state.channels.current().await?;
         let seen = self.caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
@@ -157,7 +144,7 @@ pub(crate) async fn list<'a>(
     after: Option<&str>,
     limit: usize,
     archived: bool,
-) -> Result<JsonPage<'a>, Rejection> {
+) -> ApiResult<JsonPage<'a>> {
     let endpoint_identity = caller.reads_only().map(|scope| scope.endpoint_identity.clone());
     let after = after.map(parse_cursor).transpose()?;
     let mut query = ConnectorQuery { after, limit: 0, archived, endpoint_identity };
@@ -191,7 +178,7 @@ pub(crate) async fn show<'a>(
     state: &'a ServerState,
     caller: &Principal,
     name: &ConnectorKey,
-) -> Result<JsonPage<'a>, Rejection> {
+) -> ApiResult<JsonPage<'a>> {
     let rules = state.channels.current().await?;
     let seen = caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
     let room = reserve(state, MAX_PAGE_MEMORY / 4).await?;
@@ -205,7 +192,7 @@ fn cursor(connector_type: &str, endpoint_identity: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{connector_type}\0{endpoint_identity}"))
 }
 
-fn parse_cursor(cursor: &str) -> Result<(String, String), Rejection> {
+fn parse_cursor(cursor: &str) -> ApiResult<(String, String)> {
     let bad = || ApiError::bad_request("query parameter after: is not what a list has told");
     let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| bad())?;
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
@@ -217,7 +204,7 @@ fn parse_cursor(cursor: &str) -> Result<(String, String), Rejection> {
 }
 
 /// Reads a position in the history: a time and an id.
-fn parse_history_cursor(cursor: &str) -> Result<(i64, i64), Rejection> {
+fn parse_history_cursor(cursor: &str) -> ApiResult<(i64, i64)> {
     let bad = || ApiError::bad_request("query parameter before: is not what a list has told");
     let (at, id) = cursor.split_once('.').ok_or_else(bad)?;
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {

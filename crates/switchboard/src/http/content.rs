@@ -3,24 +3,17 @@
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_core::{DutyKey, Epoch, InstanceId};
 
 use super::ingest::error;
-use super::response::{ApiError, Rejection};
+use super::response::{ApiError, ApiResult};
 use crate::storage::IngestFence;
 
 /// Maximum length of a reason.
 pub(super) const MAX_REASON_BYTES: usize = 4096;
 /// Maximum length of an error message, which may repeat what was sent.
 const MAX_ERROR_CHARS: usize = 300;
-
-/// Request of an operator, with a reason for the audit log.
-pub(super) trait OperatorRequest: DeserializeOwned {
-    /// Returns the reason.
-    fn reason(&self) -> &str;
-}
 
 /// Format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +25,7 @@ pub(crate) enum BodyFormat {
 }
 
 /// Checks that the body is plain JSON in UTF-8.
-pub(crate) fn json(headers: &HeaderMap) -> Result<(), Rejection> {
+pub(crate) fn json(headers: &HeaderMap) -> ApiResult<()> {
     match form(headers) {
         Some(BodyFormat::Json) => Ok(()),
         _ => Err(ApiError::unsupported("the body must be application/json in UTF-8, as it is")),
@@ -40,7 +33,7 @@ pub(crate) fn json(headers: &HeaderMap) -> Result<(), Rejection> {
 }
 
 /// Returns the format of a batch, which may also be JSON by lines.
-pub(crate) fn batch(headers: &HeaderMap) -> Result<BodyFormat, Rejection> {
+pub(crate) fn batch(headers: &HeaderMap) -> ApiResult<BodyFormat> {
     let message = "the body must be application/json or application/x-ndjson in UTF-8, as it is";
     form(headers).ok_or_else(|| ApiError::unsupported(message))
 }
@@ -75,7 +68,7 @@ fn form(headers: &HeaderMap) -> Option<BodyFormat> {
 }
 
 /// Reads the hold from the three headers, which come together or not at all.
-pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<IngestFence>, Rejection> {
+pub(crate) fn fence(headers: &HeaderMap) -> ApiResult<Option<IngestFence>> {
     let duty = one(headers, "tenure-duty")?;
     let epoch = one(headers, "tenure-epoch")?;
     let instance = one(headers, "tenure-instance")?;
@@ -97,7 +90,7 @@ pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<IngestFence>, Rejectio
     Ok(Some(IngestFence { duty, epoch, instance }))
 }
 
-fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Rejection> {
+fn one<'a>(headers: &'a HeaderMap, name: &str) -> ApiResult<Option<&'a str>> {
     let mut lines = headers.get_all(name).iter();
     let Some(line) = lines.next() else { return Ok(None) };
     // Not `to_str`: an instance may have a name beyond ASCII.
@@ -108,7 +101,7 @@ fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Reject
 }
 
 /// Reads JSON without unknown fields.
-pub(super) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Result<T, Rejection> {
+pub(super) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> ApiResult<T> {
     serde_json::from_slice(bytes).map_err(|wrong| {
         let kind = match wrong.classify() {
             serde_json::error::Category::Data => "value_error",
@@ -120,7 +113,7 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Resu
 }
 
 /// Rejects the request if there are errors.
-pub(super) fn reject(what: &str, wrong: Vec<(&str, String)>) -> Result<(), Rejection> {
+pub(super) fn reject(what: &str, wrong: Vec<(&str, String)>) -> ApiResult<()> {
     if wrong.is_empty() {
         return Ok(());
     }

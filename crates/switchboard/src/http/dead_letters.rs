@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 use tenure_wire::ingest;
 use uuid::Uuid;
 
-use super::content::{MAX_REASON_BYTES, OperatorRequest, check, parse, reject};
+use super::content::{MAX_REASON_BYTES, check, parse, reject};
 use super::inbox::reserve;
 use super::ingest::{MAX_EVENT_BYTES, count_rejected, invalid_envelope, submit};
-use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::response::{ApiError, ApiResult, Rejection, json_value};
 use super::{ApiRequest, content, time};
 use crate::storage::{
     DeadLetter, LetterQuery, LetterResolution, PostOutcome, ResolveOutcome, SourceScope,
@@ -74,15 +74,9 @@ struct DiscardRequest {
     reason: String,
 }
 
-impl OperatorRequest for DiscardRequest {
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-}
-
 impl ApiRequest<'_> {
     /// `POST /api/switchboard/dead-letters`.
-    pub(super) async fn post_letter(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn post_letter(self, body: Incoming) -> ApiResult {
         let caller = self.caller;
         let fence = content::fence(&self.head.headers)?;
         let whole = self.json(body).await?;
@@ -111,7 +105,7 @@ impl ApiRequest<'_> {
     }
 
     /// `GET /api/switchboard/dead-letters`.
-    pub(super) async fn letters(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn letters(self) -> ApiResult {
         let mut words = self.query()?;
         let mut query = LetterQuery {
             after: match words.text("after") {
@@ -162,7 +156,7 @@ impl ApiRequest<'_> {
     }
 
     /// `GET /api/switchboard/dead-letters/{id}`.
-    pub(super) async fn letter(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn letter(self) -> ApiResult {
         let caller = self.caller;
         self.no_query()?;
         let room = reserve(self.state, MAX_LIST_MEMORY / 2).await?;
@@ -178,7 +172,7 @@ impl ApiRequest<'_> {
     }
 
     /// `POST /api/switchboard/dead-letters/{id}/replay`.
-    pub(super) async fn replay(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn replay(self, body: Incoming) -> ApiResult {
         let caller = self.caller;
         self.no_query()?;
         let whole = self.body(body).await?;
@@ -210,10 +204,10 @@ impl ApiRequest<'_> {
     }
 
     /// `POST /api/switchboard/dead-letters/{id}/discard`.
-    pub(super) async fn discard(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let DiscardRequest { reason } = self.command(body, "discard request").await?;
+    pub(super) async fn discard(self, body: Incoming) -> ApiResult {
+        let asked = self.command(body, "discard request", |it: &DiscardRequest| &it.reason).await?;
         let id = self.letter_id()?;
-        self.resolve("discarded", &reason, None).await?;
+        self.resolve("discarded", &asked.reason, None).await?;
         let answer = json!({ "id": id.to_string(), "state": "discarded" });
         Ok(json_value(StatusCode::OK, &answer))
     }
@@ -223,7 +217,7 @@ impl ApiRequest<'_> {
         state: &'static str,
         why: &str,
         request_id: Option<Uuid>,
-    ) -> Result<(), Rejection> {
+    ) -> ApiResult<()> {
         let resolve = LetterResolution {
             id: self.letter_id()?,
             state,
@@ -255,11 +249,11 @@ impl ApiRequest<'_> {
         }
     }
 
-    fn letter_id(self) -> Result<Uuid, Rejection> {
+    fn letter_id(self) -> ApiResult<Uuid> {
         Uuid::try_parse(self.parameters[0]).map_err(|_| not_found())
     }
 
-    async fn kept(self) -> Result<StoredLetter, Rejection> {
+    async fn kept(self) -> ApiResult<StoredLetter> {
         self.state.storage.letter(self.letter_id()?).await?.ok_or_else(not_found)
     }
 }
@@ -273,7 +267,7 @@ fn already(state: &str) -> Rejection {
 }
 
 /// Reads the corrected envelope, if one was sent.
-fn corrected(bytes: &Bytes) -> Result<Option<&str>, Rejection> {
+fn corrected(bytes: &Bytes) -> ApiResult<Option<&str>> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -281,7 +275,7 @@ fn corrected(bytes: &Bytes) -> Result<Option<&str>, Rejection> {
     Ok(asked.envelope.map(RawValue::get))
 }
 
-fn read(bytes: &[u8]) -> Result<DeadLetter, Rejection> {
+fn read(bytes: &[u8]) -> ApiResult<DeadLetter> {
     let letter: NewDeadLetter<'_> = parse(bytes, "dead letter")?;
     let mut wrong = Vec::new();
     check(&mut wrong, "source.channel", &letter.source.channel, MAX_NAME_BYTES);

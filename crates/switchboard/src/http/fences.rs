@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_core::DutyKey;
 
-use super::content::{OperatorRequest, reject};
+use super::content::reject;
 use super::dead_letters::EventSource;
-use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::response::{ApiError, ApiResult, json_value};
 use super::{ApiRequest, ServerState, time};
 use crate::access::Principal;
 use crate::storage::{KnownFence, SourceScope};
@@ -21,15 +21,9 @@ struct ResetRequest {
     reason: String,
 }
 
-impl OperatorRequest for ResetRequest {
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-}
-
 impl ApiRequest<'_> {
     /// `GET /api/switchboard/fences`.
-    pub(super) async fn fences(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn fences(self) -> ApiResult {
         let mut query = self.query()?;
         let after = query.text("after").unwrap_or_default();
         let limit = query.number("limit", (1, 1000))?.unwrap_or(100);
@@ -39,8 +33,8 @@ impl ApiRequest<'_> {
     }
 
     /// `POST /api/switchboard/fences/reset`.
-    pub(super) async fn reset_fence(self, body: Incoming) -> Result<ApiResponse, Rejection> {
-        let asked: ResetRequest = self.command(body, "reset request").await?;
+    pub(super) async fn reset_fence(self, body: Incoming) -> ApiResult {
+        let asked = self.command(body, "reset request", |it: &ResetRequest| &it.reason).await?;
         if asked.duty.parse::<DutyKey>().is_err() {
             let wrong = "is not GROUP/DUTY as tenure prints it".to_owned();
             reject("reset request", vec![("duty", wrong)])?;
@@ -64,7 +58,7 @@ async fn list(
     caller: &Principal,
     after: &str,
     limit: usize,
-) -> Result<Value, Rejection> {
+) -> ApiResult<Value> {
     let found = state.storage.fences(caller.reads_only(), after, limit).await?;
     let next = found.last().filter(|_| found.len() == limit).map(KnownFence::cursor);
     let data: Vec<Value> = found.iter().map(fence).collect();

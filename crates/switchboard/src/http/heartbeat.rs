@@ -11,7 +11,7 @@ use tenure_store::BootClock;
 use tenure_wire::heartbeat::{self, Heartbeat};
 
 use super::ingest::invalid_envelope;
-use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::response::{ApiError, ApiResult, json_value};
 use super::{ApiRequest, ServerState, time};
 use crate::access::Principal;
 use crate::notice::{ConnectorEvent, ConnectorName, Drift, ServerNotice};
@@ -29,7 +29,7 @@ const NOTICE_INTERVAL: Duration = Duration::from_secs(60);
 
 impl ApiRequest<'_> {
     /// `POST /api/switchboard/heartbeat`.
-    pub(super) async fn heartbeat(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn heartbeat(self, body: Incoming) -> ApiResult {
         let whole = self.json(body).await;
         let whole = whole.inspect_err(|error| count_rejected(self.state, self.caller, error))?;
         let answer = record(self.state, self.caller, &whole.bytes).await?;
@@ -42,7 +42,7 @@ pub(crate) async fn record(
     state: &ServerState,
     caller: &Principal,
     envelope: &[u8],
-) -> Result<Value, Rejection> {
+) -> ApiResult<Value> {
     let stored = store(state, caller, envelope).await;
     let (heartbeat, taken) = stored.inspect_err(|error| count_rejected(state, caller, error))?;
     match taken.late {
@@ -62,7 +62,7 @@ async fn store(
     state: &ServerState,
     caller: &Principal,
     envelope: &[u8],
-) -> Result<(Heartbeat, AcceptedHeartbeat), Rejection> {
+) -> ApiResult<(Heartbeat, AcceptedHeartbeat)> {
     let heartbeat = heartbeat::read(envelope).map_err(|invalid| invalid_envelope(&invalid))?;
     let rules = state.channels.current().await?;
     caller.permits_heartbeat(&heartbeat.connector_type, &heartbeat.endpoint_identity, &rules)?;

@@ -14,7 +14,7 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::response::{ApiError, ApiResponse, Rejection, json_text};
+use super::response::{ApiError, ApiResponse, ApiResult, Rejection, json_text};
 use super::{ApiRequest, ServerPhase, ServerState, time};
 use crate::access::Principal;
 use crate::budget::{MemoryShare, paid};
@@ -31,21 +31,21 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ApiRequest<'_> {
     /// `GET /api/switchboard/inbox`.
-    pub(super) async fn inbox(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn inbox(self) -> ApiResult {
         let (mut asked, wait) = parse_query(self.head.uri.query().unwrap_or_default())?;
         narrow(&mut asked, self.caller)?;
         Ok(page(self.state, asked, wait).await?.response())
     }
 
     /// `GET /api/switchboard/inbox/{request_id}`.
-    pub(super) async fn message(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn message(self) -> ApiResult {
         self.no_query()?;
         Ok(message(self.state, self.caller, self.parameters[0]).await?.response())
     }
 }
 
 /// Reads a query of the inbox, and how long to wait for messages.
-pub(crate) fn parse_query(query: &str) -> Result<(InboxQuery, Duration), Rejection> {
+pub(crate) fn parse_query(query: &str) -> ApiResult<(InboxQuery, Duration)> {
     let words = ingest::inbox_query(query);
     let words = words.map_err(|bad| ApiError::bad_request(bad.to_string()))?;
     let asked = InboxQuery {
@@ -64,7 +64,7 @@ pub(crate) fn parse_query(query: &str) -> Result<(InboxQuery, Duration), Rejecti
 }
 
 /// Restricts the query to what the caller may read.
-pub(crate) fn narrow(asked: &mut InboxQuery, caller: &Principal) -> Result<(), Rejection> {
+pub(crate) fn narrow(asked: &mut InboxQuery, caller: &Principal) -> ApiResult<()> {
     let InboxQuery { channel, provider, endpoint_identity, .. } = asked;
     caller.narrow([channel, provider, endpoint_identity])
 }
@@ -74,7 +74,7 @@ pub(crate) async fn page(
     state: &ServerState,
     mut query: InboxQuery,
     wait: Duration,
-) -> Result<JsonPage<'_>, Rejection> {
+) -> ApiResult<JsonPage<'_>> {
     let ends = BootClock.now().plus(wait);
     let mut follower = (wait > Duration::ZERO).then(|| state.follow.start());
     loop {
@@ -113,7 +113,7 @@ pub(crate) async fn message<'a>(
     state: &'a ServerState,
     caller: &Principal,
     id: &str,
-) -> Result<JsonPage<'a>, Rejection> {
+) -> ApiResult<JsonPage<'a>> {
     let id = Uuid::try_parse(id).map_err(|_| not_found())?;
     let room = reserve(state, MAX_PAGE_MEMORY / 4).await?;
     match state.storage.message(id).await? {
@@ -172,10 +172,7 @@ pub(super) struct PageReservation<'a> {
 }
 
 /// Waits a while for a permit, and reserves memory without waiting.
-pub(super) async fn reserve(
-    state: &ServerState,
-    bytes: usize,
-) -> Result<PageReservation<'_>, Rejection> {
+pub(super) async fn reserve(state: &ServerState, bytes: usize) -> ApiResult<PageReservation<'_>> {
     let overloaded = || {
         state.metrics.overloaded(Overload::Memory);
         ApiError::overloaded("too much is being read; ask again")

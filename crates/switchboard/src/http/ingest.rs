@@ -7,7 +7,7 @@ use tenure_wire::ingest::InvalidEnvelope;
 use uuid::Uuid;
 
 use super::body::RequestBody;
-use super::response::{ApiError, ApiResponse, Rejection, json_text};
+use super::response::{ApiError, ApiResult, Rejection, json_text};
 use super::{ApiRequest, ServerState, content};
 use crate::access::Principal;
 use crate::budget::MemoryShare;
@@ -20,7 +20,7 @@ pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
 
 impl ApiRequest<'_> {
     /// `POST /api/switchboard/ingest`.
-    pub(super) async fn ingest(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn ingest(self, body: Incoming) -> ApiResult {
         let (state, caller) = (self.state, self.caller);
         let read = async {
             let fence = content::fence(&self.head.headers)?;
@@ -43,7 +43,7 @@ pub(crate) async fn submit_event(
     envelope: Bytes,
     fence: Option<IngestFence>,
     share: MemoryShare,
-) -> Result<EventOutcome, Rejection> {
+) -> ApiResult<EventOutcome> {
     let submitted = async {
         let read = state.channels.reader().await?.read(&envelope).await?;
         let event = read.map_err(|invalid| invalid_envelope(&invalid))?;
@@ -90,7 +90,7 @@ pub(super) async fn submit(
     caller: &Principal,
     submission: Submission,
     share: MemoryShare,
-) -> Result<Vec<Result<EventOutcome, Unstored>>, Rejection> {
+) -> ApiResult<Vec<Result<EventOutcome, Unstored>>> {
     let fence = submission.fence.clone();
     match state.committer.submit_with(submission, Some(share)).await {
         Ok(SubmitOutcome::Stored(outcomes)) => {

@@ -4,25 +4,25 @@ use hyper::Response;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 
-use super::response::{ApiError, ApiResponse, Rejection, json_text, typed};
+use super::response::{ApiError, ApiResponse, ApiResult, json_text, typed};
 use super::response_body::ResponseBody;
 use super::{ApiRequest, content};
 use crate::mcp::{self, McpReply, MessageOrigin, SessionRoute};
 
 impl ApiRequest<'_> {
     /// `POST /mcp`.
-    pub(super) async fn mcp(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn mcp(self, body: Incoming) -> ApiResult {
         let whole = self.json(body).await?;
         Ok(response(mcp::answer(self.state, self.origin(), whole).await?))
     }
 
     /// `GET` or `DELETE /mcp`: not allowed, because the transport has no sessions.
-    pub(super) async fn mcp_other(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn mcp_other(self) -> ApiResult {
         Err(ApiError::method_not_allowed("POST"))
     }
 
     /// `GET /sse`.
-    pub(super) async fn sse(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn sse(self) -> ApiResult {
         self.no_query()?;
         let stream = mcp::open(self.state, self.caller)?;
         let mut answer = Response::new(ResponseBody::Stream(Box::new(stream)));
@@ -36,7 +36,7 @@ impl ApiRequest<'_> {
     }
 
     /// `POST /messages`.
-    pub(super) async fn sse_message(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn sse_message(self, body: Incoming) -> ApiResult {
         let mut query = self.query()?;
         let session = query.text("session_id").unwrap_or_default();
         query.end()?;

@@ -33,14 +33,14 @@ use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Version};
+use serde::de::DeserializeOwned;
 use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 use self::body::RequestBody;
-use self::content::OperatorRequest;
 use self::query::Query;
-use self::response::{ApiError, ApiResponse, Rejection};
+use self::response::{ApiError, ApiResponse, ApiResult, Rejection};
 pub(crate) use self::response_body::ResponseBody;
 use self::route::{Route, RouteMatch};
 use crate::ClientTimeouts;
@@ -180,10 +180,7 @@ pub(crate) async fn serve(
 }
 
 /// Finds the endpoint of a request, and the values of its path parameters.
-fn find<'a>(
-    state: &ServerState,
-    head: &'a Parts,
-) -> Result<(&'static Route, [&'a str; 2]), Rejection> {
+fn find<'a>(state: &ServerState, head: &'a Parts) -> ApiResult<(&'static Route, [&'a str; 2])> {
     if !has_one_host(head) {
         return Err(ApiError::bad_request("HTTP/1.1 wants one Host header").closing());
     }
@@ -202,7 +199,7 @@ async fn authorize(
     requires: Requirement,
     connection: ConnectionInfo,
     head: &Parts,
-) -> Result<Principal, Rejection> {
+) -> ApiResult<Principal> {
     if requires == Requirement::Nothing {
         return Ok(Principal::Open);
     }
@@ -229,9 +226,7 @@ fn has_one_host(head: &Parts) -> bool {
 }
 
 /// Turns a panic, which is a bug, into an error of its request.
-pub(crate) async fn catch_panic<T>(
-    work: impl Future<Output = Result<T, Rejection>>,
-) -> Result<T, Rejection> {
+pub(crate) async fn catch_panic<T>(work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
     let mut work = pin!(work);
     poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
@@ -253,12 +248,12 @@ pub(crate) struct ApiRequest<'a> {
 }
 
 impl ApiRequest<'_> {
-    fn query(self) -> Result<Query, Rejection> {
+    fn query(self) -> ApiResult<Query> {
         Query::read(self.head.uri.query())
     }
 
     /// Rejects query parameters: most endpoints have none.
-    fn no_query(self) -> Result<(), Rejection> {
+    fn no_query(self) -> ApiResult<()> {
         match self.head.uri.query() {
             None => Ok(()),
             Some(_) => self.query()?.end(),
@@ -266,23 +261,28 @@ impl ApiRequest<'_> {
     }
 
     /// Reads the body, up to the limit of the endpoint.
-    async fn body(self, body: Incoming) -> Result<RequestBody, Rejection> {
+    async fn body(self, body: Incoming) -> ApiResult<RequestBody> {
         let limit = self.route.body.map_or(0, |(max_bytes, _)| max_bytes);
         body::read(self.state, body, limit).await
     }
 
     /// Reads a JSON body of a request without query parameters.
-    async fn json(self, body: Incoming) -> Result<RequestBody, Rejection> {
+    async fn json(self, body: Incoming) -> ApiResult<RequestBody> {
         self.no_query()?;
         content::json(&self.head.headers)?;
         self.body(body).await
     }
 
-    /// Reads the command of an operator.
-    async fn command<T: OperatorRequest>(self, body: Incoming, what: &str) -> Result<T, Rejection> {
+    /// Reads the command of an operator, and checks its reason.
+    async fn command<T: DeserializeOwned>(
+        self,
+        body: Incoming,
+        what: &str,
+        reason: impl FnOnce(&T) -> &str,
+    ) -> ApiResult<T> {
         let command: T = content::parse(&self.json(body).await?.bytes, what)?;
         let mut wrong = Vec::new();
-        content::check(&mut wrong, "reason", command.reason(), content::MAX_REASON_BYTES);
+        content::check(&mut wrong, "reason", reason(&command), content::MAX_REASON_BYTES);
         content::reject(what, wrong)?;
         Ok(command)
     }

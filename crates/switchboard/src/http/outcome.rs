@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::content::{check, parse, reject};
 use super::inbox::not_found;
-use super::response::{ApiError, ApiResponse, Rejection, json_value};
+use super::response::{ApiError, ApiResult, json_value};
 use super::{ApiRequest, time};
 use crate::storage::{MessageLookup, MessageOutcomes, TimeSource};
 
@@ -29,7 +29,7 @@ struct OutcomeReport {
 
 impl ApiRequest<'_> {
     /// `POST /api/switchboard/inbox/{request_id}/outcome`.
-    pub(super) async fn outcome(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn outcome(self, body: Incoming) -> ApiResult {
         let caller = self.caller;
         let whole = self.json(body).await?;
         let OutcomeReport { acked, failed } = read(&whole.bytes)?;
@@ -69,7 +69,7 @@ impl ApiRequest<'_> {
     }
 }
 
-fn read(bytes: &[u8]) -> Result<OutcomeReport, Rejection> {
+fn read(bytes: &[u8]) -> ApiResult<OutcomeReport> {
     let mut report: OutcomeReport = parse(bytes, "outcome")?;
     let mut wrong = Vec::new();
     for (at, names) in [("acked", &mut report.acked), ("failed", &mut report.failed)] {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
 
-use super::response::{ApiError, Rejection};
+use super::response::{ApiError, ApiResult};
 
 /// Maximum number of parameters: each is compared with all before it.
 const MAX_PARAMETERS: usize = 16;
@@ -16,7 +16,7 @@ const MAX_PARAMETERS: usize = 16;
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    pub(crate) fn read(query: Option<&str>) -> Result<Self, Rejection> {
+    pub(crate) fn read(query: Option<&str>) -> ApiResult<Self> {
         let mut found: Vec<(String, String)> = Vec::new();
         let parts = query.unwrap_or_default().split('&').filter(|part| !part.is_empty());
         for part in parts {
@@ -40,7 +40,7 @@ impl Query {
     }
 
     /// Takes a number within a range.
-    pub(crate) fn number<T>(&mut self, name: &str, range: (T, T)) -> Result<Option<T>, Rejection>
+    pub(crate) fn number<T>(&mut self, name: &str, range: (T, T)) -> ApiResult<Option<T>>
     where
         T: FromStr + PartialOrd + Display,
     {
@@ -57,7 +57,7 @@ impl Query {
     }
 
     /// Takes a flag.
-    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Rejection> {
+    pub(crate) fn flag(&mut self, name: &str) -> ApiResult<bool> {
         match self.text(name).as_deref() {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
@@ -66,7 +66,7 @@ impl Query {
     }
 
     /// Rejects parameters that were not taken: they are unknown.
-    pub(crate) fn end(self) -> Result<(), Rejection> {
+    pub(crate) fn end(self) -> ApiResult<()> {
         match self.0.is_empty() {
             true => Ok(()),
             false => Err(ApiError::bad_request("there is a query parameter that is not known")),
@@ -75,12 +75,12 @@ impl Query {
 }
 
 /// Decodes a part of a path.
-pub(crate) fn part(text: &str) -> Result<String, Rejection> {
+pub(crate) fn part(text: &str) -> ApiResult<String> {
     unescaped(text)
         .ok_or_else(|| ApiError::bad_request("the path is not percent-encoded UTF-8 without NUL"))
 }
 
-fn decoded(text: &str) -> Result<String, Rejection> {
+fn decoded(text: &str) -> ApiResult<String> {
     unescaped(&text.replace('+', " "))
         .ok_or_else(|| ApiError::bad_request("the query is not percent-encoded UTF-8 without NUL"))
 }

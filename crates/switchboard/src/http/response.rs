@@ -24,6 +24,8 @@ use crate::storage::{
 pub(crate) type ApiResponse = Response<ResponseBody>;
 /// Error of a request. Boxed, because it is rare and large.
 pub(crate) type Rejection = Box<ApiError>;
+/// Result of a request, or of a step of one.
+pub(crate) type ApiResult<T = ApiResponse> = Result<T, Rejection>;
 
 /// Returns a response with JSON text.
 pub(crate) fn json_text(status: StatusCode, body: impl Into<Bytes>) -> ApiResponse {

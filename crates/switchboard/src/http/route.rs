@@ -5,15 +5,14 @@ use std::pin::Pin;
 
 use hyper::body::Incoming;
 
-use super::response::{ApiResponse, Rejection};
+use super::response::ApiResult;
 use super::{ApiRequest, batch, dead_letters, heartbeat, ingest};
 use crate::access::Requirement::{self, Nothing, RecentToken, Role, Token};
 use crate::mcp;
 use crate::token::Role::{Admin, Consume, Ingest, Read};
 
 /// Boxed, so that one table holds all handlers.
-pub(super) type HandlerFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<ApiResponse, Rejection>> + Send + 'a>>;
+pub(super) type HandlerFuture<'a> = Pin<Box<dyn Future<Output = ApiResult> + Send + 'a>>;
 type Handler = for<'a> fn(ApiRequest<'a>, Incoming) -> HandlerFuture<'a>;
 
 /// One endpoint.

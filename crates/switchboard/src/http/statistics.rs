@@ -13,7 +13,7 @@ use tenure_store::BootClock;
 use super::connectors::not_found;
 use super::inbox::reserve;
 use super::query::Query;
-use super::response::{ApiError, ApiResponse, Rejection};
+use super::response::{ApiError, ApiResult};
 use super::{ApiRequest, ServerState, time};
 use crate::liveness::{Liveness, Policy};
 use crate::storage::{
@@ -32,7 +32,7 @@ const DEFAULT_INTERVAL_MICROS: i64 = 120 * 1_000_000;
 
 impl ApiRequest<'_> {
     /// `GET /api/connectors/summary`.
-    pub(super) async fn connector_summary(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn connector_summary(self) -> ApiResult {
         self.caller.permits_overview()?;
         let mut query = self.query()?;
         let period = period(&mut query, &Period::ALL, Period::Day)?;
@@ -48,7 +48,7 @@ impl ApiRequest<'_> {
     }
 
     /// `GET /api/connectors/fanout`.
-    pub(super) async fn fanout(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn fanout(self) -> ApiResult {
         self.caller.permits_overview()?;
         let mut query = self.query()?;
         let period = period(&mut query, &[Period::Week, Period::Month], Period::Week)?;
@@ -61,7 +61,7 @@ impl ApiRequest<'_> {
     }
 
     /// `GET /api/connectors/{type}/{identity}/stats`.
-    pub(super) async fn connector_stats(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn connector_stats(self) -> ApiResult {
         let mut query = self.query()?;
         let period = period(&mut query, &Period::ALL, Period::Day)?;
         query.end()?;
@@ -78,7 +78,7 @@ impl ApiRequest<'_> {
     }
 }
 
-fn period(query: &mut Query, known: &[Period], usual: Period) -> Result<Period, Rejection> {
+fn period(query: &mut Query, known: &[Period], usual: Period) -> ApiResult<Period> {
     let Some(text) = query.text("period") else { return Ok(usual) };
     let found = Period::parse(&text).filter(|period| known.contains(period));
     found.ok_or_else(|| {

@@ -10,7 +10,7 @@ use tenure_store::BootClock;
 use tenure_wire::exposition;
 use tokio::time::timeout;
 
-use super::response::{ApiResponse, Rejection, json_text, json_value, typed};
+use super::response::{ApiResult, json_text, json_value, typed};
 use super::{ApiRequest, openapi, statistics};
 use crate::access::Principal;
 use crate::metrics::Gauges;
@@ -20,7 +20,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl ApiRequest<'_> {
     /// `GET /health`: the process lives.
-    pub(super) async fn health(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn health(self) -> ApiResult {
         self.no_query()?;
         let uptime = BootClock.now().since(self.state.started).as_secs();
         let answer = json!({
@@ -32,7 +32,7 @@ impl ApiRequest<'_> {
     }
 
     /// `GET /ready`: requests may be sent here.
-    pub(super) async fn ready(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn ready(self) -> ApiResult {
         self.no_query()?;
         let trouble = self.state.store.trouble();
         let (code, answer) = match trouble {
@@ -48,7 +48,7 @@ impl ApiRequest<'_> {
     }
 
     /// `GET /metrics`.
-    pub(super) async fn metrics(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn metrics(self) -> ApiResult {
         self.no_query()?;
         let pending = timeout(STORE_TIMEOUT, self.state.storage.pending_letters()).await;
         let text = self.state.metrics.text(Gauges {
@@ -67,13 +67,13 @@ impl ApiRequest<'_> {
     }
 
     /// `GET /api/openapi.json`.
-    pub(super) async fn openapi(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn openapi(self) -> ApiResult {
         self.no_query()?;
         Ok(json_text(StatusCode::OK, openapi::document()))
     }
 
     /// `GET` or `POST /api/switchboard/ingest/health`: the token is good.
-    pub(super) async fn ingest_health(self) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn ingest_health(self) -> ApiResult {
         let caller = self.caller;
         self.no_query()?;
         let scope = caller.token().and_then(|token| token.scope.as_ref()).map(|scope| {
@@ -92,7 +92,7 @@ impl ApiRequest<'_> {
     }
 
     /// For the benchmark: all that comes before the store, and nothing else.
-    pub(super) async fn echo(self, body: Incoming) -> Result<ApiResponse, Rejection> {
+    pub(super) async fn echo(self, body: Incoming) -> ApiResult {
         let whole = self.body(body).await?;
         Ok(json_text(StatusCode::OK, whole.bytes))
     }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{McpReply, no_session};
 use crate::error::SwitchboardError;
 use crate::http::ServerState;
-use crate::http::response::{ApiError, Rejection};
+use crate::http::response::{ApiError, ApiResult};
 use crate::notice::{NoticeSink, ServerNotice};
 
 /// Set by a replica that forwards a message, so that it is forwarded once only.
@@ -74,7 +74,7 @@ pub(crate) async fn forward(
     replica: Uuid,
     head: &Parts,
     body: Bytes,
-) -> Result<McpReply, Rejection> {
+) -> ApiResult<McpReply> {
     if head.headers.contains_key(FORWARDED_HEADER) {
         return Err(no_session());
     }

@@ -4,7 +4,7 @@
 use hyper::HeaderMap;
 use hyper::header::{HOST, HeaderValue, ORIGIN};
 
-use crate::http::response::{ApiError, Rejection};
+use crate::http::response::{ApiError, ApiResult};
 
 /// Allowed names in lower case; empty allows all.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ impl Hosts {
         Self(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
     }
 
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Rejection> {
+    pub(super) fn check(&self, headers: &HeaderMap) -> ApiResult<()> {
         let named = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         match self.0.is_empty() || self.allows(named) {
             true => Ok(()),
@@ -25,7 +25,7 @@ impl Hosts {
 
     /// Rejects requests that a page of another site makes a browser send: it may add stored
     /// credentials.
-    pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Rejection> {
+    pub(super) fn check_origin(&self, headers: &HeaderMap) -> ApiResult<()> {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let is_own =
             |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| self.is_own(origin, host));

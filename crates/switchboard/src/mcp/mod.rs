@@ -35,7 +35,7 @@ use crate::access::Principal;
 use crate::budget::MemoryShare;
 use crate::http::ServerState;
 use crate::http::body::RequestBody;
-use crate::http::response::{ApiError, Rejection};
+use crate::http::response::{ApiError, ApiResult, Rejection};
 use crate::tls::ServerCertificate;
 
 pub(crate) use self::forward::{announce, keep_announced};
@@ -95,12 +95,12 @@ impl Mcp {
     }
 
     /// Checks the `Host` header.
-    pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Rejection> {
+    pub(crate) fn check_host(&self, headers: &HeaderMap) -> ApiResult<()> {
         self.hosts.check(headers)
     }
 
     /// Checks the `Origin` header of a browser.
-    pub(crate) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Rejection> {
+    pub(crate) fn check_origin(&self, headers: &HeaderMap) -> ApiResult<()> {
         self.hosts.check_origin(headers)
     }
 }
@@ -176,7 +176,7 @@ pub(crate) async fn answer(
     state: &Arc<ServerState>,
     from: MessageOrigin<'_>,
     whole: RequestBody,
-) -> Result<McpReply, Rejection> {
+) -> ApiResult<McpReply> {
     let message = match ClientMessage::read(whole.bytes) {
         Ok(message) => message,
         Err(unreadable) => return Ok(McpReply::unreadable(unreadable)),
@@ -245,7 +245,7 @@ fn request(call: &Arc<ToolCall>, text: Bytes) -> Request<Full<Bytes>> {
 }
 
 /// Opens a session and its event stream.
-pub(crate) fn open(state: &ServerState, caller: &Principal) -> Result<SseStream, Rejection> {
+pub(crate) fn open(state: &ServerState, caller: &Principal) -> ApiResult<SseStream> {
     let Mcp { sessions, replica, .. } = &state.mcp;
     let opened = sessions.open(*replica, caller, state.phase.subscribe());
     opened.ok_or_else(ApiError::too_many_sessions)
@@ -260,10 +260,7 @@ pub(crate) enum SessionRoute {
 }
 
 /// Returns the replica of a session id.
-pub(crate) fn session_route(
-    state: &ServerState,
-    session_id: &str,
-) -> Result<SessionRoute, Rejection> {
+pub(crate) fn session_route(state: &ServerState, session_id: &str) -> ApiResult<SessionRoute> {
     let id = SessionId::parse(session_id).ok_or_else(no_session)?;
     Ok(if id.replica == state.mcp.replica {
         SessionRoute::Here(id.number)
@@ -282,7 +279,7 @@ pub(crate) async fn post(
     number: u128,
     from: MessageOrigin<'_>,
     whole: RequestBody,
-) -> Result<McpReply, Rejection> {
+) -> ApiResult<McpReply> {
     let session = state.mcp.sessions.find(number, &from.caller).ok_or_else(no_session)?;
     let reply = answer(state, from, whole).await?;
     if reply.body.is_empty() || !reply.addressed {

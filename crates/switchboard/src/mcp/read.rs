@@ -18,7 +18,7 @@ use super::tools::small_result;
 use super::{ToolCall, take};
 use crate::error::SwitchboardError;
 use crate::http::inbox::JsonPage;
-use crate::http::response::{ApiError, Rejection};
+use crate::http::response::{ApiError, ApiResult, Rejection};
 use crate::http::{connectors, inbox};
 use crate::metrics::Overload;
 use crate::storage::ConnectorKey;
@@ -32,7 +32,7 @@ const MAX_ARGUMENT_BYTES: usize = 16 << 10;
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the arguments.
-fn arguments<'a, T: Deserialize<'a>>(call: &'a ToolCall) -> Result<T, Rejection> {
+fn arguments<'a, T: Deserialize<'a>>(call: &'a ToolCall) -> ApiResult<T> {
     let text = call.arguments.as_deref().unwrap_or(b"{}");
     if text.len() > MAX_ARGUMENT_BYTES {
         return Err(invalid(&format!("they have more than {MAX_ARGUMENT_BYTES} bytes")));
@@ -47,7 +47,7 @@ fn invalid(says: &str) -> Rejection {
 }
 
 /// Returns a page as a result. It is sent twice: as text and as structured content.
-fn page_result(call: &ToolCall, page: JsonPage<'_>) -> Result<ToolResult, Rejection> {
+fn page_result(call: &ToolCall, page: JsonPage<'_>) -> ApiResult<ToolResult> {
     let overloaded = || {
         call.state.metrics.overloaded(Overload::Memory);
         ApiError::overloaded("too much is being read; ask for less at a time")
@@ -70,7 +70,7 @@ struct ConnectorsArguments {
     archived: bool,
 }
 
-pub(super) async fn connectors(call: &ToolCall) -> Result<ToolResult, Rejection> {
+pub(super) async fn connectors(call: &ToolCall) -> ApiResult<ToolResult> {
     let which: ConnectorsArguments = arguments(call)?;
     let limit =
         checked_limit(which.limit, connectors::DEFAULT_PAGE_ROWS, connectors::MAX_PAGE_ROWS)?;
@@ -81,7 +81,7 @@ pub(super) async fn connectors(call: &ToolCall) -> Result<ToolResult, Rejection>
     )
 }
 
-fn checked_limit(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Rejection> {
+fn checked_limit(asked: Option<usize>, usual: usize, most: usize) -> ApiResult<usize> {
     let limit = asked.unwrap_or(usual);
     let wrong = || invalid(&format!("limit is not a number from 1 to {most}"));
     (1..=most).contains(&limit).then_some(limit).ok_or_else(wrong)
@@ -94,14 +94,14 @@ struct ConnectorArguments {
     endpoint_identity: String,
 }
 
-pub(super) async fn connector(call: &ToolCall) -> Result<ToolResult, Rejection> {
+pub(super) async fn connector(call: &ToolCall) -> ApiResult<ToolResult> {
     let ConnectorArguments { connector_type, endpoint_identity } = arguments(call)?;
     let name = ConnectorKey { connector_type, endpoint_identity };
     page_result(call, connectors::show(&call.state, &call.caller, &name).await?)
 }
 
 /// Takes the same parameters as the query of the inbox, with the same rules.
-pub(super) async fn inbox(call: &ToolCall) -> Result<ToolResult, Rejection> {
+pub(super) async fn inbox(call: &ToolCall) -> ApiResult<ToolResult> {
     let words: Map<String, Value> = arguments(call)?;
     let mut query = String::new();
     for (name, value) in &words {
@@ -126,7 +126,7 @@ struct MessageArguments {
     request_id: String,
 }
 
-pub(super) async fn message(call: &ToolCall) -> Result<ToolResult, Rejection> {
+pub(super) async fn message(call: &ToolCall) -> ApiResult<ToolResult> {
     let MessageArguments { request_id } = arguments(call)?;
     page_result(call, inbox::message(&call.state, &call.caller, &request_id).await?)
 }
@@ -143,7 +143,7 @@ impl DutyStore {
         Self { url, store: OnceCell::new() }
     }
 
-    async fn store(&self) -> Result<&Arc<dyn Store>, Rejection> {
+    async fn store(&self) -> ApiResult<&Arc<dyn Store>> {
         let Some(url) = &self.url else {
             return Err(ApiError::not_found("this switchboard has no store of duties"));
         };
@@ -159,7 +159,7 @@ struct DutiesArguments {
     limit: Option<usize>,
 }
 
-pub(super) async fn duties(call: &ToolCall) -> Result<ToolResult, Rejection> {
+pub(super) async fn duties(call: &ToolCall) -> ApiResult<ToolResult> {
     // DutyStore belong to no endpoint.
     call.caller.permits_overview()?;
     let DutiesArguments { group, limit } = arguments(call)?;
@@ -174,7 +174,7 @@ async fn list_duties(
     duties: &DutyStore,
     only: Option<GroupName>,
     limit: usize,
-) -> Result<ToolResult, Rejection> {
+) -> ApiResult<ToolResult> {
     let store = duties.store().await?;
     let groups = match only {
         Some(group) => vec![group],

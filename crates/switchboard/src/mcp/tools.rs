@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::result::ToolResult;
 use super::{ToolCall, read, take};
-use crate::http::response::{ApiError, Rejection};
+use crate::http::response::{ApiError, ApiResult};
 use crate::http::{content, heartbeat, ingest};
 use crate::token::Role;
 
@@ -18,7 +18,7 @@ pub(super) const INSTRUCTIONS: &str = "The switchboard ingests events exactly on
     connectors. Submit events with `ingest`, send heartbeats with `connector.heartbeat`, and read \
     with the other tools. A result with status \"error\" says what is wrong with the arguments.";
 
-type ToolFuture<'a> = Pin<Box<dyn Future<Output = Result<ToolResult, Rejection>> + Send + 'a>>;
+type ToolFuture<'a> = Pin<Box<dyn Future<Output = ApiResult<ToolResult>> + Send + 'a>>;
 
 /// A tool.
 pub(super) struct ToolSpec {
@@ -200,7 +200,7 @@ pub(super) fn find(name: &str) -> Option<&'static ToolSpec> {
 }
 
 /// Runs a tool.
-pub(super) async fn run(call: &ToolCall, tool: &ToolSpec) -> Result<ToolResult, Rejection> {
+pub(super) async fn run(call: &ToolCall, tool: &ToolSpec) -> ApiResult<ToolResult> {
     let ToolCall { state, caller, .. } = call;
     // The store checks the token of a submission again; reads are checked here.
     if tool.role != Role::Ingest {
@@ -210,12 +210,12 @@ pub(super) async fn run(call: &ToolCall, tool: &ToolSpec) -> Result<ToolResult, 
     (tool.run)(call).await
 }
 
-fn envelope_of(call: &ToolCall, limit: usize) -> Result<Bytes, Rejection> {
+fn envelope_of(call: &ToolCall, limit: usize) -> ApiResult<Bytes> {
     let envelope = call.arguments.clone().unwrap_or(Bytes::from_static(b"{}"));
     if envelope.len() > limit { Err(ApiError::too_large(limit)) } else { Ok(envelope) }
 }
 
-async fn ingest_event(call: &ToolCall) -> Result<ToolResult, Rejection> {
+async fn ingest_event(call: &ToolCall) -> ApiResult<ToolResult> {
     let envelope = envelope_of(call, ingest::MAX_EVENT_BYTES)?;
     let fence = content::fence(&call.headers)?;
     let share = take(&call.share).ok_or_else(ApiError::internal)?;
@@ -227,7 +227,7 @@ async fn ingest_event(call: &ToolCall) -> Result<ToolResult, Rejection> {
     })))
 }
 
-async fn record_heartbeat(call: &ToolCall) -> Result<ToolResult, Rejection> {
+async fn record_heartbeat(call: &ToolCall) -> ApiResult<ToolResult> {
     let envelope = envelope_of(call, heartbeat::MAX_HEARTBEAT_BYTES)?;
     Ok(small_result(&heartbeat::record(&call.state, &call.caller, &envelope).await?))
 }
