@@ -75,16 +75,18 @@ impl Trial {
         ensure!(before.iter().all(|(_, name)| *name == first), "two commands before the fault");
         let child = first.trim_start_matches("A.").to_owned();
         let identity = start_time(&child);
+        let wrapper = a.pid.load(SeqCst).to_string();
+        let wrapper_identity = start_time(&wrapper);
         let began = now();
         self.fail(&a, &child, server.as_ref(), proxy.as_ref())?;
         let passed = Duration::from_nanos(now().saturating_sub(began));
         thread::sleep(self.fault.observed().saturating_sub(passed));
 
         let ended = now();
-        let is_left = identity.is_some() && start_time(&child) == identity;
-        let was_restarted = a.finished.load(SeqCst) || a.starts.load(SeqCst) > 1;
+        let is_alive = identity.is_some() && start_time(&child) == identity;
+        let has_wrapper = start_time(&wrapper) == wrapper_identity;
         drop((a, b));
-        judge(&read(&lines), began, ended, &first, is_left, was_restarted)
+        judge(&read(&lines), began, ended, &first, is_alive, has_wrapper)
     }
 
     fn fail(
@@ -134,7 +136,6 @@ impl Trial {
 /// A wrapper that is started again when it ends by itself.
 struct Contender {
     pid: Arc<AtomicU32>,
-    starts: Arc<AtomicU32>,
     /// Whether the fault ends the wrapper, or the trial is over.
     finished: Arc<AtomicBool>,
     mark: String,
@@ -144,7 +145,6 @@ impl Contender {
     fn start(holder: &str, words: Vec<String>, folder: &Path) -> Result<Self> {
         let contender = Self {
             pid: Arc::default(),
-            starts: Arc::default(),
             finished: Arc::default(),
             mark: format!("COMPARE_TRIAL={}", folder.display()),
         };
@@ -156,13 +156,11 @@ impl Contender {
         command.env("COMPARE_TRIAL", folder).env("COMPARE_HOLDER", holder);
         command.env("COMPARE_LINES", lines).env("ETCDCTL_API", "3");
         let pid = Arc::clone(&contender.pid);
-        let starts = Arc::clone(&contender.starts);
         let finished = Arc::clone(&contender.finished);
         thread::spawn(move || {
             while !finished.load(SeqCst) {
                 let Ok(mut process) = command.spawn() else { return };
                 pid.store(process.id(), SeqCst);
-                starts.fetch_add(1, SeqCst);
                 let _ = process.wait();
                 thread::sleep(RESTART_DELAY);
             }
