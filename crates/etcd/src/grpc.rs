@@ -27,12 +27,12 @@ const FRAME_HEADER_BYTES: usize = 5;
 /// So long a request that was not sent waits to hear why.
 const END_REASON_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// What a request carries: one message, or those that are still to come.
+/// Body of a request: one message, or a stream of them.
 type Body = Either<Full<Bytes>, Feed<Bytes, Infallible>>;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// What goes on for longer: HTTP/2 is compiled here, once, and not in each crate that waits for it.
+/// A boxed call: HTTP/2 is compiled here, once, and not in each crate that awaits it.
 type BoxedCall<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// A stream of bytes to the server.
@@ -95,7 +95,7 @@ pub(crate) struct GrpcChannel {
     origin: Uri,
     largest: usize,
     ended: watch::Receiver<Option<String>>,
-    /// Says who is asking.
+    /// Authentication token.
     pub(crate) token: Option<HeaderValue>,
 }
 

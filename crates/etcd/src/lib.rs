@@ -80,7 +80,7 @@ impl Client {
         self.0.call("/etcdserverpb.Lease/LeaseRevoke", &LeaseRevokeRequest { id }).await
     }
 
-    /// How long a lease lasts.
+    /// Reads the remaining time of a lease.
     pub async fn lease_time_to_live(&self, id: i64) -> Result<LeaseTimeToLiveResponse, Error> {
         let request = LeaseTimeToLiveRequest { id, keys: false };
         self.0.call("/etcdserverpb.Lease/LeaseTimeToLive", &request).await
@@ -113,7 +113,7 @@ impl Client {
         self.0.call("/etcdserverpb.Cluster/MemberList", &MemberListRequest {}).await
     }
 
-    /// How this server is.
+    /// Reads the status of this server.
     pub async fn status(&self) -> Result<StatusResponse, Error> {
         self.0.call("/etcdserverpb.Maintenance/Status", &StatusRequest {}).await
     }

@@ -180,7 +180,7 @@ impl From<DeleteRange> for TxnOp {
     }
 }
 
-/// What became of a part of a transaction.
+/// Result of one operation of a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub struct TxnOpResponse {
     #[prost(oneof = "TxnOutcome", tags = "1, 2, 3, 4")]
@@ -350,7 +350,7 @@ pub(crate) struct LeaseTimeToLiveRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct LeaseTimeToLiveResponse {
-    /// What is left, in seconds; negative when there is no such lease.
+    /// Remaining seconds; negative when there is no such lease.
     #[prost(int64, tag = "3")]
     pub ttl: i64,
     #[prost(int64, tag = "4")]
@@ -393,7 +393,7 @@ pub struct WatchResponse {
     pub events: Vec<WatchEvent>,
 }
 
-/// That a key has changed; which one, nobody reads here.
+/// A change of a key; the key itself is not read.
 #[derive(Clone, PartialEq, Message)]
 pub struct WatchEvent {}
 

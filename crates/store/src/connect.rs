@@ -39,7 +39,7 @@ pub fn postgres(url: &str) -> BoxFuture<'_, Result<tokio_postgres::Client, Store
     Box::pin(crate::postgres::connect_once(url))
 }
 
-/// What a handshake needs with a server whose certificate is made out to its name. `authority` is a
+/// TLS settings for a server whose certificate must name it. `authority` is a
 /// file with the authorities to trust, those of the system if there is none; `identity` the files
 /// with the client's certificate and key.
 #[cfg(feature = "tls")]
@@ -47,11 +47,11 @@ pub fn tls(
     authority: Option<String>,
     identity: Option<(String, String)>,
 ) -> BoxFuture<'static, Result<rustls::ClientConfig, StoreError>> {
-    use crate::tls::{TlsFiles, Trust, client};
-    Box::pin(client(Trust::Name, TlsFiles { authority, identity }))
+    use crate::tls::{PemFiles, Trust, client};
+    Box::pin(client(Trust::Name, PemFiles { authority, identity }))
 }
 
-/// What a failed handshake was about, when it says so.
+/// Explains a failed handshake, if the error is about TLS.
 #[cfg(feature = "tls")]
 pub fn explain_tls(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     crate::tls::explain(error)

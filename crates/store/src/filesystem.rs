@@ -1,4 +1,4 @@
-//! What kind of file system a file is on.
+//! Type and free space of a file system.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub(crate) fn kind(path: &Path) -> Option<String> {
     Some(name(statfs(path).ok()?.f_type as u32))
 }
 
-/// How many bytes an ordinary user may still write there.
+/// Free bytes for an ordinary user.
 #[cfg(feature = "sqlite")]
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     let room = rustix::fs::statvfs(path).ok()?;

@@ -8,12 +8,12 @@ use tenure_core::store::Watch;
 use tenure_core::{Code, GroupName, StoreError};
 use tokio::sync::watch;
 
-/// Who listens to which group.
+/// Watchers by group.
 #[derive(Debug, Default)]
 pub(crate) struct Hints(Mutex<BTreeMap<GroupName, watch::Sender<()>>>);
 
 impl Hints {
-    /// Tells the watchers of a group.
+    /// Notifies the watchers of a group.
     pub(crate) fn send(&self, group: &GroupName) {
         let hints = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(hint) = hints.get(group) {

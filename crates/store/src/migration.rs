@@ -8,9 +8,9 @@ use tenure_core::{Code, StoreError};
 pub struct Migration {
     /// Its place, from 1.
     pub number: i64,
-    /// What it is about, in a word.
+    /// Topic, in a word.
     pub name: &'static str,
-    /// What it does.
+    /// Statements.
     pub sql: &'static str,
 }
 

@@ -21,10 +21,10 @@ pub enum Database {
 /// Threads that own connections to a SQLite file.
 #[cfg(feature = "sqlite")]
 pub mod sqlite {
+    pub use crate::sqlite::connect::{connect, retry};
+    pub use crate::sqlite::error::statement_error;
     pub use crate::sqlite::schema::{is_there, migrate, script};
-    pub use crate::sqlite::worker::{
-        PendingJob, SqliteConnection, Worker, WritePriority, connect, retry, statement_error,
-    };
+    pub use crate::sqlite::worker::{PendingJob, SqliteConnection, Worker, WritePriority};
 }
 
 /// Pools of connections to PostgreSQL.

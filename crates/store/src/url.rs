@@ -10,18 +10,18 @@ use tenure_core::{BoxFuture, Code, DutyKey, GroupName, Store, StoreError};
 use crate::SHARED_GROUP;
 use crate::signing::{Sealed, Signing};
 
-/// Where a store is, as the user wrote it. It may carry a password, so it prints without one.
+/// URL of a store as the user wrote it. It may carry a password, so it prints without one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreUrl {
-    kind: Backend,
-    /// What comes after the scheme and its separator, without our own parameters.
+    kind: UrlScheme,
+    /// Part after the scheme and its separator, without our own parameters.
     rest: String,
     /// `schema`, `prefix`, or the duty of a cursor file, when given.
     namespace: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Backend {
+enum UrlScheme {
     File,
     Sqlite,
     Postgres,
@@ -31,7 +31,7 @@ enum Backend {
     Etcd,
 }
 
-/// What may be done to a place that holds no store yet.
+/// Action where no store exists yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfAbsent {
     /// Make one.
@@ -40,7 +40,7 @@ pub enum IfAbsent {
     Refuse,
 }
 
-/// Where the tables are in PostgreSQL.
+/// Default schema in PostgreSQL.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 const DEFAULT_SCHEMA: &str = "tenure";
 
@@ -51,12 +51,12 @@ fn bad(detail: impl Into<String>) -> StoreError {
 impl StoreUrl {
     /// Whether foreign instances may share this group's keys, and change them by themselves.
     pub fn is_shared(&self, group: &GroupName) -> bool {
-        matches!(self.kind, Backend::Redis | Backend::Rediss) && group.as_str() == SHARED_GROUP
+        matches!(self.kind, UrlScheme::Redis | UrlScheme::Rediss) && group.as_str() == SHARED_GROUP
     }
 
     /// Whether only processes of this host can use the store.
     pub fn is_local(&self) -> bool {
-        matches!(self.kind, Backend::File | Backend::Sqlite)
+        matches!(self.kind, UrlScheme::File | UrlScheme::Sqlite)
     }
 
     /// Reads `file:PATH[#GROUP/DUTY]`, `sqlite:PATH`, `postgres://...[?schema=NAME]`,
@@ -66,10 +66,10 @@ impl StoreUrl {
         let known = match scheme {
             "file" => return Self::file(rest),
             "sqlite" => return Self::sqlite(rest),
-            "postgres" | "postgresql" => Some((Backend::Postgres, "schema")),
-            "redis" => Some((Backend::Redis, "prefix")),
-            "rediss" => Some((Backend::Rediss, "prefix")),
-            "etcd" => Some((Backend::Etcd, "prefix")),
+            "postgres" | "postgresql" => Some((UrlScheme::Postgres, "schema")),
+            "redis" => Some((UrlScheme::Redis, "prefix")),
+            "rediss" => Some((UrlScheme::Rediss, "prefix")),
+            "etcd" => Some((UrlScheme::Etcd, "prefix")),
             _ => None,
         };
         let Some((kind, own)) = known else {
@@ -92,15 +92,15 @@ impl StoreUrl {
             matches!(parameter.split_once('='), Some(("cacert" | "cert" | "key", _)))
         };
         match kind {
-            Backend::Redis if !passed_on.is_empty() => {
+            UrlScheme::Redis if !passed_on.is_empty() => {
                 return Err(bad("redis:// takes no parameter but prefix"));
             }
-            Backend::Rediss if !passed_on.iter().all(is_path) => {
+            UrlScheme::Rediss if !passed_on.iter().all(is_path) => {
                 return Err(bad("rediss:// takes prefix, cacert, cert and key"));
             }
             _ => {}
         }
-        if kind == Backend::Etcd {
+        if kind == UrlScheme::Etcd {
             etcd_parts(credentials, place, &passed_on)?;
         }
         let credentials = credentials.map_or(String::new(), |text| format!("{text}@"));
@@ -111,7 +111,7 @@ impl StoreUrl {
         Ok(Self { kind, rest, namespace })
     }
 
-    /// What comes after the last `#` is a duty; `file:///PATH` is the same as `file:/PATH`.
+    /// The text after the last `#` is a duty; `file:///PATH` is the same as `file:/PATH`.
     fn file(rest: &str) -> Result<Self, StoreError> {
         let (path, duty) = match rest.rsplit_once('#') {
             Some((path, duty)) => (path, Some(duty)),
@@ -126,14 +126,14 @@ impl StoreUrl {
         let duty =
             duty.map_err(|_| bad("what comes after # in file:PATH#GROUP/DUTY is no duty"))?;
         let namespace = duty.map(|duty| duty.to_string());
-        Ok(Self { kind: Backend::File, rest: path.to_owned(), namespace })
+        Ok(Self { kind: UrlScheme::File, rest: path.to_owned(), namespace })
     }
 
     fn sqlite(path: &str) -> Result<Self, StoreError> {
         if path.is_empty() || path.contains('\0') || path.starts_with(':') {
             return Err(bad("sqlite: needs the path of a file"));
         }
-        Ok(Self { kind: Backend::Sqlite, rest: path.to_owned(), namespace: None })
+        Ok(Self { kind: UrlScheme::Sqlite, rest: path.to_owned(), namespace: None })
     }
 
     /// Opens the store and brings its schema up to date. Checkpoints are not signed.
@@ -176,7 +176,7 @@ impl StoreUrl {
         let _ = (if_absent, entropy); // Not every backend needs them, and not every one is built.
         match self.kind {
             #[cfg(feature = "file")]
-            Backend::File => {
+            UrlScheme::File => {
                 let duty = self.namespace.as_deref().map(str::parse).transpose()?;
                 let path = self.rest.clone().into();
                 let settings = crate::file::FileSettings {
@@ -189,26 +189,26 @@ impl StoreUrl {
                 Ok(Arc::new(crate::file::FileStore::open(settings).await?))
             }
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite => {
+            UrlScheme::Sqlite => {
                 let path = self.rest.clone().into();
                 let settings =
                     crate::sqlite::SqliteSettings { path, if_absent, ..Default::default() };
                 Ok(Arc::new(crate::sqlite::Sqlite::open(settings).await?))
             }
             #[cfg(feature = "postgres")]
-            Backend::Postgres => {
+            UrlScheme::Postgres => {
                 Ok(Arc::new(crate::postgres::Postgres::open(self.postgres(if_absent)).await?))
             }
             #[cfg(feature = "redis")]
-            Backend::Redis | Backend::Rediss => {
+            UrlScheme::Redis | UrlScheme::Rediss => {
                 let prefix = self.namespace.clone().unwrap_or_default();
-                let scheme = if self.kind == Backend::Redis { "redis" } else { "rediss" };
+                let scheme = if self.kind == UrlScheme::Redis { "redis" } else { "rediss" };
                 let url = format!("{scheme}://{}", self.rest);
                 let settings = crate::redis::RedisSettings { url, prefix, entropy, if_absent };
                 Ok(Arc::new(crate::redis::Redis::open(settings).await?))
             }
             #[cfg(feature = "etcd")]
-            Backend::Etcd => {
+            UrlScheme::Etcd => {
                 let settings = self.etcd(if_absent, entropy)?;
                 Ok(Arc::new(crate::etcd::Etcd::open(settings).await?))
             }
@@ -217,13 +217,13 @@ impl StoreUrl {
         }
     }
 
-    /// Where tables beside this store's would be; not every kind of store has tables.
+    /// Database for tables of other crates; not every kind of store has one.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub fn tables(&self) -> Result<crate::sql::Database, StoreError> {
         use crate::sql::Database;
         match self.kind {
-            Backend::Sqlite => Ok(Database::Sqlite(self.rest.clone().into())),
-            Backend::Postgres => Ok(Database::Postgres {
+            UrlScheme::Sqlite => Ok(Database::Sqlite(self.rest.clone().into())),
+            UrlScheme::Postgres => Ok(Database::Postgres {
                 url: format!("postgres://{}", self.rest),
                 schema: self.namespace.clone().unwrap_or_else(|| DEFAULT_SCHEMA.to_owned()),
             }),
@@ -235,17 +235,17 @@ impl StoreUrl {
     pub fn migration_script(&self) -> Result<String, StoreError> {
         match self.kind {
             #[cfg(feature = "file")]
-            Backend::File => Ok("# A cursor file has no schema: nothing to run.\n".to_owned()),
+            UrlScheme::File => Ok("# A cursor file has no schema: nothing to run.\n".to_owned()),
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite => Ok(crate::sqlite::script()),
+            UrlScheme::Sqlite => Ok(crate::sqlite::script()),
             #[cfg(feature = "postgres")]
-            Backend::Postgres => crate::postgres::script(&self.postgres(IfAbsent::Create)),
+            UrlScheme::Postgres => crate::postgres::script(&self.postgres(IfAbsent::Create)),
             #[cfg(feature = "redis")]
-            Backend::Redis | Backend::Rediss => {
+            UrlScheme::Redis | UrlScheme::Rediss => {
                 Ok("# Redis has no schema: nothing to run.\n".to_owned())
             }
             #[cfg(feature = "etcd")]
-            Backend::Etcd => Ok("# etcd has no schema: nothing to run.\n".to_owned()),
+            UrlScheme::Etcd => Ok("# etcd has no schema: nothing to run.\n".to_owned()),
             #[allow(unreachable_patterns, reason = "not every build has every store")]
             other => Err(not_built(other)),
         }
@@ -341,8 +341,8 @@ fn etcd_parts(
 }
 
 #[allow(dead_code, reason = "not every build lacks a store")]
-fn not_built(kind: Backend) -> StoreError {
-    let kind = if kind == Backend::Rediss { Backend::Redis } else { kind };
+fn not_built(kind: UrlScheme) -> StoreError {
+    let kind = if kind == UrlScheme::Rediss { UrlScheme::Redis } else { kind };
     let feature = format!("{kind:?}").to_lowercase();
     StoreError::refused(Code::NotBuilt, format!("cargo feature {feature}"))
 }
@@ -380,15 +380,15 @@ fn namespace_text(escaped: &str) -> Result<String, StoreError> {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, own) = match self.kind {
-            Backend::File => {
+            UrlScheme::File => {
                 write!(f, "file:{}", self.rest)?;
                 return self.namespace.iter().try_for_each(|duty| write!(f, "#{duty}"));
             }
-            Backend::Sqlite => return write!(f, "sqlite:{}", self.rest),
-            Backend::Postgres => ("postgres", "schema"),
-            Backend::Redis => ("redis", "prefix"),
-            Backend::Rediss => ("rediss", "prefix"),
-            Backend::Etcd => ("etcd", "prefix"),
+            UrlScheme::Sqlite => return write!(f, "sqlite:{}", self.rest),
+            UrlScheme::Postgres => ("postgres", "schema"),
+            UrlScheme::Redis => ("redis", "prefix"),
+            UrlScheme::Rediss => ("rediss", "prefix"),
+            UrlScheme::Etcd => ("etcd", "prefix"),
         };
         // What was parsed can be taken apart again; if not, it is not shown.
         let (credentials, place, _) = parts(&self.rest).unwrap_or((None, "(not shown)", ""));

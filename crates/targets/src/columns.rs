@@ -1,4 +1,4 @@
-//! What the columns of a query mean.
+//! Columns of a query by their meaning.
 
 use tenure_core::StoreError;
 

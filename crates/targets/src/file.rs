@@ -79,7 +79,7 @@ fn read(path: &Path, most: usize) -> Result<Listing, StoreError> {
     })
 }
 
-/// What was read, if nobody wrote to the file meanwhile: then it may be wrong in any way.
+/// The bytes read, unless the file was changed meanwhile: then they may be wrong in any way.
 fn undisturbed<T>(file: &File, read: impl FnOnce(&File) -> io::Result<T>) -> io::Result<Option<T>> {
     let state = |file: Metadata| (file.len(), file.mtime(), file.mtime_nsec());
     let before = state(file.metadata()?);

@@ -20,7 +20,7 @@ const MAX_BODY_BYTES: usize = 64 << 20;
 /// No entry needs more: an id of 512 bytes, a zone, and what stands around them.
 const MAX_ENTRY_BYTES: usize = 2048;
 
-/// What is asked for where.
+/// Request of a list over HTTP.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct HttpSource {
     origin: Origin,

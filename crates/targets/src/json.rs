@@ -27,7 +27,7 @@ pub(crate) fn read(source: impl Read, most: usize) -> Result<Listing, StoreError
 
 struct ListReader {
     list: Collector,
-    /// What ended it, if it was not the JSON.
+    /// Error that ended the reading, if it was not the JSON.
     problem: Option<StoreError>,
 }
 

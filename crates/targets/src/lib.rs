@@ -38,7 +38,7 @@ fn bad(detail: impl Into<String>) -> StoreError {
     StoreError::refused(Code::BadTargets, detail)
 }
 
-/// What went wrong on the way to a server, as a trouble of the list: the store is another place.
+/// Converts an error on the way to a server: it concerns the list, not the store.
 #[cfg(any(feature = "postgres", feature = "redis", all(feature = "http", feature = "tls")))]
 fn of_the_way(error: &StoreError) -> StoreError {
     match error.code() {

@@ -15,10 +15,10 @@ use crate::collect::Collector;
 use crate::columns::Columns;
 use crate::{bad, of_the_way, within};
 
-/// How many rows are asked for at once.
+/// Rows read at once.
 const PAGE_ROWS: i32 = 1000;
 
-/// What is asked where.
+/// Database and query.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PostgresQuery {
     /// With its password, without our own parameter.
@@ -51,7 +51,6 @@ impl PostgresTargets {
     async fn read(&self, most: usize) -> Result<Listing, StoreError> {
         let connecting = connect::postgres(&self.settings.url).await;
         let mut client = connecting.map_err(|error| of_the_way(&error))?;
-        let wrong = |error: Error| wrong(&error);
         // Whatever the role's default is: a serializable reader may make writers fail.
         let level = IsolationLevel::ReadCommitted;
         let begin = client.build_transaction().read_only(true).isolation_level(level);
@@ -132,9 +131,10 @@ fn uuid(bytes: [u8; 16]) -> String {
 }
 
 /// The server's words if it said some. Neither they nor the driver's have a password.
-fn wrong(error: &Error) -> StoreError {
-    match error.as_db_error() {
+fn wrong(error: Error) -> StoreError {
+    let converted = match error.as_db_error() {
         Some(db) => bad(format!("{} ({})", db.message(), db.code().code())),
         None => bad(error.to_string()),
-    }
+    };
+    converted.with_source(error)
 }

@@ -13,14 +13,14 @@ use tenure_store::connect::{self, RedisConnection};
 use crate::collect::{Collector, too_many};
 use crate::{bad, of_the_way, within};
 
-/// How many keys the server looks at in one step, while everybody else waits for it.
+/// Keys that the server visits in one step, during which it serves nobody else.
 const SCAN_COUNT: usize = 1000;
-/// How many values are asked for at once.
+/// Values read at once.
 const PAUSE_BATCH_KEYS: usize = 500;
-/// Where a value says that its target is paused.
+/// Fields that say that a target is paused.
 const PAUSED_FIELDS: [&str; 3] = ["isPaused", "IsPaused", "paused"];
 
-/// What is read where.
+/// Server, and the keys that are targets.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RedisKeys {
     /// With its password, without our own parameters.
@@ -72,7 +72,7 @@ impl RedisKeys {
     }
 }
 
-/// What every key begins with that matches: all before the first character with a meaning.
+/// Common prefix of all matching keys: the pattern up to its first special character.
 fn fixed_prefix(pattern: &str) -> String {
     let mut prefix = String::new();
     let mut rest = pattern.chars();

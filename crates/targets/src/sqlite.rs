@@ -15,7 +15,7 @@ use crate::collect::Collector;
 use crate::columns::Columns;
 use crate::{bad, within};
 
-/// What is asked where.
+/// Database and query.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SqliteQuery {
     path: PathBuf,
@@ -55,7 +55,7 @@ impl Targets for SqliteTargets {
         let SqliteQuery { path, query } = self.settings.clone();
         let (timeout, (give, take)) = (self.timeout, oneshot::channel());
         let reading = tokio::task::spawn_blocking(move || {
-            let connection = open(&path, timeout).map_err(|error| wrong(&error))?;
+            let connection = open(&path, timeout).map_err(wrong)?;
             let _ = give.send(connection.get_interrupt_handle());
             read(&connection, &query, most)
         });
@@ -93,7 +93,6 @@ fn open(path: &Path, timeout: Duration) -> rusqlite::Result<Connection> {
 
 /// One statement sees one state of the file.
 fn read(connection: &Connection, query: &str, most: usize) -> Result<Listing, StoreError> {
-    let wrong = |error: rusqlite::Error| wrong(&error);
     let mut statement = connection.prepare(query).map_err(wrong)?;
     if !statement.readonly() {
         return Err(bad("the query would write"));
@@ -108,7 +107,7 @@ fn read(connection: &Connection, query: &str, most: usize) -> Result<Listing, St
 }
 
 fn add(list: &mut Collector, row: &Row<'_>, columns: &Columns) -> Result<(), StoreError> {
-    let at = |at: usize| row.get_ref(at).map_err(|error| wrong(&error));
+    let at = |at: usize| row.get_ref(at).map_err(wrong);
     let number;
     let id = match at(0)? {
         ValueRef::Text(text) => str::from_utf8(text).map_err(|_| list.wrong("it is no UTF-8"))?,
@@ -133,6 +132,6 @@ fn add(list: &mut Collector, row: &Row<'_>, columns: &Columns) -> Result<(), Sto
     list.add(id, zone, paused)
 }
 
-fn wrong(error: &rusqlite::Error) -> StoreError {
-    bad(error.to_string())
+fn wrong(error: rusqlite::Error) -> StoreError {
+    bad(error.to_string()).with_source(error)
 }

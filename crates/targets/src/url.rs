@@ -12,18 +12,18 @@ use tenure_core::{Listing, StoreError, Target, Targets};
 use crate::collect::{Collector, too_many};
 use crate::{FileTargets, bad};
 
-/// How long a listing may take, unless it is told otherwise.
+/// Default time limit of a listing.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The environment variable with the bearer token for `http://` and `https://`.
 pub const TOKEN: &str = "TENURE_TARGETS_TOKEN";
 
-/// Where a list of targets is, as the user wrote it. It may carry a password, so it prints without
+/// URL of a list of targets as the user wrote it. It may carry a password, so it prints without
 /// one, and without its query.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TargetsUrl {
     source: TargetsSource,
-    /// How it prints.
+    /// Printable form.
     shown: String,
     timeout: Duration,
 }
@@ -46,7 +46,7 @@ impl TargetsUrl {
     /// Reads `redis://...?pattern=GLOB`, `redis://...?set=NAME`, `postgres://...?query=SQL`,
     /// `sqlite:PATH?query=SQL`, `http://...`, `https://...`, `file:PATH` or `list:ID,ID`.
     ///
-    /// What makes no sense is [`tenure_core::Code::BadTargets`], what this build cannot read
+    /// An invalid URL is [`tenure_core::Code::BadTargets`], one that this build cannot read
     /// [`tenure_core::Code::NotBuilt`]. Nothing is connected to yet.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("the URL has no scheme"))?;

@@ -13,7 +13,7 @@ use tenure_core::{Code, StoreError};
 pub struct WithLease {
     /// The cursor, byte for byte.
     pub checkpoint: Box<RawValue>,
-    /// Who holds the duty; `null` when nobody does.
+    /// Holder of the duty; `null` when there is none.
     pub lease: Option<Lease>,
 }
 
@@ -31,16 +31,16 @@ pub struct Lease {
 /// The cursors of all shards of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shards {
-    /// What is true of all of them.
+    /// Metadata of all shards.
     pub global_metadata: GlobalMetadata,
     /// Each by its id, `0` to `total_shards - 1`.
     pub shards: BTreeMap<String, Shard>,
 }
 
-/// What is true of all shards.
+/// Metadata of all shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GlobalMetadata {
-    /// How many there are.
+    /// Number of shards.
     pub total_shards: u64,
     /// When one of them changed hands last, if that is still known.
     pub last_rebalance_at: Option<String>,
@@ -49,11 +49,11 @@ pub struct GlobalMetadata {
 /// The cursor of one shard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shard {
-    /// How far it came: a number, or digits as some sources write them.
+    /// Cursor: a number, or digits as some sources write them.
     pub offset: Value,
     /// When it was written.
     pub last_updated_at: Option<String>,
-    /// Who holds it.
+    /// Holder.
     pub holder_instance_id: Option<String>,
 }
 
@@ -111,7 +111,7 @@ fn number(value: &Value) -> Option<i128> {
     }
 }
 
-/// How far a cursor came: the number under `last_update_id`, `history_id` or `offset`, as it is
+/// Position of a cursor: the number under `last_update_id`, `history_id` or `offset`, as it is
 /// written; `None` when there is none, or more than one, because then nobody knows which.
 pub fn offset(cursor: &[u8]) -> Option<Value> {
     let value: Value = serde_json::from_slice(cursor).ok()?;

@@ -31,7 +31,7 @@ pub const MEMBER: &str = "_tenure";
 pub const MAX_CURSOR_FILE_BYTES: usize =
     (Document::MAX_DOCUMENT_BYTES + Seal::MAX_SEAL_BYTES) * 4 / 3 + 16 * 1024;
 
-/// What a cursor file holds.
+/// Content of a cursor file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CursorFile {
     /// A checkpoint that Tenure wrote, and of which duty.
@@ -155,7 +155,7 @@ fn taken_apart(document: &Document) -> (Seal, &[u8]) {
     }
 }
 
-/// Where the member goes in a payload: after the last value of a JSON object that has no such
+/// Position of the member in a payload: after the last value of a JSON object that has no such
 /// member yet, and whether a comma comes first.
 fn place_for_member(payload: &[u8]) -> Option<(usize, bool)> {
     let text = std::str::from_utf8(payload).ok()?;

@@ -7,7 +7,7 @@
 
 use std::fmt::{Display, Write};
 
-/// What the text is.
+/// Content type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The upper bounds of buckets for durations, in seconds. Half a second, from which on a store is
@@ -22,7 +22,7 @@ pub struct Histogram<'a> {
     pub bounds: &'a [f64],
     /// For each bound, how many were above the one before and not above it.
     pub buckets: &'a [u64],
-    /// How many there were.
+    /// Number of observations.
     pub count: u64,
     /// All of them together.
     pub sum: f64,
@@ -33,7 +33,7 @@ pub struct Histogram<'a> {
 pub struct MetricsText(String);
 
 impl MetricsText {
-    /// What was written.
+    /// Returns the text.
     pub fn finish(self) -> String {
         self.0
     }

@@ -26,13 +26,13 @@ pub struct StoreFile {
     pub incarnation: String,
     /// No epoch up to this one is granted in any group.
     pub floor: u64,
-    /// How many checkpoints of a duty stay readable.
+    /// Readable checkpoints per duty.
     pub history_slots: u64,
-    /// How many audit entries of a group stay, about.
+    /// Audit entries kept per group, approximately.
     pub audit_kept: u64,
 }
 
-/// What is remembered of a group. Sessions are not: they end with the process.
+/// Durable state of a group. Sessions are not part of it: they end with the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupFile {
     /// Its name, unescaped.
@@ -83,7 +83,7 @@ pub struct AuditLine {
     pub seq: u64,
     /// The wall clock, for people.
     pub unix_ms: u64,
-    /// What happened.
+    /// Kind of event.
     pub kind: String,
     /// To whom.
     pub instance: String,

@@ -124,13 +124,13 @@ impl Object {
         self.text = text;
     }
 
-    /// Where a value stands: it is a piece of the text, so its place is known by its address.
+    /// Range of a value: it is a slice of the text, so its address gives its position.
     fn place(&self, value: &RawValue) -> Range<usize> {
         let start = value.get().as_ptr().addr() - self.text.as_ptr().addr();
         start..start + value.get().len()
     }
 
-    /// Where another member goes, and how the last one is set.
+    /// Position of a new member, and the spacing of the last one.
     fn spacing(&self, members: &[(String, &RawValue)]) -> Spacing<'_> {
         let start = self.text.find('{').map_or(0, |brace| brace + 1);
         let Some((_, last)) = members.last() else {
@@ -154,9 +154,9 @@ impl Object {
     }
 }
 
-/// How members are written.
+/// Spacing of members.
 struct Spacing<'a> {
-    /// Where the last value ends.
+    /// End of the last value.
     end: usize,
     before_name: &'a str,
     before_value: &'a str,

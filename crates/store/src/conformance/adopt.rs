@@ -142,7 +142,7 @@ async fn adopting_above_the_last_epoch_is_refused(kit: Kit) {
     kit.hold(&a, "d").await;
 }
 
-/// Whatever a claim meets, no hold of before stands afterwards and no old epoch comes after.
+/// Under any concurrent claim, no earlier hold stands afterwards and no old epoch is granted.
 async fn claims_under_way_do_not_survive_adopting(kit: Kit) {
     let kit = kit.fresh().await;
     for round in 0..5_u64 {

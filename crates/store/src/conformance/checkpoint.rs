@@ -154,7 +154,7 @@ async fn the_next_holder_goes_on_from_the_last_version(kit: Kit) {
     assert_eq!(kit.load(&second.duty).await.unwrap().epoch, second.epoch);
 }
 
-/// What the holder before committed is nobody else's write, also when an answer got lost.
+/// A commit of the previous holder is never taken for this one's, even after a lost answer.
 async fn a_new_holder_with_a_stale_version_gets_a_conflict(kit: Kit) {
     use super::SettledStore;
     use crate::wrap::{Fault, Flaky, Op};

@@ -60,7 +60,7 @@ async fn dense_epochs_count_from_one(kit: Kit) {
     }
 }
 
-/// What a store without dense epochs must still do.
+/// Rules for a store without dense epochs.
 async fn growing_epochs(kit: Kit) {
     let session = kit.join("a").await;
     let mut last = Epoch::ZERO;
@@ -145,7 +145,7 @@ async fn a_floor_below_changes_nothing(kit: Kit) {
     assert_eq!(second.epoch, first.epoch.next().unwrap());
 }
 
-/// What is left of a duty whose lease record was lost is its checkpoint.
+/// A duty whose lease record was lost keeps its checkpoint.
 async fn the_checkpoint_s_epoch_is_a_floor(kit: Kit) {
     let a = kit.join("a").await;
     let far = Epoch::new(1 << 52).unwrap();

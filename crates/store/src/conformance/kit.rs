@@ -1,4 +1,4 @@
-//! What a case works with.
+//! Fixture and helpers of a case.
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -268,7 +268,7 @@ async fn keep_alive_and_takeover_never_both_win(kit: Kit) {
     }
 }
 
-/// What was sent may still happen; nothing may be half done, and the store must go on.
+/// A call that was dropped may still happen; nothing is half done, and the store goes on.
 async fn calls_that_are_dropped_leave_a_sound_store(kit: Kit) {
     let a = kit.join("a").await;
     let holds = kit.hold_all(&a, &kit.duties(8)).await;

@@ -181,7 +181,7 @@ async fn the_store_s_clock_ends_a_session(kit: Kit) {
     assert_eq!(watcher.member_ids().await, [long.instance]);
 }
 
-/// What is left shrinks by itself, and grows again only if a keep-alive extends the session.
+/// The remaining time shrinks, and grows only when a keep-alive extends the session.
 async fn keep_alive_gives_a_whole_ttl_again(kit: Kit) {
     let session = kit.join("a").await;
     let remaining = || async { kit.store.members(&kit.group).await.unwrap()[0].remaining };

@@ -24,7 +24,7 @@ pub struct SettledStore {
     known: Mutex<LastAnswer>,
 }
 
-/// What this caller was told, to tell an old answer from one that got lost.
+/// Last answer to this caller, to tell an old answer from a lost one.
 #[derive(Debug, Default)]
 struct LastAnswer {
     granted: BTreeSet<(DutyKey, Epoch)>,

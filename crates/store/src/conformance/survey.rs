@@ -10,7 +10,7 @@ super::cases! { "survey":
     a_survey_has_the_settings_of_the_table,
 }
 
-/// What the command that shows the survey measures by itself.
+/// Facts that the command measures itself.
 const MEASURED: [&str; 2] = ["clock_difference_ms", "round_trip_ms"];
 
 async fn a_survey_has_the_settings_of_the_table(kit: Kit) {

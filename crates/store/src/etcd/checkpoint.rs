@@ -21,7 +21,7 @@ struct Write<'a> {
     value: Vec<u8>,
 }
 
-/// What a transaction says of an item that it did not write.
+/// State of an item that a transaction did not write.
 struct CommitOutcome {
     fence: Option<FenceRecord>,
     /// `None` when the session has ended.
@@ -214,7 +214,7 @@ impl Etcd {
     }
 }
 
-/// What stood in the way of an item; `None` when it was written.
+/// Reason why an item was not written; `None` when it was.
 fn seen(response: TxnOpResponse) -> Result<Option<CommitOutcome>, StoreError> {
     let (looks, alive) = match response.outcome {
         Some(TxnOutcome::Txn(txn)) if txn.succeeded => return Ok(None),

@@ -13,16 +13,16 @@ use super::EtcdSettings;
 use super::connect::EtcdConnector;
 use super::error::{self, RequestError};
 
-/// How long connecting may take, with signing in.
+/// Time limit for connecting and signing in.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long one server may take to answer before the next one is asked.
+/// Time limit for one server before the next one is tried.
 pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The same for keep-alives, which cannot wait so long.
 pub(super) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a whole call may take.
+/// Time limit for a whole call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Between two tries.
@@ -41,7 +41,7 @@ struct EndpointSlot {
     generation: u64,
 }
 
-/// What a call may have changed so far.
+/// Counts the requests of a call that may have changed something.
 #[derive(Default)]
 pub(super) struct CallTracker(AtomicUsize);
 
@@ -50,7 +50,7 @@ impl CallTracker {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// What was sent has surely changed nothing.
+    /// Notes that a request surely changed nothing.
     pub(super) fn takes_back(&self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -144,7 +144,7 @@ impl EtcdCluster {
         }
     }
 
-    /// Where the store is, for people.
+    /// Addresses of the servers, for messages.
     pub(super) fn address(&self) -> String {
         let addresses: Vec<&str> =
             self.endpoints.iter().map(|endpoint| endpoint.address.as_str()).collect();
@@ -180,7 +180,8 @@ impl EtcdCluster {
     async fn signed_in(&self, address: &str) -> Result<Client, RequestError> {
         let mut client = self.connector.client(address).await?;
         if let Some((user, password)) = &self.user {
-            match client.sign_in(user, password).await.map_err(|e| error::of(&e, address)) {
+            match client.sign_in(user, password).await.map_err(|e| error::request_error(e, address))
+            {
                 Ok(()) => self.signed_in.store(true, Relaxed),
                 Err(RequestError::NoAuth) => {}
                 // Signing in changes nothing, so its answer is not missed.
@@ -230,7 +231,7 @@ impl EtcdCluster {
         };
         suspect.generation = generation;
         let answer = match timeout(limit, send(open)).await {
-            Ok(answer) => answer.map_err(|error| error::of(&error, address)),
+            Ok(answer) => answer.map_err(|error| error::request_error(error, address)),
             Err(_) => Err(RequestError::Lost(error::lost(address))),
         };
         let in_vain = matches!(

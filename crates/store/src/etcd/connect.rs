@@ -6,7 +6,7 @@ use tenure_etcd::{Client, Limits};
 use super::EtcdTls;
 use super::error::{self, RequestError};
 
-/// How connections are made.
+/// Opens connections, encrypted or not.
 pub(super) struct EtcdConnector {
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
@@ -27,7 +27,9 @@ impl EtcdConnector {
     }
 
     async fn plain(&self, address: &str) -> Result<Client, RequestError> {
-        Client::connect(address, &Limits::default()).await.map_err(|e| error::of(&e, address))
+        Client::connect(address, &Limits::default())
+            .await
+            .map_err(|e| error::request_error(e, address))
     }
 }
 
@@ -40,7 +42,7 @@ mod encrypted {
     use tokio_rustls::TlsConnector;
 
     use super::*;
-    use crate::tls::{TlsFiles, Trust, explain, failed};
+    use crate::tls::{PemFiles, Trust, explain, failed};
 
     impl EtcdConnector {
         /// Reads the files with certificates.
@@ -50,7 +52,7 @@ mod encrypted {
             };
             let EtcdTls { authority, identity } = tls.clone();
             let mut config =
-                crate::tls::client(Trust::Name, TlsFiles { authority, identity }).await?;
+                crate::tls::client(Trust::Name, PemFiles { authority, identity }).await?;
             // etcd tells its protocols apart by this.
             config.alpn_protocols = vec![b"h2".to_vec()];
             Ok(Self { tls: Some(TlsConnector::from(Arc::new(config))) })
@@ -75,7 +77,7 @@ mod encrypted {
             })?;
             let origin = format!("https://{address}");
             let client = Client::over(stream, &origin, &Limits::default()).await;
-            client.map_err(|e| error::of(&e, address))
+            client.map_err(|e| error::request_error(e, address))
         }
     }
 }

@@ -1,11 +1,12 @@
-//! What the client and the server complain about, in the words of the contract.
+//! Errors of the client and the server as store errors.
 //!
-//! Only here are the server's error words read. No text that could carry a password is passed on.
+//! Only this module reads the descriptions of errors. No text that could carry a password is
+//! passed on.
 
 use tenure_core::{Code, StoreError};
 use tenure_etcd::Error;
 
-/// What became of one request that was not answered as hoped.
+/// Error of one request.
 pub(super) enum RequestError {
     /// It never left.
     NotSent(StoreError),
@@ -50,36 +51,61 @@ mod status {
     pub(super) const UNAUTHENTICATED: i32 = 16;
 }
 
-pub(super) fn of(error: &Error, address: &str) -> RequestError {
-    match error {
+/// Descriptions of etcd's errors.
+mod description {
+    pub(super) const LEASE_NOT_FOUND: &str = "etcdserver: requested lease not found";
+    pub(super) const LEASE_EXISTS: &str = "etcdserver: lease already exists";
+    pub(super) const AUTH_NOT_ENABLED: &str = "etcdserver: authentication is not enabled";
+    pub(super) const AUTH_OLD_REVISION: &str = "etcdserver: revision of auth store is old";
+    pub(super) const AUTH_FAILED: &str =
+        "etcdserver: authentication failed, invalid user ID or password";
+    pub(super) const INVALID_TOKEN: &str = "etcdserver: invalid auth token";
+    pub(super) const USER_EMPTY: &str = "etcdserver: user name is empty";
+    pub(super) const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
+    pub(super) const TOO_MANY_REQUESTS: &str = "etcdserver: too many requests";
+}
+
+pub(super) fn request_error(error: Error, address: &str) -> RequestError {
+    let converted = match &error {
         Error::Status { code, message } => of_status(*code, message, address),
         Error::NotSent(cause) => refused(&**cause, address)
             .unwrap_or_else(|| RequestError::NotSent(unreachable(address))),
         Error::Lost(cause) => {
             refused(&**cause, address).unwrap_or_else(|| RequestError::Lost(lost(address)))
         }
+    };
+    match converted {
+        RequestError::NotSent(it) => RequestError::NotSent(it.with_source(error)),
+        RequestError::Lost(it) => RequestError::Lost(it.with_source(error)),
+        RequestError::Refused(it) => RequestError::Refused(it.with_source(error)),
+        other => other,
     }
 }
 
+/// Converts a status of the server. etcd identifies its errors by code and description, as listed
+/// in `rpctypes` of its source; a client compares both.
 fn of_status(code: i32, text: &str, address: &str) -> RequestError {
     let told = |code, text: &str| RequestError::Refused(StoreError::refused(code, text.to_owned()));
-    let has = |words: &str| text.contains(words);
     match code {
-        status::NOT_FOUND if has("lease not found") => RequestError::LeaseGone,
-        _ if has("lease already exists") => RequestError::LeaseExists,
-        _ if has("authentication is not enabled") => RequestError::NoAuth,
-        _ if has("revision of auth store is old") || has("invalid auth token") => {
+        status::NOT_FOUND if text == description::LEASE_NOT_FOUND => RequestError::LeaseGone,
+        _ if text == description::LEASE_EXISTS => RequestError::LeaseExists,
+        _ if text == description::AUTH_NOT_ENABLED => RequestError::NoAuth,
+        _ if [description::AUTH_OLD_REVISION, description::INVALID_TOKEN].contains(&text) => {
             RequestError::OldToken
         }
         status::UNAUTHENTICATED | status::PERMISSION_DENIED => told(Code::Denied, text),
-        status::INVALID_ARGUMENT if has("authentication failed") || has("user name") => {
+        status::INVALID_ARGUMENT
+            if [description::AUTH_FAILED, description::USER_EMPTY].contains(&text) =>
+        {
             told(Code::Denied, text)
         }
         // A server that finds this out while it writes has written, and complains afterwards.
-        status::RESOURCE_EXHAUSTED if has("space exceeded") => {
+        status::RESOURCE_EXHAUSTED if text == description::NO_SPACE => {
             RequestError::Refused(StoreError::unknown(Code::Full, text.to_owned()))
         }
-        status::RESOURCE_EXHAUSTED if has("too many requests") => told(Code::Busy, text),
+        status::RESOURCE_EXHAUSTED if text == description::TOO_MANY_REQUESTS => {
+            told(Code::Busy, text)
+        }
         status::DATA_LOSS => told(Code::Damaged, text),
         status::INVALID_ARGUMENT
         | status::NOT_FOUND
@@ -173,9 +199,12 @@ mod tests {
     #[test]
     fn only_the_client_says_what_was_not_sent() {
         let cause = || std::io::Error::other("go away (tcp connect error: Connection refused)");
-        assert!(matches!(of(&Error::Lost(cause().into()), "h:1"), RequestError::Lost(_)));
-        assert!(matches!(of(&Error::NotSent(cause().into()), "h:1"), RequestError::NotSent(_)));
+        assert!(matches!(request_error(Error::Lost(cause().into()), "h:1"), RequestError::Lost(_)));
+        assert!(matches!(
+            request_error(Error::NotSent(cause().into()), "h:1"),
+            RequestError::NotSent(_)
+        ));
         let alert = Error::NotSent("error: received fatal alert: CertificateRequired".into());
-        assert_eq!(of(&alert, "h:1").into_error().code(), Code::NoTls);
+        assert_eq!(request_error(alert, "h:1").into_error().code(), Code::NoTls);
     }
 }

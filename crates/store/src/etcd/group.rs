@@ -1,4 +1,4 @@
-//! What a group looks like: its members, its duties and its document.
+//! Groups: members, holders and documents.
 
 use std::collections::BTreeMap;
 

@@ -19,7 +19,7 @@ use super::{
     unchanged,
 };
 
-/// What every grant of a claim is compared with.
+/// State of the store that every grant of a claim is compared with.
 struct ClaimBasis {
     floor: Epoch,
     floor_revision: i64,
@@ -27,7 +27,7 @@ struct ClaimBasis {
     mark: Mark,
 }
 
-/// What is to be done about one wish.
+/// Decision about one claim.
 enum ClaimPlan {
     Answer(Claimed),
     ClaimGrant(ClaimGrant),
@@ -40,7 +40,7 @@ struct ClaimGrant {
     /// When its fence was written last; zero for never.
     revision: i64,
     epoch: Epoch,
-    /// Who held it, and has died.
+    /// Previous holder, whose session has ended.
     expired: Option<FenceRecord>,
 }
 
@@ -356,7 +356,7 @@ fn held(
     (*nonce == fence.nonce).then(|| Claimed::HeldBy(left.map(holder)))
 }
 
-/// What became of a hold that this release did not free.
+/// Result for a hold that this release did not free.
 fn released(hold: &Hold, found: Option<&KeyValue>) -> Result<Released, StoreError> {
     let fence = found.map(|found| FenceRecord::parse(&found.value)).transpose()?;
     let same = |fence: &FenceRecord| {

@@ -35,15 +35,14 @@ pub(super) struct KeepAliveStreams {
 
 struct KeepAliveStream {
     stream: KeepAlive,
-    /// What the last look at the session found, if nothing needs to be looked at again while the
-    /// server stays at this revision.
+    /// Last snapshot of the session; it is valid while the server stays at this revision.
     seen: Option<SessionSnapshot>,
 }
 
 /// The mark of a session at a revision of a server that is alone: until it has written something,
 /// nobody has taken anything from the session.
 ///
-/// That is exact for one member only. Of several, the one that answers may be behind. So whenever
+/// This is exact for one member only. Of several, the one that answers may be behind. So whenever
 /// anything was written, it is asked again whether it is still alone; and a member that joins
 /// writes nothing, but can take nothing away either without a write, which a leader sees. One that
 /// was alone, and is the leader of the past soon after others have joined, is found out by
@@ -66,7 +65,7 @@ struct SessionSnapshot {
 /// extends every lease by itself.
 struct LeaseExtension {
     alive: bool,
-    /// That of the member that was asked, from before it extended the lease or passed that on.
+    /// Term of the member that answered, from before it extended the lease or passed that on.
     term: u64,
     /// The server that answered and the revision that it was at; `None` for a stream just opened.
     at: Option<(u64, i64)>,

@@ -35,7 +35,7 @@ impl KeyNames {
         format!("{}never", self.prefix)
     }
 
-    /// Where the names of groups are.
+    /// Folder of the group names.
     pub(super) fn index(&self) -> String {
         format!("{}index/", self.prefix)
     }
@@ -197,9 +197,9 @@ impl FenceRecord {
     }
 }
 
-/// What is known of the store as a whole.
+/// Record of the store as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StoreRecord {
+pub(super) struct StoreMarker {
     pub(super) incarnation: String,
     /// The incarnation that was adopted into this one.
     pub(super) after: String,
@@ -207,7 +207,7 @@ pub(super) struct StoreRecord {
     pub(super) retention: Retention,
 }
 
-impl StoreRecord {
+impl StoreMarker {
     /// Gives the store a new name. The same again changes nothing, also when somebody has adopted
     /// it after us before we have heard of our own success.
     pub(super) fn adopt(&mut self, incarnation: &str, floor: Epoch) {
@@ -314,13 +314,13 @@ mod tests {
         let fence = FenceRecord::of(&hold());
         assert_eq!(FenceRecord::parse(fence.text().as_bytes()).unwrap(), fence);
         assert_eq!(FenceRecord::parse(fence.freed().text().as_bytes()).unwrap(), fence.freed());
-        let record = StoreRecord {
+        let record = StoreMarker {
             incarnation: "x".to_owned(),
             after: String::new(),
             floor: Epoch::ZERO,
             retention: Retention::default(),
         };
-        assert_eq!(StoreRecord::parse(record.text().as_bytes()).unwrap(), record);
+        assert_eq!(StoreMarker::parse(record.text().as_bytes()).unwrap(), record);
         let document = Document::new(*b"x\n\0\xff").unwrap();
         let read = unpack(&pack(Version::ZERO, &hold(), &document, 5)).unwrap();
         assert_eq!((read.epoch, read.instance, read.document), {
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn an_adoption_that_is_repeated_does_not_take_back_a_later_one() {
-        let mut record = StoreRecord {
+        let mut record = StoreMarker {
             incarnation: "first".to_owned(),
             after: String::new(),
             floor: Epoch::ZERO,
@@ -349,10 +349,10 @@ mod tests {
         for bad in [&b""[..], b"x", b"1 2 3 4", b"1 2 held i", b"\xff"] {
             assert!(FenceRecord::parse(bad).is_err());
             assert!(unpack(bad).is_err());
-            assert!(StoreRecord::parse(bad).is_err());
+            assert!(StoreMarker::parse(bad).is_err());
         }
         let newer = "schema=2 incarnation= after= floor=0 history=1 audit=1000";
-        let error = StoreRecord::parse(newer.as_bytes()).unwrap_err();
+        let error = StoreMarker::parse(newer.as_bytes()).unwrap_err();
         assert_eq!(error.code(), tenure_core::Code::NewerSchema);
     }
 }

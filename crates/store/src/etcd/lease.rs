@@ -61,7 +61,7 @@ impl EtcdCluster {
         let _ = self.attempt(ATTEMPT_TIMEOUT, sent).await;
     }
 
-    /// What is left of leases; those that have ended are not among them.
+    /// Reads the remaining time of leases; ended ones are left out.
     pub(super) async fn remaining(
         &self,
         leases: &BTreeSet<i64>,

@@ -108,7 +108,7 @@ const MAX_CONCURRENT_TXNS: usize = 8;
 /// Small values in one page.
 const PAGE_KEYS: i64 = 5_000;
 
-/// Where an [`Etcd`] is.
+/// Settings of an [`Etcd`] store.
 #[derive(Clone)]
 pub struct EtcdSettings {
     /// `host:port` of each server that may be asked.
@@ -117,7 +117,7 @@ pub struct EtcdSettings {
     pub user: Option<(String, String)>,
     /// Put before every key.
     pub prefix: String,
-    /// How to encrypt; not at all without it.
+    /// TLS settings; without them connections are not encrypted.
     pub tls: Option<EtcdTls>,
     /// 128 random bits of this handle: they name a store that it creates.
     pub entropy: u128,
@@ -128,7 +128,7 @@ pub struct EtcdSettings {
 /// Certificates, as files in PEM form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdTls {
-    /// Who signs the servers' certificates; the system's authorities when absent.
+    /// Authority of the servers' certificates; the system's authorities when absent.
     pub authority: Option<String>,
     /// The client's certificate and key, where the servers want one.
     pub identity: Option<(String, String)>,
@@ -151,7 +151,7 @@ pub struct Etcd {
     cluster: Arc<EtcdCluster>,
     keys: KeyNames,
     entropy: u128,
-    /// Who was told to make no store makes none later either.
+    /// A handle that must not create a store does not create one later either.
     if_absent: IfAbsent,
     /// Names this handle in what it writes.
     number: u64,
@@ -165,7 +165,7 @@ pub struct Etcd {
     records: AtomicU64,
 }
 
-/// What this handle knows of the store.
+/// State of this handle.
 #[derive(Default)]
 struct HandleState {
     /// `None` after the store was found to be another one.
@@ -173,7 +173,7 @@ struct HandleState {
     /// There was a store once.
     had_one: bool,
     retention: Retention,
-    /// How many stores this handle has offered to create.
+    /// Number of stores that this handle has offered to create.
     offered: u64,
     /// The lease for memories, and when it was granted.
     memory: Option<(i64, tenure_core::LocalInstant)>,

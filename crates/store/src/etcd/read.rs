@@ -146,7 +146,7 @@ pub(super) fn end_of(folder: &str) -> Vec<u8> {
     end
 }
 
-/// What a read inside a transaction has found.
+/// Key-value pairs that a read inside a transaction found.
 pub(super) fn found(response: TxnOpResponse) -> Vec<KeyValue> {
     match response.outcome {
         Some(TxnOutcome::Get(got)) => got.kvs,

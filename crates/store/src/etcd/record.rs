@@ -7,14 +7,14 @@ use tenure_core::{Code, Epoch, StoreError};
 use tenure_etcd::{KeyValue, Txn, TxnOp};
 
 use super::cluster::CallTracker;
-use super::key::{self, StoreRecord};
+use super::key::{self, StoreMarker};
 use super::read::get;
 use super::{Etcd, HandleState, absent, unchanged};
 use crate::IfAbsent;
 
 /// The store's record and the revision at which it was written.
 pub(super) struct StoreRevision {
-    pub(super) record: StoreRecord,
+    pub(super) record: StoreMarker,
     pub(super) revision: i64,
 }
 
@@ -32,7 +32,7 @@ impl Etcd {
         loop {
             let [found] = self.cluster.read([get(&name)]).await?;
             if let Some(found) = found.first() {
-                let mut record = StoreRecord::parse(&found.value)?;
+                let mut record = StoreMarker::parse(&found.value)?;
                 // Whoever made it knew less than we do of the store before.
                 if record.floor.get() < self.seen.load(Ordering::Relaxed) {
                     record.floor = self.first_floor()?;
@@ -56,7 +56,7 @@ impl Etcd {
                 known.offered += 1;
                 known.offered
             };
-            let record = StoreRecord {
+            let record = StoreMarker {
                 incarnation: format!("{:032x}-{offer}", self.entropy),
                 after: String::new(),
                 floor: self.first_floor()?,
@@ -68,7 +68,7 @@ impl Etcd {
         }
     }
 
-    /// Where a store goes on that took the place of one before: above what this handle has seen,
+    /// First floor of a store that replaces an earlier one: above every epoch this handle has seen,
     /// and, because others may have seen more, above the microseconds of its clock. No duty is
     /// granted more often than that.
     fn first_floor(&self) -> Result<Epoch, StoreError> {
@@ -94,7 +94,7 @@ impl Etcd {
         let Some(found) = found.first() else {
             return Err(reset(&mut known));
         };
-        let record = StoreRecord::parse(&found.value)?;
+        let record = StoreMarker::parse(&found.value)?;
         if known.incarnation.as_ref() != Some(&record.incarnation) {
             // An adoption has ended every session, and says of whom it took over.
             if known.incarnation.as_ref() != Some(&record.after) {
@@ -110,7 +110,7 @@ impl Etcd {
     pub(super) async fn record_change(
         &self,
         call: &CallTracker,
-        change: impl Fn(&mut StoreRecord),
+        change: impl Fn(&mut StoreMarker),
     ) -> Result<StoreRevision, StoreError> {
         let name = self.keys.store();
         loop {
@@ -118,7 +118,7 @@ impl Etcd {
             let Some(found) = found.first() else {
                 return Err(StoreError::refused(Code::Reset, "the store's record is gone"));
             };
-            let mut record = StoreRecord::parse(&found.value)?;
+            let mut record = StoreMarker::parse(&found.value)?;
             change(&mut record);
             let put = TxnOp::put(name.as_str(), record.text());
             let txn = Txn::new().when([unchanged(&name, found.mod_revision)]).and_then([put]);

@@ -17,7 +17,7 @@ use super::read::get;
 use super::{Etcd, MAX_TXN_ITEMS, PAGE_KEYS, absent, equals, error};
 use crate::BootClock;
 
-/// How long ended sessions and evictions are remembered at least.
+/// Minimum time for which ended sessions and evictions are remembered.
 const NONCE_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The lease for memories; a handle grants another one once half of it is over, and has a day to
@@ -45,7 +45,7 @@ fn found(keys: &[KeyValue]) -> Result<Option<SessionEntry>, StoreError> {
     keys.first().map(read).transpose()
 }
 
-/// How many of these nested transactions took effect.
+/// Counts the nested transactions that took effect.
 fn succeeded(responses: &[TxnOpResponse]) -> u64 {
     responses.iter().filter(|response| response.succeeded()).count() as u64
 }
@@ -391,7 +391,7 @@ impl Etcd {
     }
 }
 
-/// What a closing transaction has come to. Where the session is gone, our own record tells whether
+/// Result of a closing transaction. Where the session is gone, our own record tells whether
 /// an earlier try of this call has closed it.
 fn closed(done: &TxnResult) -> Closed {
     if done.response.succeeded {

@@ -1,4 +1,4 @@
-//! What a cluster says of itself.
+//! Facts about a cluster.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -13,10 +13,10 @@ use super::Etcd;
 use super::cluster::ATTEMPT_TIMEOUT;
 use super::error::RequestError;
 
-/// How long one server may take to tell of itself.
+/// Time limit for the status of one server.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What etcd refuses to grow beyond unless it is told another size; before version 3.6 it does not
+/// Default size limit of etcd's database; before version 3.6 it does not
 /// say which.
 const DEFAULT_QUOTA: i64 = 2 << 30;
 
@@ -87,7 +87,7 @@ impl Etcd {
         Some(word.to_owned())
     }
 
-    /// How many revisions are kept beside the newest. A watch from the first revision is told where
+    /// Number of revisions kept before the newest. A watch from the first revision is told where
     /// the compaction stands; if there was none, it hears of our own first key.
     async fn uncompacted(&self) -> Option<i64> {
         let key = self.keys.store().into_bytes();

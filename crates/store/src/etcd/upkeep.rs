@@ -1,4 +1,4 @@
-//! What is done to a store as a whole: how much it keeps, what it forgets, taking it over.
+//! Retention, forgetting duties and adopting a store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use tenure_etcd::{DeleteRange, KeyValue, Txn, TxnOp, TxnOutcome};
 
 use super::cluster::CallTracker;
 use super::hold::Alive;
-use super::key::{self, FenceRecord, StoreRecord};
+use super::key::{self, FenceRecord, StoreMarker};
 use super::read::{end_of, get};
 use super::record::StoreRevision;
 use super::{Etcd, MAX_TXN_ITEMS, PAGE_KEYS, error, revision_of, unchanged};
 
 /// A duty that nobody holds, as far as we know.
-struct ForgottenDuty {
+struct DutyRemoval {
     at: usize,
     duty: DutyKey,
     epoch: Epoch,
@@ -111,14 +111,14 @@ impl Etcd {
         }
     }
 
-    /// What can be forgotten; answers the rest.
+    /// Removals that may go ahead; the others are answered here.
     async fn forget_look(
         &self,
         group: &GroupName,
         duties: &[DutyKey],
         open: &[usize],
         answers: &mut [Option<Forgotten>],
-    ) -> Result<Vec<ForgottenDuty>, StoreError> {
+    ) -> Result<Vec<DutyRemoval>, StoreError> {
         let names = |name: &dyn Fn(&DutyKey) -> String| -> Vec<String> {
             open.iter().map(|at| name(&duties[*at])).collect()
         };
@@ -148,7 +148,7 @@ impl Etcd {
             };
             let revision =
                 |found: &Option<KeyValue>| found.as_ref().map_or(0, |found| found.mod_revision);
-            all.push(ForgottenDuty {
+            all.push(DutyRemoval {
                 at: *at,
                 duty: duties[*at].clone(),
                 epoch,
@@ -216,7 +216,7 @@ impl Etcd {
         // record, and look again.
         let (_, before) = self.epochs().await?;
         let floor = before.max(adopt.floor);
-        let renamed = |record: &mut StoreRecord| record.adopt(&incarnation, floor);
+        let renamed = |record: &mut StoreMarker| record.adopt(&incarnation, floor);
         let mut ground = self.record_change(call, renamed).await?;
         self.known().incarnation = Some(ground.record.incarnation.clone());
         let mut sessions = 0;
@@ -227,7 +227,7 @@ impl Etcd {
         let (duties, floor) = self.epochs().await?;
         let floor = floor.max(ground.record.floor);
         if floor > ground.record.floor {
-            let raised = |record: &mut StoreRecord| record.floor = record.floor.max(floor);
+            let raised = |record: &mut StoreMarker| record.floor = record.floor.max(floor);
             ground = self.record_change(call, raised).await?;
         }
         Ok(Adopted { incarnation, sessions, duties, floor: ground.record.floor })
@@ -257,7 +257,7 @@ impl Etcd {
         Ok(0)
     }
 
-    /// How many duties the store knows, and the newest epoch of them all.
+    /// Number of duties that the store knows, and the newest epoch of all.
     async fn epochs(&self) -> Result<(u64, Epoch), StoreError> {
         let (mut duties, mut newest) = (0, Epoch::ZERO);
         for group in self.group_list().await? {
@@ -290,7 +290,7 @@ impl Etcd {
     }
 }
 
-/// Who holds a duty by its fence; `None` when nobody does any more.
+/// Holder of a duty by its fence; `None` when nobody holds it.
 fn holder(fence: &FenceRecord, alive: &Alive) -> Option<Option<CurrentHolder>> {
     let (nonce, left) = alive.get(&fence.instance)?;
     let instance = fence.instance.clone();

@@ -10,7 +10,7 @@ use tenure_wire::folder::{self, AuditLine};
 
 use super::live::LiveState;
 use super::writer::{FileWriter, damaged, refused};
-use crate::state::{GroupState, durable};
+use crate::state::{GroupRows, durable};
 
 /// So many entries stay in the group's own file before they become lines.
 const TAIL_ENTRIES: usize = 64;
@@ -46,7 +46,7 @@ impl FileWriter {
 
     /// Looks at the audit file for the first time. Lines that were torn by a crash are still in the
     /// group's own file; if some are in neither, the file is damaged and kept aside.
-    fn look(&mut self, name: &GroupName, group: &GroupState) -> Result<AuditFile, StoreError> {
+    fn look(&mut self, name: &GroupName, group: &GroupRows) -> Result<AuditFile, StoreError> {
         if let Some(trail) = self.rooms.get(name).and_then(|room| room.trail) {
             return Ok(trail);
         }
@@ -66,7 +66,7 @@ impl FileWriter {
     }
 
     /// Makes lines of the entries that are durable, once there are enough of them.
-    pub(super) fn flush(&mut self, name: &GroupName, group: &GroupState) -> Result<(), StoreError> {
+    pub(super) fn flush(&mut self, name: &GroupName, group: &GroupRows) -> Result<(), StoreError> {
         let durable_seq = self.room(name).durable_seq;
         let is_durable = |entry: &&AuditEntry| entry.seq <= durable_seq;
         if group.audit.iter().filter(is_durable).count() < TAIL_ENTRIES {

@@ -16,14 +16,14 @@ use super::live::LiveState;
 use super::paths::FilePaths;
 use super::writer::{FileWriter, GroupFiles, damaged, refused};
 use crate::IfAbsent;
-use crate::state::{GroupState, StoreState, durable};
+use crate::state::{GroupRows, StoreState, durable};
 
 /// The duty of a cursor file whose URL names none.
 fn default_duty() -> Result<DutyKey, StoreError> {
     DutyKey::new("file", "cursor")
 }
 
-/// What memory is told to keep: every audit entry, until it is a line in a file.
+/// Retention of the state in memory: every audit entry, until it is a line in a file.
 pub(super) fn in_memory(retention: Retention) -> Retention {
     Retention { audit_kept: usize::MAX, ..retention }
 }
@@ -271,9 +271,9 @@ impl FileWriter {
     }
 }
 
-fn enter_group(bytes: &[u8]) -> Result<(GroupName, GroupState, GroupFiles), InvalidCursorFile> {
+fn enter_group(bytes: &[u8]) -> Result<(GroupName, GroupRows, GroupFiles), InvalidCursorFile> {
     let file: GroupFile = folder::read(bytes)?;
-    let (name, group) = GroupState::import(&file)?;
+    let (name, group) = GroupRows::import(&file)?;
     let bad = |error: StoreError| InvalidCursorFile(format!("has a value that cannot be: {error}"));
     let mut versions = BTreeMap::new();
     for (id, version) in durable::by_duty(&file.versions)? {

@@ -14,7 +14,7 @@ use super::live::LiveState;
 use super::paths::FilePaths;
 use super::writer::{FileWriter, damaged, refused};
 
-/// Who wrote a cursor file that does not say so.
+/// Writer of a cursor file that names none.
 const PLAIN_WRITER: &str = "v1";
 
 impl FileWriter {
@@ -129,7 +129,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// What to do about a cursor file that cannot be used.
+    /// Handles a cursor file that cannot be used.
     fn advice(&self, duty: &DutyKey, path: &Path) -> String {
         let newest = self.generations(duty).unwrap_or_default().first().copied();
         let newest = newest.map_or("there is none in the history".to_owned(), |version| {
@@ -266,7 +266,7 @@ impl FileWriter {
         }
     }
 
-    /// Says that a checkpoint was stored. If this fails, it is said when it is read next.
+    /// Notes that a checkpoint was stored. If this fails, the next read notes it.
     fn keep_generation(&self, duty: &DutyKey, version: Version) {
         let (from, to) = (self.paths.pending(duty, version), self.paths.generation(duty, version));
         let _ = self.disk.rename(&from, &to);

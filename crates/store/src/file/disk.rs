@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Tells one state of a file from another without reading it.
+/// Identifies a state of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The inode: another one after each rename.
@@ -21,7 +21,7 @@ pub struct Stamp {
     pub modified: i128,
     /// When anything of it changed, in nanoseconds.
     pub changed: i128,
-    /// How many names it has.
+    /// Number of hard links.
     pub links: u64,
 }
 
@@ -32,7 +32,7 @@ impl Stamp {
     }
 }
 
-/// Who may read and write a file.
+/// Owner and mode of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileAccess {
     /// The permission bits; as the process makes files, if none are given.
@@ -87,7 +87,7 @@ impl Lock {
 
 /// The steps that the file store is made of.
 pub trait Disk: Debug + Send + Sync + 'static {
-    /// Where a path leads to once links are followed; the file itself need not be there.
+    /// Resolves links in a path; the file itself need not exist.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf>;
 
     /// All bytes of a file; refused when there are more than `most`.
@@ -96,7 +96,7 @@ pub trait Disk: Debug + Send + Sync + 'static {
     /// The state of a file; `None` when it is not there.
     fn stamp(&self, path: &Path) -> io::Result<Option<Stamp>>;
 
-    /// Who may read a file; `None` when it is not there.
+    /// Reads owner and mode of a file; `None` when it does not exist.
     fn access(&self, path: &Path) -> io::Result<Option<FileAccess>>;
 
     /// The names in a folder, sorted; none when it is not there.

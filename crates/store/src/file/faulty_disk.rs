@@ -24,7 +24,7 @@ impl CrashingDisk {
         Self { real: RealDisk::default(), steps: AtomicU64::new(0), last }
     }
 
-    /// How many steps were done.
+    /// Number of steps done.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::SeqCst)
     }
@@ -132,8 +132,8 @@ struct FileData {
 struct FolderNames {
     durable: BTreeMap<String, DiskNode>,
     now: BTreeMap<String, DiskNode>,
-    /// What was done since the names were durable.
-    edits: Vec<Edit>,
+    /// Changes since the names were durable.
+    edits: Vec<NameChange>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,13 +143,13 @@ enum DiskNode {
 }
 
 #[derive(Clone, Debug)]
-enum Edit {
+enum NameChange {
     Set(String, DiskNode),
     Unset(String),
     Move(String, String, DiskNode),
 }
 
-impl Edit {
+impl NameChange {
     fn apply(self, names: &mut BTreeMap<String, DiskNode>) {
         match self {
             Self::Set(name, node) => drop(names.insert(name, node)),
@@ -205,7 +205,7 @@ impl DiskModel {
         Ok(self.folders.get(&folder).and_then(|names| names.now.get(&name).copied()))
     }
 
-    fn edit(&mut self, folder: &Path, edit: Edit) -> io::Result<()> {
+    fn edit(&mut self, folder: &Path, edit: NameChange) -> io::Result<()> {
         let names = self.folders.get_mut(folder).ok_or(ErrorKind::NotFound)?;
         edit.clone().apply(&mut names.now);
         names.edits.push(edit);
@@ -222,7 +222,7 @@ impl DiskModel {
                 let inode = self.files.keys().next_back().map_or(1, |last| last + 1);
                 let (folder, name) = taken_apart(path)?;
                 self.files.insert(inode, FileData::default());
-                self.edit(&folder, Edit::Set(name, DiskNode::File(inode)))?;
+                self.edit(&folder, NameChange::Set(name, DiskNode::File(inode)))?;
                 inode
             }
         };
@@ -236,7 +236,7 @@ impl DiskModel {
         failed
     }
 
-    /// What may be left of a file whose last data was not made durable.
+    /// Possible remains of a file whose last data was not durable.
     fn torn(data: &FileData, dice: &mut SeededRandom) -> Vec<u8> {
         if data.now == data.durable {
             return data.now.clone();
@@ -298,7 +298,7 @@ impl SimulatedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many changes there were.
+    /// Number of changes.
     pub fn steps(&self) -> u64 {
         self.model().steps
     }
@@ -374,7 +374,7 @@ impl Disk for SimulatedDisk {
             return Ok(());
         }
         let (parent, name) = taken_apart(folder)?;
-        model.edit(&parent, Edit::Set(name.clone(), DiskNode::Folder))?;
+        model.edit(&parent, NameChange::Set(name.clone(), DiskNode::Folder))?;
         let parent = model.folders.get(&parent);
         if parent.is_none_or(|names| !names.durable.contains_key(&name)) {
             // The one of before is gone for sure.
@@ -411,7 +411,7 @@ impl Disk for SimulatedDisk {
         if folder != other {
             return Err(ErrorKind::CrossesDevices.into());
         }
-        model.edit(&folder, Edit::Move(from, to, node))
+        model.edit(&folder, NameChange::Move(from, to, node))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -421,7 +421,7 @@ impl Disk for SimulatedDisk {
             return Ok(());
         }
         let (folder, name) = taken_apart(path)?;
-        model.edit(&folder, Edit::Unset(name))
+        model.edit(&folder, NameChange::Unset(name))
     }
 
     fn remove_folder(&self, folder: &Path) -> io::Result<()> {
@@ -436,7 +436,7 @@ impl Disk for SimulatedDisk {
         }
         // Its names stay in the model: until its own name is gone for sure, it may come back.
         let (parent, name) = taken_apart(folder)?;
-        model.edit(&parent, Edit::Unset(name))
+        model.edit(&parent, NameChange::Unset(name))
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {

@@ -75,16 +75,16 @@ use crate::{BootClock, IfAbsent};
 use live::LiveState;
 use writer::FileWriter;
 
-/// How long a call waits for the disk.
+/// Time limit of a call that waits for the disk.
 const DISK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often to look for the lock, and the time between. A process that is about to start another
+/// Attempts to take the lock, and the time between them. A process that is about to start another
 /// program has, for a moment, a twin that has every file open, too; so the lock can outlive its
 /// holder by that moment.
 const MAX_LOCK_ATTEMPTS: u32 = 50;
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How to open a cursor file.
+/// Settings of a cursor file store.
 #[derive(Clone, Debug)]
 pub struct FileSettings {
     /// The cursor file; `PATH.tenure` appears beside it.
@@ -398,7 +398,7 @@ impl Store for FileStore {
     }
 }
 
-/// What only the suite may do to a store.
+/// Faults for the conformance suite.
 #[cfg(feature = "conformance")]
 impl FileStore {
     /// Ends the TTL of a session.

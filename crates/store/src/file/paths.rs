@@ -9,19 +9,19 @@ use tenure_wire::folder::sha256;
 /// bytes.
 const MAX_NAME_BYTES: usize = 200;
 
-/// What comes after the name of the cursor file, for the folder beside it.
+/// Suffix of the folder next to the cursor file.
 const FOLDER_SUFFIX: &str = ".tenure";
 
-/// What comes after the name of the cursor file, before the name of another duty.
+/// Infix between the name of the cursor file and that of another duty.
 const PARTITION_INFIX: &str = ".partition-";
 
-/// What comes after the name of a file that is being written.
+/// Suffix of a file that is being written.
 const TEMP_SUFFIX: &str = ".tenure-tmp";
 
-/// What comes after the name of a file that was put aside, before a number.
+/// Suffix of a damaged file that was kept, before a number.
 const CORRUPT_SUFFIX: &str = ".corrupt-";
 
-/// What comes after the version of a checkpoint that is about to be stored.
+/// Suffix of a checkpoint that is about to be stored, after its version.
 const PENDING_SUFFIX: &str = ".next.json";
 
 /// The names of all files of a store.
@@ -181,12 +181,12 @@ impl FilePaths {
         Version::new(name.strip_suffix(".json")?.parse().ok()?).ok()
     }
 
-    /// Where a file is written before it gets its name.
+    /// Path under which a file is written before it is renamed.
     pub(super) fn temp(path: &Path) -> PathBuf {
         beside(path, TEMP_SUFFIX)
     }
 
-    /// Where a damaged file is kept.
+    /// Path under which a damaged file is kept.
     pub(super) fn aside(path: &Path, number: u32) -> PathBuf {
         beside(path, &format!("{CORRUPT_SUFFIX}{number}"))
     }

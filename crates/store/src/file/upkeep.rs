@@ -1,4 +1,4 @@
-//! What is done to a store as a whole.
+//! Retention, forgetting duties and adopting a store.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -206,7 +206,7 @@ impl FileWriter {
         Ok(adopted)
     }
 
-    /// How much is kept, as the file says.
+    /// Retention as the file says.
     pub(super) fn retention(&self) -> Retention {
         Retention {
             history_slots: self.store.history_slots as usize,

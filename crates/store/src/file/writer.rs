@@ -1,4 +1,4 @@
-//! What is on disk, and each change of it in an order that survives a power cut.
+//! Files on disk, each changed in an order that survives a power cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use super::audit::AuditFile;
 use super::disk::{Disk, FileAccess, Lock, Stamp};
 use super::live::LiveState;
 use super::paths::FilePaths;
-use crate::state::{GroupState, StoreState};
+use crate::state::{GroupRows, StoreState};
 
 /// The disk's side of a store. Whoever has it is the only one who writes.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct FileWriter {
     pub(super) unsynced: BTreeSet<PathBuf>,
 }
 
-/// What only the disk's side knows of a group.
+/// State of a group's files.
 #[derive(Debug, Default)]
 pub(super) struct GroupFiles {
     /// Its state is in a file.
@@ -48,7 +48,7 @@ pub(super) struct GroupFiles {
     pub(super) trail: Option<AuditFile>,
 }
 
-/// What an error of the disk means to the caller; nothing was changed.
+/// Converts an error of the disk; nothing was changed.
 pub(super) fn refused(error: &io::Error, path: &Path) -> StoreError {
     let code = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Code::Full,
@@ -87,7 +87,7 @@ impl FileWriter {
         self.sync_parent(path)
     }
 
-    /// Who may read a file that is to be made. A cursor file keeps what it has, a new one is like
+    /// Owner and mode of a new file. A cursor file keeps its own, a new one is like
     /// the one of the main duty. The folder beside it holds copies of all of them, and everything
     /// that one could grant oneself a hold with: it is for the owner of the cursor file alone.
     pub(super) fn access(&self, path: &Path) -> Result<FileAccess, StoreError> {
@@ -165,7 +165,7 @@ impl FileWriter {
     pub(super) fn persist(
         &mut self,
         name: &GroupName,
-        group: &GroupState,
+        group: &GroupRows,
         unix_ms: u64,
     ) -> Result<(), StoreError> {
         self.flush(name, group)?;

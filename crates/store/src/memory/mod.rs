@@ -226,7 +226,7 @@ impl Store for Memory {
     }
 }
 
-/// What a store in memory was at one moment.
+/// State of a store in memory at one moment.
 #[cfg(feature = "conformance")]
 #[derive(Clone, Default)]
 pub struct Snapshot(StoreState);
@@ -238,10 +238,10 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// What only the suite and the simulation may do to a store.
+/// Faults for the conformance suite and the simulation.
 #[cfg(feature = "conformance")]
 impl Memory {
-    /// What it is now.
+    /// Copies the current state.
     pub fn snapshot(&self) -> Snapshot {
         self.step(|state, _| Snapshot(state.clone()))
     }

@@ -15,11 +15,11 @@ use tokio_postgres::{Client, Config, Row};
 use super::error;
 use super::tls::{self, PostgresTlsConnector};
 
-/// How long a connection may take to be made or to come free.
+/// Time limit for making a connection, and for waiting for a free one.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// After so much silence the server is asked whether it is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
-/// How long a statement may take. Locks are given up by the server before that.
+/// Time limit of a statement. The server gives up waiting for locks before that.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Begins a transaction where the session's defaults are not ours to set. The limits are those of
@@ -62,7 +62,7 @@ pub async fn server_from_url(url: &str) -> Result<PostgresConnectConfig, StoreEr
 pub(crate) async fn connect_once(url: &str) -> Result<Client, StoreError> {
     let server = server_from_url(url).await?;
     let connecting = server.config.connect(server.tls());
-    let (client, connection) = connecting.await.map_err(|error| error::connect_error(&error))?;
+    let (client, connection) = connecting.await.map_err(error::connect_error)?;
     // What ends the connection is told to whoever waits for an answer of the client.
     tokio::spawn(connection);
     Ok(client)
@@ -124,7 +124,7 @@ impl PostgresPool {
 
     /// A connection of the pool.
     pub async fn client(&self) -> Result<Object, StoreError> {
-        self.pool.get().await.map_err(|error| error::pool_error(&error))
+        self.pool.get().await.map_err(error::pool_error)
     }
 
     /// Runs one statement as its own transaction.
@@ -272,7 +272,7 @@ pub async fn with_timeout<T>(
     statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, StoreError> {
     match tokio::time::timeout(STATEMENT_TIMEOUT, statement).await {
-        Ok(answer) => answer.map_err(|error| error::statement_error(&error)),
+        Ok(answer) => answer.map_err(error::statement_error),
         Err(_) => {
             Err(StoreError::unknown(Code::Lost, format!("no answer in {STATEMENT_TIMEOUT:?}")))
         }

@@ -1,6 +1,7 @@
-//! What PostgreSQL's errors mean: the only place where SQLSTATEs are read.
+//! PostgreSQL errors as store errors: the only place where SQLSTATEs are read.
 
 use std::error::Error as _;
+use std::io;
 
 use deadpool_postgres::PoolError;
 use tenure_core::{Code, StoreError};
@@ -12,15 +13,19 @@ const NOT_HELD: &str = "TN001";
 
 /// An error of a statement. What is on the list of [`judge`] surely did not happen; anything else
 /// may have.
-pub fn statement_error(error: &Error) -> StoreError {
-    let Some(db) = error.as_db_error() else {
-        return StoreError::unknown(Code::Lost, describe(error));
+pub fn statement_error(error: Error) -> StoreError {
+    let converted = match error.as_db_error() {
+        None => StoreError::unknown(Code::Lost, describe(&error)),
+        Some(db) => {
+            let severity = db.parsed_severity();
+            let ends_connection = matches!(severity, Some(Severity::Fatal | Severity::Panic));
+            judge(db.code().code(), db.message(), ends_connection)
+        }
     };
-    let ends_connection = matches!(db.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
-    judge(db.code().code(), db.message(), ends_connection)
+    converted.with_source(error)
 }
 
-/// Tells an error that came before the commit from one that may have come after it.
+/// Distinguishes an error before the commit from one that may have come after it.
 ///
 /// Classes are listed where every condition in them is raised while a statement runs, or instead of
 /// its commit. An error that ends the connection is not believed, whatever its code: the server may
@@ -70,40 +75,55 @@ fn judge(state: &str, message: &str, ends_connection: bool) -> StoreError {
 }
 
 /// An error while a connection was made: nothing was sent yet.
-pub(super) fn connect_error(error: &Error) -> StoreError {
-    if let Some(detail) = of_tls(error) {
-        return crate::tls::failed(detail);
+pub(super) fn connect_error(error: Error) -> StoreError {
+    if let Some(detail) = explain_tls(&error) {
+        return crate::tls::failed(detail).with_source(error);
     }
     let code = match error.code() {
         Some(state) if state.code().starts_with("28") => Code::Denied,
         Some(&SqlState::INVALID_CATALOG_NAME) => Code::Denied,
         Some(&SqlState::TOO_MANY_CONNECTIONS) => Code::Full,
         Some(_) => Code::Unreachable,
-        None if describe(error).contains("password") => Code::Denied,
-        // The driver's own words for a server that is not what we look for: a primary.
-        None if describe(error).contains("does not allow writes") => Code::ReadOnly,
+        // The server asks for a password, and the URL has none.
+        None if is_kind(&error, "invalid configuration") => Code::Denied,
+        None if is_no_primary(&error) => Code::ReadOnly,
         None => Code::Unreachable,
     };
-    let detail = error.as_db_error().map_or_else(|| describe(error), |db| db.message().to_owned());
-    StoreError::refused(code, detail)
+    let detail = error.as_db_error().map_or_else(|| describe(&error), |db| db.message().to_owned());
+    StoreError::refused(code, detail).with_source(error)
 }
 
-/// What a failed handshake was about. With TLS 1.3 a server judges the client's certificate only
+/// Compares the kind of an error. The driver gives it only as the text of the error, which is the
+/// same for every error of that kind; details are in the cause.
+fn is_kind(error: &Error, kind: &str) -> bool {
+    error.to_string() == kind
+}
+
+/// The driver refuses a server that takes no writes with an error of its own: one of the operating
+/// system has a number.
+fn is_no_primary(error: &Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| {
+        cause.kind() == io::ErrorKind::PermissionDenied && cause.raw_os_error().is_none()
+    })
+}
+
+/// Explains a failed handshake. With TLS 1.3 a server judges the client's certificate only
 /// after that, so its complaint can come with the first answer.
-fn of_tls(error: &Error) -> Option<String> {
+fn explain_tls(error: &Error) -> Option<String> {
     let cause = error.source();
     let explained = cause.and_then(crate::tls::explain);
-    let in_handshake = error.to_string() == "error performing TLS handshake";
+    let in_handshake = is_kind(error, "error performing TLS handshake");
     explained.or_else(|| in_handshake.then(|| cause.map_or(describe(error), ToString::to_string)))
 }
 
-pub(super) fn pool_error(error: &PoolError) -> StoreError {
+pub(super) fn pool_error(error: PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => connect_error(error),
         PoolError::Timeout(kind) => {
             StoreError::refused(Code::Unreachable, format!("no connection in time ({kind:?})"))
         }
-        other => StoreError::refused(Code::Unreachable, other.to_string()),
+        other => StoreError::refused(Code::Unreachable, other.to_string()).with_source(other),
     }
 }
 

@@ -50,5 +50,5 @@ pub async fn fence_in(
         }
         Ok::<_, tokio_postgres::Error>(())
     };
-    result.await.map_err(|error| error::statement_error(&error))
+    result.await.map_err(error::statement_error)
 }

@@ -7,12 +7,16 @@
 //!
 //! Why: docs/decisions/0017-postgres-one-statement-per-change.md
 
-mod commit;
+mod audit;
+mod checkpoint;
 pub(crate) mod connect;
 pub(crate) mod error;
 mod fence;
-mod read;
+mod group;
+mod hold;
+mod rows;
 pub(crate) mod schema;
+mod session;
 mod statements;
 mod survey;
 mod tls;
@@ -27,22 +31,22 @@ use async_trait::async_trait;
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
     Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
-    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, HoldFate, Holder, KeptAlive,
-    Member, OpenSession, Opened, Released, Replaced, Retention, Watch, check,
+    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
+    OpenSession, Opened, Released, Replaced, Retention, Watch,
 };
 use tenure_core::text::counted;
 use tenure_core::{
-    Code, Document, DutyKey, GroupName, Hold, InstanceId, Mark, Note, Reason, Session, Store,
-    StoreError, Version,
+    Code, Document, DutyKey, GroupName, Hold, InstanceId, Note, Reason, Session, Store, StoreError,
+    Version,
 };
 use tokio::sync::OnceCell;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::{CLAIMS_PER_TRIM, IfAbsent, fates_by_mark};
+use crate::IfAbsent;
 pub(crate) use connect::connect_once;
 use connect::{Parameter, PostgresConnectConfig, PostgresPool};
-use read::column;
+use rows::column;
 use statements::Statements;
 use watch::NotificationListener;
 
@@ -53,7 +57,7 @@ const DATA_CONNECTIONS: usize = 8;
 /// Connections for keep-alives alone: one that works, one while the other is being replaced (R7).
 const KEEP_ALIVE_CONNECTIONS: usize = 2;
 
-/// How to open a PostgreSQL store.
+/// Settings of a PostgreSQL store.
 #[derive(Clone)]
 pub struct PostgresSettings {
     /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; several hosts by commas.
@@ -130,14 +134,9 @@ impl Postgres {
             claims: AtomicU64::new(0),
             history_slots: AtomicUsize::new(0),
         };
-        store.trim_audit().await?;
+        store.audit_trim().await?;
         store.store_retention().await?;
         Ok(store)
-    }
-
-    async fn trim_audit(&self) -> Result<(), StoreError> {
-        self.query(&self.statements.audit_trim, &[]).await?;
-        Ok(())
     }
 
     async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, StoreError> {
@@ -153,39 +152,6 @@ impl Postgres {
         let rows = self.query(sql, parameters).await?;
         let row = rows.first().ok_or_else(|| StoreError::unknown(Code::Failed, "no answer row"))?;
         column(row, 0)
-    }
-
-    /// Which of the holds stand, looking only at those whose mark does not already say so. The
-    /// session is extended by now: what cannot be looked at is unknown, not refused.
-    async fn look_at(
-        &self,
-        session: &Session,
-        holds: &[Hold],
-        common: Option<Mark>,
-        mark: Mark,
-    ) -> Vec<HoldFate> {
-        let (mut fates, unsure) = fates_by_mark(session, holds, common, mark);
-        if unsure.is_empty() {
-            return fates;
-        }
-        let who = SessionKey::of(session);
-        let duties: Vec<&str> = unsure.iter().map(|n| holds[*n].duty.id.as_str()).collect();
-        let epochs: Vec<i64> = unsure.iter().map(|n| holds[*n].epoch.as_i64()).collect();
-        let [group, instance, nonce] = who.parameters();
-        let (duties, epochs) = ((&duties as _, Type::TEXT_ARRAY), (&epochs as _, Type::INT8_ARRAY));
-        let parameters = [group, instance, nonce, duties, epochs];
-        let looked = self.keep_alive_pool.query(&self.statements.hold_standing, &parameters).await;
-        let standing: Result<Vec<usize>, StoreError> =
-            looked.and_then(|rows| rows.iter().map(read::index).collect());
-        match standing {
-            Ok(standing) => {
-                for n in standing.into_iter().filter_map(|position| unsure.get(position)) {
-                    fates[*n] = HoldFate::Kept;
-                }
-            }
-            Err(_) => unsure.into_iter().for_each(|n| fates[n] = HoldFate::Unknown),
-        }
-        fates
     }
 }
 
@@ -236,21 +202,7 @@ impl Store for Postgres {
     }
 
     async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
-        let session = open.session();
-        let who = SessionKey::of(&session);
-        let [group, instance, nonce] = who.parameters();
-        let (ttl, note) = (open.ttl.as_millis() as i64, open.note.as_str().as_bytes());
-        let mark = Mark::first(open.nonce).0 as i64;
-        let (ttl, note) = ((&ttl as _, Type::INT8), (&note as _, Type::BYTEA));
-        let parameters = [group, instance, nonce, ttl, note, (&mark, Type::INT8)];
-        let outcome: String = self.value(&self.statements.session_open, &parameters).await?;
-        match outcome.as_str() {
-            "open" => Ok(Opened::Open(open.session())),
-            "taken" => Ok(Opened::Taken),
-            "spent" => Ok(Opened::Spent),
-            "evicted" => Ok(Opened::Evicted),
-            other => Err(StoreError::unknown(Code::Damaged, format!("answer {other:?}"))),
-        }
+        self.session_open(open).await
     }
 
     async fn close_session(
@@ -258,11 +210,7 @@ impl Store for Postgres {
         session: &Session,
         reason: &Reason,
     ) -> Result<Closed, StoreError> {
-        let who = SessionKey::of(session);
-        let [group, instance, nonce] = who.parameters();
-        let parameters = [group, instance, nonce, (&reason.as_str(), Type::TEXT)];
-        let outcome: String = self.value(&self.statements.session_close, &parameters).await?;
-        Ok(if outcome == "closed" { Closed::Closed } else { Closed::AlreadyEnded })
+        self.session_close(session, reason).await
     }
 
     async fn keep_alive(
@@ -271,21 +219,7 @@ impl Store for Postgres {
         note: Option<&Note>,
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError> {
-        check::keep_alive(holds)?;
-        let who = SessionKey::of(session);
-        let [group, instance, nonce] = who.parameters();
-        let note = note.map(|note| note.as_str().as_bytes());
-        let parameters = [group, instance, nonce, (&note, Type::BYTEA)];
-        let keeping = self.keep_alive_pool.query(&self.statements.session_keep_alive, &parameters);
-        // Found while the server is at work.
-        let common = async { Hold::common_mark(holds, session) };
-        let (rows, common) = tokio::join!(keeping, common);
-        let rows = rows?;
-        let Some(row) = rows.first() else {
-            return Ok(KeptAlive::Ended);
-        };
-        let mark = Mark(column::<i64>(row, 0)? as u64);
-        Ok(KeptAlive::Kept { mark, holds: self.look_at(session, holds, common, mark).await })
+        self.session_keep_alive(session, note, holds).await
     }
 
     // Why: docs/decisions/0018-postgres-claim-locking.md
@@ -295,22 +229,7 @@ impl Store for Postgres {
         wants: &[ClaimRequest],
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError> {
-        check::claim(session, wants)?;
-        let who = SessionKey::of(session);
-        let [group, instance, nonce] = who.parameters();
-        let duties: Vec<&str> = wants.iter().map(|want| want.duty.id.as_str()).collect();
-        let floors: Vec<i64> = wants.iter().map(|want| want.floor.as_i64()).collect();
-        let (duties, floors) = ((&duties as _, Type::TEXT_ARRAY), (&floors as _, Type::INT8_ARRAY));
-        let reason = (&reason.as_str() as _, Type::TEXT);
-        let parameters = [group, instance, nonce, duties, floors, reason];
-        let rows = self.query(&self.statements.hold_claim, &parameters).await?;
-        if self.claims.fetch_add(1, Ordering::Relaxed) % CLAIMS_PER_TRIM == CLAIMS_PER_TRIM - 1 {
-            // What is not cut now is cut the next time; the claim has happened.
-            let _ = self.trim_audit().await;
-        }
-        let rows = complete(rows, wants.len())?;
-        let read = |(row, want)| read::claimed(row, session, want).map_err(StoreError::or_happened);
-        rows.iter().zip(wants).map(read).collect()
+        self.hold_claim(session, wants, reason).await
     }
 
     async fn release(
@@ -319,17 +238,7 @@ impl Store for Postgres {
         holds: &[Hold],
         reason: &Reason,
     ) -> Result<Vec<Released>, StoreError> {
-        check::release(session, holds)?;
-        let who = SessionKey::of(session);
-        let [group, instance, nonce] = who.parameters();
-        let duties: Vec<&str> = holds.iter().map(|hold| hold.duty.id.as_str()).collect();
-        let epochs: Vec<i64> = holds.iter().map(|hold| epoch_for(session, hold)).collect();
-        let (duties, epochs) = ((&duties as _, Type::TEXT_ARRAY), (&epochs as _, Type::INT8_ARRAY));
-        let reason = (&reason.as_str() as _, Type::TEXT);
-        let parameters = [group, instance, nonce, duties, epochs, reason];
-        let rows = self.query(&self.statements.hold_release, &parameters).await?;
-        let read = |row| read::released(row).map_err(StoreError::or_happened);
-        complete(rows, holds.len())?.iter().map(read).collect()
+        self.hold_release(session, holds, reason).await
     }
 
     async fn evict(
@@ -339,50 +248,23 @@ impl Store for Postgres {
         when: Evict,
         reason: &Reason,
     ) -> Result<Evicted, StoreError> {
-        let now = when == Evict::Now;
-        let parameters: [Parameter<'_>; 4] = [
-            (&group.as_str(), Type::TEXT),
-            (&instance.as_str(), Type::TEXT),
-            (&now, Type::BOOL),
-            (&reason.as_str(), Type::TEXT),
-        ];
-        let ended: Option<i64> = self.value(&self.statements.session_evict, &parameters).await?;
-        Ok(match ended {
-            Some(ended) => Evicted::Evicted { ended: ended as u64 },
-            None => Evicted::NotAMember,
-        })
+        self.session_evict(group, instance, when, reason).await
     }
 
     async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
-        let rows = self.query(&self.statements.group_names, &[]).await?;
-        rows.iter().map(|row| GroupName::new(column::<String>(row, 0)?)).collect()
+        self.group_list().await
     }
 
     async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
-        let group = (&group.as_str() as _, Type::TEXT);
-        let rows = self.query(&self.statements.group_members, &[group]).await?;
-        rows.iter().map(read::member).collect()
+        self.group_members(group).await
     }
 
     async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
-        let parameters: [Parameter<'_>; 1] = [(&group.as_str(), Type::TEXT)];
-        let rows = self.query(&self.statements.group_holders, &parameters).await?;
-        rows.iter().map(|row| read::holder(row, group)).collect()
+        self.group_holders(group).await
     }
 
     async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
-        check::load(duties)?;
-        let groups: Vec<&str> = duties.iter().map(|duty| duty.group.as_str()).collect();
-        let ids: Vec<&str> = duties.iter().map(|duty| duty.id.as_str()).collect();
-        let parameters: [Parameter<'_>; 2] =
-            [(&groups, Type::TEXT_ARRAY), (&ids, Type::TEXT_ARRAY)];
-        let mut answers = vec![None; duties.len()];
-        for row in self.query(&self.statements.checkpoint_load, &parameters).await? {
-            if let Some(answer) = answers.get_mut(read::index(&row)?) {
-                *answer = Some(read::checkpoint(&row)?);
-            }
-        }
-        Ok(answers)
+        self.checkpoint_load(duties).await
     }
 
     async fn commit(
@@ -390,45 +272,15 @@ impl Store for Postgres {
         session: &Session,
         commits: &[Commit],
     ) -> Result<Vec<Committed>, StoreError> {
-        check::commit(session, commits)?;
-        if let [commit] = commits {
-            return Ok(vec![self.commit_one(session, commit).await?]);
-        }
-        let who = SessionKey::of(session);
-        let [group, instance, nonce] = who.parameters();
-        let duties: Vec<&str> = commits.iter().map(|c| c.hold.duty.id.as_str()).collect();
-        let epochs: Vec<i64> = commits.iter().map(|c| epoch_for(session, &c.hold)).collect();
-        let expected: Vec<i64> = commits.iter().map(|c| c.expected.as_i64()).collect();
-        let documents: Vec<&[u8]> = commits.iter().map(|c| c.document.as_bytes()).collect();
-        let parameters = [
-            group,
-            instance,
-            nonce,
-            (&duties as _, Type::TEXT_ARRAY),
-            (&epochs as _, Type::INT8_ARRAY),
-            (&expected as _, Type::INT8_ARRAY),
-            (&documents as _, Type::BYTEA_ARRAY),
-        ];
-        let rows = self.query(&self.statements.checkpoint_commit, &parameters).await?;
-        let read = |row| read::committed(row).map_err(StoreError::or_happened);
-        complete(rows, commits.len())?.iter().map(read).collect()
+        self.checkpoint_commit(session, commits).await
     }
 
     async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
-        let parameters: [Parameter<'_>; 2] =
-            [(&duty.group.as_str(), Type::TEXT), (&duty.id.as_str(), Type::TEXT)];
-        let rows = self.query(&self.statements.checkpoint_history, &parameters).await?;
-        rows.iter().map(read::checkpoint).collect()
+        self.checkpoint_history(duty).await
     }
 
     async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
-        let parameters: [Parameter<'_>; 1] = [(&group.as_str(), Type::TEXT)];
-        let rows = self.query(&self.statements.group_document, &parameters).await?;
-        let Some(row) = rows.first() else {
-            return Ok(GroupDocument::default());
-        };
-        let version = Version::from_i64(column(row, 0)?)?;
-        Ok(GroupDocument { version, document: Document::new(column::<Vec<u8>>(row, 1)?)? })
+        self.document_read(group).await
     }
 
     async fn replace_group_document(
@@ -437,16 +289,7 @@ impl Store for Postgres {
         expected: Version,
         document: &Document,
     ) -> Result<Replaced, StoreError> {
-        let parameters: [Parameter<'_>; 3] = [
-            (&group.as_str(), Type::TEXT),
-            (&expected.as_i64(), Type::INT8),
-            (&document.as_bytes(), Type::BYTEA),
-        ];
-        let rows = self.query(&self.statements.group_replace_document, &parameters).await?;
-        match rows.first() {
-            Some(row) => Ok(Replaced::Saved(Version::from_i64(column(row, 0)?)?)),
-            None => Ok(Replaced::Conflict { stored: self.group_document(group).await?.version }),
-        }
+        self.document_replace(group, expected, document).await
     }
 
     async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
@@ -462,12 +305,7 @@ impl Store for Postgres {
         group: &GroupName,
         range: AuditRange,
     ) -> Result<Vec<AuditEntry>, StoreError> {
-        let after = i64::try_from(range.after).unwrap_or(i64::MAX);
-        let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
-        let parameters: [Parameter<'_>; 3] =
-            [(&group.as_str(), Type::TEXT), (&after, Type::INT8), (&limit, Type::INT8)];
-        let rows = self.query(&self.statements.audit_read, &parameters).await?;
-        rows.iter().map(|row| read::audit_entry(row, group)).collect()
+        self.audit_read(group, range).await
     }
 
     async fn forget(

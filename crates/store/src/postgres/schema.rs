@@ -11,7 +11,7 @@ use super::error;
 use crate::IfAbsent;
 use crate::migration::{AppliedMigration, Migration, MigrationHistory, pending};
 
-/// How long a migration may take, waiting for other starters included.
+/// Time limit of a migration, waiting for other starters included.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
@@ -49,7 +49,7 @@ const MIGRATIONS: &[Migration] = &[
 pub(super) const HISTORY: MigrationHistory =
     MigrationHistory { table: "migration", migrations: MIGRATIONS };
 
-/// What must be there before migrations can be counted.
+/// The table that must exist before migrations can be counted.
 fn bootstrap(history: &MigrationHistory) -> String {
     BOOTSTRAP.replace(DEFAULT_TABLE, &format!("tenure.{}", history.table))
 }
@@ -127,7 +127,7 @@ pub async fn migrate(
         Err(_) => {
             Err(StoreError::unknown(Code::Lost, format!("no end within {MIGRATION_TIMEOUT:?}")))
         }
-        Ok(done) => done.map_err(|error| match error::statement_error(&error) {
+        Ok(done) => done.map_err(|error| match error::statement_error(error) {
             StoreError::Refused(problem) if problem.code == Code::Denied => {
                 StoreError::refused(Code::NeedsMigration, problem.detail)
             }

@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! Facts about the server.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 
 use super::Postgres;
 use super::connect::Parameter;
-use super::read::column;
+use super::rows::column;
 
 /// Settings that are shown as they are.
 const SETTINGS: [&str; 4] = [
@@ -140,7 +140,7 @@ fn standbys_kind(states: &[Option<String>], names: &str) -> Option<String> {
     Some(kind.to_owned())
 }
 
-/// How many answers a commit waits for: the number in `ANY 2 (a, b)`.
+/// Number of answers that a commit waits for: the number in `ANY 2 (a, b)`.
 fn quorum_size(names: &str) -> usize {
     let number = names.split(|c: char| c.is_whitespace() || c == '(').filter(|w| !w.is_empty());
     number.skip(1).find_map(|word| word.parse().ok()).unwrap_or(1)

@@ -4,34 +4,34 @@ use tenure_core::{Code, StoreError};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
-use crate::tls::{TlsFiles, Trust, take};
+use crate::tls::{PemFiles, Trust, take};
 
 const TLS_PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
-/// What makes connections encrypted.
+/// TLS connector of the driver.
 #[cfg(feature = "tls")]
 pub(super) type PostgresTlsConnector = tokio_postgres_rustls::MakeRustlsConnect;
 /// Nothing does in this build.
 #[cfg(not(feature = "tls"))]
 pub(super) type PostgresTlsConnector = tokio_postgres::NoTls;
 
-/// What a URL says about encryption.
+/// TLS parameters of a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TlsMode {
     mode: SslMode,
     trust: Trust,
-    files: TlsFiles,
+    files: PemFiles,
 }
 
 /// Takes our parameters out of the URL.
 pub(super) fn read(url: &str) -> Result<(String, TlsMode), StoreError> {
     let (rest, [mode, authority, certificate, key]) = take(url, TLS_PARAMETERS)?;
-    let files = TlsFiles::new(authority, certificate, key, "sslcert and sslkey")?;
+    let files = PemFiles::new(authority, certificate, key, "sslcert and sslkey")?;
     Ok((rest, TlsMode::new(mode.as_deref(), files)?))
 }
 
 impl TlsMode {
-    fn new(mode: Option<&str>, mut files: TlsFiles) -> Result<Self, StoreError> {
+    fn new(mode: Option<&str>, mut files: PemFiles) -> Result<Self, StoreError> {
         let bad = |what: &str| Err(StoreError::refused(Code::BadUrl, what));
         // Who names an authority wants it to be asked.
         let unsaid = if files.authority.is_some() { "verify-full" } else { "prefer" };
@@ -55,7 +55,7 @@ impl TlsMode {
         Ok(Self { mode, trust, files })
     }
 
-    /// Tells the driver, and makes its connector.
+    /// Configures the driver and returns its connector.
     #[cfg(feature = "tls")]
     pub(super) async fn prepare(
         self,
@@ -65,7 +65,7 @@ impl TlsMode {
 
         config.ssl_mode(self.mode);
         let (trust, files) = match self.mode {
-            SslMode::Disable => (Trust::Anybody, TlsFiles::default()),
+            SslMode::Disable => (Trust::Anybody, PemFiles::default()),
             _ => (self.trust, self.files),
         };
         let mut client = crate::tls::client(trust, files).await?;

@@ -1,14 +1,15 @@
-//! What is done to a store as a whole: how much it keeps, what it forgets, taking it over.
+//! Retention, forgetting duties and adopting a store.
 
 use std::sync::atomic::Ordering;
 
-use tenure_core::store::{Adopt, Adopted, Forgotten, Retention, check};
-use tenure_core::{Code, DutyKey, Epoch, Reason, StoreError};
+use tenure_core::store::{Adopt, Adopted, CurrentHolder, Forgotten, Retention, check};
+use tenure_core::{Code, DutyKey, Epoch, InstanceId, Reason, StoreError};
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use super::Postgres;
 use super::connect::Parameter;
-use super::read::{column, index};
-use super::{Postgres, read};
+use super::rows::{column, damaged, index, micros};
 
 fn no_row() -> StoreError {
     StoreError::refused(Code::Damaged, "the table `store` is empty")
@@ -29,7 +30,7 @@ impl Postgres {
         for row in self.query(&self.statements.duty_forget, &parameters).await? {
             let item = index(&row).map_err(StoreError::or_happened)?;
             if let Some(answer) = answers.get_mut(item) {
-                *answer = read::forgotten(&row).map_err(StoreError::or_happened)?;
+                *answer = forgotten(&row).map_err(StoreError::or_happened)?;
             }
         }
         Ok(answers)
@@ -61,7 +62,7 @@ impl Postgres {
         self.query(&self.statements.store_retain, &parameters).await?;
         self.history_slots.store(new.history_slots, Ordering::Relaxed);
         // What is not cut now is cut the next time; the change has happened.
-        let _ = self.trim_audit().await;
+        let _ = self.audit_trim().await;
         Ok(())
     }
 
@@ -72,5 +73,17 @@ impl Postgres {
         let retention = Retention { history_slots: slots as usize, audit_kept: audit as usize };
         self.history_slots.store(retention.history_slots, Ordering::Relaxed);
         Ok(retention)
+    }
+}
+
+fn forgotten(row: &Row) -> Result<Forgotten, StoreError> {
+    match column::<&str>(row, 1)? {
+        "forgotten" => Ok(Forgotten::Forgotten { floor: Epoch::from_i64(column(row, 2)?)? }),
+        "held" => {
+            let instance = InstanceId::new(column::<String>(row, 3)?)?;
+            let remaining = micros(column::<i64>(row, 4)?.saturating_mul(1000));
+            Ok(Forgotten::HeldBy(Some(CurrentHolder { instance, remaining })))
+        }
+        other => Err(damaged(format!("duty_forget answered {other:?}"))),
     }
 }

@@ -75,8 +75,7 @@ impl ListenConnection {
         let connecting = target.config.connect(target.tls());
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let silent = |_| StoreError::refused(Code::Unreachable, "the server stayed silent");
-        let (client, mut connection) =
-            connecting.map_err(silent)?.map_err(|error| error::connect_error(&error))?;
+        let (client, mut connection) = connecting.map_err(silent)?.map_err(error::connect_error)?;
         let ended = tokio::spawn(async move {
             let mut messages = poll_fn(move |context| connection.poll_message(context));
             while let Some(Ok(message)) = messages.next().await {

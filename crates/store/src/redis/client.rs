@@ -13,10 +13,10 @@ use super::connect::{DrivenConnection, RedisConnector};
 use super::error;
 use super::script::Script;
 
-/// How long connecting may take, with signing in and loading the scripts.
+/// Time limit for connecting, signing in and loading the scripts.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long an answer may take. Callers who cannot wait so long drop the call.
+/// Time limit of a command. Callers that cannot wait so long drop the call.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One connection to the server, made anew by the next call after it broke.
@@ -51,7 +51,7 @@ impl Drop for ConnectionGuard<'_> {
     }
 }
 
-/// What became of one command.
+/// Result of one command.
 pub(super) type CommandResult = Result<Value, StoreError>;
 
 impl RedisClient {
@@ -161,7 +161,7 @@ impl RedisClient {
     }
 }
 
-/// What a call as a whole has come to. When only a part was refused, another may have happened.
+/// Result of a call as a whole. When only a part was refused, another may have happened.
 pub(super) fn settle(answers: Vec<CommandResult>) -> Result<Vec<Value>, StoreError> {
     let some_happened = answers.iter().any(|answer| !matches!(answer, Err(StoreError::Refused(_))));
     let whole: Result<Vec<Value>, StoreError> = answers.into_iter().collect();

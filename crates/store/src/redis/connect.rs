@@ -13,7 +13,7 @@ use tenure_core::{Code, StoreError};
 use super::client::{COMMAND_TIMEOUT, CONNECT_TIMEOUT};
 use super::error;
 
-/// Where the server is, and how to reach it.
+/// Address of the server, and how to connect to it.
 pub(crate) struct RedisConnector {
     client: Client,
     address: String,
@@ -152,7 +152,7 @@ mod tls {
     use tokio_rustls::client::TlsStream;
 
     use super::*;
-    use crate::tls::{TlsFiles, Trust, explain, failed, take};
+    use crate::tls::{PemFiles, Trust, explain, failed, take};
 
     /// No first line of a server is longer.
     const MAX_FIRST_LINE_BYTES: usize = 1024;
@@ -176,7 +176,7 @@ mod tls {
     impl RedisConnector {
         pub(super) async fn encrypted(url: &str) -> Result<Self, StoreError> {
             let (url, [authority, certificate, key]) = take(url, ["cacert", "cert", "key"])?;
-            let files = TlsFiles::new(authority, certificate, key, "cert and key")?;
+            let files = PemFiles::new(authority, certificate, key, "cert and key")?;
             let (client, address) = client(&url)?;
             let ConnectionAddr::Tcp(host, port) = client.get_connection_info().addr().clone()
             else {

@@ -1,4 +1,4 @@
-//! What the driver and the server complain about, in the words of the contract.
+//! Errors of the driver and the server as store errors.
 //!
 //! Only here are the server's error words read. No text of the driver that could carry the URL is
 //! passed on.

@@ -16,13 +16,13 @@ use super::is_shared;
 use super::reply::RedisReply;
 use crate::BootClock;
 
-/// How old a look may be.
+/// Maximum age of a scan.
 const MAX_SCAN_AGE: Duration = Duration::from_secs(10);
 
-/// How many keys the server looks at in one step.
+/// Keys that the server visits in one step.
 const SCAN_COUNT: usize = 1_000;
 
-/// What the keys show; parts of keys, as they stand there.
+/// Parts of foreign keys, unescaped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ForeignKeys {
     pub(super) nodes: BTreeSet<String>,
@@ -34,7 +34,7 @@ pub(super) struct ForeignKeys {
 pub(super) struct Foreign(Mutex<Option<(LocalInstant, ForeignKeys)>>);
 
 impl Foreign {
-    /// Who may be there besides our own, as of a moment ago.
+    /// Instances other than our own, as of the last scan.
     pub(super) async fn look(
         &self,
         client: &RedisClient,

@@ -9,7 +9,7 @@ use super::Redis;
 use super::reply::RedisReply;
 use super::script::Script;
 
-/// How many audit entries are read in one step.
+/// Audit entries read in one step.
 const PAGE_ENTRIES: usize = 1_000;
 
 impl Redis {

@@ -96,10 +96,10 @@ const FLOORS_SCHEMA: u64 = 2;
 /// Up to so many items go into one script, which nobody interrupts (R8).
 const MAX_SCRIPT_ITEMS: usize = 500;
 
-/// How long ended sessions and evictions are remembered, in milliseconds: seven days.
+/// Time for which ended sessions and evictions are remembered: seven days, in milliseconds.
 const REMEMBERED_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
-/// Where a [`Redis`] is.
+/// Settings of a [`Redis`] store.
 #[derive(Clone)]
 pub struct RedisSettings {
     /// `redis://[user:password@]host:port/number`, or `rediss://` with `cacert`, `cert` and `key`.
@@ -131,7 +131,7 @@ pub struct Redis {
     data: RedisClient,
     /// The store that this handle works with; `None` after it was found to be another one.
     incarnation: Mutex<Option<Arc<str>>>,
-    /// How many stores this handle has offered to create.
+    /// Number of stores that this handle has offered to create.
     offered: AtomicU64,
     /// The largest epoch that this handle has ever seen.
     seen: AtomicU64,
@@ -209,11 +209,7 @@ impl Redis {
         match answer.unwrap_or(Ok(Value::Nil)) {
             Ok(Value::BulkString(bytes)) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Ok(_) => Ok(None),
-            Err(StoreError::Refused(problem))
-                if problem.code == Code::Denied && problem.detail.starts_with("NOPERM") =>
-            {
-                Ok(None)
-            }
+            Err(StoreError::Refused(problem)) if problem.code == Code::Denied => Ok(None),
             Err(error) => Err(error),
         }
     }

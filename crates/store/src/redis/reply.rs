@@ -54,7 +54,7 @@ impl RedisReply {
         Ok(self.signed()? != 0)
     }
 
-    /// What is left of a key's TTL. A foreign key may have none; a day is as good as for ever.
+    /// Remaining TTL of a key. A foreign key may have none; then it is a day.
     pub(super) fn remaining(&mut self) -> Result<Duration, StoreError> {
         let left = self.signed()?;
         Ok(u64::try_from(left).map_or(Ttl::MAX_TTL, Duration::from_millis))

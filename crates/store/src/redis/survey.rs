@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! Facts about the server.
 //!
 //! `INFO` is asked first: it tells what is, and more users may ask it. What it does not have comes
 //! from `CONFIG GET`, which hosted servers often refuse.
@@ -53,7 +53,7 @@ fn command(words: &[&str]) -> Cmd {
     command
 }
 
-/// What the server shows us. A command that it does not know or does not allow shows nothing; an
+/// Value of an answer. A command that the server does not know or allow gives nothing; an
 /// answer that did not come is an error.
 fn seen(answer: CommandResult) -> Result<Option<Value>, StoreError> {
     match answer {
@@ -69,7 +69,7 @@ fn unix_ms(time: Value) -> Option<u64> {
     seconds.checked_mul(1000)?.checked_add(micros / 1000)
 }
 
-/// What was found out so far.
+/// Facts found so far.
 #[derive(Default)]
 struct ServerFacts {
     info: BTreeMap<String, String>,

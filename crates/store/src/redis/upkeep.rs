@@ -1,4 +1,4 @@
-//! What is done to a store as a whole: how much it keeps, what it forgets, taking it over.
+//! Retention, forgetting duties and adopting a store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use super::reply::RedisReply;
 use super::script::Script;
 use super::{FLOORS_SCHEMA, MAX_SCRIPT_ITEMS, Redis, error};
 
-/// How many keys the server looks at in one step.
+/// Keys that the server visits in one step.
 const SCAN_COUNT: usize = 1_000;
 
 impl Redis {
@@ -218,9 +218,9 @@ fn epoch_in(value: &Value) -> Option<Epoch> {
     Epoch::new(words.next().unwrap_or(first).parse().ok()?).ok()
 }
 
-/// What stands between a group and an id in a key of a duty.
+/// Infixes between group and id in the keys of a duty.
 const DUTY_KINDS: [&str; 3] = [":fence:", ":checkpoint:", ":history:"];
-/// What a group's other keys end in, where they cannot be missed.
+/// Suffixes of a group's other keys.
 const GROUP_ENDS: [&str; 3] = [":grants", ":audit", ":floor"];
 const SESSION_INFIX: &str = ":session:";
 
@@ -230,7 +230,7 @@ fn may_be_ours(rest: &str) -> bool {
         || rest.contains(SESSION_INFIX)
 }
 
-/// What the names of keys tell, all parts escaped. A colon may belong to a name, so a key may be
+/// Names found in keys, all parts escaped. A colon may belong to a name, so a key may be
 /// read in more than one way; every way is taken, because nothing is done that hangs on it: epochs
 /// are read, and the script looks whether a session is one.
 #[derive(Debug, Default)]

@@ -6,15 +6,15 @@ use hmac::{Hmac, KeyInit, Mac as _};
 use sha2::Sha256;
 use tenure_core::{Code, Mac, StoreError};
 
-/// What a key may do. A rotation takes it from the last to the first and back down: known
+/// Use of a key. A rotation takes it from the last to the first and back down: known
 /// everywhere, then signing, then only verifying, then retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyUse {
     /// It signs; there is exactly one.
     Sign,
-    /// What it has signed is good.
+    /// Its signatures are valid.
     Verify,
-    /// What it has signed is not good any more.
+    /// Its signatures are not valid any more.
     Retired,
 }
 
@@ -64,7 +64,7 @@ impl Keyring {
         &self.keys[self.signer].id
     }
 
-    /// What the key with this id may do; `None` when it is not known.
+    /// Use of the key with this id; `None` when it is not known.
     pub fn find(&self, id: &str) -> Option<KeyUse> {
         self.key(id).map(|key| key.may)
     }
@@ -104,7 +104,7 @@ fn bad(detail: &str) -> StoreError {
     StoreError::refused(Code::BadKeys, detail)
 }
 
-/// What is wrong is said without repeating a word of it: it may be the secret.
+/// An error repeats no word of the input: it may be the secret.
 fn read(line: &str) -> Result<SigningKey, &'static str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (id, may, secret) = match words[..] {

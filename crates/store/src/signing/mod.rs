@@ -25,9 +25,9 @@ pub enum Signing {
     /// Nothing is signed, and no signature is looked at.
     #[default]
     Off,
-    /// What is written is signed; what is read need not be.
+    /// Writes are signed; reads accept unsigned checkpoints.
     Write(Keyring),
-    /// What is written is signed, and what is read without a good signature is refused.
+    /// Writes are signed; reads refuse a checkpoint without a valid signature.
     Require(Keyring),
 }
 
@@ -41,7 +41,7 @@ impl Signing {
     }
 }
 
-/// What a signature says of a checkpoint.
+/// Result of verifying a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignatureVerdict {
     /// Signed by a key that is trusted.
@@ -69,7 +69,7 @@ pub enum SignatureVerdict {
 }
 
 impl SignatureVerdict {
-    /// What it means, in a few words.
+    /// Short description.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -98,13 +98,13 @@ impl SignatureVerdict {
 pub struct Inspected {
     /// Its seal; empty when there is none or it cannot be read.
     pub seal: Seal,
-    /// What was signed: the document without the seal.
+    /// The signed document, without the seal.
     pub payload: Vec<u8>,
-    /// What the signature says.
+    /// Result of the verification.
     pub verdict: SignatureVerdict,
 }
 
-/// What is signed, in parts. Each text has its length before it, so that no two different
+/// The signed parts. Each text has its length before it, so that no two different
 /// checkpoints give the same bytes.
 struct SignedMessage<'a> {
     key: &'a str,

@@ -413,7 +413,7 @@ impl Store for Sealed {
         self.inner.forget(duties, reason).await
     }
 
-    /// What was seen before belongs to the store of before: it may have been restored.
+    /// The newest checkpoints seen belong to the earlier store: this one may have been restored.
     async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
         let adopted = self.inner.adopt(adopt).await?;
         self.seen().clear();

@@ -16,10 +16,11 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension};
 use tenure_core::{Code, StoreError};
 
+use super::connect::retry;
+use super::error::statement_error;
 use super::statements;
-use super::worker::{retry, statement_error};
 
-/// How often to look before others are taken for users of another boot, and the time between.
+/// Attempts before the file counts as open in another boot, and the time between them.
 const MAX_LOCK_ATTEMPTS: u32 = 100;
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 

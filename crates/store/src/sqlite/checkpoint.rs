@@ -7,6 +7,7 @@ use tenure_core::{
 };
 
 use super::{all, execute, first, hold, statements};
+use crate::state::rules;
 
 /// Version and epoch of a duty's checkpoint.
 pub(super) fn find(
@@ -66,17 +67,10 @@ fn commit_one(
     now: LocalInstant,
 ) -> Result<Committed, StoreError> {
     let hold = &commit.hold;
-    let granted = hold::find(db, &hold.duty, now)?;
-    let (stored, committed) = find(db, &hold.duty)?.unwrap_or_default();
-    let newest = granted.as_ref().map_or(Epoch::ZERO, |row| row.epoch).max(committed);
-    let live = hold.is_of(session) && granted.is_some_and(|row| row.is_live(hold));
-    if !live || newest != hold.epoch {
-        return Ok(Committed::Fenced { newest });
-    }
-    if stored != commit.expected {
-        return Ok(Committed::Conflict { stored });
-    }
-    let version = stored.next()?;
+    let last = hold::find(db, &hold.duty, now)?;
+    let stored = find(db, &hold.duty)?.unwrap_or_default();
+    let committed = rules::commit(last.as_ref(), stored, session, commit)?;
+    let Committed::Saved(version) = committed else { return Ok(committed) };
     let (group, duty) = (hold.duty.group.as_str(), hold.duty.id.as_str());
     let (version_column, epoch) = (version.as_i64(), hold.epoch.as_i64());
     let (instance, document) = (hold.instance.as_str(), commit.document.as_bytes());
@@ -86,5 +80,5 @@ fn commit_one(
     let unix_ms: i64 = saved.unwrap_or_default();
     let row = (group, duty, version_column, epoch, instance, document, unix_ms);
     execute(db, statements::HISTORY_SAVE, row)?;
-    Ok(Committed::Saved(version))
+    Ok(committed)
 }

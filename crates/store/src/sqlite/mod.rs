@@ -5,15 +5,18 @@
 //! Sessions and holds have a connection and thread of their own, apart from checkpoints (R7); no
 //! user code runs inside a transaction.
 
+mod audit;
 mod boot;
 mod checkpoint;
+pub(crate) mod connect;
+pub(crate) mod error;
+mod group;
 mod hold;
 pub(crate) mod schema;
 mod session;
 mod statements;
 mod survey;
 mod upkeep;
-mod view;
 mod watch;
 pub(crate) mod worker;
 
@@ -25,20 +28,21 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
-    Abilities, Adopt, Adopted, AuditEntry, AuditKind, AuditRange, Checkpoint, ClaimRequest,
-    Claimed, Closed, Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, HoldFate, Holder,
-    KeptAlive, Member, OpenSession, Opened, Released, Replaced, Retention, Watch, check,
+    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
+    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, HoldFate, Holder, KeptAlive,
+    Member, OpenSession, Opened, Released, Replaced, Retention, Watch, check,
 };
 use tenure_core::{
-    Clock, Code, Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason,
-    Session, Store, StoreError, Version,
+    Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
+    StoreError, Version,
 };
 
 use crate::{BootClock, CLAIMS_PER_TRIM, IfAbsent, fates_by_mark};
+use error::statement_error;
 use watch::ChangePoller;
-use worker::{SqliteConnection, Worker, WritePriority, statement_error};
+use worker::{SqliteConnection, Worker, WritePriority};
 
-/// How to open a SQLite store.
+/// Settings of a SQLite store.
 #[derive(Clone, Debug)]
 pub struct SqliteSettings {
     /// The file; `-wal`, `-shm` and `-boot` appear beside it.
@@ -89,23 +93,23 @@ impl Sqlite {
         if if_absent == IfAbsent::Refuse && !path.exists() {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
-        let line = |manners| {
-            let connection = worker::connect(&path);
-            let connection = connection.map_err(|error| worker::open_error(&path, error))?;
+        let open = |manners| {
+            let connection = connect::connect(&path);
+            let connection = connection.map_err(|error| error::open_error(&path, error))?;
             Ok::<_, StoreError>(SqliteConnection::new(connection, clock.clone(), manners))
         };
-        let mut vital = line(WritePriority::Vital)?;
+        let mut vital = open(WritePriority::Vital)?;
         if !schema::is_there(&vital.connection, &schema::HISTORY)? && if_absent == IfAbsent::Refuse
         {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
         schema::migrate(&mut vital, &schema::HISTORY)?;
         let boot = boot::enter(&path, &vital.connection, &boot::identity()?)?;
-        trim_audit(&mut vital)?;
+        audit::trim(&mut vital)?;
         let retention = vital.read(|db, _| upkeep::retention(db))?;
         Ok(Self {
             vital: Worker::start("vital", vital)?,
-            data: Worker::start("data", line(WritePriority::Yielding)?)?,
+            data: Worker::start("data", open(WritePriority::Yielding)?)?,
             watcher: Mutex::new(None),
             claims: AtomicU64::new(0),
             history_slots: AtomicUsize::new(retention.history_slots),
@@ -138,7 +142,9 @@ impl Store for Sqlite {
 
     async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
         let open = open.clone();
-        self.vital.run(move |line| line.write(|db, now| session::open(db, &open, now))).await
+        self.vital
+            .run(move |connection| connection.write(|db, now| session::open(db, &open, now)))
+            .await
     }
 
     async fn close_session(
@@ -147,8 +153,8 @@ impl Store for Sqlite {
         reason: &Reason,
     ) -> Result<Closed, StoreError> {
         let (session, reason) = (session.clone(), reason.clone());
-        let job = move |line: &mut SqliteConnection| {
-            line.write(|db, now| session::close(db, &session, &reason, now))
+        let job = move |connection: &mut SqliteConnection| {
+            connection.write(|db, now| session::close(db, &session, &reason, now))
         };
         self.vital.run(job).await
     }
@@ -161,8 +167,8 @@ impl Store for Sqlite {
     ) -> Result<KeptAlive, StoreError> {
         check::keep_alive(holds)?;
         let (owned, note) = (session.clone(), note.cloned());
-        let job = move |line: &mut SqliteConnection| {
-            line.write(|db, now| session::keep_alive(db, &owned, note.as_ref(), now))
+        let job = move |connection: &mut SqliteConnection| {
+            connection.write(|db, now| session::keep_alive(db, &owned, note.as_ref(), now))
         };
         let keeping = self.vital.begin(job).await?;
         let common = Hold::common_mark(holds, session);
@@ -171,8 +177,9 @@ impl Store for Sqlite {
         let (mut fates, unsure) = fates_by_mark(session, holds, common, mark);
         if !unsure.is_empty() {
             let asked: Vec<Hold> = unsure.iter().map(|n| holds[*n].clone()).collect();
-            let job = move |line: &mut SqliteConnection| {
-                line.read(|db, now| asked.iter().map(|it| hold::stands(db, it, now)).collect())
+            let job = move |connection: &mut SqliteConnection| {
+                connection
+                    .read(|db, now| asked.iter().map(|it| hold::stands(db, it, now)).collect())
             };
             // The session is extended by now: what cannot be looked at is unknown, not refused.
             let looked: Result<Vec<bool>, StoreError> = self.vital.run(job).await;
@@ -196,11 +203,12 @@ impl Store for Sqlite {
         check::claim(session, wants)?;
         let (session, wants, reason) = (session.clone(), wants.to_vec(), reason.clone());
         let claims = self.claims.fetch_add(1, Ordering::Relaxed);
-        let job = move |line: &mut SqliteConnection| {
-            let claimed = line.write(|db, now| hold::claim(db, &session, &wants, &reason, now))?;
+        let job = move |connection: &mut SqliteConnection| {
+            let claimed =
+                connection.write(|db, now| hold::claim(db, &session, &wants, &reason, now))?;
             if claims % CLAIMS_PER_TRIM == CLAIMS_PER_TRIM - 1 {
                 // What is not cut now is cut the next time; the claim has happened.
-                let _ = trim_audit(line);
+                let _ = audit::trim(connection);
             }
             Ok(claimed)
         };
@@ -215,8 +223,8 @@ impl Store for Sqlite {
     ) -> Result<Vec<Released>, StoreError> {
         check::release(session, holds)?;
         let (session, holds, reason) = (session.clone(), holds.to_vec(), reason.clone());
-        let job = move |line: &mut SqliteConnection| {
-            line.write(|db, now| hold::release(db, &session, &holds, &reason, now))
+        let job = move |connection: &mut SqliteConnection| {
+            connection.write(|db, now| hold::release(db, &session, &holds, &reason, now))
         };
         self.vital.run(job).await
     }
@@ -229,30 +237,36 @@ impl Store for Sqlite {
         reason: &Reason,
     ) -> Result<Evicted, StoreError> {
         let (group, instance, reason) = (group.clone(), instance.clone(), reason.clone());
-        let job = move |line: &mut SqliteConnection| {
-            line.write(|db, now| session::evict(db, &group, &instance, when, &reason, now))
+        let job = move |connection: &mut SqliteConnection| {
+            connection.write(|db, now| session::evict(db, &group, &instance, when, &reason, now))
         };
         self.vital.run(job).await
     }
 
     async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
-        self.data.run(|line| line.read(|db, _| view::groups(db))).await
+        self.data.run(|connection| connection.read(|db, _| group::groups(db))).await
     }
 
     async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
         let group = group.clone();
-        self.data.run(move |line| line.read(|db, now| view::members(db, &group, now))).await
+        self.data
+            .run(move |connection| connection.read(|db, now| group::members(db, &group, now)))
+            .await
     }
 
     async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
         let group = group.clone();
-        self.data.run(move |line| line.read(|db, now| view::holders(db, &group, now))).await
+        self.data
+            .run(move |connection| connection.read(|db, now| group::holders(db, &group, now)))
+            .await
     }
 
     async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
         check::load(duties)?;
         let duties = duties.to_vec();
-        self.data.run(move |line| line.read(|db, _| checkpoint::load(db, &duties))).await
+        self.data
+            .run(move |connection| connection.read(|db, _| checkpoint::load(db, &duties)))
+            .await
     }
 
     async fn commit(
@@ -262,20 +276,22 @@ impl Store for Sqlite {
     ) -> Result<Vec<Committed>, StoreError> {
         check::commit(session, commits)?;
         let (session, commits) = (session.clone(), commits.to_vec());
-        let job = move |line: &mut SqliteConnection| {
-            line.write(|db, now| checkpoint::commit(db, &session, &commits, now))
+        let job = move |connection: &mut SqliteConnection| {
+            connection.write(|db, now| checkpoint::commit(db, &session, &commits, now))
         };
         self.data.run(job).await
     }
 
     async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
         let duty = duty.clone();
-        self.data.run(move |line| line.read(|db, _| checkpoint::history(db, &duty))).await
+        self.data
+            .run(move |connection| connection.read(|db, _| checkpoint::history(db, &duty)))
+            .await
     }
 
     async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
         let group = group.clone();
-        self.data.run(move |line| line.read(|db, _| view::document(db, &group))).await
+        self.data.run(move |connection| connection.read(|db, _| group::document(db, &group))).await
     }
 
     async fn replace_group_document(
@@ -285,8 +301,8 @@ impl Store for Sqlite {
         document: &Document,
     ) -> Result<Replaced, StoreError> {
         let (group, document) = (group.clone(), document.clone());
-        let job = move |line: &mut SqliteConnection| {
-            line.write(|db, _| view::replace_document(db, &group, expected, &document))
+        let job = move |connection: &mut SqliteConnection| {
+            connection.write(|db, _| group::replace_document(db, &group, expected, &document))
         };
         self.data.run(job).await
     }
@@ -301,7 +317,9 @@ impl Store for Sqlite {
         range: AuditRange,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         let group = group.clone();
-        self.data.run(move |line| line.read(|db, _| view::audit(db, &group, range))).await
+        self.data
+            .run(move |connection| connection.read(|db, _| audit::read(db, &group, range)))
+            .await
     }
 
     async fn forget(
@@ -311,8 +329,8 @@ impl Store for Sqlite {
     ) -> Result<Vec<Forgotten>, StoreError> {
         check::forget(duties)?;
         let (duties, reason) = (duties.to_vec(), reason.clone());
-        let job = move |line: &mut SqliteConnection| {
-            line.write(|db, now| upkeep::forget(db, &duties, &reason, now))
+        let job = move |connection: &mut SqliteConnection| {
+            connection.write(|db, now| upkeep::forget(db, &duties, &reason, now))
         };
         self.data.run(job).await
     }
@@ -320,18 +338,20 @@ impl Store for Sqlite {
     async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
         check::adopt(adopt)?;
         let adopt = *adopt;
-        self.data.run(move |line| line.write(|db, now| upkeep::adopt(db, &adopt, now))).await
+        self.data
+            .run(move |connection| connection.write(|db, now| upkeep::adopt(db, &adopt, now)))
+            .await
     }
 
     async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
         let new = retention.check()?;
-        self.data.run(move |line| line.write(|db, _| upkeep::retain(db, new))).await?;
+        self.data.run(move |connection| connection.write(|db, _| upkeep::retain(db, new))).await?;
         self.history_slots.store(new.history_slots, Ordering::Relaxed);
         Ok(())
     }
 
     async fn retention(&self) -> Result<Retention, StoreError> {
-        self.data.run(|line| line.read(|db, _| upkeep::retention(db))).await
+        self.data.run(|connection| connection.read(|db, _| upkeep::retention(db))).await
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {
@@ -339,40 +359,9 @@ impl Store for Sqlite {
     }
 }
 
-fn trim_audit(line: &mut SqliteConnection) -> Result<(), StoreError> {
-    let trim = statements::AUDIT_TRIM;
-    line.write(|db, _| {
-        db.execute(trim, []).map_err(statement_error)?;
-        Ok(())
-    })
-}
-
-/// Tells the watchers of a group.
+/// Notifies the watchers of a group.
 fn hint(db: &Connection, group: &GroupName) -> Result<(), StoreError> {
     execute(db, statements::CHANGE_COUNT, [group.as_str()])?;
-    Ok(())
-}
-
-/// What an audit entry is about.
-struct AuditRecord<'a> {
-    kind: AuditKind,
-    group: &'a GroupName,
-    instance: &'a InstanceId,
-    hold: Option<(&'a DutyId, Epoch)>,
-    reason: &'a str,
-}
-
-fn record(db: &Connection, entry: &AuditRecord<'_>) -> Result<(), StoreError> {
-    let (duty, epoch) = entry.hold.unzip();
-    let row = (
-        entry.group.as_str(),
-        entry.kind.as_str(),
-        entry.instance.as_str(),
-        duty.map(DutyId::as_str),
-        epoch.map(Epoch::as_i64),
-        entry.reason,
-    );
-    execute(db, statements::AUDIT_RECORD, row)?;
     Ok(())
 }
 

@@ -4,8 +4,10 @@ use rusqlite::Connection;
 use tenure_core::text::counted;
 use tenure_core::{Code, StoreError};
 
+use super::connect::retry;
+use super::error::statement_error;
 use super::statements;
-use super::worker::{SqliteConnection, retry, statement_error};
+use super::worker::SqliteConnection;
 use crate::migration::{AppliedMigration, Migration, MigrationHistory, pending};
 
 const MIGRATIONS: &[Migration] = &[
@@ -57,8 +59,11 @@ pub fn is_there(connection: &Connection, history: &MigrationHistory) -> Result<b
 }
 
 /// Applies what is missing, in one transaction under the write lock: starters take turns.
-pub fn migrate(line: &mut SqliteConnection, history: &MigrationHistory) -> Result<(), StoreError> {
-    line.write(|connection, _| {
+pub fn migrate(
+    connection: &mut SqliteConnection,
+    history: &MigrationHistory,
+) -> Result<(), StoreError> {
+    connection.write(|connection, _| {
         connection.execute_batch(&bootstrap(history)).map_err(statement_error)?;
         for migration in pending(history.migrations, &applied(connection, history)?)? {
             connection.execute_batch(migration.sql).map_err(statement_error)?;

@@ -1,12 +1,16 @@
 //! Sessions, each call inside one transaction.
 
+use std::time::Duration;
+
 use rusqlite::Connection;
 use tenure_core::store::{AuditKind, Closed, Evict, Evicted, OpenSession, Opened};
 use tenure_core::{
     GroupName, InstanceId, LocalInstant, Mark, Nonce, Note, Reason, Session, StoreError, Ttl,
 };
 
-use super::{AuditRecord, execute, first, hint, hold, record, statements};
+use super::audit::{AuditRecord, record};
+use super::{execute, first, hint, hold, statements};
+use crate::state::rules::{self, OpenDecision};
 
 const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
 
@@ -15,11 +19,16 @@ pub(super) fn ns(instant: LocalInstant) -> i64 {
     instant.as_nanos() as i64
 }
 
+/// A span of nanoseconds, none when it is negative.
+pub(super) fn nanos(span: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(span).unwrap_or(0))
+}
+
 fn expiry(now: LocalInstant, ttl: Ttl) -> i64 {
     ns(now.plus(ttl.get()))
 }
 
-struct Row {
+struct StoredSession {
     nonce: String,
     live: bool,
     left: u64,
@@ -31,10 +40,10 @@ fn find(
     group: &GroupName,
     instance: &InstanceId,
     now: LocalInstant,
-) -> Result<Option<Row>, StoreError> {
+) -> Result<Option<StoredSession>, StoreError> {
     let key = (group.as_str(), instance.as_str());
     first(db, statements::SESSION_FIND, key, |row| {
-        Ok(Row {
+        Ok(StoredSession {
             nonce: row.get(0)?,
             live: row.get::<_, i64>(1)? > ns(now),
             left: row.get::<_, i64>(2)? as u64,
@@ -61,15 +70,13 @@ pub(super) fn open(
 ) -> Result<Opened, StoreError> {
     let nonce = open.nonce.to_string();
     if let Some(row) = find(db, &open.group, &open.instance, now)? {
-        match (row.evicted, row.live, row.nonce == nonce) {
-            (true, _, _) => return Ok(Opened::Evicted),
-            (false, true, false) => return Ok(Opened::Taken),
-            (false, true, true) => {
+        match rules::open(row.evicted, row.live, row.nonce == nonce) {
+            OpenDecision::Answer(opened) => return Ok(opened),
+            OpenDecision::Extend => {
                 keep_alive(db, &open.session(), Some(&open.note), now)?;
                 return Ok(Opened::Open(open.session()));
             }
-            (false, false, true) => return Ok(Opened::Spent),
-            (false, false, false) => {}
+            OpenDecision::Replace => {}
         }
     }
     let used = (open.group.as_str(), nonce.as_str());

@@ -1,4 +1,4 @@
-//! What the file and its place say.
+//! Facts about the file and its file system.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ impl Sqlite {
     /// Asked on the connection that grants: its settings are what counts.
     pub(super) async fn store_survey(&self) -> Result<Survey, StoreError> {
         let path = self.path.clone();
-        self.vital.run(move |line| Ok(survey(&line.connection, &path))).await
+        self.vital.run(move |worker| Ok(survey(&worker.connection, &path))).await
     }
 }
 

@@ -1,5 +1,4 @@
-//! What is done to a store as a whole, each call inside one transaction: how much it keeps, what
-//! it forgets, taking it over.
+//! Retention, forgetting duties and adopting a store, each call inside one transaction.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +6,12 @@ use rusqlite::Connection;
 use tenure_core::store::{Adopt, Adopted, AuditKind, Forgotten, Retention};
 use tenure_core::{Code, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Reason, StoreError};
 
+use super::audit::{AuditRecord, record};
 use super::session::ns;
-use super::{AuditRecord, execute, first, hint, hold, record, statements};
+use super::{execute, first, hint, hold, statements};
+use crate::state::rules::LastGrant;
 
-/// What every grant in a group must be above.
+/// Floor of a group: every grant is above it.
 pub(super) fn floor(db: &Connection, group: &GroupName) -> Result<Epoch, StoreError> {
     let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
     let floor = first(db, statements::FLOOR_FIND, [group.as_str()], read)?;
@@ -44,7 +45,7 @@ fn forget_one(
     reason: &Reason,
     now: LocalInstant,
 ) -> Result<Forgotten, StoreError> {
-    if let Some(holder) = hold::find(db, duty, now)?.and_then(hold::Row::holder) {
+    if let Some(holder) = hold::find(db, duty, now)?.and_then(LastGrant::holder) {
         return Ok(Forgotten::HeldBy(Some(holder)));
     }
     let DutyKey { group, id } = duty;

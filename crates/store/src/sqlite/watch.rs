@@ -12,10 +12,11 @@ use tenure_core::store::Watch;
 use tenure_core::{Code, GroupName, StoreError};
 use tokio::sync::{oneshot, watch};
 
+use super::connect::connect;
+use super::error::statement_error;
 use super::statements;
-use super::worker::{connect, statement_error};
 
-/// How often the thread looks. One look costs a few microseconds while nothing has changed.
+/// Poll interval. One poll costs a few microseconds while nothing has changed.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 type Receiver = watch::Receiver<i64>;

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use tenure_core::store::{Checkpoint, Commit, Committed};
-use tenure_core::{DutyKey, LocalInstant, Mutant, Session, StoreError, Version};
+use tenure_core::{DutyKey, LocalInstant, Session, StoreError, Version};
 
-use super::{GroupState, StoreState};
+use super::{GroupRows, StoreState, rules};
 
 impl StoreState {
     pub(crate) fn load(&mut self, duty: &DutyKey) -> Option<Checkpoint> {
@@ -28,26 +28,18 @@ impl StoreState {
     }
 }
 
-impl GroupState {
-    /// What a commit would become; nothing is changed.
+impl GroupRows {
+    /// Decides a commit without making it.
     pub(crate) fn judge(
         &self,
         session: &Session,
         commit: &Commit,
         now: LocalInstant,
     ) -> Result<Committed, StoreError> {
-        let hold = &commit.hold;
-        let newest = self.newest_epoch(&hold.duty.id);
-        let stands = hold.is_of(session) && self.stands(hold, now) && newest == hold.epoch;
-        if !stands && !Mutant::R14Fence.is_on() {
-            return Ok(Committed::Fenced { newest });
-        }
-        let newest = self.checkpoints.get(&hold.duty.id).and_then(VecDeque::front);
-        let stored = newest.map_or(Version::ZERO, |checkpoint| checkpoint.version);
-        if stored != commit.expected && !Mutant::R14Version.is_on() {
-            return Ok(Committed::Conflict { stored });
-        }
-        Ok(Committed::Saved(stored.next()?))
+        let id = &commit.hold.duty.id;
+        let stored = self.checkpoints.get(id).and_then(VecDeque::front);
+        let stored = stored.map_or_else(Default::default, |it| (it.version, it.epoch));
+        rules::commit(self.last_grant(id, now).as_ref(), stored, session, commit)
     }
 
     /// The checkpoint that a commit makes once it was judged well.

@@ -10,7 +10,7 @@ use tenure_core::{
 use tenure_wire::cursor::InvalidCursorFile;
 use tenure_wire::folder::{self, AuditLine, Grant, GroupFile};
 
-use super::{GroupState, HoldRow, SessionRow, StoreState};
+use super::{GroupRows, HoldRow, SessionRow, StoreState};
 
 /// A spent nonce is remembered for a week, and a day more.
 const SPENT_MS: u64 = 8 * 24 * 60 * 60 * 1000;
@@ -75,7 +75,7 @@ impl StoreState {
     }
 }
 
-impl GroupState {
+impl GroupRows {
     /// The newest epoch that was granted for a duty.
     pub(crate) fn granted(&self, id: &DutyId) -> Epoch {
         self.holds.get(id).map_or(Epoch::ZERO, |row| row.epoch)

@@ -1,4 +1,4 @@
-//! What is done to a store as a whole: how much it keeps, what it forgets, taking it over.
+//! Retention, forgetting duties and adopting a store.
 
 use std::collections::BTreeSet;
 

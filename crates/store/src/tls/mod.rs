@@ -29,14 +29,14 @@ pub(crate) enum Trust {
 
 /// Paths of PEM files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TlsFiles {
+pub(crate) struct PemFiles {
     /// The authorities to trust; those of the system if there is none.
     pub(crate) authority: Option<String>,
     /// The client's certificate and key.
     pub(crate) identity: Option<(String, String)>,
 }
 
-impl TlsFiles {
+impl PemFiles {
     /// `names` are those of the two parameters, for the message.
     pub(crate) fn new(
         authority: Option<String>,
@@ -61,7 +61,7 @@ pub(crate) fn failed(detail: impl Into<String>) -> StoreError {
     StoreError::refused(Code::NoTls, detail)
 }
 
-/// What a build without TLS says to somebody who asks for it.
+/// Error of a build without TLS.
 #[cfg(not(feature = "tls"))]
 pub(crate) fn not_built(asked: &str) -> StoreError {
     failed(format!("{asked} needs TLS, and this build lacks the cargo feature tls"))
@@ -123,9 +123,9 @@ mod tests {
     #[test]
     fn a_certificate_without_its_key_is_refused() {
         let one = || Some("a.pem".to_owned());
-        let error = TlsFiles::new(None, one(), None, "cert and key").unwrap_err();
+        let error = PemFiles::new(None, one(), None, "cert and key").unwrap_err();
         assert_eq!(error.code(), Code::BadUrl);
-        assert!(TlsFiles::new(one(), None, one(), "cert and key").is_err());
-        assert!(TlsFiles::new(one(), one(), one(), "cert and key").is_ok());
+        assert!(PemFiles::new(one(), None, one(), "cert and key").is_err());
+        assert!(PemFiles::new(one(), one(), one(), "cert and key").is_ok());
     }
 }

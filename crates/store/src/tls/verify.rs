@@ -20,15 +20,15 @@ use rustls::{
 };
 use tenure_core::StoreError;
 
-use super::{TlsFiles, Trust, failed};
+use super::{PemFiles, Trust, failed};
 
-/// How long reading the files may take.
+/// Time limit for reading the files.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// No file with certificates is larger.
 const MAX_PEM_BYTES: u64 = 4 << 20;
 
 /// Reads the files and makes what a handshake needs.
-pub(crate) async fn client(trust: Trust, files: TlsFiles) -> Result<ClientConfig, StoreError> {
+pub(crate) async fn client(trust: Trust, files: PemFiles) -> Result<ClientConfig, StoreError> {
     // Files can lie on a slow disk, and a system has hundreds of authorities.
     let building = tokio::task::spawn_blocking(move || build(trust, &files));
     match tokio::time::timeout(READ_TIMEOUT, building).await {
@@ -37,7 +37,7 @@ pub(crate) async fn client(trust: Trust, files: TlsFiles) -> Result<ClientConfig
     }
 }
 
-fn build(trust: Trust, files: &TlsFiles) -> Result<ClientConfig, StoreError> {
+fn build(trust: Trust, files: &PemFiles) -> Result<ClientConfig, StoreError> {
     let provider = Arc::new(ring::default_provider());
     let authorities = match (trust, &files.authority) {
         (Trust::Anybody, _) => Vec::new(),
@@ -71,7 +71,7 @@ fn read(path: &str) -> Result<Vec<u8>, StoreError> {
     Ok(text)
 }
 
-/// What does not parse is not repeated: somebody may have named the wrong file.
+/// Content that does not parse is not repeated: the user may have named the wrong file.
 fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, StoreError> {
     let text = read(path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -172,7 +172,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// What an error says about TLS, for those who run client and server; `None` if it is about
+/// Explains a TLS error to those who run client and server; `None` if it is about
 /// something else.
 pub(crate) fn explain(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut next = Some(error);
@@ -255,7 +255,7 @@ mod tests {
 
     /// A handshake with a server that shows the certificate of one and has the key of another.
     fn shake_hands(trust: Trust, shown: &Certificates, key: &Certificates) -> Result<(), Error> {
-        let files = TlsFiles { authority: Some(text(shown.authority())), identity: None };
+        let files = PemFiles { authority: Some(text(shown.authority())), identity: None };
         let config = Arc::new(build(trust, &files).unwrap());
         let name = ServerName::try_from("localhost").unwrap();
         let mut client = ClientConnection::new(config, name).unwrap();

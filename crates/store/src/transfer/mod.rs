@@ -1,4 +1,4 @@
-//! What an operator does to checkpoints: take one back, or take it to another store.
+//! Operations on checkpoints: rewind one, or move it to another store.
 //!
 //! Both act as any holder does: they claim the duty, write under the new epoch, and release. The
 //! stores are *bare*: seals are read and written here.

@@ -6,7 +6,7 @@ use tenure_core::{Code, DutyKey, Epoch, Hold, Mac, Moved, Seal, StoreError, Vers
 use super::operator::{OperatorSession, StoredCheckpoint};
 use crate::signing::Keyring;
 
-/// What goes into the other store.
+/// Payload for the other store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Its name there.
@@ -17,11 +17,11 @@ pub struct Arrival {
     pub payload: Vec<u8>,
 }
 
-/// How the payloads of the sources become what arrives: one to one, many to their least, one to
+/// Converts the payloads of the sources: one to one, many to their least, one to
 /// many.
 pub type Convert<'a> = &'a (dyn Fn(&[Vec<u8>]) -> Result<Vec<Arrival>, StoreError> + Sync);
 
-/// What became of a move.
+/// Result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveOutcome {
     /// It is in the other store now.
@@ -50,7 +50,7 @@ struct MoveSource {
 struct MoveTarget {
     hold: Hold,
     arrival: Arrival,
-    /// What is there now, and whether it has to give way first.
+    /// Checkpoint of the target, and whether the move replaces it.
     there: Option<StoredCheckpoint>,
     gives_way: bool,
     /// It is there already.
@@ -161,7 +161,7 @@ impl<'a> Move<'a> {
         Ok(MoveOutcome::Moved)
     }
 
-    /// What a source is marked with: the store, the first target, and a number that another name,
+    /// Mark of a source: the store, the first target, and a number that another name,
     /// another form or another set of sources would change.
     fn mark_of(&self, sources: &[MoveSource], arrivals: &[Arrival]) -> String {
         let mut hash = Sha256::new();
@@ -212,13 +212,13 @@ impl<'a> Move<'a> {
         Ok(())
     }
 
-    /// What the source at `at` is called where it arrives: as it was before it was marked.
+    /// Name of the source at `at` where it arrives: as it was before it was marked.
     fn origin(&self, sources: &[MoveSource], at: usize) -> String {
         let MoveSource { hold, stored } = &sources[at];
         format!("{}#{}{}", self.from.name(), hold.duty, stored.live_at())
     }
 
-    /// What a target is marked with that gives way to what is in the old store.
+    /// Mark of a target that a move from the old store replaces.
     fn away(&self, duty: &DutyKey) -> String {
         format!("{}#{duty}~0", self.from.name())
     }
@@ -366,16 +366,16 @@ impl StoredCheckpoint {
     }
 }
 
-/// What a move of one duty would find; nothing is claimed and nothing is changed.
+/// Preview of the move of one duty; nothing is claimed or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
     /// Version and epoch of the source; `None` when it has no checkpoint.
     pub from: Option<(Version, Epoch)>,
     /// The same in the other store.
     pub to: Option<(Version, Epoch)>,
-    /// Where the source went or is going.
+    /// Destination of an earlier move of the source.
     pub moved: Option<Moved>,
-    /// Who holds the source now.
+    /// Current holder of the source.
     pub holder: Option<String>,
 }
 

@@ -16,12 +16,12 @@ use crate::signing::{
     Inspected, SignatureVerdict, Signing, check_missing, check_ring, inspect, sign,
 };
 
-/// Who acts, and why.
+/// Operator: instance and reason.
 #[derive(Clone, Debug)]
 pub struct Operator {
     /// The process.
     pub instance: InstanceId,
-    /// How long the store keeps its holds when it dies.
+    /// Lease duration of its holds.
     pub ttl: Ttl,
     /// For the audit, and for others who find the duty held.
     pub reason: Reason,
@@ -64,7 +64,7 @@ impl OperatorSession {
         Self { store, signing, name, operator, sessions: BTreeMap::new() }
     }
 
-    /// How the store is called.
+    /// Name of the store.
     pub fn name(&self) -> &str {
         &self.name
     }

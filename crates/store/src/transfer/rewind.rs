@@ -4,7 +4,7 @@ use tenure_core::{Code, DutyKey, Epoch, Seal, StoreError, Version};
 
 use super::operator::OperatorSession;
 
-/// What a rewind did.
+/// Result of a rewind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewound {
     /// The newest version until then.

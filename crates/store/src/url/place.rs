@@ -1,9 +1,9 @@
 //! Whether two URLs name the same store.
 
-use super::{Backend, StoreUrl, parts};
+use super::{StoreUrl, UrlScheme, parts};
 
 impl StoreUrl {
-    /// What tells this store from others, however it was written and wherever it is opened from,
+    /// Identity of the store, however it was written and wherever it is opened from,
     /// without secrets: paths are whole and without links, ports and names that may be left out are
     /// there, and users and what else chooses no store is not.
     pub fn place(&self) -> String {
@@ -12,22 +12,22 @@ impl StoreUrl {
         let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
         let own = |default: &str| plain(self.namespace.as_deref().unwrap_or(default).as_bytes());
         match self.kind {
-            Backend::File => format!("file:{}", whole(&self.rest)),
-            Backend::Sqlite => format!("sqlite:{}", whole(&self.rest)),
+            UrlScheme::File => format!("file:{}", whole(&self.rest)),
+            UrlScheme::Sqlite => format!("sqlite:{}", whole(&self.rest)),
             // One port speaks either plainly or encrypted.
-            Backend::Redis | Backend::Rediss => {
+            UrlScheme::Redis | UrlScheme::Rediss => {
                 let hosts = with_ports(hosts, "6379").join(",");
                 let path = path.trim_end_matches('/');
                 let number = if path.is_empty() { "0" } else { path };
                 format!("redis://{hosts}/{number}?prefix={}", own(""))
             }
-            Backend::Etcd => {
+            UrlScheme::Etcd => {
                 // Members of one cluster, in any order.
                 let mut hosts = with_ports(hosts, "2379");
                 hosts.sort();
                 format!("etcd://{}?prefix={}", hosts.join(","), own("tenure/"))
             }
-            Backend::Postgres => {
+            UrlScheme::Postgres => {
                 let user = credentials.and_then(|text| text.split(':').next());
                 let schema = own("tenure");
                 postgres_place(user.unwrap_or_default(), hosts, path, query, &schema)
@@ -56,7 +56,7 @@ fn plain(bytes: &[u8]) -> String {
     percent_encoding::percent_encode(bytes, &ESCAPED).to_string()
 }
 
-/// What tells a database from others, as its driver reads the URL. The first of several hosts that
+/// Identity of a database, as its driver reads the URL. The first of several hosts that
 /// answers is taken, so their order stays.
 fn postgres_place(user: &str, hosts: &str, path: &str, query: &str, schema: &str) -> String {
     let decoded = |text: &str| percent_encoding::percent_decode_str(text).collect::<Vec<u8>>();

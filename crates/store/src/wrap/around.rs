@@ -48,7 +48,7 @@ ops! {
     Survey "survey"
 }
 
-/// What a wrapper does around each call; [`pass_on`] makes a store of it.
+/// Action around each call; [`pass_on`] makes a store of it.
 #[async_trait]
 pub(super) trait StoreWrapper {
     async fn around<T: Send>(

@@ -10,7 +10,7 @@ use tenure_core::{Code, Store, StoreError};
 use super::Op;
 use super::around::{StoreWrapper, pass_on};
 
-/// What becomes of a call.
+/// Fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It happens and is reported.

@@ -11,7 +11,7 @@ use tenure_core::{Store, StoreError};
 use super::Op;
 use super::around::{StoreWrapper, pass_on};
 
-/// What is done once, before a call goes on.
+/// Action that runs once, before a call goes on.
 pub type Interlude = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A store before whose first call of one kind something else happens.

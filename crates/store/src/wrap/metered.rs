@@ -1,4 +1,4 @@
-//! What calls cost.
+//! Counts calls and their cost.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,7 +19,7 @@ pub struct Metered {
     stats: Mutex<BTreeMap<Op, OpStats>>,
 }
 
-/// What the calls of one kind came to.
+/// Counters of one kind of call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpStats {
     /// Calls that came back.
@@ -40,7 +40,7 @@ impl Metered {
         Self { inner, clock, stats: Mutex::default() }
     }
 
-    /// What was counted so far, for the calls that were made.
+    /// Counters so far, of the calls that were made.
     pub fn stats(&self) -> BTreeMap<Op, OpStats> {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

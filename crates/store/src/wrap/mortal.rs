@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::Op;
 use super::around::{StoreWrapper, pass_on};
 
-/// How many calls a process makes before it is killed; stores of the same process share it.
+/// Number of calls before a process is killed; stores of the same process share it.
 #[derive(Debug)]
 pub struct CallBudget {
     left: AtomicU64,

@@ -16,7 +16,7 @@ use crate::object::Object;
 /// The settings of bucketing, checked, and with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many buckets there are.
+    /// Number of buckets.
     pub total: Total,
     /// The bucket of this run, unless it rotates.
     pub id: u32,
@@ -24,7 +24,7 @@ pub struct Config {
     pub round_robin: bool,
     /// The buckets that take part in the rotation; `None` when all do, or when there is none.
     pub ranges: Option<Ranges>,
-    /// What a log is to say.
+    /// Notices for a log.
     pub notices: Vec<Notice>,
 }
 

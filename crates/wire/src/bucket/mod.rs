@@ -45,7 +45,7 @@ pub enum CommitTiming {
     OnSuccess,
 }
 
-/// What a run works with.
+/// Configuration and state of a run.
 #[derive(Clone, Debug)]
 pub struct AppliedBucket {
     /// The config, with the bucket of this run.
@@ -54,7 +54,7 @@ pub struct AppliedBucket {
     pub state: Option<Object>,
     /// The bucket that was chosen; `None` when there is no rotation.
     pub executed: Option<Executed>,
-    /// What a log is to say.
+    /// Notices for a log.
     pub notices: Vec<Notice>,
 }
 

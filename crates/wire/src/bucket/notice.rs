@@ -1,4 +1,4 @@
-//! What a log is to say about bucketing.
+//! Log notices about bucketing.
 
 use std::fmt;
 
@@ -18,9 +18,9 @@ pub enum Notice {
     RangesUnreadable(Invalid),
     /// The state names a bucket that does not exist, or nothing that could be one.
     StateDamaged {
-        /// What it has in its reserved member, cut short if it is long.
+        /// Content of its reserved member, cut short if it is long.
         value: String,
-        /// How many buckets there are.
+        /// Number of buckets.
         total: Total,
     },
     /// The state was written with another total.

@@ -36,7 +36,7 @@ fn lenient(value: &str) -> Option<u64> {
     text.map_or_else(|| whole(value), |text| text.trim().parse().ok())
 }
 
-/// Says it when the state was written under another total.
+/// Notice when the state was written under another total.
 pub(super) fn total_changed(state: Option<&Object>, to: Total) -> Option<Notice> {
     let (_, within) = member(state, OWN_STATE)?;
     let from = whole(within.get(TOTAL_FIELD)?.get())?;
@@ -59,7 +59,7 @@ pub fn carry_over(from: &Object, state: Option<Object>) -> Object {
 pub struct Executed {
     /// The bucket.
     pub bucket: u32,
-    /// How many there are.
+    /// Total number of buckets.
     pub total: Total,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with an envelope.
+//! Errors of an envelope.
 
 use std::fmt::{self, Display};
 
@@ -8,11 +8,11 @@ use super::json::{JsonError, JsonErrorKind};
 /// is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidEnvelope {
-    /// What it should have been an envelope of, as in `ingest.v1`.
+    /// Protocol, as in `ingest.v1`.
     pub protocol: &'static str,
     /// The first things that are wrong, at most [`Invalid::MOST`]; never empty.
     pub issues: Vec<Issue>,
-    /// How many more there are.
+    /// Number of further issues.
     pub more: usize,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct JsonError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JsonErrorKind {
-    /// What should have been there.
+    /// The expected input.
     Expected(&'static str),
     /// Nested deeper than was allowed.
     TooDeep,
@@ -46,7 +46,7 @@ pub(crate) struct JsonString {
 pub(crate) struct Scanner<'a> {
     bytes: &'a [u8],
     pub(crate) at: usize,
-    /// How many bytes of white space outside strings it came over.
+    /// Bytes of white space outside strings so far.
     pub(crate) blanks: usize,
 }
 
@@ -132,7 +132,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// What a string says: UTF-8, with lone surrogates as if they were characters.
+    /// Decodes a string: UTF-8, with lone surrogates as if they were characters.
     pub(crate) fn decode(&self, text: &JsonString) -> Cow<'a, [u8]> {
         let inside = &self.bytes[text.range.clone()];
         if text.escaped { Cow::Owned(unescape(inside)) } else { Cow::Borrowed(inside) }
@@ -257,7 +257,7 @@ impl Nest {
     }
 }
 
-/// Where a run of plain text ends: at a quote, a backslash, a control character.
+/// End of a run of plain text: a quote, a backslash or a control character.
 fn find_special(bytes: &[u8]) -> Option<usize> {
     let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
     // Sixteen at a time, without a branch for each, so that the compiler takes them at once.

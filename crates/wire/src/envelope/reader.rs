@@ -40,7 +40,7 @@ enum PathStep {
 /// A place in an envelope, and what was found on the way. A value that is wrong is noted, and
 /// reading goes on; only broken JSON ends it.
 pub(crate) struct Reader<'a> {
-    /// What it is an envelope of.
+    /// Protocol of the envelope.
     protocol: &'static str,
     text: &'a str,
     scan: Scanner<'a>,
@@ -52,7 +52,7 @@ pub(crate) struct Reader<'a> {
     keeps_unknown: bool,
     /// Notes of values that were changed or left out so that the rest can be kept.
     mended: Vec<String>,
-    /// What is to be written instead of parts of the text, in order.
+    /// Replacements of parts of the text, in order.
     edits: Vec<(Range<usize>, String)>,
 }
 
@@ -451,7 +451,7 @@ impl<'a> Reader<'a> {
         Ok(envelope)
     }
 
-    /// Where the next value begins.
+    /// Start of the next value.
     pub(super) fn start(&mut self) -> usize {
         self.scan.peek();
         self.scan.at

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Where a text is without white space at both ends: what Unicode calls white space, and the four
+/// Range of a text without white space at both ends: what Unicode calls white space, and the four
 /// separators of ASCII, which Python's `strip` takes away, too.
 pub(crate) fn trim(text: &[u8]) -> Range<usize> {
     let (mut start, mut end) = (0, text.len());

@@ -5,7 +5,7 @@
 pub(crate) struct ParsedTime {
     /// Microseconds since 1970; what was finer is cut off.
     pub(crate) micros: i64,
-    /// Where digits begin that are finer than microseconds, and where they end.
+    /// Range of the digits that are finer than microseconds.
     pub(crate) finer: (usize, usize),
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn read(text: &[u8]) -> Result<ParsedTime, Wrong> {
     Ok(ParsedTime { micros: seconds * SECOND + micros, finer: (20 + kept, 20 + fraction.len()) })
 }
 
-/// How many seconds local time is ahead of UTC.
+/// Seconds by which local time is ahead of UTC.
 fn ahead(offset: &[u8]) -> Result<i64, Wrong> {
     let (sign, hour, minute) = match offset {
         [] => return Err(Wrong::NoOffset),

@@ -28,7 +28,7 @@ const MAX_VERSION_BYTES: usize = 256;
 const MAX_MESSAGE_BYTES: usize = 4_096;
 const MAX_CURSOR_BYTES: usize = 4_096;
 
-/// What was read so far.
+/// Fields read so far.
 #[derive(Default)]
 struct HeartbeatDraft {
     connector_type: Option<String>,

@@ -14,7 +14,7 @@ use uuid::Uuid;
 pub use crate::envelope::{InvalidEnvelope, Issue};
 pub use names::{connector_type_of, fits};
 
-/// What stands in `schema_version`.
+/// Value of `schema_version`.
 pub const SCHEMA_VERSION: &str = "connector.heartbeat.v1";
 
 /// The `error_message` of a last heartbeat, in state `degraded`, of an instance that ends.
@@ -34,7 +34,7 @@ pub fn read(bytes: &[u8]) -> Result<Heartbeat, InvalidEnvelope> {
     envelope::read(bytes)
 }
 
-/// What is not wrong with a heartbeat, but its sender should know of.
+/// Warnings about a valid heartbeat, for its sender.
 pub fn warnings(heartbeat: &Heartbeat) -> Vec<String> {
     let mut warnings = heartbeat.mended.clone();
     let state = heartbeat.state;
@@ -61,7 +61,7 @@ pub struct Heartbeat {
     pub error_message: Option<String>,
     /// `status.uptime_s`.
     pub uptime_s: i64,
-    /// What it has done since it started.
+    /// Counters since the process started.
     pub counters: Counters,
     /// `checkpoint`, which tells of the connector's own: nothing resumes from it.
     pub checkpoint: Option<ConnectorCheckpoint>,
@@ -73,7 +73,7 @@ pub struct Heartbeat {
     pub mended: Vec<String>,
 }
 
-/// How a connector says that it is.
+/// Reported health of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
     /// It ingests.
@@ -103,7 +103,7 @@ impl Health {
     }
 }
 
-/// What a process has done since it started; also what it has done between two beats.
+/// Counters of a process since it started, or between two heartbeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Submitted and accepted as new.
@@ -120,7 +120,7 @@ pub struct Counters {
 
 impl Counters {
     /// Names of the counters, in the order of their fields.
-    pub const NAMES: [&str; 5] = [
+    pub const COUNTER_NAMES: [&str; 5] = [
         "messages_ingested",
         "messages_failed",
         "source_api_calls",
@@ -128,7 +128,7 @@ impl Counters {
         "dedupe_accepted",
     ];
 
-    /// Returns the counters in the order of [`Counters::NAMES`].
+    /// Returns the counters in the order of [`Counters::COUNTER_NAMES`].
     pub fn values(&self) -> [i64; 5] {
         let Self {
             messages_ingested,
@@ -140,7 +140,7 @@ impl Counters {
         [messages_ingested, messages_failed, source_api_calls, checkpoint_saves, dedupe_accepted]
     }
 
-    /// Makes counters from values in the order of [`Counters::NAMES`].
+    /// Makes counters from values in the order of [`Counters::COUNTER_NAMES`].
     pub fn from_values(values: [i64; 5]) -> Self {
         let [
             messages_ingested,
@@ -159,7 +159,7 @@ impl Counters {
     }
 }
 
-/// Where a connector says that it is.
+/// Reported position of a connector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectorCheckpoint {
     /// `checkpoint.cursor`.

@@ -11,19 +11,19 @@ pub enum BadBatch {
     NotAnArray,
     /// It is not JSON from this byte on.
     Broken {
-        /// Where, from 0.
+        /// Byte offset, from 0.
         at: usize,
-        /// What should have been there.
+        /// The expected input.
         expected: &'static str,
     },
     /// It has more items than this.
     TooMany {
-        /// How many there may be.
+        /// Maximum number.
         most: usize,
     },
     /// It is not UTF-8 from this byte on.
     NotUtf8 {
-        /// Where, from 0.
+        /// Byte offset, from 0.
         at: usize,
     },
 }

@@ -29,7 +29,7 @@ pub struct Channel {
     pub alias: Option<String>,
 }
 
-/// What becomes of fields that `ingest.v1` does not have.
+/// Handling of fields that `ingest.v1` does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fields {
     /// The envelope is refused.
@@ -39,7 +39,7 @@ pub enum Fields {
     Kept,
 }
 
-/// What an envelope is read by.
+/// Rules for reading an envelope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     channels: Vec<Channel>,

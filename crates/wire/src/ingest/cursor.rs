@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// How far a reader of the inbox came.
+/// Position of a reader of the inbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InboxCursor {
     /// The position of the last message that was looked at; 0 before the first.

@@ -1,4 +1,4 @@
-//! What makes an event the same as another one, and what it said.
+//! Dedupe keys and content hashes of events.
 //!
 //! Why: docs/decisions/0033-dedupe-keys-are-digests.md
 
@@ -10,12 +10,12 @@ use crate::envelope::time;
 /// Ids that sources give who have none.
 const PLACEHOLDERS: [&str; 4] = ["placeholder", "unknown", "none", ""];
 
-/// How many hexadecimal digits of a content's hash a key shows.
+/// Hexadecimal digits of a content's hash in a key.
 const SHOWN_DIGITS: usize = 16;
 
 const HOUR_MICROS: i64 = 3_600_000_000;
 
-/// What a key is made from: all trimmed.
+/// Parts of a key: all trimmed.
 pub(super) struct KeyParts<'a> {
     pub(super) channel: &'a str,
     pub(super) provider: &'a str,

@@ -31,7 +31,7 @@ const ATTACHMENT: ObjectShape = ObjectShape {
 const CONTROL: ObjectShape =
     ObjectShape { required: &[], optional: &["idempotency_key", "trace_context", "policy_tier"] };
 
-/// What was read so far.
+/// Fields read so far.
 #[derive(Default)]
 struct EventDraft<'a> {
     channel: Option<&'a str>,
@@ -195,7 +195,7 @@ impl EventDraft<'_> {
         })
     }
 
-    /// Who said what, where, and with what attached.
+    /// Hash of the content: sender, thread, text and attachments.
     fn payload_digest(&self) -> Option<[u8; 32]> {
         let mut hash = Sha256::new();
         let raw = self.raw.as_ref()?;

@@ -58,7 +58,7 @@ pub struct IngestEvent {
     pub policy_tier: &'static str,
     /// `event.observed_at`, in microseconds since 1970.
     pub observed_at_micros: i64,
-    /// What makes it the same event as another one.
+    /// Dedupe key.
     pub dedupe: Dedupe,
     /// SHA-256 of what was said, to notice when a key comes again with something else.
     pub payload_digest: [u8; 32],

@@ -27,7 +27,7 @@ pub struct InboxWords {
     pub since: Option<i64>,
     /// Only received before this, in microseconds since 1970.
     pub until: Option<i64>,
-    /// How many seconds to wait until something is there, 0 to 30.
+    /// Seconds to wait for a message, 0 to 30.
     pub wait: u64,
 }
 
@@ -53,7 +53,7 @@ impl Default for InboxWords {
 pub struct BadQuery {
     /// The parameter, escaped.
     pub parameter: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub says: String,
 }
 

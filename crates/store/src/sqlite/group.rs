@@ -1,22 +1,14 @@
-//! What members see: the group, its document and its audit trail.
-
-use std::time::Duration;
+//! Groups: members, holders and documents.
 
 use rusqlite::Connection;
-use tenure_core::store::{
-    AuditEntry, AuditKind, AuditRange, CurrentHolder, GroupDocument, Holder, Member, Replaced,
-};
+use tenure_core::store::{CurrentHolder, GroupDocument, Holder, Member, Replaced};
 use tenure_core::{
-    Code, Document, DutyId, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Nonce, Note,
-    StoreError, Version,
+    Document, DutyId, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Nonce, Note, StoreError,
+    Version,
 };
 
-use super::session::ns;
+use super::session::{nanos, ns};
 use super::{all, execute, first, hint, statements};
-
-fn remaining(expires: i64, now: LocalInstant) -> Duration {
-    Duration::from_nanos(u64::try_from(expires - ns(now)).unwrap_or(0))
-}
 
 pub(super) fn groups(db: &Connection) -> Result<Vec<GroupName>, StoreError> {
     all(db, statements::GROUP_NAMES, [], |row| Ok(GroupName::new(row.get::<_, String>(0)?)))
@@ -36,7 +28,7 @@ pub(super) fn members(
                 instance: InstanceId::new(instance)?,
                 nonce: Some(Nonce::parse(&nonce)?),
                 note: Note::from_bytes(note)?,
-                remaining: remaining(expires, now),
+                remaining: nanos(expires - ns(now)),
                 evicted,
             })
         };
@@ -55,7 +47,7 @@ pub(super) fn holders(
         let holder = || {
             let holder = instance.zip(expires).map(|(instance, expires)| {
                 let instance = InstanceId::new(instance)?;
-                Ok(CurrentHolder { instance, remaining: remaining(expires, now) })
+                Ok(CurrentHolder { instance, remaining: nanos(expires - ns(now)) })
             });
             Ok(Holder {
                 duty: DutyKey { group: group.clone(), id: DutyId::new(duty)? },
@@ -93,33 +85,4 @@ pub(super) fn replace_document(
     execute(db, statements::GROUP_SAVE_DOCUMENT, row)?;
     hint(db, group)?;
     Ok(Replaced::Saved(version))
-}
-
-pub(super) fn audit(
-    db: &Connection,
-    group: &GroupName,
-    range: AuditRange,
-) -> Result<Vec<AuditEntry>, StoreError> {
-    let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
-    let after = i64::try_from(range.after).unwrap_or(i64::MAX);
-    all(db, statements::AUDIT_READ, (group.as_str(), after, limit), |row| {
-        let (seq, unix_ms): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let (kind, instance): (String, String) = (row.get(2)?, row.get(3)?);
-        let (duty, epoch): (Option<String>, Option<i64>) = (row.get(4)?, row.get(5)?);
-        let reason = row.get(6)?;
-        let entry = || {
-            let unknown = || StoreError::refused(Code::Damaged, format!("audit kind {kind:?}"));
-            let duty = duty.map(|id| Ok(DutyKey { group: group.clone(), id: DutyId::new(id)? }));
-            Ok(AuditEntry {
-                seq: seq as u64,
-                unix_ms: unix_ms.max(0) as u64,
-                kind: AuditKind::parse(&kind).ok_or_else(unknown)?,
-                instance: InstanceId::new(instance)?,
-                duty: duty.transpose()?,
-                epoch: epoch.map(Epoch::from_i64).transpose()?,
-                reason,
-            })
-        };
-        Ok(entry())
-    })
 }

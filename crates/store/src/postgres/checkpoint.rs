@@ -1,0 +1,124 @@
+//! Checkpoints.
+
+use tenure_core::store::{Checkpoint, Commit, Committed, check};
+use tenure_core::{Code, Document, DutyKey, Epoch, InstanceId, Session, StoreError, Version};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::rows::{column, damaged, index};
+use super::{Parameter, Postgres, SessionKey, complete, epoch_for};
+
+impl Postgres {
+    pub(super) async fn checkpoint_load(
+        &self,
+        duties: &[DutyKey],
+    ) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+        check::load(duties)?;
+        let groups: Vec<&str> = duties.iter().map(|duty| duty.group.as_str()).collect();
+        let ids: Vec<&str> = duties.iter().map(|duty| duty.id.as_str()).collect();
+        let parameters: [Parameter<'_>; 2] =
+            [(&groups, Type::TEXT_ARRAY), (&ids, Type::TEXT_ARRAY)];
+        let mut answers = vec![None; duties.len()];
+        for row in self.query(&self.statements.checkpoint_load, &parameters).await? {
+            if let Some(answer) = answers.get_mut(index(&row)?) {
+                *answer = Some(checkpoint(&row)?);
+            }
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn checkpoint_commit(
+        &self,
+        session: &Session,
+        commits: &[Commit],
+    ) -> Result<Vec<Committed>, StoreError> {
+        check::commit(session, commits)?;
+        if let [commit] = commits {
+            return Ok(vec![self.checkpoint_commit_one(session, commit).await?]);
+        }
+        let who = SessionKey::of(session);
+        let [group, instance, nonce] = who.parameters();
+        let duties: Vec<&str> = commits.iter().map(|c| c.hold.duty.id.as_str()).collect();
+        let epochs: Vec<i64> = commits.iter().map(|c| epoch_for(session, &c.hold)).collect();
+        let expected: Vec<i64> = commits.iter().map(|c| c.expected.as_i64()).collect();
+        let documents: Vec<&[u8]> = commits.iter().map(|c| c.document.as_bytes()).collect();
+        let parameters = [
+            group,
+            instance,
+            nonce,
+            (&duties as _, Type::TEXT_ARRAY),
+            (&epochs as _, Type::INT8_ARRAY),
+            (&expected as _, Type::INT8_ARRAY),
+            (&documents as _, Type::BYTEA_ARRAY),
+        ];
+        let rows = self.query(&self.statements.checkpoint_commit, &parameters).await?;
+        let read = |row| committed(row).map_err(StoreError::or_happened);
+        complete(rows, commits.len())?.iter().map(read).collect()
+    }
+
+    pub(super) async fn checkpoint_history(
+        &self,
+        duty: &DutyKey,
+    ) -> Result<Vec<Checkpoint>, StoreError> {
+        let parameters: [Parameter<'_>; 2] =
+            [(&duty.group.as_str(), Type::TEXT), (&duty.id.as_str(), Type::TEXT)];
+        let rows = self.query(&self.statements.checkpoint_history, &parameters).await?;
+        rows.iter().map(checkpoint).collect()
+    }
+
+    /// The usual case: one statement, and a second one only to say why it was refused.
+    async fn checkpoint_commit_one(
+        &self,
+        session: &Session,
+        commit: &Commit,
+    ) -> Result<Committed, StoreError> {
+        let who = SessionKey::of(session);
+        let [group, instance, nonce] = who.parameters();
+        let (duty, epoch) = (commit.hold.duty.id.as_str(), epoch_for(session, &commit.hold));
+        let (document, expected) = (commit.document.as_bytes(), commit.expected.as_i64());
+        let parameters = [
+            group,
+            instance,
+            nonce,
+            (&duty as _, Type::TEXT),
+            (&epoch as _, Type::INT8),
+            (&document as _, Type::BYTEA),
+            (&expected as _, Type::INT8),
+        ];
+        let rows = self.query(&self.statements.checkpoint_commit_one, &parameters).await?;
+        if let Some(row) = rows.first() {
+            return Ok(Committed::Saved(Version::from_i64(column(row, 0)?)?));
+        }
+        let rows = self.query(&self.statements.checkpoint_commit_refused, &parameters[..5]).await?;
+        let row = rows.first().ok_or_else(|| StoreError::refused(Code::Failed, "no answer row"))?;
+        let (stands, stored): (bool, i64) = (column(row, 0)?, column(row, 1)?);
+        match stands {
+            true if stored != expected => {
+                Ok(Committed::Conflict { stored: Version::from_i64(stored)? })
+            }
+            // Another commit under the same hold came in between: now it would fit.
+            true => Err(StoreError::refused(Code::Busy, "another commit was under way")),
+            false => Ok(Committed::Fenced { newest: Epoch::from_i64(column(row, 2)?)? }),
+        }
+    }
+}
+
+fn committed(row: &Row) -> Result<Committed, StoreError> {
+    let number: i64 = column(row, 2)?;
+    match column::<&str>(row, 1)? {
+        "saved" => Ok(Committed::Saved(Version::from_i64(number)?)),
+        "fenced" => Ok(Committed::Fenced { newest: Epoch::from_i64(number)? }),
+        "conflict" => Ok(Committed::Conflict { stored: Version::from_i64(number)? }),
+        other => Err(damaged(format!("checkpoint_commit answered {other:?}"))),
+    }
+}
+
+fn checkpoint(row: &Row) -> Result<Checkpoint, StoreError> {
+    Ok(Checkpoint {
+        version: Version::from_i64(column(row, 1)?)?,
+        epoch: Epoch::from_i64(column(row, 2)?)?,
+        instance: InstanceId::new(column::<String>(row, 3)?)?,
+        document: Document::from_store(column::<Vec<u8>>(row, 4)?)?,
+        unix_ms: column::<i64>(row, 5)?.max(0) as u64,
+    })
+}

@@ -1,0 +1,26 @@
+//! Columns of a row as values.
+
+use std::time::Duration;
+
+use tenure_core::{Code, StoreError};
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+
+pub(super) fn damaged(detail: impl Into<String>) -> StoreError {
+    StoreError::refused(Code::Damaged, detail)
+}
+
+/// A column by position, or an error instead of the driver's panic.
+pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, StoreError> {
+    row.try_get(index).map_err(|error| damaged(error.to_string()).with_source(error))
+}
+
+/// A position that counts from 1, as an index.
+pub(super) fn index(row: &Row) -> Result<usize, StoreError> {
+    let item: i64 = column(row, 0)?;
+    usize::try_from(item - 1).map_err(|_| damaged(format!("item {item}")))
+}
+
+pub(super) fn micros(remaining: i64) -> Duration {
+    Duration::from_micros(u64::try_from(remaining).unwrap_or(0))
+}

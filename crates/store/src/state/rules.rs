@@ -1,0 +1,126 @@
+//! Decisions about sessions and duties, shared by the stores in memory, in files and in SQLite.
+
+use std::time::Duration;
+
+use tenure_core::store::{Commit, Committed, CurrentHolder, Opened, Released};
+use tenure_core::{
+    DutyKey, Epoch, Hold, InstanceId, Mark, Mutant, Nonce, Session, StoreError, Version,
+};
+
+/// Last grant of a duty.
+pub(crate) struct LastGrant {
+    pub(crate) epoch: Epoch,
+    pub(crate) instance: InstanceId,
+    pub(crate) nonce: Nonce,
+    /// Not released since.
+    pub(crate) held: bool,
+    /// Time left; `None` when it was released or its session has ended.
+    pub(crate) remaining: Option<Duration>,
+}
+
+impl LastGrant {
+    fn is(&self, hold: &Hold) -> bool {
+        self.epoch == hold.epoch && self.nonce == hold.nonce
+    }
+
+    /// Whether this grant is that hold, and live.
+    pub(crate) fn stands(&self, hold: &Hold) -> bool {
+        self.is(hold) && self.remaining.is_some()
+    }
+
+    /// The holder, if the grant is live.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn holder(self) -> Option<CurrentHolder> {
+        Some(CurrentHolder { instance: self.instance, remaining: self.remaining? })
+    }
+}
+
+/// Decision about opening a session of an instance that had one before.
+pub(crate) enum OpenDecision {
+    Answer(Opened),
+    /// The same session is open: extend it.
+    Extend,
+    /// The earlier session has ended: a new one takes its row.
+    Replace,
+}
+
+pub(crate) fn open(evicted: bool, live: bool, same_nonce: bool) -> OpenDecision {
+    match (evicted, live, same_nonce) {
+        (true, _, _) => OpenDecision::Answer(Opened::Evicted),
+        (false, true, false) => OpenDecision::Answer(Opened::Taken),
+        (false, true, true) => OpenDecision::Extend,
+        (false, false, true) => OpenDecision::Answer(Opened::Spent),
+        (false, false, false) => OpenDecision::Replace,
+    }
+}
+
+/// Decision about a claim.
+pub(crate) enum ClaimDecision {
+    /// The session holds it already.
+    Already(Epoch),
+    HeldBy(CurrentHolder),
+    /// `expired` is the hold that ended with its session, for the audit trail.
+    Grant {
+        epoch: Epoch,
+        expired: Option<(InstanceId, Epoch)>,
+    },
+}
+
+/// Decides a claim. The epoch of a grant is above that of the last one and above `known`.
+pub(crate) fn claim(
+    last: Option<LastGrant>,
+    known: Epoch,
+    session: &Session,
+) -> Result<ClaimDecision, StoreError> {
+    let newest = last.as_ref().map_or(Epoch::ZERO, |last| last.epoch).max(known);
+    let mut expired = None;
+    if let Some(LastGrant { epoch, instance, nonce, remaining, .. }) = last.filter(|it| it.held) {
+        match remaining {
+            Some(_) if nonce == session.nonce => return Ok(ClaimDecision::Already(epoch)),
+            Some(remaining) => {
+                return Ok(ClaimDecision::HeldBy(CurrentHolder { instance, remaining }));
+            }
+            None => expired = Some((instance, epoch)),
+        }
+    }
+    let epoch = match Mutant::R2Same.is_on() && newest > Epoch::ZERO {
+        true => newest,
+        false => newest.next()?,
+    };
+    Ok(ClaimDecision::Grant { epoch, expired })
+}
+
+/// A hold of the session.
+pub(crate) fn hold(session: &Session, duty: &DutyKey, epoch: Epoch, mark: Mark) -> Hold {
+    let (instance, nonce) = (session.instance.clone(), session.nonce);
+    Hold { duty: duty.clone(), epoch, instance, nonce, mark }
+}
+
+/// Decides a release.
+pub(crate) fn release(last: Option<&LastGrant>, session: &Session, hold: &Hold) -> Released {
+    match last.filter(|last| hold.is_of(session) && last.is(hold)) {
+        None => Released::NotYours,
+        Some(last) if last.stands(hold) => Released::Freed,
+        Some(_) => Released::Already,
+    }
+}
+
+/// Decides a commit; `stored` is the version and epoch of the newest checkpoint.
+pub(crate) fn commit(
+    last: Option<&LastGrant>,
+    stored: (Version, Epoch),
+    session: &Session,
+    commit: &Commit,
+) -> Result<Committed, StoreError> {
+    let hold = &commit.hold;
+    let (stored, committed) = stored;
+    let newest = last.map_or(Epoch::ZERO, |last| last.epoch).max(committed);
+    let stands = hold.is_of(session) && last.is_some_and(|last| last.stands(hold));
+    if !(stands && newest == hold.epoch) && !Mutant::R14Fence.is_on() {
+        return Ok(Committed::Fenced { newest });
+    }
+    if stored != commit.expected && !Mutant::R14Version.is_on() {
+        return Ok(Committed::Conflict { stored });
+    }
+    Ok(Committed::Saved(stored.next()?))
+}
