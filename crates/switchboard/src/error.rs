@@ -12,6 +12,9 @@ use tenure_core::{Code, StoreError};
 #[error(transparent)]
 pub struct SwitchboardError(#[from] StoreError);
 
+/// Result of a storage operation.
+pub type StorageResult<T> = Result<T, SwitchboardError>;
+
 impl SwitchboardError {
     /// The operation did not happen: it may be tried again.
     pub fn refused(code: Code, detail: impl Into<String>) -> Self {

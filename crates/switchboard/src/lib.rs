@@ -27,7 +27,7 @@ mod upkeep;
 pub mod view;
 
 pub use access::Limiter;
-pub use error::SwitchboardError;
+pub use error::{StorageResult, SwitchboardError};
 pub use notice::{
     ConnectorEvent, ConnectorName, NoticeLevel, NoticeSink, ServerNotice, tracing_sink,
 };

@@ -69,13 +69,7 @@ pub fn summary(connector: &Connector, now: i64, policy: Policy) -> Value {
 
 /// Returns the counters as JSON.
 pub fn counters(counters: &Counters) -> Value {
-    json!({
-        "messages_ingested": counters.messages_ingested,
-        "messages_failed": counters.messages_failed,
-        "source_api_calls": counters.source_api_calls,
-        "checkpoint_saves": counters.checkpoint_saves,
-        "dedupe_accepted": counters.dedupe_accepted,
-    })
+    Counters::NAMES.into_iter().zip(counters.values()).collect()
 }
 
 /// Returns the details of a connector.

@@ -1,7 +1,7 @@
 //! Channel list.
 
 use super::row::{DatabaseRow, FromRow, RowReader};
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 use async_trait::async_trait;
 use tenure_wire::ingest::Channel;
 
@@ -9,7 +9,7 @@ use tenure_wire::ingest::Channel;
 #[async_trait]
 pub trait ChannelList {
     /// All channels, by name.
-    async fn channels(&self) -> Result<Vec<Channel>, SwitchboardError>;
+    async fn channels(&self) -> StorageResult<Vec<Channel>>;
     /// Replaces a channel, adds it (`was` is `None`) or removes it (`becomes` is `None`), and
     /// records it in the audit trail. Returns `false` if the channel is not as `was` has it.
     async fn replace_channel(
@@ -17,7 +17,7 @@ pub trait ChannelList {
         was: Option<&Channel>,
         becomes: Option<&Channel>,
         by: &str,
-    ) -> Result<bool, SwitchboardError>;
+    ) -> StorageResult<bool>;
 }
 
 /// Providers as they are kept: names have no commas.

@@ -14,7 +14,7 @@ mod token;
 
 use std::sync::Arc;
 
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 use async_trait::async_trait;
 use row::{DatabaseRow, FromRow, RowReader};
 use tenure_core::{BoxFuture, DutyKey, Epoch, InstanceId};
@@ -34,10 +34,7 @@ pub use replica::{REPLICA_EXPIRY, Replicas};
 pub use token::{Admission, Attempt, NewToken, SourceScope, Token, TokenAudit, TokenUsage};
 
 /// Opens the storage in a store's database and updates its tables.
-pub fn open(
-    url: &StoreUrl,
-    if_absent: IfAbsent,
-) -> BoxFuture<'_, Result<Arc<dyn Storage>, SwitchboardError>> {
+pub fn open(url: &StoreUrl, if_absent: IfAbsent) -> BoxFuture<'_, StorageResult<Arc<dyn Storage>>> {
     Box::pin(async move {
         Ok(match url.tables()? {
             Database::Sqlite(path) => {
@@ -51,7 +48,7 @@ pub fn open(
 }
 
 /// Returns the statements that create or update its tables, for an administrator.
-pub fn script(url: &StoreUrl) -> Result<String, SwitchboardError> {
+pub fn script(url: &StoreUrl) -> StorageResult<String> {
     match url.tables()? {
         Database::Sqlite(_) => Ok(sqlite::script()),
         Database::Postgres { schema, .. } => postgres::script(&schema),
@@ -218,7 +215,7 @@ pub struct Decision {
 }
 
 /// Result of a change that needs a valid token. If the token has ended, nothing was changed.
-pub type Permitted<T> = Result<Result<T, TokenEnd>, SwitchboardError>;
+pub type Permitted<T> = StorageResult<Result<T, TokenEnd>>;
 
 /// Retention of the inbox, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,22 +296,19 @@ pub struct ClockReading {
 #[async_trait]
 pub trait Storage: Registry + Replicas + ChannelList {
     /// Stores what is new, in one transaction; an answer for each submission.
-    async fn commit(
-        &self,
-        group: &[Submission],
-    ) -> Result<Vec<SubmissionOutcome>, SwitchboardError>;
+    async fn commit(&self, group: &[Submission]) -> StorageResult<Vec<SubmissionOutcome>>;
 
     /// A page of the inbox. It looks at a bounded number of rows: it may be empty before the end.
-    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, SwitchboardError>;
+    async fn inbox(&self, query: &InboxQuery) -> StorageResult<InboxRead>;
     /// One message.
-    async fn message(&self, request_id: Uuid) -> Result<MessageLookup, SwitchboardError>;
+    async fn message(&self, request_id: Uuid) -> StorageResult<MessageLookup>;
     /// The newest position; cheap, for those who wait for more.
-    async fn last_position(&self) -> Result<i64, SwitchboardError>;
+    async fn last_position(&self) -> StorageResult<i64>;
     /// Takes the inbox over after a restore and notes it: the position above which it goes on.
-    async fn adopt(&self, by: &str) -> Result<i64, SwitchboardError>;
+    async fn adopt(&self, by: &str) -> StorageResult<i64>;
     /// About the position that [`Storage::adopt`] would say now: by the clock of this host, and
     /// without what earlier adoptions left free.
-    async fn foresee_adopt(&self) -> Result<i64, SwitchboardError> {
+    async fn foresee_adopt(&self) -> StorageResult<i64> {
         let now = i64::try_from(process::unix_micros()).unwrap_or(i64::MAX);
         Ok(inbox::jump(self.last_position().await?, now))
     }
@@ -326,7 +320,7 @@ pub trait Storage: Registry + Replicas + ChannelList {
         of: Option<&SourceScope>,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<KnownFence>, SwitchboardError>;
+    ) -> StorageResult<Vec<KnownFence>>;
     /// Deletes the fences of a duty, at one source or at all, records it in the audit trail, and
     /// returns them.
     async fn reset_fence(
@@ -342,54 +336,50 @@ pub trait Storage: Registry + Replicas + ChannelList {
         letter: &DeadLetter,
         fence: Option<&IngestFence>,
         token_id: Option<&str>,
-    ) -> Result<PostOutcome, SwitchboardError>;
+    ) -> StorageResult<PostOutcome>;
     /// Dead letters, oldest first.
-    async fn letters(&self, query: &LetterQuery) -> Result<Vec<StoredLetter>, SwitchboardError>;
+    async fn letters(&self, query: &LetterQuery) -> StorageResult<Vec<StoredLetter>>;
     /// One of them.
-    async fn letter(&self, id: Uuid) -> Result<Option<StoredLetter>, SwitchboardError>;
+    async fn letter(&self, id: Uuid) -> StorageResult<Option<StoredLetter>>;
     /// Ends one that is pending.
     async fn resolve_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome>;
     /// Counts the pending ones.
-    async fn pending_letters(&self) -> Result<u64, SwitchboardError>;
+    async fn pending_letters(&self) -> StorageResult<u64>;
 
     /// Judges an attempt in one atomic statement and counts it if it failed.
-    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, SwitchboardError>;
+    async fn admit(&self, attempt: &Attempt<'_>) -> StorageResult<Admission>;
     /// Whether a token was ever created, even if all have ended.
-    async fn has_tokens(&self) -> Result<bool, SwitchboardError>;
+    async fn has_tokens(&self) -> StorageResult<bool>;
     /// Creates a token. Returns `false` if the token that it replaces does not exist.
-    async fn create_token(&self, token: &NewToken) -> Result<bool, SwitchboardError>;
+    async fn create_token(&self, token: &NewToken) -> StorageResult<bool>;
     /// All tokens, oldest first.
-    async fn tokens(&self) -> Result<Vec<Token>, SwitchboardError>;
+    async fn tokens(&self) -> StorageResult<Vec<Token>>;
     /// Ends a token at once. Returns `None` if there is none of that id, `false` if it had ended.
     async fn revoke_token(
         &self,
         token_id: &str,
         by: &str,
         reason: &str,
-    ) -> Result<Option<bool>, SwitchboardError>;
+    ) -> StorageResult<Option<bool>>;
     /// Adds to the usage of tokens and records the time of their use.
-    async fn add_usage(&self, usage: &[TokenUsage]) -> Result<(), SwitchboardError>;
+    async fn add_usage(&self, usage: &[TokenUsage]) -> StorageResult<()>;
     /// Usage of a token, or of all, since a day.
     async fn usage(
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<TokenUsage>, SwitchboardError>;
+    ) -> StorageResult<Vec<TokenUsage>>;
     /// The audit trail, newest first, of a token or of all.
-    async fn audit(
-        &self,
-        token_id: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<TokenAudit>, SwitchboardError>;
+    async fn audit(&self, token_id: Option<&str>, limit: usize) -> StorageResult<Vec<TokenAudit>>;
 
     /// Moves the clock of retention and reads it.
     async fn tick(
         &self,
         since: Option<ClockMeasurement>,
         when: TimeSource,
-    ) -> Result<ClockReading, SwitchboardError>;
+    ) -> StorageResult<ClockReading>;
     /// Deletes what is past its retention, a bounded number of rows at a time.
-    async fn prune(&self, keep: InboxRetention) -> Result<PruneReport, SwitchboardError>;
+    async fn prune(&self, keep: InboxRetention) -> StorageResult<PruneReport>;
     /// Whether the store answers and takes writes.
-    async fn ping(&self) -> Result<(), SwitchboardError>;
+    async fn ping(&self) -> StorageResult<()>;
 }

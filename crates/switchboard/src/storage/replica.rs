@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 use async_trait::async_trait;
 use uuid::Uuid;
 
@@ -13,9 +13,9 @@ pub const REPLICA_EXPIRY: i64 = 60 * 1_000_000;
 #[async_trait]
 pub trait Replicas: Debug + Send + Sync + 'static {
     /// Announces a replica and its address, and deletes those that have expired.
-    async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), SwitchboardError>;
+    async fn announce(&self, replica_id: Uuid, address: &str) -> StorageResult<()>;
     /// Returns the address of a replica that was seen lately.
-    async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, SwitchboardError>;
+    async fn replica(&self, replica_id: Uuid) -> StorageResult<Option<String>>;
     /// Removes a replica that ends.
-    async fn withdraw(&self, replica_id: Uuid) -> Result<(), SwitchboardError>;
+    async fn withdraw(&self, replica_id: Uuid) -> StorageResult<()>;
 }

@@ -5,12 +5,12 @@ use tenure_wire::ingest::Channel;
 use tokio_postgres::types::Type;
 
 use super::{Parameter, PostgresStorage};
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 use crate::storage::channel::{ChannelList, action, joined};
 
 #[async_trait]
 impl ChannelList for PostgresStorage {
-    async fn channels(&self) -> Result<Vec<Channel>, SwitchboardError> {
+    async fn channels(&self) -> StorageResult<Vec<Channel>> {
         self.rows(&self.statements.channel_list, &[]).await
     }
 
@@ -19,7 +19,7 @@ impl ChannelList for PostgresStorage {
         was: Option<&Channel>,
         becomes: Option<&Channel>,
         by: &str,
-    ) -> Result<bool, SwitchboardError> {
+    ) -> StorageResult<bool> {
         let Some(named) = was.or(becomes) else { return Ok(false) };
         let alias = |of: Option<&Channel>| of.and_then(|channel| channel.alias.clone());
         let parameters: [Parameter<'_>; 7] = [

@@ -7,14 +7,14 @@ use tokio_postgres::types::Type;
 use super::registry::arrival_time;
 use super::row::{column, from_micros, missing, to_micros};
 use super::{ClockMeasurement, ClockReading, Parameter, PostgresStorage, TimeSource};
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 
 impl PostgresStorage {
     pub(super) async fn move_clock(
         &self,
         since: Option<ClockMeasurement>,
         when: TimeSource,
-    ) -> Result<ClockReading, SwitchboardError> {
+    ) -> StorageResult<ClockReading> {
         let at = arrival_time(when);
         let (turn, elapsed) = (since.map(|it| it.turn), since.map(|it| it.elapsed));
         let wall = since.map(|it| from_micros(it.wall));

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::row::{column, from_micros, index, to_micros};
 use super::token::ended;
 use super::{Parameter, PostgresStorage};
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::{
     BadFence, EventOutcome, IngestFence, NewestHold, Submission, SubmissionOutcome,
     SubmissionRejection, SubmittedEvent,
@@ -23,7 +23,7 @@ impl PostgresStorage {
     pub(super) async fn commit_group(
         &self,
         group: &[Submission],
-    ) -> Result<Vec<SubmissionOutcome>, SwitchboardError> {
+    ) -> StorageResult<Vec<SubmissionOutcome>> {
         if group.is_empty() {
             return Ok(Vec::new());
         }
@@ -161,7 +161,7 @@ pub(super) fn closed(
     row: &Row,
     verdict: &str,
     duty: Option<&str>,
-) -> Result<Option<SubmissionRejection>, SwitchboardError> {
+) -> StorageResult<Option<SubmissionRejection>> {
     Ok(Some(match verdict {
         "ahead" => SubmissionRejection::BadFence(BadFence::EpochAhead),
         "full" => SubmissionRejection::BadFence(BadFence::TooMany),
@@ -180,7 +180,7 @@ fn settle(
     group: &[Submission],
     gates: &GateColumns<'_>,
     rows: &[Row],
-) -> Result<Vec<SubmissionOutcome>, SwitchboardError> {
+) -> StorageResult<Vec<SubmissionOutcome>> {
     let odd =
         |what: &str| SwitchboardError::unknown(Code::Damaged, format!("ingest_commit: {what}"));
     let mut shut: Vec<Option<SubmissionOutcome>> = vec![None; gates.tokens.len()];

@@ -9,7 +9,7 @@ use super::commit::closed;
 use super::row::{column, count, missing};
 use super::token::permitted;
 use super::{Parameter, PostgresStorage};
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::{
     DeadLetter, Decision, IngestFence, LetterQuery, LetterResolution, Permitted, PostOutcome,
     ResolveOutcome, StoredLetter,
@@ -21,7 +21,7 @@ impl PostgresStorage {
         letter: &DeadLetter,
         fence: Option<&IngestFence>,
         token_id: Option<&str>,
-    ) -> Result<PostOutcome, SwitchboardError> {
+    ) -> StorageResult<PostOutcome> {
         let duty = fence.map(|fence| fence.duty.to_string());
         let epoch = fence.map(|fence| fence.epoch.as_i64());
         let instance = fence.map(|fence| fence.instance.as_str());
@@ -50,7 +50,7 @@ impl PostgresStorage {
     pub(super) async fn list_letters(
         &self,
         query: &LetterQuery,
-    ) -> Result<Vec<StoredLetter>, SwitchboardError> {
+    ) -> StorageResult<Vec<StoredLetter>> {
         let after = query.after.unwrap_or(Uuid::nil());
         let limit = count(query.limit);
         let mut parameters: Vec<Parameter<'_>> = vec![
@@ -68,10 +68,7 @@ impl PostgresStorage {
         self.rows(statement, &parameters).await
     }
 
-    pub(super) async fn show_letter(
-        &self,
-        id: Uuid,
-    ) -> Result<Option<StoredLetter>, SwitchboardError> {
+    pub(super) async fn show_letter(&self, id: Uuid) -> StorageResult<Option<StoredLetter>> {
         Ok(self.rows(&self.statements.letter_show, &[(&id, Type::UUID)]).await?.pop())
     }
 
@@ -96,7 +93,7 @@ impl PostgresStorage {
     }
 }
 
-fn posted(row: &Row, duty: Option<&str>) -> Result<PostOutcome, SwitchboardError> {
+fn posted(row: &Row, duty: Option<&str>) -> StorageResult<PostOutcome> {
     let verdict: &str = column(row, 1)?;
     if verdict == "kept" {
         return Ok(PostOutcome::Kept { id: column(row, 5)?, duplicate: column(row, 6)? });

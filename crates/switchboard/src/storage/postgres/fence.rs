@@ -5,7 +5,7 @@ use tokio_postgres::types::Type;
 use super::row::{count, from_row};
 use super::token::refusal;
 use super::{Parameter, PostgresStorage};
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::{Decision, KnownFence, Permitted, SourceScope, parse_fence_cursor};
 
 impl PostgresStorage {
@@ -14,7 +14,7 @@ impl PostgresStorage {
         of: Option<&SourceScope>,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<KnownFence>, SwitchboardError> {
+    ) -> StorageResult<Vec<KnownFence>> {
         let limit = count(limit);
         let [duty, channel, provider, endpoint] = parse_fence_cursor(after);
         let parameters: [Parameter<'_>; 8] = [

@@ -9,16 +9,13 @@ use uuid::Uuid;
 
 use super::row::{column, count, from_micros, from_row, missing, to_micros};
 use super::{Parameter, PostgresStorage};
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::inbox::CursorPlace;
 use crate::storage::row::DatabaseRow as _;
 use crate::storage::{InboxMessage, InboxPage, InboxQuery, InboxRead, MessageLookup};
 
 impl PostgresStorage {
-    pub(super) async fn read_inbox(
-        &self,
-        query: &InboxQuery,
-    ) -> Result<InboxRead, SwitchboardError> {
+    pub(super) async fn read_inbox(&self, query: &InboxQuery) -> StorageResult<InboxRead> {
         let limit = count(query.limit);
         let at = |micros: Option<i64>| micros.map(from_micros);
         let (since, until) = (at(query.since), at(query.until));
@@ -40,16 +37,13 @@ impl PostgresStorage {
         page(query, &self.data.query(statement, &parameters).await?)
     }
 
-    pub(super) async fn adopt_inbox(&self, by: &str) -> Result<i64, SwitchboardError> {
+    pub(super) async fn adopt_inbox(&self, by: &str) -> StorageResult<i64> {
         let parameters: [Parameter<'_>; 1] = [(&by, Type::TEXT)];
         let rows = self.data.query(&self.statements.inbox_adopt, &parameters).await?;
         column(rows.first().ok_or_else(missing)?, 0).map_err(SwitchboardError::or_happened)
     }
 
-    pub(super) async fn show_message(
-        &self,
-        request_id: Uuid,
-    ) -> Result<MessageLookup, SwitchboardError> {
+    pub(super) async fn show_message(&self, request_id: Uuid) -> StorageResult<MessageLookup> {
         let parameters: [Parameter<'_>; 1] = [(&request_id, Type::UUID)];
         let rows = self.data.query(&self.statements.inbox_show, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
@@ -64,7 +58,7 @@ impl PostgresStorage {
 }
 
 /// The bounds stand in every row; a page without messages is one row with nothing else.
-fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, SwitchboardError> {
+fn page(query: &InboxQuery, rows: &[Row]) -> StorageResult<InboxRead> {
     let row = rows.last().ok_or_else(missing)?;
     let (last, trimmed, floor) = (column(row, 0)?, column(row, 1)?, column(row, 16)?);
     let place = CursorPlace { last, floor, trimmed, at: column(row, 17)? };
@@ -85,6 +79,6 @@ fn page(query: &InboxQuery, rows: &[Row]) -> Result<InboxRead, SwitchboardError>
 }
 
 /// Reads the message from the fifth column on, if there is one.
-fn message(row: &Row) -> Result<Option<InboxMessage>, SwitchboardError> {
+fn message(row: &Row) -> StorageResult<Option<InboxMessage>> {
     row.number(4)?.map(|_| from_row(row, 4)).transpose()
 }

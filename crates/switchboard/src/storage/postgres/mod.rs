@@ -36,7 +36,7 @@ use super::{
     Storage, StoredLetter, Submission, SubmissionOutcome, TimeSource, Token, TokenAudit,
     TokenUsage,
 };
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::row::FromRow;
 use registry::ConnectorLocks;
 use row::{column, from_row, missing};
@@ -120,7 +120,7 @@ const RIGHTS: &str = "-- For each role that runs the switchboard:\n\
     -- GRANT SELECT, INSERT ON tenure.token_audit_log TO role;\n";
 
 /// The tables and functions as a script, for an administrator.
-pub fn script(schema: &str) -> Result<String, SwitchboardError> {
+pub fn script(schema: &str) -> StorageResult<String> {
     sql::postgres::check_name(schema)?;
     Ok(sql::postgres::script(schema, &HISTORY, RIGHTS))
 }
@@ -144,11 +144,7 @@ impl fmt::Debug for PostgresStorage {
 }
 
 /// Connects, looks at the server, and brings the tables up to date.
-pub async fn open(
-    url: &str,
-    schema: &str,
-    if_absent: IfAbsent,
-) -> Result<PostgresStorage, SwitchboardError> {
+pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> StorageResult<PostgresStorage> {
     sql::postgres::check_name(schema)?;
     let mut server = server_from_url(url).await?;
     let named = is_direct(&server).await;
@@ -195,7 +191,7 @@ impl PostgresStorage {
         &self,
         sql: &str,
         parameters: &[Parameter<'_>],
-    ) -> Result<Vec<T>, SwitchboardError> {
+    ) -> StorageResult<Vec<T>> {
         let rows = self.data.query(sql, parameters).await?;
         rows.iter().map(|row| from_row(row, 0)).collect()
     }
@@ -204,7 +200,7 @@ impl PostgresStorage {
     async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(
         &self,
         sql: &str,
-    ) -> Result<T, SwitchboardError> {
+    ) -> StorageResult<T> {
         let rows = self.data.query(sql, &[]).await?;
         column(rows.first().ok_or_else(missing)?, 0)
     }
@@ -212,26 +208,23 @@ impl PostgresStorage {
 
 #[async_trait]
 impl Storage for PostgresStorage {
-    async fn commit(
-        &self,
-        group: &[Submission],
-    ) -> Result<Vec<SubmissionOutcome>, SwitchboardError> {
+    async fn commit(&self, group: &[Submission]) -> StorageResult<Vec<SubmissionOutcome>> {
         self.commit_group(group).await
     }
 
-    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, SwitchboardError> {
+    async fn inbox(&self, query: &InboxQuery) -> StorageResult<InboxRead> {
         self.read_inbox(query).await
     }
 
-    async fn message(&self, request_id: Uuid) -> Result<MessageLookup, SwitchboardError> {
+    async fn message(&self, request_id: Uuid) -> StorageResult<MessageLookup> {
         self.show_message(request_id).await
     }
 
-    async fn last_position(&self) -> Result<i64, SwitchboardError> {
+    async fn last_position(&self) -> StorageResult<i64> {
         self.value(&self.statements.inbox_last).await
     }
 
-    async fn adopt(&self, by: &str) -> Result<i64, SwitchboardError> {
+    async fn adopt(&self, by: &str) -> StorageResult<i64> {
         self.adopt_inbox(by).await
     }
 
@@ -240,7 +233,7 @@ impl Storage for PostgresStorage {
         of: Option<&SourceScope>,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<KnownFence>, SwitchboardError> {
+    ) -> StorageResult<Vec<KnownFence>> {
         self.list_fences(of, after, limit).await
     }
 
@@ -258,15 +251,15 @@ impl Storage for PostgresStorage {
         letter: &DeadLetter,
         fence: Option<&IngestFence>,
         token_id: Option<&str>,
-    ) -> Result<PostOutcome, SwitchboardError> {
+    ) -> StorageResult<PostOutcome> {
         self.keep_letter(letter, fence, token_id).await
     }
 
-    async fn letters(&self, query: &LetterQuery) -> Result<Vec<StoredLetter>, SwitchboardError> {
+    async fn letters(&self, query: &LetterQuery) -> StorageResult<Vec<StoredLetter>> {
         self.list_letters(query).await
     }
 
-    async fn letter(&self, id: Uuid) -> Result<Option<StoredLetter>, SwitchboardError> {
+    async fn letter(&self, id: Uuid) -> StorageResult<Option<StoredLetter>> {
         self.show_letter(id).await
     }
 
@@ -274,24 +267,24 @@ impl Storage for PostgresStorage {
         self.end_letter(resolve).await
     }
 
-    async fn pending_letters(&self) -> Result<u64, SwitchboardError> {
+    async fn pending_letters(&self) -> StorageResult<u64> {
         let pending: i64 = self.value(&self.statements.letter_count_pending).await?;
         Ok(u64::try_from(pending).unwrap_or(0))
     }
 
-    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, SwitchboardError> {
+    async fn admit(&self, attempt: &Attempt<'_>) -> StorageResult<Admission> {
         self.judge(attempt).await
     }
 
-    async fn has_tokens(&self) -> Result<bool, SwitchboardError> {
+    async fn has_tokens(&self) -> StorageResult<bool> {
         self.value(&self.statements.token_any).await
     }
 
-    async fn create_token(&self, token: &NewToken) -> Result<bool, SwitchboardError> {
+    async fn create_token(&self, token: &NewToken) -> StorageResult<bool> {
         self.make_token(token).await
     }
 
-    async fn tokens(&self) -> Result<Vec<Token>, SwitchboardError> {
+    async fn tokens(&self) -> StorageResult<Vec<Token>> {
         self.list_tokens().await
     }
 
@@ -300,11 +293,11 @@ impl Storage for PostgresStorage {
         token_id: &str,
         by: &str,
         reason: &str,
-    ) -> Result<Option<bool>, SwitchboardError> {
+    ) -> StorageResult<Option<bool>> {
         self.end_token(token_id, by, reason).await
     }
 
-    async fn add_usage(&self, usage: &[TokenUsage]) -> Result<(), SwitchboardError> {
+    async fn add_usage(&self, usage: &[TokenUsage]) -> StorageResult<()> {
         self.count_usage(usage).await
     }
 
@@ -312,15 +305,11 @@ impl Storage for PostgresStorage {
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<TokenUsage>, SwitchboardError> {
+    ) -> StorageResult<Vec<TokenUsage>> {
         self.read_usage(token_id, since_day).await
     }
 
-    async fn audit(
-        &self,
-        token_id: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<TokenAudit>, SwitchboardError> {
+    async fn audit(&self, token_id: Option<&str>, limit: usize) -> StorageResult<Vec<TokenAudit>> {
         self.read_audit(token_id, limit).await
     }
 
@@ -328,15 +317,15 @@ impl Storage for PostgresStorage {
         &self,
         since: Option<ClockMeasurement>,
         when: TimeSource,
-    ) -> Result<ClockReading, SwitchboardError> {
+    ) -> StorageResult<ClockReading> {
         self.move_clock(since, when).await
     }
 
-    async fn prune(&self, keep: InboxRetention) -> Result<PruneReport, SwitchboardError> {
+    async fn prune(&self, keep: InboxRetention) -> StorageResult<PruneReport> {
         self.prune_inbox(keep).await
     }
 
-    async fn ping(&self) -> Result<(), SwitchboardError> {
+    async fn ping(&self) -> StorageResult<()> {
         if self.value(&self.statements.server_takes_writes).await? {
             return Ok(());
         }

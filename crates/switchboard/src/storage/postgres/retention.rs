@@ -5,7 +5,7 @@ use tokio_postgres::types::Type;
 use super::registry::arrival_time;
 use super::row::{column, missing};
 use super::{Parameter, PostgresStorage};
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::{
     HistoryPruneReport, HistoryRetention, InboxRetention, PruneReport, TimeSource,
 };
@@ -18,10 +18,7 @@ const MAX_DROPPED_DAYS: u64 = 10;
 const MAX_RETENTION: i64 = 1_000 * 365 * 24 * 3_600 * 1_000_000;
 
 impl PostgresStorage {
-    pub(super) async fn prune_inbox(
-        &self,
-        keep: InboxRetention,
-    ) -> Result<PruneReport, SwitchboardError> {
+    pub(super) async fn prune_inbox(&self, keep: InboxRetention) -> StorageResult<PruneReport> {
         let statements = &self.statements;
         let bodies = keep.bodies.min(MAX_RETENTION);
         let keys = keep.keys.min(MAX_RETENTION).max(bodies);
@@ -36,7 +33,7 @@ impl PostgresStorage {
     }
 
     /// Makes partitions for the heartbeats of today and the days to come.
-    pub(super) async fn make_days(&self, when: TimeSource) -> Result<(), SwitchboardError> {
+    pub(super) async fn make_days(&self, when: TimeSource) -> StorageResult<()> {
         let at = arrival_time(when);
         let parameters: [Parameter<'_>; 1] = [(&at, Type::TIMESTAMPTZ)];
         self.data.query(&self.statements.history_make_days, &parameters).await?;
@@ -47,7 +44,7 @@ impl PostgresStorage {
         &self,
         keep: HistoryRetention,
         when: TimeSource,
-    ) -> Result<HistoryPruneReport, SwitchboardError> {
+    ) -> StorageResult<HistoryPruneReport> {
         self.make_days(when).await?;
         let statements = &self.statements;
         let prune = |sql, keep| self.delete_older(sql, keep, when);
@@ -72,23 +69,14 @@ impl PostgresStorage {
     }
 
     /// Deletes rows older than `keep` and returns how many. The deletions before have happened.
-    async fn delete_older(
-        &self,
-        sql: &str,
-        keep: i64,
-        when: TimeSource,
-    ) -> Result<u64, SwitchboardError> {
+    async fn delete_older(&self, sql: &str, keep: i64, when: TimeSource) -> StorageResult<u64> {
         let (keep, at) = (keep.min(MAX_RETENTION), arrival_time(when));
         let parameters: [Parameter<'_>; 2] = [(&keep, Type::INT8), (&at, Type::TIMESTAMPTZ)];
         self.delete_rows(sql, &parameters).await.map_err(SwitchboardError::or_happened)
     }
 
     /// Deletes rows and returns how many.
-    async fn delete_rows(
-        &self,
-        sql: &str,
-        parameters: &[Parameter<'_>],
-    ) -> Result<u64, SwitchboardError> {
+    async fn delete_rows(&self, sql: &str, parameters: &[Parameter<'_>]) -> StorageResult<u64> {
         let rows = self.data.query(sql, parameters).await?;
         let deleted: i64 = column(rows.first().ok_or_else(missing)?, 0)?;
         Ok(u64::try_from(deleted).unwrap_or(0))

@@ -8,49 +8,46 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::row::{DatabaseRow, FromRow, RowReader, StoredField, StoredFields};
 use crate::view;
 
 /// A column by position, or an error instead of the driver's panic.
-pub(super) fn column<'a, T: FromSql<'a>>(
-    row: &'a Row,
-    index: usize,
-) -> Result<T, SwitchboardError> {
+pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> StorageResult<T> {
     row.try_get(index).map_err(|error| {
         SwitchboardError::refused(Code::Damaged, error.to_string()).caused_by(error)
     })
 }
 
 /// Reads a record from the column `first` on.
-pub(super) fn from_row<T: FromRow>(row: &Row, first: usize) -> Result<T, SwitchboardError> {
+pub(super) fn from_row<T: FromRow>(row: &Row, first: usize) -> StorageResult<T> {
     T::from_row(&mut RowReader::from(row, first))
 }
 
 impl DatabaseRow for Row {
     type Error = SwitchboardError;
 
-    fn text(&self, index: usize) -> Result<Option<String>, SwitchboardError> {
+    fn text(&self, index: usize) -> StorageResult<Option<String>> {
         column(self, index)
     }
 
-    fn number(&self, index: usize) -> Result<Option<i64>, SwitchboardError> {
+    fn number(&self, index: usize) -> StorageResult<Option<i64>> {
         column(self, index)
     }
 
-    fn flag(&self, index: usize) -> Result<Option<bool>, SwitchboardError> {
+    fn flag(&self, index: usize) -> StorageResult<Option<bool>> {
         column(self, index)
     }
 
-    fn time(&self, index: usize) -> Result<Option<i64>, SwitchboardError> {
+    fn time(&self, index: usize) -> StorageResult<Option<i64>> {
         Ok(column::<Option<SystemTime>>(self, index)?.map(to_micros))
     }
 
-    fn uuid(&self, index: usize) -> Result<Option<Uuid>, SwitchboardError> {
+    fn uuid(&self, index: usize) -> StorageResult<Option<Uuid>> {
         column(self, index)
     }
 
-    fn digest(&self, index: usize) -> Result<Option<[u8; 32]>, SwitchboardError> {
+    fn digest(&self, index: usize) -> StorageResult<Option<[u8; 32]>> {
         let Some(bytes) = column::<Option<&[u8]>>(self, index)? else { return Ok(None) };
         let odd = |error| {
             let detail = format!("column {index} has {} bytes, not 32", bytes.len());
@@ -93,7 +90,7 @@ pub(super) fn count(limit: usize) -> i64 {
 }
 
 /// A position that counts from 1, as an index.
-pub(super) fn index(row: &Row) -> Result<usize, SwitchboardError> {
+pub(super) fn index(row: &Row) -> StorageResult<usize> {
     let item: i64 = column(row, 0)?;
     let odd = |_| SwitchboardError::refused(Code::Damaged, format!("item {item}"));
     usize::try_from(item - 1).map_err(odd)

@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 
 use super::row::{column, count, from_row, missing};
 use super::{Parameter, PostgresStorage};
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::{
     Admission, Attempt, NewToken, Permitted, Token, TokenAudit, TokenEnd, TokenUsage,
 };
@@ -26,7 +26,7 @@ fn odd(verdict: &str) -> SwitchboardError {
 }
 
 /// Why a token has ended, if a column says that it has.
-pub(super) fn refusal(row: &Row, index: usize) -> Result<Option<TokenEnd>, SwitchboardError> {
+pub(super) fn refusal(row: &Row, index: usize) -> StorageResult<Option<TokenEnd>> {
     let verdict: Option<&str> = column(row, index)?;
     verdict.map(|verdict| ended(verdict).ok_or_else(|| odd(verdict))).transpose()
 }
@@ -34,7 +34,7 @@ pub(super) fn refusal(row: &Row, index: usize) -> Result<Option<TokenEnd>, Switc
 /// Reads the one row of a change, of which the first column says why its token has ended.
 pub(super) fn permitted<T>(
     rows: &[Row],
-    read: impl FnOnce(&Row) -> Result<T, SwitchboardError>,
+    read: impl FnOnce(&Row) -> StorageResult<T>,
 ) -> Permitted<T> {
     let row = rows.first().ok_or_else(missing)?;
     match refusal(row, 0)? {
@@ -44,7 +44,7 @@ pub(super) fn permitted<T>(
 }
 
 impl PostgresStorage {
-    pub(super) async fn judge(&self, attempt: &Attempt<'_>) -> Result<Admission, SwitchboardError> {
+    pub(super) async fn judge(&self, attempt: &Attempt<'_>) -> StorageResult<Admission> {
         let hash = attempt.hash.as_ref().map(<[u8; 32]>::as_slice);
         let parameters: [Parameter<'_>; 4] = [
             (&hash, Type::BYTEA),
@@ -64,7 +64,7 @@ impl PostgresStorage {
         }
     }
 
-    pub(super) async fn make_token(&self, token: &NewToken) -> Result<bool, SwitchboardError> {
+    pub(super) async fn make_token(&self, token: &NewToken) -> StorageResult<bool> {
         let (hash, roles) = (token.hash.as_slice(), token.roles.join(","));
         let scope = token.scope.as_ref();
         let channel = scope.map(|scope| scope.channel.as_str());
@@ -87,7 +87,7 @@ impl PostgresStorage {
         Ok(!rows.is_empty())
     }
 
-    pub(super) async fn list_tokens(&self) -> Result<Vec<Token>, SwitchboardError> {
+    pub(super) async fn list_tokens(&self) -> StorageResult<Vec<Token>> {
         self.rows(&self.statements.token_list, &[]).await
     }
 
@@ -96,7 +96,7 @@ impl PostgresStorage {
         token_id: &str,
         by: &str,
         reason: &str,
-    ) -> Result<Option<bool>, SwitchboardError> {
+    ) -> StorageResult<Option<bool>> {
         let parameters: [Parameter<'_>; 3] =
             [(&token_id, Type::TEXT), (&by, Type::TEXT), (&reason, Type::TEXT)];
         let rows = self.data.query(&self.statements.token_revoke, &parameters).await?;
@@ -105,7 +105,7 @@ impl PostgresStorage {
         Ok(is_there.then_some(done))
     }
 
-    pub(super) async fn count_usage(&self, usage: &[TokenUsage]) -> Result<(), SwitchboardError> {
+    pub(super) async fn count_usage(&self, usage: &[TokenUsage]) -> StorageResult<()> {
         let tokens: Vec<&str> = usage.iter().map(|used| used.token_id.as_str()).collect();
         let days: Vec<&str> = usage.iter().map(|used| used.day.as_str()).collect();
         let requests: Vec<i64> = usage.iter().map(|used| used.requests).collect();
@@ -128,7 +128,7 @@ impl PostgresStorage {
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<TokenUsage>, SwitchboardError> {
+    ) -> StorageResult<Vec<TokenUsage>> {
         let parameters: [Parameter<'_>; 2] = [(&token_id, Type::TEXT), (&since_day, Type::TEXT)];
         self.rows(&self.statements.usage_list, &parameters).await
     }
@@ -137,7 +137,7 @@ impl PostgresStorage {
         &self,
         token_id: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<TokenAudit>, SwitchboardError> {
+    ) -> StorageResult<Vec<TokenAudit>> {
         let limit = count(limit);
         let parameters: [Parameter<'_>; 2] = [(&token_id, Type::TEXT), (&limit, Type::INT8)];
         self.rows(&self.statements.audit_list, &parameters).await

@@ -11,7 +11,7 @@ use tenure_wire::heartbeat::{Counters, Heartbeat};
 use uuid::Uuid;
 
 use super::{Decision, Permitted, TokenEnd};
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 
 pub(in crate::storage) use heartbeat::with_today;
 pub use statistics::{
@@ -291,27 +291,21 @@ pub trait Registry: Debug + Send + Sync + 'static {
         &self,
         beat: &ReceivedHeartbeat,
         when: TimeSource,
-    ) -> Result<HeartbeatOutcome, SwitchboardError>;
+    ) -> StorageResult<HeartbeatOutcome>;
     /// Registers a connector before its first heartbeat. Returns `false` if it is known.
-    async fn register(&self, name: &ConnectorKey, by: &str) -> Result<bool, SwitchboardError>;
+    async fn register(&self, name: &ConnectorKey, by: &str) -> StorageResult<bool>;
     /// A page of connectors.
-    async fn connectors(&self, query: &ConnectorQuery) -> Result<ConnectorPage, SwitchboardError>;
+    async fn connectors(&self, query: &ConnectorQuery) -> StorageResult<ConnectorPage>;
     /// Reads a connector.
-    async fn connector(
-        &self,
-        name: &ConnectorKey,
-    ) -> Result<Option<ConnectorDetail>, SwitchboardError>;
+    async fn connector(&self, name: &ConnectorKey) -> StorageResult<Option<ConnectorDetail>>;
     /// The types of the connectors of an endpoint, by their bytes.
-    async fn connector_types(
-        &self,
-        endpoint_identity: &str,
-    ) -> Result<Vec<String>, SwitchboardError>;
+    async fn connector_types(&self, endpoint_identity: &str) -> StorageResult<Vec<String>>;
     /// The history of a connector, newest first.
     async fn heartbeats(
         &self,
         name: &ConnectorKey,
         query: &HistoryQuery,
-    ) -> Result<Vec<HistoryEntry>, SwitchboardError>;
+    ) -> StorageResult<Vec<HistoryEntry>>;
     /// Puts a connector away, or takes it back, and notes who did it; `None` when there is none of
     /// that name, `false` when nothing changed.
     async fn archive(
@@ -337,35 +331,28 @@ pub trait Registry: Debug + Send + Sync + 'static {
         when: TimeSource,
     ) -> Permitted<OutcomeReceipt>;
     /// To whom a message went: acknowledged and failed targets.
-    async fn outcomes(
-        &self,
-        request_id: Uuid,
-    ) -> Result<(Vec<String>, Vec<String>), SwitchboardError>;
+    async fn outcomes(&self, request_id: Uuid) -> StorageResult<(Vec<String>, Vec<String>)>;
 
     /// Counts the next part of what was stored, a bounded number of it, in periods that end now.
-    async fn roll_up(
-        &self,
-        epoch: Epoch,
-        when: TimeSource,
-    ) -> Result<RollUpReport, SwitchboardError>;
+    async fn roll_up(&self, epoch: Epoch, when: TimeSource) -> StorageResult<RollUpReport>;
     /// Returns the counts of a connector since a time, in steps that are not empty, oldest first.
     async fn series(
         &self,
         name: &ConnectorKey,
         since: i64,
         step: SeriesStep,
-    ) -> Result<Vec<SeriesBucket>, SwitchboardError>;
+    ) -> StorageResult<Vec<SeriesBucket>>;
     /// Every connector that is not archived, with what it did in a period that ends now.
-    async fn sums(&self, period: Period) -> Result<(i64, Vec<ConnectorSum>), SwitchboardError>;
+    async fn sums(&self, period: Period) -> StorageResult<(i64, Vec<ConnectorSum>)>;
     /// Counts the messages that each target has acknowledged since a day (`2026-02-15`).
-    async fn fanout(&self, since_day: &str) -> Result<Vec<FanoutCount>, SwitchboardError>;
+    async fn fanout(&self, since_day: &str) -> StorageResult<Vec<FanoutCount>>;
     /// Prepares for the days to come, and deletes a bounded number of rows that are past their
     /// retention.
     async fn prune_history(
         &self,
         keep: HistoryRetention,
         when: TimeSource,
-    ) -> Result<HistoryPruneReport, SwitchboardError>;
+    ) -> StorageResult<HistoryPruneReport>;
 }
 
 /// A connector's name.

@@ -7,12 +7,12 @@ use tenure_wire::ingest::Channel;
 
 use super::row::{all, execute};
 use super::{SqliteStorage, statements as sql, token};
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 use crate::storage::channel::{ChannelList, action, joined};
 
 #[async_trait]
 impl ChannelList for SqliteStorage {
-    async fn channels(&self) -> Result<Vec<Channel>, SwitchboardError> {
+    async fn channels(&self) -> StorageResult<Vec<Channel>> {
         self.read(|db, _| all(db, sql::CHANNEL_LIST, [])).await
     }
 
@@ -21,7 +21,7 @@ impl ChannelList for SqliteStorage {
         was: Option<&Channel>,
         becomes: Option<&Channel>,
         by: &str,
-    ) -> Result<bool, SwitchboardError> {
+    ) -> StorageResult<bool> {
         let (was, becomes, by) = (was.cloned(), becomes.cloned(), by.to_owned());
         self.write(move |db, now| replace(db, was.as_ref(), becomes.as_ref(), &by, now)).await
     }

@@ -40,7 +40,7 @@ use super::{
     Storage, StoredLetter, Submission, SubmissionOutcome, TimeSource, Token, TokenAudit,
     TokenUsage,
 };
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use retention::PrunedTable;
 use statements as sql;
 
@@ -78,7 +78,7 @@ pub struct SqliteStorage {
 }
 
 /// Opens the file, updates its tables and starts the threads.
-pub async fn open(path: PathBuf, if_absent: IfAbsent) -> Result<SqliteStorage, SwitchboardError> {
+pub async fn open(path: PathBuf, if_absent: IfAbsent) -> StorageResult<SqliteStorage> {
     let opened = tokio::task::spawn_blocking(move || open_blocking(&path, if_absent)).await;
     opened.map_err(|error| {
         SwitchboardError::unknown(Code::Failed, error.to_string()).caused_by(error)
@@ -90,7 +90,7 @@ pub fn script() -> String {
     write_script(&HISTORY)
 }
 
-fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> Result<SqliteStorage, SwitchboardError> {
+fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> StorageResult<SqliteStorage> {
     let absent = || SwitchboardError::refused(Code::Absent, path.display().to_string());
     if if_absent == IfAbsent::Refuse && !path.exists() {
         return Err(absent());
@@ -139,7 +139,7 @@ impl SqliteStorage {
     async fn write<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, SwitchboardError> {
+    ) -> StorageResult<T> {
         let job = |connection: &mut SqliteConnection| {
             connection.write(|db, _| job(db, now()).map_err(failed))
         };
@@ -164,7 +164,7 @@ impl SqliteStorage {
     async fn read<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, SwitchboardError> {
+    ) -> StorageResult<T> {
         let job = |connection: &mut SqliteConnection| {
             connection.read(|db, _| job(db, now()).map_err(failed))
         };
@@ -174,30 +174,27 @@ impl SqliteStorage {
 
 #[async_trait]
 impl Storage for SqliteStorage {
-    async fn commit(
-        &self,
-        group: &[Submission],
-    ) -> Result<Vec<SubmissionOutcome>, SwitchboardError> {
+    async fn commit(&self, group: &[Submission]) -> StorageResult<Vec<SubmissionOutcome>> {
         let group = group.to_vec();
         let settled = self.write(move |db, now| commit::commit(db, &group, now)).await?;
         self.wal.note(wal::added(&settled)).await;
         Ok(settled)
     }
 
-    async fn inbox(&self, query: &InboxQuery) -> Result<InboxRead, SwitchboardError> {
+    async fn inbox(&self, query: &InboxQuery) -> StorageResult<InboxRead> {
         let query = query.clone();
         self.read(move |db, _| inbox::page(db, &query)).await
     }
 
-    async fn message(&self, request_id: Uuid) -> Result<MessageLookup, SwitchboardError> {
+    async fn message(&self, request_id: Uuid) -> StorageResult<MessageLookup> {
         self.read(move |db, _| inbox::message(db, request_id)).await
     }
 
-    async fn last_position(&self) -> Result<i64, SwitchboardError> {
+    async fn last_position(&self) -> StorageResult<i64> {
         self.read(|db, _| Ok(inbox::bounds(db)?.last)).await
     }
 
-    async fn adopt(&self, by: &str) -> Result<i64, SwitchboardError> {
+    async fn adopt(&self, by: &str) -> StorageResult<i64> {
         let by = by.to_owned();
         self.write(move |db, now| inbox::adopt(db, &by, now)).await
     }
@@ -207,7 +204,7 @@ impl Storage for SqliteStorage {
         of: Option<&SourceScope>,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<KnownFence>, SwitchboardError> {
+    ) -> StorageResult<Vec<KnownFence>> {
         let (of, after) = (of.cloned(), after.to_owned());
         self.read(move |db, _| fence::list(db, of.as_ref(), &after, limit)).await
     }
@@ -228,7 +225,7 @@ impl Storage for SqliteStorage {
         letter: &DeadLetter,
         fence: Option<&IngestFence>,
         token_id: Option<&str>,
-    ) -> Result<PostOutcome, SwitchboardError> {
+    ) -> StorageResult<PostOutcome> {
         let letter = letter.clone();
         let (fence, token_id) = (fence.cloned(), token_id.map(str::to_owned));
         let job = move |db: &Connection, now| {
@@ -237,12 +234,12 @@ impl Storage for SqliteStorage {
         self.write(job).await
     }
 
-    async fn letters(&self, query: &LetterQuery) -> Result<Vec<StoredLetter>, SwitchboardError> {
+    async fn letters(&self, query: &LetterQuery) -> StorageResult<Vec<StoredLetter>> {
         let query = query.clone();
         self.read(move |db, _| dead_letter::list(db, &query)).await
     }
 
-    async fn letter(&self, id: Uuid) -> Result<Option<StoredLetter>, SwitchboardError> {
+    async fn letter(&self, id: Uuid) -> StorageResult<Option<StoredLetter>> {
         self.read(move |db, _| row::first(db, sql::LETTER_SHOW, [id.as_bytes()])).await
     }
 
@@ -251,12 +248,12 @@ impl Storage for SqliteStorage {
         self.write_with(token_id, move |db, now| dead_letter::resolve(db, &resolve, now)).await
     }
 
-    async fn pending_letters(&self) -> Result<u64, SwitchboardError> {
+    async fn pending_letters(&self) -> StorageResult<u64> {
         let pending: i64 = self.read(|db, _| row::one(db, sql::LETTER_COUNT_PENDING, [])).await?;
         Ok(pending.unsigned_abs())
     }
 
-    async fn admit(&self, attempt: &Attempt<'_>) -> Result<Admission, SwitchboardError> {
+    async fn admit(&self, attempt: &Attempt<'_>) -> StorageResult<Admission> {
         let attempt = token::OwnedAttempt::new(attempt);
         let again = attempt.clone();
         match self.read(move |db, now| token::judge(db, &attempt, now)).await? {
@@ -266,16 +263,16 @@ impl Storage for SqliteStorage {
         }
     }
 
-    async fn has_tokens(&self) -> Result<bool, SwitchboardError> {
+    async fn has_tokens(&self) -> StorageResult<bool> {
         self.read(|db, _| row::one(db, sql::TOKEN_ANY, [])).await
     }
 
-    async fn create_token(&self, token: &NewToken) -> Result<bool, SwitchboardError> {
+    async fn create_token(&self, token: &NewToken) -> StorageResult<bool> {
         let token = token.clone();
         self.write(move |db, now| token::create(db, &token, now)).await
     }
 
-    async fn tokens(&self) -> Result<Vec<Token>, SwitchboardError> {
+    async fn tokens(&self) -> StorageResult<Vec<Token>> {
         self.read(|db, _| row::all(db, sql::TOKEN_LIST, [])).await
     }
 
@@ -284,12 +281,12 @@ impl Storage for SqliteStorage {
         token_id: &str,
         by: &str,
         reason: &str,
-    ) -> Result<Option<bool>, SwitchboardError> {
+    ) -> StorageResult<Option<bool>> {
         let (token_id, by, reason) = (token_id.to_owned(), by.to_owned(), reason.to_owned());
         self.write(move |db, now| token::revoke(db, &token_id, &by, &reason, now)).await
     }
 
-    async fn add_usage(&self, usage: &[TokenUsage]) -> Result<(), SwitchboardError> {
+    async fn add_usage(&self, usage: &[TokenUsage]) -> StorageResult<()> {
         let usage = usage.to_vec();
         self.write(move |db, now| token::add_usage(db, &usage, now)).await
     }
@@ -298,16 +295,12 @@ impl Storage for SqliteStorage {
         &self,
         token_id: Option<&str>,
         since_day: &str,
-    ) -> Result<Vec<TokenUsage>, SwitchboardError> {
+    ) -> StorageResult<Vec<TokenUsage>> {
         let (token_id, since_day) = (token_id.map(str::to_owned), since_day.to_owned());
         self.read(move |db, _| row::all(db, sql::USAGE_LIST, (token_id, since_day))).await
     }
 
-    async fn audit(
-        &self,
-        token_id: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<TokenAudit>, SwitchboardError> {
+    async fn audit(&self, token_id: Option<&str>, limit: usize) -> StorageResult<Vec<TokenAudit>> {
         let token_id = token_id.map(str::to_owned);
         self.read(move |db, _| token::audit(db, token_id.as_deref(), limit)).await
     }
@@ -316,12 +309,12 @@ impl Storage for SqliteStorage {
         &self,
         since: Option<ClockMeasurement>,
         when: TimeSource,
-    ) -> Result<ClockReading, SwitchboardError> {
+    ) -> StorageResult<ClockReading> {
         let wall = move |now| if let TimeSource::At(at) = when { at } else { now };
         self.write(move |db, now| clock::tick(db, since, wall(now))).await
     }
 
-    async fn prune(&self, keep: InboxRetention) -> Result<PruneReport, SwitchboardError> {
+    async fn prune(&self, keep: InboxRetention) -> StorageResult<PruneReport> {
         // A transaction for each table: submissions get in between.
         let mut pruned = PruneReport::default();
         for table in PrunedTable::ALL {
@@ -332,7 +325,7 @@ impl Storage for SqliteStorage {
         Ok(pruned)
     }
 
-    async fn ping(&self) -> Result<(), SwitchboardError> {
+    async fn ping(&self) -> StorageResult<()> {
         // Takes the database for writing, for a moment.
         self.write(|db, _| row::execute(db, sql::INBOX_TOUCH, [])).await.map(drop)
     }

@@ -6,17 +6,17 @@ use uuid::Uuid;
 
 use super::row::{execute, first};
 use super::{SqliteStorage, statements as sql};
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 use crate::storage::{REPLICA_EXPIRY, Replicas};
 
 #[async_trait]
 impl Replicas for SqliteStorage {
-    async fn announce(&self, replica_id: Uuid, address: &str) -> Result<(), SwitchboardError> {
+    async fn announce(&self, replica_id: Uuid, address: &str) -> StorageResult<()> {
         let address = address.to_owned();
         self.write(move |db, now| announce(db, replica_id, &address, now)).await
     }
 
-    async fn replica(&self, replica_id: Uuid) -> Result<Option<String>, SwitchboardError> {
+    async fn replica(&self, replica_id: Uuid) -> StorageResult<Option<String>> {
         let since = |now: i64| now.saturating_sub(REPLICA_EXPIRY);
         let job = move |db: &Connection, now| {
             first(db, sql::REPLICA_FIND, (replica_id.as_bytes(), since(now)))
@@ -24,7 +24,7 @@ impl Replicas for SqliteStorage {
         self.read(job).await
     }
 
-    async fn withdraw(&self, replica_id: Uuid) -> Result<(), SwitchboardError> {
+    async fn withdraw(&self, replica_id: Uuid) -> StorageResult<()> {
         let job =
             move |db: &Connection, _| execute(db, sql::REPLICA_WITHDRAW, [replica_id.as_bytes()]);
         self.write(job).await.map(drop)

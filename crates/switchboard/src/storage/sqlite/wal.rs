@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use tenure_store::sql::sqlite::{SqliteConnection, Worker};
 
 use super::super::SubmissionOutcome;
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 
 /// Checkpoint after this many new rows. Each changes a few pages.
 const CHECKPOINT_ROWS: usize = 500;
@@ -43,7 +43,7 @@ impl Drop for RunningCheckpoint {
 }
 
 impl WalCheckpointer {
-    pub(super) fn start(connection: SqliteConnection) -> Result<Self, SwitchboardError> {
+    pub(super) fn start(connection: SqliteConnection) -> StorageResult<Self> {
         let worker = Worker::start("switch-log", connection)?;
         Ok(Self { worker, rows: AtomicUsize::new(0), is_running: Arc::default() })
     }

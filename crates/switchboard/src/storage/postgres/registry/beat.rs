@@ -14,7 +14,7 @@ use super::super::row::{column, from_row, missing, to_json, to_micros};
 use super::super::token::ended;
 use super::super::{Parameter, PostgresStorage};
 use super::arrival_time;
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::registry::heartbeat::{ConnectorRows, apply_heartbeat};
 use crate::storage::row::DatabaseRow as _;
 use crate::storage::{HeartbeatOutcome, MAX_CONNECTORS_PER_TOKEN, ReceivedHeartbeat, TimeSource};
@@ -40,7 +40,7 @@ impl Default for ConnectorLocks {
 }
 
 impl ConnectorLocks {
-    async fn lock(&self, heartbeat: &Heartbeat) -> Result<MutexGuard<'_, ()>, SwitchboardError> {
+    async fn lock(&self, heartbeat: &Heartbeat) -> StorageResult<MutexGuard<'_, ()>> {
         let mut hasher = DefaultHasher::new();
         (&heartbeat.connector_type, &heartbeat.endpoint_identity).hash(&mut hasher);
         // Less than LOCKS, which fits.
@@ -63,7 +63,7 @@ impl PostgresStorage {
         &self,
         beat: &ReceivedHeartbeat,
         when: TimeSource,
-    ) -> Result<HeartbeatOutcome, SwitchboardError> {
+    ) -> StorageResult<HeartbeatOutcome> {
         let _lock = self.connector_locks.lock(&beat.heartbeat).await?;
         for _ in 0..MAX_ATTEMPTS {
             let state = self.read_state(&beat.heartbeat, when).await?;
@@ -78,7 +78,7 @@ impl PostgresStorage {
         &self,
         heartbeat: &Heartbeat,
         when: TimeSource,
-    ) -> Result<HeartbeatState, SwitchboardError> {
+    ) -> StorageResult<HeartbeatState> {
         let at = arrival_time(when);
         let parameters: [Parameter<'_>; 4] = [
             (&heartbeat.connector_type, Type::TEXT),
@@ -108,7 +108,7 @@ impl PostgresStorage {
         beat: &ReceivedHeartbeat,
         state: &HeartbeatState,
         when: TimeSource,
-    ) -> Result<Option<HeartbeatOutcome>, SwitchboardError> {
+    ) -> StorageResult<Option<HeartbeatOutcome>> {
         let mut changes = apply_heartbeat(&state.before, beat, state.at, state.wall);
         let connector = changes.connector_fields().map(to_json);
         let parameters: [Parameter<'_>; 7] = [

@@ -9,7 +9,7 @@ use super::super::row::{column, missing, to_micros};
 use super::super::token::permitted;
 use super::super::{Parameter, PostgresStorage};
 use super::arrival_time;
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 use crate::storage::{
     ConnectorKey, Decision, MessageOutcomes, OutcomeReceipt, Permitted, TimeSource,
 };
@@ -28,11 +28,7 @@ fn of<'a>(name: &'a ConnectorKey, path: &'a String, decision: &'a Decision) -> [
 }
 
 impl PostgresStorage {
-    pub(super) async fn make_known(
-        &self,
-        name: &ConnectorKey,
-        by: &str,
-    ) -> Result<bool, SwitchboardError> {
+    pub(super) async fn make_known(&self, name: &ConnectorKey, by: &str) -> StorageResult<bool> {
         let path = name.path();
         let parameters: [Parameter<'_>; 4] = [
             (&name.connector_type, Type::TEXT),
@@ -103,7 +99,7 @@ impl PostgresStorage {
     pub(super) async fn list_outcomes(
         &self,
         request_id: Uuid,
-    ) -> Result<(Vec<String>, Vec<String>), SwitchboardError> {
+    ) -> StorageResult<(Vec<String>, Vec<String>)> {
         let parameters: [Parameter<'_>; 1] = [(&request_id, Type::UUID)];
         let rows = self.data.query(&self.statements.outcome_list, &parameters).await?;
         let (mut acked, mut failed) = (Vec::new(), Vec::new());

@@ -15,7 +15,7 @@ pub(super) use beat::ConnectorLocks;
 
 use super::PostgresStorage;
 use super::row::from_micros;
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 use crate::storage::{
     ConnectorDetail, ConnectorKey, ConnectorPage, ConnectorQuery, ConnectorSum, Decision,
     FanoutCount, HeartbeatOutcome, HistoryEntry, HistoryPruneReport, HistoryQuery,
@@ -37,29 +37,23 @@ impl Registry for PostgresStorage {
         &self,
         beat: &ReceivedHeartbeat,
         when: TimeSource,
-    ) -> Result<HeartbeatOutcome, SwitchboardError> {
+    ) -> StorageResult<HeartbeatOutcome> {
         self.take_beat(beat, when).await
     }
 
-    async fn register(&self, name: &ConnectorKey, by: &str) -> Result<bool, SwitchboardError> {
+    async fn register(&self, name: &ConnectorKey, by: &str) -> StorageResult<bool> {
         self.make_known(name, by).await
     }
 
-    async fn connectors(&self, query: &ConnectorQuery) -> Result<ConnectorPage, SwitchboardError> {
+    async fn connectors(&self, query: &ConnectorQuery) -> StorageResult<ConnectorPage> {
         self.list_connectors(query).await
     }
 
-    async fn connector(
-        &self,
-        name: &ConnectorKey,
-    ) -> Result<Option<ConnectorDetail>, SwitchboardError> {
+    async fn connector(&self, name: &ConnectorKey) -> StorageResult<Option<ConnectorDetail>> {
         self.show_connector(name).await
     }
 
-    async fn connector_types(
-        &self,
-        endpoint_identity: &str,
-    ) -> Result<Vec<String>, SwitchboardError> {
+    async fn connector_types(&self, endpoint_identity: &str) -> StorageResult<Vec<String>> {
         self.list_types(endpoint_identity).await
     }
 
@@ -67,7 +61,7 @@ impl Registry for PostgresStorage {
         &self,
         name: &ConnectorKey,
         query: &HistoryQuery,
-    ) -> Result<Vec<HistoryEntry>, SwitchboardError> {
+    ) -> StorageResult<Vec<HistoryEntry>> {
         self.read_history(name, query).await
     }
 
@@ -96,18 +90,11 @@ impl Registry for PostgresStorage {
         self.note_outcomes(outcomes, when).await
     }
 
-    async fn outcomes(
-        &self,
-        request_id: Uuid,
-    ) -> Result<(Vec<String>, Vec<String>), SwitchboardError> {
+    async fn outcomes(&self, request_id: Uuid) -> StorageResult<(Vec<String>, Vec<String>)> {
         self.list_outcomes(request_id).await
     }
 
-    async fn roll_up(
-        &self,
-        epoch: Epoch,
-        when: TimeSource,
-    ) -> Result<RollUpReport, SwitchboardError> {
+    async fn roll_up(&self, epoch: Epoch, when: TimeSource) -> StorageResult<RollUpReport> {
         self.count(epoch, when).await
     }
 
@@ -116,15 +103,15 @@ impl Registry for PostgresStorage {
         name: &ConnectorKey,
         since: i64,
         step: SeriesStep,
-    ) -> Result<Vec<SeriesBucket>, SwitchboardError> {
+    ) -> StorageResult<Vec<SeriesBucket>> {
         self.read_series(name, since, step).await
     }
 
-    async fn sums(&self, period: Period) -> Result<(i64, Vec<ConnectorSum>), SwitchboardError> {
+    async fn sums(&self, period: Period) -> StorageResult<(i64, Vec<ConnectorSum>)> {
         self.read_sums(period).await
     }
 
-    async fn fanout(&self, since_day: &str) -> Result<Vec<FanoutCount>, SwitchboardError> {
+    async fn fanout(&self, since_day: &str) -> StorageResult<Vec<FanoutCount>> {
         self.read_fanout(since_day).await
     }
 
@@ -132,7 +119,7 @@ impl Registry for PostgresStorage {
         &self,
         keep: HistoryRetention,
         when: TimeSource,
-    ) -> Result<HistoryPruneReport, SwitchboardError> {
+    ) -> StorageResult<HistoryPruneReport> {
         self.prune_days(keep, when).await
     }
 }

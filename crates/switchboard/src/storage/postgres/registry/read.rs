@@ -5,7 +5,7 @@ use tokio_postgres::types::Type;
 
 use super::super::row::{column, count, from_micros, from_row, missing, to_micros};
 use super::super::{Parameter, PostgresStorage};
-use crate::error::SwitchboardError;
+use crate::error::StorageResult;
 use crate::storage::registry::with_today;
 use crate::storage::row::DatabaseRow as _;
 use crate::storage::{
@@ -17,7 +17,7 @@ impl PostgresStorage {
     pub(super) async fn list_connectors(
         &self,
         query: &ConnectorQuery,
-    ) -> Result<ConnectorPage, SwitchboardError> {
+    ) -> StorageResult<ConnectorPage> {
         // No name is empty.
         let (after_type, after) =
             query.after.as_ref().map_or(("", ""), |(kind, identity)| (kind, identity));
@@ -39,7 +39,7 @@ impl PostgresStorage {
     pub(super) async fn show_connector(
         &self,
         name: &ConnectorKey,
-    ) -> Result<Option<ConnectorDetail>, SwitchboardError> {
+    ) -> StorageResult<Option<ConnectorDetail>> {
         let parameters: [Parameter<'_>; 2] =
             [(&name.connector_type, Type::TEXT), (&name.endpoint_identity, Type::TEXT)];
         let rows = self.data.query(&self.statements.registry_show, &parameters).await?;
@@ -50,10 +50,7 @@ impl PostgresStorage {
         Ok(Some(ConnectorDetail { now: to_micros(column(row, 0)?), connector, instances }))
     }
 
-    pub(super) async fn list_types(
-        &self,
-        endpoint_identity: &str,
-    ) -> Result<Vec<String>, SwitchboardError> {
+    pub(super) async fn list_types(&self, endpoint_identity: &str) -> StorageResult<Vec<String>> {
         let parameters: [Parameter<'_>; 1] = [(&endpoint_identity, Type::TEXT)];
         self.rows(&self.statements.registry_types, &parameters).await
     }
@@ -62,7 +59,7 @@ impl PostgresStorage {
         &self,
         name: &ConnectorKey,
         query: &HistoryQuery,
-    ) -> Result<Vec<HistoryEntry>, SwitchboardError> {
+    ) -> StorageResult<Vec<HistoryEntry>> {
         let (before, before_id) = query.before.unwrap_or((i64::MAX, i64::MAX));
         let (before, limit) = (from_micros(before), count(query.limit));
         let parameters: [Parameter<'_>; 6] = [
@@ -78,11 +75,11 @@ impl PostgresStorage {
 }
 
 /// Reads the connector and its counts of today, after the clock.
-fn connector(row: &Row) -> Result<Option<Connector>, SwitchboardError> {
+fn connector(row: &Row) -> StorageResult<Option<Connector>> {
     row.text(1)?.map(|_| from_row(row, 1).map(with_today)).transpose()
 }
 
 /// Reads the instance, after the connector.
-fn instance(row: &Row) -> Result<Option<ConnectorInstance>, SwitchboardError> {
+fn instance(row: &Row) -> StorageResult<Option<ConnectorInstance>> {
     row.uuid(29)?.map(|_| from_row(row, 29)).transpose()
 }

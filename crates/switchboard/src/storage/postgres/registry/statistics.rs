@@ -7,7 +7,7 @@ use tokio_postgres::types::Type;
 use super::super::row::{column, from_micros, from_row, missing, to_micros};
 use super::super::{Parameter, PostgresStorage};
 use super::arrival_time;
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::row::DatabaseRow as _;
 use crate::storage::{
     ConnectorKey, ConnectorSum, FanoutCount, Period, RollUpReport, SeriesBucket, SeriesStep,
@@ -19,7 +19,7 @@ impl PostgresStorage {
         &self,
         epoch: Epoch,
         when: TimeSource,
-    ) -> Result<RollUpReport, SwitchboardError> {
+    ) -> StorageResult<RollUpReport> {
         let (epoch, at) = (epoch.as_i64(), arrival_time(when));
         // By itself: the step is to see what was committed before the bound.
         let parameters: [Parameter<'_>; 1] = [(&epoch, Type::INT8)];
@@ -34,7 +34,7 @@ impl PostgresStorage {
         name: &ConnectorKey,
         since: i64,
         step: SeriesStep,
-    ) -> Result<Vec<SeriesBucket>, SwitchboardError> {
+    ) -> StorageResult<Vec<SeriesBucket>> {
         let since = from_micros(since);
         let parameters: [Parameter<'_>; 3] = [
             (&name.connector_type, Type::TEXT),
@@ -51,7 +51,7 @@ impl PostgresStorage {
     pub(super) async fn read_sums(
         &self,
         period: Period,
-    ) -> Result<(i64, Vec<ConnectorSum>), SwitchboardError> {
+    ) -> StorageResult<(i64, Vec<ConnectorSum>)> {
         let period = period.as_str();
         let parameters: [Parameter<'_>; 1] = [(&period, Type::TEXT)];
         let rows = self.data.query(&self.statements.registry_sums, &parameters).await?;
@@ -65,16 +65,13 @@ impl PostgresStorage {
         Ok((now, sums))
     }
 
-    pub(super) async fn read_fanout(
-        &self,
-        since_day: &str,
-    ) -> Result<Vec<FanoutCount>, SwitchboardError> {
+    pub(super) async fn read_fanout(&self, since_day: &str) -> StorageResult<Vec<FanoutCount>> {
         let parameters: [Parameter<'_>; 1] = [(&since_day, Type::TEXT)];
         self.rows(&self.statements.registry_fanout, &parameters).await
     }
 }
 
-fn rolled(row: &Row) -> Result<RollUpReport, SwitchboardError> {
+fn rolled(row: &Row) -> StorageResult<RollUpReport> {
     Ok(RollUpReport {
         fenced: column(row, 0)?,
         beats: column(row, 1)?,
@@ -85,6 +82,6 @@ fn rolled(row: &Row) -> Result<RollUpReport, SwitchboardError> {
 }
 
 /// Reads the sum of a connector, after the clock.
-fn sum(row: &Row) -> Result<Option<ConnectorSum>, SwitchboardError> {
+fn sum(row: &Row) -> StorageResult<Option<ConnectorSum>> {
     row.text(1)?.map(|_| from_row(row, 1)).transpose()
 }

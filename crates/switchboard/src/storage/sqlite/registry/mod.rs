@@ -14,7 +14,7 @@ pub(super) use statistics::progress;
 
 use super::retention::{self, HistoryTable};
 use super::{SqliteStorage, clock, row, statements as sql};
-use crate::error::SwitchboardError;
+use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::{
     ConnectorDetail, ConnectorKey, ConnectorPage, ConnectorQuery, ConnectorSum, Decision,
     FanoutCount, HeartbeatOutcome, HistoryEntry, HistoryPruneReport, HistoryQuery,
@@ -36,7 +36,7 @@ impl Registry for SqliteStorage {
         &self,
         beat: &ReceivedHeartbeat,
         when: TimeSource,
-    ) -> Result<HeartbeatOutcome, SwitchboardError> {
+    ) -> StorageResult<HeartbeatOutcome> {
         let beat = beat.clone();
         let job = move |db: &_, now| beat::beat(db, &beat, now, when);
         let beaten = self.write(job).await?;
@@ -44,28 +44,22 @@ impl Registry for SqliteStorage {
         Ok(beaten)
     }
 
-    async fn register(&self, name: &ConnectorKey, by: &str) -> Result<bool, SwitchboardError> {
+    async fn register(&self, name: &ConnectorKey, by: &str) -> StorageResult<bool> {
         let (name, by) = (name.clone(), by.to_owned());
         self.write(move |db, now| change::register(db, &name, &by, now)).await
     }
 
-    async fn connectors(&self, query: &ConnectorQuery) -> Result<ConnectorPage, SwitchboardError> {
+    async fn connectors(&self, query: &ConnectorQuery) -> StorageResult<ConnectorPage> {
         let query = query.clone();
         self.read(move |db, now| read::list(db, &query, now)).await
     }
 
-    async fn connector(
-        &self,
-        name: &ConnectorKey,
-    ) -> Result<Option<ConnectorDetail>, SwitchboardError> {
+    async fn connector(&self, name: &ConnectorKey) -> StorageResult<Option<ConnectorDetail>> {
         let name = name.clone();
         self.read(move |db, now| read::show(db, &name, now)).await
     }
 
-    async fn connector_types(
-        &self,
-        endpoint_identity: &str,
-    ) -> Result<Vec<String>, SwitchboardError> {
+    async fn connector_types(&self, endpoint_identity: &str) -> StorageResult<Vec<String>> {
         let endpoint_identity = endpoint_identity.to_owned();
         self.read(move |db, _| row::all(db, sql::REGISTRY_TYPES, [endpoint_identity])).await
     }
@@ -74,7 +68,7 @@ impl Registry for SqliteStorage {
         &self,
         name: &ConnectorKey,
         query: &HistoryQuery,
-    ) -> Result<Vec<HistoryEntry>, SwitchboardError> {
+    ) -> StorageResult<Vec<HistoryEntry>> {
         let (name, query) = (name.clone(), query.clone());
         self.read(move |db, _| read::history(db, &name, &query)).await
     }
@@ -112,18 +106,11 @@ impl Registry for SqliteStorage {
         self.write_with(token_id, job).await
     }
 
-    async fn outcomes(
-        &self,
-        request_id: Uuid,
-    ) -> Result<(Vec<String>, Vec<String>), SwitchboardError> {
+    async fn outcomes(&self, request_id: Uuid) -> StorageResult<(Vec<String>, Vec<String>)> {
         self.read(move |db, _| change::outcomes(db, request_id)).await
     }
 
-    async fn roll_up(
-        &self,
-        epoch: Epoch,
-        when: TimeSource,
-    ) -> Result<RollUpReport, SwitchboardError> {
+    async fn roll_up(&self, epoch: Epoch, when: TimeSource) -> StorageResult<RollUpReport> {
         let job = move |db: &_, now| statistics::roll_up(db, epoch, arrival_time(db, when, now)?);
         self.write(job).await
     }
@@ -133,17 +120,17 @@ impl Registry for SqliteStorage {
         name: &ConnectorKey,
         since: i64,
         step: SeriesStep,
-    ) -> Result<Vec<SeriesBucket>, SwitchboardError> {
+    ) -> StorageResult<Vec<SeriesBucket>> {
         let name = name.clone();
         self.read(move |db, _| statistics::series(db, &name, since, step)).await
     }
 
-    async fn sums(&self, period: Period) -> Result<(i64, Vec<ConnectorSum>), SwitchboardError> {
+    async fn sums(&self, period: Period) -> StorageResult<(i64, Vec<ConnectorSum>)> {
         self.read(move |db, now| Ok((now, row::all(db, sql::REGISTRY_SUMS, [period.as_str()])?)))
             .await
     }
 
-    async fn fanout(&self, since_day: &str) -> Result<Vec<FanoutCount>, SwitchboardError> {
+    async fn fanout(&self, since_day: &str) -> StorageResult<Vec<FanoutCount>> {
         let since_day = since_day.to_owned();
         self.read(move |db, _| row::all(db, sql::REGISTRY_FANOUT, [since_day])).await
     }
@@ -152,7 +139,7 @@ impl Registry for SqliteStorage {
         &self,
         keep: HistoryRetention,
         when: TimeSource,
-    ) -> Result<HistoryPruneReport, SwitchboardError> {
+    ) -> StorageResult<HistoryPruneReport> {
         // A transaction for each table: heartbeats get in between.
         let mut tidied = HistoryPruneReport::default();
         for table in HistoryTable::ALL {
