@@ -12,10 +12,10 @@ const FULL_FOR: Duration = Duration::from_secs(5);
 
 /// Health of the store.
 #[derive(Debug, Default)]
-pub(crate) struct StoreHealth(Mutex<StoreRecord>);
+pub(crate) struct StoreHealth(Mutex<HealthRecord>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct StoreRecord {
+struct HealthRecord {
     trouble: Option<Code>,
     /// Time at which it last ran out of space.
     full: Option<LocalInstant>,
@@ -43,7 +43,7 @@ impl StoreHealth {
         (before, known.trouble)
     }
 
-    fn lock(&self) -> MutexGuard<'_, StoreRecord> {
+    fn lock(&self) -> MutexGuard<'_, HealthRecord> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -32,4 +32,4 @@ pub use notice::{
     ConnectorEvent, ConnectorName, NoticeLevel, NoticeSink, ServerNotice, tracing_sink,
 };
 pub use server::{ClientTimeouts, ServerHandle, ServerSettings, serve};
-pub use tls::TlsFiles;
+pub use tls::CertificateFiles;

@@ -29,7 +29,7 @@ use crate::metrics::Metrics;
 use crate::notice::{NoticeSink, ServerNotice, tracing_sink};
 use crate::statistics::{self, StatisticsSettings};
 use crate::storage::{HistoryRetention, InboxRetention, Storage};
-use crate::tls::{ServerCertificate, TlsFiles};
+use crate::tls::{CertificateFiles, ServerCertificate};
 use crate::upkeep;
 
 /// Settings of a switchboard.
@@ -37,7 +37,7 @@ pub struct ServerSettings {
     /// Address to listen on; port 0 lets the system choose.
     pub listen: SocketAddr,
     /// TLS certificate and key; `None` serves plain HTTP.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<CertificateFiles>,
     /// Maximum number of connections.
     pub max_connections: usize,
     /// Maximum number of connections per address. Default: three quarters of all, and no limit if

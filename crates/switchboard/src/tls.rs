@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// Paths of PEM files.
 #[derive(Clone, Debug)]
-pub struct TlsFiles {
+pub struct CertificateFiles {
     /// The server's certificate, and those between it and its authority.
     pub certificate: PathBuf,
     /// Its private key.
@@ -26,7 +26,7 @@ pub struct TlsFiles {
 /// Certificate and key, reloaded when the files change.
 #[derive(Debug)]
 pub(crate) struct ServerCertificate {
-    files: TlsFiles,
+    files: CertificateFiles,
     now: Mutex<Loaded>,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Loaded {
 }
 
 impl ServerCertificate {
-    pub(crate) fn load(files: TlsFiles) -> Result<Self, SwitchboardError> {
+    pub(crate) fn load(files: CertificateFiles) -> Result<Self, SwitchboardError> {
         let now = read(&files).and_then(|text| build(&files, text))?;
         Ok(Self { files, now: Mutex::new(now) })
     }
@@ -77,7 +77,7 @@ fn unusable(detail: String) -> SwitchboardError {
     SwitchboardError::refused(Code::Machine, detail)
 }
 
-fn read(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), SwitchboardError> {
+fn read(files: &CertificateFiles) -> Result<(Vec<u8>, Vec<u8>), SwitchboardError> {
     let read = |path: &PathBuf| {
         std::fs::read(path)
             .map_err(|error| unusable(format!("{} cannot be read: {error}", path.display())))
@@ -86,7 +86,7 @@ fn read(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), SwitchboardError> {
 }
 
 /// Errors do not repeat the content: the path may name the wrong file.
-fn build(files: &TlsFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, SwitchboardError> {
+fn build(files: &CertificateFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, SwitchboardError> {
     let (certificate, key) = (files.certificate.display(), files.key.display());
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text.0).collect();
     let chain = chain.ok().filter(|chain| !chain.is_empty());

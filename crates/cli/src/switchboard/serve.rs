@@ -18,7 +18,7 @@ use tenure_supervise::observe::{LogFormat, LogLevel};
 use tenure_supervise::{Signal, Signals};
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{self, InboxRetention};
-use tenure_switchboard::{ClientTimeouts, Limiter, TlsFiles};
+use tenure_switchboard::{CertificateFiles, ClientTimeouts, Limiter};
 use tenure_wire::ingest::Fields;
 use tokio::sync::oneshot;
 
@@ -296,7 +296,7 @@ impl ServeSettings {
         check_time("--statistics-every", args.statistics_every, Duration::from_millis(100), HOUR)?;
         let tls = match (&args.tls_cert, &args.tls_key) {
             (Some(certificate), Some(key)) => {
-                Some(TlsFiles { certificate: path(certificate)?, key: path(key)? })
+                Some(CertificateFiles { certificate: path(certificate)?, key: path(key)? })
             }
             _ => None,
         };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hyper::body::Bytes;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
+use tenure_wire::heartbeat::Counters;
 
 use super::result::ToolResult;
 use super::{ToolCall, read, take};
@@ -139,8 +140,7 @@ fn heartbeat_schema() -> Value {
             "schema_version": { "type": "string", "const": "connector.heartbeat.v1" },
             "connector": part("connector_type, endpoint_identity, instance_id and version"),
             "status": part("state (healthy, degraded or error), error_message and uptime_s"),
-            "counters": part("messages_ingested, messages_failed, source_api_calls, \
-                              checkpoint_saves and dedupe_accepted, since the instance started"),
+            "counters": part(&format!("{}, since the start", Counters::NAMES.join(", "))),
             "checkpoint": maybe("cursor and updated_at"),
             "capabilities": maybe("whatever the connector can do"),
             "sent_at": { "type": "string", "format": "date-time" },
