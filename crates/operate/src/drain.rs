@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::edit::{DocumentEdit, EditSummary, edit};
 use crate::error::OperateError;
-use crate::group::{GroupState, duties};
+use crate::group::{StoredGroup, duties};
 use crate::serialize::{optional_text, text};
 
 /// Interval between two reads of the group without a hint from the store.
@@ -102,7 +102,8 @@ pub struct ActiveDrain {
 /// Puts a drain in force, or undoes it.
 pub async fn start(store: &dyn Store, options: DrainOptions) -> Result<ActiveDrain, OperateError> {
     let DrainOptions { group, dry_run, .. } = &options;
-    let change = |before: &GroupState, document: &mut GroupConfig| options.change(before, document);
+    let change =
+        |before: &StoredGroup, document: &mut GroupConfig| options.change(before, document);
     let DocumentEdit { before, summary, .. } = edit(store, group, *dry_run, change).await?;
     let mut progress = DrainProgress::new(options.instance.clone());
     progress.update(&before);
@@ -110,7 +111,7 @@ pub async fn start(store: &dyn Store, options: DrainOptions) -> Result<ActiveDra
 }
 
 impl DrainOptions {
-    fn change(&self, before: &GroupState, document: &mut GroupConfig) -> Result<(), OperateError> {
+    fn change(&self, before: &StoredGroup, document: &mut GroupConfig) -> Result<(), OperateError> {
         let Self { instance, .. } = self;
         let Some(mode) = self.mode else {
             if document.drained.remove(instance).is_none() {
@@ -201,7 +202,7 @@ impl ActiveDrain {
     /// Takes in what was read; returns whether no other member takes duties.
     fn observe(
         &mut self,
-        group: &GroupState,
+        group: &StoredGroup,
         was_alone: bool,
         observe: &mut dyn FnMut(DrainEvent<'_>),
     ) -> bool {
@@ -226,9 +227,9 @@ fn is_transient(code: Code) -> bool {
 }
 
 /// Reads the group. A store that accepts the call and does not answer counts as unreachable.
-async fn read(store: &dyn Store, group: &GroupName) -> Result<GroupState, StoreError> {
+async fn read(store: &dyn Store, group: &GroupName) -> Result<StoredGroup, StoreError> {
     let away = |what| StoreError::refused(Code::Unreachable, what);
-    match timeout(READ_TIMEOUT, GroupState::read(store, group)).await {
+    match timeout(READ_TIMEOUT, StoredGroup::read(store, group)).await {
         Err(_) => Err(away(format!("no answer within {READ_TIMEOUT:?}"))),
         Ok(Err(error)) if error.code() == Code::Lost => Err(away(error.problem().detail.clone())),
         Ok(read) => read,
@@ -264,7 +265,7 @@ impl DrainProgress {
         Self { instance, holders: BTreeMap::new(), ended: false, away: None }
     }
 
-    fn update(&mut self, group: &GroupState) {
+    fn update(&mut self, group: &StoredGroup) {
         for (duty, _) in group.held_by(&self.instance) {
             self.holders.entry(duty.id.clone()).or_default();
         }

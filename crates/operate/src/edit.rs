@@ -17,7 +17,7 @@ use crate::audit::AuditTrail;
 use crate::clock::{self, StoreTime};
 use crate::directive::{Directive, directives};
 use crate::error::OperateError;
-use crate::group::GroupState;
+use crate::group::StoredGroup;
 use crate::serialize::text;
 
 /// Attempts while others change the same document.
@@ -42,7 +42,7 @@ pub struct EditSummary {
 /// A change of a group's document.
 pub(crate) struct DocumentEdit {
     /// The group before the change.
-    pub(crate) before: GroupState,
+    pub(crate) before: StoredGroup,
     /// The document after the change.
     pub(crate) document: GroupConfig,
     pub(crate) summary: EditSummary,
@@ -54,12 +54,12 @@ pub(crate) async fn edit(
     store: &dyn Store,
     name: &GroupName,
     dry_run: bool,
-    change: impl Fn(&GroupState, &mut GroupConfig) -> Result<(), OperateError>,
+    change: impl Fn(&StoredGroup, &mut GroupConfig) -> Result<(), OperateError>,
 ) -> Result<DocumentEdit, OperateError> {
     // A write whose answer was lost: the next read tells whether it happened.
     let mut lost: Option<StoreError> = None;
     let time = OnceCell::new();
-    let done = |before: GroupState, document, changed, pruned| {
+    let done = |before: StoredGroup, document, changed, pruned| {
         let summary = EditSummary { dry_run, group: name.clone(), changed, pruned };
         DocumentEdit { before, document, summary }
     };
@@ -70,7 +70,7 @@ pub(crate) async fn edit(
             let micros = u64::try_from(process::entropy() % most).unwrap_or_default();
             tokio::time::sleep(Duration::from_micros(micros)).await;
         }
-        let before = match (GroupState::read(store, name).await, &lost) {
+        let before = match (StoredGroup::read(store, name).await, &lost) {
             (Ok(before), _) => before,
             (Err(_), Some(lost)) => return Err(lost.clone().into()),
             (Err(error), None) => return Err(error.into()),
@@ -108,7 +108,7 @@ pub(crate) async fn edit(
 /// Removes directives about instances that have ended: those that left or were evicted, and those
 /// that the audit trail has forgotten. An instance that merely expired may return under its id.
 async fn prune(
-    before: &GroupState,
+    before: &StoredGroup,
     document: &mut GroupConfig,
     store: &dyn Store,
 ) -> Result<Vec<Directive>, StoreError> {

@@ -6,7 +6,7 @@ use tenure_core::{DutyKey, GroupName, InstanceId, Reason, Store};
 
 use crate::audit::AuditTrail;
 use crate::error::OperateError;
-use crate::group::GroupState;
+use crate::group::StoredGroup;
 use crate::serialize::{millis, text};
 
 /// An instance to evict.
@@ -60,7 +60,7 @@ pub struct FreedDuty {
 /// Evicts an instance: it cannot renew its lease and cannot rejoin.
 pub async fn evict(store: &dyn Store, options: EvictOptions) -> Result<EvictReport, OperateError> {
     let EvictOptions { group, instance, now, dry_run } = options;
-    let snapshot = GroupState::read_lenient(store, &group).await?;
+    let snapshot = StoredGroup::read_lenient(store, &group).await?;
     let evicted_before = match snapshot.live_member(&instance) {
         Ok(member) if member.nonce.is_none() => {
             let what = format!("{instance} has no session: it only shares the keys; stop it there");

@@ -11,7 +11,7 @@ use tenure_core::{Code, DutyKey, Epoch, InstanceId, Label, Store};
 use crate::audit::AuditTrail;
 use crate::clock;
 use crate::error::OperateError;
-use crate::group::{GroupState, TARGETS_NOTE};
+use crate::group::{StoredGroup, TARGETS_NOTE};
 use crate::past::{self, ReplayTimes};
 use crate::serialize::{
     entries, millis, optional_epoch, optional_text, signed_timestamp, text, timestamp,
@@ -139,7 +139,7 @@ pub async fn explain(
     duty: DutyKey,
     at: Option<PastTime>,
 ) -> Result<Explanation, OperateError> {
-    let group = GroupState::read(store, &duty.group).await?;
+    let group = StoredGroup::read(store, &duty.group).await?;
     let trail = AuditTrail::read(store, &duty.group).await?;
     if !group.knows(&duty.id) && trail.of_duty(&duty.id).is_empty() {
         let what = format!("the duty {duty} was never granted, pinned or paused");
@@ -162,7 +162,7 @@ pub async fn explain(
 impl Explanation {
     fn new(
         duty: DutyKey,
-        group: &GroupState,
+        group: &StoredGroup,
         trail: &AuditTrail,
         at: Option<u64>,
         in_force_known: bool,
@@ -204,7 +204,7 @@ impl Explanation {
 }
 
 /// Reason why the roster does not plan a duty.
-fn unplanned(group: &GroupState, duty: &DutyKey) -> &'static str {
+fn unplanned(group: &StoredGroup, duty: &DutyKey) -> &'static str {
     match &group.document {
         document if document.all_paused => "the whole group is paused",
         document if document.paused.contains(&duty.id) => "it is paused",
@@ -214,7 +214,7 @@ fn unplanned(group: &GroupState, duty: &DutyKey) -> &'static str {
 }
 
 /// Directives on a duty and on the members, in words.
-fn in_force(group: &GroupState, duty: &DutyKey) -> Vec<String> {
+fn in_force(group: &StoredGroup, duty: &DutyKey) -> Vec<String> {
     let (document, id) = (&group.document, &duty.id);
     let mut facts = Vec::new();
     facts.extend(document.pins.get(id).map(|pin| format!("pinned to {pin}")));
@@ -230,7 +230,7 @@ fn in_force(group: &GroupState, duty: &DutyKey) -> Vec<String> {
 
 impl ExplainedMember {
     fn new(
-        group: &GroupState,
+        group: &StoredGroup,
         member: &Member,
         roster: &GroupSnapshot,
         opinions: Option<&[PlacementReport]>,

@@ -12,12 +12,12 @@ pub struct ForgetReport {
     /// Nothing was changed.
     pub dry_run: bool,
     /// One entry per duty.
-    pub duties: Vec<ForgottenDuty>,
+    pub duties: Vec<ForgetOutcome>,
 }
 
 /// Outcome for one duty.
 #[derive(Clone, Debug, Serialize)]
-pub struct ForgottenDuty {
+pub struct ForgetOutcome {
     /// Duty.
     #[serde(serialize_with = "text")]
     pub duty: DutyKey,
@@ -37,7 +37,7 @@ impl ForgetReport {
     /// Duties that were not forgotten because they are held, in words.
     pub fn held(&self) -> Vec<String> {
         let held = self.duties.iter().filter(|one| one.outcome == HELD);
-        let describe = |one: &ForgottenDuty| match (&one.holder, one.remaining_ms) {
+        let describe = |one: &ForgetOutcome| match (&one.holder, one.remaining_ms) {
             (Some(holder), Some(ms)) => {
                 format!("{} is held by {holder} for another {ms} ms", one.duty)
             }
@@ -60,7 +60,7 @@ pub async fn forget(
         true => preview(store, &duties).await?,
         false => store.forget(&duties, &Reason::new("forget by operator")?).await?,
     };
-    let duties = duties.into_iter().zip(forgotten).map(ForgottenDuty::from).collect();
+    let duties = duties.into_iter().zip(forgotten).map(ForgetOutcome::from).collect();
     Ok(ForgetReport { dry_run, duties })
 }
 
@@ -96,7 +96,7 @@ async fn stored_epoch(store: &dyn Store, duty: &DutyKey) -> Result<Option<Epoch>
     }
 }
 
-impl From<(DutyKey, Forgotten)> for ForgottenDuty {
+impl From<(DutyKey, Forgotten)> for ForgetOutcome {
     fn from((duty, forgotten): (DutyKey, Forgotten)) -> Self {
         let (outcome, floor, now): (_, _, Option<CurrentHolder>) = match forgotten {
             Forgotten::Forgotten { floor } => ("forgotten", Some(floor), None),

@@ -19,7 +19,7 @@ pub(crate) const TARGETS_NOTE: &str = "the duties of this group come from a list
 
 /// A group at one moment: its document, members and holders.
 #[derive(Clone, Debug)]
-pub struct GroupState {
+pub struct StoredGroup {
     /// Name of the group.
     pub name: GroupName,
     /// Version of the group's document.
@@ -32,7 +32,7 @@ pub struct GroupState {
     pub holders: Vec<Holder>,
 }
 
-impl GroupState {
+impl StoredGroup {
     /// Reads a group. An unknown group is refused with [`Code::NotThere`].
     pub async fn read(store: &dyn Store, name: &GroupName) -> Result<Self, StoreError> {
         Self::read_with(store, name, GroupConfig::read).await
@@ -273,7 +273,7 @@ pub(crate) fn candidates(members: &[Member], document: &GroupConfig) -> Vec<Cand
 /// Refuses to leave duties without any member that would take them. If there was none before, the
 /// change takes nothing away.
 pub(crate) fn check_takers(
-    before: &GroupState,
+    before: &StoredGroup,
     after: (&[Member], &GroupConfig),
 ) -> Result<(), OperateError> {
     let before_it = before.candidates(&before.document);

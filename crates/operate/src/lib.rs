@@ -73,6 +73,6 @@ pub use audit::AuditTrail;
 pub use directive::{Directive, directives};
 pub use edit::EditSummary;
 pub use error::{OperateError, nothing_happened};
-pub use group::{GroupState, duties};
+pub use group::{StoredGroup, duties};
 pub use replace::replace;
 pub use serialize::{ErrorSummary, millis, timestamp};

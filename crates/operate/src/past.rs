@@ -9,7 +9,7 @@ use tenure_core::{DutyId, DutyKey, Epoch, InstanceId, Nonce, StoreError};
 
 use crate::audit::AuditTrail;
 use crate::clock::sha256;
-use crate::group::GroupState;
+use crate::group::StoredGroup;
 use crate::serialize::timestamp;
 
 /// Notes on what an audit trail never records.
@@ -30,7 +30,7 @@ const NOT_CERTAIN: &str = "what operators had put in force then is not certain: 
 
 /// A group in the past, as far as the trail tells.
 pub(crate) struct PastGroup {
-    pub(crate) group: GroupState,
+    pub(crate) group: StoredGroup,
     /// The directives of that time are known.
     pub(crate) certain: bool,
     /// Limits of the reconstruction.
@@ -63,7 +63,7 @@ pub(crate) struct ReplayTimes {
 /// Reconstructs the group from its state `now`; `asked` is the duty of interest.
 pub(crate) fn at(
     trail: &AuditTrail,
-    now: &GroupState,
+    now: &StoredGroup,
     asked: &DutyId,
     times: ReplayTimes,
 ) -> Result<PastGroup, StoreError> {
@@ -88,13 +88,13 @@ pub(crate) fn at(
     let certain = doubt.is_none();
     notes.extend(doubt);
     let (name, version) = (now.name.clone(), now.version);
-    let group = GroupState { name, version, document, members, holders };
+    let group = StoredGroup { name, version, document, members, holders };
     Ok(PastGroup { group, certain, notes })
 }
 
 /// The group's document at that time, and what is uncertain about it.
 fn document(
-    now: &GroupState,
+    now: &StoredGroup,
     times: ReplayTimes,
 ) -> Result<(GroupConfig, Option<String>), StoreError> {
     let Some(then) = now.document.at(times.at, times.now, sha256)? else {
@@ -120,7 +120,7 @@ fn document(
 
 /// Holders at that time. If the trail begins in the middle of a hold, its end tells who had it; if
 /// it says nothing, the holder is that of now.
-fn holders(trail: &AuditTrail, now: &GroupState, at: u64) -> Result<Vec<Holder>, StoreError> {
+fn holders(trail: &AuditTrail, now: &StoredGroup, at: u64) -> Result<Vec<Holder>, StoreError> {
     let mut around: BTreeMap<&DutyId, EntriesAround<'_>> = BTreeMap::new();
     for holder in &now.holders {
         around.entry(&holder.duty.id).or_default();
@@ -159,7 +159,7 @@ fn holders(trail: &AuditTrail, now: &GroupState, at: u64) -> Result<Vec<Holder>,
 }
 
 /// Members at that time. A hold that is found expired is the end of the session that had it.
-fn members(trail: &AuditTrail, now: &GroupState, at: u64) -> BTreeSet<InstanceId> {
+fn members(trail: &AuditTrail, now: &StoredGroup, at: u64) -> BTreeSet<InstanceId> {
     let mut here: BTreeMap<&InstanceId, bool> = BTreeMap::new();
     // The grants since the last arrival: an expired hold of before says nothing of this session.
     let mut granted: BTreeMap<(&InstanceId, &DutyId), Epoch> = BTreeMap::new();
@@ -204,7 +204,7 @@ fn members(trail: &AuditTrail, now: &GroupState, at: u64) -> BTreeSet<InstanceId
 
 /// A member at that time. Its status does not change while its process runs, except for whether it
 /// takes and keeps duties.
-fn member(instance: &InstanceId, now: &GroupState, asked: &DutyId) -> Result<Member, StoreError> {
+fn member(instance: &InstanceId, now: &StoredGroup, asked: &DutyId) -> Result<Member, StoreError> {
     let lives = now.member(instance);
     let standby = matches!(now.layout(), Some(Layout::Standby));
     let status = match lives {
@@ -242,8 +242,8 @@ mod tests {
     }
 
     /// A group in which `c` lives and holds `old` under epoch 9.
-    fn now() -> GroupState {
-        let mut state = GroupState {
+    fn now() -> StoredGroup {
+        let mut state = StoredGroup {
             name: GroupName::new("g").unwrap(),
             version: Version::ZERO,
             document: GroupConfig::default(),

@@ -7,7 +7,7 @@ use tenure_core::{DutyKey, GroupName, Store};
 use crate::drain::DutyHolder;
 use crate::edit::{DocumentEdit, EditSummary, edit};
 use crate::error::OperateError;
-use crate::group::GroupState;
+use crate::group::StoredGroup;
 use crate::serialize::{optional_text, texts};
 
 /// A group, or one duty of it.
@@ -72,7 +72,7 @@ pub struct PauseReport {
 /// Pauses or resumes a duty or a group.
 pub async fn pause(store: &dyn Store, options: &PauseOptions) -> Result<PauseReport, OperateError> {
     let PauseOptions { scope, pause, dry_run } = options;
-    let change = |before: &GroupState, document: &mut GroupConfig| {
+    let change = |before: &StoredGroup, document: &mut GroupConfig| {
         match scope {
             Scope::Group(_) => document.all_paused = *pause,
             Scope::Duty(duty) => {

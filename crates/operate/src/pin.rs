@@ -7,7 +7,7 @@ use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, Store};
 
 use crate::edit::{DocumentEdit, EditSummary, edit};
 use crate::error::OperateError;
-use crate::group::{GroupState, check_room, is_pinned_to, takes_duties};
+use crate::group::{StoredGroup, check_room, is_pinned_to, takes_duties};
 use crate::serialize::{optional_text, text};
 
 /// A pin to set or to remove.
@@ -75,7 +75,7 @@ pub struct PinEntry {
 
 /// Lists the pins of a group.
 pub async fn list(store: &dyn Store, group: &GroupName) -> Result<PinList, OperateError> {
-    let snapshot = GroupState::read(store, group).await?;
+    let snapshot = StoredGroup::read(store, group).await?;
     let entry = |(id, pin): (&DutyId, &Pin)| PinEntry {
         duty: DutyKey { group: group.clone(), id: id.clone() },
         to: pin.clone(),
@@ -88,7 +88,7 @@ pub async fn list(store: &dyn Store, group: &GroupName) -> Result<PinList, Opera
 /// Sets or removes a pin.
 pub async fn pin(store: &dyn Store, options: PinOptions) -> Result<PinReport, OperateError> {
     let PinOptions { duty, to, replace, dry_run } = options;
-    let change = |before: &GroupState, document: &mut GroupConfig| {
+    let change = |before: &StoredGroup, document: &mut GroupConfig| {
         before.check_duty(&duty.id)?;
         let Some(pin) = &to else {
             document.pins.remove(&duty.id);
@@ -122,7 +122,7 @@ pub async fn pin(store: &dyn Store, options: PinOptions) -> Result<PinReport, Op
 fn check_pin(
     duty: &DutyId,
     pin: &Pin,
-    group: &GroupState,
+    group: &StoredGroup,
     document: &GroupConfig,
 ) -> Result<(), OperateError> {
     let candidates = group.candidates(document);

@@ -6,7 +6,7 @@ use tenure_core::{GroupName, InstanceId, Store};
 
 use crate::edit::{DocumentEdit, EditSummary, edit};
 use crate::error::OperateError;
-use crate::group::{GroupState, check_takers};
+use crate::group::{StoredGroup, check_takers};
 use crate::serialize::text;
 
 /// A change of an instance's share.
@@ -77,7 +77,7 @@ pub async fn set_share(
     options: &ShareOptions,
 ) -> Result<ShareReport, OperateError> {
     let ShareOptions { group, instance, share, dry_run } = options;
-    let change = |before: &GroupState, document: &mut GroupConfig| {
+    let change = |before: &StoredGroup, document: &mut GroupConfig| {
         let changed = match *share {
             Share::Cordon(false) => document.cordoned.remove(instance),
             Share::Weight(None) => document.weights.remove(instance).is_some(),

@@ -10,7 +10,7 @@ use tenure_core::{Code, GroupName, InstanceId, Label, Store, StoreError};
 use tenure_duty::process;
 
 use crate::audit::AuditTrail;
-use crate::group::GroupState;
+use crate::group::StoredGroup;
 use crate::serialize::{AuditEntries, ErrorSummary, millis, optional_text, text};
 
 /// Age up to which audit entries are reported.
@@ -138,7 +138,7 @@ impl Monitor {
         store: &dyn Store,
         name: &GroupName,
     ) -> Result<GroupStatus, StoreError> {
-        let group = GroupState::read(store, name).await?;
+        let group = StoredGroup::read(store, name).await?;
         let trail = self.trails.entry(name.clone()).or_default();
         trail.read(store, name).await?;
         Ok(GroupStatus::new(&group, trail.entries.clone()))
@@ -170,7 +170,7 @@ impl RecentTrail {
 }
 
 impl GroupStatus {
-    fn new(group: &GroupState, recent: Vec<AuditEntry>) -> Self {
+    fn new(group: &StoredGroup, recent: Vec<AuditEntry>) -> Self {
         let (known, held) = (group.known_duties(), group.held());
         let paused = |duty: &&_| !held.contains_key(*duty) && group.document.pauses(duty);
         let paused = known.iter().filter(paused).count();

@@ -2,7 +2,7 @@
 
 use tenure_core::{Code, DutyKey, StoreError};
 use tenure_duty::process;
-use tenure_operate::forget::{ForgottenDuty, forget};
+use tenure_operate::forget::{ForgetOutcome, forget};
 use tenure_store::{IfAbsent, StoreUrl};
 
 use crate::failure::Failure;
@@ -36,7 +36,7 @@ pub(super) async fn run(
     Err(Failure::Partly { shown, error, kept })
 }
 
-fn row(one: &ForgottenDuty) -> [String; 4] {
+fn row(one: &ForgetOutcome) -> [String; 4] {
     let holder = or_dash(one.holder.as_ref());
     [one.duty.to_string(), one.outcome.to_owned(), or_dash(one.floor), holder]
 }

@@ -156,7 +156,7 @@ impl Driver {
             }
             Effect::Suspend => self.holds.suspend(),
             Effect::Drain { duty, epoch, why, until: _ } => {
-                self.holds.drain(&(duty, epoch), why.as_str())
+                self.holds.drain(&(duty, epoch), why.as_str());
             }
             Effect::Revoke { duty, epoch, why } => self.holds.revoke(&(duty, epoch), why.as_str()),
             Effect::Record(record) => self.recorded(&record),

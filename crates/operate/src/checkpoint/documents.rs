@@ -12,7 +12,7 @@ use tenure_wire::checkpoint::{
 
 use super::no_checkpoint;
 use crate::audit::AuditTrail;
-use crate::group::GroupState;
+use crate::group::StoredGroup;
 use crate::serialize::{millis, timestamp};
 
 /// Returns a checkpoint's payload together with the lease under which it is written.
@@ -47,7 +47,7 @@ async fn lease(store: &dyn Store, duty: &DutyKey) -> Result<Option<Lease>, Store
 /// Returns one document for all shards of a group. Each shard has a checkpoint of its own, so that
 /// two holders never overwrite each other.
 pub async fn shards_document(store: &dyn Store, group: &GroupName) -> Result<Shards, StoreError> {
-    let GroupState { document, mut holders, .. } = GroupState::read(store, group).await?;
+    let StoredGroup { document, mut holders, .. } = StoredGroup::read(store, group).await?;
     // A group may have other duties, such as the document that its shards came from.
     let shard_of = |holder: &Holder| Layout::shard_of(&holder.duty.id);
     let known: BTreeSet<u32> = holders.iter().filter_map(shard_of).collect();

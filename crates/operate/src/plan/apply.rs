@@ -8,7 +8,7 @@ use super::file::PlanBasis;
 use super::{JOIN_NOTE, PlanChanges, PlanFile, PlanReport};
 use crate::clock::{self, StoreTime};
 use crate::error::OperateError;
-use crate::group::GroupState;
+use crate::group::StoredGroup;
 use crate::serialize::text;
 
 /// Outcome of applying a plan.
@@ -51,7 +51,7 @@ pub async fn apply(
     plan: &PlanFile,
     dry_run: bool,
 ) -> Result<ApplyReport, OperateError> {
-    let group = GroupState::read(store, &plan.group).await?;
+    let group = StoredGroup::read(store, &plan.group).await?;
     let differences = plan.basis.differences(&PlanBasis::of(&group)?);
     if !differences.is_empty() {
         let what = format!("in {}, not as they were: {}", plan.group, differences.join(", "));
@@ -87,7 +87,7 @@ pub async fn apply(
 /// Replaces the document once. If the answer is lost, a read tells whether it happened.
 async fn replace(
     store: &dyn Store,
-    group: &GroupState,
+    group: &StoredGroup,
     new: &Document,
 ) -> Result<(), OperateError> {
     let (name, expected) = (&group.name, group.version);

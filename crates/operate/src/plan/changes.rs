@@ -11,7 +11,7 @@ use tenure_core::store::Member;
 use tenure_core::{DutyId, InstanceId, Nonce, StoreError};
 
 use crate::error::OperateError;
-use crate::group::{GroupState, check_room, check_takers, only_duty, seat, takes_duties};
+use crate::group::{StoredGroup, check_room, check_takers, only_duty, seat, takes_duties};
 
 /// Changes to plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,7 +52,7 @@ impl PlanChanges {
     }
 
     /// Refuses unknown names and contradictory changes.
-    pub(crate) fn check(&self, group: &GroupState) -> Result<(), OperateError> {
+    pub(crate) fn check(&self, group: &StoredGroup) -> Result<(), OperateError> {
         for who in &self.joins {
             if group.member(who).is_some() || self.leaves.contains(who) {
                 let what = format!("{who} would join, and is there already or would leave");
@@ -73,7 +73,7 @@ impl PlanChanges {
 
     fn check_pin(
         &self,
-        group: &GroupState,
+        group: &StoredGroup,
         duty: &DutyId,
         who: &InstanceId,
     ) -> Result<(), OperateError> {
@@ -101,7 +101,7 @@ impl PlanChanges {
     }
 
     /// Refuses to leave duties without a member that takes them.
-    pub(crate) fn check_takers(&self, group: &GroupState) -> Result<(), OperateError> {
+    pub(crate) fn check_takers(&self, group: &StoredGroup) -> Result<(), OperateError> {
         let after = self.apply_to(group)?;
         check_takers(group, (&after.members, &after.document))
     }
@@ -117,7 +117,7 @@ impl PlanChanges {
     }
 
     /// Returns the group as it would be.
-    pub(crate) fn apply_to(&self, group: &GroupState) -> Result<GroupState, StoreError> {
+    pub(crate) fn apply_to(&self, group: &StoredGroup) -> Result<StoredGroup, StoreError> {
         let mut after = group.clone();
         self.write_to(&mut after.document);
         let standby = matches!(group.layout(), Some(Layout::Standby));

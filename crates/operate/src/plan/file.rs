@@ -14,7 +14,7 @@ use tenure_core::{Code, Epoch, GroupName, Nonce, Note, StoreError};
 use super::changes::PlanChanges;
 use crate::clock::sha256;
 use crate::error::OperateError;
-use crate::group::GroupState;
+use crate::group::StoredGroup;
 use crate::replace::replace;
 
 /// Format number of the files that this version writes and reads.
@@ -58,7 +58,7 @@ fn describe_holder(holder: &Holder) -> String {
 }
 
 impl PlanBasis {
-    pub(super) fn of(group: &GroupState) -> Result<Self, StoreError> {
+    pub(super) fn of(group: &StoredGroup) -> Result<Self, StoreError> {
         let text = group.document.document()?;
         Ok(Self {
             members: hash(&group.members.iter().map(describe_member).collect::<String>()),

@@ -13,7 +13,7 @@ use tenure_core::roster::{PlacementReason, RosterMember};
 use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, Store, StoreError};
 
 use crate::error::OperateError;
-use crate::group::{GroupState, TARGETS_NOTE};
+use crate::group::{StoredGroup, TARGETS_NOTE};
 use crate::serialize::{optional_text, text};
 
 pub use apply::{ApplyReport, apply};
@@ -86,7 +86,7 @@ pub async fn plan(
     group: &GroupName,
     changes: PlanChanges,
 ) -> Result<PlanReport, OperateError> {
-    let group = GroupState::read(store, group).await?;
+    let group = StoredGroup::read(store, group).await?;
     changes.check(&group)?;
     Ok(PlanReport::new(&group, changes)?)
 }
@@ -99,7 +99,7 @@ fn owners(roster: &GroupSnapshot) -> impl Iterator<Item = (&DutyId, Option<&Inst
 }
 
 impl PlanReport {
-    fn new(group: &GroupState, changes: PlanChanges) -> Result<Self, StoreError> {
+    fn new(group: &StoredGroup, changes: PlanChanges) -> Result<Self, StoreError> {
         let after = changes.apply_to(group)?;
         let held = group.held();
         let (now, then) = (group.rosters(None), after.rosters(None));
