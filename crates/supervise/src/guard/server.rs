@@ -137,7 +137,7 @@ impl GuardServer {
                 self.with(id, |command| command.deadline = command.deadline.max(at));
             }
             Some(GuardRequest::Signal { id, number }) => {
-                self.with(id, |command| command.forward(number))
+                self.with(id, |command| command.forward(number));
             }
             Some(GuardRequest::End { id, kill_at }) => {
                 self.with(id, |command| command.end(kill_at, EndCause::Requested, now));
@@ -338,7 +338,7 @@ impl GuardedCommand {
                 self.end(now.plus(self.grace), EndCause::Exited, now);
             }
             CommandPhase::Running if now >= self.term_at() => {
-                self.end(self.deadline, EndCause::Deadline, now)
+                self.end(self.deadline, EndCause::Deadline, now);
             }
             CommandPhase::Ending { kill_at } if now >= kill_at.min(self.deadline) => self.kill(now),
             // Also before `again_at`: a process that has ended may have forked before.

@@ -163,7 +163,7 @@ impl Runner {
                 self.lend_terminal(run).await?;
             }
             GuardReport::Stopped { id, signal } if id == run.id => {
-                self.stopped(run, signal).await?
+                self.stopped(run, signal).await?;
             }
             GuardReport::Remains { id, pid } if id == run.id => {
                 let known = self.guard.outside_pid(pid).or(Pid::from_raw(pid));
