@@ -69,7 +69,7 @@ pub fn summary(connector: &Connector, now: i64, policy: Policy) -> Value {
 
 /// Returns the counters as JSON.
 pub fn counters(counters: &Counters) -> Value {
-    Counters::NAMES.into_iter().zip(counters.values()).collect()
+    Counters::COUNTER_NAMES.into_iter().zip(counters.values()).collect()
 }
 
 /// Returns the details of a connector.
