@@ -30,7 +30,7 @@ impl Default for CertificateOptions {
 
 /// Files that a server needs for TLS.
 #[derive(Debug, Clone)]
-pub struct CertificateFiles {
+pub struct TestCertificateFiles {
     authority: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
@@ -40,7 +40,7 @@ pub struct CertificateFiles {
     pub(crate) ask_clients: bool,
 }
 
-impl CertificateFiles {
+impl TestCertificateFiles {
     /// Copies the files into the server's folder, where they stay as long as it does and belong to
     /// whom it belongs to: PostgreSQL reads no key that others may read.
     pub(crate) fn moved_to(&self, folder: &Path) -> Result<Self> {
@@ -149,10 +149,10 @@ impl Certificates {
 
     /// For a server that shows this certificate, and may ask its clients for one.
     #[must_use]
-    pub fn for_server(&self, ask_clients: bool) -> CertificateFiles {
+    pub fn for_server(&self, ask_clients: bool) -> TestCertificateFiles {
         let (certificate, key) = self.server();
         let (authority, client) = (self.authority(), self.client());
-        CertificateFiles { authority, certificate, key, client, ask_clients }
+        TestCertificateFiles { authority, certificate, key, client, ask_clients }
     }
 
     fn write(&self, name: &str, pem: &str) -> Result<()> {

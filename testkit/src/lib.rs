@@ -25,7 +25,7 @@ mod redis;
 mod service;
 mod wait;
 
-pub use certs::{CertificateFiles, CertificateOptions, Certificates};
+pub use certs::{CertificateOptions, Certificates, TestCertificateFiles};
 pub use etcd::{EtcdOptions, EtcdServer};
 pub use haproxy::Haproxy;
 pub use patroni::Patroni;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::certs::CertificateFiles;
+use crate::certs::TestCertificateFiles;
 use crate::clock::{self, FakedClock};
 use crate::guard::{START_LIMIT, STOP_LIMIT, ServerGuard, output, unprivileged};
 use crate::packages;
@@ -23,7 +23,7 @@ pub struct PostgresOptions {
     /// Whether the wall clock can be moved by [`PostgresServer::step_clock`].
     pub faked_clock: bool,
     /// Takes encrypted connections alone, with a password, and a certificate if it asks for one.
-    pub tls: Option<CertificateFiles>,
+    pub tls: Option<TestCertificateFiles>,
 }
 
 /// A PostgreSQL server of one's own; gone when dropped, or when this process ends in any way.
@@ -34,7 +34,7 @@ pub struct PostgresServer {
     password: String,
     settings: Vec<(String, String)>,
     clock: Option<FakedClock>,
-    tls: Option<CertificateFiles>,
+    tls: Option<TestCertificateFiles>,
 }
 
 impl PostgresServer {
@@ -212,7 +212,7 @@ impl PostgresServer {
 }
 
 /// Access rules of a server with certificates.
-fn encrypted_only(tls: &CertificateFiles) -> String {
+fn encrypted_only(tls: &TestCertificateFiles) -> String {
     let certificate = if tls.ask_clients { "clientcert=verify-full" } else { "" };
     format!(
         "local all all scram-sha-256\n\

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::certs::CertificateFiles;
+use crate::certs::TestCertificateFiles;
 use crate::clock::{self, FakedClock};
 use crate::guard::{ServerGuard, output};
 use crate::ports::on_a_free_port;
@@ -30,7 +30,7 @@ pub struct RedisOptions {
     /// RDB file to begin with.
     pub snapshot: Option<PathBuf>,
     /// Takes encrypted connections alone, with a certificate if it asks for one.
-    pub tls: Option<CertificateFiles>,
+    pub tls: Option<TestCertificateFiles>,
 }
 
 /// A Redis server of one's own; gone when dropped, or when this process ends in any way.

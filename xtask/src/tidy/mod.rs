@@ -9,8 +9,10 @@ mod length;
 mod licences;
 mod log_messages;
 mod machine_paths;
+mod map;
 mod metadata;
 mod mutants;
+mod names;
 mod source;
 mod todo;
 
@@ -96,6 +98,7 @@ const FILE_CHECKS: &[fn(&File) -> Vec<TidyFinding>] = &[
     banned::check,
     todo::check,
     log_messages::check,
+    names::check,
     mutants::check,
 ];
 
@@ -110,6 +113,8 @@ pub(crate) fn run() -> Result<()> {
         findings.extend(documents::check(file, |path| root.join(path).exists()));
         findings.extend(machine_paths::check(file, &forbidden));
     }
+    findings.extend(names::check_types(&files));
+    findings.extend(map::check(&files, |path| root.join(path).exists()));
     let metadata = Metadata::read(&root)?;
     findings.extend(graph::check(&metadata, text_of(&files, graph::DOCUMENT)));
     findings.extend(licences::check(&metadata, text_of(&files, licences::POLICY)));
