@@ -116,7 +116,8 @@ pub(crate) fn commit(
     let (stored, committed) = stored;
     let newest = last.map_or(Epoch::ZERO, |last| last.epoch).max(committed);
     let stands = hold.is_of(session) && last.is_some_and(|last| last.stands(hold));
-    if !(stands && newest == hold.epoch) && !Mutant::R14Fence.is_on() {
+    let is_current = stands && newest == hold.epoch;
+    if !is_current && !Mutant::R14Fence.is_on() {
         return Ok(Committed::Fenced { newest });
     }
     if stored != commit.expected && !Mutant::R14Version.is_on() {
