@@ -140,7 +140,7 @@ fn heartbeat_schema() -> Value {
             "schema_version": { "type": "string", "const": "connector.heartbeat.v1" },
             "connector": part("connector_type, endpoint_identity, instance_id and version"),
             "status": part("state (healthy, degraded or error), error_message and uptime_s"),
-            "counters": part(&format!("{}, since the start", Counters::NAMES.join(", "))),
+            "counters": part(&format!("{}, since the start", Counters::COUNTER_NAMES.join(", "))),
             "checkpoint": maybe("cursor and updated_at"),
             "capabilities": maybe("whatever the connector can do"),
             "sent_at": { "type": "string", "format": "date-time" },
