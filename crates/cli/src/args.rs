@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
 use tenure_core::GroupName;
 use tenure_core::guarantee::Level;
 use tenure_switchboard::token::Environment;
@@ -17,6 +17,7 @@ use crate::bucket;
 use crate::env;
 use crate::failure::Failure;
 use crate::guard::GuardArgs;
+use crate::help;
 use crate::observe::ObserveArgs;
 use crate::operate::{apply, drain, evict, explain, pause, pin, plan, share, top};
 use crate::switchboard::{beat, channel, connectors, fence, serve, token};
@@ -25,22 +26,22 @@ const DEFAULT_STORE: &str = "sqlite:tenure.db";
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
-  1  refused or failed; the message says what was kept
-  2  bad usage: a command, an option or a value that cannot be used
-  3  outcome unknown; it may have happened
-  5  checkpoint: the duty has none yet";
+  0  success
+  1  refused or failed; the message says what was left unchanged
+  2  bad usage: a command, an option or a value is invalid
+  3  outcome unknown: the change may have happened
+  5  checkpoint: the duty has no checkpoint yet";
 
 const RUN_EXIT_CODES: &str = "\
 Exit codes:
-  the command's own, or 128 and the number of the signal that ended it
-  1    with --no-wait: somebody else holds the duty (ST025), and nothing else
+  that of the command, or 128 plus the number of the signal that ended it
+  1    with --no-wait: the duty is held by another instance (ST025)
   2    bad usage
-  125  tenure itself failed; the message says how
+  125  tenure itself failed
   126  the command cannot be started
-  127  the command is not there";
+  127  the command was not found";
 
-/// Run any process that polls, ingests or works as many replicas
+/// Run any process as replicas: one holder per duty, failover, events exactly once
 #[derive(Parser)]
 #[command(name = "tenure", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -53,7 +54,7 @@ pub(crate) struct Args {
 /// Options of every command.
 #[derive(clap::Args)]
 pub(crate) struct Global {
-    /// The store: file:PATH, sqlite:PATH, postgres://..., redis://... or etcd://...
+    /// Store URL: file:PATH, sqlite:PATH, postgres://..., redis://... or etcd://...
     // Text, parsed later: clap would repeat an invalid URL, which may hold a password.
     #[arg(
         long,
@@ -67,111 +68,111 @@ pub(crate) struct Global {
     /// Whether the store was given on the command line.
     #[arg(skip)]
     pub(crate) store_given: bool,
-    /// Print one JSON document; errors too, to standard error
+    /// Print output as one JSON document, and errors as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum TenureCommand {
-    /// Show groups: their duties, who holds them, and their members
+    /// List groups with their duties, holders and members
     Ls {
-        /// Only this group, as it is printed
+        /// Show only this group
         group: Option<String>,
     },
-    /// Show members, duties and moves as they change
+    /// Show members, duties and recent moves, refreshed continuously
     Top(top::TopArgs),
-    /// Say why a duty is where it is: what speaks for and against each member
+    /// Explain why a duty is with its holder
     Explain(explain::ExplainArgs),
-    /// Say what would move if members came or went, or had other weights or pins
+    /// Show which duties would move if members, weights or pins changed
     Plan(plan::PlanArgs),
-    /// Do what was planned, if all is as it was
+    /// Apply a plan, if the group has not changed since
     Apply(apply::ApplyArgs),
-    /// Hold a duty around any program: wait for it, run the command, end it in time
+    /// Run a command while holding a duty; stop it before the lease ends
     #[command(after_help = RUN_EXIT_CODES)]
     Run(RunCommandArgs),
-    /// Run a command once per target and interval, each target on one instance
+    /// Run a command for each target at an interval, each target on one instance
     Poll(PollArgs),
-    /// Say which bucket an entity is in, or which bucket comes next
+    /// Print the bucket of an entity, or choose the next bucket of a rotation
     Bucket(bucket::BucketArgs),
-    /// Take the duties of an instance to the others, and wait until it holds nothing
+    /// Hand an instance's duties over to other members, and wait until it holds none
     #[command(after_help = drain::EXIT_CODES)]
     Drain(drain::DrainArgs),
-    /// Put an instance out of its group: it cannot renew, and not come back
+    /// Remove an instance from its group and fence it
     Evict(evict::EvictArgs),
-    /// Stop work on a duty, or on a whole group, until it is resumed
+    /// Stop work on a duty or a group until it is resumed
     Pause(pause::PauseArgs),
-    /// Go on with a duty or a group that was paused
+    /// Resume a paused duty or group
     Resume(pause::PauseArgs),
-    /// Say where a duty has to be, take that back, or list the pins of a group
+    /// Pin a duty to an instance, name or zone; remove or list pins
     Pin(pin::PinArgs),
-    /// Give an instance nothing more; it keeps what it has
+    /// Stop assigning duties to an instance; it keeps those that it holds
     Cordon(share::CordonArgs),
-    /// Say how much an instance gets beside the others, or take that back
+    /// Set an instance's share of the duties, relative to other members
     Weight(share::WeightArgs),
-    /// Forget duties that are gone for good: their holds, checkpoints and histories
+    /// Delete duties for good, with their checkpoints and histories
     Forget {
-        /// The duties, as they are printed: GROUP/ID
+        /// Duties to delete, as GROUP/ID
         #[arg(required = true, value_name = "DUTY")]
         duties: Vec<String>,
-        /// Say what would happen and change nothing
+        /// Print what would happen and change nothing
         #[arg(long)]
         dry_run: bool,
     },
-    /// Take events in over HTTP: each takes effect once
+    /// Run the switchboard: ingest events exactly once, track connectors
     Serve(Box<serve::ServeArgs>),
-    /// Say that a connector lives: one heartbeat, or one again and again
+    /// Send a heartbeat, once or at an interval
     Beat(beat::BeatArgs),
-    /// Make, look at and revoke the tokens of the switchboard
+    /// Create, list and revoke switchboard tokens
     #[command(subcommand)]
     Token(token::TokenCommand),
-    /// Look at what the switchboard knows of holds, or forget it
+    /// List or reset the epochs that the switchboard has seen
     #[command(subcommand)]
     Fence(fence::FenceCommand),
-    /// List, add and remove the channels that the switchboard takes events from
+    /// List, add and remove channels of the switchboard
     #[command(subcommand)]
     Channel(channel::ChannelCommand),
-    /// Look at connectors and whether they live; put one away, or remove it
+    /// List connectors and their state; archive or delete them
     #[command(subcommand)]
     Connectors(connectors::ConnectorCommand),
-    /// Take a store over, or say how much it keeps
+    /// Adopt a restored store, or set how much history a store keeps
     #[command(subcommand)]
     Store(crate::store::StoreCommand),
-    /// Make the store, or update its schema
+    /// Create the store, or update its schema
     Migrate {
-        /// Print the script instead; needs no connection and changes nothing
+        /// Print the SQL script instead of running it; needs no connection
         #[arg(long)]
         print: bool,
     },
-    /// Look at checkpoints, take one back, or take them to another store
+    /// Read, verify, rewind or move checkpoints
     Checkpoint {
         #[command(flatten)]
         signing: SigningArgs,
         #[command(subcommand)]
         command: CheckpointCommand,
     },
-    /// Say what the store can promise with its live settings, and what to change
+    /// Report which guarantee the store gives with its current settings
     Doctor {
-        /// The least that will do; below it the command fails
+        /// Minimum guarantee; the command fails below it
         #[arg(long, value_name = "LEVEL", value_parser = levels())]
         require: Option<String>,
     },
-    /// What `run` and `poll` start to end commands in time
+    /// Internal: end the commands of `run` and `poll` in time
     #[command(hide = true)]
     Guard(GuardArgs),
-    /// Explain an error code, or list all of them
+    /// Explain an error code, or list all codes
     Errors {
-        /// The code, such as ST002
+        /// Error code, such as ST002; all codes if omitted
         code: Option<String>,
     },
-    /// Print a script that makes a shell complete the words of this command
+    /// Print a shell completion script
     Completions {
-        /// The shell
+        /// Shell to print the script for
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write one for every command
+    /// Print the manual page, or write one per command
     Man {
-        /// Write tenure.1, tenure-ls.1 and so on into this folder
+        /// Write tenure.1, tenure-ls.1 and so on to this directory
         #[arg(long, value_name = "PATH")]
         dir: Option<PathBuf>,
     },
@@ -179,43 +180,44 @@ pub(crate) enum TenureCommand {
 
 #[derive(clap::Args)]
 pub(crate) struct RunCommandArgs {
-    /// The duty, as GROUP/NAME
+    /// Duty to hold, as GROUP/NAME
     #[arg(long, value_name = "GROUP/NAME")]
     pub(crate) duty: String,
-    /// Do not wait for the duty or the store: fail if somebody else holds the duty
+    /// Fail at once if the duty is held or the store cannot be reached
     #[arg(long)]
     pub(crate) no_wait: bool,
     #[command(flatten)]
     pub(crate) member: MemberArgs,
-    /// The command and its arguments
+    /// Command and arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct PollArgs {
-    /// The targets: redis://..., postgres://..., sqlite:..., http://..., file:... or list:...
+    /// Source of the targets: redis://..., postgres://..., sqlite:..., http://..., file:... or
+    /// list:...
     // Text, parsed later: clap would repeat an invalid URL, which may hold a password.
     #[arg(long, value_name = "URL", env = env::TARGETS, hide_env_values = true)]
     pub(crate) targets: String,
-    /// The group of instances that share the targets
+    /// Group of instances that share the targets
     #[arg(long, default_value = "poll")]
     pub(crate) group: String,
-    /// How often each target is polled
+    /// Interval between polls of a target
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) every: Duration,
-    /// How long a poll may take
+    /// Timeout of one poll: TERM, then KILL after the grace period
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// How often the list of targets is read
+    /// Interval between reads of the target list
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) list_every: Duration,
-    /// The most polls at a time
+    /// Maximum number of concurrent polls
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) jobs: usize,
     #[command(flatten)]
     pub(crate) member: MemberArgs,
-    /// The command and its arguments; {} in them is the target
+    /// Command and arguments; {} is replaced by the target
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
@@ -223,32 +225,31 @@ pub(crate) struct PollArgs {
 /// Options of a member of a group.
 #[derive(clap::Args)]
 pub(crate) struct MemberArgs {
-    /// How long the store keeps the duty for a process that it does not hear from
+    /// Lease duration: the duty is reassigned this long after its holder's last renewal
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) ttl: Duration,
-    /// How long before its time is over the command gets TERM; then comes KILL [default: a sixth of
-    /// the TTL, 5s at most]
+    /// Time between TERM and KILL when the lease runs out [default: a sixth of the TTL, at most 5s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
-    /// How long work may take to end when it is asked to [default: half of the TTL]
+    /// Time that work may take to stop on request [default: half of the TTL]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) drain: Option<Duration>,
-    /// The least that the store has to promise; below it the command fails
+    /// Minimum guarantee of the store; the command fails below it
     #[arg(long, value_name = "LEVEL", value_parser = levels())]
     pub(crate) require: Option<String>,
-    /// Run commands in a PID namespace, so that nothing of them outlives tenure however it ends
+    /// Run commands in a PID namespace, so that none of their processes outlives tenure
     #[arg(long)]
     pub(crate) isolate: bool,
-    /// Where this runs: what would best be done here comes here first
+    /// Zone of this instance; it is first choice for duties of that zone
     #[arg(long, value_name = "LABEL")]
     pub(crate) zone: Option<String>,
-    /// A name that outlives this process, for pins
+    /// Name of this instance that survives restarts, for pins
     #[arg(long, value_name = "LABEL")]
     pub(crate) name: Option<String>,
-    /// What this was deployed as: while two revisions run, duties move only because somebody leaves
+    /// Deployed revision; while several revisions run, duties move only when a member leaves
     #[arg(long, value_name = "LABEL")]
     pub(crate) revision: Option<String>,
-    /// The share beside the others; 0 takes nothing
+    /// Share of the duties, relative to other members; 0 takes none
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) weight: u32,
     #[command(flatten)]
@@ -270,21 +271,21 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// Signing of checkpoints.
 #[derive(clap::Args)]
 pub(crate) struct SigningArgs {
-    /// Whether checkpoints are signed and verified
+    /// Signing and verification of checkpoints
     #[arg(long, global = true, value_enum, env = env::SIGNING, default_value = "off")]
     pub(crate) signing: SigningMode,
-    /// A file with keys, one per line: ID sign|verify|retired HEX
+    /// File with signing keys, one per line: ID sign|verify|retired HEX
     #[arg(long, global = true, value_name = "PATH", env = env::SIGNING_KEYS_FILE)]
     pub(crate) signing_keys_file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum SigningMode {
-    /// Nothing is signed or verified
+    /// Neither sign nor verify
     Off,
-    /// What is written is signed; what is read need not be
+    /// Sign on write; accept unsigned checkpoints on read
     Write,
-    /// What is read must have a good signature, too
+    /// Sign on write; require a valid signature on read
     Require,
 }
 
@@ -292,77 +293,77 @@ pub(crate) enum SigningMode {
 pub(crate) enum CheckpointCommand {
     /// Print the newest checkpoint, byte for byte
     Get {
-        /// The duty as GROUP/ID; with --schema shards the GROUP
+        /// Duty as GROUP/ID; with --schema shards, a GROUP
         name: String,
-        /// The document to print
+        /// Form of the printed document
         #[arg(long, value_enum, default_value = "plain")]
         schema: Schema,
     },
-    /// List the checkpoints that are kept, newest first
+    /// List the stored versions of a checkpoint, newest first
     History {
-        /// The duty as GROUP/ID
+        /// Duty as GROUP/ID
         duty: String,
     },
-    /// Check the signatures of checkpoints and of their histories
+    /// Verify the signatures of checkpoints and their histories
     Verify {
-        /// Only these duties (GROUP/ID) or groups (GROUP)
+        /// Duties (GROUP/ID) or groups (GROUP); all if omitted
         names: Vec<String>,
     },
-    /// Make the document of an older version the newest again
+    /// Restore an older version of a checkpoint as the newest
     Rewind {
-        /// The duty as GROUP/ID
+        /// Duty as GROUP/ID
         duty: String,
-        /// The version, as `tenure checkpoint history` shows it
+        /// Version to restore, from `tenure checkpoint history`
         #[arg(long, value_name = "VERSION")]
         to: u64,
         /// Take the duty from its holder
         #[arg(long)]
         force: bool,
-        /// Only say what would be done
+        /// Print what would happen and change nothing
         #[arg(long)]
         dry_run: bool,
     },
-    /// Take checkpoints to another store; run it again if it was interrupted
+    /// Move checkpoints to another store; repeat it after an interruption
     Move(MoveArgs),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Schema {
-    /// The cursor alone
+    /// Cursor only
     Plain,
-    /// The cursor and the lease under which it is written
+    /// Cursor with its lease
     Lease,
-    /// The cursors of all shards of a group
+    /// Cursors of all shards of a group
     Shards,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct MoveArgs {
-    /// The store to move from
+    /// URL of the source store
     #[arg(value_name = "FROM")]
     pub(crate) from: String,
-    /// The store to move to; it is made if it is not there
+    /// URL of the destination store; created if missing
     #[arg(value_name = "TO")]
     pub(crate) to: String,
-    /// Only these duties (GROUP/ID) or groups (GROUP)
+    /// Duties (GROUP/ID) or groups (GROUP); all if omitted
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// The name in the other store, for one duty or with --merge; with --schema shards a GROUP
+    /// Name in the destination, for one duty or with --merge; with --schema shards, a GROUP
     #[arg(long = "as", value_name = "GROUP/ID")]
     pub(crate) rename: Option<String>,
-    /// Put all into one cursor: the one that came least far
+    /// Merge all cursors into one: the least advanced
     #[arg(long, requires = "rename")]
     pub(crate) merge: bool,
-    /// What the documents in FROM are
+    /// Form of the documents in FROM
     #[arg(long, value_enum, default_value = "plain")]
     pub(crate) schema: Schema,
-    /// Take duties from their holders, and replace what TO has
+    /// Take duties from their holders, and overwrite checkpoints in TO
     #[arg(long)]
     pub(crate) force: bool,
-    /// Only say what would be done
+    /// Print what would happen and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Refuse unless TO gives this guarantee
+    /// Minimum guarantee of TO; the command fails below it
     #[arg(long, value_name = "LEVEL", value_parser = levels())]
     pub(crate) require: Option<String>,
 }
@@ -375,7 +376,7 @@ pub(crate) fn levels() -> PossibleValuesParser {
 pub(crate) fn parse() -> Result<Args, UsageError> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let parse = || {
-        let matches = Args::command().try_get_matches_from(&words)?;
+        let matches = help::command().try_get_matches_from(&words)?;
         let mut args = Args::from_arg_matches(&matches)?;
         args.global.store_given = matches.value_source("store") == Some(ValueSource::CommandLine);
         Ok(args)

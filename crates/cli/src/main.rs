@@ -8,6 +8,7 @@ mod env;
 mod errors;
 mod failure;
 mod guard;
+mod help;
 mod hints;
 mod limits;
 mod migrate;

@@ -10,13 +10,13 @@ use crate::env;
 /// Log and HTTP server of a long-running command.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ObserveArgs {
-    /// Serve /health and /metrics here; a port alone is one of this host only
+    /// Address of /health and /metrics; a port alone listens on 127.0.0.1
     #[arg(long, value_name = "[ADDRESS:]PORT", env = env::HEALTH_PORT, value_parser = listen)]
     listen: Option<ListenAddress>,
-    /// The form of log lines; human on a terminal, else json
+    /// Log format [default: human on a terminal, json otherwise]
     #[arg(long, value_enum)]
     log: Option<LogFormatArg>,
-    /// What is logged: renewals that went well are debug
+    /// Lowest level that is logged
     #[arg(long, value_enum, default_value = "info")]
     log_level: LogLevelArg,
 }
@@ -24,7 +24,7 @@ pub(crate) struct ObserveArgs {
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormatArg {
-    /// For people
+    /// Readable text
     Human,
     /// One JSON object per line
     Json,
@@ -32,13 +32,13 @@ pub(crate) enum LogFormatArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LogLevelArg {
-    /// Work was cut off
+    /// Work that was cut off
     Error,
-    /// Something is wrong, and is tried again
+    /// Problems that are retried
     Warn,
-    /// What changes
+    /// Changes of state
     Info,
-    /// Renewals that went well, too
+    /// Successful renewals, too
     Debug,
 }
 

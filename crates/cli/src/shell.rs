@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::args::{Args, Global};
 use crate::failure::Failure;
+use crate::help;
 use crate::output::{document, shown};
 
 /// Returns the completion script of a shell.
@@ -35,7 +36,7 @@ pub(crate) fn manual(folder: Option<&Path>, json: bool) -> Result<String, Failur
         return write_pages(folder, json);
     }
     let mut page = Vec::new();
-    Man::new(Args::command()).render(&mut page).context("cannot write the page")?;
+    Man::new(help::command()).render(&mut page).context("cannot write the page")?;
     let page = String::from_utf8(page).context("the page is no text")?;
     Ok(if json { document(&json!({ "page": page })) } else { page })
 }
@@ -43,7 +44,7 @@ pub(crate) fn manual(folder: Option<&Path>, json: bool) -> Result<String, Failur
 fn write_pages(folder: &Path, json: bool) -> Result<String, Failure> {
     let name = folder.display().to_string();
     fs::create_dir_all(folder).with_context(|| format!("cannot make {name}"))?;
-    clap_mangen::generate_to(Args::command(), folder)
+    clap_mangen::generate_to(help::command(), folder)
         .with_context(|| format!("cannot write to {name}"))?;
     Ok(match json {
         true => document(&json!({ "folder": name })),

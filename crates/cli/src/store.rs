@@ -16,24 +16,24 @@ use crate::switchboard::adopt_inbox;
 
 #[derive(Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Take the store over after a restore: end every session, raise every epoch and position
+    /// Adopt a restored store: end all sessions, raise all epochs and inbox positions
     Adopt {
-        /// Grant only above this epoch; the Unix time in microseconds when not given
+        /// Epoch above which duties are granted [default: Unix time in microseconds]
         #[arg(long, value_name = "EPOCH")]
         floor: Option<u64>,
-        /// Say what would happen and change nothing
+        /// Print what would happen and change nothing
         #[arg(long)]
         dry_run: bool,
-        /// Do it; without this nothing is changed
+        /// Confirm; without it nothing is changed
         #[arg(long, conflicts_with = "dry_run")]
         yes: bool,
     },
-    /// Show or change how much of the past the store keeps
+    /// Show or set how many checkpoint versions and audit entries are kept
     Retention {
-        /// Checkpoints of a duty that stay readable: 1 to 1024
+        /// Checkpoint versions per duty, 1 to 1024
         #[arg(long, value_name = "N")]
         history: Option<usize>,
-        /// Audit entries that are kept: 1000 to 100000000
+        /// Audit entries, 1000 to 100000000
         #[arg(long, value_name = "N")]
         audit: Option<usize>,
     },

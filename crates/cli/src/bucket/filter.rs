@@ -15,19 +15,19 @@ use crate::failure::Failure;
 
 #[derive(clap::Args)]
 pub(crate) struct BucketFilterArgs {
-    /// The connector's key, which is a name and no secret
+    /// Key of the connector: a name, not a secret
     #[arg(long)]
     key: String,
-    /// The bucket to keep
+    /// Bucket to keep
     #[arg(long, value_name = "I", env = env::BUCKET_ID, value_parser = id)]
     #[arg(allow_negative_numbers = true, required_unless_present = "config")]
     id: Option<u64>,
-    /// How many buckets there are
+    /// Number of buckets
     #[arg(long, value_name = "N", env = env::BUCKET_TOTAL, value_parser = total)]
     #[arg(allow_negative_numbers = true, required_unless_present = "config")]
     total: Option<Total>,
-    /// A connector's config, which says both, instead of --id and --total; of a rotation, that of
-    /// its run
+    /// Connector config that has both, instead of --id and --total; for a rotation, the config of
+    /// the run
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -17,45 +17,39 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{document, to_stdout};
 
-const EXAMPLES: &str = "\
-Examples:
-  tenure bucket my/connector facebook/react 12
-  tenure bucket plan --key my/connector --total 12 repositories.txt
-  tenure bucket filter --key my/connector --id 3 --total 12 < repositories.txt
-  tenure bucket next --config config.json --state state.json --write
-
-A KEY that is named like a command comes after --: tenure bucket -- next DATA 12";
+const KEY_NOTE: &str = "\
+A KEY that equals a subcommand comes after --: tenure bucket -- next DATA 12";
 
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = EXAMPLES
+    after_help = KEY_NOTE
 )]
 pub(crate) struct BucketArgs {
     #[command(subcommand)]
     command: Option<BucketCommand>,
-    /// The connector's key, which is a name and no secret
+    /// Key of the connector: a name, not a secret
     #[arg(required = true)]
     key: Option<String>,
-    /// The name of the entity, always spelt the same
+    /// Name of the entity, always spelled the same way
     #[arg(required = true)]
     data: Option<String>,
-    /// How many buckets there are
+    /// Number of buckets
     #[arg(required = true, value_parser = total, allow_negative_numbers = true)]
     total: Option<Total>,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum BucketCommand {
-    /// Choose the bucket of the next run: print its config and state, or run a command with them
+    /// Choose the next bucket: print its config and state, or run a command with them
     #[command(after_help = next::HELP)]
     Next(Box<next::BucketNextArgs>),
-    /// Count how many of the entities fall in each bucket
+    /// Count the entities in each bucket
     Plan(plan::BucketPlanArgs),
-    /// Keep only the entities of one bucket: from standard input to standard output, line by line
+    /// Copy the entities of one bucket from standard input to standard output
     Filter(filter::BucketFilterArgs),
-    /// Print the four settings of bucketing as JSON Schema
+    /// Print the bucketing settings as JSON Schema
     Schema,
 }
 

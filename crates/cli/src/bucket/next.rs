@@ -25,45 +25,45 @@ const NEEDS_COMMAND: &str = "\
 command, and another worker would get the same bucket";
 
 pub(super) const HELP: &str = "\
-With a command, --duty guards its whole run: nobody else runs a bucket of this rotation meanwhile.
-The command finds its bucket in TENURE_BUCKET_ID and TENURE_BUCKET_TOTAL, its config and state in
-the files TENURE_BUCKET_CONFIG and TENURE_BUCKET_STATE. Exit codes are then those of `tenure run`.";
+With a command, the duty is held during the whole run: no other host runs a bucket of this rotation.
+The command gets its bucket in TENURE_BUCKET_ID and TENURE_BUCKET_TOTAL, and files with its config
+and state in TENURE_BUCKET_CONFIG and TENURE_BUCKET_STATE. Exit codes are those of `tenure run`.";
 
 #[derive(clap::Args)]
 pub(crate) struct BucketNextArgs {
-    /// The connector's config, a JSON object
+    /// Connector config, a JSON object
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The connector's state, a JSON object; where there is no such file, the rotation begins
+    /// Connector state, a JSON object; without the file, the rotation begins
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
-    /// When a bucket counts as executed
+    /// Point at which a bucket counts as executed
     #[arg(long, value_enum, default_value = "at-start")]
     commit: CommitArg,
-    /// Replace the state file, whole or not at all
+    /// Replace the state file atomically
     #[arg(long)]
     write: bool,
-    /// What to print
+    /// Part of the result to print
     #[arg(long, value_enum, default_value = "all", conflicts_with = "command")]
     print: PrintArg,
-    /// Keep in the store, under this duty, which bucket ran last, and take the step under a hold
+    /// Keep the rotation in the store under this duty, and hold the duty during the step
     #[arg(long, value_name = "GROUP/NAME")]
     duty: Option<String>,
-    /// Do not wait for the duty or the store: fail if somebody else holds the duty
+    /// Fail at once if the duty is held or the store cannot be reached
     #[arg(long, requires = "duty")]
     no_wait: bool,
     #[command(flatten)]
     member: MemberArgs,
-    /// A command to run with the bucket, and its arguments; needs --duty
+    /// Command and arguments to run with the bucket; needs --duty
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CommitArg {
-    /// When its run starts: a run that fails skips its bucket until the next cycle
+    /// Start of the run; a failed run skips its bucket until the next cycle
     AtStart,
-    /// When its run has succeeded: until then the same bucket is next
+    /// Success of the run; until then the same bucket is next
     OnSuccess,
 }
 
@@ -71,11 +71,11 @@ enum CommitArg {
 pub(crate) enum PrintArg {
     /// One JSON object with config and state
     All,
-    /// The config of the run
+    /// Config of the run
     Config,
-    /// The state to keep now
+    /// State to keep now
     State,
-    /// The number of the bucket
+    /// Number of the bucket
     Id,
 }
 

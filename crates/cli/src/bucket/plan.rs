@@ -27,14 +27,14 @@ const UPDATE_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(clap::Args)]
 pub(crate) struct BucketPlanArgs {
-    /// The connector's key, which is a name and no secret
+    /// Key of the connector: a name, not a secret
     #[arg(long)]
     key: String,
-    /// How many buckets there are
+    /// Number of buckets
     #[arg(long, value_name = "N", env = env::BUCKET_TOTAL, value_parser = total)]
     #[arg(allow_negative_numbers = true)]
     total: Total,
-    /// A file with the entities, one on each line; standard input when not given, or -
+    /// File with one entity per line [default: standard input, as -]
     file: Option<PathBuf>,
 }
 

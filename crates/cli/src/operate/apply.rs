@@ -13,9 +13,9 @@ use crate::output::{DRY_RUN, report, to_stderr};
 
 #[derive(clap::Args)]
 pub(crate) struct ApplyArgs {
-    /// The file that `tenure plan --out` wrote
+    /// Plan written by `tenure plan --out`
     file: PathBuf,
-    /// Check everything and change nothing
+    /// Run all checks and change nothing
     #[arg(long)]
     dry_run: bool,
 }

@@ -17,11 +17,11 @@ use crate::signals::Signals;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    the instance holds nothing any more, or has ended
-  1    refused or failed; the message says what was kept
+  1    refused or failed; the message says what was left unchanged
   2    bad usage
-  3    outcome unknown; it may have happened
-  4    the time was over; the drain stays in force
-  130  interrupted (128 and the number of the signal); the drain stays in force";
+  3    outcome unknown: the drain may be in force
+  4    timed out; the drain stays in force
+  130  interrupted (128 plus the number of the signal); the drain stays in force";
 
 const TIME_OVER: u8 = 4;
 const IN_FORCE: &str = "the drain stays in force";
@@ -30,16 +30,16 @@ const IN_FORCE: &str = "the drain stays in force";
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     target: InstanceArgs,
-    /// Also if nobody else takes duties: they stay free until somebody comes
+    /// Drain even if no other member takes duties; they stay free until one joins
     #[arg(long, conflicts_with = "undo")]
     force: bool,
-    /// How long to wait; for ever when not given
+    /// Maximum time to wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = crate::args::duration, conflicts_with = "undo")]
     timeout: Option<Duration>,
-    /// Take it back: the instance gets duties again
+    /// Undo: assign duties to the instance again
     #[arg(long)]
     undo: bool,
-    /// Say what would happen and change nothing
+    /// Print what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
 }

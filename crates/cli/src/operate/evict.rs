@@ -11,10 +11,10 @@ use crate::output::{DRY_RUN, report, to_stderr};
 pub(crate) struct EvictArgs {
     #[command(flatten)]
     target: InstanceArgs,
-    /// Take its duties at once: what it still does is fenced
+    /// Free its duties at once; its later writes are fenced
     #[arg(long)]
     now: bool,
-    /// Say what would happen and change nothing
+    /// Print what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
 }

@@ -16,9 +16,9 @@ const MAX_TRANSITIONS: usize = 20;
 
 #[derive(clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// The duty, as it is printed: GROUP/ID
+    /// Duty as GROUP/ID
     duty: String,
-    /// As it was then: 2026-02-15T10:00:00Z, or 10m for ten minutes ago
+    /// Explain the state at this time: 2026-02-15T10:00:00Z, or 10m for ten minutes ago
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
 }

@@ -87,9 +87,9 @@ pub(crate) async fn run(
 /// An instance of a group.
 #[derive(clap::Args)]
 pub(crate) struct InstanceArgs {
-    /// The group, as it is printed
+    /// Group, as printed by `tenure ls`
     group: String,
-    /// The instance, as it is printed
+    /// Instance id, as printed by `tenure ls`
     instance: String,
 }
 

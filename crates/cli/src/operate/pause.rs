@@ -10,10 +10,10 @@ use crate::table::or_dash;
 
 #[derive(clap::Args)]
 pub(crate) struct PauseArgs {
-    /// The duty as GROUP/ID, or a whole GROUP
+    /// Duty as GROUP/ID, or a whole GROUP
     #[arg(value_name = "GROUP[/ID]")]
     name: String,
-    /// Say what would happen and change nothing
+    /// Print what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
 }

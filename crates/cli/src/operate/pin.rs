@@ -13,25 +13,25 @@ use crate::table::{or_dash, table};
 
 #[derive(clap::Args)]
 pub(crate) struct PinArgs {
-    /// The duty as GROUP/ID; a GROUP alone lists its pins
+    /// Duty as GROUP/ID; a GROUP alone lists its pins
     #[arg(value_name = "GROUP[/ID]")]
     duty: String,
-    /// The instance that is to do it, as it is printed; or a place as pins are listed: zone:LABEL
+    /// Instance id, or a place as listed: zone:LABEL or name:LABEL
     #[arg(conflicts_with_all = ["name", "zone", "remove"])]
     instance: Option<String>,
-    /// A member with this name is to do it, as it is printed
+    /// Pin to any member that was started with this --name
     #[arg(long, value_name = "LABEL", conflicts_with_all = ["zone", "remove"])]
     name: Option<String>,
-    /// A member in this zone is to do it, as it is printed
+    /// Pin to any member that was started with this --zone
     #[arg(long, value_name = "LABEL", conflicts_with = "remove")]
     zone: Option<String>,
-    /// Take the pin back
+    /// Remove the pin
     #[arg(long, conflicts_with = "replace")]
     remove: bool,
-    /// Put it in the place of another pin
+    /// Replace an existing pin
     #[arg(long)]
     replace: bool,
-    /// Say what would happen and change nothing
+    /// Print what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
 }

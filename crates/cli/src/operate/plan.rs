@@ -15,21 +15,21 @@ use crate::table::{or_dash, table};
 
 #[derive(clap::Args)]
 pub(crate) struct PlanArgs {
-    /// The group, as it is printed
+    /// Group, as printed by `tenure ls`
     group: String,
-    /// A member that would come
+    /// Assume a new member; repeatable
     #[arg(long, value_name = "NAME")]
     join: Vec<String>,
-    /// A member that would hand over everything
+    /// Assume that this member hands over all duties; repeatable
     #[arg(long, value_name = "INSTANCE")]
     leave: Vec<String>,
-    /// The share that a member would have beside the others
+    /// Assume this weight of a member; 0 takes no duties; repeatable
     #[arg(long, value_name = "INSTANCE=N")]
     weight: Vec<String>,
-    /// Where a duty would have to be; it may also be given as GROUP/ID
+    /// Assume this pin of a duty, given as ID or GROUP/ID; repeatable
     #[arg(long, value_name = "ID=INSTANCE")]
     pin: Vec<String>,
-    /// Keep the plan in this file, for `tenure apply`
+    /// Write the plan to this file, for `tenure apply`
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

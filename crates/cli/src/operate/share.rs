@@ -11,10 +11,10 @@ use crate::output::{report, to_stderr};
 pub(crate) struct CordonArgs {
     #[command(flatten)]
     target: InstanceArgs,
-    /// Take it back: the instance gets duties again
+    /// Undo: assign duties to the instance again
     #[arg(long)]
     undo: bool,
-    /// Say what would happen and change nothing
+    /// Print what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -23,7 +23,7 @@ pub(crate) struct CordonArgs {
 pub(crate) struct WeightArgs {
     #[command(flatten)]
     target: InstanceArgs,
-    /// Its share beside the others; 0 takes nothing
+    /// Share of the duties, relative to other members; 0 takes none
     #[arg(
         required_unless_present = "remove",
         conflicts_with = "remove",
@@ -31,10 +31,10 @@ pub(crate) struct WeightArgs {
         value_parser = read_weight
     )]
     weight: Option<u32>,
-    /// Take it back: the instance has the weight again that it was started with
+    /// Restore the weight that the instance was started with
     #[arg(long)]
     remove: bool,
-    /// Say what would happen and change nothing
+    /// Print what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
 }

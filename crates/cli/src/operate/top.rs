@@ -31,12 +31,12 @@ const BELOW: &str = "\u{1b}[J";
 
 #[derive(clap::Args)]
 pub(crate) struct TopArgs {
-    /// Only this group, as it is printed
+    /// Show only this group
     group: Option<String>,
-    /// How often it is read
+    /// Refresh interval, 50ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     every: Duration,
-    /// Show it once
+    /// Print once and exit
     #[arg(long)]
     once: bool,
 }

@@ -31,22 +31,22 @@ const MAX_CLOCK_DRIFT: i64 = 5 * MICROS;
 
 #[derive(clap::Args)]
 pub(crate) struct BeatArgs {
-    /// The switchboard: http://HOST:PORT or https://HOST
+    /// Switchboard URL: http://HOST:PORT or https://HOST
     #[arg(long, value_name = "URL", env = env::SWITCHBOARD_URL, hide_env_values = true)]
     url: Option<String>,
-    /// A file with the token, if it does not stand in SWITCHBOARD_API_TOKEN
+    /// File with the token [default: the value of SWITCHBOARD_API_TOKEN]
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
-    /// A file with the authorities to trust, in PEM, instead of those of the system
+    /// CA certificates to trust (PEM) [default: those of the system]
     #[arg(long, value_name = "PATH")]
     cacert: Option<PathBuf>,
-    /// How long the connection may take, and then the answer
+    /// Timeout of the connection, and again of the response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = args::duration)]
     timeout: Duration,
-    /// The type of the connector, as in telegram_bot
+    /// Connector type, such as telegram_bot
     #[arg(long = "type", value_name = "TYPE", env = env::CONNECTOR_TYPE, hide_env_values = true)]
     kind: Option<String>,
-    /// Whom it receives for: the endpoint that its token is for
+    /// Endpoint identity of the connector, as in the scope of its token
     #[arg(
         long,
         value_name = "IDENTITY",
@@ -54,30 +54,30 @@ pub(crate) struct BeatArgs {
         hide_env_values = true
     )]
     endpoint: Option<String>,
-    /// The process that counts [default: made from the process that calls this command]
+    /// Instance id of the connector process [default: derived from the calling process]
     #[arg(long, value_name = "UUID", env = env::CONNECTOR_INSTANCE, hide_env_values = true)]
     instance: Option<String>,
-    /// How it is
+    /// State of the connector
     #[arg(long, default_value = "healthy", value_parser = states())]
     state: String,
-    /// What the trouble is, for people
+    /// Description of the problem
     #[arg(long, value_name = "TEXT")]
     message: Option<String>,
-    /// The version of the connector
+    /// Version of the connector
     #[arg(long = "version", value_name = "TEXT")]
     software: Option<String>,
-    /// How long it runs, in seconds or as in 2h [default: since the calling process started]
+    /// Uptime of the connector, in seconds or as in 2h [default: since the calling process started]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     uptime: Option<Duration>,
     #[command(flatten)]
     counters: CounterArgs,
-    /// The checkpoint that it has come to
+    /// Current checkpoint of the connector
     #[arg(long, value_name = "TEXT")]
     cursor: Option<String>,
-    /// When it got there, as in 2026-02-15T10:30:00Z
+    /// Time of the checkpoint, such as 2026-02-15T10:30:00Z
     #[arg(long, value_name = "TIME", requires = "cursor")]
     cursor_at: Option<String>,
-    /// Go on until a signal comes: a heartbeat now and every TIME, 30s to 300s [default:
+    /// Send heartbeats at this interval until a signal arrives, 30s to 300s [default:
     /// CONNECTOR_HEARTBEAT_INTERVAL_S, or 120s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, value_parser = seconds)]
     every: Option<Option<Duration>>,
@@ -94,22 +94,22 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 #[derive(clap::Args)]
 struct CounterArgs {
-    /// Messages that were submitted and accepted as new, since the connector started
+    /// Messages accepted as new since the connector started
     #[arg(long, value_name = "N", value_parser = number())]
     ingested: Option<u64>,
-    /// Messages that were given up
+    /// Messages given up since the connector started
     #[arg(long, value_name = "N", value_parser = number())]
     failed: Option<u64>,
-    /// Calls to the source
+    /// Calls to the source's API since the connector started
     #[arg(long, value_name = "N", value_parser = number())]
     api_calls: Option<u64>,
-    /// Checkpoints that were stored
+    /// Checkpoints saved since the connector started
     #[arg(long, value_name = "N", value_parser = number())]
     checkpoint_saves: Option<u64>,
-    /// Messages that were accepted as seen before
+    /// Messages accepted as duplicates since the connector started
     #[arg(long, value_name = "N", value_parser = number())]
     duplicates: Option<u64>,
-    /// A file with counters, a JSON object or lines NAME=N; - is standard input. Options win
+    /// File with counters, a JSON object or lines NAME=N; - is standard input; options override it
     #[arg(long, value_name = "PATH")]
     counters: Option<PathBuf>,
 }

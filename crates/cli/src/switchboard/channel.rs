@@ -17,24 +17,24 @@ const MAX_PROVIDERS: usize = 64;
 
 #[derive(Subcommand)]
 pub(crate) enum ChannelCommand {
-    /// List channels, the providers of each, and whose dedupe keys they have
+    /// List channels with their providers and aliases
     Ls,
-    /// Add a channel, or providers to a channel
+    /// Add a channel, or providers to an existing one
     Add {
         /// Name of the channel, as in `source.channel`
         #[arg(value_parser = plain_name)]
         channel: String,
-        /// Provider that goes with it, as in `source.provider`; any number of times
+        /// Provider of the channel, as in `source.provider`; repeatable
         #[arg(long = "provider", value_name = "NAME", required = true, value_parser = plain_name)]
         providers: Vec<String>,
-        /// Channel whose name stands in the dedupe keys: what came by either is the same event
+        /// Channel whose dedupe keys this one uses: an event that arrives by both is one event
         #[arg(long, value_name = "CHANNEL", value_parser = plain_name)]
         alias: Option<String>,
-        /// Say what would happen and change nothing
+        /// Print what would happen and change nothing
         #[arg(long)]
         dry_run: bool,
     },
-    /// Remove a channel, or a provider of it: its events are refused, those that are stored stay
+    /// Remove a channel or one of its providers; stored events stay
     Rm {
         /// Name of the channel
         #[arg(value_parser = plain_name)]
@@ -42,7 +42,7 @@ pub(crate) enum ChannelCommand {
         /// Remove only this provider
         #[arg(long, value_name = "NAME", value_parser = plain_name)]
         provider: Option<String>,
-        /// Say what would happen and change nothing
+        /// Print what would happen and change nothing
         #[arg(long)]
         dry_run: bool,
     },

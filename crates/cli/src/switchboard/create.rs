@@ -27,43 +27,43 @@ const MIN_LIFETIME: Duration = Duration::from_secs(60);
 
 #[derive(clap::Args)]
 pub(crate) struct CreateArgs {
-    /// Whom it is for: a connector gets one of live, development one of dev
+    /// Use of the token: its default environment is live or dev
     #[arg(long = "type", value_enum)]
     kind: Option<TokenKind>,
-    /// The environment: how long it lasts by itself (90, 30 or 7 days), and a part of the token
+    /// Environment, a part of the token; default lifetimes are 90, 30 and 7 days
     #[arg(long, value_name = "ENV", value_parser = environments())]
     env: Option<String>,
-    /// Channel that it may submit for, one of `tenure channel ls`
+    /// Channel of the scope, from `tenure channel ls`
     #[arg(long, value_name = "NAME", value_parser = channel::plain_name)]
     channel: Option<String>,
-    /// Provider that it may submit for
+    /// Provider of the scope
     #[arg(long, value_name = "NAME", value_parser = channel::plain_name)]
     provider: Option<String>,
-    /// The endpoint that it may submit for: one, exactly as in the envelope
+    /// Endpoint identity of the scope, exactly as in the envelope
     #[arg(long, value_name = "IDENTITY")]
     endpoint: Option<String>,
-    /// What it may do, any number of times [default: ingest, or as the token that it replaces]
+    /// Role of the token; repeatable [default: ingest, or the roles of --replaces]
     #[arg(long = "role", value_parser = roles())]
     roles: Vec<String>,
-    /// How long it lasts [default: by its environment]
+    /// Lifetime, 1m to 3650d [default: by environment]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     expires_in: Option<Duration>,
-    /// What it is for, for people
+    /// Description of the token
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// The token that it takes over from: both are good until that one is revoked
+    /// Id of the token to replace; both are valid until the old one is revoked
     #[arg(long, value_name = "ID")]
     replaces: Option<String>,
-    /// Say what would be made and make nothing
+    /// Print what would be created and create nothing
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum TokenKind {
-    /// A program that submits events
+    /// Program that submits events; environment live
     Connector,
-    /// Somebody who tries things out
+    /// Trying things out; environment dev
     Development,
 }
 

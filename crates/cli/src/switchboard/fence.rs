@@ -18,25 +18,25 @@ const PAGE_ROWS: usize = 1000;
 
 #[derive(Subcommand)]
 pub(crate) enum FenceCommand {
-    /// List the newest epoch of each duty that submitted, by source
+    /// List the newest epoch of each duty, by source
     List,
-    /// Forget the newest epoch of a duty: the next submission sets it, whatever it is
+    /// Reset the newest epoch of a duty; the next submission sets it
     Reset {
-        /// The duty, as it is printed: GROUP/ID
+        /// Duty as GROUP/ID
         duty: String,
-        /// Only at the source of this channel [default: at all sources]
+        /// Channel of the source [default: all sources]
         #[arg(long, value_name = "NAME", requires = "provider", requires = "endpoint")]
         channel: Option<String>,
-        /// Provider of that source
+        /// Provider of the source
         #[arg(long, value_name = "NAME", requires = "channel")]
         provider: Option<String>,
-        /// Endpoint of that source
+        /// Endpoint identity of the source
         #[arg(long, value_name = "ID", requires = "channel")]
         endpoint: Option<String>,
-        /// Why, for the audit trail
+        /// Reason, for the audit trail
         #[arg(long, value_name = "TEXT")]
         reason: String,
-        /// Say what would happen and change nothing
+        /// Print what would happen and change nothing
         #[arg(long)]
         dry_run: bool,
     },

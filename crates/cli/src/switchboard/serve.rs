@@ -36,7 +36,7 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 
 #[derive(clap::Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen; a port alone is one of this host only
+    /// Address to listen on; a port alone listens on 127.0.0.1
     #[arg(
         long,
         value_name = "[ADDRESS:]PORT",
@@ -46,7 +46,7 @@ pub(crate) struct ServeArgs {
         value_parser = socket_address
     )]
     listen: SocketAddr,
-    /// A certificate and those that it hangs on, in PEM: then only TLS is spoken
+    /// TLS certificate chain (PEM); enables TLS
     #[arg(
         long,
         value_name = "PATH",
@@ -55,7 +55,7 @@ pub(crate) struct ServeArgs {
         requires = "tls_key"
     )]
     tls_cert: Option<PathBuf>,
-    /// The key of the certificate, in PEM
+    /// TLS private key (PEM)
     #[arg(
         long,
         value_name = "PATH",
@@ -64,7 +64,7 @@ pub(crate) struct ServeArgs {
         requires = "tls_cert"
     )]
     tls_key: Option<PathBuf>,
-    /// How many proxies stand in front and add the address that they see to X-Forwarded-For
+    /// Number of trusted proxies in front that append to X-Forwarded-For
     #[arg(
         long,
         value_name = "N",
@@ -73,7 +73,7 @@ pub(crate) struct ServeArgs {
         default_value_t = 0
     )]
     trusted_proxies: usize,
-    /// Where other replicas reach this one; else where it listens, unless that is every address
+    /// Address at which other replicas reach this one [default: --listen, unless it is a wildcard]
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -82,7 +82,7 @@ pub(crate) struct ServeArgs {
         value_parser = reachable
     )]
     advertise: Option<String>,
-    /// A name that MCP clients may know this by, with or without a port; any where none is given
+    /// Host name that MCP clients may use for this server; repeatable [default: any]
     #[arg(
         long = "allowed-host",
         value_name = "HOST[:PORT]",
@@ -92,7 +92,7 @@ pub(crate) struct ServeArgs {
         value_parser = host
     )]
     allowed_hosts: Vec<String>,
-    /// How long messages stay in the inbox, and dead letters that ended
+    /// Retention of inbox messages and closed dead letters, 1h to 3650d
     #[arg(
         long,
         value_name = "TIME",
@@ -102,7 +102,7 @@ pub(crate) struct ServeArgs {
         value_parser = duration
     )]
     keep_bodies: Duration,
-    /// How long an event is recognised after it was last seen; not shorter than --keep-bodies
+    /// Retention of dedupe keys after an event was last seen; at least --keep-bodies
     #[arg(
         long,
         value_name = "TIME",
@@ -112,7 +112,7 @@ pub(crate) struct ServeArgs {
         value_parser = duration
     )]
     keep_keys: Duration,
-    /// How many attempts without a good token an address has within --auth-window
+    /// Failed authentications of an address within --auth-window before it is rejected
     #[arg(
         long,
         value_name = "N",
@@ -121,7 +121,7 @@ pub(crate) struct ServeArgs {
         default_value_t = 5
     )]
     auth_failures: u32,
-    /// How long an address that used them up is turned away
+    /// Time window of --auth-failures
     #[arg(
         long,
         value_name = "TIME",
@@ -131,7 +131,7 @@ pub(crate) struct ServeArgs {
         value_parser = args::duration
     )]
     auth_window: Duration,
-    /// The most connections at a time
+    /// Maximum number of open connections
     #[arg(
         long,
         value_name = "N",
@@ -140,8 +140,8 @@ pub(crate) struct ServeArgs {
         default_value_t = 1024
     )]
     max_connections: usize,
-    /// The most connections of one address; ignored with --trusted-proxies [default: three quarters
-    /// of --max-connections, no limit on a loopback address]
+    /// Maximum number of connections per address; ignored with --trusted-proxies [default: three
+    /// quarters of --max-connections, no limit on a loopback address]
     #[arg(
         long,
         value_name = "N",
@@ -149,7 +149,7 @@ pub(crate) struct ServeArgs {
         hide_env_values = true
     )]
     max_connections_per_address: Option<usize>,
-    /// The most bytes of requests in memory at a time
+    /// Memory for requests in progress, at least 9MiB
     #[arg(
         long,
         value_name = "BYTES",
@@ -159,8 +159,8 @@ pub(crate) struct ServeArgs {
         value_parser = bytes
     )]
     memory_budget: usize,
-    /// How long a client may let wait for the next part of what it sends, or not take any of its
-    /// answer; three times that for all of it
+    /// Idle timeout while reading a request or writing a response, 1s to 1h; a whole body or
+    /// response may take three times as long
     #[arg(
         long,
         value_name = "TIME",
@@ -170,7 +170,7 @@ pub(crate) struct ServeArgs {
         value_parser = args::duration
     )]
     client_timeout: Duration,
-    /// How long requests may take to end when this is asked to end
+    /// Time that open requests may take to finish on shutdown, at most 1h
     #[arg(
         long,
         value_name = "TIME",
@@ -180,7 +180,7 @@ pub(crate) struct ServeArgs {
         value_parser = args::duration
     )]
     drain: Duration,
-    /// How long a connector may be silent before it is stale, and offline
+    /// Liveness policy: silence after which a connector is stale, then offline
     #[arg(
         long,
         value_name = liveness::WORDS,
@@ -190,7 +190,7 @@ pub(crate) struct ServeArgs {
         value_parser = liveness::policy
     )]
     liveness: Policy,
-    /// How often what connectors have done is counted
+    /// Interval between updates of the connector statistics, 100ms to 1h
     #[arg(
         long,
         value_name = "TIME",
@@ -200,10 +200,10 @@ pub(crate) struct ServeArgs {
         value_parser = args::duration
     )]
     statistics_every: Duration,
-    /// Guarantee that the store has to give; below it the switchboard does not start
+    /// Minimum guarantee of the store; the switchboard does not start below it
     #[arg(long, value_name = "LEVEL", value_parser = args::levels())]
     require: Option<String>,
-    /// Fields of an event that `ingest.v1` does not have: refuse the event, or keep them in it
+    /// Fields of an event that `ingest.v1` does not define: refuse the event, or keep them
     #[arg(
         long,
         value_name = "refused|kept",
@@ -213,7 +213,7 @@ pub(crate) struct ServeArgs {
         value_parser = fields
     )]
     fields: Fields,
-    /// The form of what is said on standard error
+    /// Format of messages on standard error
     #[arg(long, value_enum, default_value = "human")]
     log: LogFormatArg,
 }

@@ -20,41 +20,41 @@ use crate::table::or_dash;
 
 #[derive(Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token, and print it: this once, for only its digest is stored
+    /// Create a token and print it once; only its digest is stored
     Create(create::CreateArgs),
     /// List tokens, oldest first
     List {
-        /// Only those that are good and expire within this time
+        /// List only valid tokens that expire within this time
         #[arg(long, value_name = "TIME", value_parser = duration)]
         expires_within: Option<Duration>,
-        /// Only those that are good and nobody used for this time
+        /// List only valid tokens that were not used for this time
         #[arg(long, value_name = "TIME", value_parser = duration)]
         unused_since: Option<Duration>,
     },
-    /// Show a token; its secret is not kept
+    /// Show a token, without its secret
     Show {
-        /// The token, as `tenure token list` shows it
+        /// Token id, from `tenure token list`
         id: String,
     },
-    /// End a token at once
+    /// Revoke a token, with immediate effect
     Revoke(RevokeArgs),
-    /// Say what was done with tokens, day by day
+    /// Show requests and events per token and day
     Usage(trail::UsageArgs),
-    /// Say who made, replaced and revoked tokens, reset fences, and changed connectors
+    /// Show who changed tokens, fences, channels and connectors
     Audit(trail::AuditArgs),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct RevokeArgs {
-    /// The token, as `tenure token list` shows it
+    /// Token id, from `tenure token list`
     id: String,
-    /// Why, for the audit trail
+    /// Reason, for the audit trail
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Also if it was used within the last day
+    /// Revoke even if the token was used within the last day
     #[arg(long)]
     force: bool,
-    /// Say what would happen and change nothing
+    /// Print what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
 }

@@ -16,19 +16,18 @@ use crate::output::{document, shown};
 
 #[derive(clap::Args)]
 pub(crate) struct UsageArgs {
-    /// Only this token, as `tenure token list` shows it
+    /// Token id, from `tenure token list`; all if omitted
     id: Option<String>,
-    /// Since how long; whole days, UTC
+    /// Period to show, in whole days (UTC)
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     since: Duration,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct AuditArgs {
-    /// Only this token, this duty whose fence was reset, or this connector: TYPE/IDENTITY, as it is
-    /// printed
+    /// Token id, duty, channel, or connector as TYPE/IDENTITY; all if omitted
     id: Option<String>,
-    /// The most entries, newest first
+    /// Maximum number of entries, newest first
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
 }

@@ -15,10 +15,10 @@ use crate::output::to_stderr;
 pub(crate) struct ChangeArgs {
     #[command(flatten)]
     name: ConnectorArgs,
-    /// Why, for the audit trail
+    /// Reason, for the audit trail
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Say what would happen and change nothing
+    /// Print what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -27,7 +27,7 @@ pub(crate) struct ChangeArgs {
 pub(crate) struct ArchiveArgs {
     #[command(flatten)]
     pub(super) change: ChangeArgs,
-    /// Take it back among the others
+    /// Unarchive the connector
     #[arg(long)]
     pub(super) undo: bool,
 }

@@ -26,28 +26,28 @@ const PAGE_ROWS: usize = 500;
 
 #[derive(Subcommand)]
 pub(crate) enum ConnectorCommand {
-    /// List connectors: whether they live, how they are, and what they did today (UTC)
+    /// List connectors with their liveness, state and counts of today (UTC)
     Ls {
-        /// Those that were put away, instead of those that were not
+        /// List archived connectors instead
         #[arg(long)]
         archived: bool,
         #[command(flatten)]
         liveness: LivenessArgs,
     },
-    /// Show everything that is known of a connector, and its instances
+    /// Show all details of a connector and its instances
     Show {
         #[command(flatten)]
         name: ConnectorArgs,
         #[command(flatten)]
         liveness: LivenessArgs,
     },
-    /// Put a connector away that is gone for good; its next beat would bring it back
+    /// Archive a connector; its next heartbeat unarchives it
     Archive(change::ArchiveArgs),
-    /// Remove a connector with its history and its statistics
+    /// Delete a connector with its history and statistics
     Delete(change::ChangeArgs),
-    /// Count a connector again from its history
+    /// Recompute a connector's statistics from its heartbeat history
     Recount(change::ChangeArgs),
-    /// Make a connector known that has not been heard yet: it is listed as unknown
+    /// Register a connector before its first heartbeat
     Add {
         #[command(flatten)]
         name: ConnectorArgs,
@@ -57,10 +57,10 @@ pub(crate) enum ConnectorCommand {
 /// ConnectorKey of a connector.
 #[derive(clap::Args)]
 pub(crate) struct ConnectorArgs {
-    /// Its type, as in telegram_bot
+    /// Connector type, such as telegram_bot
     #[arg(value_name = "TYPE")]
     connector_type: String,
-    /// The endpoint that it receives for
+    /// Endpoint identity of the connector
     #[arg(value_name = "IDENTITY")]
     endpoint_identity: String,
 }
@@ -68,7 +68,7 @@ pub(crate) struct ConnectorArgs {
 /// Liveness thresholds.
 #[derive(clap::Args)]
 pub(crate) struct LivenessArgs {
-    /// How long a connector may be silent
+    /// Liveness policy: silence after which a connector is stale, then offline
     #[arg(
         long,
         value_name = WORDS,
