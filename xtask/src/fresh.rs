@@ -51,7 +51,7 @@ pub(crate) fn run(only: Option<FreshPart>) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("tenure-fresh-").tempdir()?;
     let root = folder.path().join("debian");
     let readme = output(Command::new("git").args(["show", "HEAD:README.md"]))?;
-    let [serve, ingest, test] = commands(&readme)?;
+    let [build, serve, ingest, test] = commands(&readme)?;
     let wanted = |part, command: String| match only {
         Some(only) if only != part => String::new(),
         _ => command,
@@ -83,18 +83,18 @@ pub(crate) fn run(only: Option<FreshPart>) -> Result<()> {
     Ok(())
 }
 
-/// The first command of the quick start, the event that follows it, and the command of the tests.
-fn commands(readme: &str) -> Result<[String; 3]> {
-    let mut start = section(readme, "## Quick start")?.into_iter();
-    let (serve, ingest) = (start.next(), start.next());
-    let test = section(readme, "## Tests")?.into_iter().next();
-    match (serve, ingest, test) {
-        (Some(serve), Some(ingest), Some(test)) => {
-            ensure!(ingest.starts_with("curl "), "after {serve} the README has no event to submit");
-            Ok([serve, ingest, test])
-        }
-        _ => bail!("the README has no commands in its quick start, or none in its tests"),
-    }
+/// Commands of the README: build, start the server, submit an event, test.
+fn commands(readme: &str) -> Result<[String; 4]> {
+    let command = |heading, n| {
+        let commands = section(readme, heading)?;
+        commands.into_iter().nth(n).with_context(|| format!("{heading} lacks a command"))
+    };
+    let event = "## Events, exactly once";
+    let ingest = command(event, 1)?;
+    ensure!(ingest.starts_with("curl "), "{event} has no event to submit");
+    // The block continues with a second request.
+    let ingest = ingest.split("\ncurl ").next().unwrap_or_default().to_owned();
+    Ok([command("## Try it", 0)?, command(event, 0)?, ingest, command("## Tests", 0)?])
 }
 
 /// The shell commands of a section, block by block.
@@ -133,9 +133,10 @@ mod tests {
     #[test]
     fn the_readme_has_the_commands() {
         let readme = fs::read_to_string("../README.md").unwrap();
-        let [serve, ingest, test] = commands(&readme).unwrap();
-        assert_eq!(serve, "cargo run --release -- serve");
-        assert!(ingest.contains("/api/switchboard/ingest"));
+        let [build, serve, ingest, test] = commands(&readme).unwrap();
+        assert_eq!(build, "cargo build --release");
+        assert_eq!(serve, "target/release/tenure serve");
+        assert!(ingest.contains("/api/switchboard/ingest") && !ingest.contains("/inbox"));
         assert_eq!(test, "cargo xtask test");
     }
 

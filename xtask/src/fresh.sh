@@ -1,6 +1,6 @@
 # Runs the README's commands in a minimal Debian below $ROOT, in mount and process namespaces of its
 # own: whatever is mounted or started here is gone when this shell is.
-# Given: ROOT, MIRROR, REPOSITORY, TOOLCHAIN, CARGO_HOME_HERE, and the commands SERVE, INGEST and TEST, empty to leave one out.
+# Given: ROOT, MIRROR, REPOSITORY, TOOLCHAIN, CARGO_HOME_HERE, and the commands BUILD, SERVE, INGEST and TEST; an empty BUILD or TEST leaves that part out.
 set -eu
 
 now="start"
@@ -54,9 +54,11 @@ for file in config.toml config; do
         "$CARGO_HOME_HERE/$file" > "$ROOT$HOME/.cargo/config.toml"
 done
 
-if [ -n "$SERVE" ]; then
+if [ -n "$BUILD" ]; then
+    begin "$BUILD"
+    (inside "$BUILD")
     begin "$SERVE"
-    # It becomes the server, and so does cargo.
+    # The shell becomes the server.
     inside "exec $SERVE" > "$ROOT.log" 2>&1 &
     server=$!
     tail -n +1 -f --pid "$server" "$ROOT.log" >&2 &
