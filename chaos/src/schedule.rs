@@ -97,7 +97,7 @@ impl fmt::Display for PlannedFault {
         write!(f, "{at:7.2} s  {:<13}", self.fault.word())?;
         match self.fault {
             ChaosFault::Kill(slot) | ChaosFault::Stop(slot) | ChaosFault::Leave(slot) => {
-                write!(f, " #{slot}")?
+                write!(f, " #{slot}")?;
             }
             ChaosFault::Delay(by) => write!(f, " by {by} ms")?,
             _ => {}

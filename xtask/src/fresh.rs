@@ -70,7 +70,8 @@ pub(crate) fn run(only: Option<FreshPart>) -> Result<()> {
         .env("REPOSITORY", env::current_dir()?)
         .env("TOOLCHAIN", output(Command::new("rustc").args(["--print", "sysroot"]))?.trim())
         .env("CARGO_HOME_HERE", cargo_home())
-        .env("SERVE", wanted(FreshPart::Build, serve))
+        .env("BUILD", wanted(FreshPart::Build, build))
+        .env("SERVE", serve)
         .env("INGEST", ingest)
         .env("TEST", wanted(FreshPart::Test, test))
         .status()?;

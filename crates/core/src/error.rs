@@ -230,7 +230,7 @@ mod tests {
         let plain = StoreError::unknown(Code::Lost, "x");
         let error = plain.clone().with_source(fmt::Error);
         assert_eq!(error, plain);
-        assert!(error.source().is_some_and(|source| source.is::<fmt::Error>()));
+        assert!(error.source().is_some_and(<dyn Error>::is::<fmt::Error>));
         assert!(error.or_happened().problem().source().is_some());
         assert!(plain.source().is_none());
     }

@@ -295,7 +295,7 @@ impl ModelMember {
             }
             Effect::Suspend => self.works.iter_mut().for_each(|work| work.suspended = true),
             Effect::Drain { duty, epoch, .. } => {
-                self.tell(setup.duty(&duty), epoch, ModelWorkMode::Asked)
+                self.tell(setup.duty(&duty), epoch, ModelWorkMode::Asked);
             }
             Effect::Revoke { duty, epoch, .. } => {
                 self.tell(setup.duty(&duty), epoch, ModelWorkMode::Cancelled);

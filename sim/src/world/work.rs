@@ -184,7 +184,7 @@ impl SimWorld {
         match reply {
             WorkReply::Failed => {}
             WorkReply::Taken { verdict: EffectVerdict::Fenced { newest }, .. } => {
-                fenced = Some(newest)
+                fenced = Some(newest);
             }
             WorkReply::Taken { event: 0, .. } => work.next = NextStep::Load,
             WorkReply::Taken { event, .. } => {
