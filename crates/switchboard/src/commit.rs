@@ -282,7 +282,7 @@ impl GroupCommitter {
             match self.try_commit(&[alone]).await {
                 Ok(mut settled) => match settled.pop() {
                     Some(SubmissionOutcome::Stored(stored)) => {
-                        outcomes.extend(stored.into_iter().map(Ok))
+                        outcomes.extend(stored.into_iter().map(Ok));
                     }
                     Some(other) if outcomes.iter().all(Result::is_err) => return Ok(other.into()),
                     Some(SubmissionOutcome::Fenced(newest)) => {

@@ -192,7 +192,7 @@ impl ServerConnection {
                     ResponseBody::Stream(stream) => stream.hold_request(activity.begin_stream()),
                     // The body of a rejected request may be unread.
                     ResponseBody::Complete(_) => {
-                        activity.end(has_body && answer.status().as_u16() >= 400)
+                        activity.end(has_body && answer.status().as_u16() >= 400);
                     }
                 }
                 Ok::<_, std::convert::Infallible>(answer)

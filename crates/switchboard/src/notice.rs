@@ -335,7 +335,8 @@ mod tests {
 
     /// Collects level and fields of events.
     #[derive(Clone, Default)]
-    struct Collector(Arc<Mutex<Vec<(Level, Vec<String>)>>>);
+    struct Collector(Arc<Mutex<Vec<Collected>>>);
+    type Collected = (Level, Vec<String>);
 
     impl Visit for Collector {
         fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
