@@ -265,7 +265,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let time = span.map_err(|_| {
         "a time is a number and a unit, as in 500ms, 30s, 1m30s, 2h or 90d".to_owned()
     })?;
-    time.try_into().map_err(|_| "a time is not negative".to_owned())
+    time.try_into().map_err(|_| "a time cannot be negative".to_owned())
 }
 
 /// Signing of checkpoints.
@@ -468,8 +468,7 @@ pub(crate) fn group_name(text: &str) -> Result<GroupName, Failure> {
     match text.contains('/') {
         false => Ok(group),
         true => Err(Failure::Usage(format!(
-            "{text:?} is a duty, and a group is meant: what stands before the / (in a name, / is \
-             written %2F)"
+            "{text:?} is a duty: give its group, the part before the / (in a name, write / as %2F)"
         ))),
     }
 }
@@ -477,7 +476,7 @@ pub(crate) fn group_name(text: &str) -> Result<GroupName, Failure> {
 /// Checks the path of a file. A URL in its place is refused and not repeated.
 pub(crate) fn path(given: &Path) -> Result<PathBuf, Failure> {
     if given.to_string_lossy().contains("://") {
-        return Err(Failure::Usage(format!("{NOT_SHOWN} is no file; it looks like a URL")));
+        return Err(Failure::Usage(format!("{NOT_SHOWN} is not a file name; it looks like a URL")));
     }
     Ok(given.to_owned())
 }

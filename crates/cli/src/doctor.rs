@@ -45,7 +45,7 @@ pub(crate) async fn run(
 /// Prints the guarantee before a command begins; refuses one below `require`.
 pub(crate) async fn at_start(store: &dyn Store, require: Option<Level>) -> Result<(), StoreError> {
     let level = level(store).await?;
-    to_stderr(&format!("guarantee: {level} (tenure doctor says why)"));
+    to_stderr(&format!("guarantee: {level} (see `tenure doctor`)"));
     check(level, require)
 }
 

@@ -101,7 +101,7 @@ impl Failure {
                 if let Err(error) = to_stdout(shown) {
                     return Self::Machine(error.into()).report(json);
                 }
-                to_stderr("nothing was changed: add --yes to do it");
+                to_stderr("nothing was changed; add --yes to confirm");
                 return ExitCode::from(REFUSED);
             }
             Self::Around { failure, code } => {
@@ -137,7 +137,7 @@ fn exit_code(error: &StoreError) -> u8 {
 
 fn kept(error: &StoreError) -> &'static str {
     match error.is_unknown() {
-        true => "it may have happened; read again before deciding",
+        true => "the change may have happened: read the state before you decide",
         false => "nothing was changed",
     }
 }
@@ -188,7 +188,11 @@ mod tests {
         );
         let unknown = StoreError::unknown(Code::Lost, "x");
         let text = for_people(&unknown, kept(&unknown), hints::hint(unknown.code()));
-        assert!(text.contains("\nkept: it may have happened; read again before deciding\n"));
+        assert!(
+            text.contains(
+                "\nkept: the change may have happened: read the state before you decide\n"
+            )
+        );
         assert_eq!(exit_code(&unknown), 3);
         let codes = [Code::Lost, Code::BadUrl, Code::BadInput, Code::BadKeys, Code::NoCheckpoint];
         let exits = codes.map(|code| exit_code(&StoreError::refused(code, "x")));

@@ -19,123 +19,123 @@ hints! {
     Denied
         "check user, password and rights; secrets are not printed here"
     NewerSchema
-        "run the newer version of tenure everywhere, or open another schema or prefix"
+        "run the newer version of tenure on every host, or use another schema or prefix"
     NeedsMigration
         "run `tenure migrate`, or give an administrator the script of `tenure migrate --print`"
     ReadOnly
-        "a server: connect to its primary; a file: make it and its folder writable for this user"
+        "connect to the primary server; for a file, make it and its folder writable for this user"
     Cluster
-        "use a single Redis with append-only file, or PostgreSQL"
+        "use a single Redis server with an append-only file, or PostgreSQL"
     Full
-        "free disk or memory; sessions, holds and checkpoints stored before are untouched"
+        "free disk space or memory; stored sessions, holds and checkpoints are intact"
     Reset
         "stop all work, open the store again and claim with the last known epochs as floors"
     Lost
-        "read the state again before deciding; it may have happened"
+        "read the state before you decide: the change may have happened"
     BadInput
-        "the page of this code has the limits; nothing was sent to the store"
+        "see the limits on the page of this code; nothing was sent to the store"
     Busy
-        "try again; if it lasts, look for long transactions on the store"
+        "try again; if it persists, look for long transactions on the store"
     OtherBoot
-        "use SQLite from one host and one time namespace only; share PostgreSQL or Redis instead"
+        "use a SQLite file from one host and one time namespace; to share, use PostgreSQL or Redis"
     Damaged
-        "check that path, schema or prefix belong to Tenure; restore from a backup if it does"
+        "check that path, schema or prefix belong to Tenure; if they do, restore a backup"
     Absent
         "check the path; `tenure migrate` creates a new store"
     Failed
-        "look at the server's log for the same moment"
+        "look for the same time in the server's log"
     Exhausted
-        "the largest epoch and version is 2^53 - 1; look for a floor that was set by mistake"
+        "epochs and versions end at 2^53 - 1; look for a floor that was set by mistake"
     NoTls
-        "check certificates, the names in them, and whether the server speaks TLS at that port"
+        "check the certificates, the names in them, and whether the server uses TLS on that port"
     NotBuilt
-        "build with the cargo feature of that name"
+        "build tenure with the cargo feature of that name"
     Fenced
-        "stop this work: the duty may belong to somebody else; never retry under this hold"
+        "stop this work: another instance may hold the duty; never retry under this hold"
     InUse
-        "stop that process first; a cursor file has one user at a time"
+        "stop that process first: a cursor file has one user at a time"
     BadSignature
-        "look at `tenure checkpoint verify`; go back to a good one with `tenure checkpoint rewind`"
+        "run `tenure checkpoint verify`, then `tenure checkpoint rewind` to a valid version"
     Replayed
-        "after a restore run `tenure store adopt`; else `tenure checkpoint rewind` to a good one"
+        "after a restore run `tenure store adopt`; otherwise rewind to a valid version"
     BadKeys
-        "a line is `ID sign|verify|retired HEX`, with at least 32 bytes; exactly one key signs"
+        "use lines `ID sign|verify|retired HEX` with at least 32 bytes; exactly one key signs"
     Held
-        "wait until its holder gives it back or its lease expires; `tenure ls` shows who that is"
+        "wait until the holder releases it or its lease expires; `tenure ls` shows the holder"
     Moved
         "use the store that it was moved to, or move it back with `tenure checkpoint move`"
     BelowLevel
-        "run `tenure doctor`: it names each setting and what to change"
+        "run `tenure doctor`: it lists the settings to change"
     Occupied
-        "compare both with `tenure checkpoint get`; --force replaces the one in the other store"
+        "compare both with `tenure checkpoint get`; --force overwrites the one in the destination"
     Unstorable
-        "look at the detail; rows of others are not affected, and sending it again will not help"
+        "see the detail; sending the same content again will not help; other rows are not affected"
     OtherName
-        "`tenure checkpoint move STORE STORE GROUP/OLD --as GROUP/N` moves it to the right one"
+        "`tenure checkpoint move STORE STORE GROUP/OLD --as GROUP/N` gives it the right name"
     NoCheckpoint
-        "check the name with `tenure ls`; a holder writes the first checkpoint when it commits"
+        "check the name with `tenure ls`; the first commit of a holder writes a checkpoint"
     SettingsDiffer
-        "start all members with the same TTL and layout; both values stand above"
+        "start all members with the same TTL and layout; the message has both values"
     DuplicateInstance
-        "an id belongs to one process from start to exit: start this one again to get its own"
+        "restart this process to get an id of its own: an id belongs to one process"
     EvictedInstance
-        "start the process again to join under a new id, if the reason for the eviction is gone"
+        "restart the process to join under a new id, once the reason for the eviction is gone"
     TooManyTargets
-        "split the list into several groups, or raise the limit; the list of before stays in force"
+        "split the list into several groups, or raise the limit; the previous list stays in force"
     BadTargets
-        "correct the source of the list; the last good list stays in force"
+        "correct the source of the list; the last valid list stays in force"
     CannotStart
         "check that the program exists and that this user may execute it"
     LastMember
-        "start another member first; `tenure drain --force` lets the duties wait for the next"
+        "start another member first; with `tenure drain --force` the duties wait for the next one"
     BadPartitions
         "set CONNECTOR_PARTITIONS=0,1 or CONNECTOR_PARTITION_ID with CONNECTOR_TOTAL_PARTITIONS"
     Machine
-        "look at what stands above: a folder, a port, the limits or the memory of this process"
+        "check what the message names: a folder, a port, or a limit of this process"
     NotThere
-        "`tenure ls` shows what there is; names are given as it prints them"
+        "`tenure ls` lists groups, duties and instances; give names as it prints them"
     StillHeld
-        "drain again to wait on, or take it back with --undo; `tenure ls` shows what is left"
+        "run the command again to continue waiting, or add --undo; `tenure ls` shows what is left"
     Conflict
-        "look at `tenure ls GROUP` and take back first what stands in the way"
+        "see `tenure ls GROUP`, and undo the operation that is in the way"
     StalePlan
-        "make a new plan with `tenure plan`, and look at what it would move now"
+        "make a new plan with `tenure plan`, and review its moves"
     BadPlan
-        "make a new one with `tenure plan --out FILE`, for this group and this store"
+        "make a new plan with `tenure plan --out FILE`, for this group and this store"
     NoRecord
-        "ask for a time within the trail; `tenure store retention` says how much is kept"
+        "ask for a time within the trail; `tenure store retention` shows how much is kept"
     CannotIsolate
-        "allow PID namespaces (see the page of this code), or start without --isolate"
+        "allow PID namespaces (see the page of this code), or run without --isolate"
     Failing
-        "run the command by hand on this host, as the same user; see what poll_failed says"
+        "run the command by hand on this host, as the same user; see poll_failed in the log"
     BadBucketing
-        "correct the value above; `tenure bucket schema` prints the settings"
+        "correct the value; `tenure bucket schema` prints the settings"
     BadBucketFile
-        "give a JSON object; the file is left as it is"
+        "give a file with a JSON object; the file was left unchanged"
     NoRotation
-        "give the rotation a duty of its own: --duty GROUP/NAME"
+        "use a separate duty for the rotation: --duty GROUP/NAME"
     LongLine
-        "give one entity on each line, with a line feed after it"
+        "give one entity per line, each with a line feed at its end"
     OpenToAll
-        "make a token first (`tenure token create --help`), or listen on 127.0.0.1"
+        "create a token first (`tenure token create --help`), or listen on 127.0.0.1"
     NoSuchToken
-        "`tenure token list` and `tenure fence list` show what there is"
+        "`tenure token list` and `tenure fence list` show the existing ones"
     TokenInUse
-        "give whoever uses it another one first (`--replaces`), or revoke it with --force"
+        "create a successor first (`tenure token create --replaces ID`), or add --force"
     NoSuchConnector
-        "`tenure connectors ls` shows what there is, with --archived what was put away"
+        "`tenure connectors ls` lists connectors; with --archived, the archived ones"
     NoSwitchboard
-        "check that it runs, and that --url (SWITCHBOARD_API_BASE_URL) is right"
+        "check that the switchboard runs, and the URL in --url or SWITCHBOARD_API_BASE_URL"
     NotTaken
-        "look at its answer above; check the token, --url, --type and --endpoint"
+        "see its response above; check the token, --url, --type and --endpoint"
     BadCounters
-        "give a JSON object, or lines NAME=N, with the names that the page of this code has"
+        "give a JSON object or lines NAME=N; the page of this code lists the names"
     CursorDiverged
-        "ask with an older cursor, or with after=0, and skip every request_id that you have"
+        "use an older cursor or after=0, and skip every request_id that you have processed"
     NoSuchChannel
-        "`tenure channel ls` shows what there is; `tenure channel add` adds one"
+        "`tenure channel ls` lists channels; `tenure channel add` adds one"
     ChannelConflict
-        "look at `tenure channel ls`; the list is as it was"
+        "see `tenure channel ls`; the channels were left unchanged"
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(crate) async fn run(url: &StoreUrl, json: bool) -> Result<String, Failure> {
         match storage::open(url, IfAbsent::Create).await {
             // Not every role that runs Tenure runs the switchboard.
             Err(error) if error.code() == Code::Denied => {
-                to_stderr("the tables of the switchboard are not for this role");
+                to_stderr("this role has no rights on the tables of the switchboard");
             }
             opened => drop(opened?),
         }

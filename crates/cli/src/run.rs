@@ -155,7 +155,7 @@ impl From<SuperviseError> for Failure {
                 Self::Hinted { error, hint: "start without --no-wait to wait for it" }
             }
             SuperviseError::CannotStart { error, not_found } => Self::Around {
-                failure: Box::new(Self::Kept { error, kept: "the duty was given back" }),
+                failure: Box::new(Self::Kept { error, kept: "the duty was released" }),
                 code: if not_found { NOT_FOUND } else { CANNOT_START },
             },
             error @ SuperviseError::System { .. } => Self::Machine(error.into()),

@@ -23,7 +23,7 @@ pub(crate) fn completions(shell: Shell, json: bool) -> Result<String, Failure> {
     let mut command = Global::augment_args(bare).disable_help_subcommand(true).subcommands(seen);
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "tenure", &mut script);
-    let script = String::from_utf8(script).context("the script is no text")?;
+    let script = String::from_utf8(script).context("the script is not UTF-8")?;
     Ok(match json {
         true => document(&json!({ "shell": shell.to_string(), "script": script })),
         false => script,
@@ -37,13 +37,13 @@ pub(crate) fn manual(folder: Option<&Path>, json: bool) -> Result<String, Failur
     }
     let mut page = Vec::new();
     Man::new(help::command()).render(&mut page).context("cannot write the page")?;
-    let page = String::from_utf8(page).context("the page is no text")?;
+    let page = String::from_utf8(page).context("the page is not UTF-8")?;
     Ok(if json { document(&json!({ "page": page })) } else { page })
 }
 
 fn write_pages(folder: &Path, json: bool) -> Result<String, Failure> {
     let name = folder.display().to_string();
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {name}"))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {name}"))?;
     clap_mangen::generate_to(help::command(), folder)
         .with_context(|| format!("cannot write to {name}"))?;
     Ok(match json {

@@ -170,9 +170,9 @@ impl Adoption {
                     "{store} was adopted as {incarnation}\n\
                      sessions that ended: {sessions}\n\
                      duties: {duties}, their checkpoints are kept\n\
-                     grants go on above epoch {floor}\n"
+                     grants continue above epoch {floor}\n"
                 ),
-                "goes",
+                "continues",
                 "",
             ),
             None => (
@@ -180,13 +180,13 @@ impl Adoption {
                     "{store} would be adopted\n\
                      sessions that would end: {sessions}\n\
                      duties: {duties}, their checkpoints would be kept\n\
-                     grants would go on above epoch {floor}, or above a larger one that is found\n"
+                     grants would continue above epoch {floor}, or a larger one that is found\n"
                 ),
-                "would go",
+                "would continue",
                 " or so, by the clock of this host",
             ),
         };
-        let inbox = inbox.map(|at| format!("the inbox {goes} on above position {at}{larger}\n"));
+        let inbox = inbox.map(|at| format!("the inbox {goes} above position {at}{larger}\n"));
         text + &inbox.unwrap_or_default()
     }
 }

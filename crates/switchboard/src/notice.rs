@@ -228,46 +228,46 @@ impl fmt::Display for ServerNotice {
             Self::Listening { address, tls: false } => write!(f, "listening on http://{address}"),
             Self::Listening { address, tls: true } => write!(f, "listening on https://{address}"),
             Self::Open => f.write_str("open: no tokens; only this machine can reach it"),
-            Self::TokensRequired => f.write_str("there are tokens: they are required from now on"),
-            Self::Draining => f.write_str("draining: requests under way are finished"),
+            Self::TokensRequired => f.write_str("a token exists: tokens are required from now on"),
+            Self::Draining => f.write_str("draining: open requests finish first"),
             Self::CutOff => f.write_str("some requests did not finish in time and were cut off"),
-            Self::Stopped => f.write_str("stopped: everything that was answered is stored"),
+            Self::Stopped => f.write_str("stopped: every answered request is stored"),
             Self::AddressFull { address, most } => write!(
                 f,
-                "{address} has {most} connections and gets no more: where it is a proxy, say so \
-                 with --trusted-proxies, or set --max-connections-per-address",
+                "{address} has {most} connections, which is the limit: if it is a proxy, set \
+                 --trusted-proxies; else raise --max-connections-per-address",
             ),
             Self::StoreLost(error) => write!(f, "the store does not answer: {error}"),
             Self::StoreFull(error) => write!(f, "nothing can be stored: {error}"),
             Self::StoreFound => f.write_str("the store answers again"),
             Self::Unadvertised => f.write_str(
-                "other replicas cannot reach this one: a message of an SSE session that comes to \
-                 another is lost; say where it is with --advertise",
+                "other replicas cannot reach this one: messages of its SSE sessions that arrive \
+                 there are lost; set --advertise",
             ),
             Self::NotAnnounced(error) => {
-                write!(f, "other replicas are not told of this one, it is tried again: {error}")
+                write!(f, "this replica is not announced to others, retrying: {error}")
             }
-            Self::UpkeepFailed(error) => write!(f, "upkeep failed, it is tried again: {error}"),
+            Self::UpkeepFailed(error) => write!(f, "upkeep failed, retrying: {error}"),
             Self::CertificateChanged => f.write_str("new certificates are used from now on"),
             Self::CertificateUnusable(error) => {
-                write!(f, "new certificates cannot be used, the ones before are: {error}")
+                write!(f, "new certificates cannot be used, the previous ones stay: {error}")
             }
             Self::Connector { connector, news } => write!(f, "connector {connector}: {news}"),
             Self::HistoryUnwritten { connector, why, besides } => {
                 write!(f, "connector {connector}: a heartbeat was accepted, but is not in the")?;
                 let others = counted(*besides, "other", "others");
-                write!(f, " history ({others} since this was said last): {why}")
+                write!(f, " history ({others} since the last message): {why}")
             }
             Self::Counting { epoch } => {
                 write!(f, "statistics are counted here, under epoch {epoch}")
             }
-            Self::NotCounting => f.write_str("statistics are not counted here any more"),
+            Self::NotCounting => f.write_str("statistics are no longer counted here"),
             Self::StatisticsFailed(error) => {
-                write!(f, "statistics could not be counted, it is tried again: {error}")
+                write!(f, "statistics could not be counted, retrying: {error}")
             }
             Self::Tidied(tidied) => {
                 let t = tidied;
-                f.write_str("past their retention and taken away:")?;
+                f.write_str("deleted after their retention:")?;
                 for (count, what) in [
                     (t.heartbeat_partitions_dropped, "days of heartbeats"),
                     (t.heartbeat_rows_deleted, "heartbeats"),
@@ -290,17 +290,17 @@ impl fmt::Display for ServerNotice {
 impl fmt::Display for ConnectorEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Registered => f.write_str("it was heard for the first time and is registered"),
-            Self::Revived => f.write_str("it was archived, and is heard again"),
+            Self::Registered => f.write_str("registered by its first heartbeat"),
+            Self::Revived => f.write_str("unarchived by a heartbeat"),
             Self::Replaced { from, to } => {
-                write!(f, "instance {to} stands for it, instead of {from}")
+                write!(f, "instance {to} is current, instead of {from}")
             }
             Self::CountersReset => {
-                f.write_str("a counter went down without a new instance, and is counted from 0")
+                f.write_str("a counter decreased without a new instance, and counts from 0")
             }
             Self::CounterJumped => f.write_str(
-                "a counter jumped by the size of a Unix time, as clients do that add up when \
-                 counters were made: the jump is left out, what is counted from there on is not",
+                "a counter jumped by the size of a Unix time, as if a client had added the \
+                 creation times of its counters: the jump is ignored, later increments count",
             ),
             Self::ClockOff(drift) => write!(f, "{}", Drift(*drift)),
             Self::ClockRight => f.write_str("its clock is right again"),

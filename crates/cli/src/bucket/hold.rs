@@ -76,7 +76,7 @@ impl RotationWork {
                 assignment.log(LogLevel::Warn, "bucket", SKIPPED.to_owned());
             }
             _ if rotation.waits_for_success(step) => {
-                let text = "the run has not succeeded: its bucket comes again".to_owned();
+                let text = "the run did not succeed: its bucket is next again".to_owned();
                 assignment.log(LogLevel::Warn, "bucket", text);
             }
             _ => {}

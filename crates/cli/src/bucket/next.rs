@@ -210,7 +210,7 @@ pub(super) fn run(task: NextTask) -> Result<ExitCode, Failure> {
 }
 
 /// State after a recorded step could not be printed.
-const NOT_SHOWN: &str = "the bucket counts as executed, and was not shown: it comes in its turn";
+const NOT_SHOWN: &str = "the bucket counts as executed but was not printed; its turn comes again";
 
 /// Prints a step.
 pub(super) fn print_step(

@@ -63,7 +63,7 @@ pub(super) async fn run(
     let from = open_bare(from_url, IfAbsent::Refuse).await?;
     let batches = options.batches(&*from).await?;
     if options.merge && batches.iter().all(Vec::is_empty) {
-        let detail = format!("{from_url} has no duties to put together");
+        let detail = format!("{from_url} has no duties to merge");
         return Err(StoreError::refused(Code::NotThere, detail).into());
     }
     if options.rename.is_some() && batches.len() > 1 {
@@ -82,7 +82,7 @@ pub(super) async fn run(
         to_stderr(&match event {
             MoveEvent::Batch(n, all, batch) => format!("{n} of {all}: {}", text(batch)),
             MoveEvent::WaitingForOther => {
-                "an interrupted move still holds this; waiting until it lets go".to_owned()
+                "an interrupted move still holds this; waiting for its lease to expire".to_owned()
             }
         });
     };
@@ -101,7 +101,7 @@ async fn open_target(task: &MoveTask) -> Result<Arc<dyn Store>, Failure> {
     };
     match doctor::at_start(&*to, task.require).await {
         Err(error) if made => {
-            let kept = "every checkpoint, as it was; an empty store was made at TO";
+            let kept = "every checkpoint; an empty store was created at TO";
             Err(Failure::Partly { shown: String::new(), error, kept })
         }
         done => Ok(done.map(|()| to)?),
@@ -159,9 +159,9 @@ fn report(
         return Ok(text);
     };
     let kept = match (error.is_unknown(), good) {
-        (true, _) => "it may have happened; run the same command again",
+        (true, _) => "the move may have happened: run the same command again",
         (false, 0) => "nothing was changed",
-        (false, _) => "those that were refused, as they were; see above for the others",
+        (false, _) => "the refused duties, unchanged; see above for the others",
     };
     Err(Failure::Partly { shown: text, error, kept })
 }

@@ -31,14 +31,10 @@ pub(super) async fn run(
     Ok(match outcome {
         RewindOutcome::Preview { held_by } => {
             let held = held_by.map_or_else(String::new, |who| format!("; held by {who}"));
-            format!(
-                "would take {duty} from version {before} to the document of {rewind_to}{held}\n"
-            )
+            format!("would restore version {rewind_to} of {duty} over version {before}{held}\n")
         }
         RewindOutcome::Written { version, epoch } => {
-            format!(
-                "{duty}: version {version}, epoch {epoch}, has the document of {rewind_to} again\n"
-            )
+            format!("{duty}: restored {rewind_to} as version {version}, epoch {epoch}\n")
         }
     })
 }

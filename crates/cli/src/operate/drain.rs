@@ -16,7 +16,7 @@ use crate::signals::Signals;
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0    the instance holds nothing any more, or has ended
+  0    the instance holds no more duties, or has ended
   1    refused or failed; the message says what was left unchanged
   2    bad usage
   3    outcome unknown: the drain may be in force
@@ -81,7 +81,7 @@ pub(super) async fn run(
     }
     if !json {
         let (instance, left) = (&drain.options.instance, duties(drain.progress.left().count()));
-        to_stderr(&format!("{instance} is drained: it gets nothing more and hands over {left}"));
+        to_stderr(&format!("{instance} is drained: it gets no more duties and hands over {left}"));
     }
     let ended = wait(store, &mut drain, timeout, json).await;
     let shown = if json { report(&drain.report()) } else { String::new() };
@@ -108,7 +108,9 @@ fn sentence(drain: &ActiveDrain) -> String {
             format!("{instance} of {group} would hand over {left}\n")
         }
         (Some(DrainMode::Anyway), true, _) => {
-            format!("{instance} of {group} would give up {left}, taken by others or not\n")
+            format!(
+                "{instance} of {group} would release {left}, even if no other member takes duties\n"
+            )
         }
     }
 }
@@ -166,11 +168,12 @@ impl Printer {
             }
             DrainEvent::StoreAway(problem) => {
                 let problem = shown(&problem.to_string());
-                format!("the store is away, it is tried again: {problem}")
+                format!("the store does not answer, retrying: {problem}")
             }
-            DrainEvent::StoreBack => "the store is back".to_owned(),
+            DrainEvent::StoreBack => "the store answers again".to_owned(),
             DrainEvent::NoSuccessor => {
-                "no other member takes duties now: it keeps the rest until one does".to_owned()
+                "no other member takes duties now: the instance keeps the rest until one does"
+                    .to_owned()
             }
         };
         self.line.end();
@@ -186,14 +189,14 @@ fn finish(
 ) -> Result<ExitCode, Failure> {
     let DrainOptions { group, instance, .. } = &drain.options;
     let progress = last_known(&drain.progress);
-    let undo = format!("`tenure drain {group} {instance} --undo` takes it back");
+    let undo = format!("`tenure drain {group} {instance} --undo` ends the drain");
     let (text, code) = match end {
         WaitEnd::Drained if json => (shown, ExitCode::SUCCESS),
         WaitEnd::Drained if drain.progress.ended => {
             (format!("{instance} has ended; {progress}\n"), ExitCode::SUCCESS)
         }
         WaitEnd::Drained => {
-            let text = format!("{instance} holds nothing any more; {progress}\n{undo}\n");
+            let text = format!("{instance} holds no more duties; {progress}\n{undo}\n");
             (text, ExitCode::SUCCESS)
         }
         WaitEnd::Signal(signal) => {

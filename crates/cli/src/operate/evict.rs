@@ -40,7 +40,7 @@ pub(super) async fn run(
         to_stderr(DRY_RUN);
     }
     if !evicted.has_successor {
-        to_stderr("no other member takes duties: they stay free until one comes");
+        to_stderr("no other member takes duties: they stay free until one joins");
     }
     Ok(sentences(&evicted))
 }
@@ -49,16 +49,16 @@ fn sentences(evicted: &EvictReport) -> String {
     let EvictReport { dry_run, group, instance, now, changed, duties: held, .. } = evicted;
     let did = match (changed, evicted.was_member, dry_run) {
         (false, _, _) => "was evicted before",
-        (true, false, _) => "is no member now, and cannot come back",
+        (true, false, _) => "is not a member, and cannot join again",
         (true, true, true) => "would be evicted",
-        (true, true, false) => "is evicted: it cannot renew, and not join again",
+        (true, true, false) => "is evicted: it can neither renew nor join again",
     };
     let most = held.iter().map(|freed| freed.free_in_ms).max().unwrap_or(0);
     let when = match (now, dry_run) {
-        (true, true) => "would come free at once".to_owned(),
-        (true, false) => "came free at once".to_owned(),
-        (false, true) => format!("would come free within {most} ms"),
-        (false, false) => format!("come free within {most} ms"),
+        (true, true) => "would be free at once".to_owned(),
+        (true, false) => "are free at once".to_owned(),
+        (false, true) => format!("would be free within {most} ms"),
+        (false, false) => format!("will be free within {most} ms"),
     };
     let names = some_of(held.iter().map(|freed| freed.duty.to_string()));
     let what = match held.len() {

@@ -72,9 +72,9 @@ fn text(about: &Explanation) -> String {
         line("since", since.unwrap_or_else(|| "before the audit trail begins".to_owned()));
     }
     match (about.unplanned, &about.should_be) {
-        (Some(why), _) => line("should be", format!("with nobody: {why}")),
+        (Some(why), _) => line("should be", format!("with no member: {why}")),
         (None, Some(instance)) => line("should be", format!("with {instance}")),
-        (None, None) => line("should be", "with nobody: no member has room".to_owned()),
+        (None, None) => line("should be", "with no member: none has room".to_owned()),
     }
     let head = if about.in_force_known { "in force" } else { "perhaps" };
     about.in_force.iter().for_each(|fact| line(head, fact.clone()));

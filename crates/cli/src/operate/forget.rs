@@ -31,7 +31,7 @@ pub(super) async fn run(
     let error = StoreError::refused(Code::Held, held.join(", "));
     let kept = match dry_run {
         true => "nothing was changed",
-        false => "the duties that are held, as they were; see above for the others",
+        false => "the held duties, unchanged; see above for the others",
     };
     Err(Failure::Partly { shown, error, kept })
 }

@@ -36,7 +36,7 @@ pub(super) async fn run(
     }
     note_edit(&paused.edit);
     if options.pause && paused.foreign_holder {
-        to_stderr("some is held by who only shares the keys: that goes on");
+        to_stderr("duties of instances that only share the keys are not stopped");
     }
     let what = match &options.scope {
         Scope::Group(group) => format!("group {group}"),
@@ -54,7 +54,7 @@ pub(super) async fn run(
 fn stopped(paused: &PauseReport) -> String {
     let would = if paused.edit.dry_run { "would stop" } else { "stops" };
     match &paused.held[..] {
-        [] => "nobody works on it now\n".to_owned(),
+        [] => "no member works on it now\n".to_owned(),
         [one] => format!("{} {would} {}\n", or_dash(one.holder.as_ref()), one.duty),
         many => {
             let mut holders: Vec<_> = many.iter().map(|one| or_dash(one.holder.as_ref())).collect();
@@ -73,10 +73,10 @@ fn still_paused(resumed: &PauseReport) -> String {
     match &resumed.duty {
         Some(duty) if resumed.pause_all => {
             let group = &duty.group;
-            format!("group {group} stays paused as a whole: `tenure resume {group}`\n")
+            format!("group {group} is still paused as a whole: run `tenure resume {group}`\n")
         }
         None if paused.len() > 0 => {
-            format!("paused by themselves, these stay so: {}\n", some_of(paused))
+            format!("still paused by themselves: {}\n", some_of(paused))
         }
         _ => String::new(),
     }

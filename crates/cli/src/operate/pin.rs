@@ -62,7 +62,7 @@ impl PinArgs {
             Scope::Group(_) if self.replace => usage("a duty is pinned: give it as GROUP/ID"),
             Scope::Group(group) => Ok(GroupOperation::ListPins(group)),
             Scope::Duty(_) if to.is_none() && !self.remove => {
-                usage("where to? give an INSTANCE, --name or --zone, or --remove")
+                usage("give an INSTANCE, --name, --zone or --remove")
             }
             Scope::Duty(duty) => {
                 let (replace, dry_run) = (self.replace, self.dry_run);
@@ -102,8 +102,8 @@ pub(super) async fn run(
 fn sentences(pinned: &PinReport) -> String {
     let PinReport { duty, edit, .. } = pinned;
     let Some(pin) = &pinned.to else {
-        let after = "is not pinned any more; it stays where it is";
-        let what = by_outcome(edit, "is not pinned", after, "would not be pinned any more");
+        let after = "is no longer pinned; it stays with its holder";
+        let what = by_outcome(edit, "is not pinned", after, "would no longer be pinned");
         return format!("{duty} {what}\n");
     };
     let is = by_outcome(edit, "was", "is", "would be");
@@ -111,7 +111,7 @@ fn sentences(pinned: &PinReport) -> String {
     let text = format!("{duty} {is} pinned to {pin}{before}\n");
     let next = match &pinned.holder {
         _ if !pinned.reachable => {
-            "nobody there takes duties now: until then anybody may do it\n".to_owned()
+            "no member there takes duties now: until then any member may hold it\n".to_owned()
         }
         Some(holder) if !pinned.in_place => {
             let hands = if edit.dry_run { "would hand" } else { "hands" };

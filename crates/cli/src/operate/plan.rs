@@ -135,7 +135,7 @@ fn text(planned: &PlanReport) -> String {
     };
     let count = |test: fn(&&PlannedMove) -> bool| planned.moves.iter().filter(test).count();
     format!(
-        "{members}{moves}\n{}: {} would move, {} would be taken up, {} would find no member\n",
+        "{members}{moves}\n{}: {} would move, {} would be assigned, {} would have no member\n",
         duties(planned.duties),
         count(|step| step.from.is_some() && step.to.is_some()),
         count(|step| step.from.is_none()),

@@ -76,14 +76,14 @@ pub(super) async fn run(
     note_edit(&changed.edit);
     let instance = &changed.instance;
     if changed.drained {
-        to_stderr(&format!("{instance} is drained: it gets nothing until that is taken back"));
+        to_stderr(&format!("{instance} is drained: it gets no duties until the drain is undone"));
     }
     match changed.change {
         ShareChange::Weight { .. } if changed.is_cordoned => to_stderr(&format!(
-            "{instance} is cordoned: it gets nothing more until that is taken back"
+            "{instance} is cordoned: it gets no duties until the cordon is undone"
         )),
         ShareChange::Cordon { nobody_else: true, .. } => {
-            to_stderr("no other member takes duties: what comes free stays so until one does");
+            to_stderr("no other member takes duties: free duties wait until one does");
         }
         _ => {}
     }
@@ -98,18 +98,18 @@ fn sentence(report: &ShareReport) -> String {
     let what = match change {
         ShareChange::Cordon { cordoned: true, .. } => pick(
             "was cordoned before",
-            "is cordoned: it keeps what it has and gets nothing more",
-            "would be cordoned: it would keep what it has and get nothing more",
+            "is cordoned: it keeps its duties and gets no new ones",
+            "would be cordoned: it would keep its duties and get no new ones",
         ),
         ShareChange::Cordon { .. } => {
-            pick("is not cordoned", "is not cordoned any more", "would not be cordoned any more")
+            pick("is not cordoned", "is no longer cordoned", "would no longer be cordoned")
         }
         ShareChange::Weight { weight, before } => {
             let would = if edit.dry_run { "would have" } else { "has" };
             let before = before.map_or("its own".to_owned(), |before| before.to_string());
             match weight {
                 Some(weight) if !edit.changed => format!("had weight {weight} before"),
-                None if !edit.changed => "was not given a weight".to_owned(),
+                None if !edit.changed => "has no weight set".to_owned(),
                 Some(weight) => format!("{would} weight {weight}; before it had {before}"),
                 None => format!("{would} its own weight again; before it had {before}"),
             }

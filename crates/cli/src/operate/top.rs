@@ -185,7 +185,7 @@ impl Frame {
         match &self.read {
             Err(error) => {
                 let what = shown(&error.problem().to_string());
-                format!("{head}\nthe store is away, it is tried again: {what}\n")
+                format!("{head}\nthe store does not answer, retrying: {what}\n")
             }
             Ok(groups) if groups.is_empty() => format!("{head}\nno groups yet\n"),
             Ok(groups) => {

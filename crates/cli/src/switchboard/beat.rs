@@ -195,7 +195,7 @@ fn client(args: &BeatArgs) -> Result<HeartbeatClient, Failure> {
     let mut client = HeartbeatClient::new(url, args.timeout);
     if let Some(token) = token(args.token_file.as_deref())? {
         client = client.with_token(&token).map_err(|_| {
-            let what = "the token cannot stand in a header: it is one word, as in sw_live_...";
+            let what = "the token is not one word, such as sw_live_...";
             Failure::Usage(what.to_owned())
         })?;
     }
@@ -214,8 +214,8 @@ fn status(args: &BeatArgs, caller: Option<Caller>) -> Result<ConnectorStatus, Fa
             Failure::Usage(format!("--instance ({name}) is not a UUID"))
         })?,
         None => caller.and_then(Caller::instance).ok_or_else(|| {
-            let what = "cannot see which process calls this: give --instance UUID, the same for as \
-                        long as the counters go on";
+            let what = "cannot find the calling process: give --instance UUID, the same for as \
+                        long as the counters continue";
             Failure::Usage(what.to_owned())
         })?,
     };
@@ -234,7 +234,7 @@ fn status(args: &BeatArgs, caller: Option<Caller>) -> Result<ConnectorStatus, Fa
 
 /// Returns a required value that is given by an option or a variable.
 fn needed<'a>(given: Option<&'a str>, option: &str, variable: &str) -> Result<&'a str, Failure> {
-    let missing = || Failure::Usage(format!("{option} is missing; {variable} can say it, too"));
+    let missing = || Failure::Usage(format!("{option} is missing: give it, or set {variable}"));
     given.filter(|text| !text.trim().is_empty()).ok_or_else(missing)
 }
 
@@ -285,7 +285,10 @@ fn interval(
     let time = given.clamp(MIN_INTERVAL, MAX_INTERVAL);
     let warning = (time != given).then(|| {
         let (least, most) = (MIN_INTERVAL.as_secs(), MAX_INTERVAL.as_secs());
-        format!("warning: {from} is taken as {} s: it is {least} to {most} s", time.as_secs())
+        format!(
+            "warning: {from} is set to {} s: the limits are {least} and {most} s",
+            time.as_secs()
+        )
     });
     Ok((time, warning))
 }
@@ -344,7 +347,7 @@ async fn repeat(
                 to_stderr(&format!("warning: {}", shown(&error.problem().to_string())));
             }
             HeartbeatReport::ConnectorGone => {
-                to_stderr("the calling process has ended: heartbeats end, too");
+                to_stderr("the calling process has ended: no more heartbeats");
             }
         }
         Ok(())
@@ -357,7 +360,10 @@ async fn repeat(
 fn failure(error: ConnectorError) -> Failure {
     let error = StoreError::from(error);
     match error.is_unknown() {
-        true => Failure::Kept { error, kept: "it may have been taken; the next one tells it all" },
+        true => Failure::Kept {
+            error,
+            kept: "it may have been accepted; the next heartbeat repeats all counters",
+        },
         false => Failure::Store(error),
     }
 }
@@ -441,11 +447,12 @@ mod tests {
             let (time, warning) = read(None, Some(given));
             assert_eq!(time, taken);
             let says = format!(
-                "warning: CONNECTOR_HEARTBEAT_INTERVAL_S is taken as {taken} s: it is 30 to 300 s"
+                "warning: CONNECTOR_HEARTBEAT_INTERVAL_S is set to {taken} s: the limits \
+                 are 30 and 300 s"
             );
             assert_eq!(warning, says);
         }
-        assert!(read(Some(1), None).1.starts_with("warning: --every is taken as 30 s"));
+        assert!(read(Some(1), None).1.starts_with("warning: --every is set to 30 s"));
         for text in ["soon", "120s", "1.5", "2m", "99999999999999999999"] {
             let Err(Failure::Usage(what)) = interval(None, Some(text)) else { panic!("{text}") };
             assert!(what.starts_with("CONNECTOR_HEARTBEAT_INTERVAL_S") && !what.contains(text));

@@ -224,7 +224,7 @@ pub(super) async fn run(url: &StoreUrl, args: &CreateArgs, json: bool) -> Result
         false => Failure::from(error),
         true => Failure::Kept {
             error: error.into(),
-            kept: "a token may have been made that nobody has: look at `tenure token list`, and \
+            kept: "a token may have been created that nobody has: see `tenure token list`, and \
                    revoke it",
         },
     })?;
@@ -257,11 +257,11 @@ fn print_secret(text: &str, token_id: &str) -> Result<String, Failure> {
         error: StoreError::refused(
             Code::Machine,
             format!(
-                "{token_id} was made and nobody has seen it ({error}): revoke it with `tenure \
+                "{token_id} was created but not printed ({error}): revoke it with `tenure \
                  token revoke {token_id} --reason unseen`"
             ),
         ),
-        kept: "the token was made; only its digest is stored",
+        kept: "the token was created; only its digest is stored",
     })
 }
 
@@ -283,7 +283,7 @@ async fn foresee(url: &StoreUrl, request: &TokenRequest, json: bool) -> Result<S
         (days, 0) => counted(days, "day", "days"),
         _ => span(plan.lifetime),
     };
-    Ok(format!("a token would be made: {}, for {lifetime}\n", plan.sentence()))
+    Ok(format!("a token would be created: {}, for {lifetime}\n", plan.sentence()))
 }
 
 /// Checks channel and provider against the list in the store, or that of a new store. An inherited
@@ -309,17 +309,17 @@ async fn check_scope(url: &StoreUrl, request: &TokenRequest) -> Result<(), Failu
 fn next_steps(old: &Token, new: &str) -> Vec<String> {
     let old_id = &old.token_id;
     let mut steps = vec![
-        "put the new token where its user reads it".to_owned(),
-        "restart the user, or let it read the token again".to_owned(),
-        format!("see that the new one is used: tenure token show {new}"),
+        "store the new token where the connector reads it".to_owned(),
+        "restart the connector, or let it reload the token".to_owned(),
+        format!("check that the new token is used: tenure token show {new}"),
     ];
     if TokenState::of(old) == TokenState::Good {
         steps.push(format!(
-            "see that the old one, which is good meanwhile, is not, for a day: tenure token usage \
+            "check that the old token, still valid, is not used for a day: tenure token usage \
              {old_id}"
         ));
         let reason = format!("--reason 'replaced by {new}'");
-        steps.push(format!("end the old one: tenure token revoke {old_id} {reason}"));
+        steps.push(format!("revoke the old token: tenure token revoke {old_id} {reason}"));
     }
     steps
 }

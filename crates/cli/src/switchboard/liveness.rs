@@ -25,8 +25,7 @@ pub(crate) fn policy(text: &str) -> Result<Policy, String> {
     })?;
     let (online, stale) = (duration(online.trim())?, duration(stale.trim())?);
     if online.is_zero() || stale < online || stale > MAX_AGE {
-        let what = "a connector is online for more than nothing, and stale for as long or longer, \
-                    up to 3650d";
+        let what = "the first time is more than 0, the second at least as long and at most 3650d";
         return Err(what.to_owned());
     }
     Ok(Policy::Fixed { online: micros(online), stale: micros(stale) })

@@ -134,7 +134,7 @@ fn print(tokens: &[Token], json: bool) -> String {
             shown(&token.description),
         ]
     };
-    let empty = "there is no such token; `tenure token create` makes one";
+    let empty = "there is no such token; `tenure token create` creates one";
     list(json, "tokens", tokens, value, (heads, row), empty)
 }
 

@@ -102,7 +102,7 @@ fn documents_of_other_schemas_are_printed_and_read() {
     };
     let ran = moves("tg/bot", &[]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.stderr.contains("a group is meant"), "{ran:?}");
+    assert!(ran.stderr.contains("is a duty: give its group"), "{ran:?}");
     let ran = moves("tg", &["--json"]);
     assert!(ran.stderr.contains("telegram/all as the shards of tg: moved"), "{ran:?}");
     assert_eq!(ran.json()["moves"][0]["as"], "tg");
@@ -285,7 +285,7 @@ fn rewind_asks_before_it_takes_and_can_be_tried_first() {
     };
     let newest = || tenure.run(&["checkpoint", "get", "telegram/bot-42", "--store", &url]).ok();
     let says = rewind(&["1", "--dry-run"]).ok();
-    assert_eq!(says, "would take telegram/bot-42 from version 2 to the document of 1\n");
+    assert_eq!(says, "would restore version 1 of telegram/bot-42 over version 2\n");
     assert_eq!(newest(), CURSORS[1]);
     rewind(&["9", "--dry-run"]).refused("ST011");
     rewind(&["9"]).refused("ST011");
@@ -388,7 +388,7 @@ fn a_move_with_nonsense_changes_nothing() {
     assert!(!tenure.path("to.db").exists());
     let ran = run(&[&from, &to, "--require", "exclusive-effects"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("ST027") && ran.stderr.contains("an empty store was made"));
+    assert!(ran.stderr.contains("ST027") && ran.stderr.contains("an empty store was created"));
     let get = tenure.run(&["checkpoint", "get", "telegram/bot-1", "--store", &from]);
     assert_eq!(get.ok(), CURSORS[1]);
 }

@@ -278,8 +278,8 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         (&["archive", "slack", "team", "--reason", " "], "--reason"),
         (&["delete", "slack", "team"], "--reason"),
         (&["ls", "--liveness", "soon"], "120s,600s"),
-        (&["ls", "--liveness", "600s,120s"], "as long or longer"),
-        (&["ls", "--liveness", "0s,1s"], "more than nothing"),
+        (&["ls", "--liveness", "600s,120s"], "at least as long"),
+        (&["ls", "--liveness", "0s,1s"], "more than 0"),
     ] {
         let ran = tenure.run(&[&["connectors"], words].concat());
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{words:?}: {ran:?}");

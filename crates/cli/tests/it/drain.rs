@@ -55,10 +55,10 @@ fn drain_and_evict(url: &str) {
     let (first, other) = (seen.members()[0].clone(), seen.members()[1].clone());
 
     let ran = tenure.run(&["drain", "poll", &first, "--store", url, "--timeout", "50s"]);
-    assert!(ran.stderr.contains(&format!("{first} is drained: it gets nothing more")), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("{first} is drained: it gets no more duties")), "{ran:?}");
     let handed = "2 of 2 duties handed over";
     assert!(ran.stderr.contains(&format!("\n{handed}")), "{ran:?}");
-    let said = format!("{first} holds nothing any more; {handed}: ");
+    let said = format!("{first} holds no more duties; {handed}: ");
     assert!(ran.stdout.starts_with(&said), "{ran:?}");
     ran.ok();
     let all = wait(&tenure, url, "poll", "the other has all", |seen| {
@@ -81,7 +81,7 @@ fn drain_and_evict(url: &str) {
     let short = ["drain", "poll", &first, "--store", url, "--timeout", "1ms"];
     assert_eq!(tenure.run(&[&short[..], &["--json"]].concat()).json(), expected);
     let text = tenure.run(&short).ok();
-    assert!(text.starts_with(&format!("{first} holds nothing any more; 0 of 0 ")), "{text}");
+    assert!(text.starts_with(&format!("{first} holds no more duties; 0 of 0 ")), "{text}");
     assert_eq!(group(url, "poll"), before);
 
     let text = tenure.run(&["drain", "poll", &first, "--undo", "--store", url]).ok();
@@ -140,7 +140,10 @@ fn the_last_member_is_drained_by_force_only() {
         assert!(ran.stderr.contains("no other member of demo takes duties"), "{ran:?}");
     }
     let dry = tenure.run(&["drain", "demo", &me, "--force", "--dry-run"]).ok();
-    assert_eq!(dry, format!("{me} of demo would give up 1 duty, taken by others or not\n"));
+    assert_eq!(
+        dry,
+        format!("{me} of demo would release 1 duty, even if no other member takes duties\n")
+    );
     assert_eq!(group(&url, "demo"), before);
     let json = tenure.run(&["drain", "demo", &me, "--force", "--json"]).json();
     assert_eq!(json["duties"], json!([{ "duty": "demo/one", "holder": null }]));
@@ -228,13 +231,13 @@ fn a_drain_waits_for_a_store_that_is_away() {
     let draining = tenure.start("drain", &["drain", "g", "a", "--store", &url]);
     tenure.said(&draining, "0 of 1 duty handed over\n");
     wire.cut();
-    tenure.said(&draining, "\nthe store is away, it is tried again: ST0");
+    tenure.said(&draining, "\nthe store does not answer, retrying: ST0");
     with_store(&server.url(), async |store| release(&*store, &session, hold).await);
     wire.restore().unwrap();
-    tenure.said(&draining, "\nthe store is back\n1 of 1 duty handed over: 1 free\n");
+    tenure.said(&draining, "\nthe store answers again\n1 of 1 duty handed over: 1 free\n");
     draining.exits(0);
     let said = tenure.text("drain.err");
-    assert_eq!(said.matches("the store is away").count(), 1, "{said}");
+    assert_eq!(said.matches("the store does not answer").count(), 1, "{said}");
 }
 
 /// The server takes questions and does not answer: what was seen before is not told as if it were
@@ -269,7 +272,7 @@ fn a_drain_says_that_a_store_does_not_answer() {
         said.contains("\nkept: the drain stays in force\n") && !said.contains("DT011"),
         "{said}"
     );
-    tenure.said(&patient, "\nthe store is away, it is tried again: ST002: ");
+    tenure.said(&patient, "\nthe store does not answer, retrying: ST002: ");
     patient.signal(Signal::INT);
     patient.exits(130);
     let said = tenure.text("patient.err");

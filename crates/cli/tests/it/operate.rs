@@ -138,17 +138,17 @@ fn a_duty_is_paused_and_resumed() {
     let text = tenure.run(&["pause", "poll"]).ok();
     assert_eq!(text, "group poll is paused\n3 duties stop, on host-1, host-2\n");
     let text = tenure.run(&["pause", "poll/d"]).ok();
-    assert_eq!(text, "poll/d is paused\nnobody works on it now\n");
+    assert_eq!(text, "poll/d is paused\nno member works on it now\n");
     let text = tenure.run(&["ls", "poll"]).ok();
     let shown = "\nIN_FORCE   ON      HOW\npause-all  poll    -\npause      poll/a  -\n";
     assert!(text.contains(shown), "{text}");
     let text = tenure.run(&["resume", "poll/d"]).ok();
     assert_eq!(
         text,
-        "poll/d is resumed\ngroup poll stays paused as a whole: `tenure resume poll`\n"
+        "poll/d is resumed\ngroup poll is still paused as a whole: run `tenure resume poll`\n"
     );
     let text = tenure.run(&["resume", "poll"]).ok();
-    assert_eq!(text, "group poll is resumed\npaused by themselves, these stay so: poll/a\n");
+    assert_eq!(text, "group poll is resumed\nstill paused by themselves: poll/a\n");
     let json = tenure.run(&["resume", "poll/a", "--json"]).json();
     assert_eq!((&json["changed"], &json["paused"]), (&true.into(), &json!([])));
     assert_eq!(json["held"], json!([{ "duty": "poll/a", "holder": "host-1" }]));
@@ -171,7 +171,7 @@ fn a_duty_is_pinned_and_pins_are_listed() {
     let text = tenure.run(&["pin", "poll/c", "--zone", "eu"]).ok();
     assert_eq!(text, "poll/c is pinned to zone:eu\n");
     let text = tenure.run(&["pin", "poll/d", "--name", "th ree"]).ok();
-    let waits = "nobody there takes duties now: until then anybody may do it\n";
+    let waits = "no member there takes duties now: until then any member may hold it\n";
     assert_eq!(text, format!("poll/d is pinned to name:th%20ree\n{waits}"));
     let version = group(&url, "poll").0;
     let text = tenure.run(&["pin", "poll/c", "--zone", "eu"]).ok();
@@ -193,7 +193,7 @@ fn a_duty_is_pinned_and_pins_are_listed() {
     });
     assert_eq!(json, expected);
     let text = tenure.run(&["pin", "poll/a", "--remove"]).ok();
-    assert_eq!(text, "poll/a is not pinned any more; it stays where it is\n");
+    assert_eq!(text, "poll/a is no longer pinned; it stays with its holder\n");
     assert_eq!(tenure.run(&["pin", "poll/a", "--remove"]).ok(), "poll/a is not pinned\n");
     let left = json!([
         { "what": "pin", "on": "poll/c", "how": "zone:eu" },
@@ -364,18 +364,18 @@ fn an_instance_is_evicted_at_its_ttl_or_now() {
     for words in [&["evict", "poll", "host-1"][..], &["evict", "poll", "host-1", "--now"]] {
         let ran = tenure.run(&[words, &["--dry-run"]].concat());
         assert_eq!(ran.stderr, "a dry run: nothing was changed\n");
-        assert!(ran.ok().starts_with("host-1 of poll would be evicted\n2 duties would come free "));
+        assert!(ran.ok().starts_with("host-1 of poll would be evicted\n2 duties would be free "));
         let json = tenure.run(&[words, &["--dry-run", "--json"]].concat()).json();
         assert_eq!((&json["dry_run"], &json["changed"]), (&true.into(), &true.into()));
         assert_eq!(member(0).unwrap()["evicted"], false);
     }
     let text = tenure.run(&["evict", "poll", "host-1"]).ok();
-    let said = "host-1 of poll is evicted: it cannot renew, and not join again\n\
-                2 duties come free within ";
+    let said = "host-1 of poll is evicted: it can neither renew nor join again\n\
+                2 duties will be free within ";
     assert!(text.starts_with(said) && text.ends_with(" ms: poll/a, poll/b\n"), "{text}");
     assert_eq!(member(0).unwrap()["evicted"], true);
     let text = tenure.run(&["evict", "poll", "host-1"]).ok();
-    assert!(text.starts_with("host-1 of poll was evicted before\n2 duties come free within "));
+    assert!(text.starts_with("host-1 of poll was evicted before\n2 duties will be free within "));
     // Nothing can be pinned to it or drained from it any more.
     let ran = tenure.run(&["pin", "poll/c", "host-1"]);
     ran.refused("DT012");
@@ -391,7 +391,7 @@ fn an_instance_is_evicted_at_its_ttl_or_now() {
     assert_eq!(member(0).unwrap()["instance"], "host-2");
     let ran = tenure.run(&["evict", "poll", "host-2", "--now"]);
     assert!(ran.stderr.contains("no other member takes duties"), "{ran:?}");
-    assert!(ran.ok().ends_with("1 duty came free at once: poll/c\n"));
+    assert!(ran.ok().ends_with("1 duty are free at once: poll/c\n"));
     assert!(member(0).is_none());
 }
 
@@ -420,7 +420,7 @@ fn who_is_away_for_a_moment_is_not_forgotten() {
     tenure.run(&["evict", "poll", "stranger"]).refused("DT010");
     for _ in 0..2 {
         let text = tenure.run(&["evict", "poll", "sleeper"]).ok();
-        assert!(text.starts_with("sleeper of poll is no member now, and cannot come back"));
+        assert!(text.starts_with("sleeper of poll is not a member, and cannot join again"));
     }
     with_store(&url, async |store| {
         let open = tenure_core::store::OpenSession {

@@ -16,10 +16,7 @@ fn an_instance_is_cordoned_and_gets_duties_again() {
     assert_eq!(group(&url, "poll").0, Version::ZERO);
     let ran = tenure.run(&["cordon", "poll", "host-1"]);
     assert_eq!(ran.stderr, "");
-    assert_eq!(
-        ran.ok(),
-        "host-1 of poll is cordoned: it keeps what it has and gets nothing more\n"
-    );
+    assert_eq!(ran.ok(), "host-1 of poll is cordoned: it keeps its duties and gets no new ones\n");
     let line = json!([{ "what": "cordon", "on": "host-1", "how": null }]);
     assert_eq!(in_force(&tenure, &url, "poll"), line);
     let text = tenure.run(&["cordon", "poll", "host-1"]).ok();
@@ -36,7 +33,7 @@ fn an_instance_is_cordoned_and_gets_duties_again() {
     let json = tenure.run(&["cordon", "poll", "host-2", "--json"]).json();
     assert_eq!((&json["changed"], &json["nobody_else"]), (&json!(false), &json!(true)));
     let ran = tenure.run(&["weight", "poll", "host-1", "2", "--dry-run"]);
-    assert!(ran.stderr.contains("host-1 is cordoned: it gets nothing more"), "{ran:?}");
+    assert!(ran.stderr.contains("host-1 is cordoned: it gets no duties"), "{ran:?}");
 
     let json = tenure.run(&["cordon", "poll", "host-2", "--undo", "--json"]).json();
     let expected = json!({
@@ -45,7 +42,7 @@ fn an_instance_is_cordoned_and_gets_duties_again() {
     });
     assert_eq!(json, expected);
     let text = tenure.run(&["cordon", "poll", "host-1", "--undo"]).ok();
-    assert_eq!(text, "host-1 of poll is not cordoned any more\n");
+    assert_eq!(text, "host-1 of poll is no longer cordoned\n");
     let text = tenure.run(&["cordon", "poll", "host-1", "--undo"]).ok();
     assert_eq!(text, "host-1 of poll is not cordoned\n");
     assert_eq!(in_force(&tenure, &url, "poll"), json!([]));
@@ -75,7 +72,7 @@ fn an_instance_is_given_a_weight_and_has_its_own_again() {
     let text = tenure.run(&["weight", "poll", "host-1", "--remove"]).ok();
     assert_eq!(text, "host-1 of poll has its own weight again; before it had 0\n");
     let text = tenure.run(&["weight", "poll", "host-1", "--remove"]).ok();
-    assert_eq!(text, "host-1 of poll was not given a weight\n");
+    assert_eq!(text, "host-1 of poll has no weight set\n");
     assert_eq!(group(&url, "poll").1.weights, [].into());
 }
 

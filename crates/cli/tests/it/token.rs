@@ -88,7 +88,7 @@ fn a_token_that_nobody_reads_is_told_of() {
         let command = command.env("TENURE_STORE", &place.store).stdout(writer);
         let ran = Ran::of(command.output().unwrap());
         assert_eq!(ran.code, Some(1), "{ran:?}");
-        assert!(ran.stderr.contains("was made and nobody has seen it"), "{ran:?}");
+        assert!(ran.stderr.contains("was created but not printed"), "{ran:?}");
         let made = place.tokens(&[]).pop().unwrap();
         assert!(ran.stderr.contains(made["token_id"].as_str().unwrap()), "{ran:?}");
     }
@@ -279,7 +279,7 @@ fn a_dry_run_makes_nothing() {
     let text = ran.ok();
     assert_eq!(
         text,
-        "a token would be made: ingest for telegram/telegram/bot_alpha, for 90 days\n"
+        "a token would be created: ingest for telegram/telegram/bot_alpha, for 90 days\n"
     );
     assert!(!tenure.path("tenure.db").exists());
     let planned = tenure.run(&[&words[..], &["--json"]].concat()).json();

@@ -119,7 +119,7 @@ fn trouble_with_the_machine_has_a_code_and_says_what_to_do() {
 
     // After a grant, the duty was given back: that is more than nothing.
     let ran = tenure.run(&["run", "--duty", "demo/one", "--", "./none"]);
-    assert!(ran.stderr.contains("\nkept: the duty was given back\n"), "{ran:?}");
+    assert!(ran.stderr.contains("\nkept: the duty was released\n"), "{ran:?}");
 }
 
 /// A server that takes connections and never answers.

@@ -79,7 +79,7 @@ fn a_group_is_told_from_a_duty() {
     ] {
         let ran = tenure.run(words);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
-        assert!(ran.stderr.contains("\"poll/a\" is a duty, and a group is meant"), "{ran:?}");
+        assert!(ran.stderr.contains("\"poll/a\" is a duty: give its group"), "{ran:?}");
     }
     for words in [["explain", "poll"], ["explain", ""]] {
         let ran = tenure.run(&words);

@@ -47,7 +47,7 @@ fn a_read_only_file_has_a_hint_of_its_own() {
         let ran = Ran::of(ran.unwrap());
         assert_eq!(ran.code, Some(if words[0] == "run" { 125 } else { 1 }), "{ran:?}");
         assert!(ran.stderr.contains("ST006: "), "{ran:?}");
-        assert!(ran.stderr.contains("a file: make it and its folder writable"), "{ran:?}");
+        assert!(ran.stderr.contains("for a file, make it and its folder writable"), "{ran:?}");
     }
 }
 
@@ -110,7 +110,7 @@ fn a_held_duty_is_refused_and_the_others_are_told() {
             assert!(ran.stderr.contains(said), "{ran:?}");
             let kept = match dry {
                 true => "kept: nothing was changed\n",
-                false => "kept: the duties that are held, as they were; see above for the others\n",
+                false => "kept: the held duties, unchanged; see above for the others\n",
             };
             assert!(ran.stderr.contains(kept), "{ran:?}");
             assert_eq!(duties(&tenure, &url).len(), left);

@@ -159,7 +159,7 @@ fn a_plan_shows_what_would_move_and_moves_nothing() {
     let text = tenure.run(&["plan", "g", "--weight", "b=3"]).ok();
     assert!(text.starts_with("group g, if this changed:\n  weight b 3\n\n"), "{text}");
     assert!(
-        text.contains("4 duties: 2 would move, 1 would be taken up, 0 would find no"),
+        text.contains("4 duties: 2 would move, 1 would be assigned, 0 would have no"),
         "{text}"
     );
 

@@ -410,16 +410,15 @@ impl Engine {
         }
         let unheld = plan.iter().zip(free).filter(|(seat, free)| seat.is_none() && **free).count();
         if unheld != self.unheld && unheld > 0 {
-            let why = match (self.waiting, unheld) {
-                (Some(until), _) => {
+            let why = match self.waiting {
+                Some(until) => {
                     let left = span(until.since(now).max(Duration::from_secs(1)));
                     format!(
                         "{}: waiting for previous leases to expire ({left} left)",
                         duties(unheld)
                     )
                 }
-                (None, 1) => "1 duty finds no member with room".to_owned(),
-                (None, _) => format!("{} find no member with room", duties(unheld)),
+                None => format!("no member has room for {}", duties(unheld)),
             };
             self.record(now, Change::Unheld, None, None, why);
         }

@@ -21,7 +21,7 @@ use crate::process_tree::reap_all;
 use crate::signals::{Signals, is_stop};
 use crate::terminal::Terminal;
 
-const DUTY_RELEASED: &str = "the duty was given back";
+const DUTY_RELEASED: &str = "the duty was released";
 
 /// A command and the duty that it needs.
 #[derive(Clone, Debug)]
@@ -259,7 +259,7 @@ impl Runner {
             RunOutcome::Failed(what) => failed(what, DUTY_RELEASED),
             RunOutcome::Remains(pid) => failed(
                 format!("process {pid} of the command cannot be ended, and still runs"),
-                "the duty was given back; the guard keeps trying",
+                "the duty was released; the guard keeps trying",
             ),
         }
     }

@@ -72,7 +72,7 @@ pub(super) async fn archive(
         (true, true, false) => "is archived: lists and sums leave it out, its history stays",
         (true, true, true) => "would be archived",
         (true, false, false) => "is no longer archived",
-        (true, false, true) => "would be taken back",
+        (true, false, true) => "would be unarchived",
     };
     let more = json!({ "dry_run": dry_run, "archived": archived, "changed": changed });
     Ok(change(json, dry_run, &value(&name, more), format!("{} {did}\n", named(&name))))
@@ -113,8 +113,8 @@ pub(super) async fn recount(
         }
     };
     let did = match &since {
-        Some(since) => format!("is counted again from {since} on"),
-        None => "would be counted again from the first day with a complete history".to_owned(),
+        Some(since) => format!("is recounted from {since} on"),
+        None => "would be recounted from the first day with a complete history".to_owned(),
     };
     let kept = "earlier counts stay, because their heartbeats are gone";
     let more = json!({ "dry_run": dry_run, "recounted": !dry_run, "since": since });

@@ -107,9 +107,9 @@ fn the_interval_is_read_at_the_start() {
     run(beat(&tenure, &listener.url(), &[]).env(name, "soon")).ok();
     let mut count = 1;
     for (words, text, says) in [
-        (&["--every"][..], "5", Some("warning: CONNECTOR_HEARTBEAT_INTERVAL_S is taken as 30 s")),
-        (&["--every"], "301", Some("warning: CONNECTOR_HEARTBEAT_INTERVAL_S is taken as 300 s")),
-        (&["--every", "2h"], "60", Some("warning: --every is taken as 300 s")),
+        (&["--every"][..], "5", Some("warning: CONNECTOR_HEARTBEAT_INTERVAL_S is set to 30 s")),
+        (&["--every"], "301", Some("warning: CONNECTOR_HEARTBEAT_INTERVAL_S is set to 300 s")),
+        (&["--every", "2h"], "60", Some("warning: --every is set to 300 s")),
         (&["--every", "60"], "5", None),
     ] {
         let mut command = beat(&tenure, &listener.url(), words);

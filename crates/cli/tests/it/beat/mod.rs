@@ -226,9 +226,9 @@ fn what_makes_no_sense_is_said_before_anything_is_sent() {
         (&["--url", "127.0.0.1:8420"][..], "http://HOST:PORT"),
         (&["--url", "ftp://h"], "http://HOST:PORT"),
         (&["--url", "http://me:s3cret@h"], "takes none"),
-        (&["--url", ""], "--url is missing; SWITCHBOARD_API_BASE_URL"),
-        (&["--type", ""], "--type is missing; CONNECTOR_PROVIDER"),
-        (&["--endpoint", " "], "--endpoint is missing; CONNECTOR_ENDPOINT_IDENTITY"),
+        (&["--url", ""], "--url is missing: give it, or set SWITCHBOARD_API_BASE_URL"),
+        (&["--type", ""], "--type is missing: give it, or set CONNECTOR_PROVIDER"),
+        (&["--endpoint", " "], "--endpoint is missing: give it, or set CONNECTOR"),
         (&["--type", "a\tb"], "connector.connector_type: holds a control character"),
         (&["--instance", "s3cret"], "--instance (CONNECTOR_INSTANCE_ID) is not a UUID"),
         (&["--state", "online"], "healthy, degraded, error"),
@@ -257,7 +257,7 @@ fn what_makes_no_sense_is_said_before_anything_is_sent() {
     }
     let ran = run(beat(&tenure, &listener.url(), &[]).env("SWITCHBOARD_API_TOKEN", "s3cret\n2"));
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.stderr.contains("the token cannot stand in a header"), "{ran:?}");
+    assert!(ran.stderr.contains("the token is not one word"), "{ran:?}");
     ran.hides("s3cret");
     run(&mut beat(&tenure, &listener.url(), &["--token-file", "none"])).refused("DT009");
     assert_eq!(listener.sent().len(), 0);
@@ -287,7 +287,7 @@ fn a_switchboard_that_does_not_take_it_is_told_of() {
         assert!(ran.stderr.contains(says), "{says}: {ran:?}");
         let kept = match exit {
             1 => "kept: nothing was changed\n",
-            _ => "kept: it may have been taken; the next one tells it all\n",
+            _ => "kept: it may have been accepted; the next heartbeat repeats all counters\n",
         };
         assert!(ran.stderr.contains(kept), "{ran:?}");
         ran.hides(TOKEN);

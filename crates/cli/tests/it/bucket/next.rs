@@ -218,7 +218,7 @@ fn a_step_that_cannot_be_shown_says_that_it_was_made() {
         ran.stderr
     };
     assert!(full(&[]).contains("kept: nothing was changed"));
-    assert!(full(&["--write"]).contains("kept: the bucket counts as executed, and was not shown"));
+    assert!(full(&["--write"]).contains("kept: the bucket counts as executed but was not printed"));
     assert_eq!(id(&tenure, &["--write"]), 2);
     assert!(full(&DUTY).contains("kept: the bucket counts as executed"));
     assert_eq!(id(&tenure, &DUTY), 1);
@@ -305,7 +305,7 @@ fn on_success_keeps_the_state_until_the_run_has_succeeded() {
     let script = |end: &str| format!("echo $TENURE_BUCKET_ID >> ran; {end}");
     let ran = run(&tenure, &on_success, &script("exit 7"));
     assert_eq!(ran.code, Some(7), "{ran:?}");
-    assert!(ran.stderr.contains("the run has not succeeded: its bucket comes again"), "{ran:?}");
+    assert!(ran.stderr.contains("the run did not succeed: its bucket is next again"), "{ran:?}");
     assert_eq!(tenure.text("state.json"), state);
     run(&tenure, &on_success, &script("echo '{\"x\":2, \"y\":[]}' > state.json")).ok();
     assert_eq!(

@@ -117,7 +117,7 @@ fn connectors_are_archived_deleted_and_come_back(place: &Place) {
     connector.token = Some(ingest);
     connector.beat(&heartbeat("a/b", 1, 2, 3)).is(200);
     assert_eq!(list("").len(), 3);
-    let revived = "telegram_bot a/b: it was archived, and is heard again";
+    let revived = "telegram_bot a/b: unarchived by a heartbeat";
     place.tenure.said(&connector.running, revived);
     is_counted_again(place, &server, &path);
     let gone = server.delete(&path, &json!({ "reason": "a test" })).is(200);

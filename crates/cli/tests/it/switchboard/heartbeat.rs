@@ -104,9 +104,9 @@ fn what_was_heard_is_told(place: &Place, server: &Server) {
     }
     let [one, two] = [1, 2].map(uuid::Uuid::from_u128);
     for line in [
-        "telegram_bot test_bot: it was heard for the first time",
-        &format!("telegram_bot test_bot: instance {two} stands for it, instead of {one}"),
-        "a counter went down",
+        "telegram_bot test_bot: registered by its first heartbeat",
+        &format!("telegram_bot test_bot: instance {two} is current, instead of {one}"),
+        "a counter decreased",
         "s behind",
         "s ahead",
         "its clock is right again",
@@ -171,7 +171,7 @@ fn bad_beats_are_refused_and_change_nothing(place: &Place) {
     );
     server.get(&format!("{CONNECTORS}/telegram_bot/{path}/stats")).is(200);
     server.get(&format!("{CONNECTORS}/telegram_bot/gmail:user/a")).fails(404, "not_found");
-    place.tenure.said(&server.running, "<script>\\u{1b}[2J%2F: it was heard");
+    place.tenure.said(&server.running, "<script>\\u{1b}[2J%2F: registered by its first");
     let said = place.said(&server);
     assert!(!said.contains('\u{1b}'), "{said}");
 }

@@ -237,8 +237,8 @@ fn a_reader_notices_that_the_inbox_was_restored(place: &Place) {
         assert_eq!(ids(&page), ["x", "y", "z"]);
         assert_eq!(page["data"][0]["position"], floor + 1);
     }
-    for (consent, goes) in [("--dry-run", "would go"), ("--yes", "goes")] {
+    for (consent, goes) in [("--dry-run", "would continue"), ("--yes", "continues")] {
         let text = place.tenure(&["store", "adopt", consent]).ok();
-        assert!(text.contains(&format!("\nthe inbox {goes} on above position ")), "{text}");
+        assert!(text.contains(&format!("\nthe inbox {goes} above position ")), "{text}");
     }
 }
