@@ -28,8 +28,6 @@
 //! use tenure_core::DutyKey;
 //! use tenure_operate::pause::{PauseOptions, Scope, pause};
 //! use tenure_operate::{OperateError, list};
-//! # use tenure_core::store::{OpenSession, Opened, Want};
-//! # use tenure_core::{GroupName, Note, Store, Ttl};
 //! # use tenure_store::{BootClock, Memory};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
