@@ -87,7 +87,7 @@ hints! {
     CannotStart
         "check that the program exists and that this user may execute it"
     LastMember
-        "start another member first; with `tenure drain --force` the duties wait for the next one"
+        "start another member first; `--force`, where there is one, lets the duties wait for one"
     BadPartitions
         "set CONNECTOR_PARTITIONS=0,1 or CONNECTOR_PARTITION_ID with CONNECTOR_TOTAL_PARTITIONS"
     Machine

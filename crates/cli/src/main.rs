@@ -17,7 +17,6 @@ mod operate;
 mod output;
 mod run;
 mod shell;
-mod signals;
 mod signing;
 mod store;
 mod switchboard;

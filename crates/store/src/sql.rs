@@ -42,7 +42,7 @@ pub mod postgres {
 ///
 /// With `const`, for SQLite, each name is a constant:
 ///
-/// ```ignore
+/// ```text
 /// tenure_store::statements! {
 ///     pub(super) const {
 ///         HOLD_FIND: "sql/hold/find.sql",
@@ -53,7 +53,7 @@ pub mod postgres {
 /// With `struct`, for PostgreSQL, each name is a field, and `new` takes the schema. The files are
 /// written for the schema `tenure`:
 ///
-/// ```ignore
+/// ```text
 /// tenure_store::statements! {
 ///     /// Statements of the inbox.
 ///     pub(super) struct Statements {

@@ -8,11 +8,11 @@ use rustix::process::Signal;
 use tenure_core::engine::DrainMode;
 use tenure_core::{Code, Store, StoreError};
 use tenure_operate::drain::{ActiveDrain, DrainEvent, DrainOptions, DrainProgress, start};
+use tenure_supervise::Signals;
 
 use super::{GroupOperation, InstanceArgs, duties, end_signal, note_edit, some_of};
 use crate::failure::Failure;
 use crate::output::{StatusLine, report, shown, to_stderr, to_stdout};
-use crate::signals::Signals;
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:

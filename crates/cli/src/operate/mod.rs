@@ -29,11 +29,11 @@ use tenure_operate::plan::PlanChanges;
 use tenure_operate::share::ShareOptions;
 use tenure_operate::{EditSummary, duties};
 use tenure_store::{IfAbsent, StoreUrl};
+use tenure_supervise::{Signals, is_stop};
 
 use crate::args::{group_name, name};
 use crate::failure::Failure;
 use crate::output::{DRY_RUN, to_stderr, to_stdout};
-use crate::signals::{Signals, ends};
 
 /// A command with checked arguments.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ fn by_outcome<T>(edit: &EditSummary, unchanged: T, changed: T, dry_run: T) -> T 
 async fn end_signal(signals: &mut Signals) -> Signal {
     loop {
         let signal = signals.next().await;
-        if ends(signal) {
+        if is_stop(signal) {
             return signal;
         }
     }

@@ -13,13 +13,13 @@ use tenure_duty::process;
 use tenure_operate::top::{DutyCounts, GroupReport, GroupStatus, Monitor, MonitoredMember};
 use tenure_operate::{ErrorSummary, timestamp};
 use tenure_store::{IfAbsent, StoreUrl};
+use tenure_supervise::Signals;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{GroupOperation, duties, end_signal};
 use crate::args::{duration, group_name};
 use crate::failure::Failure;
 use crate::output::shown;
-use crate::signals::Signals;
 use crate::table::{or_dash, table};
 
 /// Recent moves in the text output; JSON has all.
